@@ -52,8 +52,9 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
       seed: of criteo_like's rows, both parts; the others are the same for all seeds.
       train_rows, test_rows: how many; None: all that there are (criteo_like has no end).
     """
-    from het_tf.zoo.data import criteo_like, load, oracle_logit
+    from het_tf.zoo.data import criteo_like, load
     from het_tf.zoo.data.criteo_stream import criteo_like_description
+    from het_tf.zoo.data.criteo_truth import oracle_logit
     from het_tf.zoo.data.examples import PADDING
 
     if name == "criteo_like":

@@ -28,9 +28,10 @@ import criteo_excerpt
 import numpy as np
 import tensorflow as tf
 
-from het_tf.zoo.data import criteo, criteo_like, oracle_logit
+from het_tf.zoo.data import criteo, criteo_like
 from het_tf.zoo.data.criteo_curves import criteo_like_parameters
 from het_tf.zoo.data.criteo_ids import draw_ids
+from het_tf.zoo.data.criteo_truth import oracle_logit
 
 
 def rows_per_second(rows: int, repeats: int, work: Callable[[], object]) -> float:

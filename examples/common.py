@@ -92,7 +92,7 @@ def main(
     try:
         train_model(model, splits, options, verbose=None if first else 0)
         if hvd is not None:
-            het_tf.horovod.flush_all()  # rank 0 tests what all have learned
+            het_tf.flush(all_ranks=True)  # rank 0 tests what all have learned
         if options.export is not None:
             het_tf.export(model, options.export, verbose=False)  # every rank calls it, rank 0 writes
         if not first:
@@ -237,7 +237,7 @@ def ranks_callbacks() -> list[Any]:
         return []
     from het_tf import callbacks
 
-    return [callbacks.Broadcast(), callbacks.MetricAverage(), callbacks.LearningRateScaling()]
+    return [callbacks.Broadcast(), callbacks.MergeMetrics(), callbacks.LearningRateScaling()]
 
 
 def dense_optimizer(options: argparse.Namespace) -> Any:

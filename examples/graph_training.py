@@ -201,7 +201,7 @@ class Run:
         began = time.monotonic()
         model.fit(batches, epochs=epochs, callbacks=callbacks, verbose=0, shuffle=False)
         if self.hvd is not None:
-            het_tf.horovod.flush_all()  # rank 0 tests what all have learned
+            het_tf.flush(all_ranks=True)  # rank 0 tests what all have learned
         if self.verbose:
             print(f"{model.name}: {epochs} epochs in {time.monotonic() - began:.1f} s", flush=True)
 

@@ -15,7 +15,7 @@
     model = tf.keras.Model(inputs, logit)
     model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
     model.fit(dataset, callbacks=[het_tf.callbacks.TableStats()])
-    het_tf.table("item").to_numpy()                             # ids [N], rows [N, 16]
+    het_tf.Table("item").to_numpy()                             # ids [N], rows [N, 16]
 
 Ids in, rows out; the gradient of the lookup is the update of the tables, with each table's own
 optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer
@@ -47,18 +47,18 @@ if _TYPE_CHECKING:
     )
     from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
-    from het_tf.python.export.check import serve_check
+    from het_tf.python.export.check import check_export
     from het_tf.python.export.front import export
     from het_tf.python.layer.plan import plan
-    from het_tf.python.monitor.projector import projector
+    from het_tf.python.monitor.projector import write_projector
     from het_tf.python.saving import TablesNotSavedWarning
-    from het_tf.python.session.connection import init
+    from het_tf.python.session.connection import Store, init
     from het_tf.python.session.native import build_info
     from het_tf.python.session.scopes import namespace, no_update
-    from het_tf.python.table.cache import Cache
+    from het_tf.python.table.cache import Bounds, Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
     from het_tf.python.table.registry import OldRowsWarning
-    from het_tf.python.table.table import Table, flush, reset, table, tables
+    from het_tf.python.table.table import Table, flush, reset, tables
 
 _MODULES = (
     "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
@@ -68,17 +68,17 @@ _HOMES = {
     "saving": ("TablesNotSavedWarning",),
     "convert.files.load": ("load_rows",),
     "convert.front": ("ConversionWarning", "convert"),
-    "export.check": ("serve_check",),
+    "export.check": ("check_export",),
     "export.front": ("export",),
     "layer.plan": ("plan",),
-    "monitor.projector": ("projector",),
-    "session.connection": ("init",),
+    "monitor.projector": ("write_projector",),
+    "session.connection": ("Store", "init"),
     "session.native": ("build_info",),
     "session.scopes": ("namespace", "no_update"),
-    "table.cache": ("Cache",),
+    "table.cache": ("Bounds", "Cache"),
     "table.config": ("FeatureConfig", "TableConfig"),
     "table.registry": ("OldRowsWarning",),
-    "table.table": ("Table", "flush", "reset", "table", "tables"),
+    "table.table": ("Table", "flush", "reset", "tables"),
 }
 _HOME_OF = {name: f"het_tf.python.{module}" for module, names in _HOMES.items() for name in names}
 
@@ -99,16 +99,19 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Bounds",
     "Cache",
     "ConversionWarning",
     "FeatureConfig",
     "OldRowsWarning",
+    "Store",
     "Table",
     "TableConfig",
     "TablesNotSavedWarning",
     "__version__",
     "build_info",
     "callbacks",
+    "check_export",
     "checkpoint",
     "convert",
     "data",
@@ -126,9 +129,7 @@ __all__ = [
     "optimizers",
     "plan",
     "planner",
-    "projector",
     "reset",
-    "serve_check",
-    "table",
     "tables",
+    "write_projector",
 ]

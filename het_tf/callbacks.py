@@ -1,7 +1,7 @@
 """Callbacks of Keras: figures of tables and caches, checkpoints, and what several workers need."""
 
 from het_tf.python.callbacks.checkpoint import Checkpoint, RestoreBest
-from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MetricAverage
+from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MergeMetrics
 from het_tf.python.monitor.plan_check import PlanCheck
 from het_tf.python.monitor.progressive import ProgressiveEvaluation
 from het_tf.python.monitor.step_trace import StepTrace
@@ -11,7 +11,7 @@ __all__ = [
     "Broadcast",
     "Checkpoint",
     "LearningRateScaling",
-    "MetricAverage",
+    "MergeMetrics",
     "PlanCheck",
     "ProgressiveEvaluation",
     "RestoreBest",

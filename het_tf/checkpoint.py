@@ -4,14 +4,14 @@
     het_tf.checkpoint.restore("ckpts", model)                               # the newest
     het_tf.checkpoint.save("ckpts", model, step=2000, since="latest")       # what has changed
 
-`list` and `latest` look into a directory, `verify` compares a checkpoint with its checksums, `read_manifest`
-says what is in it. Under Horovod all ranks call `save` and `restore`. docs/checkpoints.md is the guide.
+`checkpoints` and `latest` look into a directory, `verify` compares a checkpoint with its checksums,
+`read_manifest` says what is in it. Under Horovod all ranks call `save` and `restore`. docs/checkpoints.md is
+the guide.
 """
 
-from het_tf.python.checkpoint.directory import latest
-from het_tf.python.checkpoint.directory import list_checkpoints as list
+from het_tf.python.checkpoint.directory import checkpoints, latest
 from het_tf.python.checkpoint.manifest import Manifest, read_manifest
 from het_tf.python.checkpoint.model.restore import restore, verify
 from het_tf.python.checkpoint.model.save import save
 
-__all__ = ["Manifest", "latest", "list", "read_manifest", "restore", "save", "verify"]
+__all__ = ["Manifest", "checkpoints", "latest", "read_manifest", "restore", "save", "verify"]

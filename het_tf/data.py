@@ -37,7 +37,7 @@ the key `NUMERIC` = "numeric". Fields of dtype "string" have strings in place of
 
 Each field has ids of its own; a model that reads several from one table moves them apart. Single data sets:
 `census()`, `movielens()`, `gene_papers()`, `gene_partners()`, `criteo(path)`,
-`criteo_like(rows, seed, start)` (an `Examples`), `oracle_logit(examples)`. `by_time(splits, field, count)`
+`criteo_like(rows, seed, start)` (an `Examples`). `by_time(splits, field, count)`
 cuts all parts into periods.
 
 Graphs: `Graph` is a file of edges and draws from it, `load_graph(name)` gives a `NodeTask`, a graph with

@@ -9,7 +9,7 @@
     model.compile("adam", ...)                            # not hvd.DistributedOptimizer
     model.fit(dataset, callbacks=[
         het_tf.callbacks.Broadcast(),                     # one set of initial weights
-        het_tf.callbacks.MetricAverage(),                 # metrics of all ranks, exactly
+        het_tf.callbacks.MergeMetrics(),                 # metrics of all ranks, exactly
         het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv")),
     ])
 
@@ -22,7 +22,7 @@ elastic jobs need, when it is asked for.
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from het_tf.python.horovod.callbacks import broadcast, flush_all, on_rank_zero
+from het_tf.python.horovod.callbacks import broadcast, on_rank_zero
 from het_tf.python.horovod.data import shard
 from het_tf.python.horovod.distribute import distribute
 from het_tf.python.horovod.gradients import reduce_gradients
@@ -47,7 +47,6 @@ __all__ = [
     "barrier",
     "broadcast",
     "distribute",
-    "flush_all",
     "global_metrics",
     "global_states",
     "on_rank_zero",

@@ -1,4 +1,4 @@
-"""What rows begin with: `het_tf.initializers.Uniform(-0.05, 0.05)`.
+"""What rows begin with: `het_tf.initializers.RandomUniform(-0.05, 0.05)`.
 
 A function of seed, table name and id. `get` makes one of a name or of a configuration.
 """
@@ -6,11 +6,11 @@ A function of seed, table name and id. `get` makes one of a name or of a configu
 from het_tf.python.table.initializers import (
     Constant,
     Initializer,
-    Normal,
+    RandomNormal,
+    RandomUniform,
     ScaledNormal,
     ScaledUniform,
     TruncatedNormal,
-    Uniform,
     Zeros,
     get,
 )
@@ -18,11 +18,11 @@ from het_tf.python.table.initializers import (
 __all__ = [
     "Constant",
     "Initializer",
-    "Normal",
+    "RandomNormal",
+    "RandomUniform",
     "ScaledNormal",
     "ScaledUniform",
     "TruncatedNormal",
-    "Uniform",
     "Zeros",
     "get",
 ]

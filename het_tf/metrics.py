@@ -6,6 +6,14 @@ Each is a Keras metric, and exact over several workers: docs/metrics.md.
 from het_tf.python.metrics.inputs import with_inputs
 from het_tf.zoo.metrics.calibration import Calibration, NormalizedEntropy
 from het_tf.zoo.metrics.gauc import GAUC
-from het_tf.zoo.metrics.lists import MRR, NDCGAtK, RecallAtK
+from het_tf.zoo.metrics.lists import NDCG, MeanReciprocalRank, RecallAtK
 
-__all__ = ["GAUC", "MRR", "Calibration", "NDCGAtK", "NormalizedEntropy", "RecallAtK", "with_inputs"]
+__all__ = [
+    "GAUC",
+    "NDCG",
+    "Calibration",
+    "MeanReciprocalRank",
+    "NormalizedEntropy",
+    "RecallAtK",
+    "with_inputs",
+]

@@ -5,26 +5,22 @@ name or of a configuration.
 """
 
 from het_tf.python.table.optimizers import (
-    FTRL,
     SGD,
     Adagrad,
     Adam,
-    Momentum,
+    Ftrl,
     Optimizer,
-    RMSProp,
     RMSprop,
     RowWiseAdagrad,
     get,
 )
 
 __all__ = [
-    "FTRL",
     "SGD",
     "Adagrad",
     "Adam",
-    "Momentum",
+    "Ftrl",
     "Optimizer",
-    "RMSProp",
     "RMSprop",
     "RowWiseAdagrad",
     "get",

@@ -45,7 +45,7 @@ Json AsJson(const CacheStats& stats) {
 std::string ToJson(const TableStats& stats) {
   Json json = {{"table", stats.table},
                {"dim", stats.dim},
-               {"applies", stats.applies},
+               {"updates", stats.applies},
                {"planned", stats.planned},
                {"rows", stats.rows},
                {"bytes", stats.bytes},

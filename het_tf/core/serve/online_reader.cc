@@ -119,7 +119,7 @@ Result<OnlineTable*> OnlineReader::FindTable(const Schema& schema) {
 
 Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   const double began = clock_();
-  const double since = config_.max_age ? began - *config_.max_age : std::numeric_limits<double>::infinity();
+  const double since = config_.max_lag ? began - *config_.max_lag : std::numeric_limits<double>::infinity();
   const Layout layout(partitions_.count(), store_->hash_seed());
   Open open;
   size_t fresh = 0, old = 0;

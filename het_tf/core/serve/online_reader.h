@@ -5,7 +5,7 @@
 //             └── absent ─► fetch (key)         └ news ───► the row comes back
 //
 // How old a value may be is bounded in one of two ways:
-//   max_age     seconds: what is served was the store's row at most so long before the call began. A row that
+//   max_lag     seconds: what is served was the store's row at most so long before the call began. A row that
 //               was confirmed within that time is served without asking; an older one is checked with its
 //               clock, and comes back only if it has changed.
 //   pull_bound  ticks, as in training (I2): every row is checked at every read, and comes back when the store
@@ -45,7 +45,7 @@
 namespace het::serve {
 
 struct OnlineConfig {
-  std::optional<double> max_age;               // seconds; exactly one of the two
+  std::optional<double> max_lag;               // seconds; exactly one of the two
   std::optional<int64_t> pull_bound;           // ticks
   size_t cache_rows = CacheConfig().capacity;  // of each table
   bool stale_ok = false;

@@ -32,8 +32,8 @@ Status Set(const std::string& field, const Json& value, OnlineSpec* spec) {
     spec->ps = value.get<std::string>();
     return Status();
   }
-  if (field == "max_age") {
-    return SetNumber<double>(field, value, 0, 1e9, "seconds, from 0 on", &config.max_age);
+  if (field == "max_lag") {
+    return SetNumber<double>(field, value, 0, 1e9, "seconds, from 0 on", &config.max_lag);
   }
   if (field == "pull_bound") {
     return SetNumber<int64_t>(field, value, 0, 1e15, "a whole number of ticks, from 0 on",
@@ -69,9 +69,9 @@ Result<OnlineSpec> ParseOnlineSpec(const std::string& text) {
                            error.what());
   }
   if (spec.ps.empty()) return InvalidArgument("an online lookup needs ps, the address of a parameter server");
-  if (spec.config.max_age.has_value() == spec.config.pull_bound.has_value()) {
+  if (spec.config.max_lag.has_value() == spec.config.pull_bound.has_value()) {
     return InvalidArgument(
-        "an online lookup needs one of max_age (seconds) and pull_bound (ticks), and not both");
+        "an online lookup needs one of max_lag (seconds) and pull_bound (ticks), and not both");
   }
   return spec;
 }

@@ -1,7 +1,7 @@
 // How an exported graph says where its live tables are, and how old their rows may be: the field "online" of
 // a lookup's specs (core/engine/call_spec.h).
 //
-//   {"ps": "redis://HOST:PORT", "max_age": seconds | "pull_bound": ticks,
+//   {"ps": "redis://HOST:PORT", "max_lag": seconds | "pull_bound": ticks,
 //    "cache_rows": 262144, "stale_ok": false, "deadline": 2, "connections": 4}
 //
 // "ps" and one of the two bounds are given; the others have the values of OnlineConfig.

@@ -10,11 +10,11 @@ from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.model.restore import restore
 from het_tf.python.checkpoint.model.save import save
-from het_tf.python.horovod.callbacks import flush_all
 from het_tf.python.saving import workers
 from het_tf.python.saving.beside import Beside
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
+from het_tf.python.table.table import flush
 
 
 class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
@@ -26,7 +26,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     With a directory it calls `het_tf.checkpoint.save` with the optimizer's steps as `step`: every rank
     writes, and a crash leaves the last checkpoint intact. With a path that ends in .keras or .h5, or with
     save_weights_only=True, rank 0 writes Keras' own file. Under Horovod every rank must have the callback;
-    with `save_best_only` put MetricAverage before it, so that all decide the same.
+    with `save_best_only` put MergeMetrics before it, so that all decide the same.
 
     Args:
       filepath: A directory; or a path of `keras.callbacks.ModelCheckpoint`.
@@ -85,7 +85,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
             self._save_as(_Saved(self.model, self._save_here), *args, **kwargs)
             return
         # Rank 0 writes while the others wait: dense weights and tables are of one moment.
-        flush_all()
+        flush(all_ranks=True)
         hvd = settings.horovod()
         with collective.together("checkpoint", "write the checkpoint"):
             if hvd is None or hvd.rank() == 0:
@@ -115,7 +115,7 @@ class RestoreBest(Checkpoint):
         model.fit(..., validation_data=valid, callbacks=[stop, het_tf.callbacks.RestoreBest()])
 
     Each epoch that is better than all before replaces the saved checkpoint (`het_tf.checkpoint.save`), which
-    is restored at the end. Under Horovod every rank must have the callback, after MetricAverage; rank 0's
+    is restored at the end. Under Horovod every rank must have the callback, after MergeMetrics; rank 0's
     value decides for all.
 
     Args:

@@ -53,7 +53,7 @@ def number_of(path: Path) -> int:
     return int(found[1])
 
 
-def list_checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
+def checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
     """Returns the complete checkpoints of a directory, oldest first.
 
     Args:
@@ -84,7 +84,7 @@ def latest(directory: str | os.PathLike[str]) -> Path | None:
     Raises:
       NotADirectoryError: It is a file.
     """
-    found = list_checkpoints(directory)
+    found = checkpoints(directory)
     return found[-1] if found else None
 
 
@@ -281,7 +281,7 @@ def keep_newest(directory: Path, keep: int) -> None:
 
     Failures are only warnings: the checkpoint that was just saved is complete anyway.
     """
-    paths = list_checkpoints(directory)
+    paths = checkpoints(directory)
     kept, rest = paths[-keep:], paths[:-keep]
     if not rest:
         return

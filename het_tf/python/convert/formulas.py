@@ -2,11 +2,11 @@
 
     keras.optimizers          het_tf.optimizers   state of Keras           slots of a row
     SGD                       SGD
-    SGD(momentum=...)         Momentum            momentums                momentum
+    SGD(momentum=...)         SGD(momentum=...)   momentums                momentum
     RMSprop                   RMSprop             velocities               velocity
     Adagrad                   Adagrad             accumulators             accumulator
     Adam, AdamW               Adam                momentums, velocities    m, v, step = iterations
-    Ftrl                      FTRL                linears, accumulators    z, n, last learning rate
+    Ftrl                      Ftrl                linears, accumulators    z, n, last learning rate
 
 The formulas are equal including epsilon (inside the root for RMSprop and Adagrad, after it for Adam), checked
 step by step in tests/python/convert. SGD, Adam and Ftrl of `keras.optimizers.legacy` (Keras 2) have these
@@ -109,8 +109,8 @@ def _none(what: str) -> Made:
 def _sgd(of: _Compiled) -> Made:
     if not of["momentum"]:
         return optimizers.SGD(MODEL), [], lambda variable: []
-    made = optimizers.Momentum(MODEL, of["momentum"], bool(of.config["nesterov"]))
-    note = "Momentum is lazy: a row moves only in steps in which it occurs"
+    made = optimizers.SGD(MODEL, of["momentum"], bool(of.config["nesterov"]))
+    note = "SGD with momentum is lazy: a row moves only in steps in which it occurs"
     return made, [] if of.lazy else [note], lambda variable: [of.slot(variable, "momentums")]
 
 
@@ -144,7 +144,7 @@ def _adam(of: _Compiled) -> Made:
 def _ftrl(of: _Compiled) -> Made:
     if of["learning_rate_power"] != -0.5:
         return _none(f"Ftrl with learning_rate_power={of['learning_rate_power']}")
-    made = optimizers.FTRL(
+    made = optimizers.Ftrl(
         MODEL,
         l1=of["l1_regularization_strength"],
         l2=of["l2_regularization_strength"],
@@ -161,7 +161,7 @@ def _ftrl(of: _Compiled) -> Made:
         return [z, of.slot(variable, "accumulators"), rate]
 
     note = (
-        "FTRL is lazy: the value of a row is computed from its sums only in steps in which it occurs, and "
+        "Ftrl is lazy: the value of a row is computed from its sums only in steps in which it occurs, and "
         "otherwise stays"
     )
     return made, [] if of.lazy else [note], slots

@@ -122,7 +122,7 @@ def _check_model(model: Any) -> None:
             f"model {model.name!r} is a subclass of keras.Model ({type(model).__name__}), whose calls Keras "
             "does not record. In its code put het_tf.keras.Embedding(dim, name=...) in place of "
             "keras.layers.Embedding(n, dim), and give the table the rows: "
-            "het_tf.table(name).assign(range(n), old_layer.get_weights()[0])"
+            "het_tf.Table(name).assign(range(n), old_layer.get_weights()[0])"
         )
     if not model.built or not model.inputs:
         raise ValueError(
@@ -178,7 +178,7 @@ def _refuse_rows(name: str, in_use: bool = False) -> None:
         has = f"{rows} rows" if rows else "a layer that reads it"
         raise ValueError(
             f"table {name!r} exists already, with {has}; give another name by tables={{layer: name}}, or "
-            f"remove it before: het_tf.table({name!r}).drop()"
+            f"remove it before: het_tf.Table({name!r}).drop()"
         )
 
 

@@ -14,9 +14,9 @@ def of_keras(initializer: Any) -> Initializer | None:
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     kind = type(initializer).__name__
     if kind == "RandomUniform":
-        return initializers.Uniform(config["minval"], config["maxval"])
+        return initializers.RandomUniform(config["minval"], config["maxval"])
     if kind == "RandomNormal":
-        return initializers.Normal(config["mean"], config["stddev"])
+        return initializers.RandomNormal(config["mean"], config["stddev"])
     if kind == "TruncatedNormal":
         return initializers.TruncatedNormal(config["mean"], config["stddev"])
     if kind == "Zeros":

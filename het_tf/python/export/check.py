@@ -1,4 +1,4 @@
-"""The function `het_tf.serve_check`: does an export answer as the live model does?"""
+"""The function `het_tf.check_export`: does an export answer as the live model does?"""
 
 import json
 import os
@@ -55,7 +55,7 @@ class Check:
 
     Attributes:
       path: Of the SavedModel.
-      format, rows: What it is; "?" where nothing says it.
+      format, row_dtype: What it is; "?" where nothing says it.
       difference: The largest difference of any output, as a part of the largest number of that output; inf if
         shapes or NaNs differ.
       tolerance: What is allowed; None: anything that is finite.
@@ -63,7 +63,7 @@ class Check:
 
     path: Path
     format: str
-    rows: str
+    row_dtype: str
     difference: float
     tolerance: float | None
 
@@ -75,7 +75,7 @@ class Check:
         )
 
 
-def serve_check(
+def check_export(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     sample: Any,
     model: Any = None,
@@ -87,7 +87,7 @@ def serve_check(
     """Asks exports, each in a process of its own that cannot import het_tf, and compares the answers.
 
         het_tf.export(model, "models/1")
-        het_tf.serve_check("models/1", next(iter(dataset))[0], model)
+        het_tf.check_export("models/1", next(iter(dataset))[0], model)
 
     Call it before the tables train on: the live model reads the rows that the store has now, which an export
     has, too. A cache may have them as they were before, or rounded (`Cache(wire=...)`).
@@ -128,9 +128,9 @@ def serve_check(
         record = _record(one)
         got = _ask(one, record, feed, signature)
         wanted = got if wanted is None else wanted
-        rows = record.get("rows", "?")
-        allowed = TOLERANCE if tolerance is None and rows in ("float32", "?") else tolerance
-        checks.append(Check(one, record.get("format", "?"), rows, _difference(got, wanted), allowed))
+        row_dtype = record.get("row_dtype", "?")
+        allowed = TOLERANCE if tolerance is None and row_dtype in ("float32", "?") else tolerance
+        checks.append(Check(one, record.get("format", "?"), row_dtype, _difference(got, wanted), allowed))
     table = text(checks, "the live model" if model is not None else str(exports[0]))
     if verbose:
         print(table)
@@ -160,7 +160,7 @@ def text(checks: Sequence[Check], reference: str) -> str:
         allowed = "any" if check.tolerance is None else f"{check.tolerance:g}"
         verdict = "" if check.ok else "  NOT RIGHT"
         numbers = f"{check.difference:>17.9g}  {allowed:<9}"
-        lines.append(f"{check.format:<10}{check.rows:<10}{numbers}  {check.path}{verdict}")
+        lines.append(f"{check.format:<10}{check.row_dtype:<10}{numbers}  {check.path}{verdict}")
     if all(check.ok for check in checks):
         lines.append(f"Right: every answer is that of {reference}, within what is allowed.")
     return "\n".join(lines)

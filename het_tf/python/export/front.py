@@ -14,17 +14,17 @@ from het_tf.python import show
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.publish import publish, staging_of
 from het_tf.python.export.rows import Filter, Source
-from het_tf.python.horovod.callbacks import flush_all
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
+from het_tf.python.table.table import flush
 
 keras = tf.keras
 
 FORMATS = ("portable", "native", "online")
 UNKNOWN = ("initial", "zeros")
 RECORD = "assets.extra/het_tf.json"
-"""In each export: what it is, for `het_tf.serve_check` and for people."""
+"""In each export: what it is, for `het_tf.check_export` and for people."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,22 @@ class Export:
 
     Attributes:
       path: The SavedModel.
-      format, rows, unknown: As they were given.
+      format, row_dtype, unknown: As they were given.
       signatures: Their names.
       tables: One summary each.
     """
 
     path: Path
     format: str
-    rows: str
+    row_dtype: str
     unknown: str
     signatures: list[str]
     tables: list[TableSummary]
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: {self.format}, rows {self.rows}, signatures {', '.join(self.signatures)}"]
+        lines = [
+            f"{self.path}: {self.format}, {self.row_dtype} rows, signatures {', '.join(self.signatures)}"
+        ]
         for table in self.tables:
             if table.rows is None:
                 text = "read where it is"
@@ -87,7 +89,7 @@ def export(
     format: str = "portable",
     *,
     signatures: Any = None,
-    rows: str = "float32",
+    row_dtype: str = "float32",
     unknown: str = "initial",
     min_count: int = 0,
     max_age: float | None = None,
@@ -114,11 +116,10 @@ def export(
         a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure that the model is
         called with), or a batch of them, or a tf.function with an input_signature that calls the model and
         gives a dict of tensors.
-      rows: How rows are stored: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
+      row_dtype: How rows are stored: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
       unknown: What an id without a row reads: "initial": its initial row, as in training; "zeros".
       min_count: Leaves out rows with fewer updates than this, 0 to 65535.
-      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none. "online"
-        leaves out none: there it is how many seconds a row that is served may be behind the server.
+      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none.
       overwrite: Whether a SavedModel at the path may be replaced.
       verbose: Whether to print what was exported.
       **options: Those of the format, see docs/serving.md.
@@ -132,24 +133,20 @@ def export(
       FileExistsError: There is something at the path.
       OSError: The path cannot be written; nothing is left there.
     """
-    asked = redirect.Options(rows, unknown)
+    asked = redirect.Options(row_dtype, unknown)
     writes = settings.workers() == 1 or settings.horovod().rank() == 0
     with collective.together("export_check", "export"):
         layers = _check(model, format, asked, min_count, max_age)
         _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
     if settings.workers() > 1:
-        flush_all()
+        flush(all_ranks=True)
     result: Export | None = None
     with collective.together("export", "export"):
         for namespace in dict.fromkeys(layer.namespace for layer in layers):
             native.call("HetRefresh", namespace)  # every rank goes on with the rows that are exported
         if writes:
-            if format == "online":
-                options["max_age"] = max_age  # of the copy that serves, not of the row
-                sources = _sources(layers, Filter())
-            else:
-                sources = _sources(layers, Filter(min_count, max_age))
+            sources = _sources(layers, Filter(min_count, max_age))
             result = _export(model, target, format, signatures, asked, sources, overwrite, options)
     if verbose and result is not None:
         print(result)
@@ -179,7 +176,7 @@ def _export(
         summary = Export(
             target,
             format,
-            asked.rows,
+            asked.row_dtype,
             asked.unknown,
             list(functions),
             [
@@ -209,7 +206,7 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
         raise TypeError(f"model is {type(model).__name__}; give a built keras.Model")
     for argument, value, known in (
         ("format", format, FORMATS),
-        ("rows", asked.rows, quantise.ROWS),
+        ("row_dtype", asked.row_dtype, quantise.ROWS),
         ("unknown", asked.unknown, UNKNOWN),
     ):
         if value not in known:
@@ -220,9 +217,10 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
         isinstance(max_age, (int, float)) and max_age is not True and max_age > 0
     ):
         raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
-    if format == "online" and (asked.rows != "float32" or min_count):
+    if format == "online" and (asked.row_dtype != "float32" or min_count or max_age is not None):
         raise ValueError(
-            "format is 'online', which exports no rows; rows and min_count go with 'portable' and 'native'"
+            "format is 'online', which exports no rows; row_dtype, min_count and max_age go with 'portable' "
+            "and 'native' (max_lag bounds how far a served row may be behind)"
         )
     if not model.built:
         raise ValueError(
@@ -239,7 +237,7 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
 def _check_options(format: str, options: dict[str, Any]) -> None:
     """A format takes as options what its backend takes by keyword alone."""
     parameters = inspect.signature(_backend(format).__init__).parameters.values()
-    known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} - {"max_age"}
+    known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
     foreign = sorted(set(options) - known)
     if foreign:
         has = ", ".join(sorted(known)) or "none"
@@ -310,7 +308,7 @@ def _captured(model: Any, functions: Any) -> list[Any]:
 def _record(staging: Path, summary: Export) -> None:
     record = {
         "format": summary.format,
-        "rows": summary.rows,
+        "row_dtype": summary.row_dtype,
         "unknown": summary.unknown,
         "signatures": summary.signatures,
         "het_tf": __version__,

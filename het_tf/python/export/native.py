@@ -73,7 +73,7 @@ def write(path: Path, source: Source, options: redirect.Options) -> dict[str, An
       OSError: There is something at `path`, or it cannot be written.
     """
     how: dict[str, Any] = {
-        "rows": options.rows,
+        "rows": options.row_dtype,
         "unknown": options.unknown,
         "min_count": source.filter.min_count,
     }

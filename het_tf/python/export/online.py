@@ -2,7 +2,7 @@
 
     saved_model.pb     HetLookup(ids), with the tables' specs, the server's address and the bound on staleness
 
-No row is in the SavedModel: it serves what training has pushed so far, at most `max_age` seconds or
+No row is in the SavedModel: it serves what training has pushed so far, at most `max_lag` seconds or
 `pull_bound` ticks behind (het_tf/core/serve/online_reader.h). Whoever loads it needs het_tf's library and
 a parameter server that has the tables; a serving process makes none there, and a user of the server who may
 only read suffices.
@@ -33,7 +33,7 @@ class Backend(redirect.Backend):
       ps: Address of the parameter server, "redis://HOST[:PORT][,...]", "rediss://..." or "unix://PATH";
         None: the one of this process. In the serving process the environment's HET_SERVE_PS goes before it,
         with the login and the client's certificate where there are: a SavedModel has neither.
-      max_age: Seconds that a served row may be behind the server; or
+      max_lag: Seconds that a served row may be behind the server; or
       pull_bound: Updates that it may be behind. One of the two is given.
       cache_rows: Rows of each table that a serving process keeps; default 262,144.
       stale_ok: What happens when the server does not answer within the deadline. False (default): the call
@@ -55,7 +55,7 @@ class Backend(redirect.Backend):
         directory: Path,
         *,
         ps: str | None = None,
-        max_age: float | None = None,
+        max_lag: float | None = None,
         pull_bound: int | None = None,
         cache_rows: int | None = None,
         stale_ok: bool | None = None,
@@ -71,7 +71,7 @@ class Backend(redirect.Backend):
         address, stored = _address(ps)
         given = {
             "ps": stored,
-            "max_age": max_age,
+            "max_lag": max_lag,
             "pull_bound": pull_bound,
             "cache_rows": cache_rows,
             "stale_ok": stale_ok,

@@ -28,15 +28,15 @@ from het_tf.python.session.native import tf
 class _Group:
     """Tables that are read together."""
 
-    def __init__(self, members: list[tuple[Source, Form | None]], rows: str, work: Path) -> None:
+    def __init__(self, members: list[tuple[Source, Form | None]], row_dtype: str, work: Path) -> None:
         self.sources = [source for source, _ in members]
         self.number = {source.key: number for number, source in enumerate(self.sources)}
         self.dim = self.sources[0].table.dim
         read = [source.read(work) for source in self.sources]
-        self.bytes = [len(one.keys) * quantise.row_bytes(rows, self.dim) for one in read]
+        self.bytes = [len(one.keys) * quantise.row_bytes(row_dtype, self.dim) for one in read]
         self.index = Index([one.keys for one in read])
         # Behind the rows: what the unknown ids of each table read.
-        self.values = quantise.RowArray(rows, self.index.slots + len(members), self.dim)
+        self.values = quantise.RowArray(row_dtype, self.index.slots + len(members), self.dim)
         for number, (first, region) in enumerate(zip(self.index.first, self.index.regions, strict=True)):
             self.values.put(first + region.slot_of, read[number].values, self.sources[number].table.name)
             read[number] = None  # type: ignore[call-overload]
@@ -87,7 +87,7 @@ class Backend(redirect.Backend):
             form = Form(source.table) if options.unknown == "initial" else None
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
-        self._groups = [_Group(members, options.rows, directory) for members in alike.values()]
+        self._groups = [_Group(members, options.row_dtype, directory) for members in alike.values()]
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:

@@ -16,7 +16,7 @@ from het_tf.python.export import arrays
 from het_tf.python.session.native import FloatArray, tf
 
 ROWS = ("float32", "float16", "bfloat16", "int8")
-"""The values of `rows`."""
+"""The values of `row_dtype`."""
 
 _CHUNK = 1 << 16  # rows turned at a time
 
@@ -25,16 +25,16 @@ class RowArray:
     """Rows of equal dim, being filled, then read by ops.
 
     Args:
-      rows: How they are stored, one of `ROWS`.
+      row_dtype: How they are stored, one of `ROWS`.
       count: How many.
       dim: Floats of a row.
     """
 
-    def __init__(self, rows: str, count: int, dim: int) -> None:
-        self.rows = rows
+    def __init__(self, row_dtype: str, count: int, dim: int) -> None:
+        self.row_dtype = row_dtype
         self.dim = dim
-        self._values = arrays.zeros((count, dim), tf.as_dtype(rows).as_numpy_dtype)
-        self._scales = arrays.zeros((count,), np.float32) if rows == "int8" else None
+        self._values = arrays.zeros((count, dim), tf.as_dtype(row_dtype).as_numpy_dtype)
+        self._scales = arrays.zeros((count,), np.float32) if row_dtype == "int8" else None
         self._stored: list[Any] = []
 
     def put(self, at: Any, values: FloatArray, table: str) -> None:
@@ -50,10 +50,10 @@ class RowArray:
             else:
                 with np.errstate(over="ignore"):
                     stored = chunk.astype(self._values.dtype)
-                if self.rows == "float16" and not np.isfinite(stored).all():
+                if self.row_dtype == "float16" and not np.isfinite(stored).all():
                     raise ValueError(
-                        f"rows is 'float16', and table {table!r} has values up to {np.abs(chunk).max():g}; "
-                        "float16 ends at 65504, use rows='bfloat16'"
+                        f"row_dtype is 'float16', and table {table!r} has values up to "
+                        f"{np.abs(chunk).max():g}; float16 ends at 65504, use row_dtype='bfloat16'"
                     )
             self._values[where] = stored
 
@@ -72,15 +72,15 @@ class RowArray:
     def gather(self, at: Any) -> Any:
         """float32 `at.shape + [dim]`: the rows at the positions `at` (int64), as ops."""
         stored = tf.gather(self._stored[0], at)
-        if self.rows == "float32":
+        if self.row_dtype == "float32":
             return stored
         wide = tf.cast(stored, tf.float32)
-        return wide if self.rows != "int8" else wide * tf.gather(self._stored[1], at)[..., None]
+        return wide if self.row_dtype != "int8" else wide * tf.gather(self._stored[1], at)[..., None]
 
 
-def row_bytes(rows: str, dim: int) -> int:
+def row_bytes(row_dtype: str, dim: int) -> int:
     """Bytes of one stored row."""
-    return dim * int(tf.as_dtype(rows).size) + (4 if rows == "int8" else 0)
+    return dim * int(tf.as_dtype(row_dtype).size) + (4 if row_dtype == "int8" else 0)
 
 
 def to_int8(values: FloatArray) -> tuple[Any, FloatArray]:

@@ -26,11 +26,11 @@ class Options:
     """What the user has asked for, checked.
 
     Attributes:
-      rows: How rows are stored: "float32", "float16", "bfloat16" or "int8".
+      row_dtype: How rows are stored: "float32", "float16", "bfloat16" or "int8".
       unknown: What the row of an id is that has none: "initial" or "zeros".
     """
 
-    rows: str = "float32"
+    row_dtype: str = "float32"
     unknown: str = "initial"
 
 

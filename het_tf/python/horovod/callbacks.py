@@ -8,9 +8,10 @@ import numpy as np
 from het_tf.python.horovod import checks, planned
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.layer import reduction
-from het_tf.python.session import collective, native, settings
+from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import dense_optimizer, registry
+from het_tf.python.table import dense_optimizer
+from het_tf.python.table.table import flush
 
 _Callback: Any = tf.keras.callbacks.Callback
 # Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
@@ -106,10 +107,10 @@ class Broadcast(_Callback):
 def _settle() -> None:
     """Flushes on all ranks, if a stream has made them hold back rows (`shard(sync="on_demand")`)."""
     if planned.holds_back():
-        flush_all()
+        flush(all_ranks=True)
 
 
-class MetricAverage(_Callback):
+class MergeMetrics(_Callback):
     """Makes the logs of every epoch those of all ranks: metrics of the model exactly, other numbers averaged.
 
     Exactly means as `het_tf.horovod.global_metrics`: from summed states, also for AUC and for ranks that have
@@ -127,7 +128,7 @@ class MetricAverage(_Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Checks that the model trains as one."""
-        collective.required("het_tf.callbacks.MetricAverage")
+        collective.required("het_tf.callbacks.MergeMetrics")
         reduction.require_reduction(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -159,24 +160,13 @@ class MetricAverage(_Callback):
         )
 
 
-def flush_all() -> None:
-    """Returns on a rank when every rank has sent what its caches held back. Every rank must call it.
-
-    Raises:
-      ConnectionError, TimeoutError: On every rank, if the parameter server does not answer one of them.
-    """
-    with collective.together("flush", "send what its caches held back", ConnectionError):
-        for namespace in registry.namespaces():
-            native.call("HetFlush", namespace)
-
-
 def on_rank_zero(callback: Any) -> Any:
     """The callback itself on rank 0, one that does nothing on the other ranks.
 
         callbacks=[..., het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
 
     For callbacks that write or print. Those that change training (a learning rate, when to stop) belong on
-    every rank, behind MetricAverage.
+    every rank, behind MergeMetrics.
     """
     hvd = settings.horovod()
     return callback if hvd is None or hvd.rank() == 0 else _Callback()

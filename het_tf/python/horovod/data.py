@@ -49,7 +49,7 @@ def shard(
     the stream. An update then goes to the server when another rank uses the row, and merges with those before
     it; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes where samples
     are placed well. At staleness 0 nothing is asked about, either. A loop that is left in the middle of the
-    stream needs `het_tf.horovod.flush_all()` on all ranks before the next training step or evaluation; in
+    stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or evaluation; in
     `fit`, `het_tf.callbacks.Broadcast` does that.
 
         batches = het_tf.horovod.shard(samples, by="user", batch=128, plan=embed, sync="on_demand")

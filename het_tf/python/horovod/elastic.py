@@ -108,7 +108,7 @@ class ElasticState(ObjectState):
                 "ElasticState is made"
             )
         hvd.broadcast_variables(self._variables(), root_rank=0)
-        self._het_applies = hvd.broadcast_object(self._applies(), root_rank=0, name="het_tf.applies")
+        self._het_applies = hvd.broadcast_object(self._applies(), root_rank=0, name="het_tf.updates")
         self._set_applies()
         self._remember()
         super().sync()

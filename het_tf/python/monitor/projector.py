@@ -14,7 +14,7 @@ from het_tf.python.table.table import Table
 _CONFIG = "projector_config.pbtxt"
 
 
-def projector(
+def write_projector(
     table: Table | str,
     log_dir: Any,
     labels: Mapping[Any, Any] | None = None,
@@ -23,12 +23,12 @@ def projector(
 ) -> int:
     """Writes rows of a table, with labels, for TensorBoard's projector.
 
-        het_tf.projector("item", "logs", labels={1: "Toy Story (1995)", 2: "GoldenEye (1995)"})
+        het_tf.write_projector("item", "logs", labels={1: "Toy Story (1995)", 2: "GoldenEye (1995)"})
 
     and `tensorboard --logdir logs`, tab *Projector*. Files are LOG_DIR/TABLE_tensors.tsv (a row a line),
     LOG_DIR/TABLE_metadata.tsv (its id, its number of updates, its labels) and LOG_DIR/projector_config.pbtxt,
     which keeps other tables; files of the same table are replaced. With several ranks call it on one, after
-    `het_tf.horovod.flush_all()` on all.
+    `het_tf.flush(all_ranks=True)` on all.
 
     Args:
       table: The table, or its name in the current namespace.

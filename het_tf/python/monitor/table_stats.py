@@ -41,7 +41,7 @@ class TableStats(tf.keras.callbacks.Callback):
 
     * `rows`, `bytes`: size of the table in the store at the end of the epoch; `cache_rows`, `cache_bytes`,
       `cache_unsent_rows`: contents of the cache.
-    * growth in the epoch: `applies` (updates of the table) and, with a cache, every counter of
+    * growth in the epoch: `updates` (of the table) and, with a cache, every counter of
       `Table.stats()["cache"]`: hits, miss_pull (rows fetched because they were not cached), update_pull
       (because they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
     * `hit_rate`: hits / reads of the epoch.
@@ -208,7 +208,7 @@ class TableStats(tf.keras.callbacks.Callback):
         for key, table in self._tables.items():
             stats = table.stats()
             now, before = _flat(stats), self._before[key]
-            found = {"rows": stats["rows"], "bytes": stats["bytes"], "updates": stats["applies"]}
+            found = {"rows": stats["rows"], "bytes": stats["bytes"], "updates": stats["updates"]}
             found = found if self._first else {}
             if "cache" in stats:
                 found |= _of_cache(now, before, steps)
@@ -234,7 +234,7 @@ class TableStats(tf.keras.callbacks.Callback):
 
 def _flat(stats: dict[str, Any]) -> dict[str, float]:
     """Returns updates and the numbers of a cache; lags as lag/..., with the sum of the observed ones."""
-    found: dict[str, float] = {"applies": stats["applies"]}
+    found: dict[str, float] = {"updates": stats["updates"]}
     for name, value in stats.get("cache", {}).items():
         if name == "staleness":
             found["lag/observed"] = value["observed"]

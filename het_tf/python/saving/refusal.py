@@ -16,7 +16,7 @@ from het_tf.python.table import layer_state
 _REMEDY = (
     "To keep and restore rows, use het_tf.callbacks.RestoreBest (in place of "
     "EarlyStopping(restore_best_weights=True)), het_tf.checkpoint, save_weights or model.save; "
-    "het_tf.table(name) reads and assigns them; get_weights and set_weights of other layers work"
+    "het_tf.Table(name) reads and assigns them; get_weights and set_weights of other layers work"
 )
 
 

@@ -1,5 +1,6 @@
 """`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
 
+import dataclasses
 import json
 import logging
 import math
@@ -16,43 +17,15 @@ log = logging.getLogger("het_tf")
 GRADIENT_SCALES = ("mean", "sum")
 
 
-def init(
-    *,
-    hvd: Any = None,
-    ps: str | None = None,
-    gradient_scale: str = "mean",
-    accumulate: bool = False,
-    namespace: str = "",
-    threads: int | None = None,
-    durability: str | None = None,
-    min_replicas: int | None = None,
-    keep_bytes: int | None = None,
-    timeout: float | None = None,
-    deadline: float | None = None,
-) -> None:
-    """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """A parameter server, and how a worker uses it: `het_tf.init(ps=het_tf.Store("redis://ps:6379"))`.
 
-    Call it before the first layer is made, and after `tf.config` (threads, devices): with several ranks it
-    exchanges tensors, by which TensorFlow starts, and that refuses other settings from then on.
+    Arguments that are None have their default, which the core fills in.
 
     Args:
-      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
-        rank must call `init`, with the same arguments: the ranks compare them.
-      ps: Address of the parameter server: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` (one
-        server, or nodes of a cluster), "rediss://...?ca=FILE" for TLS, or "unix://PATH". Tables then live
-        there, shared by everyone who names the same namespace, and each worker caches rows of them
-        (`het_tf.Cache`; 262,144 of a table where a layer does not say). "": the store inside this process.
-        None: the environment's HET_PS, else the store inside, or with several ranks a server that rank 0
-        starts on this machine and stops at the end of the job.
-      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
-        those of dense variables; "sum" does not.
-      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
-        would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
-        a parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
-        workers", has when it matters.
-      namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
-      threads: Threads of the engine, the caller included; None follows
-        `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
+      address: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` (one server, or nodes of a cluster),
+        "rediss://...?ca=FILE" for TLS, or "unix://PATH". None or "": as `ps` of `het_tf.init`.
       durability: How long a worker keeps pushes that the parameter server has applied, to send them again
         should it lose them. "applied" (default): not at all; "replicated": until `min_replicas` replicas
         have them; "checkpoint": until the tables are saved. What is lost all the same is counted and
@@ -66,9 +39,71 @@ def init(
         Default 60.
 
     Raises:
+      ValueError: An argument is of another type or out of range, or unknown.
+    """
+
+    address: str | None = None
+    _: dataclasses.KW_ONLY
+    durability: str | None = None
+    min_replicas: int | None = None
+    keep_bytes: int | None = None
+    timeout: float | None = None
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.address is not None and not isinstance(self.address, str):
+            raise ValueError(
+                f"ps is {self.address!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'"
+            )
+        self.options()
+
+    def options(self) -> str:
+        """The options of ps/client/remote_options.h as JSON: checked, and filled in, by the core."""
+        options = {name: plain(value) for name, value in vars(self).items() if name != "address"}
+        for name, value in options.items():
+            if isinstance(value, float) and math.isinf(value):  # JSON has no word for it
+                options[name] = str(value)
+        given = {name: value for name, value in options.items() if value is not None}
+        # The core refuses other values by their name.
+        return native.call("HetCheckOptions", json.dumps(given, default=str))
+
+
+def init(
+    *,
+    hvd: Any = None,
+    ps: "str | Store | None" = None,
+    gradient_scale: str = "mean",
+    accumulate: bool = False,
+    namespace: str = "",
+    threads: int | None = None,
+) -> None:
+    """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
+
+    Call it before the first layer is made, and after `tf.config` (threads, devices): with several ranks it
+    exchanges tensors, by which TensorFlow starts, and that refuses other settings from then on.
+
+    Args:
+      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
+        rank must call `init`, with the same arguments: the ranks compare them.
+      ps: Address of the parameter server, or a `het_tf.Store` with an address and how to use it. Tables then
+        live there, shared by all workers that name the same namespace, and each worker caches rows of them
+        (`het_tf.Cache`; 262,144 of a table where a layer does not say). "": the store inside this process.
+        None: the environment's HET_PS, else the store inside, or with several ranks a server that rank 0
+        starts on this machine and stops at the end of the job.
+      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
+        those of dense variables; "sum" does not.
+      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
+        would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
+        a parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
+        workers", has when it matters.
+      namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
+      threads: Threads of the engine, the caller included; None follows
+        `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
+
+    Raises:
       TypeError: hvd is no module of Horovod's.
-      ValueError: Unknown gradient_scale or durability, an argument of another type or out of range, an
-        address that is none, a durability without a parameter server, several ranks and ps="", or other
+      ValueError: Unknown gradient_scale, an argument of another type or out of range, an invalid address, a
+        durability without a parameter server, several ranks and ps="", or other
         arguments than another rank's.
       ConnectionError: No server answers there, or it refuses the login.
       RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
@@ -78,17 +113,13 @@ def init(
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
     if not isinstance(accumulate, bool):
         raise ValueError(f"accumulate is {accumulate!r}; give True or False")
-    if ps is not None and not isinstance(ps, str):
-        raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
+    store = ps if isinstance(ps, Store) else Store(ps)
     threads = _checked_threads(threads)
     hvd = _checked_horovod(hvd)
-    address = os.environ.get("HET_PS", "") if ps is None else ps
-    if durability not in (None, "applied") and not address:
-        raise ValueError(f"durability is {durability!r}, and there is no parameter server; give ps=...")
-    options = _remote_options(
-        durability=durability, min_replicas=min_replicas, keep_bytes=keep_bytes, timeout=timeout,
-        deadline=deadline,
-    )  # fmt: skip
+    address = os.environ.get("HET_PS", "") if store.address is None else store.address
+    if store.durability not in (None, "applied") and not address:
+        raise ValueError(f"durability is {store.durability!r}, and there is no parameter server; give ps=...")
+    options = store.options()
     if hvd is None:
         _refuse_ranks()
     elif settings.is_elastic_job():
@@ -100,7 +131,7 @@ def init(
             "namespace": namespace,
             **json.loads(options),
         }
-        address = _agree(hvd, ps, address, equal)
+        address = _agree(hvd, store.address, address, equal)
     _connect(address, checked_namespace(namespace), options)
     settings.current.hvd = hvd
     settings.current.gradient_scale = gradient_scale
@@ -117,16 +148,6 @@ def _checked_threads(threads: int | None) -> int | None:
     if not whole or not 1 <= threads <= 2**31 - 1:
         raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
     return int(threads)
-
-
-def _remote_options(**given: Any) -> str:
-    """The options of ps/client/remote_options.h as JSON: checked, and filled in, by the core."""
-    options = {name: plain(value) for name, value in given.items() if value is not None}
-    for name, value in options.items():
-        if isinstance(value, float) and math.isinf(value):  # JSON has no word for it
-            options[name] = str(value)
-    # The core refuses other values by their name.
-    return native.call("HetCheckOptions", json.dumps(options, default=str))
 
 
 def _checked_horovod(hvd: Any) -> Any:
@@ -237,7 +258,7 @@ def connect() -> None:
     if settings.current.hvd is None:
         _refuse_ranks()
     if settings.current.ps is None:
-        _connect(os.environ.get("HET_PS", ""), current_namespace(), _remote_options())
+        _connect(os.environ.get("HET_PS", ""), current_namespace(), Store().options())
 
 
 def update_threads() -> None:

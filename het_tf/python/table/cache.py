@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,28 @@ from het_tf.python.session.native import plain
 from het_tf.python.table import device
 from het_tf.python.table.config import TableConfig
 
-BOUNDS = ("staleness", "pull_bound", "push_bound")
+BOUNDS = ("staleness", "pull_bound", "push_bound")  # what the core calls them
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Bounds on staleness that are the same for rows of every age: HET's own, `Cache(staleness=Bounds(...))`.
+
+    Args:
+      pull: Updates of a row that a read may miss, 0 to 2**62; math.inf: unbounded.
+      push: Own updates of a row that the store may not have yet, 0 to 2**62; math.inf: unbounded.
+    """
+
+    pull: float
+    push: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is None:
+                raise ValueError(
+                    f"Bounds({name}=...) is None; give a number of updates, or math.inf for no bound"
+                )
+            object.__setattr__(self, name, plain(value))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +49,7 @@ class Cache:
 
     Every table of the layer has a cache of its own, of this kind; a table that an earlier layer has made
     keeps the one that it has. An argument that is None has its default, which the core fills in
-    (`het_tf.table(NAME).options` has the result).
+    (`het_tf.Table(NAME).options` has the result).
 
     Args:
       rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: none stays longer than a
@@ -36,7 +58,7 @@ class Cache:
         and the rest are without effect. Equal rows of unequal tables waste memory: better give bytes.
       bytes: In place of rows: memory that all tables of the layer take together, 1 to 2**62. Each takes what
         it needs while the sum fits; then those rows leave that were used least, of whichever table
-        (`het_tf.table(NAME).stats()` has its "capacity" now). Counted are rows and what is kept of each; an
+        (`het_tf.Table(NAME).stats()` has its "capacity" now). Counted are rows and what is kept of each; an
         unsent update takes as much again as its row. On a GPU each table has an equal share, for good.
       staleness: How stale a copy of a row may be at most, HET's `s`, 0 to 2**62; default 30. Below that the
         bound follows the row's age, which is its number of updates: a read may miss one update for each
@@ -45,10 +67,7 @@ class Cache:
         10 (docs/concepts.md). 0: every read is checked and every update is applied at once, which makes
         N workers equal one process. "synchronous": 0, with rows that are rounded on their way (`wire`):
         about a quarter of the bytes. math.inf: unbounded.
-      pull_bound: In place of the age: HET's bound, one number for all rows. A read may miss so many updates
-        that the store has, 0 to 2**62; math.inf: unbounded. If only push_bound is given: `staleness`.
-      push_bound: The same for own updates of a row that the store may not have yet. If only pull_bound is
-        given: `staleness`.
+        `Bounds(pull, push)`: in place of the age one bound for reads and one for own updates.
       policy: What leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu", the same
         with counts up to 8; "lru", the row that was not used for the longest time (docs/concepts.md).
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
@@ -62,8 +81,8 @@ class Cache:
         (docs/concepts.md). Default: int4 where the table is at a parameter server and cached rows may be
         stale, or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this
         process, and on a GPU, which can do no other.
-      checks: How cached rows stay within pull_bound. "asked": at every lookup their clocks are sent to
-        the store. "told": the store remembers what this worker holds and names what has moved past the
+      checks: How cached rows stay within the bound of reads. "asked": at every lookup their clocks are sent
+        to the store. "told": the store remembers what this worker holds and names what has moved past the
         bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
         the store's answer to the lookup before (docs/concepts.md). Not on a GPU. Default: told where
         copies may miss 3 updates or more, else asked.
@@ -77,9 +96,7 @@ class Cache:
 
     rows: int | Mapping[str, int] | None = None
     bytes: int | None = None
-    staleness: float | str | None = None
-    pull_bound: float | None = None
-    push_bound: float | None = None
+    staleness: float | str | Bounds | None = None
     policy: str | None = None
     admit_after: int | None = None
     device: str | None = None
@@ -96,7 +113,8 @@ class Cache:
             try:
                 holds = native.call("HetCheckCache", self.to_json(place, rows))
             except ValueError as error:
-                raise ValueError(f"table {quoted(table)}: {error}" if table else str(error)) from None
+                text = re.sub(r"\bcache\.(pull|push)_bound\b", r"cache.staleness.\1", str(error))
+                raise ValueError(f"table {quoted(table)}: {text}" if table else text) from None
         object.__setattr__(self, "_holds", holds)
 
     def __hash__(self) -> int:
@@ -104,7 +122,10 @@ class Cache:
 
     def to_json(self, place: str | None, rows: int | None, **more: Any) -> str:
         """What was given, as the core reads it (engine/table_options.h), for a table with so many rows."""
-        given = {**self.get_config(), "device": place, "rows": rows, "dims": None, **more}
+        given = {**vars(self), "device": place, "rows": rows, "dims": None, "_holds": None, **more}
+        if isinstance(self.staleness, Bounds):
+            bounds = {f"{name}_bound": value for name, value in vars(self.staleness).items()}
+            given = {**given, "staleness": None, **bounds}
         given = {name: value for name, value in given.items() if value is not None}
         for name in BOUNDS:
             if given.get(name) == math.inf:
@@ -124,6 +145,9 @@ class Cache:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Cache":
         """The inverse of `get_config`."""
+        staleness = config.get("staleness")
+        if isinstance(staleness, Mapping):
+            config = {**config, "staleness": Bounds(**staleness)}
         return cls(**config)
 
     @classmethod
@@ -141,8 +165,13 @@ class Cache:
             tables = {table["name"]: table for table in plan["tables"]}
             rows = {name: table["cache_rows"] for name, table in tables.items()}
             dims = {name: table["dim"] for name, table in tables.items()}
-            unbounded = {name: math.inf for name in BOUNDS if plan["cache"].get(name, 0) is None}
-            return cls(**{**plan["cache"], **unbounded, "rows": rows, "bytes": None, "dims": dims})
+            given: dict[str, Any] = {
+                name: math.inf if value is None else value for name, value in plan["cache"].items()
+            }
+            pull, push = (given.pop(name, None) for name in BOUNDS[1:])
+            if pull is not None or push is not None:
+                given["staleness"] = Bounds(pull, push)
+            return cls(**{**given, "rows": rows, "bytes": None, "dims": dims})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is damaged: {what}; have het-plan write it again") from None

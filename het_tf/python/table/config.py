@@ -22,7 +22,7 @@ class TableConfig:
       name: Any non-empty string.
       dim: Floats of a row, 1 to 65536.
       optimizer: One of `het_tf.optimizers`, or its name. Default: `RowWiseAdagrad(0.05)`.
-      initializer: One of `het_tf.initializers`, or its name. Default: `Uniform(-0.05, 0.05)`.
+      initializer: One of `het_tf.initializers`, or its name. Default: `RandomUniform(-0.05, 0.05)`.
       seed: Of the initial rows, 0 to 2**64 - 1. Tables of different names differ also with one seed.
       l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the
         rows).

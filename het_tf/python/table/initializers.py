@@ -41,16 +41,16 @@ class Constant(Initializer):
         super().__init__(value=value)
 
 
-class Uniform(Initializer):
-    """Uniform in `[low, high)`. The default is that of `keras.layers.Embedding`."""
+class RandomUniform(Initializer):
+    """Uniform in `[minval, maxval)`. The default is that of `keras.layers.Embedding`."""
 
     name = "uniform"
 
-    def __init__(self, low: float = -0.05, high: float = 0.05) -> None:
-        super().__init__(low=low, high=high)
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05) -> None:
+        super().__init__(minval=minval, maxval=maxval)
 
 
-class Normal(Initializer):
+class RandomNormal(Initializer):
     """Normal with mean `mean` and standard deviation `stddev`."""
 
     name = "normal"
@@ -86,7 +86,7 @@ class ScaledNormal(Initializer):
         super().__init__(scale=scale)
 
 
-_CLASSES = (Zeros, Constant, Uniform, Normal, TruncatedNormal, ScaledUniform, ScaledNormal)
+_CLASSES = (Zeros, Constant, RandomUniform, RandomNormal, TruncatedNormal, ScaledUniform, ScaledNormal)
 
 
 def get(initializer: str | dict[str, Any] | Initializer | None) -> Initializer:
@@ -94,11 +94,11 @@ def get(initializer: str | dict[str, Any] | Initializer | None) -> Initializer:
 
     Args:
       initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, or None for
-        `Uniform()`.
+        `RandomUniform()`.
 
     Raises:
       ValueError: There is none of that name.
     """
-    made = lookup_by_name(initializer, Uniform, _CLASSES, "initializer", "het_tf.initializers")
+    made = lookup_by_name(initializer, RandomUniform, _CLASSES, "initializer", "het_tf.initializers")
     assert isinstance(made, Initializer)
     return made

@@ -83,26 +83,25 @@ def _checked_rate(rate: Any) -> Any:
 
 
 class SGD(Optimizer):
-    """Gradient descent: `value -= learning_rate * g`. No slots."""
+    """Gradient descent, as `keras.optimizers.SGD`: `value -= learning_rate * g`.
+
+    Args:
+      learning_rate: float, schedule, variable, or "model".
+      momentum: 0 (default): no slots; above 0: one slot of dim floats, the velocity.
+      nesterov: Whether momentum is Nesterov's; goes with a momentum.
+    """
 
     name = "sgd"
 
-    def __init__(self, learning_rate: Any = 0.01) -> None:
-        super().__init__(learning_rate)
+    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.0, nesterov: bool = False) -> None:
+        super().__init__(learning_rate, momentum=momentum, nesterov=bool(nesterov))
 
-
-class Momentum(Optimizer):
-    """Gradient descent with momentum, as `keras.optimizers.SGD(momentum=...)`. One slot of dim floats.
-
-    Defaults: momentum 0.9, nesterov False.
-    """
-
-    name = "momentum"
-
-    def __init__(self, learning_rate: Any = 0.01, momentum: Default = None, nesterov: Default = None) -> None:
-        super().__init__(
-            learning_rate, momentum=momentum, nesterov=None if nesterov is None else bool(nesterov)
-        )
+    def to_spec(self) -> dict[str, Any]:
+        """The form that the core reads, where momentum is an optimizer of its own."""
+        spec = super().to_spec()
+        if spec["params"].get("momentum"):
+            return {**spec, "name": "momentum"}
+        return {"name": self.name, "params": {}}
 
 
 class RMSprop(Optimizer):
@@ -115,9 +114,6 @@ class RMSprop(Optimizer):
 
     def __init__(self, learning_rate: Any = 0.001, rho: Default = None, epsilon: Default = None) -> None:
         super().__init__(learning_rate, rho=rho, epsilon=epsilon)
-
-
-RMSProp = RMSprop
 
 
 class Adam(Optimizer):
@@ -172,7 +168,7 @@ class RowWiseAdagrad(Optimizer):
         super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
 
 
-class FTRL(Optimizer):
+class Ftrl(Optimizer):
     """FTRL-Proximal (McMahan et al. 2013), as `keras.optimizers.Ftrl`: sparse weights for wide, linear parts.
 
     Two slots of dim floats and the last learning rate. Defaults: all 0.
@@ -199,7 +195,7 @@ class FTRL(Optimizer):
         )
 
 
-_CLASSES = (SGD, Momentum, RMSprop, Adam, Adagrad, RowWiseAdagrad, FTRL)
+_CLASSES = (SGD, RMSprop, Adam, Adagrad, RowWiseAdagrad, Ftrl)
 
 
 def get(optimizer: str | dict[str, Any] | Optimizer | None) -> Optimizer:

@@ -202,7 +202,7 @@ def warn_of_old_rows(entry: Entry, layer: Any) -> None:
     warnings.warn(
         f"layer {layer.name!r} trains table {name!r} of {where}, which had {entry.old_rows} rows of earlier "
         f"layers when the layer was made: the model goes on with what another one has learnt. To begin anew "
-        f"call het_tf.table({name!r}).clear(), or give the layer another name; to go on with the rows give "
+        f"call het_tf.Table({name!r}).clear(), or give the layer another name; to go on with the rows give "
         "it reuse=True and a name, or restore what was saved",
         OldRowsWarning,
         stacklevel=2,

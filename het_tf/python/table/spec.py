@@ -33,7 +33,7 @@ class SpecObject:
             raise ValueError(str(error).partition(": ")[2]) from None
         defaults = holds.get("params", {})
         self.arguments = {
-            name: defaults[name] if value is None else value for name, value in arguments.items()
+            name: defaults.get(name) if value is None else value for name, value in arguments.items()
         }
 
     def to_spec(self) -> dict[str, Any]:

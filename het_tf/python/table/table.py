@@ -1,4 +1,4 @@
-"""A table as an object (public as `het_tf.Table` and `het_tf.table`)."""
+"""A table as an object (public as `het_tf.Table`)."""
 
 import atexit
 import ctypes
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python.quoting import quoted
-from het_tf.python.session import native, scopes, settings
+from het_tf.python.session import collective, native, scopes, settings
 from het_tf.python.table import registry
 
 
@@ -56,7 +56,7 @@ class Table:
         return native.call_int("HetBytes", self.namespace, self.name)
 
     @property
-    def applies(self) -> int:
+    def updates(self) -> int:
         """Updates so far: the step of a learning-rate schedule."""
         return native.call_int("HetApplies", self.namespace, self.name)
 
@@ -186,7 +186,7 @@ class Table:
         """What the table holds and has done.
 
         Returns:
-          "table", "dim", "mode" ("direct" or "cached"), "applies" (updates of the table), "rows" and "bytes"
+          "table", "dim", "mode" ("direct" or "cached"), "updates", "rows" and "bytes"
           of the store. With a cache also "cache": "rows" and "bytes" that it holds, "capacity" in rows (of a
           layer with one budget of bytes: now), "unsent_rows" whose
           updates the store has not seen (so "rows" of the store may be behind: `flush` first), the
@@ -219,19 +219,28 @@ def _ids(ids: npt.ArrayLike, table: str) -> native.Int64Array:
     return np.asarray(array, np.int64, order="C")  # ascontiguousarray would give a scalar an axis
 
 
-def table(name: str) -> Table:
-    """The table of that name in the current namespace. LookupError: there is none."""
-    return Table(name)
-
-
 def tables() -> list[str]:
     """Names of the tables of the current namespace."""
     return list(json.loads(native.call("HetTableNames", scopes.current_namespace())))
 
 
-def flush() -> None:
-    """Sends what the caches of the current namespace hold back, and waits until it is applied."""
-    native.call("HetFlush", scopes.current_namespace())
+def flush(all_ranks: bool = False) -> None:
+    """Sends what caches hold back, and waits until it is applied.
+
+    Args:
+      all_ranks: False: the caches of the current namespace in this process. True: those of all namespaces of
+        all ranks of the job; every rank must call it, and it returns when every rank has sent.
+
+    Raises:
+      ConnectionError, TimeoutError: The parameter server does not answer; with `all_ranks` on every rank, if
+        it does not answer one of them.
+    """
+    if not all_ranks:
+        native.call("HetFlush", scopes.current_namespace())
+        return
+    with collective.together("flush", "send what its caches held back", ConnectionError):
+        for namespace in registry.namespaces():
+            native.call("HetFlush", namespace)
 
 
 def reset(namespace: str | None = None) -> None:

@@ -5,7 +5,6 @@ from het_tf.inputs.python.graph.writer import GraphWriter
 from het_tf.zoo.data.by_time import by_time
 from het_tf.zoo.data.census_income import census
 from het_tf.zoo.data.criteo_stream import CriteoLikeStream, criteo_like, criteo_like_description
-from het_tf.zoo.data.criteo_truth import oracle_logit
 from het_tf.zoo.data.criteo_tsv import CriteoStream, criteo
 from het_tf.zoo.data.examples import (
     NUMERIC,
@@ -58,7 +57,6 @@ __all__ = [
     "load",
     "load_graph",
     "movielens",
-    "oracle_logit",
     "pubmed",
     "tabular",
 ]

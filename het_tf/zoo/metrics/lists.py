@@ -231,7 +231,7 @@ class RecallAtK(_OfLists):
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class NDCGAtK(_OfLists):
+class NDCG(_OfLists):
     """Normalised discounted cumulative gain of the first k items, averaged over lists.
 
         DCG@k = sum over places i = 1..k of gain(relevance of the item at i) / log2(1 + i)
@@ -275,7 +275,7 @@ class NDCGAtK(_OfLists):
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class MRR(_OfLists):
+class MeanReciprocalRank(_OfLists):
     """Mean reciprocal rank: 1 / place of the first relevant item of a list, averaged over lists.
 
     The place is that by score; items with equal scores count with the mean over their orders. Lists without a

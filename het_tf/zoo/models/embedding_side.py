@@ -200,7 +200,7 @@ class EmbeddingSide(keras.layers.Layer):
         features: dict[str, FeatureConfig] = {}
         for part in parts:
             initializer = (
-                initializers.Uniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
+                initializers.RandomUniform(-part.scale, part.scale) if part.scale else initializers.Zeros()
             )
             table = TableConfig(f"{prefix}/{part.name}", part.dim, part.optimizer, initializer, seed=seed)
             table.unnamed = not named
@@ -242,7 +242,7 @@ class EmbeddingSide(keras.layers.Layer):
     def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
         """Where the rows of a field lie: what `het_tf.Table`, `load_rows` and `projector` call their ids.
 
-            table = het_tf.table("clicks/deep")
+            table = het_tf.Table("clicks/deep")
             table.lookup(model.rows.row_ids("deep", "user", [5, 7]))
 
         Args:

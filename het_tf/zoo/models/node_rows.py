@@ -61,7 +61,7 @@ class NodeRows(keras.layers.Layer):
             "seed": seed,
             "named": named,
         }
-        initializer = initializers.Uniform(-scale, scale)
+        initializer = initializers.RandomUniform(-scale, scale)
         table = TableConfig(f"{prefix}/{FEATURE}", dim, optimizer, initializer, seed=seed)
         table.unnamed = not named
         self.collection = EmbeddingCollection({FEATURE: FeatureConfig(table)}, cache=cache, name="tables")

@@ -41,7 +41,7 @@ class WideDeep(ClickModel):
 
     def default_linear_optimizer(self) -> optimizers.Optimizer:
         """FTRL, as in the paper."""
-        return optimizers.FTRL(learning_rate=0.05, l1=0.001)
+        return optimizers.Ftrl(learning_rate=0.05, l1=0.001)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

@@ -152,9 +152,9 @@ class Live {
   std::optional<Key> padding;
 };
 
-inline OnlineConfig MaxAge(double seconds) {
+inline OnlineConfig MaxLag(double seconds) {
   OnlineConfig config;
-  config.max_age = seconds;
+  config.max_lag = seconds;
   return config;
 }
 inline OnlineConfig PullBound(int64_t ticks) {

@@ -24,9 +24,9 @@ TEST(OnlineSchedules, KeepTheBounds) {
   for (uint64_t seed = 1; seed <= Scaled(60); ++seed) {
     Random r(seed);
     const bool seconds = r.Chance(0.5);
-    const double max_age = r.Pick<double>({0.001, 1, 20});
+    const double max_lag = r.Pick<double>({0.001, 1, 20});
     const int64_t bound = r.Pick<int64_t>({0, 1, 3});
-    OnlineConfig config = seconds ? MaxAge(max_age) : PullBound(bound);
+    OnlineConfig config = seconds ? MaxLag(max_lag) : PullBound(bound);
     config.cache_rows = r.Pick<size_t>({0, 64, 1000});
     config.deadline = 1000;
     Live live(config, r.Pick<uint32_t>({1, 2, 3, 5, 64}));
@@ -61,7 +61,7 @@ TEST(OnlineSchedules, KeepTheBounds) {
           of.lineage.push_back(version);
         }
       }
-      if (r.Chance(0.2)) live.Pass(r.Unit() * max_age * 2);
+      if (r.Chance(0.2)) live.Pass(r.Unit() * max_lag * 2);
       if (r.Chance(0.05)) {
         const auto p = static_cast<uint32_t>(r.Below(live.service.partitions()));
         saved[p].bytes = live.Snapshot(p);
@@ -106,7 +106,7 @@ TEST(OnlineSchedules, KeepTheBounds) {
         if (seconds) {
           for (size_t v = 0; v < of.rows.size(); ++v) {
             const double until = v + 1 < of.rows.size() ? of.rows[v + 1].time : 1e18;
-            fine = fine || (of.rows[v].version == got && until >= began - max_age);
+            fine = fine || (of.rows[v].version == got && until >= began - max_lag);
           }
         } else {
           const size_t allowed = std::min<size_t>(of.lineage.size(), static_cast<size_t>(bound) + 1);

@@ -13,7 +13,7 @@ namespace het::serve {
 namespace {
 
 TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
-  Live live(MaxAge(10));
+  Live live(MaxLag(10));
   live.Train(0, 5, 1);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
   live.Train(0, 5, 2);
@@ -86,7 +86,7 @@ TEST(OnlineReader, TwoTablesInOneLookup) {
 // The cache holds what it may, and batches larger than it work.
 TEST(OnlineReader, TheCacheIsBounded) {
   for (const size_t rows : {size_t{0}, size_t{1}, size_t{300}}) {
-    OnlineConfig config = MaxAge(1e9);
+    OnlineConfig config = MaxLag(1e9);
     config.cache_rows = rows;
     Live live(config);
     std::vector<Key> ids;
@@ -108,7 +108,7 @@ TEST(OnlineReader, TheCacheIsBounded) {
 
 // The hand passes over what is read.
 TEST(OnlineReader, WhatIsReadOftenStays) {
-  OnlineConfig config = MaxAge(1e9);
+  OnlineConfig config = MaxLag(1e9);
   config.cache_rows = 64 * 8;
   Live live(config);
   std::vector<float> out;
@@ -126,7 +126,7 @@ TEST(OnlineReader, WhatIsReadOftenStays) {
 // --- the store goes, or becomes another one
 
 TEST(OnlineReader, ATableThatWasLoadedIsReadAnew) {
-  Live live(MaxAge(1e9));
+  Live live(MaxLag(1e9));
   std::vector<Key> ids;
   for (Key key = 0; key < 50; ++key) ids.push_back(key);
   for (Key key : ids) live.Train(0, key, 1);
@@ -219,7 +219,7 @@ TEST(OnlineReader, NoAnswerIsAnErrorAtTheDeadline) {
 }
 
 TEST(OnlineReader, StaleOkServesOldRowsAndReportsThem) {
-  OnlineConfig config = MaxAge(10);
+  OnlineConfig config = MaxLag(10);
   config.deadline = 3;
   config.stale_ok = true;
   Live live(config);
@@ -268,7 +268,7 @@ TEST(OnlineReader, RefusalsSilenceAndLostConnectionsAreAskedAgain) {
 
 // Threads that read and a store that is trained: no row is torn. For ThreadSanitizer above all.
 TEST(OnlineReader, ManyThreadsRead) {
-  OnlineConfig config = MaxAge(1e-6);
+  OnlineConfig config = MaxLag(1e-6);
   config.cache_rows = 100;
   config.connections = 2;
   Live live(config, 4, /*faulty=*/false);

@@ -23,7 +23,7 @@ def test_everything_of_a_table_comes_back(tmp_path, name):
     train(layer("a", 5, name))
     train(layer("b/x y", 1, name), ids=3000, batch=3000, end=2)
     saved = tables()
-    applies = het_tf.table("a").applies
+    applies = het_tf.Table("a").updates
     path = checkpoint.save(tmp_path / "c", step=7)
     assert path == tmp_path / "c" / "ckpt-00000007" == checkpoint.latest(tmp_path / "c")
     het_tf.reset()
@@ -36,9 +36,9 @@ def test_everything_of_a_table_comes_back(tmp_path, name):
     assert {one: found.tables[one]["rows"] for one in found.tables} == {
         one: len(saved[one]["ids"]) for one in saved
     }
-    assert het_tf.table("a").applies == applies == 10
+    assert het_tf.Table("a").updates == applies == 10
     np.testing.assert_array_equal(
-        a(saved["a"]["ids"], training=False), het_tf.table("a").lookup(saved["a"]["ids"])
+        a(saved["a"]["ids"], training=False), het_tf.Table("a").lookup(saved["a"]["ids"])
     )
 
 
@@ -47,15 +47,15 @@ def test_a_table_behind_a_cache_is_saved_with_what_it_holds_back(tmp_path):
         return het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=math.inf, rows=50))
 
     train(make())
-    assert het_tf.table("t").stats()["cache"]["unsent_rows"] > 0
+    assert het_tf.Table("t").stats()["cache"]["unsent_rows"] > 0
     checkpoint.save(tmp_path)
     saved = tables()
     train(make(), 10, 20)
-    assert het_tf.table("t").stats()["cache"]["unsent_rows"] > 0
+    assert het_tf.Table("t").stats()["cache"]["unsent_rows"] > 0
     checkpoint.restore(tmp_path)
     same(tables(), saved)
     ids = saved["t"]["ids"]
-    np.testing.assert_array_equal(make()(ids, training=False), het_tf.table("t").lookup(ids))
+    np.testing.assert_array_equal(make()(ids, training=False), het_tf.Table("t").lookup(ids))
 
 
 def test_namespaces_are_apart(tmp_path):

@@ -19,7 +19,7 @@ def data():
 
 
 def steps(place):
-    return [checkpoint.read_manifest(path).step for path in checkpoint.list(place)]
+    return [checkpoint.read_manifest(path).step for path in checkpoint.checkpoints(place)]
 
 
 def test_every_epoch_and_what_comes_back_is_of_one_moment(tmp_path):
@@ -34,7 +34,7 @@ def test_every_epoch_and_what_comes_back_is_of_one_moment(tmp_path):
     saver = het_tf.callbacks.Checkpoint(str(tmp_path / "c"), keep=3)
     made.fit(x, y, batch_size=8, epochs=5, verbose=0, callbacks=[Look(), saver])
     assert steps(tmp_path / "c") == [12, 16, 20]
-    for path in checkpoint.list(tmp_path / "c"):
+    for path in checkpoint.checkpoints(tmp_path / "c"):
         found = checkpoint.restore(path, made)
         table, dense = seen[found.step]
         same(tables(), table)
@@ -48,7 +48,7 @@ def test_every_few_steps_by_increments(tmp_path):
     saver = het_tf.callbacks.Checkpoint(tmp_path, save_freq=3, full_every=3)
     made.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[saver])
     assert steps(tmp_path) == [3, 6, 9, 12, 15]
-    full = [checkpoint.read_manifest(path).base is None for path in checkpoint.list(tmp_path)]
+    full = [checkpoint.read_manifest(path).base is None for path in checkpoint.checkpoints(tmp_path)]
     assert full == [True, False, False, True, False]
     assert checkpoint.verify(tmp_path).step == 15
 

@@ -162,7 +162,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
         assert [one.name for one in disk.iterdir()] == [path.name] and files(disk) == content
         same(tables(), before)
         assert checkpoint.verify(disk).path == path
-        het_tf.table("t").remove(np.arange(3, 3000))
+        het_tf.Table("t").remove(np.arange(3, 3000))
         assert checkpoint.verify(checkpoint.save(disk)).step is None, "there is room again"
 
 

@@ -56,7 +56,7 @@ def test_steps_grow(tmp_path):
     with pytest.raises(ValueError, match=r"step is 10, and .* has ckpt-00000010; give a later step"):
         checkpoint.save(tmp_path, step=np.int64(10))
     assert checkpoint.save(tmp_path, step=np.int64(11), keep=1).name == "ckpt-00000011"
-    assert [one.name for one in checkpoint.list(tmp_path)] == ["ckpt-00000011"]
+    assert [one.name for one in checkpoint.checkpoints(tmp_path)] == ["ckpt-00000011"]
 
 
 def test_a_table_that_is_cleared_meanwhile_fails_the_save(tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_a_table_that_is_cleared_meanwhile_fails_the_save(tmp_path, monkeypatch)
 
     def and_clear(*arguments):
         written = write(*arguments)
-        het_tf.table("t").clear()
+        het_tf.Table("t").clear()
         return written
 
     monkeypatch.setattr(writing, "write_files", and_clear)
@@ -106,14 +106,14 @@ def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
     moment.take(tmp_path / "side", "", "a")
     before = tables()
     train(b, 10, 12)
-    assert het_tf.table("b").stats()["cache"]["unsent_rows"] > 0
+    assert het_tf.Table("b").stats()["cache"]["unsent_rows"] > 0
     moment.put_back(tmp_path / "side", "", "a")
-    assert het_tf.table("b").stats()["cache"]["discarded_ticks"] == 0
+    assert het_tf.Table("b").stats()["cache"]["discarded_ticks"] == 0
     found = tables()
     same({"a": found["a"]}, {"a": before["a"]})
     train(b, 12, 14)
     checkpoint.save(tmp_path / "c")
-    het_tf.table("a").drop()
+    het_tf.Table("a").drop()
     expected = tables()
     train(b, 14, 16)
     assert checkpoint.restore(tmp_path / "c", strict=False).only_in_checkpoint == ("a",)
@@ -176,7 +176,7 @@ def memory(which: str) -> int:
 def test_a_table_is_streamed(tmp_path):
     """Saving and restoring take buffers, and no second table; also where a full table is replaced."""
     layer("t", 64, "SGD")
-    table, rows_of_piece = het_tf.table("t"), 100_000
+    table, rows_of_piece = het_tf.Table("t"), 100_000
     for begin in range(0, 10 * rows_of_piece, rows_of_piece):
         table.assign(np.arange(begin, begin + rows_of_piece), np.ones((rows_of_piece, 64), np.float32))
     allowed = table.bytes // 10 + (48 << 20)

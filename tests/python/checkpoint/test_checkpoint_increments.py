@@ -23,8 +23,8 @@ def test_an_increment_has_what_has_moved_and_what_was_removed(tmp_path):
     first = checkpoint.save(tmp_path, since="latest")  # there is none: all rows
     assert checkpoint.read_manifest(first).base is None
     states = [tables()]
-    ids = het_tf.table("t").to_numpy()[0]
-    het_tf.table("t").remove(ids[:7])
+    ids = het_tf.Table("t").to_numpy()[0]
+    het_tf.Table("t").remove(ids[:7])
     step(made, ids[10:15], 77)
     step(made, [10**9, ids[0]], 78)  # a new row, and one that was removed
     states.append(tables())
@@ -35,7 +35,7 @@ def test_an_increment_has_what_has_moved_and_what_was_removed(tmp_path):
     assert (entry["rows"], entry["removed"], entry["complete"]) == (7, 6, False)
     assert manifest.tables["still"]["rows"] == 0
     step(made, ids[12:20], 79)
-    het_tf.table("t").remove([10**9])
+    het_tf.Table("t").remove([10**9])
     states.append(tables())
     third = checkpoint.save(tmp_path, since=manifest)
     assert checkpoint.read_manifest(third).tables["t"]["rows"] == 8
@@ -47,9 +47,9 @@ def test_an_increment_has_what_has_moved_and_what_was_removed(tmp_path):
     assert checkpoint.verify(third).path == third
     # keep counts increments; what they build on stays.
     fourth = checkpoint.save(tmp_path, since="latest", keep=1)
-    assert checkpoint.list(tmp_path) == [first, second, third, fourth]
+    assert checkpoint.checkpoints(tmp_path) == [first, second, third, fourth]
     fifth = checkpoint.save(tmp_path, keep=1)
-    assert checkpoint.list(tmp_path) == [fifth]
+    assert checkpoint.checkpoints(tmp_path) == [fifth]
 
 
 def test_after_a_restore_increments_go_on(tmp_path):
@@ -74,7 +74,7 @@ def test_a_table_that_was_cleared_or_made_anew_is_written_whole(tmp_path):
     made, other = layer("t"), layer("other")
     train(made), train(other)
     first = checkpoint.save(tmp_path)
-    het_tf.table("t").clear()
+    het_tf.Table("t").clear()
     step(made, [1, 2], 3)
     step(layer("young"), [5], 3)
     state = tables()
@@ -102,7 +102,7 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
     states = {}
     increments = 0
     for number in range(60):
-        there = checkpoint.list(tmp_path)
+        there = checkpoint.checkpoints(tmp_path)
         name = str(rng.choice(["a", "b"]))
         action = rng.choice(
             ["step", "remove", "save", "increment", "restore", "clear"], p=[0.3, 0.15, 0.1, 0.3, 0.12, 0.03]
@@ -110,9 +110,9 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
         if action == "step":
             step(made[name], rng.integers(0, 300, 40), number)
         elif action == "remove":
-            het_tf.table(name).remove(rng.integers(0, 300, 20))
+            het_tf.Table(name).remove(rng.integers(0, 300, 20))
         elif action == "clear":
-            het_tf.table(name).clear()
+            het_tf.Table(name).clear()
         elif action == "restore" and there:
             path = there[rng.integers(len(there))]
             checkpoint.restore(path)
@@ -123,7 +123,7 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
             states[path] = tables()
             increments += checkpoint.read_manifest(path).base is not None
     assert increments >= 5
-    for path in checkpoint.list(tmp_path):
+    for path in checkpoint.checkpoints(tmp_path):
         checkpoint.verify(path)
         checkpoint.restore(path)
         same(tables(), states[path])

@@ -26,9 +26,9 @@ def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, 
     het_tf.init(ps=server.address)
     made = layer("t")
     checkpoint.restore(tmp_path)
-    ids = het_tf.table("t").to_numpy()[0]
+    ids = het_tf.Table("t").to_numpy()[0]
     step(made, ids[:9], 3)
-    het_tf.table("t").remove(ids[20:24])
+    het_tf.Table("t").remove(ids[20:24])
     path = checkpoint.save(tmp_path, since="latest")
     found = checkpoint.read_manifest(path)
     assert found.partitions == 64
@@ -71,7 +71,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server):
 def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, monkeypatch):
     call = native.call
     with redis_lib.running(tmp_path / "server") as server:
-        het_tf.init(ps=server.address, timeout=1.0, deadline=2.0)
+        het_tf.init(ps=het_tf.Store(server.address, timeout=1.0, deadline=2.0))
         train(layer("t"))
         path = checkpoint.save(tmp_path / "c")
 

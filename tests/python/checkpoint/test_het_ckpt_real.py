@@ -22,7 +22,7 @@ def saved(place):
     for step in range(3):
         checkpoint_lib.fit(model, 3 * step, 3 * step + 3)
         if step == 2:
-            removed = het_tf.table("item").remove(range(20, 25))
+            removed = het_tf.Table("item").remove(range(20, 25))
             assert removed
         paths.append(checkpoint.save(place, model, step=step, since="latest"))
     return model, paths
@@ -30,7 +30,7 @@ def saved(place):
 
 def test_what_is_in_the_files_is_what_is_in_the_table(tmp_path):
     _, paths = saved(tmp_path / "run")
-    table = het_tf.table("item").scan()
+    table = het_tf.Table("item").scan()
     columns = [table[name].tolist() for name in ("ids", "clocks", "rows", "last_used", "counts")]
     expected = {key: tuple(row) for key, *row in zip(*columns, strict=True)}
     found = content(paths[-1])["item"]
@@ -41,7 +41,7 @@ def test_what_is_in_the_files_is_what_is_in_the_table(tmp_path):
     document = json.loads(het_ckpt("inspect", tmp_path / "run", "--json").out)
     (item,) = document["tables"]
     assert item["rows"] == len(table["ids"]) and 0 < item["own_removed"] <= 5 and not item["complete"]
-    assert item["applies"] == het_tf.table("item").applies
+    assert item["applies"] == het_tf.Table("item").updates
     assert len(document["chain"]) == 3 and document["dense"]["tensors"]
 
 

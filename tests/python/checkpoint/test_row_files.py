@@ -26,7 +26,7 @@ def declare(**cache):
 
 def fill():
     for i, name in enumerate(NAMES):
-        table = het_tf.table(name)
+        table = het_tf.Table(name)
         ids = np.arange(-50, 1000 * (i + 1), dtype=np.int64)
         table.assign(ids, np.random.default_rng(i).normal(size=(len(ids), table.dim)))
         table.remove(ids[::10])
@@ -34,7 +34,7 @@ def fill():
 
 def rows():
     """All rows of all tables, sorted by id."""
-    return {name: het_tf.table(name).scan() for name in NAMES}
+    return {name: het_tf.Table(name).scan() for name in NAMES}
 
 
 def info():
@@ -90,7 +90,7 @@ def test_what_is_refused(tmp_path):
         native.call("HetLoadRows", "", path, json.dumps({"tables": {}}))
     native.call("HetLoadBegin", "", json.dumps({"loader": "test", "seconds": 60}))
     with pytest.raises(RuntimeError, match="a checkpoint is being restored"):
-        het_tf.table("item").lookup([1])
+        het_tf.Table("item").lookup([1])
     with pytest.raises(RuntimeError, match="is being loaded by 'test'"):
         native.call("HetLoadBegin", "", json.dumps({"loader": "another", "seconds": 60}))
     native.call("HetLoadAbort", "")
@@ -125,4 +125,4 @@ def test_merges_that_are_refused(tmp_path):
     with pytest.raises(OSError, match=r"cannot create .*File exists"):
         native.call("HetMergeRows", path, json.dumps(request))
     merged = json.loads(native.call("HetMergeRows", str(target), json.dumps(request)))
-    assert 0 < merged["tables"]["item"]["rows"] < het_tf.table("item").size
+    assert 0 < merged["tables"]["item"]["rows"] < het_tf.Table("item").size

@@ -56,7 +56,7 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     train(model, 2)
     uninterrupted, rows = predictions(model), everything()
     assert np.abs(uninterrupted - at_save).max() > 1e-4, "training has changed something"
-    table = het_tf.table("t")
+    table = het_tf.Table("t")
     table.assign([999], np.ones((1, 4), np.float32))  # a row that the saved table did not have
     way.restore(model)
     np.testing.assert_array_equal(predictions(model), at_save)
@@ -150,7 +150,7 @@ def test_restoring_may_come_before_the_layer(tmp_path):
     ids = tf.constant(data()[0])
     model = Lazy()
     model(ids)
-    het_tf.table("t").assign(np.arange(-20, 20), np.random.default_rng(0).normal(size=(40, 4)))
+    het_tf.Table("t").assign(np.arange(-20, 20), np.random.default_rng(0).normal(size=(40, 4)))
     want, saved = model(ids), everything()
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "lazy"))
     het_tf.reset()
@@ -262,7 +262,7 @@ def test_models_of_several_tables(way, shape, tmp_path, monkeypatch):
 def test_a_table_without_rows(tmp_path):
     model = make_model()
     train(model)
-    het_tf.table("t").clear()
+    het_tf.Table("t").clear()
     saved = everything()
     model.save_weights(str(tmp_path / "x.weights.h5"))
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
@@ -271,7 +271,7 @@ def test_a_table_without_rows(tmp_path):
         lambda: tf.train.Checkpoint(model=model).read(path).expect_partial(),
     ):
         train(model)
-        assert het_tf.table("t").size > 0
+        assert het_tf.Table("t").size > 0
         restore()
         assert_equal(everything(), saved)
 

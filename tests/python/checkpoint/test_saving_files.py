@@ -61,7 +61,7 @@ def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
         lambda: clone.load_weights(path),
         lambda: tf.train.Checkpoint(model=clone).read(prefix),
     ):
-        het_tf.table("t@2").clear()
+        het_tf.Table("t@2").clear()
         restore()
         np.testing.assert_array_equal(predictions(clone), saved)
     assert_equal(everything(), before)
@@ -162,11 +162,11 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     with pytest.warns(het_tf.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
         model.save_weights(path)
     model.layers[1].embeddings = None
-    het_tf.table("t").clear()
+    het_tf.Table("t").clear()
     two.me = 1
     with pytest.warns(het_tf.TablesNotSavedWarning, match="Rank 0 restores"):
         model.load_weights(path)
-    assert het_tf.table("t").size == 0
+    assert het_tf.Table("t").size == 0
     two.me = 0
     model.load_weights(path)
     assert_equal(everything(), saved)

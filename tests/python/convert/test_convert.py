@@ -70,7 +70,7 @@ def test_training_goes_on_as_if_nothing_had_happened(fresh, name):
     for x, y in batches(fresh, 4):
         old.train_on_batch(x, y)
     new = het_tf.convert(old, verbose=False)
-    table = het_tf.table("item_rows")
+    table = het_tf.Table("item_rows")
     ids, rows = table.to_numpy()
     np.testing.assert_array_equal(ids, np.arange(IDS))
     np.testing.assert_array_equal(rows, old.get_layer("item_rows").get_weights()[0])
@@ -91,7 +91,7 @@ def test_without_the_slots_training_would_differ(fresh):
     for x, y in batches(fresh, 4):
         old.train_on_batch(x, y)
     new = het_tf.convert(old, verbose=False)
-    table = het_tf.table("item_rows")
+    table = het_tf.Table("item_rows")
     table.assign(*table.to_numpy())
     old.train_on_batch(x, y)
     new.train_on_batch(x, y)
@@ -129,7 +129,7 @@ def test_another_optimizer_begins_with_slots_of_its_own(fresh):
     with pytest.warns(het_tf.ConversionWarning, match="slots of item_rows start anew"):
         new = het_tf.convert(old, optimizer=het_tf.optimizers.RowWiseAdagrad(0.02), verbose=False)
     equal(old, new, x)
-    assert het_tf.table("item_rows").spec["optimizer"]["name"] == "row_wise_adagrad"
+    assert het_tf.Table("item_rows").spec["optimizer"]["name"] == "row_wise_adagrad"
 
 
 @pytest.mark.long
@@ -229,9 +229,9 @@ def test_frozen_layers_stay_frozen(fresh):
     old.get_layer("item_rows").trainable = False
     new = het_tf.convert(old, verbose=False)
     x, y = next(batches(fresh, 1))
-    before = het_tf.table("item_rows").to_numpy()[1]
+    before = het_tf.Table("item_rows").to_numpy()[1]
     new.train_on_batch(x, y)
-    np.testing.assert_array_equal(het_tf.table("item_rows").to_numpy()[1], before)
+    np.testing.assert_array_equal(het_tf.Table("item_rows").to_numpy()[1], before)
 
 
 def test_half_precision_gives_the_same(fresh):
@@ -291,7 +291,7 @@ def test_masks_and_tokens_mean_what_they_meant(fresh, tmp_path, open_vocabulary)
 @pytest.mark.filterwarnings("ignore:Layer 'conv1d")
 def test_an_open_vocabulary_learns_new_tokens(fresh):
     new = het_tf.convert(words(), open_vocabulary=True, verbose=False)
-    table = het_tf.table("words")
+    table = het_tf.Table("words")
     assert table.size == 5  # "", [UNK], a, b, c
     new.compile("sgd", "mse")
     new.fit(tf.constant([["d", "e", "d", ""]] * 4), np.ones(4), verbose=0)
@@ -303,7 +303,7 @@ def test_an_open_vocabulary_learns_new_tokens(fresh):
 def test_rows_of_several_buckets_are_left_out(fresh):
     old = words(buckets=3)
     new = het_tf.convert(old, open_vocabulary=True, verbose=False)
-    assert het_tf.table("words").size == 4
+    assert het_tf.Table("words").size == 4
     equal(old, new, text(fresh, ["a", "b", "c", ""]))
 
 
@@ -313,7 +313,7 @@ def test_integers_are_ids_themselves(fresh):
     old = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Embedding(5, 2, name="e")(lookup(ids))))
     new = het_tf.convert(old, open_vocabulary=True, verbose=False)
     equal(old, new, np.array([700, 2**40, 9, 0, -1]))
-    np.testing.assert_array_equal(het_tf.table("e").to_numpy()[0], [-1, 0, 9, 700, 2**40])
+    np.testing.assert_array_equal(het_tf.Table("e").to_numpy()[0], [-1, 0, 9, 700, 2**40])
 
 
 def test_what_adapt_has_learnt_stays(fresh):
@@ -337,7 +337,7 @@ def test_ids_that_repeat_in_a_batch_are_where_keras_3_differs():
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(tf.constant([0, 0], tf.int64)))
     tape.gradient(loss, layer.trainable_variables)
-    accumulator = het_tf.table("t").to_numpy(with_slots=True)[1][0, 1]
+    accumulator = het_tf.Table("t").to_numpy(with_slots=True)[1][0, 1]
     assert accumulator == (1 + 1) ** 2
     assert np.asarray(optimizer._accumulators[0])[0, 0] == 1**2 + 1**2
 
@@ -389,7 +389,7 @@ def test_what_is_saved_and_exported_predicts_the_same(fresh, tmp_path):
     assert_close(answer, predictions(old, x))
     het_tf.checkpoint.save(tmp_path / "saved", new)
     before = predictions(new, x)
-    het_tf.table("item_rows").clear()
+    het_tf.Table("item_rows").clear()
     het_tf.checkpoint.restore(tmp_path / "saved", new)
     np.testing.assert_array_equal(predictions(new, x), before)
 
@@ -403,4 +403,4 @@ def test_tables_that_are_there_are_copied():
     old.fit(x, np.ones((3, 1)), verbose=0)
     new = het_tf.convert(old)
     assert_close(new.predict(x, verbose=0), old.predict(x, verbose=0))
-    assert het_tf.table("t@2").size == het_tf.table("t").size == 9
+    assert het_tf.Table("t@2").size == het_tf.Table("t").size == 9

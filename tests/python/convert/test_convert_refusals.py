@@ -193,10 +193,10 @@ def test_a_model_that_has_no_weights_yet():
 
 def test_rows_of_others_are_not_overwritten():
     layer = het_tf.keras.Embedding(2, name="e")
-    het_tf.table("e").assign([1], np.ones((1, 2)))
+    het_tf.Table("e").assign([1], np.ones((1, 2)))
     with pytest.raises(ValueError, match="table 'e' exists already, with 1 rows"):
         het_tf.convert(embedding())
-    np.testing.assert_array_equal(het_tf.table("e").to_numpy()[1], np.ones((1, 2)))
+    np.testing.assert_array_equal(het_tf.Table("e").to_numpy()[1], np.ones((1, 2)))
     het_tf.convert(embedding(), {"e": "other"}, verbose=False)
     assert layer.tables[0].name == "e"
 

@@ -26,12 +26,12 @@ def test_rows_are_at_the_server_and_not_overwritten_by_the_next_job(server):
     np.testing.assert_array_equal(new(ids, training=False), expected)
     new.compile("sgd", "mse")
     new.fit(ids, np.ones(9), verbose=0)
-    trained = het_tf.table("a").to_numpy()[1]
+    trained = het_tf.Table("a").to_numpy()[1]
     het_tf.reset()  # the process forgets; the server does not
     with pytest.raises(ValueError, match="table 'a' exists already, with 9 rows"):
         het_tf.convert(old)
     het_tf.keras.Embedding(2, name="a", optimizer="row_wise_adagrad")
-    np.testing.assert_array_equal(het_tf.table("a").to_numpy()[1], trained)
+    np.testing.assert_array_equal(het_tf.Table("a").to_numpy()[1], trained)
 
 
 def test_a_file_goes_to_the_server(server, tmp_path):
@@ -47,7 +47,7 @@ def test_a_file_goes_to_the_server(server, tmp_path):
 def test_an_error_of_another_rank_leaves_nothing(played):
     played.others = lambda value: [value]
     het_tf.convert(two_tables(), {"a": "c", "b": "d"}, verbose=False)
-    assert het_tf.table("c").size == 9
+    assert het_tf.Table("c").size == 9
     played.others = lambda value: ["the disk is full"]
     with pytest.raises(RuntimeError, match="rank 1 could not convert the model: the disk is full"):
         het_tf.convert(two_tables(), verbose=False)

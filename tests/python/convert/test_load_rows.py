@@ -17,7 +17,7 @@ VALUES = np.arange(8, dtype=np.float32).reshape(4, 2)
 
 def table(optimizer="adagrad", dim=2, name="item"):
     made = het_tf.keras.Embedding(dim, name=name, optimizer=optimizer)
-    found = het_tf.table(name)
+    found = het_tf.Table(name)
     found.layer = made  # so that it lives as long
     return found
 

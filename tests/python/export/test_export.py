@@ -49,15 +49,15 @@ def test_the_export_is_a_moment(rng, tmp_path):
 @pytest.mark.slow
 def test_export_changes_nothing(rng, tmp_path):
     model = lib.trained(DeepFM, rng)
-    before = {name: het_tf.table(name).scan() for name in het_tf.tables()}
+    before = {name: het_tf.Table(name).scan() for name in het_tf.tables()}
     het_tf.export(model, tmp_path / "1", verbose=False)
     for name, columns in before.items():
-        after = het_tf.table(name).scan()
+        after = het_tf.Table(name).scan()
         for column, values in columns.items():
             np.testing.assert_array_equal(after[column], values)
     examples = lib.toy_examples(rng, 64)
     model.fit(examples.to_tf(16), verbose=0)
-    changed = het_tf.table("deepfm/deep").scan()["rows"]
+    changed = het_tf.Table("deepfm/deep").scan()["rows"]
     assert not np.array_equal(changed, before["deepfm/deep"]["rows"])
 
 
@@ -76,7 +76,7 @@ def test_slots_and_optimizers_stay(rng, tmp_path):
 
 
 def features(combiner):
-    table = het_tf.TableConfig("item", 3, initializer=het_tf.initializers.Normal(0.0, 1.0))
+    table = het_tf.TableConfig("item", 3, initializer=het_tf.initializers.RandomNormal(0.0, 1.0))
     return {"x": het_tf.FeatureConfig(table, combiner, padding_id=-1)}
 
 
@@ -142,7 +142,7 @@ def test_string_ids(rng, tmp_path):
     words = keras.Input((2,), dtype="string", name="words")
     model = lib.embedding_model({"words": het_tf.FeatureConfig(config)}, {"words": words})
     batch = tf.constant([["cat", "dog"], ["", "näme"]])
-    het_tf.table("word").assign(
+    het_tf.Table("word").assign(
         tf.strings.to_hash_bucket_strong(["cat", "näme"], 2**63 - 1, [0x6865745F7466, 0x656D626564]).numpy(),
         rng.normal(size=(2, 3)),
     )

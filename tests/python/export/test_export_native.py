@@ -94,7 +94,7 @@ def test_ids_without_a_row(unknown, rng, tmp_path):
     export(model, tmp_path / "m", unknown=unknown)
     ids = np.array([5, 6, LOWEST, -5], np.int64)
     got = serve(tmp_path / "m")(id=ids)["id"]
-    want = het_tf.table("item").lookup(ids) if unknown == "initial" else np.zeros((4, 3), np.float32)
+    want = het_tf.Table("item").lookup(ids) if unknown == "initial" else np.zeros((4, 3), np.float32)
     want[[0, 3]] = rows
     np.testing.assert_array_equal(got, want)
 
@@ -104,7 +104,7 @@ def test_an_empty_table_and_an_empty_batch(tmp_path):
     export(model, tmp_path / "m")
     answer = serve(tmp_path / "m")
     assert answer(id=np.zeros(0, np.int64))["id"].shape == (0, 3)
-    np.testing.assert_array_equal(answer(id=np.array([4]))["id"], het_tf.table("item").lookup([4]))
+    np.testing.assert_array_equal(answer(id=np.array([4]))["id"], het_tf.Table("item").lookup([4]))
 
 
 @pytest.mark.parametrize("rows", ["float16", "bfloat16", "int8"])
@@ -112,9 +112,9 @@ def test_smaller_rows_are_those_of_the_portable_format(rows, rng, tmp_path):
     model = item_model(dim=7)
     ids = np.arange(200)
     values = fill("item", ids, rng) * np.float32(10) ** rng.integers(-6, 4, (200, 1)).astype(np.float32)
-    het_tf.table("item").assign(ids, values)
-    report = export(model, tmp_path / "n", rows=rows)
-    het_tf.export(model, tmp_path / "p", rows=rows, verbose=False)
+    het_tf.Table("item").assign(ids, values)
+    report = export(model, tmp_path / "n", row_dtype=rows)
+    het_tf.export(model, tmp_path / "p", row_dtype=rows, verbose=False)
     got = serve(tmp_path / "n")(id=ids)["id"]
     np.testing.assert_array_equal(got, serve(tmp_path / "p")(id=ids)["id"])
     assert not np.array_equal(got, values)
@@ -145,7 +145,7 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
     ids = [3, 7, 1234]
     said = run_alone(ALONE, str(library.LIBRARY), str(tmp_path / "elsewhere" / "m"), json.dumps(ids))
     rows, imported, mapped = said.strip().splitlines()[-3:]
-    np.testing.assert_array_equal(np.float32(json.loads(rows)), het_tf.table("item").lookup(ids))
+    np.testing.assert_array_equal(np.float32(json.loads(rows)), het_tf.Table("item").lookup(ids))
     assert imported == "False"
     assert mapped == "['r--s']"  # one copy for all processes, read-only
 
@@ -193,7 +193,7 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
     """Ids and path are constants here, and still the rows are those of the file as it is when it runs."""
     path = tmp_path / "rows.het"
     write(path, rng)
-    first = het_tf.table("item").lookup([1, 2])
+    first = het_tf.Table("item").lookup([1, 2])
 
     @tf.function
     def constants() -> Any:
@@ -209,8 +209,8 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
     path.unlink()
     write(path, rng)
     with tf.compat.v1.Session(graph=graphs) as session:
-        np.testing.assert_array_equal(session.run(node), het_tf.table("item").lookup([1, 2]))
-    assert not np.array_equal(first, het_tf.table("item").lookup([1, 2]))
+        np.testing.assert_array_equal(session.run(node), het_tf.Table("item").lookup([1, 2]))
+    assert not np.array_equal(first, het_tf.Table("item").lookup([1, 2]))
 
 
 def test_what_is_no_serving_file(rng, tmp_path):

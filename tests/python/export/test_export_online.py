@@ -206,7 +206,7 @@ def test_tables_that_are_not_there(server: Any, tmp_path: Path) -> None:
     other = make_model("other")
     step(other)
     het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
-    het_tf.table("item").drop()
+    het_tf.Table("item").drop()
     loaded = tf.saved_model.load(str(tmp_path / "m"))
     with pytest.raises(
         tf.errors.FailedPreconditionError, match=r"no table 'item'.*'other'.*never makes a table"
@@ -221,7 +221,7 @@ def test_tables_that_are_not_there(server: Any, tmp_path: Path) -> None:
 def make_gone(name: str) -> Any:
     """A model whose table somebody has dropped."""
     model = make_model(name)
-    het_tf.table(name).drop()
+    het_tf.Table(name).drop()
     return model
 
 
@@ -262,9 +262,9 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.Capture
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({}, "one of max_age .* and pull_bound"),
-        ({"max_age": 1.0, "pull_bound": 1}, "one of max_age .* and pull_bound"),
-        ({"max_age": -1}, "max_age is -1"),
+        ({}, "one of max_lag .* and pull_bound"),
+        ({"max_lag": 1.0, "pull_bound": 1}, "one of max_lag .* and pull_bound"),
+        ({"max_lag": -1}, "max_lag is -1"),
         ({"pull_bound": -1}, "pull_bound is -1"),
         ({"pull_bound": 0.5}, "pull_bound is 0.5"),
         ({"pull_bound": 0, "cache_rows": -1}, "cache_rows is -1"),
@@ -275,7 +275,7 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.Capture
         ({"pull_bound": 0, "ps": "nonsense"}, "nonsense"),
         ({"pull_bound": 0, "ps": "redis://me:secret@localhost"}, "password.*HET_SERVE_PS"),
         ({"pull_bound": 0, "unknown": "zeros"}, "unknown is 'zeros'"),
-        ({"pull_bound": 0, "rows": "int8"}, "rows"),
+        ({"pull_bound": 0, "row_dtype": "int8"}, "row_dtype"),
         ({"pull_bound": 0, "min_count": 2}, "min_count"),
     ],
 )

@@ -105,10 +105,10 @@ def test_variables_take_arrays_over():
 # --- initial rows -------------------------------------------------------------------------------------------
 
 INITIALIZERS = [
-    het_tf.initializers.Uniform(),
-    het_tf.initializers.Uniform(0.1, 0.1),
+    het_tf.initializers.RandomUniform(),
+    het_tf.initializers.RandomUniform(0.1, 0.1),
     het_tf.initializers.ScaledUniform(1.3),
-    het_tf.initializers.Normal(0.3, 2.0),
+    het_tf.initializers.RandomNormal(0.3, 2.0),
     het_tf.initializers.TruncatedNormal(0.1, 0.7),
     het_tf.initializers.ScaledNormal(2.0),
     het_tf.initializers.Constant(-0.3),
@@ -127,7 +127,7 @@ def test_unknown_ids_have_their_initial_rows_bit_for_bit(initializer, rng, tmp_p
     x = np.concatenate([[0, -1, 2**63 - 1, -(2**63)], rng.integers(-(2**63), 2**63, int(20_000 * SCALE))])
     got = lib.serve(tmp_path / "1")(ids=x)  # by way of Grappler, as it is served
     for table in tables:
-        wanted = het_tf.table(table.name).lookup(x)
+        wanted = het_tf.Table(table.name).lookup(x)
         np.testing.assert_array_equal(got[table.name].view(np.int32), wanted.view(np.int32))
 
 
@@ -159,7 +159,7 @@ def test_unknown_ids_read_zeros_by_choice(rng, tmp_path):
 
 def test_many_tables_are_read_by_few_ops(rng, tmp_path):
     """Tables of three dims, of four kinds of initial rows, shared and not, some empty, two namespaces."""
-    kinds = [None, "zeros", het_tf.initializers.Normal(0, 1), het_tf.initializers.Constant(3.0)]
+    kinds = [None, "zeros", het_tf.initializers.RandomNormal(0, 1), het_tf.initializers.Constant(3.0)]
     tables = [het_tf.TableConfig(f"t{n}", dim=(2, 3, 8)[n % 3], initializer=kinds[n % 4]) for n in range(24)]
     features = {f"f{n}": het_tf.FeatureConfig(tables[n % 24]) for n in range(30)}
     features["s"] = het_tf.FeatureConfig(tables[0], "mean", padding_id=0)

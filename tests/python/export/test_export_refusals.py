@@ -23,7 +23,7 @@ keras = tf.keras
     ("options", "message"),
     [
         ({"format": "protobuf"}, "format is 'protobuf'"),
-        ({"rows": "int4"}, "rows is 'int4'"),
+        ({"row_dtype": "int4"}, "row_dtype is 'int4'"),
         ({"unknown": "ones"}, "unknown is 'ones'"),
         ({"min_count": -1}, "min_count is -1"),
         ({"min_count": 70000}, "min_count is 70000"),
@@ -31,7 +31,7 @@ keras = tf.keras
         ({"max_age": 0}, "max_age is 0"),
         ({"max_age": True}, "max_age is True"),
         ({"max_age": float("nan")}, "max_age is nan"),
-        ({"format": "online", "rows": "int8"}, "exports no rows"),
+        ({"format": "online", "row_dtype": "int8"}, "exports no rows"),
     ],
 )
 def test_bad_arguments(options, message, tmp_path):
@@ -44,7 +44,7 @@ def test_an_option_that_the_format_lacks(tmp_path):
     with pytest.raises(TypeError, match=r"format='portable' has no option 'staleness'.*: none$"):
         het_tf.export(lib.one_table(), tmp_path / "1", staleness=3)
     with pytest.raises(TypeError, match=r"format='online' has no option 'cache_row'.*: cache_rows, conn"):
-        het_tf.export(lib.one_table(), tmp_path / "1", format="online", max_age=1.0, cache_row=3)
+        het_tf.export(lib.one_table(), tmp_path / "1", format="online", max_lag=1.0, cache_row=3)
     with pytest.raises(TypeError, match="path is None; give a path"):
         het_tf.export(lib.one_table(), None)
     assert not list(tmp_path.iterdir())
@@ -58,7 +58,7 @@ def test_a_damaged_record_of_an_export(content, tmp_path):
     os.mkfifo(record) if content is None else record.write_bytes(content)
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match=r"het_tf\.json (is damaged|is a FIFO|has more than 1 MB)"):
-        het_tf.serve_check(tmp_path / "1", np.zeros((1, 2), np.float32), plain)
+        het_tf.check_export(tmp_path / "1", np.zeros((1, 2), np.float32), plain)
 
 
 def test_what_is_no_model(tmp_path):
@@ -153,7 +153,7 @@ def test_a_function_inside_of_the_model(rng, tmp_path):
     with pytest.raises(RuntimeError, match=r"take @tf.function off"):
         het_tf.export(model, tmp_path / "1")
     lib.fill("e", [1, 2], rng)
-    np.testing.assert_array_equal(model(ids).numpy(), het_tf.table("e").lookup([1, 2]))
+    np.testing.assert_array_equal(model(ids).numpy(), het_tf.Table("e").lookup([1, 2]))
     assert not list(tmp_path.iterdir())
 
 

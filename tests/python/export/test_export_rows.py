@@ -1,4 +1,4 @@
-"""Smaller rows, filters of rows; serve_check; exports of several processes."""
+"""Smaller rows, filters of rows; check_export; exports of several processes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     values = lib.fill("item", ids, rng) * 3
     values[7] = 0
     values[8, 3] = 1e4
-    het_tf.table("item").assign(ids, values)
-    result = het_tf.export(model, tmp_path / "1", rows=rows, verbose=False)
+    het_tf.Table("item").assign(ids, values)
+    result = het_tf.export(model, tmp_path / "1", row_dtype=rows, verbose=False)
     got = lib.serve(tmp_path / "1")(ids=np.concatenate([ids, [5000]]))["ids"]
     if rows == "int8":
         scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
@@ -50,7 +50,7 @@ def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     else:
         np.testing.assert_array_equal(got[:-1], values.astype(rows).astype(np.float32))
     # An unknown id's row is not stored, and not rounded.
-    np.testing.assert_array_equal(got[-1], het_tf.table("item").lookup([5000])[0])
+    np.testing.assert_array_equal(got[-1], het_tf.Table("item").lookup([5000])[0])
     of_row = {"float32": 64, "float16": 32, "bfloat16": 32, "int8": 20}[rows]
     assert [table.bytes for table in result.tables] == [1000 * of_row]
     disk = sum(file.stat().st_size for file in (tmp_path / "1" / "variables").iterdir())
@@ -59,17 +59,17 @@ def test_rows_are_those_of_numpy(rows, rng, tmp_path):
 
 def test_float16_is_refused_where_it_cannot_hold_a_value(rng, tmp_path):
     model = model_of()
-    het_tf.table("item").assign([1, 2], np.full((2, 16), 7e4))
+    het_tf.Table("item").assign([1, 2], np.full((2, 16), 7e4))
     with pytest.raises(ValueError, match=r"table 'item' has values up to 70000.*bfloat16"):
-        het_tf.export(model, tmp_path / "1", rows="float16")
+        het_tf.export(model, tmp_path / "1", row_dtype="float16")
     assert not list(tmp_path.iterdir())
-    het_tf.export(model, tmp_path / "1", rows="bfloat16", verbose=False)
+    het_tf.export(model, tmp_path / "1", row_dtype="bfloat16", verbose=False)
 
 
 def test_constants_of_unknown_ids_in_every_type(tmp_path):
     model = model_of(initializer=het_tf.initializers.Constant(0.1))
     for rows in quantise.ROWS:
-        het_tf.export(model, tmp_path / rows, rows=rows, verbose=False)
+        het_tf.export(model, tmp_path / rows, row_dtype=rows, verbose=False)
         got = lib.serve(tmp_path / rows)(ids=np.array([3]))["ids"]
         np.testing.assert_allclose(got, np.float32(0.1), rtol=0 if rows == "float32" else 1e-2)
 
@@ -84,7 +84,7 @@ def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer({"ids": tf.constant(ids, tf.int64)}, training=True)["ids"])
         tape.gradient(loss, layer.trainable_variables)
-    live = het_tf.table("item")
+    live = het_tf.Table("item")
     result = het_tf.export(model, tmp_path / "1", min_count=2)
     assert "2 rows of 2" in capsys.readouterr().out
     (summary,) = result.tables
@@ -108,16 +108,16 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
     assert (summary.rows, summary.dropped) == (0, 3)
 
 
-# --- serve_check --------------------------------------------------------------------------------------------
+# --- check_export -------------------------------------------------------------------------------------------
 
 
-def test_serve_check(rng, tmp_path, capsys):
+def test_check_export(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4, wire="int8"))
     for name, options in {"a": {}, "b": {"rows": "int8", "format": "native"}}.items():  # a process each
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))
-    checks = het_tf.serve_check(tmp_path, sample, model)
-    assert [(check.format, check.rows) for check in checks] == [
+    checks = het_tf.check_export(tmp_path, sample, model)
+    assert [(check.format, check.row_dtype) for check in checks] == [
         ("portable", "float32"),
         ("native", "int8"),
     ]
@@ -127,11 +127,11 @@ def test_serve_check(rng, tmp_path, capsys):
     assert said.endswith("\nRight: every answer is that of the live model, within what is allowed.\n")
     lib.fill("deepfm/deep", np.arange(5), rng)  # trained on: the export is of before
     with pytest.raises(RuntimeError, match="NOT RIGHT"):
-        het_tf.serve_check(tmp_path / "a", sample, model, verbose=False)
+        het_tf.check_export(tmp_path / "a", sample, model, verbose=False)
 
 
 @pytest.mark.long
-def test_serve_check_without_a_model(rng, tmp_path):
+def test_check_export_without_a_model(rng, tmp_path):
     words = keras.Input((2,), dtype="string", name="words")
     config = het_tf.TableConfig("word", 3)
     model = lib.embedding_model({"words": het_tf.FeatureConfig(config, "sum")}, {"words": words})
@@ -139,12 +139,12 @@ def test_serve_check_without_a_model(rng, tmp_path):
     for path in paths:
         het_tf.export(model, path, verbose=False)
     sample = {"words": np.array([["cat", "dog"], ["", "näme"]])}
-    assert [check.difference for check in het_tf.serve_check(paths, sample)] == [0, 0]
+    assert [check.difference for check in het_tf.check_export(paths, sample)] == [0, 0]
     (paths[1] / "saved_model.pb").write_bytes(b"damaged")
     with pytest.raises(
         RuntimeError, match=r"does not load or does not answer in a process of its own:\n\w+: "
     ):
-        het_tf.serve_check(paths, sample, verbose=False)
+        het_tf.check_export(paths, sample, verbose=False)
 
 
 def test_what_serve_check_refuses(rng, tmp_path):
@@ -152,13 +152,13 @@ def test_what_serve_check_refuses(rng, tmp_path):
     path = tmp_path / "1"
     het_tf.export(model, path, verbose=False)
     with pytest.raises(FileNotFoundError, match="no SavedModel"):
-        het_tf.serve_check(tmp_path / "2", {"ids": [1]}, model)
+        het_tf.check_export(tmp_path / "2", {"ids": [1]}, model)
     with pytest.raises(ValueError, match="no model to compare"):
-        het_tf.serve_check(path, {"ids": np.array([1])})
+        het_tf.check_export(path, {"ids": np.array([1])})
     with pytest.raises(ValueError, match=r"one batch of inputs"):
-        het_tf.serve_check(path, tf.data.Dataset.range(3), model)
+        het_tf.check_export(path, tf.data.Dataset.range(3), model)
     with pytest.raises(ValueError, match="path is empty"):
-        het_tf.serve_check([], {"ids": np.array([1])}, model)
+        het_tf.check_export([], {"ids": np.array([1])}, model)
 
 
 # --- several processes --------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=math.inf, wire="float32"), name="remote")
-    before = het_tf.table("remote/deep").stats()["cache"]["unsent_rows"]
+    before = het_tf.Table("remote/deep").stats()["cache"]["unsent_rows"]
     assert before > 0
     het_tf.export(model, tmp_path / "1", verbose=False)
     inputs = lib.tensors(lib.toy_examples(rng, 200, ids=30))
@@ -180,7 +180,7 @@ def test_tables_at_a_parameter_server(server, rng, tmp_path):
 def test_the_record_says_what_an_export_is(rng, tmp_path):
     model = model_of()
     lib.fill("item", [1], rng)
-    het_tf.export(model, tmp_path / "1", rows="float16", unknown="zeros", verbose=False)
+    het_tf.export(model, tmp_path / "1", row_dtype="float16", unknown="zeros", verbose=False)
     record = json.loads((tmp_path / "1" / front.RECORD).read_text())
     assert (record["format"], record["rows"], record["unknown"]) == ("portable", "float16", "zeros")
     assert record["tables"] == [

@@ -184,9 +184,9 @@ def test_what_cannot_be_applied_is_refused_and_changes_nothing(fresh, received, 
     layer = het_tf.keras.Embedding(2, table="t", optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
     with pytest.raises(error, match=message):
         halves(layer, received, np.ones((3, 2), np.float32), count)
-    assert het_tf.table("t").size == 0
+    assert het_tf.Table("t").size == 0
     halves(layer, own_part, np.ones((3, 2), np.float32), 1)
-    np.testing.assert_array_equal(het_tf.table("t").lookup([1, -3]), -np.ones((2, 2)))
+    np.testing.assert_array_equal(het_tf.Table("t").lookup([1, -3]), -np.ones((2, 2)))
 
 
 def test_one_worker_exchanges_nothing(fresh, monkeypatch):

@@ -40,7 +40,7 @@ def test_init_refuses_what_is_no_horovod(fresh):
     assert settings.horovod() is None
     het_tf.init(hvd=Played(ranks=1))
     het_tf.keras.Embedding(2, name="t")
-    assert het_tf.table("t").stats()["mode"] == "direct", "one rank needs no server"
+    assert het_tf.Table("t").stats()["mode"] == "direct", "one rank needs no server"
 
 
 def test_several_ranks_never_train_tables_apart(fresh, monkeypatch):
@@ -75,7 +75,7 @@ def test_ranks_must_agree(fresh):
         het_tf.init(hvd=hvd, ps="redis://localhost:1", namespace="a")
     hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
     with pytest.raises(ValueError, match=r"values of deadline: rank 0: '60\.0', rank 1: '5\.0'"):
-        het_tf.init(hvd=hvd, ps="redis://localhost:1", keep_bytes=100)
+        het_tf.init(hvd=hvd, ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
         het_tf.init(hvd=hvd)

@@ -25,7 +25,7 @@ def test_callbacks_want_horovod(fresh):
     model = rules_lib.make_model()
     for callback in (
         het_tf.callbacks.Broadcast(),
-        het_tf.callbacks.MetricAverage(),
+        het_tf.callbacks.MergeMetrics(),
         het_tf.callbacks.LearningRateScaling(),
     ):
         with pytest.raises(RuntimeError, match=r"needs Horovod; .*het_tf\.init\(hvd=hvd\)"):
@@ -145,7 +145,7 @@ def test_a_checkpoint_that_rank_0_cannot_write_is_known_to_all(played, monkeypat
     assert played.gathered[-1] == "het_tf.checkpoint", "the others are not left to wait"
     played.me = 1
     monkeypatch.setattr(played, "others", lambda mine: ["disk is full"])
-    monkeypatch.setattr("het_tf.python.horovod.callbacks.flush_all", lambda: None)
+    monkeypatch.setattr("het_tf.python.callbacks.checkpoint.flush", lambda all_ranks: None)
     with pytest.raises(RuntimeError, match="rank 0 could not write the checkpoint: disk is full"):
         checkpoint.on_epoch_end(0, {})
 
@@ -155,7 +155,7 @@ def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(played, "others", lambda mine: ["the server is away"])
         with pytest.raises(ConnectionError, match=r"rank 1 could not send .*: the server is away"):
-            het_tf.horovod.flush_all()
+            het_tf.flush(all_ranks=True)
 
     def fail(*_):
         raise TimeoutError("no answer")
@@ -164,7 +164,7 @@ def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(native, "call", fail)
         with pytest.raises(TimeoutError, match="no answer"):
-            het_tf.horovod.flush_all()
+            het_tf.flush(all_ranks=True)
     assert played.gathered == ["het_tf.flush"], "the others are not left to wait"
     del layer
 
@@ -173,7 +173,7 @@ def test_table_stats_of_all_ranks(played):
     model = het_tf.horovod.distribute(rules_lib.make_model())
     mine, of_all = het_tf.callbacks.TableStats(), het_tf.callbacks.TableStats(all_ranks=True)
     model.fit(*data(), verbose=0, batch_size=8, callbacks=[mine, of_all])
-    assert of_all.epochs[0]["t"]["applies"] == 2 * mine.epochs[0]["t"]["applies"] == 8
+    assert of_all.epochs[0]["t"]["updates"] == 2 * mine.epochs[0]["t"]["updates"] == 8
     assert of_all.epochs[0]["t"]["rows"] == mine.epochs[0]["t"]["rows"], "a table is counted once"
 
 

@@ -55,7 +55,7 @@ def test_7_large_ids_stay_apart(kind, policy):
         model = Model()
     ids = np.array([[2**53, 2**53 + 1], [2**24, 2**24 + 1], [2**31 - 1, 1 - 2**63]])
     step(model, ids, "graph", loss=lambda x: tf.reduce_sum(tf.cast(x, tf.float32)) + tf.add_n(model.losses))
-    np.testing.assert_array_equal(het_tf.table("t").to_numpy()[0], np.sort(ids.ravel()))
+    np.testing.assert_array_equal(het_tf.Table("t").to_numpy()[0], np.sort(ids.ravel()))
 
 
 @keras_3_only
@@ -133,7 +133,7 @@ def test_8_gradient_accumulation_of_the_model_is_refused(mode, scaled):
     model, frozen = make(), make()
     with pytest.raises(ValueError, match=r"gradient_accumulation_steps=4, .* batches 4 times as large"):
         model.fit(*data(), verbose=0)
-    assert het_tf.table("t").applies == 0
+    assert het_tf.Table("t").updates == 0
     model.predict(data()[0], verbose=0)
     frozen.layers[1].trainable = False
     frozen.fit(*data(), verbose=0)
@@ -176,7 +176,7 @@ def test_9_a_clone_in_a_namespace_has_tables_of_its_own():
     model = make_model()
     with het_tf.namespace("copy"):
         clone = keras.models.clone_model(model)
-        assert het_tf.table("t").size == 0
+        assert het_tf.Table("t").size == 0
     clone.compile("sgd", "mse")
     before = rows()
     clone.fit(*data(), verbose=0)

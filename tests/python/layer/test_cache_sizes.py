@@ -40,7 +40,7 @@ def train(layer, **ids):
 
 
 def cached(name):
-    return het_tf.table(name).stats()["cache"]
+    return het_tf.Table(name).stats()["cache"]
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_no_update_is_lost_when_the_budget_moves():
     features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, 4, "sgd")) for name in ("item", "user")}
     cache = het_tf.Cache(bytes=40 * LINE, staleness=math.inf)
     layer = het_tf.keras.EmbeddingCollection(features, cache=cache)
-    before = {name: het_tf.table(name).lookup(np.arange(60)) for name in features}
+    before = {name: het_tf.Table(name).lookup(np.arange(60)) for name in features}
     for many, few in (("item", "user"), ("user", "item")):
         for _ in range(5):
             train(layer, **{many: np.arange(60), few: np.arange(3)})
@@ -78,7 +78,7 @@ def test_no_update_is_lost_when_the_budget_moves():
     for name in features:
         uses = np.where(np.arange(60) < 3, 10, 5)[:, None]
         np.testing.assert_allclose(
-            het_tf.table(name).lookup(np.arange(60)), before[name] - 0.01 * uses, atol=1e-5
+            het_tf.Table(name).lookup(np.arange(60)), before[name] - 0.01 * uses, atol=1e-5
         )
 
 
@@ -105,8 +105,8 @@ def test_rows_by_table():
     """Would find rows that are given to all tables, and a copy whose own table is not known by its name."""
     cache = het_tf.Cache(rows={"item": np.int64(30), "user": 2}, policy="lru")
     layer = collection(cache)
-    assert het_tf.table("item").options["cache"]["rows"] == 30
-    assert het_tf.table("user").options["cache"]["rows"] == 2
+    assert het_tf.Table("item").options["cache"]["rows"] == 30
+    assert het_tf.Table("user").options["cache"]["rows"] == 2
     train(layer, item=np.arange(40), user=np.arange(40))
     assert (cached("item")["rows"], cached("user")["rows"]) == (30, 2)
     config = json.loads(json.dumps(layer.get_config()))
@@ -136,8 +136,8 @@ def test_a_plan_is_applied(plan):
     assert het_tf.Cache.from_config(json.loads(json.dumps(cache.get_config()))) == cache
     collection(cache, ("item", "day"))
     assert [cached(name)["capacity"] for name in ("item", "day")] == [100, 0]
-    unbounded = plan(cache={"pull_bound": None, "bytes": 5, "rows": 7})
-    assert het_tf.Cache.from_plan(unbounded).pull_bound == math.inf
+    unbounded = plan(cache={"pull_bound": None, "push_bound": 5, "bytes": 5, "rows": 7})
+    assert het_tf.Cache.from_plan(unbounded).staleness.pull == math.inf
 
 
 def test_a_plan_for_other_tables(plan):

@@ -74,7 +74,7 @@ def test_a_layer_that_is_called_as_the_one_of_keras(given, named, message):
 def test_a_table_is_asked_for_by_name(name):
     embedding(name="items")
     with pytest.raises(ValueError, match=f"name is {name}; give the name of a table.* there are 'items'"):
-        het_tf.table(name)
+        het_tf.Table(name)
 
 
 @pytest.mark.parametrize("arguments, message", BAD, ids=[str(index) for index in range(len(BAD))])
@@ -88,11 +88,11 @@ BAD_CACHES = [
     (dict(policy="fifo"), r'cache.policy is .fifo.; it must be "lru", "lfu" or "light_lfu"'),
     (dict(staleness=-1), r"cache.staleness is -1; it must be a number of updates >= 0"),
     (dict(staleness=1.5), r"cache.staleness is 1.5"),
-    (dict(pull_bound=-2), r"cache.pull_bound is -2"),
-    (dict(push_bound=-2), r"cache.push_bound is -2"),
+    (dict(staleness=het_tf.Bounds(-2, 0)), r"cache.staleness.pull is -2"),
+    (dict(staleness=het_tf.Bounds(0, -2)), r"cache.staleness.push is -2"),
     (
-        dict(push_bound="unbounded"),
-        r'cache.push_bound is "unbounded"; it must be a number of updates.*math.inf',
+        dict(staleness=het_tf.Bounds(0, "unbounded")),
+        r'cache.staleness.push is "unbounded"; it must be a number of updates.*math.inf',
     ),
     (dict(rows=-1), r"cache.rows is -1; it must be an integer from 0 to 4294967294"),
     (dict(rows=2**32 - 1), r"cache.rows is 4294967295"),
@@ -124,8 +124,13 @@ def test_bad_arguments_of_a_cache(arguments, message):
         het_tf.Cache(**arguments)
 
 
+def test_bounds_without_a_number():
+    with pytest.raises(ValueError, match=r"Bounds\(push=...\) is None; give a number of updates"):
+        het_tf.Bounds(0, None)
+
+
 def test_a_cache_is_a_value():
-    bounded = het_tf.Cache(pull_bound=np.int64(5), push_bound=math.inf)
+    bounded = het_tf.Cache(staleness=het_tf.Bounds(np.int64(5), math.inf))
     assert het_tf.Cache.from_config(json.loads(json.dumps(bounded.get_config()))) == bounded
     assert bounded != het_tf.Cache(staleness=5)
     cache = het_tf.Cache(rows=np.int64(7), staleness=3.0, policy="lru")
@@ -143,9 +148,9 @@ def test_a_cache_is_a_value():
         (lambda: het_tf.optimizers.SGD(float("inf")), "learning_rate is inf"),
         (lambda: het_tf.optimizers.SGD(None), "learning_rate is None; give a number"),
         (lambda: het_tf.optimizers.Adam(beta_1=-1), "^optimizer 'adam': parameter 'beta_1' is -1; give a"),
-        (lambda: het_tf.optimizers.Momentum(momentum="x"), "momentum=.* is 'x'"),
-        (lambda: het_tf.initializers.Uniform(2, 1), "exchange them"),
-        (lambda: het_tf.initializers.Normal(0, -1), "stddev is -1"),
+        (lambda: het_tf.optimizers.SGD(momentum="x"), "momentum=.* is 'x'"),
+        (lambda: het_tf.initializers.RandomUniform(2, 1), "exchange them"),
+        (lambda: het_tf.initializers.RandomNormal(0, -1), "stddev is -1"),
         (lambda: het_tf.TableConfig("", 4), "non-empty string"),
         (lambda: het_tf.FeatureConfig("t"), "table is 't'; give a het_tf.TableConfig"),
         (lambda: het_tf.keras.EmbeddingCollection({}), "features is empty"),
@@ -233,7 +238,7 @@ def test_an_error_in_a_step_leaves_the_layer_usable():
         with pytest.raises(tf.errors.InvalidArgumentError, match="table 't' for id 1 is NaN or Inf"):
             step(bad)
     step(1.0)
-    np.testing.assert_array_equal(het_tf.table("t").lookup([1]), [[-1] * 4])
+    np.testing.assert_array_equal(het_tf.Table("t").lookup([1]), [[-1] * 4])
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -263,15 +268,15 @@ def test_memory_ends_while_a_table_grows(more_options):
     step(ids[:10])
     with memory(100_000), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
         step(ids)
-    np.testing.assert_array_equal(het_tf.table("t").lookup([0, 9, 10, 19999])[:, 0], [-1, -1, 0, 0])
-    assert het_tf.table("t").size == 10
+    np.testing.assert_array_equal(het_tf.Table("t").lookup([0, 9, 10, 19999])[:, 0], [-1, -1, 0, 0])
+    assert het_tf.Table("t").size == 10
     step(ids)
-    np.testing.assert_array_equal(het_tf.table("t").lookup([0, 9, 10, 19999])[:, 0], [-2, -2, -1, -1])
+    np.testing.assert_array_equal(het_tf.Table("t").lookup([0, 9, 10, 19999])[:, 0], [-2, -2, -1, -1])
 
 
 def test_memory_ends_outside_of_a_step():
     embedding(16)
-    table = het_tf.table("t")
+    table = het_tf.Table("t")
     with memory(1000), pytest.raises(MemoryError, match="out of memory"):
         table.assign(np.arange(20000), np.zeros((20000, 16)))
     table.clear()

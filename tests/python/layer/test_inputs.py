@@ -22,7 +22,7 @@ def embedding(combiner=None, padding_id=None, **more):
 
 
 def row(key):
-    return het_tf.table("t").lookup([key])[0]
+    return het_tf.Table("t").lookup([key])[0]
 
 
 def combine(combiner, ids, weights=None):
@@ -101,7 +101,7 @@ def test_gradients_against_finite_differences_of_the_definition(kind, combiner, 
         divisor = {"sum": 1.0, "mean": w.sum(), "sqrtn": np.sqrt((w**2).sum())}[combiner]
         for key, weight in zip(sample, w, strict=True):
             want[key] = want.get(key, 0) - (i + 1) * weight / divisor
-    keys, rows = het_tf.table("t").to_numpy()
+    keys, rows = het_tf.Table("t").to_numpy()
     assert keys.tolist() == sorted(want)
     assert_close(rows[:, 0], [want[key] for key in keys])
 
@@ -114,7 +114,7 @@ def test_a_mask_without_a_combiner():
         loss = tf.reduce_sum(rows)
     np.testing.assert_allclose(rows, [[row(1), np.zeros(DIM)], [np.zeros(DIM), row(4)]])
     tape.gradient(loss, layer.trainable_variables)
-    assert het_tf.table("t").to_numpy()[0].tolist() == [1, 4]
+    assert het_tf.Table("t").to_numpy()[0].tolist() == [1, 4]
 
 
 def test_ragged_without_a_combiner_stays_ragged():
@@ -142,7 +142,7 @@ def test_max_sequence_length(kind, length):
             np.testing.assert_allclose(rows[i, j], row(sample[j]) if j < len(sample) else np.zeros(DIM))
     tape.gradient(loss, layer.trainable_variables)
     seen = sorted({key for sample in samples for key in sample[:length]})
-    assert het_tf.table("t").to_numpy()[0].tolist() == seen  # nothing beyond the length was touched
+    assert het_tf.Table("t").to_numpy()[0].tolist() == seen  # nothing beyond the length was touched
 
 
 def test_two_ragged_axes_combine_over_the_inner_one():
@@ -177,7 +177,7 @@ def test_empty_batches(kind, combiner):
         loss = tf.reduce_sum(rows)
     assert rows.shape == (0, DIM)
     tape.gradient(loss, layer.trainable_variables)
-    assert het_tf.table("t").size == 0
+    assert het_tf.Table("t").size == 0
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
@@ -189,7 +189,7 @@ def test_integers_of_every_width(dtype):
 def test_lists_and_arrays(ids):
     rows = embedding()(ids if not isinstance(ids, range) else list(ids))
     np.testing.assert_array_equal(
-        rows, het_tf.table("t").lookup(list(ids) if isinstance(ids, range) else ids)
+        rows, het_tf.Table("t").lookup(list(ids) if isinstance(ids, range) else ids)
     )
 
 
@@ -204,7 +204,7 @@ def test_strings_are_hashed_to_64_bits(kind):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(ids))
     tape.gradient(loss, layer.trainable_variables)
-    keys = het_tf.table("t").to_numpy()[0]
+    keys = het_tf.Table("t").to_numpy()[0]
     # Fixed for ever: tables that were trained with strings depend on it.
     assert keys.tolist() == sorted(GOLDEN.values())
 
@@ -258,7 +258,7 @@ def test_models_train_on_ragged_and_sparse_batches(kind):
     x = x.to_sparse() if kind == "sparse" else x
     data = tf.data.Dataset.from_tensor_slices((x, tf.ones([12, 1]))).batch(4)
     model.fit(data, verbose=0)
-    assert het_tf.table("t").to_numpy()[0].tolist() == [1, 2, 3]
+    assert het_tf.Table("t").to_numpy()[0].tolist() == [1, 2, 3]
 
 
 def test_weights_that_are_learned_get_gradients():

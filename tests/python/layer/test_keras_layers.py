@@ -83,8 +83,8 @@ def test_fit_evaluate_predict(make, eagerly):
     if before is not None:
         assert np.abs(after - before).max() > 0
     assert het_tf.tables() == ["item", "user"]
-    assert het_tf.table("user").size == len(np.unique(ids["user"]))
-    assert het_tf.table("item").applies == 16
+    assert het_tf.Table("user").size == len(np.unique(ids["user"]))
+    assert het_tf.Table("item").updates == 16
 
 
 def test_one_op_serves_all_features():
@@ -132,7 +132,7 @@ def test_output_dtype_follows_the_policy_and_tables_are_float32():
     layer = het_tf.keras.Embedding(4, name="t", dtype="mixed_bfloat16", combiner="sum")
     assert layer(tf.constant([[1]])).dtype == tf.bfloat16
     assert layer.trainable_variables[0].dtype in (tf.float32, "float32")
-    assert het_tf.table("t").lookup([1]).dtype == np.float32
+    assert het_tf.Table("t").lookup([1]).dtype == np.float32
 
 
 @pytest.mark.parametrize("shape, combiner, length, want", [
@@ -194,7 +194,8 @@ def roundtrip(layer):
 
 def test_config_of_a_collection():
     layer = collection(
-        cache=het_tf.Cache(staleness=math.inf, pull_bound=3, rows=100, policy="lru", admit_after=2), name="c"
+        cache=het_tf.Cache(staleness=het_tf.Bounds(3, math.inf), rows=100, policy="lru", admit_after=2),
+        name="c",
     )
     copy = roundtrip(layer)
     assert copy.get_config() == layer.get_config()
@@ -206,12 +207,12 @@ def test_config_of_a_collection():
 
 @pytest.mark.parametrize("optimizer", [
     SGD(0.1),
-    het_tf.optimizers.Momentum(0.1, 0.8, nesterov=True),
+    het_tf.optimizers.SGD(0.1, 0.8, nesterov=True),
     het_tf.optimizers.RMSprop(0.1),
     het_tf.optimizers.Adam("model"),
     het_tf.optimizers.Adagrad(0.1, 0.2),
     het_tf.optimizers.RowWiseAdagrad(0.1),
-    het_tf.optimizers.FTRL(0.1, l1=0.01),
+    het_tf.optimizers.Ftrl(0.1, l1=0.01),
     SGD(keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)),
 ])  # fmt: skip
 def test_config_of_an_embedding(optimizer):
@@ -221,7 +222,7 @@ def test_config_of_an_embedding(optimizer):
         7,
         "table",
         optimizer,
-        het_tf.initializers.Normal(0.1, 0.2),
+        het_tf.initializers.RandomNormal(0.1, 0.2),
         seed=2**64 - 1,
         l2=0.5,
         name="e",
@@ -260,23 +261,23 @@ def test_cache_options_reach_the_core():
         4,
         name="t",
         cache=het_tf.Cache(
-            rows=7, staleness=5, push_bound=math.inf, policy="light_lfu", admit_after=3, checks="asked"
+            rows=7, staleness=het_tf.Bounds(5, math.inf), policy="light_lfu", admit_after=3, checks="asked"
         ),
     )
-    options = het_tf.table("t").options["cache"]
+    options = het_tf.Table("t").options["cache"]
     assert options.pop("write_back_rows") > 0
     assert options == {
         "rows": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
         "wire": "float32", "checks": "asked", "device": "cpu",
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="default", cache=het_tf.Cache(rows=7, staleness=5))
-    options = het_tf.table("default").options["cache"]
+    options = het_tf.Table("default").options["cache"]
     assert (options["checks"], options["staleness"], options["workers"]) == ("told", 5, 1)
     assert "pull_bound" not in options, "both bounds follow staleness"
     het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
-    assert het_tf.table("told").options["cache"]["checks"] == "told"
+    assert het_tf.Table("told").options["cache"]["checks"] == "told"
     het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
-    assert het_tf.table("direct").options == {}
+    assert het_tf.Table("direct").options == {}
 
 
 def test_the_summary_says_how_many_rows_and_bytes(monkeypatch):
@@ -284,7 +285,7 @@ def test_the_summary_says_how_many_rows_and_bytes(monkeypatch):
     model = functional()
     model.compile("sgd", "mse")
     model.fit(*batch(), verbose=0)
-    item, user = het_tf.table("item"), het_tf.table("user")
+    item, user = het_tf.Table("item"), het_tf.Table("user")
     lines = []
     model.summary(line_length=300, print_fn=lambda text, **more: lines.append(text))
     assert item.size > 9 and user.size == 9
@@ -312,7 +313,7 @@ def test_the_example_of_the_package_runs():
     )
     lines = [line[4:] for line in het_tf.__doc__.splitlines() if line.startswith("    ")]
     exec("\n".join(lines), names)
-    assert het_tf.table("item").size == 20
+    assert het_tf.Table("item").size == 20
 
 
 def small_model(eager):
@@ -327,9 +328,9 @@ def small_model(eager):
 def test_a_batch_without_samples_trains_nothing(eager):
     model = small_model(eager)
     assert model.train_on_batch(np.zeros((0, 2), np.int64), np.zeros((0, 1), np.float32)) == 0
-    assert het_tf.table("t").size == 0
+    assert het_tf.Table("t").size == 0
     model.train_on_batch(np.array([[1, 2]]), np.ones((1, 1), np.float32))
-    assert het_tf.table("t").size == 2
+    assert het_tf.Table("t").size == 2
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -341,16 +342,17 @@ def test_models_of_float64_train(eager):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(ids, training=True)) + tf.add_n(model.losses)
     tape.gradient(loss, model.trainable_variables)
-    assert loss.dtype == tf.float64 and het_tf.table("t").applies == 2
+    assert loss.dtype == tf.float64 and het_tf.Table("t").updates == 2
 
 
 def test_public_names():
     import het_tf.keras
-    from het_tf.initializers import Uniform
+    from het_tf.initializers import RandomUniform
     from het_tf.keras import Embedding, EmbeddingCollection
-    from het_tf.optimizers import RMSProp, RMSprop
+    from het_tf.optimizers import RMSprop
 
-    assert RMSProp is RMSprop and issubclass(Embedding, EmbeddingCollection) and Uniform().name == "uniform"
+    assert RMSprop().name == "rmsprop" and issubclass(Embedding, EmbeddingCollection)
+    assert RandomUniform().name == "uniform"
     assert [name for name in het_tf.__all__ if not hasattr(het_tf, name)] == []
     assert set(het_tf.__all__) <= set(dir(het_tf))
     with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):

@@ -43,7 +43,7 @@ def test_ids_of_an_unsupported_type_name_their_feature(ids):
     with pytest.raises((ValueError, TypeError), match=f"feature 'user': {message}"):
         # Keras 2 makes tensors of a layer's arguments itself, so it is called as Keras calls it.
         collection().call({"user": values, "item": np.ones(2, np.int64)})
-    assert het_tf.table("t").size == 0
+    assert het_tf.Table("t").size == 0
 
 
 @pytest.mark.parametrize("method", ["lookup", "assign"])
@@ -51,7 +51,7 @@ def test_a_table_says_which_one_it_is(method):
     collection()
     more = (np.zeros((2, 4)),) if method == "assign" else ()
     with pytest.raises(ValueError, match="table 't': ids are float64; give integers"):
-        getattr(het_tf.table("t"), method)([1.5, 2.5], *more)
+        getattr(het_tf.Table("t"), method)([1.5, 2.5], *more)
 
 
 def test_uint64_ids_wrap_and_none_share_a_row():
@@ -60,7 +60,7 @@ def test_uint64_ids_wrap_and_none_share_a_row():
     big = np.array([2**63 + 1, 2**64 - 1, 2**63 - 1], np.uint64)
     wrapped = np.array([-(2**63) + 1, -1, 2**63 - 1], np.int64)
     np.testing.assert_array_equal(layer(tf.constant(big)), layer(tf.constant(wrapped)))
-    np.testing.assert_array_equal(het_tf.table("t").lookup(big), het_tf.table("t").lookup(wrapped))
+    np.testing.assert_array_equal(het_tf.Table("t").lookup(big), het_tf.Table("t").lookup(wrapped))
     assert len(np.unique(np.asarray(layer(tf.constant(big))), axis=0)) == 3
 
 

@@ -30,10 +30,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 # Optimizer, oracle, its slots in their order, parameters.
 CASES = [
     (opt.SGD, Sgd, [], {}),
-    (opt.Momentum, Momentum, ["momentum"], {}),
-    (opt.Momentum, Momentum, ["momentum"], {"momentum": 0.75, "nesterov": True}),
-    (opt.RMSProp, Rmsprop, ["velocity"], {}),
-    (opt.RMSProp, Rmsprop, ["velocity"], {"rho": 0.99, "epsilon": 1e-3}),
+    (opt.SGD, Momentum, ["momentum"], {"momentum": 0.9}),
+    (opt.SGD, Momentum, ["momentum"], {"momentum": 0.75, "nesterov": True}),
+    (opt.RMSprop, Rmsprop, ["velocity"], {}),
+    (opt.RMSprop, Rmsprop, ["velocity"], {"rho": 0.99, "epsilon": 1e-3}),
     (opt.Adam, Adam, ["m", "v", "step"], {}),
     (opt.Adam, Adam, ["m", "v", "step"], {"beta_1": 0.5, "beta_2": 0.99, "epsilon": 1e-3}),
     (opt.Adam, Adam, ["m", "v", "step"], {"beta_1": 0.0}),
@@ -41,8 +41,8 @@ CASES = [
     (opt.Adagrad, Adagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-7}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-3}),
-    (opt.FTRL, Ftrl, ["z", "n", "learning_rate"], {}),
-    (opt.FTRL, Ftrl, ["z", "n", "learning_rate"],
+    (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"], {}),
+    (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"],
      {"l1": 0.5, "l2": 0.25, "beta": 1.0, "l2_shrinkage": 0.05, "initial_accumulator": 0.5}),
 ]  # fmt: skip
 MODES = {
@@ -72,12 +72,14 @@ def combinations():
 def test_training_equals_the_oracle(fresh, case, mode, dim):
     optimizer, oracle_class, slots, params = case
     rate = tf.Variable(0.1)
-    table = het_tf.TableConfig("t", dim, optimizer(rate, **params), het_tf.initializers.Uniform(-0.5, 0.5))
+    table = het_tf.TableConfig(
+        "t", dim, optimizer(rate, **params), het_tf.initializers.RandomUniform(-0.5, 0.5)
+    )
     layer = het_tf.keras.EmbeddingCollection(
         {"a": het_tf.FeatureConfig(table), "b": het_tf.FeatureConfig(table)}, **MODES[mode]
     )
     ids = np.array([1 - 2**63, *range(-9, 9), 2**62], np.int64)  # in the order of to_numpy
-    initial = het_tf.table("t").lookup(ids)
+    initial = het_tf.Table("t").lookup(ids)
     renamed = {("momentum_param" if name == "momentum" else name): value for name, value in params.items()}
     oracle = oracle_class(initial, **renamed)
     peak = dict.fromkeys(["value", *slots], 1.0)  # of the numbers that were added so far
@@ -107,7 +109,7 @@ def test_training_equals_the_oracle(fresh, case, mode, dim):
             np.add.at(sums, place, gradient.astype(np.float64))
         for place in np.unique(np.concatenate(places)):
             oracle.tick(place, sums[place], np.float64(rate.numpy()))
-    table = het_tf.table("t")
+    table = het_tf.Table("t")
     found_ids, found = table.to_numpy(with_slots=True)
     np.testing.assert_array_equal(found_ids, ids)
     at = 0
@@ -115,7 +117,7 @@ def test_training_equals_the_oracle(fresh, case, mode, dim):
         width = getattr(oracle, name).shape[1]
         compare(found[:, at : at + width], name)
         at += width
-    assert at == table.row_floats and table.applies == STEPS
+    assert at == table.row_floats and table.updates == STEPS
     assert (np.abs(oracle.value - initial).max(axis=1) > 0).sum() > len(ids) // 2, "most rows have moved"
 
 
@@ -124,13 +126,13 @@ FTRL_NAMES = ADAGRAD_NAMES | {
     name: f"{name}_regularization_strength" for name in ("l1", "l2", "l2_shrinkage")
 }
 KERAS = {
-    opt.SGD: ("SGD", {}), opt.Momentum: ("SGD", {}), opt.RMSProp: ("RMSprop", {}), opt.Adam: ("Adam", {}),
-    opt.Adagrad: ("Adagrad", ADAGRAD_NAMES), opt.FTRL: ("Ftrl", FTRL_NAMES),
+    opt.SGD: ("SGD", {}), opt.RMSprop: ("RMSprop", {}), opt.Adam: ("Adam", {}),
+    opt.Adagrad: ("Adagrad", ADAGRAD_NAMES), opt.Ftrl: ("Ftrl", FTRL_NAMES),
 }  # fmt: skip
 NOT_OF_KERAS = [
     (opt.Adam, {"beta_1": 0.0}),
     (opt.Adagrad, {}),
-    (opt.FTRL, {}),
+    (opt.Ftrl, {}),
 ]  # the last two: other defaults
 
 
@@ -144,15 +146,16 @@ def test_dense_gradients_equal_the_optimizer_of_keras(fresh, case):
     optimizer, _, _, params = case
     name, renamed = KERAS[optimizer]
     given = {renamed.get(key, key): value for key, value in params.items()}
-    if optimizer is opt.Momentum:
-        given.setdefault("momentum", 0.9)
     reference = getattr(keras.optimizers, name)(learning_rate=0.05, **given)
     rate = tf.Variable(0.05)
     layer = het_tf.keras.Embedding(
-        6, table="t", optimizer=optimizer(rate, **params), initializer=het_tf.initializers.Uniform(-0.5, 0.5)
+        6,
+        table="t",
+        optimizer=optimizer(rate, **params),
+        initializer=het_tf.initializers.RandomUniform(-0.5, 0.5),
     )
     ids = np.arange(12)
-    before = het_tf.table("t").lookup(ids)
+    before = het_tf.Table("t").lookup(ids)
     variable = tf.Variable(before)
 
     @tf.function
@@ -169,5 +172,5 @@ def test_dense_gradients_equal_the_optimizer_of_keras(fresh, case):
         reference.learning_rate = float(rate.numpy())
         reference.apply_gradients([(gradient, variable)])
         step(gradient)
-        assert_close(het_tf.table("t").lookup(ids), variable, ulps, magnitude=1)
+        assert_close(het_tf.Table("t").lookup(ids), variable, ulps, magnitude=1)
     assert np.abs(variable.numpy() - before).max() > 0.1, "the test must move the values"

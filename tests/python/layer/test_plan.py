@@ -37,7 +37,7 @@ def trainer(layer):
 
 
 def planned():
-    return het_tf.table("t").stats()["planned"]
+    return het_tf.Table("t").stats()["planned"]
 
 
 # --- what it takes ------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class TestAtAServer:
             het_tf.reset()
             het_tf.init(ps=server.address)
             tf.keras.utils.set_random_seed(3)
-            cache = het_tf.Cache(pull_bound=staleness, push_bound=0, rows=cache_rows, wire="float32")
+            cache = het_tf.Cache(staleness=het_tf.Bounds(staleness, 0), rows=cache_rows, wire="float32")
             layer = het_tf.keras.Embedding(4, name="t", cache=cache)
             inputs = tf.keras.Input((3,), dtype="int64")
             out = tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs)))

@@ -100,15 +100,15 @@ def test_a_search_for_hyperparameters_begins_anew(tmp_path):
 def test_the_table_of_a_living_layer_is_not_touched():
     one = build()
     train(one)
-    rows = het_tf.table("embedding").to_numpy()[1]
+    rows = het_tf.Table("embedding").to_numpy()[1]
     keras.backend.clear_session()
     other = build()
     assert other.layers[1].name == "embedding" and other.layers[1].table_config.name == "embedding@2"
     train(other)
-    np.testing.assert_array_equal(het_tf.table("embedding").to_numpy()[1], rows)
+    np.testing.assert_array_equal(het_tf.Table("embedding").to_numpy()[1], rows)
     ids = np.arange(100, 110)
     np.testing.assert_array_equal(
-        het_tf.table("embedding").lookup(ids), het_tf.table("embedding@2").lookup(ids)
+        het_tf.Table("embedding").lookup(ids), het_tf.Table("embedding@2").lookup(ids)
     )
 
 
@@ -119,7 +119,7 @@ def test_a_layer_shares_the_table_of_one_without_a_name_by_its_config():
     name = one.table_config.name
     del one
     gc.collect()
-    het_tf.table(name).assign([1], np.ones((1, 4)))
+    het_tf.Table(name).assign([1], np.ones((1, 4)))
     np.testing.assert_array_equal(other(np.array([1])), np.ones((1, 4)))
     del other
     gc.collect()
@@ -134,7 +134,7 @@ def test_memory_of_dead_models_is_freed():
     before = megabytes()
     for _ in range(3):
         layer = het_tf.keras.Embedding(64)
-        het_tf.table(layer.table_config.name).assign(np.arange(50_000), np.ones((50_000, 64)))
+        het_tf.Table(layer.table_config.name).assign(np.arange(50_000), np.ones((50_000, 64)))
         assert megabytes() > before + 12
         del layer
         gc.collect()
@@ -204,8 +204,8 @@ def test_rows_that_somebody_asked_for_are_not(tmp_path):
         lambda new: new.load_weights(path),
         lambda new: het_tf.checkpoint.restore(checkpoint),
         lambda new: tf.train.Checkpoint(model=new).read(point).expect_partial(),
-        lambda new: het_tf.table("items").clear(),
-        lambda new: het_tf.table("items").assign([1], np.ones((1, 8))),
+        lambda new: het_tf.Table("items").clear(),
+        lambda new: het_tf.Table("items").assign([1], np.ones((1, 8))),
     ):
         clear()
         new = named()
@@ -236,12 +236,12 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     want = [model(ids) for ids in (IDS, new)]
     model.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
     table = model.layers[1].table_config.name
-    rows = het_tf.table(table).to_numpy()[1]
+    rows = het_tf.Table(table).to_numpy()[1]
     loaded = keras.models.load_model(path)
     for ids, before in zip((IDS, new), want, strict=True):
         np.testing.assert_array_equal(loaded(ids), before)
     loaded.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
-    np.testing.assert_array_equal(het_tf.table(table).to_numpy()[1], rows)
+    np.testing.assert_array_equal(het_tf.Table(table).to_numpy()[1], rows)
     assert sorted(het_tf.tables()) == [table, f"{table}@2"]
     del loaded
     gc.collect()
@@ -270,9 +270,9 @@ def test_load_model_of_a_class_of_ones_own(tmp_path):
     path = str(tmp_path / "x.keras")
     model = Subclassed()
     model(IDS)
-    het_tf.table("items").assign([1], np.ones((1, 4)))
+    het_tf.Table("items").assign([1], np.ones((1, 4)))
     model.save(path)
-    het_tf.table("items").assign([1], np.zeros((1, 4)))
+    het_tf.Table("items").assign([1], np.zeros((1, 4)))
     loaded = keras.models.load_model(path, custom_objects={"Subclassed": Subclassed})
     np.testing.assert_array_equal(loaded(IDS)[1], np.ones(4))
     np.testing.assert_array_equal(model(IDS)[1], np.zeros(4))

@@ -26,7 +26,7 @@ OPTIMIZERS = {
     "adam": het_tf.optimizers.Adam(0.01),
     "adagrad": het_tf.optimizers.Adagrad(0.05),
     "row_wise": het_tf.optimizers.RowWiseAdagrad(0.05),
-    "ftrl": het_tf.optimizers.FTRL(0.05, l1=0.001, l2=0.01),
+    "ftrl": het_tf.optimizers.Ftrl(0.05, l1=0.001, l2=0.01),
 }
 DIMS = {name: 2 + number for number, name in enumerate(OPTIMIZERS)} | {"second": 4}
 STRANGE = np.array([1 - 2**63, 2**63 - 1, -1, 2**53 + 1], np.int64)
@@ -116,7 +116,7 @@ class Model:
 
     def tables(self) -> dict[str, dict[str, np.ndarray]]:
         het_tf.flush()
-        return {name: het_tf.table(name).scan() for name in (*OPTIMIZERS, "second")}
+        return {name: het_tf.Table(name).scan() for name in (*OPTIMIZERS, "second")}
 
 
 def train(model: Model, steps: list[dict[str, np.ndarray]], how: str, *rest: Any) -> None:
@@ -187,8 +187,8 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
         }
         np.savez(Path(given["out"]) / f"{given['namespace']}.npz", dense=model.dense.numpy(), **columns)
     return {
-        "applies": {name: het_tf.table(name).applies for name in OPTIMIZERS},
-        "unsent": sum(het_tf.table(name).stats()["cache"]["unsent_rows"] for name in OPTIMIZERS),
+        "applies": {name: het_tf.Table(name).updates for name in OPTIMIZERS},
+        "unsent": sum(het_tf.Table(name).stats()["cache"]["unsent_rows"] for name in OPTIMIZERS),
     }
 
 
@@ -227,7 +227,7 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
 
     def rows(embed: Any) -> Any:
         hvd.allreduce(tf.zeros([]), name="barrier")
-        return het_tf.table(embed.name).lookup([1, 2])[:, 0].tolist()
+        return het_tf.Table(embed.name).lookup([1, 2])[:, 0].tolist()
 
     embed = layer("plain")
     attempt("nan", lambda: gradient(embed, [1, 2], float("nan") if one else 1.0))
@@ -269,7 +269,7 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
 
     for _ in range(20):  # lookups whose gradients are taken leave nothing pinned, small cache or not
         gradient(small := layer("small", rows=3), [1, 2, 3, 4, 5, 6], 1.0)
-    seen["cached rows"] = het_tf.table("small").stats()["cache"]["rows"]
+    seen["cached rows"] = het_tf.Table("small").stats()["cache"]["rows"]
     del small
     return seen
 

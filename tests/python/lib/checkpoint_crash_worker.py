@@ -52,8 +52,8 @@ def make():
 def fill(model, number):
     """All of the table and of the weights become `number`; every 7th row goes, another 7th each time."""
     ids = np.arange(ROWS)
-    het_tf.table("t").assign(ids, np.full((ROWS, DIM), number, np.float32))
-    het_tf.table("t").remove(ids[number % 7 :: 7])
+    het_tf.Table("t").assign(ids, np.full((ROWS, DIM), number, np.float32))
+    het_tf.Table("t").remove(ids[number % 7 :: 7])
     model.layers[-1].set_weights(
         [np.full(w.shape, number, np.float32) for w in model.layers[-1].get_weights()]
     )
@@ -61,7 +61,7 @@ def fill(model, number):
 
 def check(model, number):
     """AssertionError unless everything is what `fill(model, number)` has made."""
-    ids, rows = het_tf.table("t").to_numpy()
+    ids, rows = het_tf.Table("t").to_numpy()
     expected = np.delete(np.arange(ROWS), np.s_[number % 7 :: 7])
     np.testing.assert_array_equal(ids, expected)
     assert (rows == number).all(), (number, np.unique(rows))
@@ -111,7 +111,7 @@ def child(directory, point, report):
     model = make()
     step = 0
     if checkpoint.latest(directory) is not None:
-        for path in checkpoint.list(directory):
+        for path in checkpoint.checkpoints(directory):
             checkpoint.verify(path)  # each that is seen is whole, its base included
         found = checkpoint.restore(directory, model)
         step = found.step

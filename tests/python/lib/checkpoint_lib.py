@@ -46,7 +46,7 @@ def tables(namespace: str = "") -> dict[str, dict[str, np.ndarray]]:
     """Everything of all tables: values, slots, clocks, counts, when last used."""
     with het_tf.namespace(namespace):
         het_tf.flush()
-        return {name: het_tf.table(name).scan() for name in sorted(het_tf.python.table.table.tables())}
+        return {name: het_tf.Table(name).scan() for name in sorted(het_tf.python.table.table.tables())}
 
 
 def same(found: dict[str, Any], expected: dict[str, Any], columns: tuple[str, ...] = ()) -> None:

@@ -21,14 +21,14 @@ def make(hvd, whole=True):
 def batches(hvd, made, begin, end):
     """Each rank has batches of its own."""
     fit(made, 1000 * hvd.rank() + begin, 1000 * hvd.rank() + end)
-    het_tf.horovod.flush_all()
+    het_tf.flush(all_ranks=True)
 
 
 def state(made):
     """Rows and dense weights; the same on all ranks."""
     found = tables()["item"]
     dense_weights = {f"w{number}": one for number, one in enumerate(weights(made))}
-    applies = {"applies": np.int64(het_tf.table("item").applies)}
+    applies = {"applies": np.int64(het_tf.Table("item").updates)}
     return {name: found[name] for name in ("ids", "clocks", "counts", "rows")} | dense_weights | applies
 
 
@@ -64,7 +64,7 @@ def save(hvd, place):
     batches(hvd, made, 4, 7)
     equal(state(made), uninterrupted, "resumed")
     increment = checkpoint.save(place / "c", made, step=7, since="latest", keep=1)
-    assert checkpoint.list(place / "c") == [path, increment]
+    assert checkpoint.checkpoints(place / "c") == [path, increment]
     assert checkpoint.verify(increment).base is not None
     np.savez(place / f"later{hvd.rank()}.npz", **uninterrupted)
 
@@ -141,7 +141,7 @@ def fail(hvd, place):
     refused(ValueError, "give a later step", lambda: checkpoint.save(place, made, step=1))
 
     refused(ValueError, "different arguments", lambda: checkpoint.save(place, made, step=5 + hvd.rank()))
-    assert checkpoint.list(place) == [path]
+    assert checkpoint.checkpoints(place) == [path]
     equal(state(made), expected, "in the end")
     callback(hvd, place.parent)
 
@@ -153,7 +153,7 @@ def callback(hvd, place):
     ids, x, y = rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32), rng.random((32, 1), np.float32)
     saver = het_tf.callbacks.Checkpoint(place / "callback", keep=2)
     made.fit([ids, x], y, batch_size=8, epochs=4, verbose=0, callbacks=[saver])
-    found = checkpoint.list(place / "callback")
+    found = checkpoint.checkpoints(place / "callback")
     assert [one.name for one in found] == ["ckpt-00000012", "ckpt-00000016"], found
     expected = state(made)
     made.fit([ids, x], y, batch_size=8, verbose=0)

@@ -80,7 +80,7 @@ def main() -> None:
                 wait_for_another(state)
             step()
             state.step += 1
-            stats = het_tf.table("counted").stats()["cache"]
+            stats = het_tf.Table("counted").stats()["cache"]
             line = {
                 "step": state.step,
                 "size": hvd.size(),
@@ -95,11 +95,11 @@ def main() -> None:
     het_tf.horovod.run_elastic(train)(state)
     het_tf.flush()
     if hvd.rank() == 0:
-        table = het_tf.table("counted")
+        table = het_tf.Table("counted")
         done = {
             "row": table.lookup([1])[0].tolist(),
             "iterations": int(model.optimizer.iterations),
-            "applies": table.applies,
+            "applies": table.updates,
             "step": state.step,
             "scale": float(tf.convert_to_tensor(collective.gradient_scale())),
         }

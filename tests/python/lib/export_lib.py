@@ -60,7 +60,7 @@ def embedding_model(features: Any, inputs: Any, name: str = "m", **options: Any)
 
 def fill(name: str, ids: Any, rng: np.random.Generator) -> np.ndarray:
     """Gives the rows of ids random values."""
-    table = het_tf.table(name)
+    table = het_tf.Table(name)
     values = rng.normal(size=(len(ids), table.dim)).astype(np.float32)
     table.assign(ids, values)
     return values

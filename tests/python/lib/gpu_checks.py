@@ -58,7 +58,7 @@ def steps_equal_those_on_the_cpu():
         het_tf.optimizers.SGD(0.1),
         het_tf.optimizers.RowWiseAdagrad(0.1),
         het_tf.optimizers.Adam(0.01),
-        het_tf.optimizers.FTRL(0.1),
+        het_tf.optimizers.Ftrl(0.1),
     ]
     for optimizer in optimizers:
         rng = np.random.default_rng(1)

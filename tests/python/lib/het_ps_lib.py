@@ -105,7 +105,7 @@ def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
 
 def check(expected: np.ndarray) -> None:
     """What `train` counted is what the store has."""
-    np.testing.assert_array_equal(het_tf.table("t").lookup(np.arange(200))[:, 0], -expected)
+    np.testing.assert_array_equal(het_tf.Table("t").lookup(np.arange(200))[:, 0], -expected)
 
 
 def partitions_of(table: str, ids: np.ndarray, url: str) -> np.ndarray:

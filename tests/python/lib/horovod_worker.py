@@ -92,7 +92,7 @@ def fit(model, data, batch, callbacks=()):
 def result(model, name):
     """Dense weights, and the rows and clocks of the table."""
     het_tf.flush()
-    scan = het_tf.table(name).scan()
+    scan = het_tf.Table(name).scan()
     weights = [w.value.numpy() for w in model.trainable_weights if w.shape != ()]
     return {f"{name}/w{i}": w for i, w in enumerate(weights)} | {
         f"{name}/{column}": scan[column] for column in ("ids", "rows")
@@ -150,7 +150,7 @@ def exact(hvd, out):
             on_demand(model, name, ranks)
         else:
             fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
-        het_tf.horovod.flush_all()
+        het_tf.flush(all_ranks=True)
         found |= result(model, name)
     out.mkdir(exist_ok=True)
     np.savez(out / f"{rank}.npz", **found)
@@ -164,7 +164,7 @@ def on_demand(model, name, ranks):
     callbacks = [het_tf.callbacks.Broadcast()]
     model.fit(mine, verbose=0, callbacks=callbacks, steps_per_epoch=LEFT)
     model.fit(mine, verbose=0, callbacks=callbacks)
-    assert het_tf.table(name).stats()["planned"] == LEFT + STEPS
+    assert het_tf.Table(name).stats()["planned"] == LEFT + STEPS
 
 
 # --- the ways to train ------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def train_in_every_way(hvd, more=False):
         if name == "two":
             model.second = keras.optimizers.SGD(0.1)
         inputs = ids if name == "sequential" else [ids, x]
-        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage()]
+        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics()]
         history = model.fit(inputs, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks).history
         same(hvd, name, [*weights_of(model), history["loss"]])
         assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
@@ -311,7 +311,7 @@ def end_together(hvd):
         count = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs, to=batches: to.append(batch)
         )
-        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage(), count]
+        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics(), count]
         model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=callbacks)
         model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=callbacks)
         same(hvd, name, [batches, *weights_of(model)])
@@ -362,7 +362,7 @@ def metrics(hvd, place):
     trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
     log = model.fit(
         [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
-        callbacks=[het_tf.callbacks.Broadcast(), het_tf.callbacks.MetricAverage(), trace],
+        callbacks=[het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics(), trace],
     ).history  # fmt: skip
     assert all(0 < one["workers"] < one["step"] and one["lookup"] > 0 for one in trace.steps_traced)
     events = json.loads((place / f"trace-rank-{hvd.rank()}.json").read_text())["traceEvents"]

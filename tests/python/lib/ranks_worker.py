@@ -25,9 +25,11 @@ from het_tf.python.table import registry
 
 def keras_files(hvd, place):
     """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
-    # push_bound: a rank holds back what it has trained; pull_bound 0: in the end rank 0 reads what there is.
+    # push: a rank holds back what it has trained; pull 0: in the end rank 0 reads what there is.
     model = het_tf.horovod.distribute(
-        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, pull_bound=0, push_bound=50, wire="float32"))
+        saving_lib.make_model(
+            "sgd", cache=het_tf.Cache(rows=64, staleness=het_tf.Bounds(0, 50), wire="float32")
+        )
     )
     ids, labels = saving_lib.data(seed=hvd.rank())
     saves = [
@@ -40,7 +42,7 @@ def keras_files(hvd, place):
             ids, labels, batch_size=16, epochs=2, verbose=0, shuffle=False,
             callbacks=[het_tf.callbacks.Broadcast(), *saves],
         )  # fmt: skip
-    het_tf.horovod.flush_all()
+    het_tf.flush(all_ranks=True)
     found = {**saving_lib.everything(), "predictions": saving_lib.predictions(model)}
     if hvd.rank() == 0:
         np.savez(place / "keras_files.npz", **found)
@@ -64,9 +66,9 @@ def export(hvd, place):
     assert (path / "saved_model.pb").exists()  # whichever rank returns
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
     asked = tf.constant([0, 1, 10, 99], tf.int64)
-    stored = het_tf.table("item").lookup(asked.numpy(), stored=True)
+    stored = het_tf.Table("item").lookup(asked.numpy(), stored=True)
     np.testing.assert_array_equal(serve(ids=asked)["ids"].numpy(), stored)
-    assert het_tf.table("item").size == 3
+    assert het_tf.Table("item").size == 3
     elsewhere = path if hvd.rank() == 0 else place / "elsewhere"
     # Only rank 0 has something in the way, and the other one does not wait for it.
     horovod_worker.refused((FileExistsError, RuntimeError), "exists", lambda: het_tf.export(model, elsewhere))
@@ -95,7 +97,7 @@ def begin(hvd, place):
 
 def leave_nothing(hvd):
     """No tables, here and at the server."""
-    het_tf.horovod.flush_all()
+    het_tf.flush(all_ranks=True)
     keys = registry.keys()
     if hvd.rank() == 0:
         het_tf.horovod.barrier()  # the others know of no table

@@ -204,7 +204,7 @@ def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30)
 def rows_of(name: str) -> dict[str, np.ndarray]:
     """Everything of a table, with what the cache held back."""
     het_tf.flush()
-    return het_tf.table(name).scan()
+    return het_tf.Table(name).scan()
 
 
 def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:

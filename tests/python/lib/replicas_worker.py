@@ -79,16 +79,16 @@ def pair(name, strategy, more=None, cache=None):
 
 
 def rows():
-    return het_tf.table("t").lookup(np.arange(IDS))
+    return het_tf.Table("t").lookup(np.arange(IDS))
 
 
 def compare(ours, theirs, seen, ulps=SUM):
     """Rows and dense weights are those of Keras, and a row has one tick for each step that it was in."""
     equal(weights(ours, rows()), weights(theirs), ulps)
-    found = het_tf.table("t").scan()
+    found = het_tf.Table("t").scan()
     clocks = dict(zip(found["ids"].tolist(), found["clocks"].tolist(), strict=True))
     assert clocks == {key: sum(key in step for step in seen) for key in set(np.concatenate(seen, None))}
-    assert het_tf.table("t").applies == len(seen)
+    assert het_tf.Table("t").updates == len(seen)
 
 
 def weights(model, rows=None):
@@ -121,7 +121,7 @@ def fit(name, eager=False, cache=None, planned=False):
     expected = train(theirs, ids, labels)
     found = train(ours, ids, labels, table=True, planned=planned)
     # Replicas look parts of a batch up, which nobody has planned.
-    assert het_tf.table("t").stats()["planned"] == 0
+    assert het_tf.Table("t").stats()["planned"] == 0
     assert len(found) == STEPS
     for mine, other in zip(found, expected, strict=True):
         equal(mine, other)
@@ -195,7 +195,7 @@ def nan():
         assert "NaN or Inf" in str(error), error
     else:
         raise AssertionError("not refused")
-    assert het_tf.table("t").size == 0
+    assert het_tf.Table("t").size == 0
 
 
 def central_storage():

@@ -18,7 +18,7 @@ def embedding(optimizer=None, dim=4, name="t", **more):
 
 
 def rows(ids=range(10), name="t"):
-    return het_tf.table(name).lookup(list(ids))
+    return het_tf.Table(name).lookup(list(ids))
 
 
 def make_model(optimizer="sgd", table_optimizer=None, mode="graph", loss="mse", **compile_args):

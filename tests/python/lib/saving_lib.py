@@ -47,7 +47,7 @@ def predictions(model):
 def everything(name="t", namespace=None):
     """Rows with slots, clocks, counts, and the step of schedules."""
     table = het_tf.Table(name, namespace)
-    return {**table.scan(), "applies": table.applies}
+    return {**table.scan(), "applies": table.updates}
 
 
 def assert_equal(first, second):

@@ -35,7 +35,7 @@ def test_a_trace_has_the_steps_their_ops_and_what_travelled(fresh, tmp_path):
 
     class Count(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            counted.append(het_tf.table("t").stats()["cache"])
+            counted.append(het_tf.Table("t").stats()["cache"])
 
     trace = StepTrace(path, first=3, steps=4)
     fit([trace, Count()])

@@ -32,7 +32,7 @@ def fit(made, *callbacks, **options):
 
 
 def bytes_in():
-    cache = het_tf.table("t").stats()["cache"]
+    cache = het_tf.Table("t").stats()["cache"]
     return cache["row_bytes_in"] + cache["metadata_bytes_in"]
 
 
@@ -41,7 +41,7 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     callback = TableStats(tmp_path / "new" / "logs", every=3)
     fit(made, callback)  # 8 steps
-    table = het_tf.table("t")
+    table = het_tf.Table("t")
     stats, cache = table.stats(), table.stats()["cache"]
     found = events_lib.scalars(tmp_path / "new" / "logs" / "tables")
     assert all(list(points) == [3, 6, 8] for tag, points in found.items()), "and what is left at the end"
@@ -73,7 +73,7 @@ def test_figures_of_epochs(fresh):
     ids = np.random.default_rng(0).integers(0, 30, (64, 3))
     stats = TableStats(log="all")
     history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
-    assert history["t/applies"] == [8, 8, 8]
+    assert history["t/updates"] == [8, 8, 8]
     assert history["t/rows"][-1] == len(np.unique(ids))
     assert history["t/bytes"][-1] > 30 * 4 * 4
     assert history["t/cache_rows"] == [10, 10, 10]
@@ -105,9 +105,9 @@ def test_two_figures_of_an_epoch_are_logged_unless_told_otherwise(fresh):
 def test_norms_of_a_number_of_rows_are_of_stored_ones(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     fit(made, TableStats(tmp_path, every=4, norms={"t": 1000}))
-    het_tf.table("t").flush()
+    het_tf.Table("t").flush()
     found = events_lib.scalars(tmp_path / "tables")
-    norms = np.linalg.norm(het_tf.table("t").to_numpy()[1], axis=1)
+    norms = np.linalg.norm(het_tf.Table("t").to_numpy()[1], axis=1)
     assert 0 < found["t/norm/mean"][8] <= found["t/norm/max"][8] == pytest.approx(norms.max(), rel=0.5)
 
 
@@ -121,7 +121,7 @@ def test_norms_are_of_the_rows_that_were_named_and_their_reading_is_no_traffic(f
     ]
     fit(made, looks[0], callback, looks[1])
     found = events_lib.scalars(tmp_path / "tables")
-    norms = np.linalg.norm(het_tf.table("t").lookup(np.arange(5)), axis=1)
+    norms = np.linalg.norm(het_tf.Table("t").lookup(np.arange(5)), axis=1)
     for name, value in (("mean", norms.mean()), ("median", np.median(norms)), ("max", norms.max())):
         assert found[f"t/norm/{name}"][8] == pytest.approx(value)
     assert not any(tag.startswith("plain/norm") for tag in found)
@@ -142,7 +142,7 @@ def test_lags_and_rates_are_those_since_the_last_point():
         names = {name for names in table_stats._PER_STEP.values() for name in names}
         counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
         return table_stats._flat(
-            {"applies": 0, "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}}
+            {"updates": 0, "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}}
         )
 
     found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
@@ -168,7 +168,10 @@ def test_what_is_refused(fresh, tmp_path):
     with pytest.raises(ValueError, match="log_dir is None; give a directory"):
         TableStats(norms={"t": 5})
     (tmp_path / "file").write_text("")
-    for call in (TableStats, lambda path: het_tf.projector(rules_lib.embedding() and "t", path, ids=[1])):
+    for call in (
+        TableStats,
+        lambda path: het_tf.write_projector(rules_lib.embedding() and "t", path, ids=[1]),
+    ):
         het_tf.reset()
         with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
             call(tmp_path / "file")
@@ -194,13 +197,13 @@ def read(path):
 def test_the_projector_shows_the_rows_with_the_most_updates(fresh, tmp_path):
     for name in ("t", 'a "b" c'):
         rules_lib.embedding(name=name, dim=3)
-        table = het_tf.table(name)
+        table = het_tf.Table(name)
         table.assign(np.arange(20), fresh.random((20, 3)))
         for _ in range(3):
             table.assign([7, 5], fresh.random((2, 3)))
         table.assign([5], fresh.random((1, 3)))
         labels = {5: "five\tby\nfive", 7: "sieben"}
-        assert het_tf.projector(name, tmp_path, labels=labels, rows=8) == 8
+        assert het_tf.write_projector(name, tmp_path, labels=labels, rows=8) == 8
         stem = {"t": "t"}.get(name, "a__b__c")
         metadata, tensors = read(tmp_path / f"{stem}_metadata.tsv"), read(tmp_path / f"{stem}_tensors.tsv")
         assert metadata[0] == ["id", "updates", "label"] and metadata[1] == ["5", "5", "five by five"]
@@ -209,7 +212,7 @@ def test_the_projector_shows_the_rows_with_the_most_updates(fresh, tmp_path):
         np.testing.assert_array_equal(np.array(tensors, np.float32), table.lookup(ids))
     # Again, of one of them: its entry is replaced, and the other one's stays.
     columns = {"name": {1: "one"}, "kind": {1: "odd", 2: "even"}}
-    assert het_tf.projector(het_tf.table("t"), tmp_path, labels=columns, ids=[2, 1, 99]) == 3
+    assert het_tf.write_projector(het_tf.Table("t"), tmp_path, labels=columns, ids=[2, 1, 99]) == 3
     assert read(tmp_path / "t_metadata.tsv") == [
         ["id", "name", "kind"], ["2", "", "even"], ["1", "one", "odd"], ["99", "", ""],
     ]  # fmt: skip
@@ -237,8 +240,8 @@ def test_the_projector_refuses(fresh, tmp_path):
         (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which exists already"),
     ):
         with pytest.raises(ValueError, match=message):
-            het_tf.projector("t", tmp_path, **change)
+            het_tf.write_projector("t", tmp_path, **change)
     with pytest.raises(LookupError):
-        het_tf.projector("nothing", tmp_path)
+        het_tf.write_projector("nothing", tmp_path)
     with pytest.raises(ValueError, match=r"table is 3; give a het_tf\.Table, or the name of one"):
-        het_tf.projector(3, tmp_path)
+        het_tf.write_projector(3, tmp_path)

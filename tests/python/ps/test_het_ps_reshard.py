@@ -90,7 +90,7 @@ def test_a_slot_left_open_is_repaired(two, step, way):
     assert sorted(ask(source if done < 2 else target, "CLUSTER", "GETKEYSINSLOT", slot, 10)) == sorted(both)
     redis_lib.counter(rows=0)
     check(expected)
-    het_tf.table("t").drop()
+    het_tf.Table("t").drop()
 
 
 def test_a_key_on_both_sides_is_not_overwritten(two):
@@ -114,7 +114,7 @@ def test_a_key_on_both_sides_is_not_overwritten(two):
         assert pipe.execute()[1] == 1
     het_ps("reshard", "--ps", url, "--repair")
     assert picture("--ps", url)["faults"] == [] and slot in mine(urls[1]).slots
-    het_tf.table("t").drop()
+    het_tf.Table("t").drop()
 
 
 @contextlib.contextmanager
@@ -160,13 +160,13 @@ def test_shards_come_and_go_while_training(two):
                 assert list(cluster.View(node).peers) == [cluster.View(node).myself.id]
                 assert node.ask("DBSIZE") == 0
         het_tf.flush()
-        np.testing.assert_array_equal(het_tf.table("u").lookup(np.arange(200))[:, 0], -count)
+        np.testing.assert_array_equal(het_tf.Table("u").lookup(np.arange(200))[:, 0], -count)
         check(counts)
         assert "is not a server of this cluster; its servers are" in het_ps(
             "reshard", "--ps", url, "--remove", "127.0.0.1:1", status=1
         ).err  # fmt: skip
-        het_tf.table("u").drop()
-        het_tf.table("t").drop()
+        het_tf.Table("u").drop()
+        het_tf.Table("t").drop()
     assert picture("--ps", url)["faults"] == [], "the third is stopped, and nobody waits for it"
 
 
@@ -199,13 +199,13 @@ def test_busy_partitions_spread_while_training(two):
         ask(urls[0], "HET.TABLE", key, "ABORT", "somebody")
     het_tf.flush()
     at = np.arange(len(count))
-    np.testing.assert_array_equal(het_tf.table("u").lookup(at)[:, 0], -count)
+    np.testing.assert_array_equal(het_tf.Table("u").lookup(at)[:, 0], -count)
     gone = set(shard) - set(next(slots for slots in slots_of(urls) if min(slots) == 0))
     assert len(gone) == moved, "the busy ones moved..."
     assert {slot * 64 // 16384 for slot in gone} < of, "... and the rest stayed"
     het_ps("reshard", "--ps", url)
-    het_tf.table("u").drop()
-    het_tf.table("t").drop()
+    het_tf.Table("u").drop()
+    het_tf.Table("t").drop()
 
 
 def test_a_server_that_is_gone_is_taken_out(two):
@@ -294,7 +294,7 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
         het_ps("form", "--ps", operator, "--replicas", 1)  # once more: nothing to do
         worker = f"redis://het-worker:pw@127.0.0.1:{port}"
         expected = train(worker)
-        table = het_tf.table("t")
+        table = het_tf.Table("t")
         table.assign([1000], np.ones((1, 2), np.float32))
         assert table.remove([1000]) == 1
         assert len(table.scan()["ids"]) == table.size == sum(expected > 0)

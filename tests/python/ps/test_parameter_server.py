@@ -22,7 +22,7 @@ pytestmark = redis_lib.MARKS
 # All optimizers at all bounds: tests/cpp/protocol/schedules_test.cc and engine/exactness_test.cc.
 @pytest.mark.parametrize(
     ("name", "staleness", "cache_rows"),
-    [("SGD", 0, 1000), ("Momentum", 3, 10), ("RMSProp", None, 5), ("Adam", 3, 10), ("Adagrad", None, 5),
+    [("SGD", 0, 1000), ("Momentum", 3, 10), ("RMSprop", None, 5), ("Adam", 3, 10), ("Adagrad", None, 5),
      ("RowWiseAdagrad", 0, 1000), ("FTRL", 3, 10)],
 )  # fmt: skip
 def test_one_worker_learns_what_it_learns_in_its_own_process(server, name, staleness, cache_rows):
@@ -51,7 +51,7 @@ def test_a_sample_is_of_rows_of_the_whole_table(server):
         het_tf.reset()
         het_tf.init(ps=ps)
         het_tf.keras.Embedding(4, name="t")
-        table = het_tf.table("t")
+        table = het_tf.Table("t")
         assert table.sample(5)[1].shape == (0, 4)
         table.assign(ids, np.repeat(ids[:, None], 4, axis=1).astype(np.float32))
         for count in (1, 63, 500):
@@ -88,7 +88,7 @@ def test_rows_that_may_be_stale_travel_as_integers(server, cache, there):
         het_tf.reset()
         het_tf.init(ps=ps)
         het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(**{"rows": 10} | cache))
-        assert het_tf.table("t").stats()["cache"]["wire"] == wire
+        assert het_tf.Table("t").stats()["cache"]["wire"] == wire
 
 
 def test_lookup_gives_the_rows_of_the_store_where_asked(server):
@@ -98,7 +98,7 @@ def test_lookup_gives_the_rows_of_the_store_where_asked(server):
         het_tf.init(ps=ps)
         cache = het_tf.Cache(rows=100, staleness=100, wire="int8")
         redis_lib.train(het_tf.keras.Embedding(4, name="t", cache=cache), 25)
-        table = het_tf.table("t")
+        table = het_tf.Table("t")
         asked = np.array([[3, 10**9, 1], [1, 2, 3]])  # one that has no row, and some twice
         found = table.lookup(asked, stored=True)  # before to_numpy, which sends what the cache holds back
         values = dict(zip(*table.to_numpy(), strict=True))
@@ -130,7 +130,7 @@ def test_reset_ends_the_connections_though_a_graph_lives_on(server):
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
         look(tf.constant([7]))
     het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))
-    np.testing.assert_array_equal(look(tf.constant([7])), het_tf.table("t").lookup([7]))
+    np.testing.assert_array_equal(look(tf.constant([7])), het_tf.Table("t").lookup([7]))
 
 
 def test_keras_models_train_and_what_they_learn_stays(server):
@@ -161,13 +161,13 @@ def test_a_forked_process_is_refused_and_its_parent_goes_on(server):
     if child == 0:
         refused = False
         try:
-            het_tf.table("t").lookup(rows["ids"])
+            het_tf.Table("t").lookup(rows["ids"])
         except RuntimeError as error:
             refused = "Start children with spawn" in str(error)
         finally:
             os._exit(0 if refused else 1)
     # Both talk at the same time.
-    np.testing.assert_array_equal(het_tf.table("t").lookup(rows["ids"]), rows["rows"])
+    np.testing.assert_array_equal(het_tf.Table("t").lookup(rows["ids"]), rows["rows"])
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     redis_lib.train(layer, 1, seed=1)
     assert redis_lib.rows_of("t")["clocks"].sum() > rows["clocks"].sum()
@@ -224,7 +224,7 @@ def test_the_login_of_the_manual_is_enough(tmp_path):
         assert server.command(*rule).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:pw@{server.socket}")
         redis_lib.train(het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=5)), 3)
-        table = het_tf.table("t")
+        table = het_tf.Table("t")
         table.assign([1], np.ones((1, 2), np.float32))
         assert table.remove([1]) == 1
         assert table.size == len(table.scan()["ids"]) > 10

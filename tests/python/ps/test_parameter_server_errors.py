@@ -37,7 +37,7 @@ def test_an_option_that_is_none(server, option, why):
     with pytest.raises(ValueError, match=why):
         het_tf.init(ps=server.address, **option)
     het_tf.keras.Embedding(2, name="t")  # tables are here, as before
-    assert het_tf.table("t").stats()["mode"] == "direct"
+    assert het_tf.Table("t").stats()["mode"] == "direct"
 
 
 @pytest.mark.parametrize(
@@ -65,32 +65,34 @@ def test_arguments_of_another_type(arguments):
 
 def test_durability_needs_a_server():
     with pytest.raises(ValueError, match="durability is 'checkpoint', and there is no parameter server"):
-        het_tf.init(durability="checkpoint")
+        het_tf.init(ps=het_tf.Store(durability="checkpoint"))
 
 
 def test_the_deadline_is_the_users(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address, deadline=2)
+        het_tf.init(ps=het_tf.Store(server.address, deadline=2))
         layer = redis_lib.counter(staleness=0)
         redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
         with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*raise het_tf.init\(deadline"):
             redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "0").startswith(b"+OK")
-        het_tf.init(ps=server.address, deadline=2)  # nothing is different: fine, though there are tables
+        het_tf.init(
+            ps=het_tf.Store(server.address, deadline=2)
+        )  # nothing is different: fine, though there are tables
         with pytest.raises(RuntimeError, match="somewhere else already"):
-            het_tf.init(ps=server.address, deadline=5)
+            het_tf.init(ps=het_tf.Store(server.address, deadline=5))
 
 
 def test_a_checkpoint_lets_kept_pushes_go(server):
-    het_tf.init(ps=server.address, durability="checkpoint", keep_bytes=20_000)
+    het_tf.init(ps=het_tf.Store(server.address, durability="checkpoint", keep_bytes=20_000))
     layer = redis_lib.counter(staleness=0)
     for _ in range(20):
         redis_lib.train(layer, 1)
         native.call("HetMarkDurable", "")
-    assert het_tf.table("t").stats()["cache"]["dropped_pushes"] == 0
+    assert het_tf.Table("t").stats()["cache"]["dropped_pushes"] == 0
     redis_lib.train(layer, 20)
-    assert het_tf.table("t").stats()["cache"]["dropped_pushes"] > 0
+    assert het_tf.Table("t").stats()["cache"]["dropped_pushes"] > 0
 
 
 def test_no_server_there(tmp_path, monkeypatch):
@@ -153,7 +155,7 @@ def test_a_full_server_lets_rows_go(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=server.address)
         het_tf.keras.Embedding(2, name="t")
-        table = het_tf.table("t")
+        table = het_tf.Table("t")
         table.assign([1, 2, 3], np.ones((3, 2), np.float32))
         assert server.command("CONFIG", "SET", "maxmemory", "100kb").startswith(b"+OK")
         with pytest.raises(MemoryError, match="raise maxmemory"):
@@ -184,12 +186,12 @@ def test_a_server_that_is_gone_can_be_left(tmp_path):
     het_tf.reset()
     het_tf.init(ps="")
     het_tf.keras.Embedding(2, name="t")
-    assert het_tf.table("t").stats()["mode"] == "direct"
+    assert het_tf.Table("t").stats()["mode"] == "direct"
 
 
 def test_updates_that_are_lost_are_not_said_to_be_kept(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
-        het_tf.init(ps=server.address, deadline=0.5, timeout=0.5)
+        het_tf.init(ps=het_tf.Store(server.address, deadline=0.5, timeout=0.5))
         redis_lib.train(redis_lib.counter(staleness=math.inf), 1)
         server.kill()
         with pytest.warns(RuntimeWarning, match="are lost: .*Check the servers") as told:

@@ -158,7 +158,7 @@ def test_online_serving(directory, tmp_path, monkeypatch):
     het_tf.init(ps=f"{address}&cert={certificates}/server.crt&key={certificates}/server.key")
     ids = tf.keras.Input((), dtype="int64", name="ids")
     model = tf.keras.Model({"ids": ids}, het_tf.keras.Embedding(2, name="t", initializer="zeros")(ids))
-    het_tf.table("t").assign([1], np.full((1, 2), 5, np.float32))
+    het_tf.Table("t").assign([1], np.full((1, 2), 5, np.float32))
     with pytest.raises(ValueError, match=r"ps has the certificate of a client.*HET_SERVE_PS"):
         het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False,
                       ps=f"{address}&cert=/c")  # fmt: skip

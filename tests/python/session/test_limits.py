@@ -30,7 +30,7 @@ def train(layer, ids):
 def await_size(size):
     """Waits until the table has so many rows, at most a minute."""
     for _ in range(600):
-        if het_tf.table("t").size == size:
+        if het_tf.Table("t").size == size:
             return True
         time.sleep(0.1)
     return False
@@ -75,11 +75,11 @@ def test_a_table_in_this_process_stays_below_max_rows():
     for first in range(0, 2000, 100):
         train(layer, range(first, first + 100))
         het_tf.flush()
-        assert het_tf.table("t").size <= 160
-    assert het_tf.table("t").size > 100
+        assert het_tf.Table("t").size <= 160
+    assert het_tf.Table("t").size > 100
     embedding(cache_rows=10)  # the same table, now without limits
     train(layer, range(5000, 6000))
-    assert het_tf.table("t").size > 1000
+    assert het_tf.Table("t").size > 1000
 
 
 @pytest.mark.slow
@@ -104,4 +104,4 @@ def test_a_table_at_a_server_has_its_limits(server):
     assert {found["ttl"] for found in limits()} == {1}
     assert await_size(0)
     train(layer, [3])
-    assert het_tf.table("t").scan()["counts"].tolist() == [1], "a new row"
+    assert het_tf.Table("t").scan()["counts"].tolist() == [1], "a new row"

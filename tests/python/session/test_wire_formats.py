@@ -47,7 +47,7 @@ def train_clicks(wire: str) -> tuple[float, dict[str, Any]]:
         for _ in range(400):
             step(*batch(128))
         het_tf.flush()
-        counters = het_tf.table("t").stats()["cache"]
+        counters = het_tf.Table("t").stats()["cache"]
         ids, clicks = batch(20000)
         with het_tf.no_update():
             scores = logits(ids).numpy()
@@ -82,7 +82,7 @@ def test_the_layer_keeps_it():
         again = het_tf.keras.Embedding.from_config(config)
         assert again.get_config() == config
         again(np.arange(3))
-        assert het_tf.table("t").stats()["cache"]["wire"] == "float16"
+        assert het_tf.Table("t").stats()["cache"]["wire"] == "float16"
 
 
 def test_tables_of_one_name_agree():

@@ -13,11 +13,11 @@ from het_tf.zoo.data import (
     Examples,
     criteo_like,
     load,
-    oracle_logit,
 )
 from het_tf.zoo.data.criteo_curves import criteo_like_parameters, curve
 from het_tf.zoo.data.criteo_ids import BLOCK, draw_ids
 from het_tf.zoo.data.criteo_stream import criteo_like_description
+from het_tf.zoo.data.criteo_truth import oracle_logit
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""RecallAtK, NDCGAtK and MRR: over all orders of equal scores, with padding, and what they refuse."""
+"""RecallAtK, NDCG and MRR: over all orders of equal scores, with padding, and what they refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-RecallAtK, NDCGAtK, MRR = het_tf.metrics.RecallAtK, het_tf.metrics.NDCGAtK, het_tf.metrics.MRR
+RecallAtK, NDCG = het_tf.metrics.RecallAtK, het_tf.metrics.NDCG
+MeanReciprocalRank = het_tf.metrics.MeanReciprocalRank
 differs = pytest.mark.tf215  # Keras
 K = 3
 
@@ -26,10 +27,10 @@ def lists(rows=25, items=5, seed=0):
 
 METRICS = [
     (RecallAtK(K, dtype="float64"), lambda r: metrics_lib.recall(r, K)),
-    (NDCGAtK(K, dtype="float64"), lambda r: metrics_lib.ndcg(r, K, lambda x: 2.0**x - 1)),
-    (NDCGAtK(K, gain="linear", dtype="float64"), lambda r: metrics_lib.ndcg(r, K, float)),
-    (MRR(dtype="float64"), lambda r: metrics_lib.reciprocal_rank(r, 99)),
-    (MRR(K, dtype="float64"), lambda r: metrics_lib.reciprocal_rank(r, K)),
+    (NDCG(K, dtype="float64"), lambda r: metrics_lib.ndcg(r, K, lambda x: 2.0**x - 1)),
+    (NDCG(K, gain="linear", dtype="float64"), lambda r: metrics_lib.ndcg(r, K, float)),
+    (MeanReciprocalRank(dtype="float64"), lambda r: metrics_lib.reciprocal_rank(r, 99)),
+    (MeanReciprocalRank(K, dtype="float64"), lambda r: metrics_lib.reciprocal_rank(r, K)),
 ]
 IDS = ["recall", "ndcg", "ndcg-linear", "mrr", "mrr-at-k"]
 
@@ -84,7 +85,7 @@ def test_padding_is_no_item(number, how, expected):
 
 
 def test_fewer_items_than_k_behind_a_mask():
-    ndcg, recall = NDCGAtK(4), RecallAtK(4)
+    ndcg, recall = NDCG(4), RecallAtK(4)
     for metric in (ndcg, recall):
         metric.update_state([[0, 1, -1, -1, -1]], [[2.0, 1.0, 5.0, 5.0, 5.0]])
     assert float(recall.result()) == 1
@@ -95,7 +96,7 @@ def test_the_number_of_the_relevant_item_is_enough():
     scores, _ = lists()
     numbers = np.random.default_rng(3).integers(-1, 5, len(scores))
     relevance = np.eye(5)[numbers] * (numbers >= 0)[:, None]
-    for kind in (RecallAtK, NDCGAtK, MRR):
+    for kind in (RecallAtK, NDCG, MeanReciprocalRank):
         one, other = kind(K, sparse=True), kind(K)
         one.update_state(numbers[:, None], scores)
         other.update_state(relevance, scores)
@@ -108,7 +109,7 @@ def test_in_compile_with_half_precision_and_a_mask_of_keras(fresh):
     y = fresh.integers(0, 2, (20, 5)).astype("float32")
     inputs = keras.Input((5,))
     model = keras.Model(inputs, keras.layers.Activation("linear")(inputs))
-    metrics = [RecallAtK(2), NDCGAtK(2), MRR()]
+    metrics = [RecallAtK(2), NDCG(2), MeanReciprocalRank()]
     model.compile("sgd", "mse", metrics=metrics, jit_compile=False)
     logs = model.evaluate(scores, y, batch_size=8, verbose=0, return_dict=True)
     for metric in metrics:
@@ -126,7 +127,7 @@ def test_in_compile_with_half_precision_and_a_mask_of_keras(fresh):
 
 @differs
 def test_configurations_return():
-    for metric in (RecallAtK(7, sparse=True), NDCGAtK(7, gain="linear", name="mine"), MRR(4)):
+    for metric in (RecallAtK(7, sparse=True), NDCG(7, gain="linear", name="mine"), MeanReciprocalRank(4)):
         again = type(metric).from_config(metric.get_config())
         assert again.get_config() == metric.get_config()
         assert type(keras.metrics.deserialize(keras.metrics.serialize(metric))) is type(metric)
@@ -148,22 +149,22 @@ BAD = [
 
 @pytest.mark.parametrize(("arguments", "change", "error", "message"), BAD)
 def test_bad_input_is_refused(arguments, change, error, message):
-    for kind in (RecallAtK, NDCGAtK, MRR):
+    for kind in (RecallAtK, NDCG, MeanReciprocalRank):
         with pytest.raises(error, match=message):
             kind(2, **arguments).update_state(**{**GOOD, **change})
 
 
 def test_k_is_refused_beyond_the_items():
-    for kind in (RecallAtK, NDCGAtK, MRR):
+    for kind in (RecallAtK, NDCG, MeanReciprocalRank):
         with pytest.raises(ValueError, match="k is 4, and the lists have 3 items; give a k of at most 3"):
             kind(4).update_state(**GOOD)
         for k in (0, 2.0, True):
             with pytest.raises(ValueError, match="give an integer of 1 or more"):
                 kind(k)
     with pytest.raises(ValueError, match="gain is 'log'; give 'exponential' or 'linear'"):
-        NDCGAtK(2, gain="log")
+        NDCG(2, gain="log")
 
-    metric = NDCGAtK(4)
+    metric = NDCG(4)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None])] * 2)
     def update(y, scores):

@@ -47,8 +47,8 @@ def test_normalized_entropy_is_a_ratio_of_log_losses(fresh, sklearn_metrics):
 def test_ndcg_and_recall_with_ties(k, fresh, sklearn_metrics):
     relevance = fresh.integers(0, 4, (100, 40))
     scores = fresh.integers(0, 9, (100, 40)) / 9
-    linear = het_tf.metrics.NDCGAtK(k, gain="linear", dtype="float64")
-    exponential = het_tf.metrics.NDCGAtK(k, dtype="float64")
+    linear = het_tf.metrics.NDCG(k, gain="linear", dtype="float64")
+    exponential = het_tf.metrics.NDCG(k, dtype="float64")
     for metric, gains in ((linear, relevance), (exponential, 2**relevance - 1)):
         metric.update_state(relevance, scores)
         assert float(metric.result()) == pytest.approx(
@@ -56,7 +56,10 @@ def test_ndcg_and_recall_with_ties(k, fresh, sklearn_metrics):
         )
     # scikit-learn breaks ties of top_k_accuracy_score by the order of items: no ties here.
     scores, number = fresh.random((100, 40)), fresh.integers(0, 40, 100)
-    recall, mrr = het_tf.metrics.RecallAtK(k, sparse=True), het_tf.metrics.MRR(sparse=True, dtype="float64")
+    recall, mrr = (
+        het_tf.metrics.RecallAtK(k, sparse=True),
+        het_tf.metrics.MeanReciprocalRank(sparse=True, dtype="float64"),
+    )
     for metric in (recall, mrr):
         metric.update_state(number, scores)
     expected = sklearn_metrics.top_k_accuracy_score(number, scores, k=k, labels=range(40))

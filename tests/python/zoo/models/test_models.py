@@ -18,7 +18,8 @@ from models_lib import assert_equal_twins, twins
 
 import het_tf
 from het_tf.zoo.data import PADDING, Description, Examples, Field
-from het_tf.zoo.models import DIN, Cross, DCNv2, DeepFM, FactorizationMachine, TwoTower, WideDeep
+from het_tf.zoo.models import DIN, DCNv2, DeepFM, TwoTower, WideDeep
+from het_tf.zoo.models.blocks import Cross, FactorizationMachine
 from het_tf.zoo.models.embedding_side import IdSpace
 
 pytestmark = pytest.mark.slow
@@ -154,7 +155,7 @@ def test_fields_of_any_id_have_rows_of_their_own(fresh: np.random.Generator, tmp
     user, item, _, history = model.rows(inputs)["deep"].numpy()[0]
     assert (user != item).all() and (item == history).all()
     compiled(model).fit(tf.data.Dataset.from_tensors((inputs, [[1.0]])), epochs=2, verbose=0)
-    table = het_tf.table("fields/deep")
+    table = het_tf.Table("fields/deep")
     assert table.size == 3, "one for user, kind, and item with its history"
     rows = {name: int(model.rows.row_ids("deep", name, ids[0])) for name, ids in list(inputs.items())[:3]}
     np.testing.assert_array_equal(model.rows.row_ids("deep", "history", [[5]]), [[rows["item"]]])
@@ -175,7 +176,7 @@ def test_rows_of_a_file_go_to_one_field(fresh: np.random.Generator, tmp_path: Pa
     het_tf.load_rows(
         "fields/deep", tmp_path / "x.npz", row_ids=lambda ids: model.rows.row_ids("deep", "user", ids)
     )
-    assert het_tf.table("fields/deep").size == 2
+    assert het_tf.Table("fields/deep").size == 2
     found = model.rows(
         {
             name: tf.constant([[5, 5]]) if name == "history" else tf.constant([5])
@@ -228,7 +229,7 @@ def test_strings_are_ids(fresh: np.random.Generator, cls: Any, tmp_path: Path) -
         with pytest.raises(ValueError, match="ids are strings, and those of FAISS integers"):
             model.index(examples).to_faiss()
         return
-    table = het_tf.table("texts/deep")
+    table = het_tf.Table("texts/deep")
     assert table.size == 5 + 7 + 2, "a row for each user, item and kind; padding has none"
     places = model.rows.row_ids("deep", "item", ["3", "4"])
     np.testing.assert_array_equal(places, model.rows.row_ids("deep", "history", ["3", "4"]))

@@ -16,20 +16,12 @@ from models_lib import EVENTS, assert_equal_twins, events, tensors, train, twins
 
 import het_tf
 from het_tf.zoo.data import Description, Field
-from het_tf.zoo.models import (
-    DIN,
-    DLRM,
-    PLE,
-    AutoInt,
-    CompressedInteraction,
-    DeepFM,
-    Experts,
-    FieldAttention,
-    MMoE,
-    PairwiseDots,
-    TargetAttention,
-    XDeepFM,
-)
+from het_tf.zoo.models import DIN, DLRM, PLE, AutoInt, DeepFM, MMoE, XDeepFM
+from het_tf.zoo.models.autoint import FieldAttention
+from het_tf.zoo.models.din import TargetAttention
+from het_tf.zoo.models.dlrm import PairwiseDots
+from het_tf.zoo.models.multi_task import Experts
+from het_tf.zoo.models.xdeepfm import CompressedInteraction
 
 pytestmark = pytest.mark.slow
 

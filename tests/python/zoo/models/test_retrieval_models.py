@@ -16,8 +16,10 @@ from models_lib import EVENTS, assert_equal_twins, events, tensors, train, twins
 
 import het_tf
 from het_tf.zoo.data import PADDING, Description, Field
-from het_tf.zoo.models import CausalBlock, Index, Occurrences, SASRec, TwoTower, mixed_negatives
+from het_tf.zoo.models import Index, SASRec, TwoTower, mixed_negatives
 from het_tf.zoo.models import index as index_lib
+from het_tf.zoo.models.occurrences import Occurrences
+from het_tf.zoo.models.sasrec import CausalBlock
 
 pytestmark = pytest.mark.slow
 

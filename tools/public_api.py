@@ -1,0 +1,70 @@
+"""The public names of het_tf with their arguments, as tests/python/docs/public_api.txt keeps them.
+
+    python tools/public_api.py            # prints them
+    python tools/public_api.py --write    # keeps them: after a change that users must follow
+
+One line for each class, function, method and attribute: names, order, kinds and defaults of arguments,
+without types. The zoo (het_tf.models, het_tf.data, het_tf.metrics) may still change and is left out.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parent.parent / "tests" / "python" / "docs" / "public_api.txt"
+ZOO = ("data", "metrics", "models")
+
+
+def arguments(function: Any) -> str:
+    """The arguments of a function, without types and without `self`."""
+    parameters = [
+        one.replace(annotation=one.empty)
+        for one in inspect.signature(function).parameters.values()
+        if one.name not in ("self", "cls")
+    ]
+    return str(inspect.Signature(parameters))
+
+
+def members(name: str, kind: type) -> Iterator[str]:
+    """What het_tf's own classes in the ancestry of a class define."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.startswith("het_tf"):
+            found |= {one: value for one, value in vars(base).items() if not one.startswith("_")}
+    for one, value in sorted(found.items()):
+        value = getattr(value, "__func__", value)  # of a classmethod
+        yield f"{name}.{one}{arguments(value) if inspect.isfunction(value) else ''}"
+
+
+def lines(name: str, value: Any) -> Iterator[str]:
+    """The lines of one name."""
+    if inspect.isclass(value):
+        exception = issubclass(value, Exception)
+        yield name if exception else f"{name}{arguments(value)}"
+        yield from () if exception else members(name, value)
+    else:
+        yield f"{name}{arguments(value) if callable(value) else ''}"
+
+
+def public_api() -> str:
+    """All lines."""
+    import het_tf
+
+    found: list[str] = []
+    for name in het_tf.__all__:
+        value = getattr(het_tf, name)
+        if not inspect.ismodule(value):
+            found += lines(f"het_tf.{name}", value)
+        elif name not in ZOO:
+            for one in value.__all__:
+                found += lines(f"het_tf.{name}.{one}", getattr(value, one))
+    return "\n".join(sorted(found)) + "\n"
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        FILE.write_text(public_api())
+    else:
+        print(public_api(), end="")
