@@ -131,10 +131,10 @@ def test_walks_and_negatives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edges", "options", "message"),
     [
-        (np.ones((2, 2)), {}, "edges is float64, and ids of nodes are integers"),
+        (np.ones((2, 2)), {}, "edges is float64, but ids of nodes are integers"),
         (np.array([["a", "b"]]), {}, "ids of nodes are integers"),
         ([[0, 1], [2, -3]], {}, "edges has the id -3 in row 1"),
-        ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, and nodes is 7.*give nodes=8"),
+        ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, but nodes is 7.*give nodes=8"),
         ([0, 1], {}, r"edges has the shape \[2\]"),
         (np.array([[0, 2**64 - 1]], np.uint64), {}, "give ids below 2"),
         ([], {}, "edges is empty and nodes is None"),
