@@ -223,10 +223,10 @@ BAD = {
     "integers": (lambda p: npz(p, values=VALUES.astype(int)), {}, "is int64, but rows are floats"),
     "a cube": (
         lambda p: npz(p, values=VALUES.reshape(2, 2, 2)), {},
-        "has shape .2, 2, 2., and rows .N, dim.",
+        "has shape .2, 2, 2., but rows .N, dim.",
     ),
-    "no array": (lambda p: npz(p), {"rows": "w"}, "rows is 'w', and it has arrays 'ids', 'values'"),
-    "no ids": (lambda p: npz(p), {"rows": "values", "ids": "k"}, "ids is 'k', and it has arrays"),
+    "no array": (lambda p: npz(p), {"rows": "w"}, "rows is 'w', but it has arrays 'ids', 'values'"),
+    "no ids": (lambda p: npz(p), {"rows": "values", "ids": "k"}, "ids is 'k', but it has arrays"),
     "cut": (cut, {}, "x.npz cannot be read: .*copy it again"),
     "text": (lambda p: (p / "x.npz").write_text("a,b") and p / "x.npz", {}, "x.npz cannot be read"),
     "objects": (

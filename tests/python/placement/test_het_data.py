@@ -186,7 +186,7 @@ def test_several_files_are_one_stream(tmp_path: Path) -> None:
 REFUSED = {
     "no such field": ("criteo", "C27", [], "'C27', which .*a.criteo has not; .*: C1, C2, "),
     "a number": ("criteo", "I1", [], "'I1', which is a number, not an id"),
-    "a float": ("parquet", "price", [], "'price', which is double, and no id; .*: n, id, user"),
+    "a float": ("parquet", "price", [], "'price', which is double, not an id; .*: n, id, user"),
     "a list": ("parquet", "tags", [], "'tags', which has several values a sample"),
     "a float of a record": (
         "tfrecord",
@@ -289,7 +289,7 @@ def test_pieces_that_were_damaged_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"has no placement\.json; give a directory of het-data"):
         Pieces.read(tmp_path)
     for change, message in (
-        ({"rule": 2}, "was placed by rule 2, and this het_tf has rule 1"),
+        ({"rule": 2}, "was placed by rule 2, but this het_tf has rule 1"),
         ({"workers": 0}, "damaged: workers is 0"),
         ({"format": "x"}, "damaged: its format is 'x'"),
     ):

@@ -252,10 +252,10 @@ def test_the_commands_do_what_the_readme_says(tmp_path, stats):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--link", "10"], "no rate of a link in bits a second, such as 10Gb"),
+        (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
         (["--rtt", "5"], "not a time, such as 0.2ms"),
         (["--ram", "much"], "not a number of bytes, such as 64GB or 64GiB"),
-        (["--batch", "0"], "no whole number of 1 or more"),
+        (["--batch", "0"], "not a whole number of 1 or more"),
     ],
 )
 def test_arguments_that_say_nothing_are_refused(stats, words, said):

@@ -223,7 +223,7 @@ def test_files_that_do_not_fit(tmp_path):
     for words, text in [
         (
             ("--fields", "price"),
-            "--fields has 'price', which is double, and no id; fields of ids: user, name",
+            "--fields has 'price', which is double, not an id; fields of ids: user, name",
         ),
         (("--fields", "user,vector"), "'vector', which is list<.*double.*>, and no id"),
         (("--fields", "users"), "'users', which is not there"),

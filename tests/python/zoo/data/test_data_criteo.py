@@ -81,7 +81,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is a directory"):
         criteo(tmp_path)
     os.mkfifo(tmp_path / "fifo.tsv")
-    with pytest.raises(FileNotFoundError, match=r"fifo\.tsv is no regular file"):
+    with pytest.raises(FileNotFoundError, match=r"fifo\.tsv is not a regular file"):
         criteo(tmp_path / "fifo.tsv")
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(ValueError, match=r"empty\.tsv is empty; download or unpack it again"):

@@ -137,8 +137,8 @@ def test_states_merge_and_configurations_return():
 BAD = [
     (dict(groups=None), ValueError, "GAUC has no groups; give update_state groups="),
     (dict(groups=[0.5, 1.0]), ValueError, "groups are float32; give integers or strings"),
-    (dict(groups=[1, 2, 3]), ValueError, r"groups has shape \(3,\), and y_pred \(2,\)"),
-    (dict(y_true=[1, 0, 1]), ValueError, "y_true has 3 values, and y_pred 2"),
+    (dict(groups=[1, 2, 3]), ValueError, r"groups has shape \(3,\), but y_pred \(2,\)"),
+    (dict(y_true=[1, 0, 1]), ValueError, "y_true has 3 values, but y_pred 2"),
     (dict(y_true=[1, 2]), tf.errors.InvalidArgumentError, "y_true has a value other than 0 and 1"),
     (dict(y_pred=[0.1, np.nan]), tf.errors.InvalidArgumentError, "y_pred is NaN"),
     (dict(sample_weight=[1.0, -1.0]), tf.errors.InvalidArgumentError, "sample_weight has a negative value"),

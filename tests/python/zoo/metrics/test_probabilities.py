@@ -93,7 +93,7 @@ def test_bad_input_is_refused():
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"y_true has a value outside of \[0, 1\]"):
         NormalizedEntropy().update_state([2.0], [0.5])
     for metric in (NormalizedEntropy(), Calibration()):
-        with pytest.raises(ValueError, match="y_true has 2 values, and y_pred 3"):
+        with pytest.raises(ValueError, match="y_true has 2 values, but y_pred 3"):
             metric.update_state([0.0, 1.0], [0.5, 0.5, 0.5])
         with pytest.raises(tf.errors.InvalidArgumentError, match="sample_weight has a negative value"):
             metric.update_state([0.0], [0.5], [-1.0])
