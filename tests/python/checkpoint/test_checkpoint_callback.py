@@ -22,7 +22,7 @@ def steps(place):
     return [checkpoint.read_manifest(path).step for path in checkpoint.checkpoints(place)]
 
 
-def test_every_epoch_and_what_comes_back_is_of_one_moment(tmp_path):
+def test_checkpoint_of_each_epoch_is_consistent(tmp_path):
     made = model()
     x, y = data()
     seen = {}

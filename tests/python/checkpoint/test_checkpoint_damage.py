@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["rows", "dense", "manifest"])
-def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(tmp_path, what):
+def test_file_size_limit_keeps_last_checkpoint(tmp_path, what):
     """A limit of the process stands for the disk; which file is too large depends on the model."""
     made = model("Adam")
     fit(made, 0, 4)

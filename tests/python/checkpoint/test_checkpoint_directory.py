@@ -155,7 +155,7 @@ def test_a_checkpoint_appears_whole_and_numbers_grow(tmp_path):
     assert len(list(place.iterdir())) == 3
 
 
-def test_leftovers_go_with_the_next_save_and_what_is_not_ours_stays(tmp_path):
+def test_next_save_removes_only_leftovers(tmp_path):
     for name in (".tmp-ckpt-00000001-0a0b0c0d", ".tmp-ckpt-00000003-11111111"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows").write_text("half")
@@ -177,7 +177,7 @@ def test_two_cannot_save_into_one_directory_at_once(tmp_path):
     directory.Pending(tmp_path, 2).abandon()
 
 
-def test_a_process_that_is_forked_meanwhile_does_not_keep_the_lock(tmp_path):
+def test_forked_process_does_not_keep_lock(tmp_path):
     pending = directory.Pending(tmp_path, 1)
     end, wait = os.pipe()
     child = os.fork()
@@ -237,7 +237,7 @@ def test_keep_removes_the_oldest_and_never_a_base(tmp_path):
     assert names() == [7]
 
 
-def test_keep_removes_nothing_when_it_cannot_know_what_is_needed(tmp_path):
+def test_keep_removes_nothing_if_bases_are_unknown(tmp_path):
     for number, base in ((1, None), (2, 1), (3, None)):
         checkpoint(tmp_path, number, base)
     (tmp_path / "ckpt-00000002" / manifest.FILE).write_text("{")

@@ -37,7 +37,7 @@ def test_verify_says_that_all_is_well(chain):
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_anywhere_in_a_file_of_rows_is_seen(chain):
+def test_any_flipped_bit_in_rows_is_detected(chain):
     entry = manifests.read_manifest(chain[0]).files[1]
     path = chain[0] / entry["name"]
     before = path.read_bytes()

@@ -112,7 +112,7 @@ def test_another_process_predicts_the_same(tmp_path):
 # --- tf.train.Checkpoint ----------------------------------------------------------------------------
 
 
-def test_what_goes_into_a_checkpoint_is_readable_and_goes_with_it(tmp_path, monkeypatch):
+def test_tf_checkpoint_carries_readable_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "_SLICE_BYTES", 64)
     monkeypatch.setattr(bundle, "_SHARD_BYTES", 256)
     model = make_model()

@@ -81,7 +81,7 @@ def test_a_file_without_rows_and_one_of_another_table(tmp_path):
     assert_equal(everything(), before)
 
 
-def test_a_file_that_somebody_else_has_open_is_loaded_every_time(tmp_path):
+def test_file_open_elsewhere_loads_every_time(tmp_path):
     """HDF5 then takes the second opening for the first one."""
     model = build()
     train(model)

@@ -140,7 +140,7 @@ def test_refused_with_a_remedy(case):
     assert het_tf.tables() == []
 
 
-def test_a_table_that_is_given_stands_for_what_keras_had(fresh):
+def test_given_table_replaces_keras_settings(fresh):
     old = embedding(embeddings_regularizer="l2")
     table = het_tf.TableConfig("e", 2, l2=0.01)
     new = het_tf.convert(old, {"e": table}, verbose=False)

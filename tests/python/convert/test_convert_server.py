@@ -17,7 +17,7 @@ def two_tables():
 
 
 @pytest.mark.filterwarnings("ignore::het_tf.ConversionWarning")
-def test_rows_are_at_the_server_and_not_overwritten_by_the_next_job(server):
+def test_next_job_does_not_overwrite_server_rows(server):
     old = two_tables()
     ids = np.arange(9)
     expected = np.asarray(old(ids))

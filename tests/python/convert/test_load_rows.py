@@ -47,7 +47,7 @@ def test_names_of_the_table_come_first(tmp_path):
     assert content(into) == EXPECTED
 
 
-def test_the_number_of_a_row_is_its_id_where_none_is_named(tmp_path):
+def test_row_number_is_id_by_default(tmp_path):
     np.savez(tmp_path / "x.npz", weight=VALUES, ids=IDS)
     into = table()
     het_tf.load_rows("item", tmp_path / "x.npz", rows="weight")

@@ -145,7 +145,7 @@ def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
         het_tf.horovod.shard(dataset(), by="id", batch=BATCH, plan=layer("id"), sync="on_demand")
 
 
-def test_a_directory_of_het_data_gives_each_rank_its_file(four, tmp_path):
+def test_each_rank_gets_its_het_data_file(four, tmp_path):
     files = [(f"part-{rank}.tsv", 1 + rank) for rank in range(RANKS)]
     for name, size in files:
         (tmp_path / name).write_bytes(b"x" * size)
@@ -247,7 +247,7 @@ def test_a_pass_counts_from_its_first_note(played):
     assert notes[-4, 3] == notes[-2, 3] and agreement.EVERY == 16
 
 
-def test_an_elastic_job_with_other_workers_wants_the_stream_anew(played, monkeypatch):
+def test_elastic_job_must_place_stream_anew(played, monkeypatch):
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     played.others = lambda mine: pytest.fail("a worker that joins would ask alone")
     placed = het_tf.horovod.shard(dataset(), by="id", batch=BATCH)

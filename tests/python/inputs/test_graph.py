@@ -54,7 +54,7 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
     assert (graph.communities(1) != found).any() and (np.bincount(graph.communities(1)) > 0).sum() > 300
 
 
-def test_a_graph_without_edges_has_a_community_for_each_node(tmp_path: Path) -> None:
+def test_nodes_without_edges_are_own_communities(tmp_path: Path) -> None:
     """Catches a sum over no edges."""
     assert make(tmp_path, np.zeros((0, 2), int), nodes=5).communities().tolist() == [0, 1, 2, 3, 4]
 
@@ -211,7 +211,7 @@ def test_a_writer_is_held_to_its_word(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_new_file_is_read_and_an_old_one_kept(tmp_path: Path) -> None:
+def test_replaced_file_is_read_while_old_graph_works(tmp_path: Path) -> None:
     old = make(tmp_path, TRIANGLE)
     new = make(tmp_path, [[0, 8]])
     assert old.neighbours(0).tolist() == [1, 2]

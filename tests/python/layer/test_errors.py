@@ -64,7 +64,7 @@ OF_KERAS = [
 
 
 @pytest.mark.parametrize("given, named, message", OF_KERAS)
-def test_a_layer_that_is_called_as_the_one_of_keras(given, named, message):
+def test_call_arguments_of_keras_embedding_are_refused(given, named, message):
     with pytest.raises(TypeError, match=message):
         het_tf.keras.Embedding(*given, **named)
     assert het_tf.tables() == []

@@ -117,7 +117,7 @@ def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
     assert len(list(restored)) == 5
 
 
-def test_a_loop_that_was_left_and_evaluation_in_between_cost_no_plan():
+def test_abandoned_loop_and_evaluation_keep_plan():
     layer = het_tf.keras.Embedding(2, name="t")
     train = trainer(layer)
     dataset = het_tf.plan(batches(np.arange(80)), layer, window=4)

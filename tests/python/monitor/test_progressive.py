@@ -108,7 +108,7 @@ def test_there_is_no_second_forward_pass(fresh):
     assert len(calls) == ROWS // BATCH and callback.windows[0]["batches"] == ROWS // BATCH
 
 
-def test_a_window_ends_with_the_execution_in_which_it_is_full(fresh):
+def test_window_ends_with_execution_that_fills_it(fresh):
     callback = Progressive([keras.metrics.MeanSquaredError()], window=3, overall=False)
     history = fit(model(steps_per_execution=2), callback)
     assert [one["batches"] for one in callback.windows] == [4, 4, 2] and list(history) == ["loss"]

@@ -153,7 +153,7 @@ def test_files_are_placed_by_location(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["all", "train"])
-def test_lines_of_criteo_are_placed_by_the_ids_of_its_reader(tmp_path: Path, part: str) -> None:
+def test_criteo_lines_are_placed_by_reader_ids(tmp_path: Path, part: str) -> None:
     source = write_criteo(tmp_path / "day.tsv")
     done = shard(source, tmp_path / "out", "C1", "--part", part)
     examples = criteo(source, part).read()

@@ -32,7 +32,7 @@ def feed(metric, group, label, score, weight=None, batch=64):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_is_the_auc_over_all_pairs_of_each_group(weighted):
+def test_gauc_is_auc_over_pairs_of_groups(weighted):
     group, label, score, weight = samples()
     weight = weight if weighted else np.ones_like(weight)
     expected, found, left_out = metrics_lib.gauc(group, label, score, weight)
@@ -102,7 +102,7 @@ def test_in_compile_it_finds_the_groups_in_an_input(fresh):
 
 
 @pytest.mark.long
-def test_in_a_graph_it_is_computed_anew_when_samples_have_grown_by_a_quarter():
+def test_graph_recomputes_after_growth_by_a_quarter():
     group, label, score, _ = samples(400)
     gauc = GAUC()
 

@@ -49,7 +49,7 @@ def expected():
 
 
 @pytest.mark.parametrize("number", range(len(METRICS)), ids=IDS)
-def test_a_list_counts_the_mean_over_the_orders_of_equal_scores(number, expected):
+def test_ties_count_mean_over_their_orders(number, expected):
     scores, relevance = lists()
     metric, _ = METRICS[number]
     for wanted, s, r in zip(expected[number], scores, relevance, strict=True):
@@ -103,7 +103,7 @@ def test_the_number_of_the_relevant_item_is_enough():
         assert float(one.result()) == float(other.result()) and one.left_out == other.left_out > 0
 
 
-def test_in_compile_with_half_precision_and_a_mask_of_keras(fresh):
+def test_compile_with_half_precision_and_keras_mask(fresh):
     keras.mixed_precision.set_global_policy("mixed_float16")
     scores = fresh.integers(0, 9, (20, 5)).astype("float32")
     y = fresh.integers(0, 2, (20, 5)).astype("float32")

@@ -50,7 +50,7 @@ def test_both_are_their_formulas_over_all_batches(from_logits):
         assert again.from_logits == from_logits and again.name == metric.name
 
 
-def test_the_base_rate_has_an_entropy_of_one_and_equal_labels_none():
+def test_entropy_of_base_rate_and_equal_labels():
     y, _, _ = samples()
     metric = NormalizedEntropy()
     metric.update_state(y, np.full(200, y.mean()))

@@ -192,7 +192,7 @@ def test_bad_arguments() -> None:
         LinkGraphSAGE(NODES, 0, embedding_dim=4)
 
 
-def test_batches_are_the_same_in_each_run_and_others_in_each_pass(graph: Graph) -> None:
+def test_batches_repeat_by_run_not_by_pass(graph: Graph) -> None:
     def passes(seed: int) -> list[np.ndarray]:
         batches = labelled().to_tf(graph, 20, FANOUTS, shuffle=True, seed=seed)
         return [np.concatenate([x["hop_2"] for x, _ in batches.as_numpy_iterator()]) for _ in range(2)]
