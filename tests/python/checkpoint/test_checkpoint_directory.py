@@ -287,5 +287,5 @@ def test_a_chain_is_followed_and_must_be_whole(tmp_path):
         tmp_path / "ckpt-00000001",
         document(id=f"{1:032x}", base={"name": "ckpt-00000005", "id": f"{5:032x}"}),
     )
-    with pytest.raises(ValueError, match="builds on itself"):
+    with pytest.raises(ValueError, match="is among its own bases"):
         directory.chain(tmp_path / "ckpt-00000005")

@@ -152,7 +152,7 @@ def test_merge_refuses_what_is_no_chain(chain, tmp_path):
     assert (
         "one checkpoint must be the base of all others" in err and "ckpt-00000003 (on ckpt-00000002)" in err
     )
-    assert "two are the same" in het_ckpt("merge", tmp_path / "x", chain[1], chain[1], status=1).err
+    assert "are the same or have" in het_ckpt("merge", tmp_path / "x", chain[1], chain[1], status=1).err
     (tmp_path / "x").mkdir()
     assert "exists already" in het_ckpt("merge", tmp_path / "x", chain[1], status=1).err
     assert not [*(tmp_path / "x").iterdir()]

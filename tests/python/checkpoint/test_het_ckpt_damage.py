@@ -230,8 +230,8 @@ def test_headers_that_do_not_fit(tmp_path, change, message):
     [
         (b"", "its 0 bytes are not a whole safetensors file"),
         (b"\xff" * 8 + b"{}", "its 10 bytes are"),
-        (pack({}), "no row file"),
-        (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "no row file"),
+        (pack({}), "not a row file"),
+        (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "not a row file"),
         (pack(header(metadata={"format": "het_tf rows", "version": "2"})) + bytes(SIZE), "of version '2'"),
         (pack(header(metadata={"format": "het_tf rows"})) + bytes(SIZE), "of version None"),
     ],

@@ -18,7 +18,7 @@ def test_what_is_no_plain_file_is_never_replaced(chain, tmp_path):
     os.mkfifo(pipe)
     for force in ([], ["--force"]):
         err = het_ckpt("to-parquet", chain[2], pipe, "--table", "item", *force, status=1).err
-        assert "is no plain file" in err
+        assert "is not a plain file" in err
         assert pipe.is_fifo()
 
 

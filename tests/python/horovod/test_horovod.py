@@ -45,7 +45,7 @@ def test_init_refuses_what_is_no_horovod(fresh):
 
 def test_several_ranks_never_train_tables_apart(fresh, monkeypatch):
     hvd = Played()
-    with pytest.raises(ValueError, match="every rank would train tables of its own"):
+    with pytest.raises(ValueError, match="every rank would train its own tables"):
         het_tf.init(hvd=hvd, ps="")
     monkeypatch.setitem(__import__("sys").modules, "horovod.tensorflow", hvd)
     for call in (

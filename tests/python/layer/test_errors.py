@@ -193,7 +193,7 @@ def test_two_tables_of_one_name_in_two_layers(change):
 
 def test_two_learning_rates_for_one_table():
     first = embedding(table="t", name="first", optimizer=het_tf.optimizers.SGD(0.1))
-    with pytest.raises(ValueError, match=r"learning_rate 0.1, and is declared again with 0.2"):
+    with pytest.raises(ValueError, match=r"learning_rate 0.1, but is declared again with 0.2"):
         embedding(table="t", name="second", optimizer=het_tf.optimizers.SGD(0.2))
     embedding(table="t", name="third", optimizer=het_tf.optimizers.SGD(0.1))
     del first

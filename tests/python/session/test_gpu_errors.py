@@ -79,7 +79,7 @@ def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     monkeypatch.delenv("HET_DEVICE_LIBRARY", raising=False)
     monkeypatch.setattr(versions, "CUDA", tmp_path / "libhet_cuda.so")
     with pytest.raises(
-        ImportError, match=r"libhet_cuda.so, which works the GPU, is not built; with nvcc .* run: "
+        ImportError, match=r"libhet_cuda.so, which drives the GPU, is not built; with nvcc .* run: "
     ):
         embedding(device="gpu")
     monkeypatch.setenv("HET_DEVICE_LIBRARY", str(tmp_path / "other.so"))
