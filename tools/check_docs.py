@@ -2,7 +2,7 @@
 
 Relative links and their anchors lead somewhere, a path in backticks is that of a file or folder (except in
 the changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code) ends
-before column 100, and docs/errors.md quotes messages that the sources have.
+before column 100, docs/errors.md quotes messages that the sources have, and figures are those of their files.
 """
 
 import re
@@ -10,10 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import figures
+
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->")
 COLUMNS = 100
 QUOTED = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)/?`")
 SOURCE = (".cc", ".cu", ".cuh", ".h", ".ipynb", ".md", ".py", ".sh", ".toml")
@@ -28,8 +31,8 @@ def anchors(document: Path) -> set[str]:
 
 
 def long_lines(text: str) -> list[str]:
-    """Lines of prose that pass COLUMNS; a word that is longer alone (a link) may."""
-    lines = CODE.sub("", text).splitlines()
+    """Lines of prose that pass COLUMNS, comments left out; a single word that is longer (a link) may."""
+    lines = COMMENT.sub("", CODE.sub("", text)).splitlines()
     prose = (line for line in lines if not line.startswith("    ") and not line.lstrip().startswith("|"))
     return [
         line for line in prose if len(line) > COLUMNS and " " in re.sub("`[^`]*`", "", line).strip("*-. ")
@@ -55,11 +58,13 @@ def made(text: str) -> list[str]:
 def gone(text: str, files: list[str]) -> list[str]:
     """Paths in backticks that name no file or folder: from the root, or a source's from some folder."""
     tops = {file.partition("/")[0] for file in files if "/" in file}
+    built = (ROOT / ".gitignore").read_text()
     return [
         path
         for path in QUOTED.findall(CODE.sub("", text))
         if path.partition("/")[0] in tops or path.endswith(SOURCE)
         if not (ROOT / path).exists() and not any(file.endswith(f"/{path}") for file in files)
+        if f"/{path}/" not in built  # not built yet
     ]
 
 
@@ -89,6 +94,7 @@ def main() -> int:
         if name != "CHANGELOG.md":
             faults += [f"{name}: there is no `{path}`" for path in gone(text, files)]
         faults += [f"{name}: there is no `make {t}`" for t in made(text) if t not in targets]
+        faults += [f"{name}: {fault}" for fault in figures.renewed(text)[1]]
     print("\n".join(faults) or f"{len(documents)} documents: links, paths and make targets exist")
     return bool(faults)
 
