@@ -75,7 +75,7 @@ def _summary(module: str, names: list[str], package: Any) -> str:
     rows = ["| | |", "|---|---|"]
     for name in names:
         docstring = package[f"{module}.{name}".removeprefix("het_tf.")].docstring
-        first = re.split(r"\n\n|(?<=\.)\s", docstring.value.strip())[0] if docstring else ""
+        first = re.split(r"\n\n|(?<!al\.)(?<=\.)\s", docstring.value.strip())[0] if docstring else ""
         words = " ".join(first.split()).replace("|", "\\|")
         rows.append(f"| [`{name}`](#{module}.{name}) | {words} |")
     return "\n".join(rows)
