@@ -22,7 +22,7 @@
  *   ticks    of its own that were not given away (p), with their update (d) composed by the optimizer's rules
  *   stamp    number of the last training lookup that used it; frequency, for lfu
  *   flags    invalid: its base is not to be trusted; its value is fetched anew, its update stays
- * as in docs/concepts.md. Nothing here decides when a row is fetched, checked or pushed, but for who leaves a
+ * as in docs/protocol.md. Nothing here decides when a row is fetched, checked or pushed, but for who leaves a
  * full bucket.
  *
  * A table is buckets of 32 rows. A key belongs to one bucket; when that is full the row with the lowest score

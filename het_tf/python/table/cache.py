@@ -84,7 +84,7 @@ class Cache:
       checks: How cached rows stay within the bound of reads. "asked": every lookup sends their clocks
         to the store. "told": the worker subscribes to the rows that it holds, and the store notifies it of
         rows past the bound: fewer bytes, and lookups of cached rows do not wait; a row is within the bound
-        as of the store's answer to the previous lookup (docs/concepts.md). Not on a GPU. Default: told if
+        as of the store's answer to the previous lookup (docs/protocol.md). Not on a GPU. Default: told if
         copies may miss 3 updates or more, else asked.
       dims: Planned dim of tables, by name; the layer refuses another.
 

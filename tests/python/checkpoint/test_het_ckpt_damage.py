@@ -143,8 +143,8 @@ def test_a_fifo_is_not_waited_for(chain, name):
         (b"[" * 100_000, "nested deeper than"),
         (b'{"x":' * 40 + b"1" + b"}" * 40, "nested deeper than"),
         (b'{"format": "\xff"}', "byte 12 is not UTF-8"),
-        (b'{"created": NaN}', "NaN is no number of JSON"),
-        (b'{"created": 1e999}', "1e999 is no number of JSON"),
+        (b'{"created": NaN}', "NaN is not a number of JSON"),
+        (b'{"created": 1e999}', "1e999 is not a number of JSON"),
         ('{"format": ""}'.encode("utf-16"), "byte 0 is not UTF-8"),
     ],
 )

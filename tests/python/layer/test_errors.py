@@ -351,7 +351,7 @@ def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
     monkeypatch.setattr(library.versions, "plugin_march", lambda path: "x86-64-v3")
     monkeypatch.setattr(library.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
     with pytest.raises(
-        ImportError, match=r"built for x86-64-v3, and this CPU lacks avx2, bmi1; run: .*MARCH="
+        ImportError, match=r"built for x86-64-v3, but this CPU lacks avx2, bmi1; run: .*MARCH="
     ):
         library.load(native.LIBRARY)
 

@@ -64,7 +64,7 @@ def test_arguments_of_another_type(arguments):
 
 
 def test_durability_needs_a_server():
-    with pytest.raises(ValueError, match="durability is 'checkpoint', and there is no parameter server"):
+    with pytest.raises(ValueError, match="durability is 'checkpoint', but there is no parameter server"):
         het_tf.init(ps=het_tf.Store(durability="checkpoint"))
 
 

@@ -1,5 +1,5 @@
 // One worker of a parameter server with a random schedule, to run in a process of its own, and the checks of
-// what it reads: I1-I4 of docs/concepts.md, against the ledger (ledger.h) and, for I2, against what a second
+// what it reads: I1-I4 of docs/protocol.md, against the ledger (ledger.h) and, for I2, against what a second
 // connection finds at the server just before.
 #pragma once
 
