@@ -135,7 +135,7 @@ def test_abandoned_loop_and_evaluation_keep_plan():
 
 @pytest.mark.parametrize("window", [0, -1, 1.5, True, None])
 def test_a_window_is_a_number_of_batches(window):
-    with pytest.raises(ValueError, match=r"window is .*; give how many batches ahead"):
+    with pytest.raises(ValueError, match=r"window is .*; give the batches to plan ahead"):
         het_tf.plan(batches(ids()), het_tf.keras.Embedding(2, name="t"), window=window)
 
 
@@ -143,7 +143,7 @@ def test_what_is_no_dataset_or_no_layer_is_refused():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(TypeError, match=r"dataset is a list; give a tf\.data\.Dataset"):
         het_tf.plan([1, 2], layer)
-    with pytest.raises(ValueError, match="looks no rows of het_tf up"):
+    with pytest.raises(ValueError, match="without lookups of het_tf"):
         het_tf.plan(batches(ids()), tf.keras.layers.Dense(1))
     with pytest.raises(ValueError, match="layer is empty"):
         het_tf.plan(batches(ids()), [])

@@ -145,7 +145,7 @@ def test_files_of_one_wheel_are_downloaded_once(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_pickle_that_is_no_data_is_refused() -> None:
-    with pytest.raises(Exception, match=r"posix\.system is no part of this data"):
+    with pytest.raises(Exception, match=r"posix\.system is not part of this data"):
         _unpickle(b"cposix\nsystem\n(S'true'\ntR.")
 
 

@@ -263,7 +263,7 @@ def test_bad_files(tmp_path: Path) -> None:
         describe([good, other])
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.csv"):
         describe(tmp_path / "nowhere.csv")
-    with pytest.raises(ValueError, match=r"is no file \*.csv"):
+    with pytest.raises(ValueError, match=r"is neither a file \*.csv"):
         describe(write(tmp_path / "x.txt", ROWS))
     with pytest.raises(ValueError, match="give files of one kind"):
         describe([good, write(tmp_path / "x.csv", ROWS)])
@@ -282,7 +282,7 @@ MIXED = Description("mixed", (Field("user", None),), sequences=(Field("past", No
     [
         ({"user": [1, 1.7, 2.5]}, r"row 2, column 'user': an id is not a whole number \(2 of 3 here\)"),
         ({"user": np.array([1, 2**24, 3], np.float32)}, "row 2, column 'user': an id is 16777216 or more"),
-        ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which is what NaN becomes.*1 of 3"),
+        ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which NaN becomes.*1 of 3"),
         ({"user": ["a", "b", "c"]}, "column 'user': is string, but ids are int64; describe it by strings="),
         ({"user": [1, "b", 3]}, "column 'user': Could not convert 'b'.*a column has one type"),
         ({"past": [[1], [1, 2, 3], []]}, "row 2, column 'past': a list has more than 2 ids"),
