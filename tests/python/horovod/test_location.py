@@ -172,8 +172,8 @@ def test_nodes_are_placed_by_their_community(four, tmp_path):
 
 
 REFUSED = {
-    "no plan": (dict(plan=None), r"by is 'location', and plan is None; give plan=LAYER"),
-    "no rule": (dict(by=None, batch=None), r"plan=, sync= and inputs= are of placed streams"),
+    "no plan": (dict(plan=None), r"by is 'location', but plan is None; give plan=LAYER"),
+    "no rule": (dict(by=None, batch=None), r"plan=, sync= and inputs= need a placed stream"),
     "no layer": (dict(plan=3), "layer is 3, a int, without lookups of het_tf"),
     "no layers": (dict(plan=[]), "layer is empty"),
     "other inputs": (dict(data=lambda: tf.data.Dataset.range(99)), r"ids are .* give them a batch axis|dict"),
