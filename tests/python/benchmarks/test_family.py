@@ -27,7 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def simulated(path: Path, rows: int, make: Any) -> Any:
-    """Runs the model with LFU caches; `make` makes the synchronisation of so many workers and rows."""
+    """Runs the model with LFU caches; `make(workers, rows)` makes the synchronisation."""
     stream = caches.Stream(path, WORKERS, BATCH)
     batches = stream.batches()
     held = [caches.Cache(caches.Lfu(rows, stream.distinct), rows, stream.distinct) for _ in batches]
@@ -92,7 +92,7 @@ def test_exact_systems_pull_the_same_rows(path: Path, rows: int) -> None:
 def test_assignment_by_hand() -> None:
     """The greedy has no room at worker 0 for the sample that loses most elsewhere; by regret it is first.
 
-    Of equal workers another one is the first in the next step: else worker 0 would have all that is new.
+    Ties go to a different worker in each step: else worker 0 would get all new rows.
     """
     scores = np.array([[1, 1], [3, 2], [2, 2], [9, 0]])
     assert herald.assign(scores, 2, 0, regret=False).tolist() == [[0, 1], [2, 3]]

@@ -1,6 +1,6 @@
 """The site of `make docs`: it builds without a warning, every link leads somewhere, every name is there.
 
-Links and anchors are read from the HTML alone; where there is a Chromium it opens every page, too.
+Links and anchors are read from the HTML; if Chromium is installed, it opens every page, too.
 """
 
 import html.parser

@@ -216,7 +216,7 @@ def test_ranks_that_read_another_order_are_told(played, eager):
     mine = Stream._notes.newest.numpy()
     assert mine[-6:, :3].tolist() == [[1, 1, number] for number in range(16, 97, 16)]
     assert len(set(mine[-6:, 3])) == 6
-    # What another rank has noted, which has another order from the 40th global batch on.
+    # Notes of another rank, whose order differs from the 40th global batch on.
     other = mine.copy()
     other[-4:, 3] += 1
     begin_again()

@@ -1,4 +1,4 @@
-"""Asking for a cache on a GPU where there is none: one clear message, and nothing has changed."""
+"""A cache on a GPU without a GPU: one clear message, and no change."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def embedding(**cache):
 
 @pytest.fixture(autouse=True)
 def forget():
-    """What earlier tests were told about this process."""
+    """Findings of earlier tests about this process."""
     kept = (device._automatic, device._load_device_library, device._load_gpu_ops)
     for function in kept:
         function.cache_clear()
