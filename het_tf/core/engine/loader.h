@@ -1,5 +1,4 @@
-// The state of a load: who loads, and whether the tables are the loader's alone (engine.h, section
-// 5).
+// The state of a load (checkpoints.h): who loads, and whether the tables are the loader's alone.
 //
 // Concurrency: thread-safe. Rows are saved and loaded by several threads at once (Share); a load
 // begins and ends while none of them does.

@@ -2,9 +2,9 @@
 //
 // Every key has an owner: a worker, by the key's hash, or where rows travel on demand one of those that use
 // the key in the step (global_step.h). In a step each worker sums its gradients per unique key
-// (Engine::SumGradients), packs the sums by owner (PackSums: one part for every worker), the parts are
+// (Steps::SumGradients), packs the sums by owner (PackSums: one part for every worker), the parts are
 // exchanged all to all by whoever can (Horovod), and each owner adds what it received in the order of the
-// workers (MergeSums) and ticks once (Engine::ApplySums).
+// workers (MergeSums) and ticks once (Steps::ApplySums).
 //
 // A step is agreed upon by the same exchange. Every part says how its sender's step went: when one failed, or
 // sits the step out because of its loss scale, all of them do, and no row has changed anywhere. A part that
