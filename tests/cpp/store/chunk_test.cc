@@ -28,7 +28,7 @@ class ChunkTest : public ::testing::Test {
     }
     Fill("a", 100);
     Fill("b", 57);
-    for (uint64_t i = 1; i <= 40; ++i) partition_.SetClient({i, 3}, {i * i, 0});
+    for (uint64_t i = 1; i <= 40; ++i) partition_.clients().At({i, 3}) = ClientState{i * i, 0};
   }
   Shard* Table(const char* name) { return partition_.Find(HashName(name)); }
   void Fill(const char* name, Key keys) {
@@ -174,10 +174,10 @@ TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-  other.SetClient(kClient, {8, 0});
+  other.clients().At(kClient) = ClientState{8, 0};
   for (int twice = 0; twice < 2; ++twice) {
     ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
-    EXPECT_EQ(other.LastSeq(kClient), 0u);
+    EXPECT_EQ(other.clients().LastSeq(kClient), 0u);
     for (size_t i = 5; i < 8; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
     EXPECT_EQ(State(other), State(partition_));
   }
@@ -276,7 +276,7 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-  other.SetClient(kClient, {8, 0});
+  other.clients().At(kClient) = ClientState{8, 0};
   const Bytes before = State(other);
   int refused = 0;
   for (size_t room = 0; room < 40000; room += 256) {

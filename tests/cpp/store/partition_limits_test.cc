@@ -37,7 +37,7 @@ class PartitionLimits : public ::testing::Test {
   }
   Request Push(const std::vector<Key>& keys, uint32_t ticks = 1) const {
     Request q = NewRequest();
-    q.seq = q.after_seq = partition_.LastSeq(q.client) + 1;
+    q.seq = q.after_seq = partition_.clients().LastSeq(q.client) + 1;
     q.tables[0].push_keys.assign(keys.begin(), keys.end());
     q.tables[0].push_ticks.assign(keys.size(), ticks);
     q.tables[0].push_updates.assign(keys.size() * kDim, 1);

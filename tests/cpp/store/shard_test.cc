@@ -193,7 +193,7 @@ class CopyTest : public ::testing::Test {
     Request q;
     q.partition = partition_.id();
     q.client = {client, 1};
-    q.seq = partition_.LastSeq(q.client) + 1;
+    q.seq = partition_.clients().LastSeq(q.client) + 1;
     q.tables.resize(1);
     q.tables[0].table = HashName("t");
     q.tables[0].epoch = 9;
