@@ -47,8 +47,8 @@ struct GradientSums {
   bool skip = false;       // the gradient overflowed under its loss scale: this step is left out
 };
 
-// The worker that owns a key. By hash neighbouring partitions belong to one worker, so that each pushes to
-// few.
+// The worker that owns a key. The bits of its hash that choose its partition (wire/layout.h) choose the
+// worker too, so that neighbouring partitions belong to one worker, and each pushes to few.
 struct Owners {
   uint32_t workers;
   std::shared_ptr<const GlobalStep> global;  // null: the hash says it

@@ -198,6 +198,7 @@ struct Pair {
   std::vector<Vector<int32_t>> splits{2};
 
   void Pack(size_t w, const Status& error, bool skip, uint64_t signature = 77) {
+    const Owners owners{2, nullptr};
     GradientSums sums;
     sums.skip = skip;
     sums.active = {1, 0, 1};
@@ -206,10 +207,10 @@ struct Pair {
       sums.tables[t].dim = kDims[t];
       for (Key key = 0; key < 5; ++key) {
         sums.tables[t].keys.push_back(key);
-        sums.tables[t].owners.push_back(PartitionOf(HashKey(key, 0), 2));
+        sums.tables[t].owners.push_back(owners.Of(t, key, HashKey(key, 0)));
         sums.tables[t].sums.resize(sums.tables[t].sums.size() + kDims[t], static_cast<float>(key));
         sums.tables[t].idle_keys.push_back(100 + key);
-        sums.tables[t].idle_owners.push_back(PartitionOf(HashKey(100 + key, 0), 2));
+        sums.tables[t].idle_owners.push_back(owners.Of(t, 100 + key, HashKey(100 + key, 0)));
         sums.tables[t].idle_features.push_back(1);
       }
     }
