@@ -49,7 +49,7 @@ class Steps {
 
   // Reads the rows of a batch. Args:
   //   call   tables, and for each feature its table, ids and padding_id; at most BatchPlan::kMaxIds
-  //          ids. With call.memory on the device, ids and `out` are there, and so must the tables be.
+  //          ids. With call.memory on the device, ids and `out` are there, and so are the tables' caches.
   //   out    out[f] receives features[f].ids.size() rows of the feature's dim, zeros for padding.
   //          Empty: nothing is copied. On the device they are there when what is put on the stream
   //          afterwards runs.

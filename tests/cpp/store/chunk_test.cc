@@ -209,7 +209,7 @@ TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
   EXPECT_EQ(store.data(old)[0], rows[2 * schema.row_floats()]) << "the last of equal keys wins";
   EXPECT_EQ(store.meta(store.Find(-8)).clock, 1);
   EXPECT_EQ(store.meta(store.Find(-8)).last_used, 900u);
-  EXPECT_EQ(partition_.clients().size(), 40u);
+  EXPECT_EQ(partition_.clients().all().size(), 40u);
 }
 
 TEST_F(ChunkTest, RemovedRowsAreCounted) {
@@ -221,7 +221,7 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
   EXPECT_EQ(removed.rows, 2u);
   EXPECT_EQ(Table("a")->rows().size(), 98u);
   EXPECT_EQ(Table("b")->rows().size(), 57u);
-  EXPECT_EQ(partition_.clients().size(), 40u);
+  EXPECT_EQ(partition_.clients().all().size(), 40u);
   const Bytes state = State(partition_);
   for (size_t size = 0; size < chunk.size(); ++size) {
     if (size >= 16 && size % 8 == 0) continue;  // fewer keys are a chunk too

@@ -101,7 +101,7 @@ TEST_F(PartitionLimits, ClockOfARow) {
   other.client = {8, 8};
   other.seq = other.after_seq = 1;
   ExpectRefused(other, "clear its table, or load it anew");
-  EXPECT_EQ(partition_.clients().size(), 1u);
+  EXPECT_EQ(partition_.clients().all().size(), 1u);
   // A log that was written without the limit.
   SetClock(1, INT64_MAX);
   EXPECT_EQ(Handle(Push({2, 1}), Handling()).status, FrameStatus::kOk);

@@ -245,7 +245,7 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
   EXPECT_GT(swept.min_count, 0u);
   EXPECT_GT(swept.max_rows, 0u);
   EXPECT_EQ(swept.clients, 18u);
-  EXPECT_EQ(partition_.clients().size(), 2u);
+  EXPECT_EQ(partition_.clients().all().size(), 2u);
 }
 
 TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
