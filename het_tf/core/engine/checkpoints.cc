@@ -1,8 +1,18 @@
 #include "het_tf/core/engine/checkpoints.h"
 
+#include <mutex>
+#include <utility>
+
 #include "het_tf/core/checkpoint/save.h"
 
 namespace het {
+namespace {
+
+Status NobodyLoads(const std::string& name_space) {
+  return FailedPrecondition("nobody loads into namespace '" + name_space + "'; call HetLoadBegin first");
+}
+
+}  // namespace
 
 Result<StoreInfo> Checkpoints::Info() {
   StoreInfo info{parts_->store.tables->partitions(), parts_->store.tables->hash_seed(), parts_->remote(), {}};
@@ -16,8 +26,8 @@ Result<StoreInfo> Checkpoints::Info() {
 }
 
 Result<RowFileSummary> Checkpoints::SaveRows(const std::string& path, const SaveRequest& request) {
-  const auto lock = parts_->loader.Share();
-  HET_RETURN_IF_ERROR(parts_->loader.CheckNobodyLoads());
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  HET_RETURN_IF_ERROR(CheckNobodyLoads());
   std::vector<SavedTable> tables;
   for (const std::string& name : request.tables) {
     HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
@@ -43,21 +53,56 @@ Status Checkpoints::VisitRows(const std::string& name, const std::function<Statu
   return Status();
 }
 
+Status Checkpoints::CheckNobodyLoads() const {
+  if (loader_.empty()) return Status();
+  return FailedPrecondition("namespace '" + parts_->name + "' is being loaded by '" + loader_ +
+                            "'; wait until it is done");
+}
+
+Status Checkpoints::CheckLoading() const {
+  // At a remote store another process may have begun it.
+  return parts_->remote() || !loader_.empty() ? Status() : NobodyLoads(parts_->name);
+}
+
+void Checkpoints::SetLoading(bool loading) {
+  if (parts_->remote()) return;
+  // Calls that use the tables now are done then, and later ones see the flag.
+  steps_->Pause([this, loading] { parts_->loading.store(loading, std::memory_order_release); });
+}
+
 Status Checkpoints::BeginLoad(const BeginRequest& request) {
-  return parts_->loader.Begin(request, [this] { ClientDriver::Lock(&parts_->driver)->Reload(); });
+  TableStore* const store = parts_->store.tables.get();
+  {
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    if (loader_ == request.loader) {
+      return parts_->remote() ? store->BeginLoad(loader_, request.seconds) : Status();
+    }
+  }
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  HET_RETURN_IF_ERROR(CheckNobodyLoads());
+  SetLoading(true);
+  Status begun = store->BeginLoad(request.loader, request.seconds);
+  if (!begun.ok()) {
+    SetLoading(false);
+    return begun;
+  }
+  // Unsent updates would be refused: the rows that they belong to are about to go.
+  ClientDriver::Lock(&parts_->driver)->Reload();
+  loader_ = request.loader;
+  return Status();
 }
 
 Status Checkpoints::ClearForLoad(const std::string& name) {
-  const auto lock = parts_->loader.Share();
-  HET_RETURN_IF_ERROR(parts_->loader.CheckLoading());
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  HET_RETURN_IF_ERROR(CheckLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
   return parts_->store.tables->ClearTable(*table->schema);
 }
 
 Result<std::map<std::string, LoadedRows>> Checkpoints::LoadRows(const std::string& path,
                                                                 const LoadRequest& request) {
-  const auto lock = parts_->loader.Share();
-  HET_RETURN_IF_ERROR(parts_->loader.CheckLoading());
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  HET_RETURN_IF_ERROR(CheckLoading());
   HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
   std::map<std::string, LoadedRows> all;
   for (const auto& [name, target] : request.tables) {
@@ -70,21 +115,29 @@ Result<std::map<std::string, LoadedRows>> Checkpoints::LoadRows(const std::strin
 }
 
 Status Checkpoints::CommitLoad(const CommitRequest& request) {
-  return parts_->loader.Commit([&](const std::function<Status()>& commit) -> Status {
-    for (const auto* numbers : {&request.clock_floors, &request.applies}) {
-      for (const auto& [name, number] : *numbers) HET_RETURN_IF_ERROR(parts_->catalog.Find(name).status());
-    }
-    for (const auto& [name, floor] : request.clock_floors) {
-      HET_RETURN_IF_ERROR(
-          parts_->store.tables->RaiseFloor(*parts_->catalog.Find(name).value()->schema, floor));
-    }
-    HET_RETURN_IF_ERROR(commit());
-    for (const auto& [name, applies] : request.applies)
-      parts_->catalog.Find(name).value()->applies.store(applies);
-    return Status();
-  });
+  TableStore* const store = parts_->store.tables.get();
+  const TableCatalog& catalog = parts_->catalog;
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  if (loader_.empty()) return NobodyLoads(parts_->name);
+  for (const auto* numbers : {&request.clock_floors, &request.applies}) {
+    for (const auto& [name, number] : *numbers) HET_RETURN_IF_ERROR(catalog.Find(name).status());
+  }
+  for (const auto& [name, floor] : request.clock_floors) {
+    HET_RETURN_IF_ERROR(store->RaiseFloor(*catalog.Find(name).value()->schema, floor));
+  }
+  HET_RETURN_IF_ERROR(store->CommitLoad(loader_));
+  for (const auto& [name, applies] : request.applies) catalog.Find(name).value()->applies.store(applies);
+  loader_.clear();
+  SetLoading(false);
+  return Status();
 }
 
-Status Checkpoints::AbortLoad() { return parts_->loader.Abort(); }
+Status Checkpoints::AbortLoad() {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  if (loader_.empty()) return Status();
+  const Status aborted = parts_->store.tables->AbortLoad(std::exchange(loader_, ""));
+  SetLoading(false);
+  return aborted;
+}
 
 }  // namespace het

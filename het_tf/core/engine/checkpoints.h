@@ -3,7 +3,7 @@
 // Saving keeps no step waiting: it asks the store for some thousand rows at a time. What caches have not sent
 // is not in the file: Caches::Flush comes first.
 //
-// A load is several calls; Loader (loader.h) has its state:
+// A load is several calls:
 //
 //   BeginLoad ─► ClearForLoad, LoadRows ─► CommitLoad
 //                                      └─► AbortLoad: the tables stay as they are, loaded in part
@@ -19,16 +19,18 @@
 
 #include <functional>
 #include <map>
+#include <shared_mutex>
 #include <string>
 
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/engine/engine_parts.h"
+#include "het_tf/core/engine/steps.h"
 
 namespace het {
 
 class Checkpoints {
  public:
-  explicit Checkpoints(EngineParts* parts) : parts_(parts) {}
+  Checkpoints(EngineParts* parts, Steps* steps) : parts_(parts), steps_(steps) {}
 
   Result<StoreInfo> Info();
   // Writes one row file.
@@ -45,7 +47,15 @@ class Checkpoints {
   Status AbortLoad();
 
  private:
+  // With the mutex: FailedPrecondition when somebody loads, or nobody.
+  Status CheckNobodyLoads() const;
+  Status CheckLoading() const;
+  void SetLoading(bool loading);
+
   EngineParts* const parts_;
+  Steps* const steps_;
+  std::shared_mutex mutex_;  // shared: rows are saved or loaded; exclusive: a load begins or ends
+  std::string loader_;       // guarded by it; empty: none has begun here
 };
 
 }  // namespace het

@@ -41,16 +41,23 @@ TableBackend& Backends::Of(const TableOptions& options) const {
                         [&](const auto& backend) { return backend->Serves(options); });
 }
 
-EngineParts::EngineParts(const std::string& name, EngineStore where, const ClientConfig& config,
-                         Loader::Alone alone)
-    : store(std::move(where)),
+EngineParts::EngineParts(std::string given_name, EngineStore given_store, const ClientConfig& config)
+    : name(std::move(given_name)),
+      store(std::move(given_store)),
       notice(config.notice),
       coming(&steps),
       driver(store.transport.get(), Traced(config, &trace), remote(), &coming),
       on_demand(&driver, &coming),
       backends(store.service.get(), &driver, store.transport->id(0)),
-      catalog(name),
-      loader(name, store.tables.get(), remote(), std::move(alone)) {}
+      catalog(name) {}
+
+Status EngineParts::RefuseWhileLoading() const {
+  if (!loading.load(std::memory_order_acquire)) return Status();
+  return FailedPrecondition("a checkpoint is being restored into namespace '" + name +
+                            "': its tables cannot be used before that is done. Wait for the restore, which "
+                            "another thread does; if it failed half-way, restore again or call "
+                            "het_tf.reset()");
+}
 
 Engine::Engine(std::string name, size_t threads, TimeFn time)
     : Engine(std::move(name), threads, EmbeddedStore(std::move(time)), EmbeddedConfig()) {}
@@ -61,11 +68,10 @@ Engine::Engine(std::string name, size_t threads, std::unique_ptr<TableStore> sto
 }
 
 Engine::Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config)
-    : name_(std::move(name)),
-      parts_(name_, std::move(store), config, [this](const auto& fn) { steps_.Pause(fn); }),
+    : parts_(std::move(name), std::move(store), config),
       steps_(&parts_, threads),
       caches_(&parts_),
       tables_(&parts_, &steps_, &caches_),
-      checkpoints_(&parts_) {}
+      checkpoints_(&parts_, &steps_) {}
 
 }  // namespace het

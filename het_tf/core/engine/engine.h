@@ -14,8 +14,9 @@
 // The client. ClientDriver owns it, for cached and device tables: one call uses it at a time; its thread
 // moves pushes to servers on between calls.
 //
-// Concurrency. Every method is thread-safe. Locks are taken in this order: the loader's, that of updates
-// (steps.h), the catalog's, that of lookups (steps.h), the driver's, that of the coming steps.
+// Concurrency. Every method is thread-safe. Locks are taken in this order: that of loads (checkpoints.h),
+// that of updates (steps.h), the catalog's, that of lookups (steps.h), the driver's, that of the coming
+// steps.
 //
 // Processes. GetEngine (registry.h) refuses a child of fork.
 #pragma once
@@ -41,7 +42,7 @@ class Engine {
   Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
          std::unique_ptr<Transport> transport, const ClientConfig& config);
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return parts_.name; }
   bool remote() const { return parts_.remote(); }
 
   Steps& steps() { return steps_; }
@@ -55,7 +56,6 @@ class Engine {
  private:
   Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config);
 
-  const std::string name_;
   EngineParts parts_;
   Steps steps_;
   Caches caches_;

@@ -2,6 +2,7 @@
 // part is thread-safe and has a header of its own; no part knows an interface.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,7 +11,6 @@
 #include "het_tf/core/engine/backends.h"
 #include "het_tf/core/engine/client_driver.h"
 #include "het_tf/core/engine/coming_steps.h"
-#include "het_tf/core/engine/loader.h"
 #include "het_tf/core/engine/on_demand.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/engine/table_catalog.h"
@@ -28,13 +28,17 @@ struct EngineStore {
 };
 
 struct EngineParts {
-  EngineParts(const std::string& name, EngineStore where, const ClientConfig& config, Loader::Alone alone);
+  EngineParts(std::string name, EngineStore store, const ClientConfig& config);
   // The client calls the device's tables back.
   ~EngineParts() { driver.Stop(); }
 
   // Whether tables live elsewhere than in this process.
   bool remote() const { return store.service == nullptr; }
 
+  // FailedPrecondition: the tables are a loader's alone.
+  Status RefuseWhileLoading() const;
+
+  const std::string name;  // of the namespace
   const EngineStore store;
   TraceLog trace;  // what the steps of cached tables spend their time on, and those of others as a whole
   const std::function<void(const std::string&)> notice;  // tells the user; may be null
@@ -44,7 +48,7 @@ struct EngineParts {
   OnDemand on_demand;
   const Backends backends;
   TableCatalog catalog;
-  Loader loader;
+  std::atomic<bool> loading{false};  // the store in this process is a loader's alone (checkpoints.h)
 };
 
 }  // namespace het

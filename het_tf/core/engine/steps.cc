@@ -71,7 +71,7 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
   Releaser releaser(&parts_->backends, step.number);
   const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
   step.pool = pool_.get();
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   if (plan != nullptr) {
     const TraceScope planning(&parts_->trace, TraceKind::kPlan);
     if (!step.planned) plan->Scatter(call, parts_->store.transport->id(0), pool_.get());
@@ -120,7 +120,7 @@ Status Steps::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped)
   Releaser releaser(&parts_->backends, args.token);
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   StepCall step{call, args.token, pool_.get()};
   if (!on_device) {
     step.step = BuildPlan(call, &plan);

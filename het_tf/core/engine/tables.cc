@@ -33,7 +33,7 @@ Status Tables::Create(const TableSpec& spec, const TableOptions& options) {
 Status Tables::RemoveTable(const std::string& name, bool with_rows) {
   const auto apply_lock = steps_->LockRowNumbers();
   const auto changes = parts_->catalog.LockChanges();
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
   // A push of the table that is still on its way must not find it gone.
   if (parts_->remote()) HET_RETURN_IF_ERROR(caches_->Flush());
@@ -70,13 +70,13 @@ Status Tables::Read(const std::string& name, Span<const Key> keys, float* values
 }
 
 Status Tables::ReadStored(const std::string& name, Span<const Key> keys, float* values) {
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   return parts_->store.tables->Read(*table->schema, keys, values);
 }
 
 Status Tables::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   const Status status = parts_->store.tables->Assign(*table->schema, keys, rows, with_slots);
   parts_->backends.Of(table->options).Invalidate(*table, keys);
@@ -87,7 +87,7 @@ Status Tables::Remove(const std::string& name, Span<const Key> keys, size_t* rem
   *removed = 0;
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   const auto apply_lock = steps_->LockRowNumbers();
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   const auto gone = parts_->store.tables->Remove(*table->schema, keys);
   parts_->backends.Of(table->options).Invalidate(*table, keys);
   if (!gone.ok()) return gone.status();
@@ -98,7 +98,7 @@ Status Tables::Remove(const std::string& name, Span<const Key> keys, size_t* rem
 Status Tables::Clear(const std::string& name) {
   const auto apply_lock = steps_->LockRowNumbers();
   const auto changes = parts_->catalog.LockChanges();
-  HET_RETURN_IF_ERROR(parts_->loader.RefuseWhileLoading());
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
   HET_RETURN_IF_ERROR(parts_->store.tables->ClearTable(*table->schema));
   parts_->backends.Of(table->options).InvalidateAll(*table);

@@ -177,6 +177,7 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     CommitRequest unknown;
     unknown.applies["no"] = 1;
     EXPECT_EQ(counting.engine().checkpoints().CommitLoad(unknown).code(), Code::kNotFound);
+    EXPECT_EQ(counting.Step({1}).code(), Code::kFailedPrecondition) << "they are the loader's still";
     EXPECT_TRUE(counting.engine().checkpoints().AbortLoad().ok());
     EXPECT_TRUE(counting.engine().checkpoints().AbortLoad().ok()) << "there is none";
     EXPECT_EQ(counting.Value(1), 1) << "nothing was changed";
