@@ -45,7 +45,7 @@ EngineParts::EngineParts(std::string given_name, EngineStore given_store, const 
     : name(std::move(given_name)),
       store(std::move(given_store)),
       notice(config.notice),
-      coming(&steps),
+      coming(&step_store),
       driver(store.transport.get(), Traced(config, &trace), remote(), &coming),
       on_demand(&driver, &coming),
       backends(store.service.get(), &driver, store.transport->id(0)),

@@ -42,7 +42,7 @@ struct EngineParts {
   const EngineStore store;
   TraceLog trace;  // what the steps of cached tables spend their time on, and those of others as a whole
   const std::function<void(const std::string&)> notice;  // tells the user; may be null
-  StepStore steps;
+  StepStore step_store;
   ComingSteps coming;
   ClientDriver driver;
   OnDemand on_demand;

@@ -33,7 +33,7 @@ Result<bool> OnDevice(const BatchCall& call) {
   }
   if (there == nullptr && call.memory.on_device) {
     return InvalidArgument("table '" + NameOf(call.tables[0]) +
-                           "' has no cache in GPU memory; its ids are to be in host memory");
+                           "' has no cache in GPU memory; its ids must be in host memory");
   }
   return there != nullptr;
 }
@@ -65,7 +65,7 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
   const TraceScope whole(&parts_->trace, TraceKind::kLookup);
   HET_RETURN_IF_ERROR(CheckIds(call));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
-  StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : parts_->steps.New();
+  StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : parts_->step_store.New();
   StepCall step{call, 0, nullptr, plan.get()};
   if (token != nullptr) HET_RETURN_IF_ERROR(Number(&step));
   Releaser releaser(&parts_->backends, step.number);
@@ -84,7 +84,7 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
   HET_RETURN_IF_ERROR(
       parts_->backends.ForCall(call, [&](TableBackend* backend) { return backend->Lookup(&step, out); }));
   if (token == nullptr) return Status();
-  const uint64_t let_go = parts_->steps.Remember(step.number, std::move(plan));
+  const uint64_t let_go = parts_->step_store.Remember(step.number, std::move(plan));
   releaser.Dismiss();
   *token = step.number;
   if (let_go == 0) return Status();
@@ -98,7 +98,7 @@ Status Steps::Number(StepCall* step) {
   if (step->step != nullptr) found = parts_->coming.Match(step->call.layer, step->call.features, step->step);
   step->planned = found.planned;
   step->planned_step = found.planned_step;
-  step->number = found.number != 0 ? found.number : parts_->steps.Reserve();
+  step->number = found.number != 0 ? found.number : parts_->step_store.Reserve();
   if (found.planned) {
     for (const TablePtr& table : step->call.tables) table->planned.fetch_add(1);
   }
@@ -116,7 +116,7 @@ void Steps::TellUnplanned(const BatchCall& call) {
 Status Steps::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   *skipped = false;
-  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->steps.Consume(args.token));
+  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Consume(args.token));
   Releaser releaser(&parts_->backends, args.token);
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
@@ -170,7 +170,7 @@ Status Steps::Prepare(StepCall* step) {
 
 Step* Steps::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
   if (*plan == nullptr) {
-    *plan = parts_->steps.New();
+    *plan = parts_->step_store.New();
     (*plan)->Build(call, parts_->store.transport->id(0), pool_.get());
   }
   return plan->get();
@@ -179,7 +179,7 @@ Step* Steps::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
 Status Steps::SumGradients(const BatchCall& call, const ApplyArgs& args, uint32_t workers,
                            GradientSums* sums) {
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
-  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->steps.Consume(args.token));
+  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Consume(args.token));
   const Releaser releaser(&parts_->backends, args.token);
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
   Step* const step = BuildPlan(call, &plan);
