@@ -1,325 +1,260 @@
-"""Writes the tables of benchmarks/results/*.json into documents, between their markers.
+"""Writes the tables of benchmarks/*/result.json into documents, and has what the programs share.
 
-    python benchmarks/update_docs.py [traffic accuracy ...]
+    python benchmarks/report.py            # writes; --check: names the documents that are not up to date
 
-A marker is `<!-- NAME -->` ... `<!-- end -->`; what stands between is replaced. So no figure there is made by
-hand. Figures go into docs/img/.
+A document says in a comment which figures it has, and what stands between that and `<!-- end -->` is written:
+
+    <!-- table traffic sweeps.default workers=8 bound=0|30
+    bound | {bound}
+    bytes saved | {bytes_saved:.1%}
+    -->
+
+This is a table of benchmarks/traffic/result.json: the records at a path that have these values, and of each
+column the head and the cells, by str.format. `*` in a path stands for every key, and these are {0}, {1}, ... A
+head with braces makes a column for each of its values. `<!-- goals traffic -->` says which goals are missed, and
+`<!-- run traffic -->` the command, the machine and the versions. "slow_link/four" is another file of a folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import re
+import shlex
+import string
+import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-
-import accuracy_tables
-import defaults_tables
-import family_tables
-import gene_papers_tables
-import models_tables
-import planner_tables
-import slow_link_tables
-import traffic_tables
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-DOCS = HERE.parent / "docs"
-PLANNER = HERE.parent / "het_tf/python/planner/accuracy.json"
-DOCUMENTS = tuple(
-    DOCS / name
-    for name in ("benchmarks.md", "het-plan.md", "planning.md", "horovod.md", "adr/0039-rows-on-demand.md")
-)
+ROOT = HERE.parent
+BLOCK = re.compile(r"(<!-- (table|goals|run) (.*?)-->)(.*?)(<!-- end -->)", re.DOTALL)
+UNITS = {"k": 1e-3, "M": 1e-6, "m": 1e3, "u": 1e6, "b": 8e-6}
+SIGNS = {"<=": "at most", ">=": "at least"}
+PLANNED_BY = ("criteo_like", "thousand", "many", "planned", "Adagrad", "SGD", "FTRL", "Adam")
+"""Parts of the accuracy that het-plan quotes: clicks, one pass, the optimizers' default rates."""
+
+Figures = dict[str, Any]
+Record = tuple[tuple[str, ...], Figures]
+"""The keys that stood for `*`, and the figures."""
 
 
-def goal_lines(goals: list[dict]) -> list[str]:
-    lines = ["| | goal | workload | threads | measured |", "|---|---|---|--:|--:|"]
-    for goal in goals:
-        mark = "met" if goal["met"] else "**missed**"
-        lines.append(
-            f"| {mark} | {goal['goal']} {goal['sign']} {goal['limit']} | {goal['size']} | {goal['threads']}"
-            f" | {goal['value']:.2f} |"
-        )
-    return lines
+# --- what programs share --------------------------------------------------------------------------
 
 
-def footer(result: dict) -> list[str]:
-    machine, versions = result["machine"], result["versions"]
-    made = " · ".join(dict.fromkeys(versions.values() if "het_tf" in versions else []))
-    load = machine.get("load_after")
-    return ["", f"`{result['command']}` on {machine['processor']}, {machine['cores']} cores"
-            + (f" (load average {load:.1f} at the end, our own process included)" if load is not None else "")
-            + (f". {made}." if made else ".")]  # fmt: skip
+def goal(name: str, value: float, sign: str, limit: float) -> Figures:
+    """Returns a goal of a result; the sign is "<=" or ">="."""
+    met = value <= limit if sign == "<=" else value >= limit
+    return {"name": name, "sign": sign, "limit": limit, "value": value, "met": bool(met)}
 
 
-def local_step(result: dict) -> list[str]:
-    return [*result["table"], "", *memory(result), *footer(result)]
+def processor() -> str:
+    """Returns the processor's name."""
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found[1].strip() if found else platform.machine()
 
 
-def memory(result: dict) -> list[str]:
-    lines = ["Resident memory of the large table over the bytes of its rows and slots:", ""]
-    systems = list(dict.fromkeys(system for of in result["memory"].values() for system in of))
-    lines += ["| | " + " | ".join(systems) + " |", "|---|" + "--:|" * len(systems)]
-    for optimizer, of in result["memory"].items():
-        cells = [f"{of[system]:.2f}" if system in of else "-" for system in systems]
-        lines.append(f"| {optimizer} | " + " | ".join(cells) + " |")
-    return lines
+def machine() -> Figures:
+    """Returns where a program has run."""
+    return {"processor": processor(), "cores": os.cpu_count(), "load_after": os.getloadavg()[0]}
 
 
-def two_threads(result: dict) -> list[str]:
-    lines = ["| workload | step | best against best | median of turns |", "|---|---|--:|--:|"]
-    for entry in result["two_threads"]:
-        lines.append(f"| {entry['size']} | {entry['step']} | {entry['best']:.2f} | {entry['median']:.2f} |")
-    return lines
+def versions(*modules: Any) -> dict[str, str]:
+    """Returns the versions of modules, by name."""
+    return {module.__name__: str(getattr(module, "__version__", "")) for module in modules}
 
 
-def small_step(result: dict) -> list[str]:
-    versions = result["versions"]
-    result = {**result, "versions": {"het_tf": " · ".join(f"{k} {v}" for k, v in versions.items())}}
-    return [*result["table"], *footer(result)]
+def write(result: Figures, out: Path) -> None:
+    """Writes a result, and nothing else: of a run that goes on."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def planned(result: dict) -> list[str]:
-    return [*result["table"], *footer(result)]
+def finish(result: Figures, out: Path, program: str) -> None:
+    """Writes a result, and prints the tables that the README of the program's folder has of it."""
+    write(result, out)
+    folder = Path(program).resolve().parent
+    for match in BLOCK.finditer((folder / "README.md").read_text()):
+        name = match[3].split()[0]
+        if name == folder.name:
+            print("\n".join(block(match[2], match[3], {name: result})), end="\n\n")
+    print(f"written: {out}")
 
 
-def criteo_like(result: dict) -> list[str]:
-    lines = ["| one thread | M rows/s | of the limit |", "|---|--:|--:|"]
-    for name, speed in result["rows_per_second"].items():
-        lines.append(f"| {name} | {speed / 1e6:.2f} | {result['ratio_to_limit'][name]:.2f} |")
-    lines += ["", "| a second of processor time | M lines |", "|---|--:|"]
-    for name, speed in result["rows_read_per_processor_second"].items():
-        lines.append(f"| {name} | {speed / 1e6:.2f} |")
-    return lines
+# --- tables ---------------------------------------------------------------------------------------
 
 
-def criteo_excerpt(result: dict) -> list[str]:
-    lines = ["| of 8,192 rows | real | stream | spread | error | |", "|---|--:|--:|--:|--:|---|"]
-    for name, of in result["excerpt"].items():
-        if of["wanted"] is None and of["met"]:
-            continue
-        mark = "met" if of["met"] else "**missed**"
-        lines.append(
-            f"| {name} | {of['wanted']:,} | {of['measured']:,.1f} | {of['spread']:.1f} | {of['error']:+.1f}"
-            f" | {mark} |"
-        )
-    others = [name.split(", ")[1] for name, of in result["excerpt"].items() if of["wanted"] is None]
-    lines += ["", f"{', '.join(others)} save less than 5 % in both. Means of {result['excerpts']} excerpts."]
-    return lines
+class Cells(string.Formatter):
+    """Formats cells: "-" for what is not there; `!k`, `!M`, `!m`, `!u` and `!b` change the unit."""
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        return args[key] if isinstance(key, int) else kwargs[key]
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        if conversion in UNITS:
+            return None if value is None else value * UNITS[conversion]
+        return super().convert_field(value, conversion)
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if value is None:
+            raise KeyError
+        return format(value, spec)
+
+    def cell(self, template: str, keys: tuple[str, ...], record: Figures) -> str:
+        try:
+            return self.vformat(template, keys, record).strip() or "-"
+        except (KeyError, IndexError, TypeError):
+            return "-"
 
 
-def compare_with_keras(result: dict) -> list[str]:
-    seeds = sorted({run["seed"] for run in result["runs"]})
-    lines = [f"{result['settings']['data']}, seeds {seeds[0]} to {seeds[-1]}:", ""]
-    sides = list(next(iter(result["summary"].values()))["mean_test_auc"])
-    lines += ["| | " + " | ".join(sides) + " |", "|---|" + "--:|" * len(sides)]
-    for model, of in result["summary"].items():
-        cells = [f"{of['mean_test_auc']['het']:.4f}"]
-        for side in sides[1:]:
-            gap = f"{of['het_minus'][side]:+.4f} ± {of['standard_error'][side]:.4f}"
-            cells.append(f"{of['mean_test_auc'][side]:.4f} ({gap})")
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    return [*lines, "", f"{versions}."]
+CELLS = Cells()
 
 
-def ps_goals(result: dict) -> list[str]:
-    lines = ["| | goal | measured |", "|---|---|--:|"]
-    for goal in result["goals"]:
-        mark = "met" if goal["met"] else "**missed**"
-        most = goal.get("sign") == "<=" or "memory" in goal["goal"] or "longest" in goal["goal"]
-        sign = "at most" if most else "at least"
-        lines.append(f"| {mark} | {goal['goal']}: {sign} {goal['limit']} | {goal['value']:.2f} |")
-    return lines
+def records(value: Any, path: list[str], keys: tuple[str, ...] = ()) -> Iterator[Record]:
+    """Yields the records at a path, each with the keys that stood for `*`."""
+    if path and path[0] == "*":
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from records(one, path[1:], (*keys, str(key)))
+    elif path:
+        yield from records((value or {}).get(path[0]), path[1:], keys)
+    elif isinstance(value, list):
+        for one in value:
+            yield from records(one, [], keys)
+    elif value is not None:
+        yield keys, value if isinstance(value, dict) else {"value": value}
 
 
-def ps_throughput(result: dict) -> list[str]:
-    clients = result["clients"]
-    return [
-        *result["table"],
-        "",
-        f"Two clients on two shards: {clients['two_on_two'] / 1e6:.2f} M rows/s, one client on one server "
-        f"{clients['one_on_one'] / 1e6:.2f} (pulled and pushed, 16 floats; ratio {clients['ratio']:.2f}).",
-        "",
-        *ps_goals(result),
-        *footer(result),
+def numeric(cells: list[str]) -> bool:
+    return all(re.match(r"[-+.\d]", cell) for cell in cells)
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Returns the lines of a table; columns of numbers are to the right."""
+    if not rows:
+        return ["Not measured yet."]
+    marks = ["--:" if numeric([row[at] for row in rows]) else "---" for at in range(len(head))]
+    return ["| " + " | ".join(cells) + " |" for cells in (head, marks, *rows)]
+
+
+def pivoted(found: list[Record], columns: list[tuple[str, str]]) -> list[str]:
+    """Returns a table: a line for each value of the columns with plain heads, or for each record."""
+    plain = [column for column in columns if "{" not in column[0]]
+    spread = [column for column in columns if "{" in column[0]]
+    if not spread:
+        lines = [[CELLS.cell(template, *one) for _, template in columns] for one in found]
+        return table([head for head, _ in columns], lines)
+    heads = [CELLS.cell(head, *one) for head, _ in spread for one in found]
+    heads = list(dict.fromkeys(heads))
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for one in found:
+        row = rows.setdefault(tuple(CELLS.cell(template, *one) for _, template in plain), {})
+        row.update({CELLS.cell(head, *one): CELLS.cell(template, *one) for head, template in spread})
+    lines = [[*row, *(cells.get(head, "-") for head in heads)] for row, cells in rows.items()]
+    return table([*(head for head, _ in plain), *heads], lines)
+
+
+def goals(result: Figures) -> list[str]:
+    """Returns how many goals of a result are met, and those that are missed."""
+    every = result["goals"]
+    missed = [one for one in every if not one["met"]]
+    line = f"{len(every) - len(missed)} of {len(every)} goals are met"
+    if not missed:
+        return [f"{line}."]
+    rows = [
+        [one["name"], f"{SIGNS[one['sign']]} {one['limit']:g}", CELLS.cell("{value:.4g}", (), one)]
+        for one in missed
     ]
+    return [f"{line}; these are missed:", "", *table(["goal", "limit", "measured"], rows)]
 
 
-def table_and_goals(result: dict) -> list[str]:
-    return [*result["table"], "", *ps_goals(result)]
+def run(result: Figures) -> str:
+    """Returns the line of a result's command, machine and versions."""
+    where = result.get("machine")
+    line = f"`{result['command']}`"
+    if where:
+        line += f", {where['processor']}, {where['cores']} cores"
+    if where and where.get("load_after") is not None:
+        line += f", load average {where['load_after']:.1f} at the end"
+    of = result.get("versions") or (where or {}).get("versions") or {}
+    words = [of] if isinstance(of, str) else [f"{name} {version}" for name, version in of.items()]
+    return line + ("; " + ", ".join(words) if words else "") + "."
 
 
-def checkpoint(result: dict) -> list[str]:
-    one, far = result["increment"], result.get("remote")
-    size = result["rows"] * sum(result["row_bytes"].values())
-    lines = [f"{result['rows']:,} rows, {size / 1e6:,.0f} MB:", "", *result["table"], ""]
-    lines += [
-        f"An increment after an update of {one['changed']:.0%} of the rows: {one['seconds']:.2f} s and"
-        f" {one['bytes'] / 1e6:.1f} MB, {one['of_full_seconds']:.2f} of the time and"
-        f" {one['of_full_bytes']:.3f} of the bytes of a full save; the full one and it are restored in"
-        f" {one['restore_seconds']:.2f} s.",
-        "",
+def block(kind: str, text: str, known: dict[str, Figures]) -> list[str]:
+    """Returns the lines of a block, by its comment; `known` has results that are not those of the files."""
+    first, *rest = text.strip().split("\n")
+    name, *words = shlex.split(first)
+    result = known.get(name) or load(name)
+    if kind == "run":
+        return textwrap.wrap(run(result), 100, break_long_words=False, break_on_hyphens=False)
+    if kind == "goals":
+        return goals(result)
+    path, *wanted = words
+    filters = [one.partition("=")[::2] for one in wanted]
+    found = [
+        one
+        for one in records(result, path.split("."))
+        if all(CELLS.cell("{" + field + "}", *one) in values.split("|") for field, values in filters)
     ]
-    if far:
-        lines += [f"At one Redis server, {far['rows']:,} rows:", "", *far["table"], ""]
-    lines += ["| | goal | measured |", "|---|---|--:|"]
-    for goal in result["goals"]:
-        mark = "met" if goal["met"] else "**missed**"
-        lines.append(f"| {mark} | {goal['goal']}: at most {goal['limit']} | {goal['value']:.2f} |")
-    return [*lines, *footer(result)]
+    columns = [line.partition(" | ")[::2] for line in rest]
+    return pivoted(found, [(head.strip(), template.strip()) for head, template in columns])
 
 
-def serving(result: dict) -> list[str]:
-    versions = " · ".join(f"{k} {v}" for k, v in result["versions"].items())
-    lines = [*result["table"], "", "| | goal | measured |", "|---|---|--:|"]
-    for goal in result["goals"]:
-        mark = "met" if goal["met"] else "**missed**"
-        lines.append(f"| {mark} | {goal['goal']}: at most {goal['limit']} | {goal['value']:.2f} |")
-    return [*lines, *footer({**result, "versions": {"het_tf": versions}})]
+def load(name: str) -> Figures:
+    """Returns the result of a folder, or with "folder/name" another one there."""
+    folder, _, file = name.partition("/")
+    return dict(json.loads((HERE / folder / f"{file or 'result'}.json").read_text()))
 
 
-def graph_sampler(result: dict) -> list[str]:
-    lines = [f"{result['nodes']:,} nodes, {result['edges']:,} edges:", ""]
-    lines += ["| a second of processor time | M draws | of numpy | of the limit |", "|---|--:|--:|--:|"]
-    for name, rate in result["draws_per_processor_second"].items():
-        ratios = result["ratio_to_numpy"][name], result["ratio_to_limit"][name]
-        lines.append(f"| {name} | {rate / 1e6:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
-    lines += ["", "| | goal | measured |", "|---|---|--:|"]
-    for goal in result["goals"]:
-        mark = "met" if goal["met"] else "**missed**"
-        lines.append(f"| {mark} | {goal['goal']}: at least {goal['limit']} | {goal['value']:.1f} |")
-    lines += ["", "The generator, seconds of processor time, and draws from what it has made:", ""]
-    lines += ["| nodes | M edges | file, MB | made in, s | memory, MB | M draws a second |"]
-    lines += ["|--:|--:|--:|--:|--:|--:|"]
-    for of in result["sizes"]:
-        cells = [f"{of['nodes']:,}", f"{of['edges'] / 1e6:,.0f}", f"{of['file_bytes'] / 1e6:,.0f}"]
-        cells += [f"{of['made_processor_s']:.1f}", f"{of['made_memory_bytes'] / 1e6:,.0f}"]
-        lines.append(f"| {' | '.join(cells)} | {of['draws_per_processor_second'] / 1e6:.1f} |")
-    return [*lines, *footer({**result, "versions": {}})]
+# --- documents ------------------------------------------------------------------------------------
 
 
-def graph_accuracy(result: dict) -> list[str]:
-    sides = list(next(iter(result["summary"].values()))["minus_keras"])
-    lines = ["| | | seeds | keras | " + " | ".join(sides) + " |", "|---|---|--:|--:|" + "--:|" * len(sides)]
-    for data, of in result["summary"].items():
-        cells = [str(of["seeds"]), f"{of['mean']['keras']:.4f}"]
-        for side in sides:
-            error = of["standard_error"][side]
-            spread = f" ± {error:.4f}" if error is not None else ""
-            cells.append(f"{of['mean'][side]:.4f} ({of['minus_keras'][side]:+.4f}{spread})")
-        lines.append(f"| {data} | {of['metric']} | " + " | ".join(cells) + " |")
-    lines += ["", "| | goal | measured |", "|---|---|--:|"]
-    for goal in result["goals"]:
-        mark = "met" if goal["met"] else "**missed**"
-        words = "at most" if goal["sign"] == "<=" else "at least"
-        lines.append(f"| {mark} | {goal['goal']}: {words} {goal['limit']} | {goal['value']:.4f} |")
-    return [*lines, *footer(result)]
+def documents() -> list[Path]:
+    """Returns the documents that may have blocks."""
+    return sorted([*ROOT.glob("docs/**/*.md"), *HERE.glob("*/README.md")])
 
 
-def draw_figures(wanted: Callable[[str], bool]) -> None:
-    """Draws figures, where matplotlib is there, and writes what het-plan says of accuracy."""
-    try:
-        import accuracy_figures
-        import frontier_figure
-        import slow_link_figures
-        import traffic_figures
-    except ModuleNotFoundError as error:
-        print(f"{error}: the figures stay as they are; pip install 'het-tf[plot]' draws them")
-        return
-    drawers = {
-        "traffic": traffic_figures.draw,
-        "accuracy": accuracy_figures.draw,
-        "slow_link": slow_link_figures.draw,
-        "defaults": defaults_tables.draw,
-    }
-    for name, draw in drawers.items():
-        path = HERE / f"results/{name}.json"
-        if wanted(name) and path.exists():
-            draw(json.loads(path.read_text()), DOCS / "img")
-    if wanted("accuracy"):
-        points = accuracy_tables.points(json.loads((HERE / "results/accuracy.json").read_text()))
-        PLANNER.write_text("[\n" + ",\n".join(f" {json.dumps(point)}" for point in points) + "\n]\n")
-    if wanted("traffic") or wanted("accuracy"):
-        accuracy, traffic = (
-            json.loads((HERE / f"results/{name}.json").read_text()) for name in ("accuracy", "traffic")
-        )
-        frontier_figure.draw(accuracy, traffic, DOCS / "img")
+def renewed(text: str) -> str:
+    """Returns a document with its blocks written anew."""
+
+    def write_block(match: re.Match[str]) -> str:
+        return "\n".join([match[1], "", *block(match[2], match[3], {}), "", match[5]])
+
+    return BLOCK.sub(write_block, text)
 
 
-WRITERS: dict[str, tuple[str, Callable[[dict], list[str]]]] = {
-    "local_step": ("local_step.json", local_step),
-    "local_step goals": ("local_step.json", lambda result: goal_lines(result["goals"])),
-    "local_step threads": ("local_step.json", two_threads),
-    "small_step": ("small_step.json", small_step),
-    "criteo_like": ("criteo_like.json", criteo_like),
-    "criteo_like excerpt": ("criteo_like.json", criteo_excerpt),
-    "graph_sampler": ("graph_sampler.json", graph_sampler),
-    "graph_accuracy": ("graph_accuracy.json", graph_accuracy),
-    "planned": ("planned.json", planned),
-    "ps_throughput": ("ps_throughput.json", ps_throughput),
-    "ps_memory": ("ps_memory.json", table_and_goals),
-    "ps_sweep": ("ps_sweep.json", table_and_goals),
-    "reshard_load": ("reshard_load.json", table_and_goals),
-    "checkpoint": ("checkpoint.json", checkpoint),
-    "serving": ("serving.json", serving),
-    **{f"defaults {name}": ("defaults.json", write) for name, write in defaults_tables.WRITERS.items()},
-    "compare census": ("compare_with_keras_census.json", compare_with_keras),
-    "compare movielens": ("compare_with_keras_movielens.json", compare_with_keras),
-    **{f"models {name}": ("models.json", write) for name, write in models_tables.WRITERS.items()},
-    **{f"gene_papers {name}": ("gene_papers.json", of) for name, of in gene_papers_tables.WRITERS.items()},
-    **{f"traffic {name}": ("traffic.json", write) for name, write in traffic_tables.WRITERS.items()},
-    **{f"family {name}": ("family.json", write) for name, write in family_tables.WRITERS.items()},
-    **{f"slow_link {name}": ("slow_link.json", write) for name, write in slow_link_tables.WRITERS.items()},
-    "slow_link_four goals": ("slow_link_four.json", slow_link_tables.WRITERS["goals"]),
-    "slow_link_four models": ("slow_link_four.json", slow_link_tables.WRITERS["models"]),
-    **planner_tables.WRITERS,
-    **{f"accuracy {name}": ("accuracy.json", write) for name, write in accuracy_tables.WRITERS.items()},
-}
+def of_planner() -> str:
+    """Returns what het-plan says of accuracy: an entry for each part and run that is not placed."""
+    names = ("part", "workers", "batch", "optimizer", "bound", "planned", "auc", "half", "seeds")
+    points = [
+        {name: one[name] for name in names}
+        for one in load("accuracy")["summary"]
+        if one["part"] in PLANNED_BY and one["model"] == "all" and not (one["placed"] or one["on_demand"])
+    ]
+    return "[\n" + ",\n".join(f" {json.dumps(point)}" for point in points) + "\n]\n"
 
 
-def wrapped(line: str) -> str:
-    """Returns a line of running text at the width of the documents; a table's or a picture's as it is."""
-    if line.startswith(("|", "!", " ")):
-        return line
-    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+def outputs() -> dict[Path, str]:
+    """Returns every file that is made of results, as it should be."""
+    made = {path: renewed(path.read_text()) for path in documents()}
+    return made | {ROOT / "het_tf/python/planner/accuracy.json": of_planner()}
 
 
-def main() -> None:
-    known = sorted({name.split()[0] for name in WRITERS})
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; default all")
-    names = parser.parse_args().names
-    if unknown := sorted(set(names) - set(known)):
-        parser.error(f"there are no tables {', '.join(unknown)}; give some of {', '.join(known)}")
-
-    def wanted(name: str) -> bool:
-        return not names or name.split()[0] in names
-
-    draw_figures(wanted)  # first, for a block may link to one
-    texts = {path: path.read_text() for path in DOCUMENTS}
-    for name, (file, write) in WRITERS.items():
-        path = HERE / "results" / file
-        if not wanted(name):
-            continue
-        if not path.exists():
-            print(f"{path} is missing; the table {name!r} stays as it is")
-            continue
-        lines = [wrapped(line) for line in write(json.loads(path.read_text()))]
-        block = "\n".join(["", "", *lines, "", ""])
-        pattern = re.compile(rf"(<!-- {re.escape(name)} -->).*?(<!-- end -->)", re.DOTALL)
-        found = 0
-        for document, text in texts.items():
-            texts[document], times = pattern.subn(
-                lambda match, block=block: match[1] + block + match[2], text
-            )
-            found += times
-        if not found:
-            print(f"no document has a marker <!-- {name} -->")
-    for document, text in texts.items():
-        document.write_text(text)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a document is out of date")
+    check = parser.parse_args().check
+    old = {path: text for path, text in outputs().items() if path.read_text() != text}
+    for path, text in old.items():
+        print(f"{path.relative_to(ROOT)} {'is out of date' if check else 'is renewed'}")
+        if not check:
+            path.write_text(text)
+    return int(check and bool(old))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The data of benchmarks/accuracy.py: training and test rows of a seed, with ids as the tables see them."""
+"""The data of benchmarks/accuracy: training and test rows of a seed, with ids as the tables see them."""
 
 from __future__ import annotations
 

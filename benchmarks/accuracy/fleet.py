@@ -1,4 +1,4 @@
-"""The workers of benchmarks/accuracy.py: libhet_fleet.so (benchmarks/accuracy/fleet.h) for numpy arrays."""
+"""The workers of benchmarks/accuracy: libhet_fleet.so (benchmarks/accuracy/fleet.h) for numpy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 
-LIBRARY = Path(__file__).resolve().parent.parent / "build/release/libhet_fleet.so"
+LIBRARY = Path(__file__).resolve().parents[2] / "build/release/libhet_fleet.so"
 
 
 def library_path() -> Path:

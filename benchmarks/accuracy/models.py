@@ -1,4 +1,4 @@
-"""The dense part of the models of benchmarks/accuracy.py: rows of N workers in, their gradients out.
+"""The dense part of the models of benchmarks/accuracy: rows of N workers in, their gradients out.
 
 All-reduce gives every worker the mean of the workers' gradients, and so the dense weights that one process
 has which sees all their batches. So the dense part runs once, on the batches of all workers, each with the

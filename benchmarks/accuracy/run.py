@@ -1,8 +1,8 @@
 """Does a model learn as well when its rows may be stale?
 
     make benchmark-tools                     # with build/release/libhet_fleet.so
-    python benchmarks/accuracy.py [--quick] [--only PART ...] [--seeds K] [--out FILE]
-    python benchmarks/update_docs.py         # tables and figure
+    python benchmarks/accuracy/run.py [--quick] [--only PART ...] [--seeds K] [--out FILE]
+    python benchmarks/report.py              # tables, and what het-plan says of accuracy
 
 N workers go in lock-step through training, each with the engine, cache and clocks that training uses, before
 one store (benchmarks/accuracy/fleet.h); the dense part runs once, on the batches of all workers. Runs of one
@@ -29,17 +29,17 @@ for _threads in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_TH
     os.environ.setdefault(_threads, "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import numpy as np  # noqa: E402
-import numpy.typing as npt  # noqa: E402
+import numpy as np
+import numpy.typing as npt
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import accuracy_data as data_of  # noqa: E402
-from accuracy_fleet import Fleet, library_path  # noqa: E402
-from accuracy_tables import name_of  # noqa: E402
-
-from het_tf.python.data.placement import Placement  # noqa: E402
+from benchmarks import report
+from benchmarks.accuracy import data as data_of
+from benchmarks.accuracy.fleet import Fleet, library_path
+from benchmarks.accuracy.summary import goals, name_of, summary
+from het_tf.python.data.placement import Placement
 
 FloatArray = npt.NDArray[np.float32]
 Columns = list[npt.NDArray[np.int64]]
@@ -309,7 +309,7 @@ def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[d
 
 def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
     """Returns the runs of a part, of which those that are kept are not done again."""
-    from accuracy_models import Dense
+    from benchmarks.accuracy.models import Dense
 
     groups: list[dict[str, Any]] = []
     models: dict[str, Any] = {}
@@ -355,28 +355,29 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     unknown = set(arguments.only or ()) - set(QUICK if arguments.quick else PARTS)
     if unknown:
         parser.error(f"--only: there is no part {sorted(unknown)}")
-    if arguments.seeds is not None and not 2 <= arguments.seeds <= 30:
-        parser.error(f"--seeds is {arguments.seeds}; an interval needs 2, and 30 are known of")
+    if arguments.seeds is not None and not 2 <= arguments.seeds <= 15:
+        parser.error(f"--seeds is {arguments.seeds}; give 2 to 15")
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and writes the JSON."""
     arguments = parse(argv)
-    name = "accuracy_quick.json" if arguments.quick else "accuracy.json"
-    out = arguments.out or (PLACE if arguments.quick else ROOT / "benchmarks/results") / name
+    name = "accuracy_quick.json" if arguments.quick else "result.json"
+    out = arguments.out or (PLACE if arguments.quick else Path(__file__).parent) / name
     parts = QUICK if arguments.quick else PARTS
     version = f"{hashlib.sha256(library_path().read_bytes()).hexdigest()} {FORMAT}"
-    result: dict[str, Any] = {"command": "python benchmarks/accuracy.py", "parts": {}}
+    result: dict[str, Any] = {"command": "python benchmarks/accuracy/run.py", "parts": {}}
     if arguments.only and out.exists():
         result = json.loads(out.read_text())
     for name in arguments.only or parts:
         part = dataclasses.replace(parts[name], seeds=arguments.seeds or parts[name].seeds)
         groups = measure_part(name, part, version)
         result["parts"][name] = {"settings": dataclasses.asdict(part), "groups": groups}
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {out}")
+        result["summary"] = summary(result["parts"])
+        result["goals"] = goals(result["summary"])
+        report.write(result, out)
+    report.finish(result, out, __file__)
 
 
 if __name__ == "__main__":

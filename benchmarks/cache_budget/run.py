@@ -1,6 +1,6 @@
 """How many bytes does one budget for 26 tables save, beside equal rows a table in the same memory?
 
-    python benchmarks/cache_budget.py [--samples N] [--batch B] [--workers W] [--out FILE]
+    python benchmarks/cache_budget/run.py [--samples N] [--batch B] [--workers W] [--out FILE]
 
 Real workers, one process each, train Criteo-like rows through a redis-server with the module: a layer with a
 table for each of the 26 fields, 16 floats a row, and het_tf's defaults for all but the size of the cache. The
@@ -8,14 +8,13 @@ sizes are shares of what all rows of the stream would take. `equal rows` is `Cac
 `Cache(bytes=...)` of the same bytes in all. The first quarter of the steps warms up and is not counted. Bytes
 are the clients' own count of all frames, both ways.
 
-Streams (benchmarks/traffic_streams.py): "criteo_like", a short part of an epoch, in which most rare ids occur
+Streams (benchmarks/traffic/streams.py): "criteo_like", a short part of an epoch, in which most rare ids occur
 once; "criteo_scaled", in which each of the joined rare ids occurs as often as in an epoch.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -25,8 +24,10 @@ from collections import Counter
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests/python/lib")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+
+from benchmarks import report
 
 FIELDS, DIM, SEED = 26, 16, 1
 STREAMS = ("criteo_like", "criteo_scaled")
@@ -41,9 +42,9 @@ def worker(address: str, stream: str, cache: dict, batch: int, number: int, work
     """Trains its share of the stream; counters of its caches a counted step, and the capacity of each."""
     import numpy as np
     import tensorflow as tf
-    from traffic_streams import read_stream
 
     import het_tf
+    from benchmarks.traffic.streams import read_stream
 
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -101,15 +102,14 @@ def run(stream: Path, cache: dict, batch: int, workers: int) -> dict:
 
 def main() -> None:
     """Measures, prints the table, writes the JSON."""
-    from traffic_streams import make_stream, read_stream
+    from benchmarks.traffic.streams import make_stream, read_stream
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--samples", type=int, default=524_288, help="of each stream")
     parser.add_argument("--batch", type=int, default=1024, help="samples of a worker and step")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/cache_budget.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     arguments = parser.parse_args()
-    print("a worker and step      cache  hit rate         kB      misses   evict push  bytes saved")
     runs = []
     for name in STREAMS:
         stream = make_stream(Path(tempfile.gettempdir()) / "het_traffic", name, arguments.samples, SEED)
@@ -120,16 +120,21 @@ def main() -> None:
             for rule, cache in {"equal rows": {"rows": rows}, "one budget": {"bytes": one["bytes"]}}.items():
                 one[rule] = found = run(stream, cache, arguments.batch, arguments.workers)
                 saved = 1 - found["bytes"] / one["equal rows"]["bytes"]
-                print(
-                    f"{name:14} {rule:11} {share:5.0%} {found['hit_rate']:9.4f} {found['bytes'] / 1e3:10.1f} "
-                    f"{found['miss_pull']:11.1f} {found['evict_push']:12.1f} {saved:11.1%}",
-                    flush=True,
-                )
-            runs.append({**one, "saved": saved, "met": saved >= GOAL})
+            runs.append({**one, "saved": saved})
     settings = {key: getattr(arguments, key) for key in ("samples", "batch", "workers")}
-    result = {"cores": os.cpu_count(), "goal": GOAL, "seed": SEED, "dim": DIM, **settings, "runs": runs}
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {arguments.out}; goal of {GOAL:.0%}: {sum(r['met'] for r in runs)} of {len(runs)} met")
+    result = {
+        "command": "python benchmarks/cache_budget/run.py",
+        **settings,
+        "seed": SEED,
+        "dim": DIM,
+        "machine": report.machine(),
+        "runs": runs,
+        "goals": [
+            report.goal(f"{run['stream']}, {run['share']:.0%}: bytes saved", run["saved"], ">=", GOAL)
+            for run in runs
+        ],
+    }
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long do saving and restoring a table take, and how much memory, beside tf.train.Checkpoint?
 
-    python benchmarks/checkpoint.py [--rows N] [--remote-rows N] [--turns T] [--out FILE]
+    python benchmarks/checkpoint/run.py [--rows N] [--remote-rows N] [--turns T] [--out FILE]
 
 A table of N rows of 16 floats with RowWiseAdagrad in the process (embedded), by `het_tf.checkpoint`, beside
 tf.train.Checkpoint of six dense variables that hold the same bytes: of each row the key (int64), the clock
@@ -22,6 +22,7 @@ After each restore, rows that were changed before it are compared with what was 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -31,13 +32,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+from benchmarks import report
 
 DIM = 16
 ROW_BYTES = {"key": 8, "clock": 8, "value": 4 * DIM, "slot": 4, "last use": 4, "count": 2}
@@ -272,7 +276,7 @@ def ratio(above: list[dict], below: list[dict], field: str, field_below: str) ->
     return statistics.median(a[field] / b[field_below] for a, b in zip(above, below, strict=True))
 
 
-def compare(here: Side, there: Side, turns: int) -> list[dict]:
+def compare(here: Side, there: Side, turns: int, size: int) -> list[dict]:
     """het_tf over the peer, by what was done."""
     out = []
     for what, label, field in (
@@ -289,23 +293,9 @@ def compare(here: Side, there: Side, turns: int) -> list[dict]:
             "ratio": ratio(one, other, "seconds", field),
             "het_extra": max(turn["extra_bytes"] for turn in one),
             "peer_extra": max(turn["extra_bytes"] for turn in other),
+            "het_extra_of_table": max(turn["extra_bytes"] for turn in one) / size,
+            "peer_extra_of_table": max(turn["extra_bytes"] for turn in other) / size,
         })  # fmt: skip
-    return out
-
-
-def lines(figures: list[dict], rows: int) -> list[str]:
-    size = rows * sum(ROW_BYTES.values())
-    out = [
-        "| | het_tf s | MB/s | tf.train.Checkpoint s | MB/s | het_tf over it | memory: het_tf, of the table"
-        " | memory: tf.train.Checkpoint |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for one in figures:
-        out.append(
-            f"| {one['what']} | {one['het_seconds']:.2f} | {size / one['het_seconds'] / 1e6:.0f}"
-            f" | {one['peer_seconds']:.2f} | {size / one['peer_seconds'] / 1e6:.0f} | {one['ratio']:.2f}"
-            f" | {one['het_extra'] / size:.1%} | {one['peer_extra'] / size:.1%} |"
-        )
     return out
 
 
@@ -315,7 +305,7 @@ def main() -> None:
     parser.add_argument("--remote-rows", type=int, default=1_000_000, help="0: without a server")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--dir", type=Path, help="where checkpoints are written (a temporary directory)")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/checkpoint.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     parser.add_argument("--worker", choices=[HET, DENSE], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -323,7 +313,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="het_checkpoint_", dir=arguments.dir) as place:
         result = run(arguments, Path(place))
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    report.finish(result, arguments.out, __file__)
 
 
 def run(arguments: argparse.Namespace, place: Path) -> dict:
@@ -337,11 +327,11 @@ def run(arguments: argparse.Namespace, place: Path) -> dict:
     finally:
         for side in sides:
             side.close()
-    figures = compare(*sides, turns)
+    figures = compare(*sides, turns, size)
     of = sides[0].turns
     full = of["save"][turns:]
     result: dict[str, Any] = {
-        "command": "python benchmarks/checkpoint.py",
+        "command": "python benchmarks/checkpoint/run.py",
         "rows": rows,
         "dim": DIM,
         "row_bytes": ROW_BYTES,
@@ -357,33 +347,31 @@ def run(arguments: argparse.Namespace, place: Path) -> dict:
             "of_full_seconds": ratio(of["increment"], full, "seconds", "seconds"),
             "of_full_bytes": ratio(of["increment"], full, "bytes", "bytes"),
         },
-        "table": lines(figures, rows),
     }
     if arguments.remote_rows:
         result["remote"] = remote(arguments.remote_rows, turns, place)
     by_name = {one["what"]: one for one in figures}
     result["goals"] = [
-        goal(name, by_name[name]["ratio"], GOAL_SPEED)
+        report.goal(name, by_name[name]["ratio"], "<=", GOAL_SPEED)
         for name in ("save, until it is on disk", "restore, from the page cache", "restore, from disk")
     ] + [
-        goal(f"memory of a {what}, of the table", max(f["het_extra"] for f in of_what) / size, GOAL_MEMORY)
+        report.goal(f"memory of a {what}, of the table", most, "<=", GOAL_MEMORY)
         for what in ("save", "restore")
-        for of_what in [[one for one in figures if one["what"].startswith(what)]]
+        for most in [max(f["het_extra_of_table"] for f in figures if f["what"].startswith(what))]
     ]
-    versions(result)
-    print("\n".join(result["table"]))
-    one = result["increment"]
-    print(
-        f"increment: {one['seconds']:.2f} s, {one['bytes'] / 1e6:.1f} MB, {one['of_full_seconds']:.2f} of the"
-        f" time of a full save; restored in {one['restore_seconds']:.2f} s"
-    )
-    for one in result["goals"]:
-        print(f"  {'met   ' if one['met'] else 'MISSED'} {one['goal']}: {one['value']:.3f} <= {one['limit']}")
+    import het_tf._version
+
+    result["machine"] = report.machine()
+    result["versions"] = {"het_tf": het_tf._version.__version__, "TensorFlow": tensorflow_version()}
     return result
 
 
-def goal(name: str, value: float, limit: float) -> dict:
-    return {"goal": name, "value": value, "limit": limit, "sign": "<=", "met": value <= limit}
+def tensorflow_version() -> str:
+    """Returns the version that is installed; this process does not import TensorFlow."""
+    for name in ("tensorflow", "tensorflow-cpu"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
 
 
 def remote(rows: int, turns: int, place: Path) -> dict:
@@ -397,35 +385,8 @@ def remote(rows: int, turns: int, place: Path) -> dict:
         finally:
             for side in sides:
                 side.close()
-    figures = compare(*sides, turns)
-    return {"rows": rows, "figures": figures, "table": lines(figures, rows),
-            "turns": {side.name: side.turns for side in sides}}  # fmt: skip
-
-
-def versions(result: dict) -> None:
-    from importlib.metadata import version
-
-    import local_step
-
-    import het_tf._version
-
-    result["machine"] = {
-        "processor": local_step.cpu_name(),
-        "cores": os.cpu_count(),
-        "load_after": os.getloadavg()[0],
-    }
-    tensorflow = next(v for name in ("tensorflow-cpu", "tensorflow") if (v := found_version(version, name)))
-    result["versions"] = {
-        "het_tf": f"het_tf {het_tf._version.__version__}",
-        "peer": f"TensorFlow {tensorflow}",
-    }
-
-
-def found_version(version: Callable[[str], str], name: str) -> str:
-    try:
-        return version(name)
-    except ModuleNotFoundError:
-        return ""
+    figures = compare(*sides, turns, rows * sum(ROW_BYTES.values()))
+    return {"rows": rows, "figures": figures, "turns": {side.name: side.turns for side in sides}}
 
 
 if __name__ == "__main__":

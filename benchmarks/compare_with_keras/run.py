@@ -1,6 +1,6 @@
 """Do tables of het_tf learn what keras.layers.Embedding learns?
 
-    python benchmarks/compare_with_keras.py --data census
+    python benchmarks/compare_with_keras/run.py --data census
 
 The same models, data, order, seeds, optimizer and learning rate; only the embedding side differs. One
 optimizer trains everything: rows, wide weights and dense weights.
@@ -14,25 +14,26 @@ het_tf applies the sum of an id's gradients once, and so does Keras 2. Keras 3 g
 one by one and accumulates the sum of their squares in place of the square of their sum: another optimizer.
 All but the last sum them (the gradient is made dense; rows with a gradient of 0 do not move under AdaGrad or
 SGD). For SGD the two are one. AdaGrad begins at Keras' accumulator, 0.1, on both sides;
-benchmarks/defaults.py compares the default optimizer with what a user of Keras writes.
+benchmarks/defaults compares the default optimizer with what a user of Keras writes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib")]
 
-import arguments  # noqa: E402
-import common  # noqa: E402
+import arguments
+import common
+
+from benchmarks import report
 
 MODELS = {"wide_deep": "WideDeep", "deepfm": "DeepFM", "dcn": "DCNv2"}
 OPTIMIZERS = ("adagrad", "sgd")
@@ -126,7 +127,13 @@ def parser() -> arguments.Parser:
     add("--learning-rate", type=positive, metavar="X", help="default 0.1 (adagrad), 0.5 (sgd)")
     add("--epochs", type=whole, metavar="N", help="default: 12 (census), 5 (movielens)")
     add("--batch-size", type=whole, metavar="N", help="default by data set")
-    add("--out", type=Path, metavar="FILE", help="default benchmarks/results/compare_with_keras_DATA.json")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        default=Path(__file__).with_name("result.json"),
+        help="the JSON file",
+    )
     return result
 
 
@@ -139,8 +146,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             setattr(options, name, getattr(defaults, name))
     options.learning_rate = options.learning_rate or {"adagrad": 0.1, "sgd": 0.5}[options.optimizer]
     options.epochs = options.epochs or {"census": 12, "movielens": 5}[options.data]
-    if options.out is None:
-        options.out = ROOT / f"benchmarks/results/compare_with_keras_{options.data}.json"
     return options
 
 
@@ -148,9 +153,6 @@ def main() -> None:
     """Runs everything, prints a table, writes JSON."""
     options = parse()
     try:
-        import rich
-        import rich.box
-        import rich.table
         import tensorflow as tf
 
         import het_tf
@@ -159,7 +161,6 @@ def main() -> None:
     except (ImportError, RuntimeError, ValueError) as error:
         common.fail(parser(), str(error))
 
-    keras_version = getattr(tf.keras, "__version__", tf.keras.__name__)
     sides = SIDES if options.optimizer != "sgd" else SIDES[:3]
     runs: list[dict[str, Any]] = []
     for model in options.models:
@@ -169,45 +170,17 @@ def main() -> None:
                 print(f"{model}, {side}, seed {seed}: test AUC {runs[-1]['test_auc']:.4f}", file=sys.stderr)
 
     summary: dict[str, Any] = {}
-    table = rich.table.Table(
-        title=f"test AUC on {options.data}; {options.optimizer}, learning rate {options.learning_rate:g}, "
-        f"{options.epochs} epochs",
-        box=rich.box.SIMPLE_HEAD,
-        title_justify="left",
-    )
-    shown = options.seeds if len(options.seeds) <= 3 else []  # more do not fit on a line; the JSON has them
-    for column in ("model", "embedding", *(f"seed {seed}" for seed in shown), "mean", "het - it"):
-        table.add_column(
-            column, justify="left" if column in ("model", "embedding") else "right", no_wrap=True
-        )
     for model in options.models:
         auc = {
             side: np.array([one["test_auc"] for one in runs if (one["model"], one["side"]) == (model, side)])
             for side in sides
         }
         gaps = {side: auc["het"] - auc[side] for side in sides[1:]}  # seed by seed
-        errors = {side: standard_error(gap) for side, gap in gaps.items()}
-        for side in sides:
-            difference = f"{gaps[side].mean():+.4f} +- {errors[side]:.4f}" if side in gaps else ""
-            name = model if side == "het" else ""
-            table.add_row(
-                name,
-                side,
-                *(f"{one:.4f}" for one in auc[side][: len(shown)]),
-                f"{auc[side].mean():.4f}",
-                difference,
-            )
         summary[model] = {
             "mean_test_auc": {side: round(float(of_side.mean()), 5) for side, of_side in auc.items()},
             "het_minus": {side: round(float(gap.mean()), 5) for side, gap in gaps.items()},
-            "standard_error": {side: round(error, 5) for side, error in errors.items()},
+            "standard_error": {side: round(standard_error(gap), 5) for side, gap in gaps.items()},
         }
-    rich.print(table)
-    worst = {side: max(abs(one["het_minus"][side]) for one in summary.values()) for side in sides[1:]}
-    print("largest difference of the means:", ", ".join(f"{side} {gap:.4f}" for side, gap in worst.items()))
-    print(f"limit: {LIMIT}")
-
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     names = (
         "data",
         "optimizer",
@@ -218,22 +191,28 @@ def main() -> None:
         "hidden",
         "dropout",
     )
-    document = {
-        "question": "Do tables of het_tf learn what keras.layers.Embedding learns?",
-        "limit": LIMIT,
-        "largest_difference": worst,
-        "summary": summary,
-        "settings": {name: getattr(options, name) for name in names} | {"cross_buckets": CROSS_BUCKETS},
-        "versions": {
-            "tensorflow": tf.__version__,
-            "keras": keras_version,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "runs": runs,
-    }
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"wrote {options.out}")
+    settings = {name: getattr(options, name) for name in names} | {"cross_buckets": CROSS_BUCKETS}
+    document = json.loads(options.out.read_text()) if options.out.exists() else {}
+    document |= {"command": "python benchmarks/compare_with_keras/run.py"}
+    document |= {"versions": report.versions(tf, tf.keras, np)}
+    document[options.data] = {"summary": summary, "settings": settings, "runs": runs}
+    document["goals"] = goals(document)
+    report.finish(document, options.out, __file__)
+
+
+def goals(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the means must keep to; and on Census every seed."""
+    found = []
+    for data in ("census", "movielens"):
+        of = document.get(data, {"summary": {}, "runs": []})
+        for model, means in of["summary"].items():
+            for side, gap in means["het_minus"].items():
+                found.append(report.goal(f"{data}, {model}: AUC off from {side}", abs(gap), "<=", LIMIT))
+        own = [run for run in of["runs"] if run["side"] == "het"] if data == "census" else []
+        for model in dict.fromkeys(run["model"] for run in own):
+            least = min(run["test_auc"] for run in own if run["model"] == model)
+            found.append(report.goal(f"{data}, {model}: least AUC of a seed", least, ">=", 0.9))
+    return found
 
 
 if __name__ == "__main__":

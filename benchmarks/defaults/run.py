@@ -1,8 +1,7 @@
 """Do tables learn, with no argument given, what keras.layers.Embedding learns in a model that a user writes?
 
     make benchmark-tools                     # with build/release/libhet_fleet.so
-    python benchmarks/defaults.py [--data NAME ...] [--models NAME ...] [--batches N ...] [--seeds N ...]
-    python benchmarks/update_docs.py defaults
+    python benchmarks/defaults/run.py [--data NAME ...] [--models NAME ...] [--batches N ...] [--seeds N ...]
 
 keras       keras.layers.Embedding for every table, and Adam(0.001) for all that is trained.
 het         Tables of het_tf with the optimizers that they have by default, Adam(0.001) for the rest: in one
@@ -19,20 +18,26 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import accuracy  # first: it sets threads
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.accuracy import run as accuracy  # isort: skip  # first: it sets threads
+
 import numpy as np
 import tensorflow as tf
-from accuracy_models import MODELS, Dense
 
 import het_tf
+from benchmarks import report
+from benchmarks.accuracy.models import MODELS, Dense
 
 keras: Any = tf.keras
 data_of = accuracy.data_of
-OUT = accuracy.ROOT / "benchmarks/results/defaults.json"
+OUT = Path(__file__).with_name("result.json")
 SIDES = (("keras", 1), ("het", 1), ("het", 8))
 BATCHES = (128, 1024, 4096, 16384)
 PART = dataclasses.replace(accuracy.CRITEO, train_rows=1 << 16, test_rows=1 << 17, cache=1.0)
@@ -71,7 +76,7 @@ class ClickTask:
         """Trains with tables of het_tf; yields the test rows' logits after each pass."""
         fleet = accuracy.make_fleet(self.dense, PART, self.ids, workers, self.seed, accuracy.Run("0"))
         for of_pass in np.split(order, passes):
-            accuracy.train(self.dense, fleet, self.ids, of_pass)
+            accuracy.train(self.dense, fleet, self.ids, of_pass, accuracy.Run("0"))
             fleet.flush()
             yield accuracy.evaluate(self.dense, fleet, self.ids)
         fleet.close()
@@ -266,6 +271,32 @@ def run_task(options: argparse.Namespace, data: str, name: str, seed: int, passe
             save(options.out, {**run, "values": [round(value, 5) for value in values]})
 
 
+def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns for each data set, model and batch the means of the best passes, and the gaps to the twins."""
+    found = []
+    cases = sorted({(run["data"], run["model"], run["batch"]) for run in runs if run["data"] != "curves"})
+    for data, model, batch in cases:
+        own = [run for run in runs if (run["data"], run["model"], run.get("batch")) == (data, model, batch)]
+        best = {
+            side: {run["seed"]: max(run["values"]) for run in own if (run["side"], run["workers"]) == side}
+            for side in SIDES
+        }
+        twin = best[SIDES[0]]
+        one = {
+            "data": data,
+            "model": model,
+            "batch": batch,
+            "seeds": len(twin),
+            "keras": fmean(twin.values()),
+        }
+        for name, side in (("het", SIDES[1]), ("eight", SIDES[2])):
+            if best[side] and best[side].keys() <= twin.keys():
+                one[name] = fmean(best[side].values())
+                one[f"{name}_gap"] = fmean(value - twin[seed] for seed, value in best[side].items())
+        found.append(one)
+    return found
+
+
 def save(path: Path, run: dict[str, Any]) -> None:
     """Puts a run into the file, in the place of the same one."""
 
@@ -275,8 +306,9 @@ def save(path: Path, run: dict[str, Any]) -> None:
     runs = json.loads(path.read_text())["runs"] if path.exists() else []
     runs = sorted([*(one for one in runs if key(one) != key(run)), run], key=key)
     versions = {"tensorflow": tf.__version__, "keras": getattr(keras, "__version__", "")}
-    document = {"command": "python benchmarks/defaults.py", "versions": versions, "runs": runs}
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    document = {"command": "python benchmarks/defaults/run.py", "versions": versions, "runs": runs}
+    document["summary"] = summary(runs)
+    report.write(document, path)
 
 
 if __name__ == "__main__":

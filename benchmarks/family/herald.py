@@ -1,4 +1,4 @@
-"""Herald's assignment of samples to workers (NSDI 2024), for benchmarks/family.py.
+"""Herald's assignment of samples to workers (NSDI 2024), for benchmarks/family.
 
 A sample's score at a worker is how many of its ids the worker has. The paper's greedy takes samples in their
 order, and gives each to the best worker that has room; by regret, those come first that lose most by another
@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from simulated_cache import BoolArray, Cache, Int32Array, Int64Array, Stream
-from simulated_sync import Directory, bit, single
+
+from benchmarks.traffic.simulated_cache import BoolArray, Cache, Int32Array, Int64Array, Stream
+from benchmarks.traffic.simulated_sync import Directory, bit, single
 
 
 def assign(scores: Int64Array, batch: int, step: int, regret: bool) -> Int64Array:

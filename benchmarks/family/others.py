@@ -10,7 +10,8 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-from simulated_cache import NEVER, Stream, next_uses
+
+from benchmarks.traffic.simulated_cache import NEVER, Stream, next_uses
 
 BAGPIPE_WINDOW = 200
 FAE_ROUNDS = 2

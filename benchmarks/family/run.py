@@ -1,12 +1,12 @@
 """How do HET and the systems around it compare on one trace: rows, bytes, waits, staleness, exactness?
 
     make benchmark-tools                       # with build/release/traffic
-    python benchmarks/family.py [--stream criteo_scaled|criteo_like|graph|FILE] [--samples N]
+    python benchmarks/family/run.py [--stream criteo_scaled|criteo_like|graph|FILE] [--samples N]
                                 [--workers W] [--quick] [--program FILE] [--out FILE]
-    python benchmarks/update_docs.py family    # the tables of docs/planning.md
+    python benchmarks/report.py                # the tables
 
-Lines of the kind "client" are the real client before a store, as benchmarks/traffic.py runs it. Lines of the
-kind "model" are of systems, or parts of them, that het_tf does not offer: family_systems.py counts their rows
+Lines of the kind "client" are the real client before a store, as benchmarks/traffic runs it. Lines of the
+kind "model" are of systems, or parts of them, that het_tf does not offer: systems.py counts their rows
 on the same stream. The model's rows are the client's, one by one, where both exist
 (tests/python/benchmarks/test_family.py). Bytes of a model are its rows times the bytes of a row without a
 cache, its key, clock and part of the heads included. Rows between workers take their floats: an all-reduced
@@ -23,28 +23,33 @@ import functools
 import hashlib
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
-import traffic  # noqa: E402
-from family_herald import by_last_users  # noqa: E402
-from family_systems import WINDOW, Trace, rows_without_cache, systems  # noqa: E402
-from family_tables import printed  # noqa: E402
-from traffic_streams import FORMAT, make_stream, read_stream, write_stream  # noqa: E402
+import numpy as np
 
-from het_tf.python.data.placement import Placement  # noqa: E402
+from benchmarks import report
+from benchmarks.family.herald import by_last_users
+from benchmarks.family.systems import WINDOW, Trace, rows_without_cache, systems
+from benchmarks.traffic import run as traffic
+from benchmarks.traffic.streams import FORMAT, make_stream, read_stream, write_stream
+from het_tf.python.data.placement import Placement
 
 Figures = dict[str, Any]
 
 STREAMS = ("criteo_scaled", "criteo_like", "graph")
 FIELD = "C24"
 LOCATION = "last users"
-MODEL = ("simulated_cache", "simulated_sync", "family_herald", "family_others", "family_systems")
+MODEL = (
+    "traffic/simulated_cache",
+    "traffic/simulated_sync",
+    "family/herald",
+    "family/others",
+    "family/systems",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +102,7 @@ def placed_file(source: str, trace: Trace, samples: int) -> Path:
         placement = Placement(FIELD, trace.workers, trace.batch)
         return make_stream(traffic.PLACE, source, samples, traffic.SEED, placement)
     name = (
-        f"{trace.path.stem}-last_users-{trace.workers}-{trace.batch}-{version_of('family_herald')[:12]}.bin"
+        f"{trace.path.stem}-last_users-{trace.workers}-{trace.batch}-{version_of('family/herald')[:12]}.bin"
     )
     path = traffic.PLACE / name
     if not path.exists():
@@ -108,7 +113,7 @@ def placed_file(source: str, trace: Trace, samples: int) -> Path:
 
 def version_of(*modules: str) -> str:
     """Returns a hash of the sources of these modules of benchmarks/."""
-    files = (Path(__file__).parent / f"{name}.py" for name in modules)
+    files = (ROOT / f"benchmarks/{name}.py" for name in modules)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
@@ -230,7 +235,7 @@ def arguments() -> argparse.Namespace:
         parser.error(
             f"--samples: there are {given.samples:,}; give at least {least:,}, so that steps are left"
         )
-    name = traffic.PLACE / "family_quick.json" if given.quick else ROOT / "benchmarks/results/family.json"
+    name = traffic.PLACE / "family_quick.json" if given.quick else Path(__file__).with_name("result.json")
     given.out = given.out or name
     return given
 
@@ -238,19 +243,11 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Runs one stream, adds it to the JSON and prints its table."""
     given = arguments()
-    begin = time.monotonic()
     family = Family(given.stream, given.samples, given.workers, given.program)
     result = family.summary(family.lines())
-    known = json.loads(given.out.read_text()) if given.out.exists() else {"traces": []}
-    same = ("stream", "samples", "workers")
-    others = [of for of in known["traces"] if any(of[name] != result[name] for name in same)]
-    traces = sorted([*others, result], key=lambda of: (of["stream"], -of["workers"], of["samples"]))
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(
-        json.dumps({"command": "python benchmarks/family.py", "traces": traces}, indent=1) + "\n"
-    )
-    print("\n".join(printed(result)))
-    print(f"written: {given.out}, {time.monotonic() - begin:.0f} s")
+    known = json.loads(given.out.read_text()) if given.out.exists() else {"traces": {}}
+    traces = known["traces"] | {f"{result['stream']}, {result['workers']} workers": result}
+    report.finish({"command": "python benchmarks/family/run.py", "traces": traces}, given.out, __file__)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The systems of benchmarks/family.py that are simulated, each as one line of its table."""
+"""The systems of benchmarks/family that are simulated, each as one line of its table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from family_herald import ByCaches, by_last_users
-from family_others import Rows, bagpipe, fae, scratchpipe
-from simulated_cache import Cache, Clairvoyant, Int32Array, Lfu, Planned, Stream
-from simulated_sync import Bounded, Counts, Directory, OnDemand, Sync, simulate
+
+from benchmarks.family.herald import ByCaches, by_last_users
+from benchmarks.family.others import Rows, bagpipe, fae, scratchpipe
+from benchmarks.traffic.simulated_cache import Cache, Clairvoyant, Int32Array, Lfu, Planned, Stream
+from benchmarks.traffic.simulated_sync import Bounded, Counts, Directory, OnDemand, Sync, simulate
 
 Figures = dict[str, Any]
 Batches = list[list[Int32Array]]

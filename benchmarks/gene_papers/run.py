@@ -1,6 +1,6 @@
-"""A stream of papers about genes, by time: drift, rows that expire, rows that are met once, sequences.
+"""A stream of papers about genes, by time: drift, rows that expire, sequences.
 
-    python benchmarks/gene_papers.py [stream] [cache] [sequences] [--seeds 1 2 3] [--quick] [--out FILE]
+    python benchmarks/gene_papers/run.py [stream] [sequences] [--seeds 1 2 3] [--quick] [--out FILE]
 
 stream      1.3 million pairs of a paper and a gene come in PubMed's order, in periods of equally many papers.
             Two towers are asked for the left out genes of a period (recall@100 among 46,898), and then train
@@ -8,7 +8,6 @@ stream      1.3 million pairs of a paper and a gene come in PubMed's order, in p
             and `min_count`: rows, bytes, recall. (Papers with more than a hundred genes, which list genomes,
             are left out.) A `ttl` counts seconds, and the stream runs through decades in a minute: so it is
             a share of the seconds that the run of the same seed without limits took.
-cache       Rows that a cache saves the store, with `admit_after` 1 and 2.
 sequences   SASRec on the genes that papers named with a gene, beside what is popular and the gene's own past.
 
 A run replaces the same one in the file of results.
@@ -20,30 +19,29 @@ import argparse
 import gc
 import json
 import os
-import platform
 import sys
 import time
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from local_step import cpu_name  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
-import het_tf  # noqa: E402
+import het_tf
+from benchmarks import report
 
 GENES, K, BATCH, DIM = 46_898, 100, 2048, 16
-RATE, TOWERS, TEMPERATURE = 0.5, 1e-3, 0.1  # as in benchmarks/models.py, part retrieval
+RATE, TOWERS, TEMPERATURE = 0.5, 1e-3, 0.1  # as in benchmarks/models, part retrieval
 PERIODS, MOST = 10, 100
 STOPS = (2, 5)
 """Periods before which a model stops training."""
 TTL, PROBATION = 0.1, 0.02
 """Shares of the seconds of a run: `ttl`, and `min_count_ttl` of a `min_count` of 2."""
-CACHE = 20_000
 TABLE = "genes_user/deep"
 
 
@@ -157,34 +155,32 @@ def limit(model: Any, limits: dict[str, int]) -> None:
     het_tf.keras.Embedding(config, reuse=True).build(None)
 
 
-def cache(options: argparse.Namespace, save: Any) -> None:
-    """Ids of papers and genes in one table, whose cache may hold a fortieth of the rows."""
-    periods = periods_of(options)
-    runs: list[dict[str, Any]] = []
-    for policy in ("lru", "lfu"):
-        for admit in (1, 2):
-            begin(1)
-            kept = het_tf.Cache(rows=CACHE, staleness=100, policy=policy, admit_after=admit)
-            config = het_tf.TableConfig("ids", 1, het_tf.optimizers.SGD(0.1))
-            layer = het_tf.keras.Embedding(config, cache=kept)
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the seeds: recall of each period, and what limits leave and lose."""
 
-            @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
-            def step(ids: Any, layer: Any = layer) -> None:
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_sum(layer(ids, training=True))
-                tape.gradient(loss, layer.trainable_variables)
+    def error(values: list[float]) -> float | None:
+        return stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
 
-            layer.build(None)
-            for period in periods:
-                order = np.random.default_rng(1).permutation(len(period.train))
-                for batch in period.train.batches(BATCH, order):
-                    ids = [batch.categorical["gene"], batch.categorical["paper"] + GENES]
-                    step(tf.constant(np.concatenate(ids)))
-            counted = het_tf.table("ids").stats()["cache"]
-            of = {name: counted[name] for name in ("reads", "hits", "inserts", "miss_pull", "evict_push")}
-            runs.append({"policy": policy, "admit_after": admit, "rows": CACHE, **of})
-            print(f"cache, {policy}, admit_after {admit}: {runs[-1]}", flush=True)
-            save("cache", runs)
+    free = [run for run in runs if run["limits"] == "none"]
+    drift = [
+        {
+            "curve": curve,
+            "period": int(period) + 1,
+            "recall": fmean(run["curves"][curve][period] for run in free),
+        }
+        for curve, of in free[0]["curves"].items()
+        for period in of
+        if int(period) > 0
+    ]
+    recall = {run["seed"]: run["recall"] for run in free}
+    limits = []
+    for name in dict.fromkeys(run["limits"] for run in runs):
+        own = [run for run in runs if run["limits"] == name]
+        lost = [recall[run["seed"]] - run["recall"] for run in own]
+        of = {"rows": fmean(run["size"] for run in own), "bytes": fmean(run["bytes"] for run in own)}
+        of |= {"recall": fmean(run["recall"] for run in own), "error": error([run["recall"] for run in own])}
+        limits.append({"limits": name, **of, "lost": fmean(lost), "lost_error": error(lost)})
+    return {"drift": drift, "limits": limits}
 
 
 def own_partners(seen: np.ndarray, part: Any, k: int) -> float:
@@ -226,35 +222,36 @@ def sequences(options: argparse.Namespace, save: Any) -> None:
 
 def key(run: dict[str, Any]) -> tuple[str, ...]:
     """What a run is of."""
-    return tuple(str(run.get(name)) for name in ("limits", "policy", "admit_after", "seed"))
+    return tuple(str(run.get(name)) for name in ("limits", "seed"))
 
 
 def main() -> None:
     """Runs the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = {"stream": stream, "cache": cache, "sequences": sequences}
+    parts = {"stream": stream, "sequences": sequences}
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; default all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--quick", action="store_true", help="one paper of forty, to see that it runs")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/gene_papers.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     options = parser.parse_args()
     if unknown := set(options.parts) - set(parts):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; give some of {', '.join(parts)}")
 
     def save(part: str, runs: list[dict[str, Any]]) -> None:
         document = json.loads(options.out.read_text()) if options.out.exists() else {}
-        document["command"] = "python benchmarks/gene_papers.py"
-        document["machine"] = {"processor": cpu_name(), "cores": os.cpu_count()}
-        versions = {"tensorflow": tf.__version__, "python": platform.python_version()}
-        document["versions"] = versions
+        document["command"] = "python benchmarks/gene_papers/run.py"
+        document |= {"machine": report.machine(), "versions": report.versions(tf)}
         made = {key(run) for run in runs}
         kept = [run for run in document.get(part, {}).get("runs", []) if key(run) not in made]
         document[part] = {"runs": sorted([*kept, *runs], key=key)}
-        options.out.write_text(json.dumps(document, indent=1) + "\n")
+        if part == "stream":
+            document[part]["summary"] = summary(document[part]["runs"])
+        report.write(document, options.out)
 
     for name, run in parts.items():
         if not options.parts or name in options.parts:
             run(options, save)
+    report.finish(json.loads(options.out.read_text()), options.out, __file__)
 
 
 if __name__ == "__main__":

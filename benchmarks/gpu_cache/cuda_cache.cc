@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/cuda_clock.h"
-#include "benchmarks/cuda_table.h"
+#include "benchmarks/gpu_cache/cuda_clock.h"
+#include "benchmarks/gpu_cache/cuda_table.h"
 #include "tests/cpp/device/check/library.h"
 
 namespace het::bench {

@@ -1,4 +1,4 @@
-"""examples/graphsage.py with `keras.layers.Embedding` in place of its table, for graph_accuracy.py."""
+"""examples/graphsage.py with `keras.layers.Embedding` in place of its table, for run.py."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib")]
 
-import tensorflow as tf  # noqa: E402
-from graph_training import Run, main  # noqa: E402
-from keras_twin import KerasRows, to_keras  # noqa: E402
+import tensorflow as tf
+from graph_training import Run, main
+from keras_twin import KerasRows, to_keras
 
 
 class KerasRun(Run):

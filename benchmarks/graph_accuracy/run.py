@@ -1,9 +1,8 @@
 """Does GraphSAGE learn as well from a table of het_tf as from keras.layers.Embedding?
 
-    python benchmarks/graph_accuracy.py [--data NAME ...] [--seeds K ...] [--out FILE]
-    python benchmarks/update_docs.py graph_accuracy
+    python benchmarks/graph_accuracy/run.py [--data NAME ...] [--seeds K ...] [--out FILE]
 
-Two workers under horovodrun train `examples/graphsage.py`, or its twin, graph_keras.py; rank 0 tests. The
+Two workers under horovodrun train `examples/graphsage.py`, or its twin, keras.py; rank 0 tests. The
 same graph, draws, initial rows, weights, optimizers and rates; the rows are a Keras variable on each worker
 whose gradients Horovod averages, or a table at one server, at staleness 0 and at the default bounds. Seeds
 are paired. What is done is kept in build/graph_accuracy, so a run may be stopped. The exit status is 1 if a
@@ -24,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from local_step import cpu_name
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
-from graph_training import DEFAULTS  # noqa: E402
+from graph_training import DEFAULTS
+
+from benchmarks import report
 
 PLACE = ROOT / "build/graph_accuracy"
 DATA = ("pubmed", "graph_like:20000", "blogcatalog", "debian")
@@ -59,7 +59,7 @@ def launch(program: str, words: Sequence[str]) -> str:
 
 def score(data: str, side: str, seed: int) -> dict[str, Any]:
     """Returns one run's figures, measured now or before."""
-    program = "benchmarks/graph_keras.py" if side == "keras" else "examples/graphsage.py"
+    program = "benchmarks/graph_accuracy/keras.py" if side == "keras" else "examples/graphsage.py"
     words = ["--data", data, "--seed", str(seed), *SIDES[side]]
     settings = repr((FORMAT, program, words, DEFAULTS[data.partition(":")[0]]))
     kept = PLACE / f"{hashlib.sha256(settings.encode()).hexdigest()[:24]}.json"
@@ -103,13 +103,10 @@ def goals_of(summary: dict[str, Any]) -> list[dict[str, Any]]:
     for data, of in summary.items():
         for side, limit in LIMITS.items():
             value = -of["minus_keras"][side]
-            goals.append({"goal": f"{data}: Keras - {side}", "sign": "<=", "limit": limit, "value": value})
+            goals.append(report.goal(f"{data}: Keras - {side}", value, "<=", limit))
         if data in FLOORS:
             value, limit = of["mean"]["het, default"], FLOORS[data]
-            goals.append({"goal": f"{data}: {of['metric']}", "sign": ">=", "limit": limit, "value": value})
-    for goal in goals:
-        low = goal["sign"] == "<="
-        goal["met"] = goal["value"] <= goal["limit"] if low else goal["value"] >= goal["limit"]
+            goals.append(report.goal(f"{data}: {of['metric']}", value, ">=", limit))
     return goals
 
 
@@ -127,7 +124,7 @@ def main() -> None:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path(__file__).parent / "results/graph_accuracy.json",
+        default=Path(__file__).with_name("result.json"),
         help="the JSON file",
     )
     arguments = parser.parse_args()
@@ -142,19 +139,13 @@ def main() -> None:
                 print(f"{data:18} seed {seed} {side:18} {runs[-1]['test']:.4f}", flush=True)
     summary = summarise(runs)
     result = {
-        "command": " ".join(["python benchmarks/graph_accuracy.py", *sys.argv[1:]]),
-        "machine": {"processor": cpu_name(), "cores": os.cpu_count(), "load_after": os.getloadavg()[0]},
-        "versions": {},
+        "command": " ".join(["python benchmarks/graph_accuracy/run.py", *sys.argv[1:]]),
+        "machine": report.machine(),
         "runs": runs,
         "summary": summary,
         "goals": goals_of(summary),
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
-    for goal in result["goals"]:
-        mark = "met" if goal["met"] else "MISSED"
-        print(f"{mark:7}{goal['goal']} {goal['sign']} {goal['limit']}: {goal['value']:.4f}")
-    print(f"written: {arguments.out}")
+    report.finish(result, arguments.out, __file__)
     if not all(goal["met"] for goal in result["goals"]):
         sys.exit("error: a goal is missed")
 

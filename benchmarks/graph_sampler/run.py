@@ -1,6 +1,6 @@
 """How many edges does the neighbour sampler draw in a second of one core?
 
-    python benchmarks/graph_sampler.py [--nodes N] [--batches K] [--repeats R] [--sizes N ...] [--out FILE]
+    python benchmarks/graph_sampler/run.py [--nodes N] [--batches K] [--repeats R] [--sizes N ...]
 
 A graph of the generator (`het_tf.data.graph_like`, 11 edges a node), batches of 512 random nodes, the paper's
 fan-outs (25, 10): 140,800 draws a batch. Beside it, on the same graph and nodes: numpy, as most samplers are
@@ -13,9 +13,7 @@ is missed.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
-import os
 import re
 import sys
 import tempfile
@@ -27,8 +25,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from local_step import cpu_name
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import report
 from het_tf.data import Graph, graph_like
 from het_tf.python.data.graph.generate import write_graph_like
 
@@ -174,34 +174,22 @@ def main() -> None:
         help="graphs to make, in nodes; default up to 1e8",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parent / "results/graph_sampler.json", help="the JSON file"
+        "--out", type=Path, default=Path(__file__).with_name("result.json"), help="the JSON file"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(arguments.nodes, arguments.batches, arguments.repeats, Path(folder))
     sizes = [apart(nodes, arguments.batches, arguments.repeats) for nodes in arguments.sizes]
     value = figures["draws_per_processor_second"]["het_tf"] / GOAL
-    goal = {"goal": "million edges drawn in a second of one core", "limit": 1.0, "value": value}
     result = {
-        "command": f"python benchmarks/graph_sampler.py --nodes {arguments.nodes}",
-        "machine": {"processor": cpu_name(), "cores": os.cpu_count(), "load_after": os.getloadavg()[0]},
+        "command": f"python benchmarks/graph_sampler/run.py --nodes {arguments.nodes}",
+        "machine": report.machine(),
         "versions": {"tensorflow": tf.__version__, "numpy": np.__version__},
         **figures,
         "sizes": sizes,
-        "goals": [{**goal, "met": value >= 1.0}],
+        "goals": [report.goal("million edges drawn in a second of one core", value, ">=", 1.0)],
     }
-    print(f"{'a second of processor time':36}{'M draws':>9}{'of numpy':>10}{'of limit':>10}")
-    for name, rate in figures["draws_per_processor_second"].items():
-        ratios = figures["ratio_to_numpy"][name], figures["ratio_to_limit"][name]
-        print(f"{name:36}{rate / 1e6:9.2f}{ratios[0]:10.2f}{ratios[1]:10.2f}")
-    print(f"\n{'nodes':>12}{'M edges':>9}{'MB':>7}{'made in s':>11}{'MB of memory':>14}{'M draws':>9}")
-    for of in sizes:
-        made = f"{of['made_processor_s']:11.1f}{of['made_memory_bytes'] / 1e6:14,.0f}"
-        rate = of["draws_per_processor_second"] / 1e6
-        print(f"{of['nodes']:12,}{of['edges'] / 1e6:9,.0f}{of['file_bytes'] / 1e6:7,.0f}{made}{rate:9.1f}")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written: {arguments.out}")
+    report.finish(result, arguments.out, __file__)
     if value < 1.0:
         sys.exit("error: the goal is missed")
 

@@ -1,6 +1,6 @@
 """What does one step cost for each looked-up row, beside TensorFlow's own ops, Keras, TFRA and FBGEMM?
 
-    python benchmarks/local_step.py [--quick] [--peers DIR] [--out FILE]
+    python benchmarks/local_step/run.py [--quick] [--peers DIR] [--out FILE]
 
 A step is 26 x 4096 ids from a Zipf distribution (exponent 1.05) on one table whose rows all exist, popular
 ids scattered over it: 1e6 rows of 16 floats, and 1e7 rows of 64. Measured are the lookup alone, and the
@@ -18,18 +18,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "local"))
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
 
-import workload  # noqa: E402
+from benchmarks import report
+from benchmarks.local_step import workload
 
 DIRECT, CACHED, RAW, KERAS, TFRA, FBGEMM = (
     "het_tf", "het_tf, cache", "raw TF ops", "Keras", "TFRA cuckoo", "FBGEMM TBE",
@@ -62,18 +64,18 @@ GOAL_MEMORY = 1.15  # times rows and slots, at most
 
 
 class Worker:
-    """One system in a process of its own (local/worker.py)."""
+    """One system in a process of its own (worker.py)."""
 
     def __init__(self, system: str, size: str, optimizer: str, threads: int, peers: Path) -> None:
         self.system = system
         python = peers / ENVIRONMENT[system] / "bin/python" if system in ENVIRONMENT else Path(sys.executable)
         rows, dim = TINY if size == "tiny" else SIZES[size]
-        path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
         environment |= {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"}
         if system == TFRA:
             environment["TF_USE_LEGACY_KERAS"] = "1"
-        command = [python, HERE / "local/worker.py", system, rows, dim, optimizer, threads]
+        command = [python, HERE / "worker.py", system, rows, dim, optimizer, threads]
         self._process = subprocess.Popen(
             [str(word) for word in command],
             env=environment,
@@ -239,10 +241,9 @@ def goals(result: dict) -> list[dict]:
     """Each goal with what was measured."""
     lines = []
 
-    def add(goal: str, size: str, threads: int, value: float, sign: str, limit: float) -> None:
-        met = value <= limit if sign == "<=" else value >= limit
-        lines.append({"goal": goal, "size": size, "threads": threads, "value": value, "sign": sign,
-                      "limit": limit, "met": met})  # fmt: skip
+    def add(name: str, size: str, threads: int, *of: Any) -> None:
+        words = f"{name}, {size}, {threads} thread{'s' * (threads > 1)}"
+        lines.append(report.goal(words, *of))
 
     for figure in result["figures"]:
         what = "lookup" if figure["step"] == "lookup" else "train"
@@ -258,57 +259,19 @@ def goals(result: dict) -> list[dict]:
     return lines
 
 
-def table(result: dict) -> str:
-    """Markdown: ns of CPU a row of every system, and in brackets het_tf's over it."""
-    systems = [system for system in OPTIMIZERS if system in result["versions"]]
-    order = list(SIZES), ["lookup", *OPTIMIZERS[DIRECT]]
-    cases = {(f["size"], f["threads"], f["step"]) for f in result["figures"]}
-    lines = [["rows x dim", "threads", "step", *systems]]
-    for size, threads, step in sorted(
-        cases, key=lambda case: (order[0].index(case[0]), case[1], order[1].index(case[2]))
-    ):
-        of = {
-            f["against"]: f
-            for f in result["figures"]
-            if (f["size"], f["threads"], f["step"]) == (size, threads, step)
-        }
-        rows, dim = SIZES[size]
-        line = [f"1e{len(str(rows)) - 1} x {dim}", str(threads), step if step == "lookup" else f"+ {step}"]
-        line.append(f"{statistics.median(f['het_tf']['cpu_ns'] for f in of.values()):.0f}")
-        for system in systems[1:]:
-            line.append(
-                f"{of[system]['peer']['cpu_ns']:.0f} ({of[system]['ratio']:.2f})" if system in of else "-"
-            )
-        lines.append(line)
-    width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    lines.insert(1, ["-" * (w - 1) + ":" for w in width])
-    return "\n".join(
-        "| " + " | ".join(word.rjust(w) for word, w in zip(line, width, strict=True)) + " |" for line in lines
-    )
-
-
-def finish(result: dict, out: Path) -> None:
+def save(result: dict, out: Path) -> None:
     """Adds what follows from the figures, and writes the file: also after each part of a long run."""
-    result["machine"]["load_after"] = os.getloadavg()[0]
+    result["machine"] |= report.machine()
     result["goals"] = goals(result)
-    result["table"] = table(result).splitlines()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n")
+    report.write(result, out)
 
 
 def command(arguments: argparse.Namespace) -> str:
-    words = ["python benchmarks/local_step.py"]
+    words = ["python benchmarks/local_step/run.py"]
     words += ["--quick"] if arguments.quick else []
     words += ["--rounds", str(arguments.rounds)] if arguments.rounds else []
     words += ["--only", *map(repr, arguments.only)] if arguments.only else []
     return " ".join(words)
-
-
-def cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def main() -> None:
@@ -316,14 +279,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="1e6 rows of 16 floats, few turns")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--rounds", type=int, help="turns of each system (default 7, quick: 4)")
-    parser.add_argument("--peers", type=Path, default=HERE.parent / ".peers", help="made by tools/peers.sh")
+    parser.add_argument("--peers", type=Path, default=ROOT / ".peers", help="made by tools/peers.sh")
     parser.add_argument(
         "--only",
         nargs="+",
         choices=[CACHED, RAW, KERAS, TFRA, FBGEMM, SCALING, MEMORY],
         help="measure against these, and keep what the JSON file has of the others",
     )
-    parser.add_argument("--out", type=Path, default=HERE / "results/local_step.json", help="the JSON file")
+    parser.add_argument("--out", type=Path, default=HERE / "result.json", help="the JSON file")
     arguments = parser.parse_args()
     rounds = arguments.rounds or (4 if arguments.quick else 7)
     sizes = ["small"] if arguments.quick else arguments.sizes
@@ -337,7 +300,7 @@ def main() -> None:
     systems = [system for system in available if system != DIRECT and system in only]
     result: dict = {
         "command": command(arguments),
-        "machine": {"processor": cpu_name(), "cores": os.cpu_count(), "load_before": os.getloadavg()[0]},
+        "machine": {"load_before": os.getloadavg()[0]},
         "workload": {"ids_a_step": workload.IDS, "zipf": workload.EXPONENT, "different_steps": workload.POOL},
         "versions": {},
         "figures": [],
@@ -368,26 +331,15 @@ def main() -> None:
                         run_pair(peer, size, optimizer, threads, rounds, arguments.peers, result)
             if SCALING in only:
                 run_scaling(size, optimizer, rounds, arguments.peers, result)
-            finish(result, arguments.out)
+            save(result, arguments.out)
     if MEMORY in only and "large" in sizes:
         result["memory"] = {}
         for optimizer in OPTIMIZERS[DIRECT]:
             for system in available:
                 if system != CACHED and optimizer in OPTIMIZERS[system]:
                     run_memory(system, optimizer, arguments.peers, result)
-    finish(result, arguments.out)
-
-    print("\nns of CPU time for each looked-up row; in brackets: het_tf's over it\n")
-    print("\n".join(result["table"]))
-    print("\nresident memory of the large table over its rows and slots")
-    for key, by_system in result["memory"].items():
-        print(f"  {key:24}" + "  ".join(f"{system} {value:.2f}" for system, value in by_system.items()))
-    print("\ngoals")
-    for line in result["goals"]:
-        mark = "met   " if line["met"] else "MISSED"
-        print(f"  {mark} {line['goal']:45}{line['size']:6} {line['threads']} thread(s)"
-              f"  {line['value']:.2f} {line['sign']} {line['limit']}")  # fmt: skip
-    print(f"\nwritten: {arguments.out}")
+    save(result, arguments.out)
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

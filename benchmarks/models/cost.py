@@ -1,6 +1,6 @@
 """What a training step of a model costs beside its Keras twin: CPU time of all threads, in turns.
 
-`benchmarks/models.py cpu` runs it.
+`run.py cpu` runs it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Do the models of het_tf.models learn what their Keras twins learn, and what does a step cost beside theirs?
 
-    python benchmarks/models.py [quality] [cpu] [retrieval] [--seeds 1 2 3] [--models NAME ...] [--out FILE]
+    python benchmarks/models/run.py [quality] [cpu] [retrieval] [--seeds 1 2 3] [--models NAME ...]
 
 quality     Each model is trained twice on real data: with tables of het_tf, and with keras.layers.Embedding.
             Both begin with the same rows and weights, see the same batches, and AdaGrad of one rate trains
@@ -24,27 +24,26 @@ import argparse
 import gc
 import json
 import os
-import platform
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib")]
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from compare_with_keras import keras_optimizer  # noqa: E402
-from keras_twin import sides_of, to_keras  # noqa: E402
-from local_step import cpu_name  # noqa: E402
-from models_cost import HUGE, RATE, SIDES, step_cost, synthetic  # noqa: E402
-from models_lib import twins  # noqa: E402
-from report import exact_auc  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from keras_twin import sides_of, to_keras
+from models_lib import twins
+from report import exact_auc
 
-import het_tf  # noqa: E402
-from het_tf.data import Description  # noqa: E402
+import het_tf
+from benchmarks import report as reports
+from benchmarks.compare_with_keras.run import keras_optimizer
+from benchmarks.models.cost import HUGE, RATE, SIDES, step_cost, synthetic
+from het_tf.data import Description
 
 # model: data set, arguments of load, passes at most, rows of a batch, arguments of the model
 TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
@@ -58,11 +57,11 @@ TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
 }
 # Passes without a rise that end a training, else 1. Recall@10 stands still for the first ones.
 PATIENCE = {"SASRec": 5}
-# Of two towers; chosen on the valid part, see docs/benchmarks.md.
+# Of two towers; chosen on the valid part, see README.md.
 TEMPERATURE, ROWS, TOWERS = 0.1, 0.5, 1e-3  # rates: AdaGrad's and Adam's
 RETRIEVAL = ((True, SIDES), (False, ("het",)))  # logQ, sides
 WRITTEN = tuple(f"{side}, written" for side in SIDES)
-GOALS = {"quality": 0.003, "movielens": 1.1, "huge": 0.1}
+LIMITS = {"quality": 0.003, "movielens": 1.1, "huge": 0.1}
 
 
 def positives(part: Any) -> Any:
@@ -266,7 +265,6 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
             "passes": sorted(
                 {one["passes"] for one in runs if one["model"] == name and one["side"] in SIDES}
             ),
-            "met": bool(abs(gap.mean()) <= GOALS["quality"]),
             "written": {
                 side: [float(np.mean(values[side])), float(np.std(values[side])), len(values[side])]
                 for side in WRITTEN
@@ -288,7 +286,6 @@ def cpu(options: argparse.Namespace, save: Any) -> None:
         }
         for size, of in cases.items():
             of["ratio"] = of["het"] / of["keras"]
-            of["met"] = of["ratio"] <= GOALS[size]
             runs.append({"model": name, "size": size, **of})
             print(
                 f"{name}, {size}: het {of['het']:.1f} ms, keras {of['keras']:.1f}, {of['ratio']:.3f}",
@@ -349,6 +346,21 @@ def key(run: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(run.get(name)) for name in ("model", "logq", "side", "size", "seed"))
 
 
+def goals(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """What means may be off from the twins', and what a step may cost beside theirs."""
+    summed = document.get("quality", {}).get("summary", {})
+    off = {f"{name}: {of['metric']} off from its twin": of["difference"] for name, of in summed.items()}
+    runs = [run for run in document.get("retrieval", {}).get("runs", []) if run["logq"]]
+    het, twin = ([run["recall"] for run in runs if run["side"] == side] for side in SIDES)
+    if het and twin:
+        off["two towers: recall@100 off from its twin"] = float(np.mean(het) - np.mean(twin))
+    found = [reports.goal(name, abs(gap), "<=", LIMITS["quality"]) for name, gap in off.items()]
+    for run in document.get("cpu", {}).get("runs", []):
+        name = f"{run['model']}, {run['size']}: CPU time of its twin"
+        found.append(reports.goal(name, run["ratio"], "<=", LIMITS[run["size"]]))
+    return found
+
+
 def main() -> None:
     """Runs the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -357,35 +369,28 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--models", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--written", action="store_true", help="of quality only what a user writes")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/models.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     options = parser.parse_args()
     if unknown := set(options.parts) - set(parts):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; give some of {', '.join(parts)}")
 
     def save(part: str, runs: list[dict[str, Any]]) -> None:
         document = json.loads(options.out.read_text()) if options.out.exists() else {}
-        document["command"] = "python benchmarks/models.py"
-        document["goals"] = GOALS
-        document["machine"] = {
-            "processor": cpu_name(),
-            "cores": os.cpu_count(),
-            "load_after": os.getloadavg()[0],
-        }
-        document["versions"] = {
-            "tensorflow": tf.__version__,
-            "keras": getattr(tf.keras, "__version__", ""),
-            "python": platform.python_version(),
-        }
+        document["command"] = "python benchmarks/models/run.py"
+        document["machine"] = reports.machine()
+        document["versions"] = reports.versions(tf, tf.keras)
         made = {key(run) for run in runs}
         kept = [run for run in document.get(part, {}).get("runs", []) if key(run) not in made]
         document[part] = {"runs": sorted([*kept, *runs], key=key)}
         if part == "quality":
             document[part]["summary"] = summary(document[part]["runs"])
-        options.out.write_text(json.dumps(document, indent=1) + "\n")
+        document["goals"] = goals(document)
+        reports.write(document, options.out)
 
     for name, run in parts.items():
         if not options.parts or name in options.parts:
             run(options, save)
+    reports.finish(json.loads(options.out.read_text()), options.out, __file__)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How much of the wait for a far server does het_tf.plan hide?
 
-    python benchmarks/planned.py [--latency MS] [--compute MS] [--steps N] [--repeats K] [--out FILE]
+    python benchmarks/planned/run.py [--latency MS] [--compute MS] [--steps N] [--repeats K] [--out FILE]
 
 A redis-server with the module behind a relay that holds every byte back, so that a round trip takes at
 least `latency`. A worker trains batches of 256 samples x 26 ids of a Zipf stream, 16 floats a row, with a
@@ -12,7 +12,6 @@ TensorFlow sees it, and of the step beyond `compute`.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import socket
@@ -26,8 +25,11 @@ from collections import deque
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks/local"), str(ROOT / "tests/python/lib")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+
+from benchmarks import report
+from benchmarks.local_step import workload
 
 SAMPLES, FEATURES, DIM, ROWS = 256, 26, 16, 100_000
 WARM = 20  # steps that are not counted
@@ -82,7 +84,6 @@ def relay(path: str, round_trip: float) -> None:
 def steps(address: str, cache: dict, same: bool, planned: bool, compute: float, count: int) -> dict:
     """Milliseconds of each counted lookup, and of each step beyond `compute`; how many were planned."""
     import tensorflow as tf
-    import workload
 
     import het_tf
 
@@ -124,25 +125,13 @@ def measure(address: str, arguments: argparse.Namespace) -> list[dict]:
     return runs
 
 
-def table(runs: list[dict]) -> list[str]:
-    """Lines of Markdown."""
-    lines = [
-        "| staleness | lookup without a plan | planned | step beyond compute without | planned |",
-        "|--:|--:|--:|--:|--:|",
-    ]
-    for run in runs:
-        cells = [run[f"{what}_ms_{name}"] for what in ("lookup", "step") for name in ("without", "planned")]
-        lines.append(f"| {run['staleness']} | " + " | ".join(f"{cell:.2f} ms" for cell in cells) + " |")
-    return lines
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--latency", type=float, default=1.0, help="round trip, milliseconds")
     parser.add_argument("--compute", type=float, default=25.0, help="of a step, milliseconds")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/planned.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     parser.add_argument("--relay", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.relay:
@@ -150,7 +139,6 @@ def main() -> None:
 
     import redis_lib
     import tensorflow as tf
-    from ps_throughput import processor
 
     if redis_lib.missing():
         sys.exit(redis_lib.missing())
@@ -170,15 +158,13 @@ def main() -> None:
             redis_lib.leave()
             between.kill()
     result = {
-        "command": " ".join(["python benchmarks/planned.py", *sys.argv[1:]]),
+        "command": " ".join(["python benchmarks/planned/run.py", *sys.argv[1:]]),
         "settings": {"latency_ms": arguments.latency, "compute_ms": arguments.compute},
         "runs": runs,
-        "table": table(runs),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "load_after": os.getloadavg()[0]},
+        "machine": report.machine(),
         "versions": {"tensorflow": tf.__version__},
     }
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(result["table"]))
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

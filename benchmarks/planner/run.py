@@ -1,12 +1,12 @@
-"""How wrong is het-plan? Its forecast beside real jobs, and its step time beside the cells of slow_link.json.
+"""How wrong is het-plan? Its forecast beside real jobs, and its step time beside the cells of slow_link.
 
     make benchmark-tools
-    python benchmarks/planner.py [--only jobs cells profile show] [--out FILE]
+    python benchmarks/planner/run.py [--only jobs cells profile show] [--out FILE]
 
 jobs: a stream is profiled, `het-plan show` divides the caches and forecasts, and ranks under horovodrun then
 run the same stream with that plan at a real server; criteo_like, movielens and the graph, and gene_partners,
-which nothing was tried on before. cells: the time of a step in every cell of slow_link.json and
-slow_link_four.json, which ran earlier and know nothing of het-plan: the form of the sum in cost.py was chosen
+which nothing was tried on before. cells: the time of a step in every cell of the results of
+slow_link, which ran earlier and know nothing of het-plan: the form of the sum in cost.py was chosen
 on Wide & Deep's, the other models' are a test. profile: samples a second and memory of a pass. show: seconds
 of the command.
 """
@@ -28,18 +28,18 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from planner_streams import STREAMS, Tables, recorded  # noqa: E402
-
-from het_tf.python.planner import cost, document  # noqa: E402
-from het_tf.python.planner.forecast import Request, forecast, thinned  # noqa: E402
-from het_tf.python.planner.profile import Feature, Profiler  # noqa: E402
-from het_tf.python.planner.replay import Job, Sample, replay, traffic  # noqa: E402
-from het_tf.python.planner.stats import Stats  # noqa: E402
-from het_tf.python.ps import redis_server  # noqa: E402
+from benchmarks import report
+from benchmarks.planner.streams import STREAMS, Tables, recorded
+from het_tf.python.planner import cost, document
+from het_tf.python.planner.forecast import Request, forecast, thinned
+from het_tf.python.planner.profile import Feature, Profiler
+from het_tf.python.planner.replay import Job, Sample, replay, traffic
+from het_tf.python.planner.stats import Stats
+from het_tf.python.ps import redis_server
 
 PLACE = ROOT / "build/traffic"
 DIM, BATCH, WORKERS = 16, 128, 2
@@ -67,7 +67,7 @@ def ranks(stream: Path, plan: Path, address: str, warm: int) -> Figures:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
                    "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # fmt: skip
     launcher = [str(python.with_name("horovodrun")), "-np", str(WORKERS), "-H", f"localhost:{WORKERS}"]
-    worker = [str(python), str(ROOT / "benchmarks/planner_worker.py"), json.dumps(job)]
+    worker = [str(python), str(ROOT / "benchmarks/planner/worker.py"), json.dumps(job)]
     command = [*launcher, "--gloo", *worker]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     found = re.search(r"RESULT (\{.*\})", done.stdout)
@@ -102,11 +102,10 @@ def one_job(name: str) -> Figures:
             "server_bytes": found["server_bytes"],
         }
     said = {"bytes": made.traffic.bytes, "hit_rate": made.hit_rate, "server_bytes": made.server_bytes}
-    print(
-        f"{name}: " + ", ".join(f"{key} {said[key]:.4g} for {observed[key]:.4g}" for key in said), flush=True
-    )
+    error = {key: said[key] / observed[key] - 1 for key in said}
+    print(f"{name}: {error}", flush=True)
     return {"samples": samples, "tables": len(tables), "forecast": said, "observed": observed,
-            "not_filled": made.not_filled, "seconds": seconds}  # fmt: skip
+            "error": error, "not_filled": made.not_filled, "seconds": seconds}  # fmt: skip
 
 
 # --- cells of slow_link
@@ -155,17 +154,17 @@ def cells() -> list[Figures]:
         return replayed[key]
 
     found = []
-    for file in ("slow_link.json", "slow_link_four.json"):
-        result = json.loads((ROOT / "benchmarks/results" / file).read_text())
-        parts = [(name, [of["unlimited"], *of["settings"]]) for name, of in result["models"].items()]
-        parts += [("wide_deep", result[part]["settings"]) for part in ("ratios", "latency") if part in result]
+    for file in ("slow_link", "slow_link/four"):
+        result = report.load(file)
+        parts = [(name, [of["unlimited"], *of["settings"].values()]) for name, of in result["models"].items()]
+        parts += [("wide_deep", result["ratios"]["settings"])] if "ratios" in result else []
         for model, settings in parts:
             for setting in settings:
                 local = setting["systems"].get("local", {}).get("step", setting["compute"])
                 compute = local if setting["dense"] else setting["compute"]
                 machine = cost.Machine(
                     rate=setting["rate"],
-                    round_trip=setting["round_trip"],
+                    round_trip=0.0,
                     compute=compute,
                     byte_seconds=byte_seconds,
                 )
@@ -176,8 +175,8 @@ def cells() -> list[Figures]:
                     step = cost.step_time(moved, tables, job, machine, early=planned)
                     found.append({"workers": result["workers"], "model": model, "system": system,
                                   "rate": setting["rate"], "dense": setting["dense"],
-                                  "round_trip": setting["round_trip"], "observed": of["step"],
-                                  "forecast": step.seconds, "bound": step.bound})  # fmt: skip
+                                  "observed": of["step"], "forecast": step.seconds,
+                                  "bound": step.bound})  # fmt: skip
     return found
 
 
@@ -232,10 +231,10 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=parts, default=parts, metavar="PART", help=", ".join(parts)
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/planner.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     options = parser.parse_args()
     result: Figures = json.loads(options.out.read_text()) if options.out.exists() else {}
-    result |= {"command": "python benchmarks/planner.py", "within": WITHIN}
+    result |= {"command": "python benchmarks/planner/run.py", "within": WITHIN}
     if "jobs" in options.only:
         result["jobs"] = {name: one_job(name) for name in STREAMS}
     if "cells" in options.only:
@@ -244,13 +243,12 @@ def main() -> None:
                     (cell["model"], cell["workers"]) == (model, workers)]) for model, workers in
                     dict.fromkeys((cell["model"], cell["workers"]) for cell in result["cells"])}  # fmt: skip
         result["cells_by_model"] = of_model
-        for name, of in of_model.items():
-            print(name, {key: round(value, 3) for key, value in of.items()}, flush=True)
+        of_model["all"] = summary(result["cells"])
     if "profile" in options.only:
         result["profile"] = rate_of_profile()
     if "show" in options.only:
         result["show"] = time_of_show()
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    report.finish(result, options.out, __file__)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The streams of planner.py: ids by table, int64 `[samples, ids of a sample]`."""
+"""The streams of run.py: ids by table, int64 `[samples, ids of a sample]`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from traffic_streams import make_stream, read_stream
+
+from benchmarks.traffic.streams import make_stream, read_stream
 
 Tables = dict[str, npt.NDArray[np.int64]]
 SEED = 1
 
 
 def recorded(place: Path, name: str, samples: int) -> npt.NDArray[np.int64]:
-    """The ids of a stream of traffic_streams.py, `[samples, fields]`."""
+    """The ids of a stream of benchmarks/traffic/streams.py, `[samples, fields]`."""
     _, ids = read_stream(make_stream(place, name, samples, SEED))
     return np.asarray(ids, np.int64)
 

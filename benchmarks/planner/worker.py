@@ -1,6 +1,6 @@
-"""A rank of planner.py's real job: looks up and updates rows of a recorded stream, and says what travelled.
+"""A rank of run.py's real job: looks up and updates rows of a recorded stream, and says what travelled.
 
-    horovodrun -np N python planner_worker.py '{"ps": ..., "stream": FILE.npz, "dim": 16, "batch": 128,
+    horovodrun -np N python worker.py '{"ps": ..., "stream": FILE.npz, "dim": 16, "batch": 128,
         "plan": plan.json, "warm": STEPS}'
 
 The stream has one array `[samples, ids]` a table. Rank r of N takes batch r of N in every step, as a replay

@@ -1,6 +1,6 @@
 """How much memory does the parameter server take for its rows?
 
-    python benchmarks/ps_memory.py [--rows N] [--dim D] [--out FILE]
+    python benchmarks/ps_memory/run.py [--rows N] [--dim D] [--out FILE]
 
 Tables of N rows of D floats at a Redis server with the module, one with SGD (no slots) and one with
 RowWiseAdagrad (one slot), filled in chunks. The limit: the bytes of values and slots and 24 bytes a row for
@@ -11,7 +11,6 @@ without rows, and what the server itself counts (`used_memory`, which `maxmemory
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -19,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import het_tf  # noqa: E402
-from het_tf.python.ps import redis_server  # noqa: E402
+import het_tf
+from benchmarks import report
+from het_tf.python.ps import redis_server
 
 LIMIT = 1.2
 CHUNK = 200_000
@@ -84,26 +83,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--dim", type=int, default=16)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/ps_memory.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     arguments = parser.parse_args()
     tables = [
         measure(name, slots, arguments.rows, arguments.dim)
         for name, slots in (("sgd", 0), ("row_wise_adagrad", 1))
     ]
-    lines = ["| optimizer | rows | bytes a row: limit | resident | of the limit | used_memory of the limit |",
-             "|---|--:|--:|--:|--:|--:|"]  # fmt: skip
-    for t in tables:
-        lines.append(
-            f"| {t['optimizer']} | {t['rows']:,} | {t['limit_bytes'] / t['rows']:.0f} "
-            f"| {t['resident_bytes'] / t['rows']:.1f} | {t['ratio']:.2f} | {t['used_memory_ratio']:.2f} |"
-        )
-    print("\n".join(lines))
-    result = {"command": "python benchmarks/ps_memory.py", "tables": tables, "table": lines,
-              "goals": [{"goal": f"resident memory, {t['optimizer']}", "value": t["ratio"], "limit": LIMIT,
-                         "met": t["ratio"] <= LIMIT} for t in tables]}  # fmt: skip
-    for goal in result["goals"]:
-        print(f"  {'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['value']:.3f} <= {LIMIT}")
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    goals = [report.goal(f"resident memory, {of['optimizer']}", of["ratio"], "<=", LIMIT) for of in tables]
+    result = {"command": "python benchmarks/ps_memory/run.py", "tables": tables, "goals": goals}
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long does a sweep of a table's limits keep a parameter server busy?
 
-    python benchmarks/ps_sweep.py [--rows N] [--dim D] [--out FILE]
+    python benchmarks/ps_sweep/run.py [--rows N] [--dim D] [--out FILE]
 
 A Redis server with the module holds N rows of D floats that all pass their `ttl` at once. While its timer
 removes them, step by step, a connection sends one PING after the other. Measured are the longest step, in
@@ -11,20 +11,19 @@ PING, beside those of the same server before the sweep.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import het_tf  # noqa: E402
-from het_tf.python.ps import address as addresses  # noqa: E402
-from het_tf.python.ps import redis_server  # noqa: E402
-from het_tf.python.ps.node import Node  # noqa: E402
+import het_tf
+from benchmarks import report
+from het_tf.python.ps import address as addresses
+from het_tf.python.ps import redis_server
+from het_tf.python.ps.node import Node
 
 LIMIT_MS = 3.0  # "a few milliseconds"
 CHUNK = 200_000
@@ -86,33 +85,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--dim", type=int, default=16)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/ps_sweep.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     arguments = parser.parse_args()
     measured = measure(arguments.rows, arguments.dim)
     if measured["swept"] < arguments.rows:
         raise SystemExit(f"only {measured['swept']:,} of {arguments.rows:,} rows were swept in 300 s")
-    before, during = measured["ping_ms"]["before"], measured["ping_ms"]["during"]
-    lines = [
-        "| rows swept | in | longest step | PING, 99.9 % / longest: before | during |",
-        "|--:|--:|--:|--:|--:|",
-        f"| {measured['swept']:,} | {measured['seconds']:.1f} s | {measured['longest_step_ms']:.2f} ms"
-        f" | {before['p99.9']:.2f} / {before['max']:.2f} ms"
-        f" | {during['p99.9']:.2f} / {during['max']:.2f} ms |",
-    ]
-    print("\n".join(lines))
-    met = measured["longest_step_ms"] <= LIMIT_MS
-    print(
-        f"  {'met   ' if met else 'MISSED'} longest step: {measured['longest_step_ms']:.2f} <= {LIMIT_MS} ms"
-    )
     result = {
-        "command": "python benchmarks/ps_sweep.py",
+        "command": "python benchmarks/ps_sweep/run.py",
         "measured": measured,
-        "table": lines,
-        "goals": [
-            {"goal": "longest step, ms", "value": measured["longest_step_ms"], "limit": LIMIT_MS, "met": met}
-        ],
+        "goals": [report.goal("longest step, ms", measured["longest_step_ms"], "<=", LIMIT_MS)],
     }
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

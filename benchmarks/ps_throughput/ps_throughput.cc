@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/ps/raw_server.h"
+#include "benchmarks/ps_throughput/raw_server.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/client/redis_store.h"

@@ -1,4 +1,4 @@
-#include "benchmarks/ps/raw_server.h"
+#include "benchmarks/ps_throughput/raw_server.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,13 +1,11 @@
 """How fast do rows travel between a worker and the parameter server, beside a minimal raw-TCP server?
 
-    make build                                    # the module that the server loads, het_tf/lib/het.so
-    cmake -S . -B build/bench -G Ninja -DHET_BUILD_BENCHMARKS=ON -DHET_BUILD_PLUGIN=OFF
-    cmake --build build/bench --target ps_throughput
-    python benchmarks/ps_throughput.py [--rounds K] [--dims 16 64 128] [--out FILE]
+    make benchmark-tools
+    python benchmarks/ps_throughput/run.py [--rounds K] [--dims 16 64 128] [--out FILE]
 
 Pull and push of 50,000 rows of 16, 64 and 128 floats, and of 1,000 rows, through our transport to a Redis
 server with the module, over TCP on loopback, plain and under TLS, and over a Unix socket. The peer is a
-server of 200 lines over the same partitions (benchmarks/ps/raw_server.cc), which does nothing else. All take
+server of 200 lines over the same partitions (raw_server.cc), which does nothing else. All take
 turns; a ratio is the median over the rounds of the raw server's time over ours, both of the same round; under
 TLS, that of plain TCP's time. The servers run on one processor and the client on another: else the ratios of
 small requests depend on where the kernel wakes the processes. Then two clients on a cluster of two shards
@@ -28,13 +26,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from het_tf._version import __version__  # noqa: E402
-from het_tf.python.ps import programs, redis_server, tls  # noqa: E402
+from benchmarks import report
+from het_tf._version import __version__
+from het_tf.python.ps import programs, redis_server, tls
 
-PROGRAM = ROOT / "build/bench/ps_throughput"
+PROGRAM = ROOT / "build/release/ps_throughput"
 RAW = "raw TCP"
 SYSTEMS = (RAW, "raw Unix", "Redis TCP", "Redis Unix", "Redis TLS")
 # name -> whose time is compared with whose
@@ -139,20 +138,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30, help="rounds of each dim, default 30")
     parser.add_argument("--dims", type=int, nargs="+", default=[16, 64, 128])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/ps_throughput.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     arguments = parser.parse_args()
     if not PROGRAM.exists():
-        parser.error(f"{PROGRAM.relative_to(ROOT)} is not built; the commands are in this file's head")
+        parser.error(f"{PROGRAM.relative_to(ROOT)} is missing; run `make benchmark-tools`")
 
     result: dict = {
-        "command": "python benchmarks/ps_throughput.py",
-        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "command": "python benchmarks/ps_throughput/run.py",
         "versions": {"het_tf": f"het_tf {__version__}", "server": server_version()},
         "dims": {},
     }
-    columns = ["dim", "", *(f"{name} ms" for name in SYSTEMS)]
-    columns += [f"{system} of {peer}" for system, peer in RATIOS.values()]
-    lines = ["| " + " | ".join(columns) + " |", "|--:|---|" + "--:|" * (len(columns) - 2)]
     for dim in arguments.dims:
         measured = compare(dim, arguments.rounds)
         of_dim: dict = {}
@@ -166,12 +161,7 @@ def main() -> None:
             ratios = {name: ratio(*pair) for name, pair in RATIOS.items()}
             best = {system: min(times[what]) for system, times in measured.items()}
             of_dim[what] = {"median_seconds": median, "best_seconds": best, "ratios": ratios}
-            cells = [f"{1e3 * median[name]:.2f}" for name in SYSTEMS]
-            cells += [f"{value:.2f}" for value in ratios.values()]
-            lines.append(f"| {dim} | {what} | " + " | ".join(cells) + " |")
-            print(lines[-1], flush=True)
         result["dims"][dim] = of_dim
-    result["table"] = lines
     pairs = []
     for _ in range(3):
         pairs.append((load(1, 1, 16, 3), load(2, 2, 16, 3)))
@@ -180,23 +170,10 @@ def main() -> None:
     result["clients"] = {"one_on_one": one, "two_on_two": two, "ratio": ratio_of_pairs}
     first = result["dims"][arguments.dims[0]]
     result["goals"] = [
-        {"goal": goal, "value": first[what]["ratios"][system], "limit": limit,
-         "met": first[what]["ratios"][system] >= limit}
-        for goal, what, system, limit in GOALS
-    ]  # fmt: skip
-    result["machine"]["load_after"] = os.getloadavg()[0]
-    print(f"two clients on two shards: {two / 1e6:.2f} M rows/s, one on one: {one / 1e6:.2f} "
-          f"(ratio {ratio_of_pairs:.2f})")  # fmt: skip
-    for goal in result["goals"]:
-        mark = "met   " if goal["met"] else "MISSED"
-        print(f"  {mark} {goal['goal']}: {goal['value']:.2f} >= {goal['limit']}")
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {arguments.out}")
-
-
-def processor() -> str:
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return names[0].partition(":")[2].strip() if names else "unknown"
+        report.goal(name, first[what]["ratios"][of], ">=", limit) for name, what, of, limit in GOALS
+    ]
+    result["machine"] = report.machine()
+    report.finish(result, arguments.out, __file__)
 
 
 def server_version() -> str:

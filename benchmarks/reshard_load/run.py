@@ -1,6 +1,6 @@
 """What does `het-ps reshard --by load` do for shards of which one has most of the work?
 
-    python benchmarks/reshard_load.py [--seconds S] [--out FILE]
+    python benchmarks/reshard_load/run.py [--seconds S] [--out FILE]
 
 Four shards with as many partitions each, and two worker processes that train all the while; how many of their
 ids lie in a partition follows Zipf's law by its number, so that the first shard has most. Measured are
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -23,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import het_tf  # noqa: E402
-from het_tf.python.checkpoint.places import hash_name, partition_of  # noqa: E402
-from het_tf.python.ps import cli, layout  # noqa: E402
-from het_tf.python.ps.errors import ServerError  # noqa: E402
+import het_tf
+from benchmarks import report
+from het_tf.python.checkpoint.places import hash_name, partition_of
+from het_tf.python.ps import cli, layout
+from het_tf.python.ps.errors import ServerError
 
 SHARDS, PARTITIONS, DIM = 4, 64, 16
 POOL = 8192  # rows of each partition
@@ -165,7 +164,7 @@ def measure(directory: Path, seconds: float) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/reshard_load.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -173,30 +172,23 @@ def main() -> None:
         return work(address, Path(directory), int(seed))
     with tempfile.TemporaryDirectory() as directory:
         measured = measure(Path(directory), arguments.seconds)
-    shares, seconds = measured["slowest_over_mean"], measured["move_seconds"]
-    slow = f"{measured['slowest_window_while_moving']:.2f} in the slowest quarter of a second"
-    lines = [
-        "| slots lie | slowest shard / mean, busy time | steps/s beside those before the move |",
-        "|---|--:|--:|",
-        f"| as they came up | {shares['at first']:.2f} | |",
-        f"| by count | {shares['by count']:.2f} | 1.00 |",
-        f"| while they move, {seconds:.1f} s | | {measured['steps_while_moving']:.2f}, {slow} |",
-        f"| by load | {shares['by load']:.2f} | {measured['steps_after']:.2f} |",
-    ]
-    print("\n".join(lines))
-    values = [
-        ("slowest shard over the mean, by load", shares["by load"], LIMIT),
-        ("rows with a lost or doubled update", measured["rows_that_are_off"], 0),
-        ("workers that failed", measured["workers_that_failed"], 0),
-    ]
-    goals = [
-        {"goal": name, "value": value, "sign": "<=", "limit": most, "met": value <= most}
-        for name, value, most in values
-    ]
-    for goal in goals:
-        print("  met   " if goal["met"] else "  MISSED", "{goal}: {value:.2f} <= {limit}".format(**goal))
-    result = {"command": "python benchmarks/reshard_load.py", "measured": measured, "table": lines}
-    arguments.out.write_text(json.dumps(result | {"goals": goals}, indent=1) + "\n")
+    shares = measured["slowest_over_mean"]
+    steps = {"by count": 1.0, "by load": measured["steps_after"]}
+    off, failed = measured["rows_that_are_off"], measured["workers_that_failed"]
+    result = {
+        "command": "python benchmarks/reshard_load/run.py",
+        "measured": measured,
+        "layouts": [
+            {"slots lie": name, "slowest_over_mean": shares[of], "steps": steps.get(of)}
+            for name, of in (("as they came up", "at first"), ("by count",) * 2, ("by load",) * 2)
+        ],
+        "goals": [
+            report.goal("slowest shard over the mean, by load", shares["by load"], "<=", LIMIT),
+            report.goal("rows with a lost or doubled update", off, "<=", 0),
+            report.goal("workers that failed", failed, "<=", 0),
+        ],
+    }
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

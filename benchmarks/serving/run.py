@@ -1,6 +1,6 @@
 """How long does a served prediction take, beside a SavedModel that gathers from a dense variable?
 
-    python benchmarks/serving.py [--rows N ...] [--batches B ...] [--calls K] [--out FILE]
+    python benchmarks/serving/run.py [--rows N ...] [--batches B ...] [--calls K] [--out FILE]
 
 One model, three SavedModels: 26 features read one table of 16 floats a row, then a perceptron of 128 and 64
 units. In "dense" the ids are positions, and one tf.gather reads the rows: the least that a lookup can cost.
@@ -14,8 +14,6 @@ goals: portable within 2 times dense, native within 1.3 times.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
 import statistics
 import sys
@@ -28,9 +26,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import het_tf
+from benchmarks import report
 
 FEATURES, DIM, UNITS = 26, 16, (128, 64)
 GOALS = {"portable": 2.0, "native": 1.3}
@@ -183,7 +182,7 @@ def main() -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e6, 1e7], help="of the table")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 32, 512])
     parser.add_argument("--calls", type=int, default=400, help="of each system")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/serving.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     arguments = parser.parse_args()
     lines, made = [], {}
     for rows in map(int, arguments.rows):
@@ -194,41 +193,23 @@ def main() -> None:
             lines += measure(rows, directory, arguments.batches, arguments.calls)
         finally:
             shutil.rmtree(directory)
-
-    table = ["| rows | batch | unknown ids | dense µs | portable µs | native µs | portable | native |"]
-    table.append("| ---: | ----: | ----------: | -------: | ----------: | --------: | -------: | -----: |")
-    for line in lines:
-        us, ratio = line["us"], line["ratio"]
-        table.append(
-            f"| {line['rows']:,} | {line['batch']} | {line['unknown']:.0%} | {us['dense']:.0f} "
-            f"| {us['portable']:.0f} | {us['native']:.0f} "
-            f"| {ratio['portable']:.2f}x | {ratio['native']:.2f}x |"
-        )
-    print("\n".join(table))
-    goals = []
-    for line in lines:
-        if line["unknown"]:
-            continue  # dense has no such ids
-        for name, goal in GOALS.items():
-            value = line["ratio"][name]
-            what = f"{name}, {line['rows']:,} rows, batch {line['batch']}"
-            goals.append({"goal": what, "value": value, "limit": goal, "met": value <= goal})
-            print(f"  {'met   ' if value <= goal else 'MISSED'} {what:40} {value:.2f}x <= {goal}x")
-    processor = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
     result = {
-        "command": "python benchmarks/serving.py",
-        "machine": {"processor": processor[0].partition(":")[2].strip(), "cores": os.cpu_count(),
-                    "load_after": os.getloadavg()[0]},
+        "command": "python benchmarks/serving/run.py",
+        "machine": report.machine(),
         "versions": {"het_tf": het_tf.__version__, "TensorFlow": tf.__version__},
         "model": {"features": FEATURES, "dim": DIM, "units": UNITS},
         "saved_models": made,
         "lines": lines,
-        "table": table,
-        "goals": goals,
-    }  # fmt: skip
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {arguments.out}")
+        "goals": [
+            report.goal(
+                f"{name}, {line['rows']:,} rows, batch {line['batch']}", line["ratio"][name], "<=", limit
+            )
+            for line in lines
+            if not line["unknown"]  # dense has no such ids
+            for name, limit in GOALS.items()
+        ],
+    }
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

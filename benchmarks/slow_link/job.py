@@ -14,7 +14,7 @@ class Job:
     Attributes:
       model: of tasks.TASKS.
       control: path of the Unix socket from which commands come.
-      stream: file of ids, of benchmarks/traffic_streams.py.
+      stream: file of ids, of benchmarks/traffic/streams.py.
       ps: address of the parameter server.
       workers: N.
       systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `rows`.

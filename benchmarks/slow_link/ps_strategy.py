@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import control
 import tensorflow as tf
-import training
-from job import Job
-from tasks import TASKS
-from traffic import distinct_rows
+
+from benchmarks.slow_link import control, training
+from benchmarks.slow_link.job import Job
+from benchmarks.slow_link.tasks import TASKS
+from benchmarks.traffic.run import distinct_rows
 
 
 def serve(job: Job, role: str, number: int) -> None:

@@ -1,6 +1,6 @@
 """How long does the lookup of one small step take through the op, beside a tf.gather of the same shape?
 
-    python benchmarks/small_step.py [--repeats K] [--out FILE]
+    python benchmarks/small_step/run.py [--repeats K] [--out FILE]
 
 A step of the HET paper's size: 128 samples x 26 features = 3,328 ids, 1,535 of them unique, 16 floats a row,
 every row there (and in the embedding cache, where there is one). Once as one input of 3,328 ids, and as 26
@@ -14,9 +14,7 @@ the goal is judged, is what the wall time would be on a core of its own.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import statistics
 import sys
 import time
@@ -31,10 +29,11 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 # It would drop the gathers: nobody looks at the rows.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
-import het_tf  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "local"))
-import workload  # noqa: E402
+import het_tf
+from benchmarks import report
+from benchmarks.local_step import workload
 
 SAMPLES, FEATURES, UNIQUE, DIM = 128, 26, 1535, 16
 ROWS = 1_000_000
@@ -123,7 +122,7 @@ def systems(all_steps: np.ndarray) -> dict[str, tuple[str, Callable]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=100, help="calls of each system, of 50 lookups each")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/small_step.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     arguments = parser.parse_args()
 
     measured = systems(step_ids())
@@ -147,34 +146,19 @@ def main() -> None:
                 a / b for a, b in zip(cpu[name], cpu[gather], strict=True)
             ),
         })  # fmt: skip
-    cpu_names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
     result = {
-        "command": "python benchmarks/small_step.py",
-        "machine": {"processor": cpu_names[0].partition(":")[2].strip(), "cores": os.cpu_count(),
-                    "load_after": os.getloadavg()[0]},
+        "command": "python benchmarks/small_step/run.py",
+        "machine": report.machine(),
         "versions": {"het_tf": het_tf.__version__, "TensorFlow": tf.__version__},
         "step": {"ids": SAMPLES * FEATURES, "unique": UNIQUE, "dim": DIM, "rows": ROWS},
-        "goal_ms": GOAL_MS,
         "lookups": lines,
-    }  # fmt: skip
-    header = f"| {'lookup of 3,328 ids':46} | wall ms | best ms | CPU ms | of gather |"
-    rows = [header, f"| {'-' * 46} | ------: | ------: | -----: | --------: |"]
-    for line in lines:
-        times = f"{line['wall_ms']:7.3f} | {line['best_wall_ms']:7.3f} | {line['cpu_ms']:6.3f}"
-        rows.append(f"| {line['lookup']:46} | {times} | {line['of_gather']:9.2f} |")
-    result["table"] = rows
-    print("\n".join(rows))
-    print()
-    result["goals"] = []
-    for line in lines:
-        if "het_tf" in line["lookup"] and "1 input" in line["lookup"]:
-            met = line["cpu_ms"] < GOAL_MS
-            result["goals"].append({"lookup": line["lookup"], "value": line["cpu_ms"], "met": met})
-            mark = "met   " if met else "MISSED"
-            print(f"  {mark} {line['lookup']:40} {line['cpu_ms']:.3f} ms < {GOAL_MS} ms")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {arguments.out}")
+        "goals": [
+            report.goal(f"{line['lookup']}, CPU ms", line["cpu_ms"], "<=", GOAL_MS)
+            for line in lines
+            if "het_tf" in line["lookup"] and "1 input" in line["lookup"]
+        ],
+    }
+    report.finish(result, arguments.out, __file__)
 
 
 if __name__ == "__main__":

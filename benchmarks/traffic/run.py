@@ -1,8 +1,8 @@
 """How much travels between workers with caches and their parameter server, and how stale are their reads?
 
     make benchmark-tools                          # with build/release/traffic
-    python benchmarks/traffic.py [--quick] [--samples N] [--jobs K] [--program FILE] [--out FILE]
-    python benchmarks/update_docs.py              # tables and figures
+    python benchmarks/traffic/run.py [--quick] [--samples N] [--jobs K] [--program FILE] [--out FILE]
+    python benchmarks/report.py                   # tables
 
 Every run is a process of benchmarks/traffic/: N workers in lock-step, each with the client and the cache that
 training uses, before one service; bytes are those of the frames as they were encoded. A run is a function of
@@ -25,18 +25,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from simulated_sync import clairvoyant  # noqa: E402
-from traffic_streams import FORMAT, make_stream  # noqa: E402
-
-from het_tf.python.data.placement import Placement  # noqa: E402
+from benchmarks import report
+from benchmarks.traffic.goals import CLASSES, back_after, goals, missed_at_most
+from benchmarks.traffic.simulated_sync import clairvoyant
+from benchmarks.traffic.streams import FORMAT, make_stream
+from het_tf.python.data.placement import Placement
 
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"
 BOUNDS = ("0", "1/1", "10/10", "30/30", "100/100", "300/300", "1000/1000", "unbounded")
-CLASSES = ("miss_pull", "update_pull", "bound_push", "evict_push")
 BATCH = 128
 SEED = 1
 DEFAULT = {"bound": "30", "wire": "int4", "checks": "told"}
@@ -54,6 +54,8 @@ SETTINGS = (
 )
 """Of the sweep `default`, with 8 workers: reads late and writes through is what other optimizers get."""
 PLACED = ("C2", "C24")
+LIMITED, LIMIT = ("workers", "staleness", "cache"), ("workers", "bound", "cache")
+"""Sweeps with runs whose caches might know the future, and what tells these apart."""
 REAL = {"census": 262_144, "movielens": 262_144}
 
 
@@ -62,7 +64,7 @@ class Run:
     """The settings of one run.
 
     Attributes:
-      stream: criteo_scaled, criteo_like, changed, graph, census or movielens (traffic_streams.py).
+      stream: criteo_scaled, criteo_like, changed, graph, census or movielens (streams.py).
       samples: how many, of all workers together; the first quarter warms up and is not counted (of "changed"
         all are).
       workers: N.
@@ -279,7 +281,7 @@ def all_runs(of: dict[str, list[Run]]) -> list[Run]:
 def limits(of: dict[str, list[Run]]) -> list[Run]:
     """Returns runs that are counted once more with a cache that knows the future."""
     runs: dict[Run, None] = {}
-    for name in ("workers", "staleness", "cache"):
+    for name in LIMITED:
         sweep = of.get(name, [])
         whole = {(run.workers, run.bound) for run in sweep if run.cache == 1}
         for run in sweep:
@@ -383,6 +385,7 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "writes_that_waited": result["writes_that_waited"] / steps,
         "staleness": result["staleness"],
         "bounds": result["bounds"],
+        "allowed": missed_at_most({**result, **dataclasses.asdict(run)}),
         "seconds": result["seconds"],
         "memory_mb": result["memory_mb"],
     }
@@ -394,6 +397,7 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         figures["bytes_saved"] = 1 - by * size / (before["bytes_in"] + before["bytes_out"])
     if run.stream == "changed":
         figures["hit_rates"] = [round(rate, 4) for rate in result["hit_rate"]]
+        figures |= back_after(figures["hit_rates"])
     return figures
 
 
@@ -405,9 +409,8 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
     names = ("stream", "samples", "dim", "optimizer", "partitions", "shards")
     known = [[run[name] for name in names] for run in result["baselines"]]
     result["baselines"] += [run for run in before["baselines"] if [run[name] for name in names] not in known]
-    names = ("workers", "bound", "cache")
-    counted = [[run[name] for name in names] for run in result["limits"]]
-    result["limits"] += [run for run in before["limits"] if [run[name] for name in names] not in counted]
+    counted = [[run[name] for name in LIMIT] for run in result["limits"]]
+    result["limits"] += [run for run in before["limits"] if [run[name] for name in LIMIT] not in counted]
 
 
 def main() -> None:
@@ -425,8 +428,8 @@ def main() -> None:
     program = arguments.program
     if not program.exists():
         raise SystemExit(f"{program} is missing; run `make benchmark-tools`, or give --program")
-    name = "traffic_quick.json" if arguments.quick else "traffic.json"
-    out = arguments.out or (PLACE if arguments.quick else ROOT / "benchmarks/results") / name
+    name = "traffic_quick.json" if arguments.quick else "result.json"
+    out = arguments.out or (PLACE if arguments.quick else Path(__file__).parent) / name
     samples = arguments.samples or (65_536 if arguments.quick else 524_288)
     if samples % 16 or samples < 32_768:
         raise SystemExit(f"--samples is {samples}; give a multiple of 16 of at least 32,768")
@@ -454,7 +457,7 @@ def main() -> None:
         limited = list(pool.map(lambda run: limit(run, paths[run.source]), limits(of)))
 
     result: dict[str, Any] = {
-        "command": "python benchmarks/traffic.py" + (" --quick" if arguments.quick else ""),
+        "command": "python benchmarks/traffic/run.py" + (" --quick" if arguments.quick else ""),
         "samples": samples,
         "seed": SEED,
         "batch": BATCH,
@@ -467,9 +470,11 @@ def main() -> None:
     }
     if arguments.only and out.exists():
         keep_others(result, json.loads(out.read_text()))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {out}, {time.monotonic() - begin:.0f} s")
+    saved = {tuple(one[name] for name in LIMIT): one["rows_saved"] for one in result["limits"]}
+    for run in (run for name in LIMITED for run in result["sweeps"].get(name, []) if run["policy"] == "lfu"):
+        run["possible"] = saved.get(tuple(run[name] for name in LIMIT))
+    result["goals"] = goals(result)
+    report.finish(result, out, __file__)
 
 
 if __name__ == "__main__":

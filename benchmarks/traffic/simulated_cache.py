@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from traffic_streams import read_stream
+
+from benchmarks.traffic.streams import read_stream
 
 NEVER = np.iinfo(np.int32).max // 2
 GROUP = 8  # of 64 partitions, those that a table lies in (core/wire/layout.h)

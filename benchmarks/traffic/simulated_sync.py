@@ -20,8 +20,9 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from simulated_cache import NEVER, BoolArray, Cache, Clairvoyant, Int32Array, Stream
-from traffic_goals import CLASSES
+
+from benchmarks.traffic.goals import CLASSES
+from benchmarks.traffic.simulated_cache import NEVER, BoolArray, Cache, Clairvoyant, Int32Array, Stream
 
 Step = Sequence[Int32Array]
 """Unique ids of each worker."""

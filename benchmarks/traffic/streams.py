@@ -1,4 +1,4 @@
-"""The streams of benchmarks/traffic.py: ids of real and Criteo-like rows, in files that the C++ program maps.
+"""The streams of traffic: ids of real and Criteo-like rows, in files that the C++ program maps.
 
 A file's layout stands in benchmarks/traffic/stream.h. Fields share one space of keys, each behind the ones
 before it, as the tables of het_tf's models do.
