@@ -22,7 +22,6 @@ class Job:
       hidden: widths of the perceptron, or of the layers of GraphSAGE.
       cross_rank: of the matrices of dcn.
       batch: samples of a worker's step.
-      addresses: of a tf.distribute job: {"ps": [HOST:PORT], "worker": [...], "chief": [...]}.
     """
 
     model: str
@@ -35,7 +34,6 @@ class Job:
     hidden: tuple[int, ...]
     cross_rank: int
     batch: int
-    addresses: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -1,4 +1,4 @@
-"""Starts the processes of a measurement: the server, workers under horovodrun, and the peer's."""
+"""Starts the processes of a measurement: the server, and workers under horovodrun."""
 
 from __future__ import annotations
 
@@ -113,29 +113,3 @@ def horovod(place: Place, job: Any) -> Iterator[Workers]:
         yield workers
     finally:
         workers.stop()
-
-
-@contextlib.contextmanager
-def strategy(place: Place, job: Any) -> Iterator[Workers]:
-    """ParameterServerStrategy of a job: its servers on their hosts, and the chief, connected."""
-    where = [("ps", 0, "server"), *(("worker", n, host) for n, host in enumerate(place.network.workers))]
-    chief = Workers(Path(job.control), 1)
-    program = [sys.executable, str(HERE / "ps_strategy.py")]
-    servers = []
-    try:
-        with (place.folder / "strategy.log").open("wb") as log:
-            for role, number, host in where:
-                command = place.on(host, [*program, role, str(number), job.text()])
-                servers.append(
-                    subprocess.Popen(
-                        command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=place.environment()
-                    )
-                )
-        chief.launch([*program, "chief", "0", job.text()], place.environment())
-        chief.connect(READY_SECONDS)
-        yield chief
-    finally:
-        chief.stop()
-        for process in servers:
-            process.kill()  # they serve for ever
-            process.wait()

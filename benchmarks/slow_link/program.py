@@ -24,7 +24,6 @@ from benchmarks.slow_link.session import (
     Session,
     calibrate,
     line,
-    medians,
     say,
     share_compute,
     shown,
@@ -71,7 +70,7 @@ class Program:
         path = make_stream(self.streams, STREAMS[model], self.scale.samples, SEED)
         return path, distinct_rows(path)
 
-    def job(self, model: str, ps: str, addresses: dict[str, list[str]] | None = None) -> Job:
+    def job(self, model: str, ps: str) -> Job:
         """The launch of a model at a server."""
         stream, distinct = self.stream(model)
         rows = round(0.1 * distinct)
@@ -91,7 +90,6 @@ class Program:
             hidden=HIDDEN,
             cross_rank=8,
             batch=BATCH,
-            addresses=addresses or {},
         )
 
     @contextlib.contextmanager
@@ -156,31 +154,6 @@ class Program:
             share_compute(settings)
             return {"settings": settings, "missing": session.missing}
 
-    def strategy(self, models: dict[str, Figures]) -> Figures:
-        """ParameterServerStrategy at the rates at which the other systems were measured."""
-        say("ParameterServerStrategy")
-        hosts = self.place.network
-        addresses = {
-            "ps": [f"{networks.SERVER}:{jobs.PORT + 10}"],
-            "worker": [f"{hosts.address(name)}:{jobs.PORT + 11}" for name in hosts.workers],
-            "chief": [f"{networks.SWITCH}:{jobs.PORT + 12}"],
-        }
-        result: Figures = {}
-        for model, figures in models.items():
-            begin = time.monotonic()
-            with jobs.strategy(self.place, self.job(model, "", addresses)) as chief:
-                session = Session(self.place, chief, self.scale)
-                session.make(["strategy"])
-                settings = []
-                for rate in (None, *sorted({entry["rate"] for entry in figures["settings"].values()})):
-                    link = Link(rate, dense=True)
-                    each = [session.turn("strategy", link) for _ in range(self.scale.rounds)]
-                    settings.append({**dataclasses.asdict(link), **medians(each)})
-                    say(f"  {model}, {shown(rate)}: {1e3 * settings[-1]['step']:.1f} ms")
-                result[model] = settings
-            say(f"  {time.monotonic() - begin:.0f} s")
-        return result
-
     def close(self) -> None:
         self.place.close()
 
@@ -232,7 +205,7 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
             "batch": BATCH,
             "epoch": EPOCH,
         }
-        every = {*STREAMS, "ratios", "strategy"}
+        every = {*STREAMS, "ratios"}
         kept = out.exists() and set(parts) != every
         result: Figures = json.loads(out.read_text()) if kept else {}
         others = [name for name, value in settings.items() if result.get(name, value) != value]
@@ -244,10 +217,8 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
         for part in parts:
             if part in STREAMS:
                 models[part] = program.model(part)
-            elif part == "strategy":
-                result["strategy"] = program.strategy(models)
             else:
-                result[part] = getattr(program, part)()
+                result["ratios"] = program.ratios()
             result["goals"] = goals(models)
             report.write(result, out)
     finally:

@@ -1,4 +1,4 @@
-"""How long do workers wait for their rows on a slow link, beside no cache and what TensorFlow has for it?
+"""How long do workers wait for their rows on a slow link, beside no cache and Horovod's all-gather?
 
     make benchmark-tools
     python benchmarks/slow_link/run.py [--quick] [--only PART ...] [--workers N]
@@ -8,7 +8,7 @@ network namespaces of its own, whose links the kernel limits (`tc tbf`) and coun
 is measured and how. That needs root, or a kernel that lets everyone make namespaces.
 
 Parts: wide_deep, deepfm, dcn, graphsage (every system, two rates), ratios (Wide & Deep, rates from fast to
-slow), strategy (ParameterServerStrategy at the rates of the others).
+slow).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.slow_link import network
 
-PARTS = ("wide_deep", "deepfm", "dcn", "graphsage", "ratios", "strategy")
+PARTS = ("wide_deep", "deepfm", "dcn", "graphsage", "ratios")
 STREAMS = ROOT / "build/traffic"
 
 
@@ -49,7 +49,7 @@ def main() -> None:
 
     default = Path(__file__).with_name("result.json")
     out = arguments.out or (STREAMS / "slow_link_quick.json" if arguments.quick else default)
-    parts = arguments.only or (("wide_deep", "strategy") if arguments.quick else PARTS)
+    parts = arguments.only or (("wide_deep",) if arguments.quick else PARTS)
     try:
         run(parts, out, arguments.workers, arguments.quick, STREAMS)
     except KeyboardInterrupt:
