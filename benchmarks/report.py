@@ -5,9 +5,7 @@
 A document says in a comment which figures it has, and what stands between that and `<!-- end -->` is written:
 
     <!-- table traffic sweeps.default workers=8 bound=0|30
-    bound | {bound}
-    bytes saved | {bytes_saved:.1%}
-    -->
+    bound | {bound}; bytes saved | {bytes_saved:.1%} -->
 
 This is a table of benchmarks/traffic/result.json: the records at a path that have these values, and of each
 column the head and the cells, by str.format. `*` in a path stands for every key; these are {0}, {1}, ... A
@@ -200,7 +198,7 @@ def block(kind: str, text: str, known: dict[str, Figures]) -> list[str]:
         for one in records(result, path.split("."))
         if all(CELLS.cell("{" + field + "}", *one) in values.split("|") for field, values in filters)
     ]
-    columns = [line.partition(" | ")[::2] for line in rest]
+    columns = [column.partition(" | ")[::2] for column in " ".join(rest).split(";")]
     return pivoted(found, [(head.strip(), template.strip()) for head, template in columns])
 
 

@@ -1,8 +1,8 @@
 """Checks the Markdown files.
 
 Relative links and their anchors lead somewhere, a path in backticks is that of a file or folder (except in
-the changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code) ends
-before column 100, and docs/errors.md quotes messages that the sources have.
+the changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code,
+not comments) ends before column 100, and docs/errors.md quotes messages that the sources have.
 """
 
 import re
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 COLUMNS = 100
 QUOTED = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)/?`")
 SOURCE = (".cc", ".cu", ".cuh", ".h", ".ipynb", ".md", ".py", ".sh", ".toml")
@@ -29,7 +30,7 @@ def anchors(document: Path) -> set[str]:
 
 def long_lines(text: str) -> list[str]:
     """Lines of prose that pass COLUMNS; a word that is longer alone (a link) may."""
-    lines = CODE.sub("", text).splitlines()
+    lines = COMMENT.sub("", CODE.sub("", text)).splitlines()
     prose = (line for line in lines if not line.startswith("    ") and not line.lstrip().startswith("|"))
     return [
         line for line in prose if len(line) > COLUMNS and " " in re.sub("`[^`]*`", "", line).strip("*-. ")

@@ -157,7 +157,7 @@ def cells() -> list[Figures]:
     for file in ("slow_link", "slow_link/four"):
         result = report.load(file)
         parts = [(name, [of["unlimited"], *of["settings"].values()]) for name, of in result["models"].items()]
-        parts += [("wide_deep", result["ratios"]["settings"])] if "ratios" in result else []
+        parts += [("wide_deep", result["ratios"]["settings"].values())] if "ratios" in result else []
         for model, settings in parts:
             for setting in settings:
                 local = setting["systems"].get("local", {}).get("step", setting["compute"])

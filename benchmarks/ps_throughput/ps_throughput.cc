@@ -1,5 +1,5 @@
 // How fast do rows travel between a worker and the parameter server? Beside a raw server over the
-// same partitions (raw_server.h), in turns, in one run. benchmarks/ps_throughput.py starts the
+// same partitions (raw_server.h), in turns, in one run. run.py starts the
 // servers and makes the tables.
 //
 //   ps_throughput --redis ADDRESS --redis-unix ADDRESS --redis-tls ADDRESS --dir DIR
@@ -252,7 +252,7 @@ Options Parse(int argc, char** argv) {
   }
   const bool all = !options.redis.empty() && !options.redis_unix.empty() && !options.redis_tls.empty();
   if (options.load.empty() && (!all || options.dir.empty()))
-    Die("give --redis, --redis-unix, --redis-tls and --dir, or --load; benchmarks/ps_throughput.py does");
+    Die("give --redis, --redis-unix, --redis-tls and --dir, or --load; run.py does");
   return options;
 }
 

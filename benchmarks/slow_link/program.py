@@ -152,7 +152,8 @@ class Program:
                 settings.append(summary(session.measure(made[1:], link), link))
                 say(f"  {shown(link.rate)}: {line(settings[-1])}")
             share_compute(settings)
-            return {"settings": settings, "missing": session.missing}
+            by_ratio = {f"{entry['ratio']:.1f} : 1": entry for entry in settings}
+            return {"settings": by_ratio, "missing": session.missing}
 
     def close(self) -> None:
         self.place.close()

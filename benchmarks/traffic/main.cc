@@ -7,7 +7,7 @@
 //           [--rows sgd] [--window BATCHES] [--sync always|on_demand]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
-// benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
+// run.py makes the streams and runs the sweeps. simulation.h says what is simulated.
 #include <sys/resource.h>
 
 #include <cstdio>

@@ -7,7 +7,7 @@
 Every run is a process of benchmarks/traffic/: N workers in lock-step, each with the client and the cache that
 training uses, before one service; bytes are those of the frames as they were encoded. A run is a function of
 its settings: two give the same figures. Runs that are done are kept in build/traffic until the program, or
-their settings, change. simulated_sync.py counts what a cache would let travel that knew the future.
+their settings, change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import report
 from benchmarks.traffic.goals import CLASSES, back_after, goals, missed_at_most
-from benchmarks.traffic.simulated_sync import clairvoyant
 from benchmarks.traffic.streams import FORMAT, make_stream
 from het_tf.python.data.placement import Placement
 
@@ -54,8 +53,6 @@ SETTINGS = (
 )
 """Of the sweep `default`, with 8 workers: reads late and writes through is what other optimizers get."""
 PLACED = ("C2", "C24")
-LIMITED, LIMIT = ("workers", "staleness", "cache"), ("workers", "bound", "cache")
-"""Sweeps with runs whose caches might know the future, and what tells these apart."""
 REAL = {"census": 262_144, "movielens": 262_144}
 
 
@@ -278,19 +275,6 @@ def all_runs(of: dict[str, list[Run]]) -> list[Run]:
     return list(runs)
 
 
-def limits(of: dict[str, list[Run]]) -> list[Run]:
-    """Returns runs that are counted once more with a cache that knows the future."""
-    runs: dict[Run, None] = {}
-    for name in LIMITED:
-        sweep = of.get(name, [])
-        whole = {(run.workers, run.bound) for run in sweep if run.cache == 1}
-        for run in sweep:
-            judged = name == "cache" or (run.workers, run.bound) in whole
-            if judged and run.policy == "lfu" and run.cache < 1:
-                runs[run] = None
-    return list(runs)
-
-
 def kept(key: list[Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Returns the result that is kept under a key, or else computes it and keeps it; with its seconds."""
     path = PLACE / "runs" / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]}.json"
@@ -327,24 +311,6 @@ def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]
         return result
 
     return kept([path.name, arguments[2:], version], compute)
-
-
-def model_version() -> str:
-    """Returns a hash of the sources of the model."""
-    files = ("simulated_cache.py", "simulated_sync.py")
-    return hashlib.sha256(b"".join((Path(__file__).parent / file).read_bytes() for file in files)).hexdigest()
-
-
-def limit(run: Run, path: Path) -> dict[str, Any]:
-    """Returns the rows that travel in the run's place when every cache knows the future."""
-    rows = round(run.cache * distinct_rows(path))
-
-    def compute() -> dict[str, Any]:
-        by_class, saved = clairvoyant(path, run.workers, BATCH, run.bound, rows, run.samples // 4)
-        return {"rows_by_class": by_class, "rows_saved": saved}
-
-    result = kept([path.name, run.workers, run.bound, rows, run.samples // 4, model_version()], compute)
-    return {"workers": run.workers, "bound": run.bound, "cache": run.cache, **result}
 
 
 def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -> dict[str, Any]:
@@ -409,8 +375,6 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
     names = ("stream", "samples", "dim", "optimizer", "partitions", "shards")
     known = [[run[name] for name in names] for run in result["baselines"]]
     result["baselines"] += [run for run in before["baselines"] if [run[name] for name in names] not in known]
-    counted = [[run[name] for name in LIMIT] for run in result["limits"]]
-    result["limits"] += [run for run in before["limits"] if [run[name] for name in LIMIT] not in counted]
 
 
 def main() -> None:
@@ -454,14 +418,12 @@ def main() -> None:
             run = waiting[done]
             results[run] = done.result()
             print(f"{len(results)}/{len(runs)} {time.monotonic() - begin:.0f} s {run}", flush=True)
-        limited = list(pool.map(lambda run: limit(run, paths[run.source]), limits(of)))
 
     result: dict[str, Any] = {
         "command": "python benchmarks/traffic/run.py" + (" --quick" if arguments.quick else ""),
         "samples": samples,
         "seed": SEED,
         "batch": BATCH,
-        "limits": limited,
         "baselines": [summary(run, results[run], results[run]) for run in runs if run.cache == 0],
         "sweeps": {
             name: [summary(run, results[run], results.get(run.baseline())) for run in sweep]
@@ -470,9 +432,6 @@ def main() -> None:
     }
     if arguments.only and out.exists():
         keep_others(result, json.loads(out.read_text()))
-    saved = {tuple(one[name] for name in LIMIT): one["rows_saved"] for one in result["limits"]}
-    for run in (run for name in LIMITED for run in result["sweeps"].get(name, []) if run["policy"] == "lfu"):
-        run["possible"] = saved.get(tuple(run[name] for name in LIMIT))
     result["goals"] = goals(result)
     report.finish(result, out, __file__)
 
