@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
-Placements = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 TEST_BEGIN = 1 << 30
 """Criteo-like test rows begin here: no training row is one of them."""
@@ -128,36 +127,13 @@ def epochs_order(rows: int, epochs: int, of_step: int, seed: int) -> Int64Array:
 
 def auc(label: FloatArray, score: npt.NDArray[Any]) -> float:
     """Returns the exact area under the ROC curve, by ranks; equal scores share theirs."""
-    positive, negative = placements(label, score)
-    return float(positive.mean()) if len(positive) and len(negative) else float("nan")
-
-
-def placements(label: FloatArray, score: npt.NDArray[Any]) -> Placements:
-    """Returns for each positive the share of negatives below it, and for each negative of positives above it.
-
-    Both means are the AUC. Their variances, and covariances with those of another model of the same rows, are
-    what DeLong et al. (Biometrics 1988) make an AUC's standard error of.
-    """
     order = np.argsort(score, kind="stable")
-    ranked = score[order]
-    first = np.concatenate([[True], ranked[1:] != ranked[:-1]])
-    group = np.cumsum(first) - 1
+    ranked, positive = score[order], label[order] > 0
+    group = np.cumsum(np.concatenate([[0], ranked[1:] != ranked[:-1]]))
     count = np.bincount(group)
-    is_positive = label[order] > 0
-    positives = np.bincount(group, weights=is_positive, minlength=len(count))
-    negatives = count - positives
-    # Of each group of equal scores: the negatives below and half of its own; the positives above likewise.
-    below = np.cumsum(negatives) - negatives / 2
-    above = positives.sum() - np.cumsum(positives) + positives / 2
-    of_rank_positive = below[group] / max(negatives.sum(), 1)
-    of_rank_negative = above[group] / max(positives.sum(), 1)
-    result = np.empty(len(score))
-    result[order] = np.where(is_positive, of_rank_positive, of_rank_negative)
-    chosen = label > 0
-    return result[chosen], result[~chosen]
-
-
-def paired_error(one: Placements, other: Placements) -> float:
-    """Returns the standard error of the difference of two AUCs on the same test rows (DeLong et al.)."""
-    parts = [np.var(b - a, ddof=1) / len(a) for a, b in zip(one, other, strict=True)]
-    return float(np.sqrt(sum(parts)))
+    rank = (np.cumsum(count) - (count - 1) / 2)[group]
+    positives = int(positive.sum())
+    if positives in (0, len(label)):
+        return float("nan")
+    below = rank[positive].sum() - positives * (positives + 1) / 2
+    return float(below / (positives * (len(label) - positives)))

@@ -262,49 +262,28 @@ def evaluate(dense: Any, fleet: Fleet, ids: Ids) -> FloatArray:
     return np.asarray(dense.predict(served, numbers, split.numeric, split.lengths))
 
 
-def out_of_reach(bound: str, workers: int, steps: int, part: Part) -> bool:
-    """Whether no row can get so many updates that the bound is felt: the run is the unbounded one.
-
-    A worker makes one update of a row a step at most. Where no row leaves the cache, nothing is sent before
-    the push bound, and so no copy is behind; else copies are behind by what others sent.
-    """
-    if bound == UNBOUNDED:
-        return False
-    return "/" in bound and (steps if part.cache >= 1 else workers * steps) <= int(bound.split("/")[1])
-
-
 def measure(dense: Any, part: Part, ids: Ids, workers: int, seed: int) -> list[dict[str, Any]]:
     """Trains and evaluates once for each of the part's runs; returns their figures."""
     label = ids.data.test.label
     order = data_of.epochs_order(len(ids.data.train.label), part.epochs, part.of_step, seed)
-    results: dict[Run, dict[str, Any]] = {}
-    first: Any = None
+    results = []
     for run in part.runs:
-        unfelt = out_of_reach(run.bound, workers, len(order), part)
-        felt = dataclasses.replace(run, bound=UNBOUNDED) if unfelt else run
-        known = results.get(felt)
-        if known is None:
-            begin = time.process_time()
-            dense.reset(seed)
-            fleet = make_fleet(dense, part, ids, workers, seed, felt)
-            taken = placed(order, ids, run.placed, workers) if run.placed else order
-            train(dense, fleet, ids, taken, run)
-            before = data_of.auc(label, evaluate(dense, fleet, ids)) if part.before_flush else None
-            fleet.flush()
-            place = data_of.placements(label, evaluate(dense, fleet, ids))
-            first = first or place
-            known = {
-                "auc": float(place[0].mean()),
-                "auc_before_flush": before,
-                "test_error": data_of.paired_error(first, place),
-                "largest_clock": fleet.largest_clock(),
-                "rows": rows_of_step(fleet, len(order)),
-                "seconds": round(time.process_time() - begin, 1),
-            }
-            fleet.close()
-            results[felt] = known
-        results[run] = {**known, **dataclasses.asdict(run), "unfelt": unfelt, "steps": len(order)}
-    return [results[run] for run in part.runs]
+        begin = time.process_time()
+        dense.reset(seed)
+        fleet = make_fleet(dense, part, ids, workers, seed, run)
+        train(dense, fleet, ids, placed(order, ids, run.placed, workers) if run.placed else order, run)
+        before = data_of.auc(label, evaluate(dense, fleet, ids)) if part.before_flush else None
+        fleet.flush()
+        figures = {
+            "auc": data_of.auc(label, evaluate(dense, fleet, ids)),
+            "auc_before_flush": before,
+            "largest_clock": fleet.largest_clock(),
+            "rows": rows_of_step(fleet, len(order)),
+            "seconds": round(time.process_time() - begin, 1),
+        }
+        fleet.close()
+        results.append({**figures, **dataclasses.asdict(run), "steps": len(order)})
+    return results
 
 
 def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:

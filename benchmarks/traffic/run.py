@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import report
-from benchmarks.traffic.goals import CLASSES, back_after, goals, missed_at_most
+from benchmarks.traffic.goals import CLASSES, goals, missed_at_most
 from benchmarks.traffic.streams import FORMAT, make_stream
 from het_tf.python.data.placement import Placement
 
@@ -37,6 +37,8 @@ PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"
 BOUNDS = ("0", "1/1", "10/10", "30/30", "100/100", "300/300", "1000/1000", "unbounded")
 BATCH = 128
+PARTITIONS = 64
+"""Of a namespace at a parameter server."""
 SEED = 1
 DEFAULT = {"bound": "30", "wire": "int4", "checks": "told"}
 """What `het_tf.Cache()` gives at a parameter server."""
@@ -61,25 +63,21 @@ class Run:
     """The settings of one run.
 
     Attributes:
-      stream: criteo_scaled, criteo_like, changed, graph, census or movielens (streams.py).
-      samples: how many, of all workers together; the first quarter warms up and is not counted (of "changed"
-        all are).
+      stream: criteo_scaled, graph, census or movielens (streams.py).
+      samples: how many, of all workers together; the first quarter warms up and is not counted.
       workers: N.
       dim: floats a row.
       bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy, admit: of the cache.
-      share: workers that have one cache together.
       window: batches that are planned ahead (`het_tf.plan`); 0: none.
       sync: "always": rows go when they are past the push bound; "on_demand": when others use them, too.
       checks: asked or told (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
       optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
         default, have one float more.
-      partitions: of the store; a namespace at a parameter server has 64.
-      shards: servers that have them.
-      placed: the field of a Criteo-like stream that places its samples on the workers, "location", or of
-        "graph" also "community"; "": as they come.
+      placed: the field of a Criteo-like stream that places its samples on the workers, or of "graph"
+        "location" or "community"; "": as they come.
     """
 
     stream: str
@@ -90,14 +88,11 @@ class Run:
     cache: float = 0.1
     policy: str = "lfu"
     admit: int = 1
-    share: int = 1
     window: int = 0
     sync: str = "always"
     checks: str = "asked"
     wire: str = "float32"
     optimizer: str = "sgd"
-    partitions: int = 64
-    shards: int = 1
     placed: str = ""
 
     @property
@@ -112,19 +107,18 @@ class Run:
         Always of 8 workers and in the order of the stream: the batches are the same ones however many workers
         take them. Rows are float32.
         """
-        kept = {name: getattr(self, name) for name in ("dim", "optimizer", "partitions", "shards")}
+        kept = {name: getattr(self, name) for name in ("dim", "optimizer")}
         return Run(self.stream, self.samples, bound="0", cache=0, **kept)
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
         """The program's arguments, for the stream in a file with so many distinct rows."""
-        warm = 0 if self.stream == "changed" else self.samples // 4
         names = ("pull", "push") if "/" in self.bound else ("staleness",)
         settings = {
             "stream": path,  # the first, see measure
-            "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": warm,
-            "partitions": self.partitions, "capacity": round(self.cache * distinct), "policy": self.policy,
-            "admit": self.admit, "share": self.share, "checks": self.checks, "wire": self.wire,
-            "rows": self.optimizer, "shards": self.shards, "window": self.window,
+            "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": self.samples // 4,
+            "partitions": PARTITIONS, "capacity": round(self.cache * distinct), "policy": self.policy,
+            "admit": self.admit, "checks": self.checks, "wire": self.wire,
+            "rows": self.optimizer, "window": self.window,
             "sync": self.sync,
             **dict(zip(names, self.bound.split("/"), strict=True)),
         }  # fmt: skip
@@ -149,32 +143,11 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             *(change(base, bound=bound) for bound in bounds),
             *(change(base, bound=bound, cache=1) for bound in ("0", "10/10", "100/100", "unbounded")),
         ],
-        # One cache a host, as large as a worker's, or as those of its workers together.
-        "share": [
-            *(
-                change(base, bound="10/10", workers=n, share=4, cache=0.1 * size)
-                for n in ((8,) if quick else (8, 16, 32))
-                for size in (1, 4)
-            ),
-            *(
-                change(base, bound=bound, share=4, cache=0.1 * size)
-                for bound in ("0", "100/100")
-                for size in (1, 4)
-            ),
-            *(change(base, bound="10/10", share=share) for share in (2, 8)),
-        ],
         "wire": [
             change(base, bound=bound, dim=dim, wire=wire)
             for dim in (16, 128)
             for bound in (("100/100",) if quick else ("10/10", "100/100"))
             for wire in (("float16",) if quick else ("float16", "int8", "int4"))
-        ],
-        "told": [
-            *(
-                change(base, bound=bound, checks="told")
-                for bound in (("100/100",) if quick else ("0", "10/10", "30/30", "100/100"))
-            ),
-            *(change(base, wire="float16", checks="told", dim=dim) for dim in (16, 128)),
         ],
         "default": [
             *(
@@ -210,25 +183,8 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
                 for sync in ("always", "on_demand")
             ),
         ],
-        "partitions": [
-            *(change(base, partitions=count) for count in (1, 16, 64)),
-            *(change(base, shards=count) for count in (2, 4, 8)),
-        ],
         "placed": [
             change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10/10", "100/100")
-        ],
-        "location": [
-            *(
-                change(graph, window=window, optimizer=ROWS, placed=placed, **DEFAULT)
-                for placed in ("", "community", "location")
-                for window in (0, 32)
-            ),
-            *(change(base, optimizer=ROWS, placed=placed, **DEFAULT) for placed in ("", "C24", "location")),
-        ],
-        "changed": [
-            Run("changed", samples // 2, policy=policy, admit=admit)
-            for policy in ("lru", "lfu", "light_lfu")
-            for admit in (1, 2)
         ],
         "cache": [
             change(base, cache=share, policy=policy)
@@ -251,9 +207,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         "admission": [change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)],
     }
     if quick:
-        large = ("admission", "location", "partitions")
-        return {name: runs for name, runs in result.items() if name not in large}
-    result["unscaled"] = [Run("criteo_like", samples // part) for part in (8, 2)]
+        return {name: runs for name, runs in result.items() if name != "admission"}
     result["graph"] = [
         *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10/10", "100/100")),
         change(graph, dim=128, cache=1),
@@ -269,8 +223,7 @@ def all_runs(of: dict[str, list[Run]]) -> list[Run]:
     """Returns each run of the sweeps once, and before it the run without a cache that it is compared with."""
     runs: dict[Run, None] = {}
     for run in (run for sweep in of.values() for run in sweep):
-        if run.stream != "changed":
-            runs[run.baseline()] = None
+        runs[run.baseline()] = None
         runs[run] = None
     return list(runs)
 
@@ -306,8 +259,7 @@ def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]
         if done.returncode != 0:
             raise RuntimeError(f"{run}: {done.stderr.strip()}")
         result = dict(json.loads(done.stdout))
-        if run.stream != "changed":
-            del result["hit_rate"]
+        del result["hit_rate"]
         return result
 
     return kept([path.name, arguments[2:], version], compute)
@@ -317,7 +269,6 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
     """Returns a run's settings and its figures for each step of one worker, as they go into the JSON."""
     counts = result["counts"]
     steps = result["steps"] * run.workers  # of all workers
-    calls = steps / run.share  # reads of all clients
     rows = sum(counts[name]["rows"] for name in CLASSES)
     size = counts["bytes_in"] + counts["bytes_out"]
     of_checks = {name: counts[f"{name}_bytes"] / steps for name in ("check", "moved", "left")}
@@ -347,7 +298,7 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
         "frames": counts["frames"] / steps,
         "parts": counts["parts"] / steps,
         "round_trips": counts["round_trips"] / steps,
-        "reads_that_waited": result["reads_that_waited"] / calls,
+        "reads_that_waited": result["reads_that_waited"] / steps,
         "writes_that_waited": result["writes_that_waited"] / steps,
         "staleness": result["staleness"],
         "bounds": result["bounds"],
@@ -361,9 +312,6 @@ def summary(run: Run, result: dict[str, Any], baseline: dict[str, Any] | None) -
             by = baseline["steps"] * run.baseline().workers / steps
         figures["rows_saved"] = 1 - by * rows / sum(before[name]["rows"] for name in CLASSES)
         figures["bytes_saved"] = 1 - by * size / (before["bytes_in"] + before["bytes_out"])
-    if run.stream == "changed":
-        figures["hit_rates"] = [round(rate, 4) for rate in result["hit_rate"]]
-        figures |= back_after(figures["hit_rates"])
     return figures
 
 
@@ -372,7 +320,7 @@ def keep_others(result: dict[str, Any], before: dict[str, Any]) -> None:
     if any(before[name] != result[name] for name in ("samples", "seed", "batch")):
         raise SystemExit("the JSON is of another stream: run all sweeps, or give another --out")
     result["sweeps"] = before["sweeps"] | result["sweeps"]
-    names = ("stream", "samples", "dim", "optimizer", "partitions", "shards")
+    names = ("stream", "samples", "dim", "optimizer")
     known = [[run[name] for name in names] for run in result["baselines"]]
     result["baselines"] += [run for run in before["baselines"] if [run[name] for name in names] not in known]
 

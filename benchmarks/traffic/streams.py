@@ -111,13 +111,6 @@ def criteo_scaled_keys(samples: int, seed: int) -> Int64Array:
     return join_fields(columns, sizes)
 
 
-def changed_keys(samples: int, seed: int) -> Int64Array:
-    """Returns `samples` rows and then others with as many other keys: the working set changes at once."""
-    keys = criteo_scaled_keys(2 * samples, seed)
-    keys[samples:] += int(keys.max()) + 1
-    return keys
-
-
 def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     """Returns the fields of one id a row of "census" or "movielens", epoch after epoch, each shuffled."""
     from het_tf.python.data import load
@@ -169,7 +162,7 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
 
     Args:
       place: the folder of such files.
-      name: "criteo_scaled", "criteo_like", "changed", "graph", "census" or "movielens".
+      name: "criteo_scaled", "criteo_like", "graph", "census" or "movielens".
       samples: rows of it.
       seed: of the generator, or of the order of real rows.
       placement: of the samples of each step on the workers: by a field of a Criteo-like stream, by "location"
@@ -184,8 +177,6 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
             keys = criteo_like_keys(samples, seed)
         elif name == "graph":
             keys = graph_keys(samples, seed)
-        elif name == "changed":
-            keys = changed_keys(samples // 2, seed)
         else:
             keys = real_keys(name, samples, seed)
         if placement is not None:

@@ -1,11 +1,11 @@
 """Does GraphSAGE learn as well from a table of het_tf as from keras.layers.Embedding?
 
-    python benchmarks/graph_accuracy/run.py [--data NAME ...] [--seeds K ...] [--out FILE]
+    python benchmarks/graph/run.py [--data NAME ...] [--seeds K ...] [--out FILE]
 
 Two workers under horovodrun train `examples/graphsage.py`, or its twin, keras.py; rank 0 tests. The
 same graph, draws, initial rows, weights, optimizers and rates; the rows are a Keras variable on each worker
 whose gradients Horovod averages, or a table at one server, at staleness 0 and at the default bounds. Seeds
-are paired. What is done is kept in build/graph_accuracy, so a run may be stopped. The exit status is 1 if a
+are paired. What is done is kept in build/graph, so a run may be stopped. The exit status is 1 if a
 goal is missed.
 """
 
@@ -31,7 +31,7 @@ from graph_training import DEFAULTS
 
 from benchmarks import report
 
-PLACE = ROOT / "build/graph_accuracy"
+PLACE = ROOT / "build/graph"
 DATA = ("pubmed", "graph_like:20000", "blogcatalog", "debian")
 SIDES = {
     "keras": (),
@@ -59,7 +59,7 @@ def launch(program: str, words: Sequence[str]) -> str:
 
 def score(data: str, side: str, seed: int) -> dict[str, Any]:
     """Returns one run's figures, measured now or before."""
-    program = "benchmarks/graph_accuracy/keras.py" if side == "keras" else "examples/graphsage.py"
+    program = "benchmarks/graph/keras.py" if side == "keras" else "examples/graphsage.py"
     words = ["--data", data, "--seed", str(seed), *SIDES[side]]
     settings = repr((FORMAT, program, words, DEFAULTS[data.partition(":")[0]]))
     kept = PLACE / f"{hashlib.sha256(settings.encode()).hexdigest()[:24]}.json"
@@ -139,7 +139,7 @@ def main() -> None:
                 print(f"{data:18} seed {seed} {side:18} {runs[-1]['test']:.4f}", flush=True)
     summary = summarise(runs)
     result = {
-        "command": " ".join(["python benchmarks/graph_accuracy/run.py", *sys.argv[1:]]),
+        "command": " ".join(["python benchmarks/graph/run.py", *sys.argv[1:]]),
         "machine": report.machine(),
         "runs": runs,
         "summary": summary,
