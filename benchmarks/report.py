@@ -114,15 +114,17 @@ CELLS = Cells()
 
 def records(value: Any, path: list[str], keys: tuple[str, ...] = ()) -> Iterator[Record]:
     """Yields the records at a path, each with the keys that stood for `*`."""
+    if value is None:
+        return
     if path and path[0] == "*":
         for key, one in value.items() if isinstance(value, dict) else enumerate(value):
             yield from records(one, path[1:], (*keys, str(key)))
     elif path:
-        yield from records((value or {}).get(path[0]), path[1:], keys)
+        yield from records(value.get(path[0]), path[1:], keys)
     elif isinstance(value, list):
         for one in value:
             yield from records(one, [], keys)
-    elif value is not None:
+    else:
         yield keys, value if isinstance(value, dict) else {"value": value}
 
 
@@ -171,15 +173,16 @@ def goals(result: Figures) -> list[str]:
 
 def run(result: Figures) -> str:
     """Returns the line of a result's command, machine and versions."""
-    where = result.get("machine")
+    where = result.get("machine", {})
     line = f"`{result['command']}`"
     if where:
         line += f", {where['processor']}, {where['cores']} cores"
-    if where and where.get("load_after") is not None:
+    if where.get("load_after") is not None:
         line += f", load average {where['load_after']:.1f} at the end"
-    of = result.get("versions") or (where or {}).get("versions") or {}
-    words = [of] if isinstance(of, str) else [f"{name} {version}" for name, version in of.items()]
-    return line + ("; " + ", ".join(words) if words else "") + "."
+    of = result.get("versions") or where.get("versions") or {}
+    named = {"": of} if isinstance(of, str) else of
+    words = [text if text[:1].isalpha() else f"{name} {text}" for name, text in named.items()]
+    return "; ".join([line, *([", ".join(dict.fromkeys(words))] if words else [])]) + "."
 
 
 def block(kind: str, text: str, known: dict[str, Figures]) -> list[str]:

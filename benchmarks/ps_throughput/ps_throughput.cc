@@ -1,13 +1,10 @@
 // How fast do rows travel between a worker and the parameter server? Beside a raw server over the
-// same partitions (raw_server.h), in turns, in one run. run.py starts the
-// servers and makes the tables.
+// same partitions (raw_server.h), in turns, in one run. run.py starts the servers.
 //
 //   ps_throughput --redis ADDRESS --redis-unix ADDRESS --redis-tls ADDRESS --dir DIR
 //                 [--dim D] [--rows N] [--rounds K]
 //       JSON: for each system the seconds of each round's pull and push of N rows, and those of small
 //       requests
-//   ps_throughput --load ADDRESS --seconds S [--dim D] [--rows N]
-//       JSON: rows that one client pulled and pushed in S seconds
 //
 // A pull or push has a part for each of the 64 partitions, in frames as a worker makes them (64 KiB
 // of rows at most, or one part), all sent at once; its time is that from the first send to the last
@@ -216,11 +213,10 @@ std::unique_ptr<Transport> ConnectRedis(const std::string& text, const Schema& s
 }
 
 struct Options {
-  std::string redis, redis_unix, redis_tls, load, dir;
+  std::string redis, redis_unix, redis_tls, dir;
   uint32_t dim = 16;
   size_t rows = 50000;
   size_t rounds = 20;
-  double seconds = 3;
 };
 
 Options Parse(int argc, char** argv) {
@@ -234,8 +230,6 @@ Options Parse(int argc, char** argv) {
       options.redis_unix = value;
     } else if (name == "--redis-tls") {
       options.redis_tls = value;
-    } else if (name == "--load") {
-      options.load = value;
     } else if (name == "--dir") {
       options.dir = value;
     } else if (name == "--dim") {
@@ -244,15 +238,12 @@ Options Parse(int argc, char** argv) {
       options.rows = static_cast<size_t>(std::atoll(value));
     } else if (name == "--rounds") {
       options.rounds = static_cast<size_t>(std::atoll(value));
-    } else if (name == "--seconds") {
-      options.seconds = std::atof(value);
     } else {
       Die("unknown option " + name);
     }
   }
   const bool all = !options.redis.empty() && !options.redis_unix.empty() && !options.redis_tls.empty();
-  if (options.load.empty() && (!all || options.dir.empty()))
-    Die("give --redis, --redis-unix, --redis-tls and --dir, or --load; run.py does");
+  if (!all || options.dir.empty()) Die("give --redis, --redis-unix, --redis-tls and --dir; run.py does");
   return options;
 }
 
@@ -319,37 +310,10 @@ void Compare(const Options& options) {
   std::printf("}\n");
 }
 
-void Load(const Options& options) {
-  const Schema schema = MakeSchema(options.dim);
-  uint64_t hash_seed = 0;
-  auto transport = ConnectRedis(options.load, schema, &hash_seed);
-  System system("Redis", std::move(transport), schema);
-  const auto keys = SomeKeys(options.rows, hash_seed);
-  system.Push(keys);
-  std::printf("ready\n");
-  std::fflush(stdout);
-  std::getchar();  // all clients begin together
-  double pull = 0;
-  double push = 0;
-  size_t exchanges = 0;
-  for (; pull + push < options.seconds; ++exchanges) {
-    pull += system.Pull(keys);
-    push += system.Push(keys);
-  }
-  const auto rows = static_cast<double>(exchanges * options.rows);
-  std::printf("{\"pull\": %.1f, \"push\": %.1f, \"both\": %.1f}\n", rows / pull, rows / push,
-              2 * rows / (pull + push));
-}
-
 }  // namespace
 }  // namespace het::bench
 
 int main(int argc, char** argv) {
-  const het::bench::Options options = het::bench::Parse(argc, argv);
-  if (options.load.empty()) {
-    het::bench::Compare(options);
-  } else {
-    het::bench::Load(options);
-  }
+  het::bench::Compare(het::bench::Parse(argc, argv));
   return 0;
 }

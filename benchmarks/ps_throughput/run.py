@@ -8,22 +8,18 @@ server with the module, over TCP on loopback, plain and under TLS, and over a Un
 server of 200 lines over the same partitions (raw_server.cc), which does nothing else. All take
 turns; a ratio is the median over the rounds of the raw server's time over ours, both of the same round; under
 TLS, that of plain TCP's time. The servers run on one processor and the client on another: else the ratios of
-small requests depend on where the kernel wakes the processes. Then two clients on a cluster of two shards
-beside one client on one server.
+small requests depend on where the kernel wakes the processes.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +31,6 @@ from het_tf.python.ps import programs, redis_server, tls
 
 PROGRAM = ROOT / "build/release/ps_throughput"
 RAW = "raw TCP"
-SYSTEMS = (RAW, "raw Unix", "Redis TCP", "Redis Unix", "Redis TLS")
 # name -> whose time is compared with whose
 RATIOS = {
     "Redis TCP": ("Redis TCP", RAW),
@@ -81,59 +76,6 @@ def compare(dim: int, rounds: int) -> dict[str, dict[str, list[float]]]:
     return dict(json.loads(done.stdout))
 
 
-@contextlib.contextmanager
-def shards(count: int) -> Iterator[str]:
-    """The address of so many servers that share the slots."""
-    with contextlib.ExitStack() as stack:
-        settings = {"cluster-enabled": "yes"} if count > 1 else {}
-        servers = []
-        for _ in range(count):
-            own = dict(settings)
-            if count > 1:
-                own["cluster-port"] = str(redis_server.free_port())
-            servers.append((stack.enter_context(redis_server.LocalServer.start(settings=own)), own))
-        if count > 1:
-            make_cluster(servers)
-        yield servers[0][0].address
-
-
-def make_cluster(servers: list) -> None:
-    def cli(port: int, *words: object) -> str:
-        command = ["redis-cli", "-p", str(port), *map(str, words)]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
-
-    for number, (server, _) in enumerate(servers):
-        first, last = number * 16384 // len(servers), (number + 1) * 16384 // len(servers) - 1
-        cli(server.port, "CLUSTER", "ADDSLOTSRANGE", first, last)
-        cli(server.port, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-    for server, own in servers[1:]:
-        cli(servers[0][0].port, "CLUSTER", "MEET", "127.0.0.1", server.port, own["cluster-port"])
-    for server, _ in servers:
-        for _ in range(600):
-            if "cluster_state:ok" in cli(server.port, "CLUSTER", "INFO"):
-                break
-            time.sleep(0.05)
-        else:
-            raise RuntimeError("the cluster does not come up in 30 s")
-
-
-def load(clients: int, servers: int, dim: int, seconds: float) -> float:
-    """Rows a second that so many clients pull and push together."""
-    with shards(servers) as address:
-        command = [str(PROGRAM), "--load", address, "--dim", str(dim), "--seconds", str(seconds)]
-        pipe = subprocess.PIPE
-        running = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(clients)]
-        for process in running:
-            assert process.stdout is not None
-            if process.stdout.readline().strip() != "ready":
-                raise RuntimeError("a client failed")
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        return sum(json.loads(process.communicate(timeout=120)[0])["both"] for process in running)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30, help="rounds of each dim, default 30")
@@ -162,12 +104,6 @@ def main() -> None:
             best = {system: min(times[what]) for system, times in measured.items()}
             of_dim[what] = {"median_seconds": median, "best_seconds": best, "ratios": ratios}
         result["dims"][dim] = of_dim
-    pairs = []
-    for _ in range(3):
-        pairs.append((load(1, 1, 16, 3), load(2, 2, 16, 3)))
-    one, two = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio_of_pairs = statistics.median(b / a for a, b in pairs)
-    result["clients"] = {"one_on_one": one, "two_on_two": two, "ratio": ratio_of_pairs}
     first = result["dims"][arguments.dims[0]]
     result["goals"] = [
         report.goal(name, first[what]["ratios"][of], ">=", limit) for name, what, of, limit in GOALS
