@@ -258,9 +258,7 @@ def measure(run: Run, path: Path, program: Path, version: str) -> dict[str, Any]
         done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=3600)
         if done.returncode != 0:
             raise RuntimeError(f"{run}: {done.stderr.strip()}")
-        result = dict(json.loads(done.stdout))
-        del result["hit_rate"]
-        return result
+        return dict(json.loads(done.stdout))
 
     return kept([path.name, arguments[2:], version], compute)
 
