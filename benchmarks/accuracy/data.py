@@ -51,9 +51,7 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
       seed: of criteo_like's rows, both parts; the others are the same for all seeds.
       train_rows, test_rows: how many; None: all that there are (criteo_like has no end).
     """
-    from het_tf.python.data import criteo_like, load, oracle_logit
-    from het_tf.python.data.criteo_stream import criteo_like_description
-    from het_tf.python.data.examples import PADDING
+    from het_tf.data import PADDING, criteo_like, criteo_like_description, load, oracle_logit
 
     if name == "criteo_like":
         train, test = (
@@ -83,7 +81,7 @@ def part_ids(part: Any, split: Split) -> list[Int64Array]:
 
     Fields share the table's ids as `het_tf.models` has it.
     """
-    from het_tf.python.data.examples import PADDING
+    from het_tf.data import PADDING
     from het_tf.python.models.embedding_side import IdSpace
 
     space = IdSpace(part.fields)
@@ -101,7 +99,7 @@ def number_ids(columns: Sequence[Int64Array]) -> tuple[Int64Array, list[npt.NDAr
 
     Field by field, since ids of one field are looked up faster than those of all of them at once.
     """
-    from het_tf.python.data.examples import PADDING
+    from het_tf.data import PADDING
 
     flat = [column.reshape(len(column), -1) for column in columns]
     distinct = np.unique(np.concatenate([np.unique(one) for part in flat for one in part.T]))

@@ -183,20 +183,22 @@ class Ids:
 
 def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: Run) -> Fleet:
     """Returns the workers of a run, with the tables of the model and empty caches."""
-    from het_tf.python.data.examples import PADDING
-    from het_tf.python.table import initializers
-    from het_tf.python.table.config import TableConfig
+    import het_tf
 
     tables: list[tuple[dict[str, Any], dict[str, Any], float]] = []
     features: list[tuple[int, int | None]] = []
     for number, table in enumerate(dense.parts):
-        begin = initializers.Uniform(-table.scale, table.scale) if table.scale else initializers.Zeros()
-        config = TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
+        begin = (
+            het_tf.initializers.Uniform(-table.scale, table.scale)
+            if table.scale
+            else het_tf.initializers.Zeros()
+        )
+        config = het_tf.TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
         rows = max(1, round(part.cache * ids.train(table)[1]))
         options = cache_options(run, rows, part.policy, workers)
         tables.append((config.spec, options, float(table.optimizer.learning_rate)))
         features += [(number, None)] if table.single else []
-        features += [(number, PADDING) for _ in table.sequences]
+        features += [(number, het_tf.data.PADDING) for _ in table.sequences]
     # How many partitions there are changes the number of frames, and no row.
     return Fleet(workers, tables, features, partitions=4)
 

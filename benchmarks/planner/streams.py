@@ -39,7 +39,7 @@ def graph(place: Path, samples: int) -> Tables:
 def partners(place: Path, samples: int) -> Tables:
     """Genes that papers name together, in the order of the papers: real, and it drifts."""
     del place
-    from het_tf.python.data import load
+    from het_tf.data import load
 
     train = load("gene_partners", history=1)[0]
     return {name: train.categorical[name][:samples, None] for name in ("gene", "partner")}

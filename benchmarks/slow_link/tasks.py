@@ -63,7 +63,7 @@ class Clicks:
 
     def model(self, side: Side) -> tuple[Any, Any]:
         """Returns the model, and the layer that `side` makes of its parts, whose rows the model takes."""
-        from het_tf.python.data import criteo_like_description
+        from het_tf.data import criteo_like_description
 
         job = self.job
         arguments = {"embedding_dim": job.dim, "hidden_units": job.hidden}

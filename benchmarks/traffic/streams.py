@@ -113,7 +113,7 @@ def criteo_scaled_keys(samples: int, seed: int) -> Int64Array:
 
 def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     """Returns the fields of one id a row of "census" or "movielens", epoch after epoch, each shuffled."""
-    from het_tf.python.data import load
+    from het_tf.data import load
 
     train, _, _, description = load(name)
     fields = [field for field in description.categorical if field.size is not None]
@@ -129,7 +129,7 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 
     A sample is a node, its 10 neighbours and 5 of each of these: 61 ids.
     """
-    from het_tf.python.data import graph_like
+    from het_tf.data import graph_like
 
     graph = graph_like(samples, seed).graph
     order = np.random.default_rng(seed).permutation(samples)
@@ -146,7 +146,7 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 def order_of(keys: Int64Array, name: str, seed: int, placement: Placement) -> Int64Array:
     """Returns which samples each worker takes in each step, int64 `[steps, workers, batch]`."""
     if placement.by == "community":
-        from het_tf.python.data import graph_like
+        from het_tf.data import graph_like
 
         return placement.place(graph_like(len(keys), seed).graph.communities()[keys[:, 0]])
     if placement.by != LOCATION:
