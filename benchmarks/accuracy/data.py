@@ -35,7 +35,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Training and test rows, and what a perfect model would score on the latter (None: nobody knows)."""
+    """Training and test rows, and the AUC of a perfect model on the latter (None: unknown)."""
 
     description: Any
     train: Split
@@ -124,7 +124,7 @@ def epochs_order(rows: int, epochs: int, of_step: int, seed: int) -> Int64Array:
 
 
 def auc(label: FloatArray, score: npt.NDArray[Any]) -> float:
-    """Returns the exact area under the ROC curve, by ranks; equal scores share theirs."""
+    """Returns the exact area under the ROC curve, by ranks; equal scores share a rank."""
     order = np.argsort(score, kind="stable")
     ranked, positive = score[order], label[order] > 0
     group = np.cumsum(np.concatenate([[0], ranked[1:] != ranked[:-1]]))

@@ -272,7 +272,7 @@ def median(of: list[dict], field: str) -> float:
 
 
 def ratio(above: list[dict], below: list[dict], field: str, field_below: str) -> float:
-    """Of turns that were taken side by side: the median of their ratios."""
+    """Returns the median of the ratios of turns that were taken side by side."""
     return statistics.median(a[field] / b[field_below] for a, b in zip(above, below, strict=True))
 
 

@@ -108,7 +108,7 @@ def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Na
 
 
 def standard_error(differences: np.ndarray) -> float:
-    """Of the mean of the seeds' differences; NaN for one seed."""
+    """Returns that of the mean of the seeds' differences; NaN for one seed."""
     return float(np.std(differences, ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else np.nan
 
 

@@ -6,8 +6,9 @@
 keras       keras.layers.Embedding for every table, and Adam(0.001) for all that is trained.
 het         Tables of het_tf with the optimizers that they have by default, Adam(0.001) for the rest: in one
             process, and by eight workers in lock-step at staleness 0 whose batches make up the same batch.
-Both have the same passes and batches. Of models of het_tf.models both begin with the same dense weights, and
-Keras' tables have a row for each id. "user_item" is two rows of 8 floats a sample and one hidden layer;
+Both have the same passes and batches. Models of het_tf.models begin with the same dense weights on both
+sides, and Keras' tables have a row for each id.
+"user_item" is two rows of 8 floats a sample and one hidden layer;
 "classes" and "links" are GraphSAGE's two tasks, links by the AUC of 4,096 edges against pairs by chance.
 
 A run replaces the same one in the file of results; the others stay, so a run may be stopped and go on.
@@ -62,7 +63,7 @@ class ClickTask:
         self.dense = Dense(model, self.ids.data.description, PART)
         shape = {"embedding_dim": PART.dim, "hidden_units": PART.hidden}
         made = getattr(het_tf.models, MODELS[model])(self.ids.data.description, **shape)
-        self.dense.parts = made.rows.parts  # with the optimizers that nobody gave
+        self.dense.parts = made.rows.parts  # with the default optimizers
         self.seed = seed
 
     def run(self, side: str, workers: int, batch: int, passes: int) -> list[float]:
@@ -253,7 +254,7 @@ def main() -> None:
 def run_task(options: argparse.Namespace, data: str, name: str, seed: int, passes: int) -> None:
     """Each side of one model, at each batch."""
     task = OWN.get(name, ClickTask)(data, name, seed)
-    for batch in options.batches if name != "classes" else (60,):  # so many nodes have a class
+    for batch in options.batches if name != "classes" else (60,):  # the number of nodes with a class
         for side, workers in SIDES if name not in OWN else SIDES[:2]:
             keras.backend.clear_session()
             het_tf.reset()

@@ -77,7 +77,7 @@ class Asked:
         )
 
     def recalls(self, parts: list[Any]) -> list[float]:
-        """Of each of the parts."""
+        """Returns the recall of each part."""
         index = self.model.index(np.arange(GENES))
         return [self._recall(index, part) for part in parts]
 

@@ -98,7 +98,7 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def goals_of(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns what is to be reached, and whether it is."""
+    """Returns the goals."""
     goals = []
     for data, of in summary.items():
         for side, limit in LIMITS.items():

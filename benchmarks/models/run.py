@@ -1,4 +1,4 @@
-"""Do the models of het_tf.models learn what their Keras twins learn, and what does a step cost beside theirs?
+"""Do the models of het_tf.models learn what their Keras twins learn, and what does a step cost?
 
     python benchmarks/models/run.py [quality] [cpu] [retrieval] [--seeds 1 2 3] [--models NAME ...]
 
@@ -57,7 +57,7 @@ TASKS: dict[str, tuple[str, dict[str, Any], int, int, dict[str, Any]]] = {
 }
 # Passes without a rise that end a training, else 1. Recall@10 stands still for the first ones.
 PATIENCE = {"SASRec": 5}
-# Of two towers; chosen on the valid part, see README.md.
+# For two towers, chosen on the valid part, see README.md.
 TEMPERATURE, ROWS, TOWERS = 0.1, 0.5, 1e-3  # rates: AdaGrad's and Adam's
 RETRIEVAL = ((True, SIDES), (False, ("het",)))  # logQ, sides
 WRITTEN = tuple(f"{side}, written" for side in SIDES)
@@ -178,7 +178,7 @@ class WhileItRises(tf.keras.callbacks.Callback):
 
 
 def paired(name: str, models: dict[str, Any], parts: Any, seed: int) -> list[dict[str, Any]]:
-    """Trains a pair, the twin first: what is to be known of both."""
+    """Trains a pair, the twin first; returns both runs."""
     train, valid, test = parts
     most, batch = TASKS[name][2:4]
     runs = []
@@ -224,7 +224,7 @@ def quality(options: argparse.Namespace, save: Any) -> None:
 
 
 def written(name: str, data: Any, seed: int) -> list[dict[str, Any]]:
-    """Trains the model that nobody gave an optimizer, and the twin that a user of Keras writes."""
+    """Trains the model with its default optimizers, and the twin that a user of Keras writes."""
     *(train, valid, test), description = data
     runs = []
     for side in SIDES:
@@ -347,7 +347,7 @@ def key(run: dict[str, Any]) -> tuple[str, ...]:
 
 
 def goals(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """What means may be off from the twins', and what a step may cost beside theirs."""
+    """Returns the goals: differences of means to the twins, and CPU times of steps over the twins' own."""
     summed = document.get("quality", {}).get("summary", {})
     off = {f"{name}: {of['metric']} off from its twin": of["difference"] for name, of in summed.items()}
     runs = [run for run in document.get("retrieval", {}).get("runs", []) if run["logq"]]

@@ -181,7 +181,7 @@ def cells() -> list[Figures]:
 
 
 def summary(of: list[Figures]) -> Figures:
-    """Of cells: how many are within the limit, and the median of the errors."""
+    """Returns how many cells are within the limit, and the median and the largest error."""
     errors = [abs(cell["forecast"] / cell["observed"] - 1) for cell in of]
     return {"cells": len(of), "within": sum(error <= WITHIN["step"] for error in errors) / len(errors),
             "median": statistics.median(errors), "worst": max(errors)}  # fmt: skip

@@ -7,7 +7,7 @@ units. In "dense" the ids are positions, and one tf.gather reads the rows: the l
 In "portable" and "native" they are any 64-bit numbers. All are run as a server runs them, by a session's
 callable; the systems take turns, on the same random ids, uniform over the table, so that rows come from
 memory. The figure is the median wall time of a call, the ratio is the median of the ratios of calls beside
-each other. Then once more with ids of which a tenth has no row, whose initial rows are to be computed. The
+each other. Then once more with ids of which a tenth has no row, whose initial rows must be computed. The
 goals: portable within 2 times dense, native within 1.3 times.
 """
 
@@ -156,7 +156,7 @@ def measure(count: int, directory: Path, batches: list[int], calls: int) -> list
                     ids[unknown] = to_ids(positions + count)[unknown]
                 answers = {}
                 order = list(systems)
-                rng.shuffle(order)  # nobody always comes behind the same one
+                rng.shuffle(order)  # no system always comes behind the same one
                 for name in order:
                     columns = list(positions if name == "dense" else ids)
                     start = time.perf_counter()

@@ -63,7 +63,7 @@ def server(place: Place) -> Iterator[None]:
         "dir": str(folder),
         "port": str(PORT),
         "bind": "0.0.0.0",
-        "protected-mode": "no",  # in the network of namespaces there is nobody else
+        "protected-mode": "no",  # the network of namespaces has no other users
         "unixsocket": str(path),
         "save": "",
         "appendonly": "no",

@@ -35,7 +35,7 @@ from het_tf._version import __version__
 from het_tf.python.ps.programs import find_server
 
 STREAMS = {**dict.fromkeys(("wide_deep", "deepfm", "dcn"), "criteo_scaled"), "graphsage": "graph"}
-"""Of each model: its ids."""
+"""The stream of ids of each model."""
 EPOCH = 524_288
 SEED = 1
 BATCH = 128
@@ -45,7 +45,7 @@ RATIOS = (1.0, 3.0, 30.0, 100.0)
 
 
 def machine() -> Figures:
-    """Of the JSON: where and with what this ran."""
+    """Returns the machine and the versions of this run."""
     found = {each.metadata["Name"].lower(): each.version for each in metadata.distributions()}
     installed = {name.replace("_", "-"): version for name, version in found.items()}
     tensorflow = installed.get("tensorflow-cpu") or installed.get("tensorflow")

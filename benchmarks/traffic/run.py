@@ -38,7 +38,7 @@ PLACE = ROOT / "build/traffic"
 BOUNDS = ("0", "1/1", "10/10", "30/30", "100/100", "300/300", "1000/1000", "unbounded")
 BATCH = 128
 PARTITIONS = 64
-"""Of a namespace at a parameter server."""
+"""A namespace at a parameter server has as many."""
 SEED = 1
 DEFAULT = {"bound": "30", "wire": "int4", "checks": "told"}
 """What `het_tf.Cache()` gives at a parameter server."""
@@ -53,7 +53,7 @@ SETTINGS = (
     {"bound": "100/100"},
     DEFAULT,
 )
-"""Of the sweep `default`, with 8 workers: reads late and writes through is what other optimizers get."""
+"""The sweep `default` with 8 workers; optimizers other than Adagrad's family get 10/0."""
 PLACED = ("C2", "C24")
 REAL = {"census": 262_144, "movielens": 262_144}
 
@@ -111,7 +111,7 @@ class Run:
         return Run(self.stream, self.samples, bound="0", cache=0, **kept)
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
-        """The program's arguments, for the stream in a file with so many distinct rows."""
+        """The program's arguments, for a file of a stream and its number of distinct rows."""
         names = ("pull", "push") if "/" in self.bound else ("staleness",)
         settings = {
             "stream": path,  # the first, see measure

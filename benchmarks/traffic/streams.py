@@ -77,8 +77,8 @@ def criteo_like_keys(samples: int, seed: int) -> Int64Array:
 def scaled_rank(rank: npt.NDArray[np.int64]) -> Int64Array:
     """Returns the ranks of a field whose rare ids are joined, by the ranks by frequency of all its ids.
 
-    The first `HEAD` ids stay apart. Of later ones r / HEAD are joined to one, in the end `JOIN`: a joined id
-    is never more frequent than one before it, for a rank's frequency falls faster than 1 / rank.
+    The first `HEAD` ids stay apart. Later ones are joined, r / HEAD to one, and `JOIN` at the end: a joined
+    id is never more frequent than one before it, for a rank's frequency falls faster than 1 / rank.
     """
     ratio = np.maximum(rank, HEAD) / HEAD
     later = np.where(ratio <= JOIN, HEAD * np.log(ratio), HEAD * math.log(JOIN) + (rank - JOIN * HEAD) / JOIN)
