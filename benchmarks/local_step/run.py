@@ -139,10 +139,6 @@ def measure(running: dict[str, Worker], whats: list[str], rounds: int) -> dict[s
     return turns
 
 
-def slots(optimizer: str, dim: int) -> int:
-    return {"sgd": 0, "adagrad": dim, "row_wise_adagrad": 1}[optimizer]
-
-
 def median(turns: list[dict], field: str) -> float:
     return statistics.median(turn[field] for turn in turns)
 
@@ -189,9 +185,7 @@ def run_turns(
                 "best_cpu_ns": min(turn["cpu_ns"] for turn in of),
                 "best_wall_ns": min(turn["wall_ns"] for turn in of),
             }
-        figure["ratio"] = statistics.median(
-            a["cpu_ns"] / b["cpu_ns"] for a, b in zip(here, there, strict=True)
-        )
+        figure["ratio"] = ratio(here, there)
         result["figures"].append(figure)
         print(
             f"  {size} {threads} thread(s) {name:17}{peer:14}het_tf {figure['het_tf']['cpu_ns']:6.1f}"
@@ -232,7 +226,8 @@ def run_memory(system: str, optimizer: str, peers: Path, result: dict) -> None:
         with workers({system: (system, 1)}, size, optimizer, peers) as running:
             resident[size] = running[system].ready["rss"]
     rows, dim = SIZES["large"]
-    ratio = (resident["large"] - resident["tiny"]) / (rows * (dim + slots(optimizer, dim)) * 4)
+    slots = {"sgd": 0, "adagrad": dim, "row_wise_adagrad": 1}[optimizer]
+    ratio = (resident["large"] - resident["tiny"]) / (4 * rows * (dim + slots))
     result["memory"].setdefault(optimizer, {})[system] = ratio
     print(f"  large {optimizer:17}{system:14}{ratio:.3f} of rows and slots", flush=True)
 
