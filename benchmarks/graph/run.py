@@ -2,7 +2,7 @@
 
     python benchmarks/graph/run.py [--data NAME ...] [--seeds K ...] [--out FILE]
 
-Two workers under horovodrun train `examples/graphsage.py`, or its twin, keras.py; rank 0 tests. The
+Two workers under horovodrun train `examples/graphsage.py`, or its twin, twin.py; rank 0 tests. The
 same graph, draws, initial rows, weights, optimizers and rates; the rows are a Keras variable on each worker
 whose gradients Horovod averages, or a table at one server, at staleness 0 and at the default bounds. Seeds
 are paired. What is done is kept in build/graph, so a run may be stopped. The exit status is 1 if a
@@ -59,7 +59,7 @@ def launch(program: str, words: Sequence[str]) -> str:
 
 def score(data: str, side: str, seed: int) -> dict[str, Any]:
     """Returns one run's figures, measured now or before."""
-    program = "benchmarks/graph/keras.py" if side == "keras" else "examples/graphsage.py"
+    program = "benchmarks/graph/twin.py" if side == "keras" else "examples/graphsage.py"
     words = ["--data", data, "--seed", str(seed), *SIDES[side]]
     settings = repr((FORMAT, program, words, DEFAULTS[data.partition(":")[0]]))
     kept = PLACE / f"{hashlib.sha256(settings.encode()).hexdigest()[:24]}.json"

@@ -305,7 +305,7 @@ def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
         return float(found[1])
 
     place = tmp_path / "graphsage"
-    het, keras = accuracy("--export", place), accuracy(script="../benchmarks/graph/keras")
+    het, keras = accuracy("--export", place), accuracy(script="../benchmarks/graph/twin")
     assert het > 0.8 and het == pytest.approx(keras, abs=0.01)
     assert "serving_default" in tf.saved_model.load(str(place)).signatures
     assert accuracy("--link-epochs", 4, "--epochs", 3) > 0.15  # chance is 1 in 16
