@@ -86,7 +86,7 @@ cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) $(3) && cmake --build --prese
 build: setup ## what is installed: plugin and server module; HET_MARCH= for older CPUs
 	@$(STAGE) build "native build of what is installed (only what changed)" $(call cmake,release,release)
 
-benchmark-tools: build ## programs that benchmarks/*.py run
+benchmark-tools: build ## programs that benchmarks/*/run.py start
 	@$(STAGE) build-benchmarks "native build of the benchmarks' tools" $(call cmake,release,benchmark-tools)
 
 # --- train ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What staleness costs in AUC, by the result of benchmarks/accuracy.py, of which accuracy.json is made."""
+"""What staleness costs in AUC, by the result of benchmarks/accuracy, of which accuracy.json is made."""
 
 from __future__ import annotations
 
