@@ -1,0 +1,320 @@
+// Golden bytes: NAME.bin is a sample of a format whose bytes leave a process. Another build reads them later,
+// or at the other end, and knows them by the version in them: bytes that change under the same version are
+// read wrong there, and no test that writes and reads in one process can see it.
+//
+// When a format changes, its version must be raised. Then HET_GOLDEN_WRITE=1 writes the sample anew, and only
+// then. Python writes graphs: tests/python/inputs/test_graph.py compares their bytes, and this file reads
+// them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <tuple>
+#include <vector>
+
+#include "het_tf/core/checkpoint/row_reader.h"
+#include "het_tf/core/checkpoint/row_writer.h"
+#include "het_tf/core/serve/serve_lookup.h"
+#include "het_tf/core/serve/serve_writer.h"
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/wire/layout.h"
+#include "het_tf/core/wire/parts.h"
+#include "het_tf/inputs/graph/graph_file.h"
+#include "tests/cpp/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+constexpr uint32_t kTime = 1700000000;
+constexpr uint64_t kTable = 0x7461626c65;
+
+std::string PathOf(const std::string& name) { return std::string(HET_GOLDEN) + "/" + name + ".bin"; }
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+std::string Text(const Bytes& bytes) { return std::string(bytes.begin(), bytes.end()); }
+Span<const uint8_t> View(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+// The golden bytes, which must be `encoded`. Their version, which `constant` sets, stands at `version_at`.
+std::string Golden(const std::string& name, const std::string& encoded, size_t version_at,
+                   const std::string& constant) {
+  std::string golden = Contents(PathOf(name));
+  const bool raised = golden.size() <= version_at || golden[version_at] != encoded.at(version_at);
+  if (raised && std::getenv("HET_GOLDEN_WRITE") != nullptr) {
+    std::ofstream(PathOf(name), std::ios::binary) << (golden = encoded);
+  }
+  size_t at = 0;
+  while (at < golden.size() && at < encoded.size() && golden[at] == encoded[at]) ++at;
+  EXPECT_TRUE(golden == encoded)
+      << "the format '" << name << "' has other bytes than " << PathOf(name) << ": they differ from offset "
+      << at << " on" << (raised ? "" : ", and the version in them is the same")
+      << ". Remedy: " << (raised ? "" : "raise " + constant + ", then ")
+      << "HET_GOLDEN_WRITE=1 build/check/tests/cpp/files --gtest_filter='Golden.*'";
+  return golden;
+}
+
+std::string Encoded(const std::vector<Request>& parts) {
+  Bytes bytes;
+  EncodeParts({parts.data(), parts.size()}, &bytes);
+  return Text(bytes);
+}
+
+TEST(Golden, Request) {
+  std::vector<Request> sample(2);
+  for (Request& q : sample) {
+    q.request_id = 1000;
+    q.time = kTime;
+    q.partition = {3, 24, 99};
+    q.client = {0x1122334455667788, 5};
+    q.tables.emplace_back().table = kTable;
+    q.tables[0].fetch_keys = {8, 900};
+  }
+  Request& q = sample[0];
+  q.seq = 12;
+  q.after_seq = 300;
+  q.inc = 77;
+  q.told_ack = 4;
+  TableRequest& t = q.tables[0];
+  t.epoch = 6;
+  t.push_format = RowFormat::kInt4;
+  t.row_format = RowFormat::kInt8;
+  t.block = 2;
+  t.update_floats = 3;
+  t.push_keys = {-1, 300};
+  t.push_ticks = {1, 200};
+  t.push_updates = {1, -2, 0.5f, 3, 4, 0.25f};
+  t.left = 1;
+  t.bound = Bound(30, 10);
+  t.check_keys = {5, 1000000};
+  t.check_clocks = {0, Clock{1} << 20};
+  t.hold = true;
+  t.dropped = {10};
+  sample[1].partition.index = 9;
+  sample[1].request_id = 1002;
+  sample[1].client.low = 6;
+  const std::string golden = Golden("request", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
+  RequestParts parts;
+  ASSERT_TRUE(parts.Open(View(golden)).ok());
+  std::vector<Request> read(parts.size());
+  ASSERT_EQ(read.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(parts.Next(&read[i]).ok());
+    EpochDigest digest(sample[i].inc);
+    digest.Add(kTable, sample[i].tables[0].epoch);
+    EXPECT_EQ(read[i].digest, digest.value(sample[i].request_id));
+    read[i].inc = sample[i].inc;
+    read[i].tables.at(0).epoch = sample[i].tables[0].epoch;
+  }
+  EXPECT_EQ(Encoded(read), golden);
+}
+
+std::string Encoded(const std::vector<Reply>& parts) {
+  Bytes bytes;
+  ReplyWriter writer(parts.size(), &bytes);
+  for (const Reply& part : parts) writer.Add(part);
+  return Text(bytes);
+}
+
+TEST(Golden, Reply) {
+  std::vector<Reply> sample(2);
+  Reply& p = sample[0];
+  p.request_id = 1000;
+  p.partition = 3;
+  p.inc = 0x1122334455667788;
+  p.last_seq = 300;
+  p.told = 5;
+  p.told_reset = true;
+  TableReply& t = p.tables.emplace_back();
+  t.table = kTable;
+  t.row_floats = 3;
+  t.row_format = RowFormat::kFloat16;
+  t.block = 2;
+  t.refreshed = {1, 3};
+  t.refreshed_clocks = {200, 1};
+  t.fetched_clocks = {0, 70000};
+  t.told_keys = {-4, 12};
+  t.rows = {1, 2, 3, -0.5f, 0.25f, 4, 8, 16, 0.125f};
+  t.lag_histogram = {3, 0, 500};
+  sample[1].status = FrameStatus::kEpoch;
+  sample[1].message = "cleared";
+  sample[1].same_inc = sample[1].same_seq = true;
+  sample[1].tables.emplace_back().table = kTable;
+  sample[1].tables[0].epoch = 6;
+  const std::string golden = Golden("reply", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
+  ReplyParts parts;
+  ASSERT_TRUE(parts.Open(View(golden)).ok());
+  std::vector<Reply> read;
+  while (!parts.done()) ASSERT_TRUE(parts.Next(&read.emplace_back()).ok());
+  EXPECT_EQ(Encoded(read), golden);
+}
+
+// Workers of two builds must look for a row in the same partition, or know that they do not.
+TEST(Golden, Layout) {
+  std::string places(1, static_cast<char>(Layout::kRule));
+  for (const uint32_t partitions : {1, 16, 24, 100, 128}) {
+    for (Key key = -4; key < 4; ++key) {
+      places += static_cast<char>(Layout(partitions, 99).OfKey(kTable + partitions, key * 1000003));
+    }
+  }
+  Golden("layout", places, 0, "Layout::kRule (wire/layout.h) and VERSION (python/checkpoint/manifest.py)");
+}
+
+Schema MakeSchema() {
+  TableSpec spec;
+  spec.name = "t";
+  spec.dim = 2;
+  spec.optimizer.name = "adagrad";
+  spec.initializer = {"normal", 0, 0.1};
+  spec.limits = TableLimits();
+  spec.limits->ttl = 3600;
+  return TableSchema::Create(spec).value();
+}
+
+RowBatch SampleRows() {
+  RowBatch batch(2, 2, 2);
+  for (uint16_t i = 0; i < 2; ++i) {
+    const float row[] = {1, -0.5f, i + 2.f, 4};
+    batch.Add({i * 1000003 - 1, 70000 + i, kTime, static_cast<uint16_t>(300 + i), 1}, row);
+  }
+  return batch;
+}
+
+Bytes StateOf(const Partition& partition) {
+  Bytes bytes;
+  partition.Serialize(&bytes);
+  return bytes;
+}
+
+// In RDB files and append-only logs, between servers, and from and to workers that save and load.
+TEST(Golden, Chunks) {
+  const Schema schema = MakeSchema();
+  const Key keys[] = {1000002, 40};
+  const ClientId client{1, 2};
+  const std::vector<float> rows(2 * schema->row_floats(), 1.5f);
+  const uint32_t both[] = {0, 1};
+  std::vector<Bytes> chunks(6);
+  EncodeRows(*schema, SampleRows(), {both, 2}, &chunks[0]);
+  ASSERT_TRUE(EncodeEpoch(View(chunks[0]), 8, &chunks[1]));
+  EncodeSet(*schema, {keys, 2}, rows.data(), &chunks[2]);
+  ASSERT_TRUE(StampSet(View(chunks[2]), kTime + 1, &chunks[3]));
+  EncodeRemove(*schema, {keys, 1}, &chunks[4]);
+  EncodeForget({&client, 1}, &chunks[5]);
+  Partition partition({3, 24, 99}, 1);
+  ASSERT_TRUE(partition.CreateTable(schema, 6, kTime).ok());
+  ASSERT_TRUE(LoadChunk(View(chunks[0]), &partition).ok());
+  partition.SetClient(client, {12, kTime});
+  partition.SetLoadMark({"loader", 5, 6});
+  ChunkWriter writer(partition);
+  for (Bytes chunk; writer.Next(&chunk);) chunks.push_back(chunk);
+  Bytes encoded;  // each chunk behind its size
+  Writer w(&encoded);
+  for (const Bytes& chunk : chunks) {
+    w.Fixed(static_cast<uint16_t>(chunk.size()));
+    w.Raw(chunk.data(), chunk.size());
+  }
+  const std::string golden = Golden("chunks", Text(encoded), 6, "chunk::kVersion (store/chunk_format.h)");
+  std::vector<Span<const uint8_t>> read;
+  for (Reader r(View(golden)); r.left() > 0;) {
+    const size_t size = std::min<size_t>(r.Fixed<uint16_t>(), r.left());
+    read.emplace_back(r.Raw(size), size);
+  }
+  ChunkReader reader(2);
+  for (size_t i = 6; i < read.size(); ++i) ASSERT_TRUE(reader.Add(read[i]).ok());
+  ASSERT_TRUE(reader.complete());
+  const std::unique_ptr<Partition> other = reader.Take();
+  EXPECT_EQ(StateOf(*other), StateOf(partition));
+  for (size_t i = 1; i < 6; ++i) {
+    ASSERT_TRUE(LoadChunk(read.at(i), other.get()).ok()) << i;
+    ASSERT_TRUE(LoadChunk(View(chunks[i]), &partition).ok()) << i;
+  }
+  EXPECT_EQ(StateOf(*other), StateOf(partition));
+}
+
+std::string WriteRows(std::vector<RowTable> tables, const std::vector<RowBatch>& rows, Key removed) {
+  const TempFolder folder;
+  auto writer = RowWriter::Create(folder.path() + "/rows", std::move(tables));
+  EXPECT_TRUE(writer.ok());
+  for (size_t t = 0; t < rows.size(); ++t) EXPECT_TRUE(writer.value()->Append(t, rows[t]).ok());
+  EXPECT_TRUE(writer.value()->AppendRemoved(0, {&removed, 1}).ok());
+  EXPECT_TRUE(writer.value()->Finish().ok());
+  return Contents(folder.path() + "/rows");
+}
+
+TEST(Golden, RowFile) {
+  std::vector<RowTable> tables(2);
+  for (RowTable& table : tables) table.rows = table.dim = table.slot_floats = 2;
+  tables[0].name = "increment";
+  tables[0].increment = true;
+  tables[0].removed = 1;
+  tables[1].name = "t";
+  std::vector<RowBatch> rows;
+  for (int t = 0; t < 2; ++t) rows.push_back(SampleRows());
+  const std::string encoded = WriteRows(tables, rows, 77);
+  const std::string version = R"("version":")";
+  Golden("rows", encoded, encoded.find(version) + version.size(),
+         "kVersion (checkpoint/row_file.cc) and VERSION (python/checkpoint/rowfile.py)");
+  auto reader = RowReader::Open(PathOf("rows"));
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  tables = reader.value()->tables();
+  ASSERT_EQ(tables.size(), 2u);
+  for (size_t t = 0; t < 2; ++t) {
+    rows[t].Clear();
+    ASSERT_TRUE(reader.value()->ReadRows(tables[t], 0, true, &rows[t]).ok());
+  }
+  Key removed = 0;
+  ASSERT_TRUE(reader.value()->Read(tables[0], kRemovedColumn, 0, 1, &removed).ok());
+  EXPECT_EQ(WriteRows(tables, rows, removed), encoded);
+}
+
+TEST(Golden, ServeFile) {
+  const TempFolder folder;
+  const Schema schema = MakeSchema();
+  auto writer = serve::ServeWriter::Create(folder.path() + "/t", schema,
+                                           {serve::RowType::kInt8, serve::Unknown::kZeros});
+  ASSERT_TRUE(writer.ok());
+  const Key keys[] = {-1, 1000002, 3};
+  const float rows[] = {127, -3, 127, 64, 5, -127};  // integers stay as they are
+  ASSERT_TRUE(writer.value()->Add({keys, 3}, rows, 2).ok());
+  ASSERT_TRUE(writer.value()->Finish().ok());
+  Golden("serve", Contents(folder.path() + "/t"), 8, "kVersion (serve/serve_format.h)");
+  auto file = serve::ServeFile::Open(PathOf("serve"));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_TRUE(file.value()->Verify().ok());
+  EXPECT_EQ(file.value()->schema().ToJson(), schema->ToJson());
+  const Key ids[] = {3, -1, 4, 1000002};
+  std::vector<float> read(8);
+  const serve::ServeRead lookup{file.value().get(), {ids, 4}, read.data()};
+  ASSERT_TRUE(serve::Lookup({&lookup, 1}).ok());
+  EXPECT_EQ(read, std::vector<float>({5, -127, 127, -3, 0, 0, 127, 64}));
+}
+
+TEST(Golden, GraphFile) {
+  const auto file = graph::GraphFile::Open(PathOf("graph"));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const graph::GraphFile& read = *file.value();
+  const graph::Header& header = read.header();
+  EXPECT_EQ(
+      std::make_tuple(header.flags, header.types, header.self_loops, header.duplicates, header.isolated),
+      std::make_tuple(graph::kWeighted | graph::kTyped | graph::kSymmetric, 3u, 5u, 6u, 1u));
+  std::vector<std::vector<uint64_t>> neighbours(read.nodes());
+  for (uint64_t node = 0; node < read.nodes(); ++node) {
+    const graph::EdgeRange range = read.EdgesOf(node);
+    for (uint64_t edge = range.begin; edge < range.end; ++edge)
+      neighbours[node].push_back(read.Neighbour(edge));
+  }
+  EXPECT_EQ(neighbours, (std::vector<std::vector<uint64_t>>{{1, 2}, {0}, {0}, {}}));
+  EXPECT_EQ(read.EdgesOfType(0, 2).begin, 1u);
+  for (const uint64_t second : {0, 1}) {
+    EXPECT_EQ(read.EdgeByWeight(read.EdgesOf(0), second == 1 ? 0.26 : 0.24), second);  // weights 1 and 3
+    EXPECT_EQ(read.NodeByPopularity(second == 1 ? 0.46 : 0.45), second);               // 2^0.75 of 2^0.75 + 2
+  }
+}
+
+}  // namespace
+}  // namespace het::testing
