@@ -66,38 +66,28 @@ std::string Encoded(const std::vector<Request>& parts) {
 }
 
 TEST(Golden, Request) {
-  std::vector<Request> sample(2);
-  for (Request& q : sample) {
-    q.request_id = 1000;
-    q.time = kTime;
-    q.partition = {3, 24, 99};
-    q.client = {0x1122334455667788, 5};
-    q.tables.emplace_back().table = kTable;
-    q.tables[0].fetch_keys = {8, 900};
-  }
-  Request& q = sample[0];
-  q.seq = 12;
-  q.after_seq = 300;
-  q.inc = 77;
-  q.told_ack = 4;
-  TableRequest& t = q.tables[0];
-  t.epoch = 6;
-  t.push_format = RowFormat::kInt4;
-  t.row_format = RowFormat::kInt8;
-  t.block = 2;
-  t.update_floats = 3;
-  t.push_keys = {-1, 300};
-  t.push_ticks = {1, 200};
-  t.push_updates = {1, -2, 0.5f, 3, 4, 0.25f};
-  t.left = 1;
-  t.bound = Bound(30, 10);
-  t.check_keys = {5, 1000000};
-  t.check_clocks = {0, Clock{1} << 20};
-  t.hold = true;
-  t.dropped = {10};
-  sample[1].partition.index = 9;
-  sample[1].request_id = 1002;
-  sample[1].client.low = 6;
+  TableRequest all;
+  TableRequest fetch;
+  all.table = fetch.table = kTable;
+  all.epoch = 6;
+  all.push_format = RowFormat::kInt4;
+  all.row_format = RowFormat::kInt8;
+  all.block = 2;
+  all.update_floats = 3;
+  all.push_keys = {-1, 300};
+  all.push_ticks = {1, 200};
+  all.push_updates = {1, -2, 0.5f, 3, 4, 0.25f};
+  all.left = 1;
+  all.bound = {30, 10};
+  all.check_keys = {5, 1000000};
+  all.check_clocks = {0, Clock{1} << 20};
+  all.fetch_keys = fetch.fetch_keys = {8, 900};
+  all.hold = true;
+  all.dropped = {10};
+  const std::vector<Request> sample = {
+      // request_id, time, partition, client, seq, after_seq, inc, told_ack, tables
+      {1000, kTime, {3, 24, 99}, {0x1122334455667788, 5}, 12, 300, 77, 4, {all}, 0, false},
+      {1002, kTime, {9, 24, 99}, {0x1122334455667788, 6}, 0, 0, 0, 0, {fetch}, 0, false}};
   const std::string golden = Golden("request", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
   RequestParts parts;
   ASSERT_TRUE(parts.Open(View(golden)).ok());
@@ -122,30 +112,23 @@ std::string Encoded(const std::vector<Reply>& parts) {
 }
 
 TEST(Golden, Reply) {
-  std::vector<Reply> sample(2);
-  Reply& p = sample[0];
-  p.request_id = 1000;
-  p.partition = 3;
-  p.inc = 0x1122334455667788;
-  p.last_seq = 300;
-  p.told = 5;
-  p.told_reset = true;
-  TableReply& t = p.tables.emplace_back();
-  t.table = kTable;
-  t.row_floats = 3;
-  t.row_format = RowFormat::kFloat16;
-  t.block = 2;
-  t.refreshed = {1, 3};
-  t.refreshed_clocks = {200, 1};
-  t.fetched_clocks = {0, 70000};
-  t.told_keys = {-4, 12};
-  t.rows = {1, 2, 3, -0.5f, 0.25f, 4, 8, 16, 0.125f};
-  t.lag_histogram = {3, 0, 500};
-  sample[1].status = FrameStatus::kEpoch;
-  sample[1].message = "cleared";
-  sample[1].same_inc = sample[1].same_seq = true;
-  sample[1].tables.emplace_back().table = kTable;
-  sample[1].tables[0].epoch = 6;
+  TableReply all;
+  TableReply epoch;
+  all.table = epoch.table = kTable;
+  epoch.epoch = 6;
+  all.row_floats = 3;
+  all.row_format = RowFormat::kFloat16;
+  all.block = 2;
+  all.refreshed = {1, 3};
+  all.refreshed_clocks = {200, 1};
+  all.fetched_clocks = {0, 70000};
+  all.told_keys = {-4, 12};
+  all.rows = {1, 2, 3, -0.5f, 0.25f, 4, 8, 16, 0.125f};
+  all.lag_histogram = {3, 0, 500};
+  const std::vector<Reply> sample = {
+      // status, message, request_id, partition, same_inc, inc, last_seq, same_seq, told, told_reset, tables
+      {FrameStatus::kOk, "", 1000, 3, false, 0x1122334455667788, 300, false, 5, true, {all}},
+      {FrameStatus::kEpoch, "cleared", 1002, 9, true, 0, 0, true, 0, false, {epoch}}};
   const std::string golden = Golden("reply", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
   ReplyParts parts;
   ASSERT_TRUE(parts.Open(View(golden)).ok());
@@ -298,17 +281,14 @@ TEST(Golden, GraphFile) {
   const auto file = graph::GraphFile::Open(PathOf("graph"));
   ASSERT_TRUE(file.ok()) << file.status().message();
   const graph::GraphFile& read = *file.value();
-  const graph::Header& header = read.header();
-  EXPECT_EQ(
-      std::make_tuple(header.flags, header.types, header.self_loops, header.duplicates, header.isolated),
-      std::make_tuple(graph::kWeighted | graph::kTyped | graph::kSymmetric, 3u, 5u, 6u, 1u));
-  std::vector<std::vector<uint64_t>> neighbours(read.nodes());
-  for (uint64_t node = 0; node < read.nodes(); ++node) {
-    const graph::EdgeRange range = read.EdgesOf(node);
-    for (uint64_t edge = range.begin; edge < range.end; ++edge)
-      neighbours[node].push_back(read.Neighbour(edge));
-  }
-  EXPECT_EQ(neighbours, (std::vector<std::vector<uint64_t>>{{1, 2}, {0}, {0}, {}}));
+  const graph::Header& head = read.header();
+  EXPECT_EQ(std::make_tuple(head.flags, head.types, head.self_loops, head.duplicates, head.isolated),
+            std::make_tuple(graph::kWeighted | graph::kTyped | graph::kSymmetric, 3u, 5u, 6u, 1u));
+  std::vector<uint64_t> edges(read.edges()), ends;
+  for (uint64_t edge = 0; edge < read.edges(); ++edge) edges[edge] = read.Neighbour(edge);
+  for (uint64_t node = 0; node < read.nodes(); ++node) ends.push_back(read.EdgesOf(node).end);
+  EXPECT_EQ(edges, std::vector<uint64_t>({1, 2, 0, 0}));
+  EXPECT_EQ(ends, std::vector<uint64_t>({2, 3, 4, 4}));
   EXPECT_EQ(read.EdgesOfType(0, 2).begin, 1u);
   for (const uint64_t second : {0, 1}) {
     EXPECT_EQ(read.EdgeByWeight(read.EdgesOf(0), second == 1 ? 0.26 : 0.24), second);  // weights 1 and 3
