@@ -4,10 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <numeric>
-#include <vector>
-
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/store/chunk_format.h"
 #include "het_tf/core/wire/frame_bytes.h"
@@ -45,22 +41,18 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
     EXPECT_THAT(worker.Step({1}).message(), Names("frame", version, "speaks", frame::kVersion));
     return;
   }
-  std::vector<int64_t> ids(50);
-  std::iota(ids.begin(), ids.end(), 0);
   for (int step = 0; step < 10 && !HasFailure(); ++step) {
-    worker.Train(ids);
+    worker.Train({1, 2, 3, 4});
     other.Train({1, 2, 100 + step});
   }
   const auto expect_trained = [&] {
     ASSERT_TRUE(worker.engine().Flush().ok() && other.engine().Flush().ok());
     RemoteWorker reader(address, config);
-    for (const auto& [id, steps] : std::map<int64_t, float>{{1, 20}, {49, 10}, {109, 1}, {110, 0}}) {
-      EXPECT_EQ(reader.Value(id), steps) << id;
-    }
+    EXPECT_EQ(reader.Value(1), 20);
+    EXPECT_EQ(reader.Value(109), 1);
+    EXPECT_EQ(reader.Value(110), 0);
   };
   expect_trained();
-  ASSERT_FALSE(HasFailure());
-
   const TempFolder folder;
   SaveRequest save;
   save.tables = {"t"};
@@ -74,7 +66,7 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
     return;
   }
   ASSERT_TRUE(saved.ok()) << saved.message();
-  worker.Train(ids);
+  worker.Train({1, 2, 3, 4});
   ASSERT_TRUE(worker.engine().Flush().ok() && worker.engine().BeginLoad({"loader", 60}).ok());
   ASSERT_TRUE(worker.engine().ClearForLoad("t").ok());
   LoadRequest load;
