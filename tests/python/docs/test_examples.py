@@ -114,7 +114,7 @@ def test_bad_arguments(script: str, arguments: list[str], message: str) -> None:
     assert message in fails(script, *arguments)
 
 
-def test_optimizers_of_the_command_line_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_has_all_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import arguments
 

@@ -164,7 +164,7 @@ def test_other_fields_are_independent(examples: Examples) -> None:
     assert both == pytest.approx((one == top[0]).mean() * (other == top[1]).mean(), rel=0.05)
 
 
-def test_caches_and_placement_find_what_they_find_in_real_rows() -> None:
+def test_hit_rates_and_savings_match_real_rows() -> None:
     figures = excerpt.measure(8)
     assert len(figures) == 2 + 5 + 26
     for name, figure in figures.items():
