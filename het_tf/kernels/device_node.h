@@ -23,13 +23,13 @@ HET_EXPORT void HetNodeDelete(HetNode* node);
 // Floats of a row of this feature.
 HET_EXPORT int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim);
 
-// As Engine::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim
+// As Steps::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim
 // floats, both on the device. `training`: *token is for HetDeviceApply. Rows are there when what is
 // put on the stream afterwards runs.
 HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts,
                                size_t features, float* const* rows, int training, void* stream,
                                int64_t* token);
-// As Engine::Apply, and what kernels/gradient_inputs.h says of scale and loss_scale.
+// As Steps::Apply, and what kernels/gradient_inputs.h says of scale and loss_scale.
 // learning_rates: one a table of specs, in host memory. *skipped: a gradient was not finite under a loss
 // scale, and nothing was done. When it returns nothing of the stream uses its arguments but what was put
 // there before.

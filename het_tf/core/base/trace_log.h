@@ -1,9 +1,9 @@
 // What the calls of a step spend their time on: entries (kind, thread, begin, end), written while the log is
 // on. het_tf.callbacks.StepTrace draws them under the ops that TensorFlow's profiler has measured.
 //
-//   lookup ───────────────────────────────────────────────   Engine::Lookup
+//   lookup ───────────────────────────────────────────────   Steps::Lookup
 //     plan ──  lock ·····  send ──  wait ───── answers ── copy ──
-//   update ───────────────────────────────────────────────   Engine::Apply, SumGradients
+//   update ───────────────────────────────────────────────   Steps::Apply, SumGradients
 //     sum ───  lock  tick ──── push ── send ──  wait ───── answers ──
 //
 // 1. What counts. `wait` is the time in which a thread sleeps until the store answers, or reads what comes:

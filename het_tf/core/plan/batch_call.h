@@ -27,31 +27,32 @@ struct Table {
   TableOptions options;
   // HetApplyGrad calls that changed it: the step of a learning-rate schedule.
   std::atomic<int64_t> applies{0};
-  // Training lookups whose batch was planned (Engine::Plan).
+  // Training lookups whose batch was planned (Steps::Plan).
   std::atomic<int64_t> planned{0};
   // It was said that its cache is smaller than a batch.
   std::atomic<bool> told_small{false};
 };
 using TablePtr = std::shared_ptr<Table>;
 
+// Where ids, rows and gradients of a call are: in host memory, or on the device, where work on this stream
+// (a cudaStream_t) uses them.
+struct CallMemory {
+  bool on_device = false;
+  void* stream = nullptr;
+};
+
 // Its features name tables by their number in `tables`.
 struct BatchCall {
   Span<const TablePtr> tables;
   Span<const FeatureIds> features;
   uint64_t layer = 0;  // CallSpec::signature: calls of one layer have equal tables and features
+  CallMemory memory = {};
 
   std::vector<uint64_t> TableIds() const {
     std::vector<uint64_t> ids;
     for (const TablePtr& table : tables) ids.push_back(table->schema->id());
     return ids;
   }
-};
-
-// Where ids, rows and gradients of a call are. On the device they are used by work on this stream,
-// a cudaStream_t.
-struct CallMemory {
-  bool on_device = false;
-  void* stream = nullptr;
 };
 
 enum class NonFinite { kRaise, kSkip };

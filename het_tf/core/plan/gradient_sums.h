@@ -2,9 +2,9 @@
 //
 // Every key has an owner: a worker, by the key's hash, or where rows travel on demand one of those that use
 // the key in the step (global_step.h). In a step each worker sums its gradients per unique key
-// (Engine::SumGradients), packs the sums by owner (PackSums: one part for every worker), the parts are
+// (Steps::SumGradients), packs the sums by owner (PackSums: one part for every worker), the parts are
 // exchanged all to all by whoever can (Horovod), and each owner adds what it received in the order of the
-// workers (MergeSums) and ticks once (Engine::ApplySums).
+// workers (MergeSums) and ticks once (Steps::ApplySums).
 //
 // A step is agreed upon by the same exchange. Every part says how its sender's step went: when one failed, or
 // sits the step out because of its loss scale, all of them do, and no row has changed anywhere. A part that
@@ -47,8 +47,8 @@ struct GradientSums {
   bool skip = false;       // the gradient overflowed under its loss scale: this step is left out
 };
 
-// The worker that owns a key. By hash neighbouring partitions belong to one worker, so that each pushes to
-// few.
+// The worker that owns a key. The bits of its hash that choose its partition (wire/layout.h) choose the
+// worker too, so that neighbouring partitions belong to one worker, and each pushes to few.
 struct Owners {
   uint32_t workers;
   std::shared_ptr<const GlobalStep> global;  // null: the hash says it

@@ -1,4 +1,4 @@
-"""The cost of staleness in AUC, from accuracy.json, which holds results of benchmarks/accuracy.py."""
+"""The cost of staleness in AUC, from accuracy.json, which holds results of benchmarks/accuracy."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from het_tf.inputs.python.graph import writer as writer_lib
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.inputs.python.graph.writer import GraphWriter
 
+GOLDEN = Path(__file__).parents[2] / "cpp" / "golden" / "graph.bin"
 TRIANGLE = [[0, 1], [1, 2], [2, 0]]
 
 
@@ -216,3 +217,22 @@ def test_replaced_file_is_read_while_old_graph_works(tmp_path: Path) -> None:
     new = make(tmp_path, [[0, 8]])
     assert old.neighbours(0).tolist() == [1, 2]
     assert new.sample([8], (1,))[1].numpy().tolist() == [[0]]
+
+
+def test_the_bytes_of_a_file_change_with_its_version_only(tmp_path: Path) -> None:
+    """Catches a file that another het_tf reads wrong. C++ reads the same bytes (golden_test.cc)."""
+    with GraphWriter(tmp_path / "graph", 4, 4, weighted=True, types=3, symmetric=True) as writer:
+        writer.append([2, 1], [1, 2, 0], [1.0, 3.0, 1.0], [0, 2, 0])
+        writer.append([1, 0], [0], [3.0], [2])
+        writer.finish(self_loops=5, duplicates=6)
+    encoded, golden = (tmp_path / "graph").read_bytes(), GOLDEN.read_bytes() if GOLDEN.exists() else b""
+    raised = golden[8:12] != encoded[8:12]
+    if raised and "HET_GOLDEN_WRITE" in os.environ:
+        GOLDEN.write_bytes(golden := encoded)
+    first = next((i for i in range(len(encoded)) if golden[i : i + 1] != encoded[i : i + 1]), len(encoded))
+    assert golden == encoded, (
+        f"the format 'graph' has other bytes than {GOLDEN}: they differ from offset {first} on"
+        f"{'' if raised else ', and the version in them is the same'}. Remedy: "
+        f"{'' if raised else 'raise kVersion (graph_format.h) and _VERSION (writer.py), then '}"
+        "HET_GOLDEN_WRITE=1 pytest tests/python/inputs/test_graph.py -k bytes"
+    )

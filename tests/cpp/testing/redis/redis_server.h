@@ -33,6 +33,8 @@ class RedisServer {
   static std::string Missing();
   // HET_TEST_SERVER in the environment names another, such as valkey-server.
   static std::string Program();
+  // HET_TEST_MODULE in the environment names the het.so of another build.
+  static std::string Module();
   // A TCP port that nobody listens on.
   static int FreePort();
 
