@@ -67,7 +67,7 @@ def test_ranks_must_agree(fresh):
     hvd = Played()
     hvd.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
     with pytest.raises(
-        ValueError, match=r"values of address: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"
+        ValueError, match=r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"
     ):
         het_tf.init(hvd=hvd)
     hvd.others = lambda mine: [{**mine, "namespace": "b"}]
