@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMostPartitions = 65536;  // core/base/hash.h
 
-// fill(json) -> Status, which may throw what nlohmann throws: a field that is missing or of another type.
+// Calls fill(json) -> Status, which may throw nlohmann's exceptions: a field is missing or has another type.
 template <typename T, typename Fill>
 Result<T> Parse(const char* what, const std::string& text, Fill fill) {
   T request;
@@ -23,7 +23,7 @@ Result<T> Parse(const char* what, const std::string& text, Fill fill) {
     const Json json = Json::parse(text);
     HET_RETURN_IF_ERROR(fill(json, &request));
   } catch (const Json::exception& error) {
-    return InvalidArgument(std::string("the ") + what + " is not what it should be: " + error.what());
+    return InvalidArgument(std::string("the ") + what + " is malformed: " + error.what());
   }
   return request;
 }
@@ -54,7 +54,7 @@ Status ReadPartitions(const Json& json, std::vector<uint32_t>* partitions) {
   return Status();
 }
 
-// An unsigned number from `least` to `most`.
+// Reads an unsigned number from `least` to `most`.
 Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t most, uint64_t* out) {
   const Json& number = json.at(field);
   if (!number.is_number_unsigned() || number.get<uint64_t>() < least || number.get<uint64_t>() > most) {

@@ -194,7 +194,7 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   EXPECT_THAT(with("a/clocks", "b/clocks"), HasSubstr("there is no tensor 'a/clocks'"));
   EXPECT_THAT(with("{\"__metadata__\"", "[\"__metadata__\""), HasSubstr("not the JSON object"));
   SetBytes(std::string(8, '\xff') + bytes.substr(8));
-  EXPECT_THAT(Check().message(), HasSubstr("its header is said to have 18446744073709551615 bytes"));
+  EXPECT_THAT(Check().message(), HasSubstr("the length of its header is 18446744073709551615 bytes"));
 }
 
 TEST_F(RowFileTest, AFifoIsNotWaitedFor) {

@@ -277,7 +277,7 @@ TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
     return status;
   };
   EXPECT_THAT(refused({Layout(3, 9), {3}, {}}).message(),
-              HasSubstr("partition 3 is to be merged; the store has the partitions 0 to 2"));
+              HasSubstr("partition 3 cannot be merged; the store has the partitions 0 to 2"));
   EXPECT_THAT(refused({Layout(3, 9), {0}, {{"a", 3, 6, true, full}}}).message(),
               HasSubstr("have 3 floats and 7 of slots; those of the merged table have 3 and 6"));
   EXPECT_EQ(refused({Layout(3, 9), {0}, {{"a", 3, 7, true, {In("none")}}}}).code(), Code::kNotFound);
@@ -308,7 +308,7 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
               HasSubstr("computes its values from its slots (ftrl)"));
   EXPECT_TRUE(load(MakeSchema("x", 3, "sgd"), false).ok());
   EXPECT_THAT(SaveRows(first.get(), In("p"), {{schema}}, {2}).status().message(),
-              HasSubstr("partition 2 is to be saved; the store has the partitions 0 to 1"));
+              HasSubstr("partition 2 cannot be saved; the store has the partitions 0 to 1"));
   EXPECT_EQ(SaveRows(first.get(), In("p"), {{schema, true, {In("none")}}}, {0}).status().code(),
             Code::kNotFound);
   EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(), Code::kFile);
