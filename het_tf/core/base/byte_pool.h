@@ -16,8 +16,7 @@ class BytePool {
   // `most`: bytes to keep at most.
   explicit BytePool(size_t most = size_t{64} << 20) : most_(most) {}
 
-  // Returns an empty buffer with room for `size` bytes. If it throws std::bad_alloc, only a kept buffer may
-  // be lost.
+  // Returns an empty buffer with room for `size` bytes. Throws std::bad_alloc and may then lose a kept buffer.
   Bytes Take(size_t size) {
     Bytes bytes;
     if (!kept_.empty()) {

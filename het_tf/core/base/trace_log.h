@@ -6,16 +6,13 @@
 //   update ───────────────────────────────────────────────   Engine::Apply, SumGradients
 //     sum ───  lock  tick ──── push ── send ──  wait ───── answers ──
 //
-// 1. Phases. `wait` is the time in which a thread sleeps until the store answers, or reads the answer: server
-// and
-//    network together, since frames carry no times. The rest is computed here; time without an entry of its
-//    own
-//    belongs to the cache, or in a table without a cache to the table.
+// 1. Phases. `wait` is the time in which a thread sleeps until the store answers, or reads the answer:
+//    server and network together, since frames carry no times. The rest is computed here; time without an
+//    entry belongs to the cache, or in a table without a cache to the table.
 // 2. Ownership. An Engine owns one log; its backends and its client (by ClientConfig::trace) write to it
-//    through TraceScope. The caller of Begin takes the entries with End. Entries of a call have its
-//    thread and lie between its begin and its end.
-// 3. Cost. Off: one load and one predictable branch, no clock. On: two clock readings and a lock an
-//    entry.
+//    through TraceScope. The caller of Begin takes the entries with End. Entries of a call have its thread
+//    and lie between its begin and its end.
+// 3. Cost. Off: one load and one predictable branch, no clock. On: two clock readings and a lock an entry.
 // 4. Memory. Begin reserves kMost entries, about 2 MB; later ones are counted, not kept.
 //
 // Thread-safe.

@@ -7,8 +7,7 @@
 //
 //   score[i][w]   keys of sample i whose last user is w
 //   regret[i]     best score less the second best
-//   order         by regret, largest first, then as they come: each sample goes to the worker of its best
-//   score among
+//   order         by regret, largest first, then as they come: each sample goes to its best worker among
 //                 those with fewer than `batch`; ties go to the first of t mod W, t mod W + 1, ... in batch t
 //   last user     of every key of the batch: its worker; none if several workers use it
 //

@@ -103,7 +103,7 @@ Stream::Io Socket::FinishConnecting() {
   if (addresses_.empty()) return Fail("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
   close(fd_);
   fd_ = -1;
-  Connect();  // the host has more addresses
+  Connect();  // tries the host's next address
   return fd_ < 0 ? Io::kFailed : connected_ ? Io::kDone : Io::kWait;
 }
 
