@@ -43,8 +43,8 @@ class RedisConnection {
   bool wants_to_write() const { return !closed() && stream_->WantsToWrite(!queue_.empty()); }
   // Whether any byte was sent.
   bool wrote() const { return wrote_; }
-  // When bytes moved last, by the steady clock: came in, were handed to the kernel, or were found
-  // to have left it since the last time that somebody asked. When it was made, if none did yet.
+  // Steady-clock time at which bytes last moved: were received, given to the kernel, or had left it since the
+  // previous call. Initially the time of construction.
   double moved_at();
 
   // Queues COMMAND KEY [BODY]: a command whose last argument is binary.

@@ -81,7 +81,7 @@ class RedisStore : public TableStore {
   const ServerAddress address_;
   const double seconds_;
   const RedisCluster::Notice notice_;
-  std::vector<std::string> keys_;  // keys_ and the next member do not change after Open
+  std::vector<std::string> keys_;  // this and hash_seed_ do not change after Open
   uint64_t hash_seed_ = 0;
 
   std::mutex mutex_;  // guards the members below

@@ -122,7 +122,7 @@ TEST_F(RedisLimits, TablesAreListedInPages) {
   const RedisReply one = Command({"HET.STAT", "p", "TABLES", std::to_string(HashName("t7")), "COUNT", "1"});
   ASSERT_EQ(one.elements.at(1).elements.size(), 1u);
   EXPECT_EQ(one.elements[1].elements[0].elements.at(0).text, "t7");
-  EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "x"}).text, HasSubstr("cursor 'x' is none; begin with 0"));
+  EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "x"}).text, HasSubstr("cursor 'x' is invalid; begin with 0"));
   EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "0", "COUNT", "0"}).text, HasSubstr("COUNT is '0'"));
   EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "0", "ROWS", "1"}).text,
               HasSubstr("'ROWS'; there is COUNT"));
@@ -140,7 +140,7 @@ TEST_F(RedisLimits, AMarkOfALoadLastsADayAtMost) {
   EXPECT_FALSE(Command({"HET.LOAD", "p", ToText(mark)}).error());
   EXPECT_EQ(Decoded(Command({"HET.READ", "p", read})).status, FrameStatus::kOk);
   const RedisReply late = Command({"HET.TABLE", "p", "BEGIN", "job", "60", "4000000000"});
-  EXPECT_THAT(late.text, HasSubstr("since is '4000000000'; it is for copies alone"));
+  EXPECT_THAT(late.text, HasSubstr("since is '4000000000'; only replication may give it"));
 }
 
 // What a server wrote before there were limits.
@@ -160,7 +160,7 @@ TEST_F(RedisLimits, ALogWithClocksOutOfRangeIsLoaded) {
       << "*3\r\n$8\r\nHET.LOAD\r\n$1\r\np\r\n$" << chunk.size() << "\r\n"
       << chunk << "\r\n";
   ASSERT_TRUE(server().Start()) << server().Log();
-  EXPECT_THAT(server().Log(), HasSubstr("p has 1 clocks out of range, which are the last one now"));
+  EXPECT_THAT(server().Log(), HasSubstr("p has 1 clocks out of range. They were set to the maximum"));
   Request push = store().NewRequest(1, 1, 0);
   push.client = {7, 7};
   std::memcpy(&push.tables[1].push_keys[0], chunk.data() + 24, sizeof(het::Key));
