@@ -19,8 +19,7 @@ std::atomic<size_t> g_allocated{0};
 
 constexpr size_t kMallocAlignment = alignof(std::max_align_t);
 
-// A block aligned beyond malloc's promise is cut out of a larger one; the word before it holds malloc's
-// pointer.
+// A block aligned beyond malloc's promise is cut out of a larger one; malloc's pointer is in the word before.
 size_t Overhead(size_t alignment) { return alignment <= kMallocAlignment ? 0 : alignment + sizeof(void*); }
 
 }  // namespace

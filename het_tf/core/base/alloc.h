@@ -54,7 +54,7 @@ struct Allocator {
 template <typename T>
 using Vector = std::vector<T, Allocator<T>>;
 
-// resize(n) leaves new elements uninitialised, for a caller that writes them next. resize(n, value) is as
+// resize(n) leaves new elements uninitialised, for callers that write them next. resize(n, value) is as
 // usual.
 template <typename T>
 struct UnwrittenAllocator : Allocator<T> {

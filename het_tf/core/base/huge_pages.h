@@ -1,8 +1,7 @@
 // Asking the kernel for 2 MB pages.
 //
-// Rows are read at random from gigabytes. With 4 KB pages nearly every row costs a page-table walk (inside a
-// virtual machine a nested one) besides its cache misses. `core_step_bench --benchmark_filter=large` measures
-// it.
+// Rows are read at random from gigabytes. With 4 KB pages nearly every row costs a page-table walk (in a
+// virtual machine a nested one) and cache misses. `core_step_bench --benchmark_filter=large` measures it.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,7 @@
 
 namespace het {
 
-// Runs body() -> Status; ResourceExhausted if it throws std::bad_alloc. A failed step must leave rows
-// unchanged.
+// Runs body() -> Status; ResourceExhausted if it throws std::bad_alloc. A failed step must change no row.
 template <typename Body>
 Status AtMemoryEdge(const Body& body) {
   try {

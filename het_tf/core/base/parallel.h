@@ -9,8 +9,7 @@
 //
 // Concurrency: one loop runs on the pool at a time. A second caller, or a nested loop, runs its tasks on its
 // own thread instead of waiting. Tasks must not throw. A loop's state (task_, shares_) is written under
-// mutex_ while no worker is busy; loop_ and busy_ change under it too, and are atomic for readers without the
-// lock.
+// mutex_ while no worker is busy; loop_ and busy_ change under it too, and are atomic for lock-free readers.
 #pragma once
 
 #include <atomic>

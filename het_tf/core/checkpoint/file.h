@@ -1,4 +1,4 @@
-// A file whose reads and writes at an offset either complete or return an error with the file's name and the
+// A file whose reads and writes at an offset complete, or return an error with the file's name and the
 // system's message.
 #pragma once
 

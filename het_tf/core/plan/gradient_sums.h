@@ -11,8 +11,7 @@
 // only a status is a few bytes, so a worker with an error, or with an empty batch, still takes part.
 //
 // One process with the whole batch would tick the keys of every feature whose gradient is not all zero. A
-// feature may be all zero on some workers only, so they send the keys of such a feature too, without
-// gradients.
+// feature may be all zero on some workers only, so its keys are sent too, without gradients.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +65,7 @@ void CollectSums(const BatchCall& call, Step* step, const Owners& owners, Gradie
 Status PackSums(const Status& error, const GradientSums& sums, uint64_t signature, uint32_t workers,
                 Bytes* bytes, Vector<int32_t>* splits);
 
-// The sums of all workers' parts for one owner. A key occurs once for each worker that sent it, in worker
-// order.
+// The sums of all workers' parts for one owner. A key occurs once for each sender, in worker order.
 struct MergedSums {
   struct OfTable {
     Vector<Key> keys;

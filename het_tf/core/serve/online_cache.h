@@ -26,8 +26,8 @@ class OnlineCache {
   OnlineCache(size_t dim, uint64_t hash_seed, size_t capacity);
 
   enum class Found { kAbsent, kOld, kFresh };
-  // Copies the row to `value` and its clock to *clock, unless it is absent. Returns fresh if its `when` is at
-  // least `since`.
+  // Copies the row to `value` and its clock to *clock, unless it is absent. Fresh: its `when` is at least
+  // `since`.
   Found Read(Key key, uint64_t hash, uint32_t life, double since, float* value, Clock* clock);
   // Keeps the store's row of time `when`, unless a later one is here. Throws std::bad_alloc: it is not kept.
   void Put(Key key, uint64_t hash, uint32_t life, double when, Clock clock, const float* value);

@@ -16,8 +16,7 @@
 // seconds. A call that needs a row which was never read fails in any case.
 //
 // A reader never makes a table, partition or client at the store. A load or clear gives a table a new epoch,
-// and a restart gives a partition a new incarnation: the first answer with a new number invalidates the
-// cached rows.
+// and a restart gives a partition a new incarnation: an answer with a new number invalidates cached rows.
 //
 // Concurrency: Lookup is thread-safe. Calls whose rows are fresh share only the cache's mutexes. Each call
 // that needs the store takes one of `connections` transports; further calls wait for one. Two calls that miss

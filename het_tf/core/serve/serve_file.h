@@ -3,8 +3,7 @@
 // All processes that serve a file share one copy of it in memory. It must not change meanwhile
 // (mapped_file.h). Open checks everything that a lookup relies on (header, sections, spec) except the rows
 // and the index, which it would have to read whole. Instead a lookup checks the row numbers that it finds,
-// and Verify reads the whole file and compares checksums. No lookup reads outside the file, whatever its
-// bytes.
+// and Verify reads the whole file and compares checksums. No lookup leaves the file, whatever its bytes.
 //
 // Thread-safe: nothing changes after Open.
 #pragma once

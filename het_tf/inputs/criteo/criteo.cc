@@ -51,8 +51,8 @@ uint64_t Word(const char* text) {
   return word;
 }
 
-// Parses an integer of up to seven digits, with an optional minus, before a tab; reads eight bytes. Returns
-// the length.
+// Parses an integer of up to seven digits, perhaps with a minus, before a tab; reads eight bytes. Returns the
+// length.
 constexpr size_t kNoShortInteger = 8;
 size_t ParseShortInteger(const char* text, int64_t* value) {
   if (*text == '-') {  // rare

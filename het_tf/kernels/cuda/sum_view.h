@@ -8,8 +8,7 @@
 namespace het::dev {
 
 // Positions are sorted by the *place* of their row (UseView::first_place); BatchView::places means "no tick
-// here". Positions of one row are a *segment*, in batch order. A segment's data is at its first entry's
-// index.
+// here". A row's positions are a *segment*, in batch order. A segment's data is at its first entry's index.
 struct SumView {
   Dev<uint64_t> sorted;  // places, ascending
   Dev<uint32_t> order;   // the position of each entry

@@ -1,4 +1,4 @@
-// Maps slots to servers, and sends one-off commands that follow redirects. A server without cluster mode has
+// Maps slots to servers, and sends single commands, following redirects. A server without cluster mode has
 // all slots.
 //
 // A command that fails for a transient reason is retried. A notice says what it waits for, after five seconds

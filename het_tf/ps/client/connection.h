@@ -53,8 +53,7 @@ class RedisConnection {
 
   // Writes as much as the socket takes; call it after Enqueue and when the socket is writable.
   void Write();
-  // Reads available bytes and appends complete replies, except the answer to AUTH: a refusal closes the
-  // connection.
+  // Reads available bytes and appends complete replies, except AUTH's: a refusal closes the connection.
   void Read(std::vector<RedisReply>* replies);
   void Close(std::string reason);
 

@@ -1,7 +1,6 @@
 // Tables at Redis servers, for serving processes that only read them (core/serve/online_reader.h).
 //
-// A user of the server needs only these rights: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT,
-// HET.READ.
+// The server's user needs only these rights: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// Whole-table calls at Redis servers (table_store.h): one command for each partition, pipelined for each
-// server.
+// Whole-table calls at Redis servers (table_store.h): one command a partition, pipelined for each server.
 //
 // Calls of several threads run concurrently: each borrows connections while it lasts.
 #pragma once

@@ -157,8 +157,7 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
   return handled;
 }
 
-// Runs all parts of an open frame; the command's key `first` is the first part's. Returns the last part's
-// result.
+// Runs all parts of an open frame; the command's key `first` is the first part's. Returns the last result.
 Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handling& how, RequestParts* parts,
                  Bytes* reply, Meter* meter) {
   const Partition* here = first.empty() ? nullptr : GetPartition(first.get());

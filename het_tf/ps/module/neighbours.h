@@ -1,8 +1,7 @@
 // Finds the keys of the other partitions in the namespace of a command's declared key.
 //
 // The server has checked only the declared key: that it is on this server, and that the user may use it. So
-// Find checks the user's rights to each other key. If the user is unknown (in a script), it finds no other
-// key.
+// Find checks the user's rights to each other key. For an unknown user (in a script) it finds none.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,7 @@ using SetNumberFn = int (*)(const char* name, long long value, void* data, Redis
 using ApplyConfigFn = int (*)(RedisModuleCtx* ctx, void* data, RedisModuleString** error);
 using InfoFn = void (*)(RedisModuleInfoCtx* ctx, int for_crash_report);
 
-// RedisModuleTypeMethods, version 3, which every server since 6.2 understands. A null function is
-// unsupported.
+// RedisModuleTypeMethods, version 3, which every server since 6.2 understands. Null: unsupported.
 struct TypeMethods {
   uint64_t version = 3;
   void* (*rdb_load)(RedisModuleIO* io, int encoding_version) = nullptr;
