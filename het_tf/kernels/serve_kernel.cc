@@ -93,10 +93,9 @@ class ServeKernel {
   Status CheckFile(TF_OpKernelContext* context, int f, const serve::ServeFile& file) const {
     const std::string& table = file.schema().spec().name;
     if (table != tables_[f]) {
-      return InvalidArgument(
-          "HetServe: " + file.path() + " has the rows of table '" + table +
-          "', and this graph reads table '" + tables_[f] +
-          "'; the SavedModel mixes parts of several models: copy it as a whole");
+      return InvalidArgument("HetServe: " + file.path() + " has the rows of table '" + table +
+                             "', and this graph reads table '" + tables_[f] +
+                             "'; the SavedModel mixes parts of several models: copy it as a whole");
     }
     HET_ASSIGN_OR_RETURN(auto hint, GetInput(context, 2 * static_cast<int>(tables_.size()) + f));
     const std::vector<int64_t> shape = ShapeOf(hint.get());

@@ -16,7 +16,7 @@ class BytePool {
   // `most`: bytes to keep at most.
   explicit BytePool(size_t most = size_t{64} << 20) : most_(most) {}
 
-  // Returns an empty buffer with room for `size` bytes. Throws std::bad_alloc and may then lose a kept buffer.
+  // An empty buffer with room for `size` bytes. If it throws std::bad_alloc, a kept buffer may be lost.
   Bytes Take(size_t size) {
     Bytes bytes;
     if (!kept_.empty()) {

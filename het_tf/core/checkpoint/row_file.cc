@@ -188,7 +188,7 @@ std::vector<std::pair<size_t, RowColumn>> InOrder(const std::vector<RowTable>& t
   }
   const auto place = [&tables](const std::pair<size_t, RowColumn>& which) {
     const RowTensor& tensor = tables[which.first].tensors[which.second];
-    return std::make_pair(tensor.begin, tensor.begin + tensor.bytes());  // an empty tensor before its neighbour
+    return std::make_pair(tensor.begin, tensor.begin + tensor.bytes());  // empty tensors before neighbours
   };
   std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
   return order;

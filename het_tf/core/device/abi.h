@@ -291,7 +291,7 @@ HET_DEV_EXPORT int HetDevForget(HetDevContext* context, HetDevTable* table, int 
 HET_DEV_EXPORT int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const int64_t* keys,
                                     uint64_t n, HetDevStream stream, uint64_t* discarded);
 
-/* Reads one row, for tests: its values and, if ticks > 0, its update (row_floats each, host memory, either may
+/* Reads one row, for tests: values and, if ticks > 0, update (row_floats each, host memory, either may
  * be null). found == 0: it is not cached. */
 typedef struct {
   int found;

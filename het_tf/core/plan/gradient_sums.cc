@@ -214,7 +214,7 @@ Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const
   size_t at = 0;
   for (size_t w = 0; w < lengths.size(); ++w) {
     const size_t length = lengths[w] < 0 ? bytes.size() + 1 : static_cast<size_t>(lengths[w]);
-    if (length > bytes.size() - at) return Status(Code::kInternal, "the parts are longer than the received bytes");
+    if (length > bytes.size() - at) return Status(Code::kInternal, "the parts exceed the received bytes");
     bool skip = false;
     HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts, &skip));
     merged->skip = merged->skip || skip;

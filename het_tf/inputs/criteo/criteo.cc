@@ -11,7 +11,7 @@ constexpr size_t kIntegers = 1 + kCriteoIntegers;  // including the label
 constexpr size_t kFields = kIntegers + kCriteoCategories;
 constexpr size_t kMostDigits = 18;
 constexpr size_t kMostHexDigits = 15;
-constexpr uint64_t kMissing = uint64_t{1} << 63;  // a missing category: larger than all values of 15 hex digits
+constexpr uint64_t kMissing = uint64_t{1} << 63;  // a missing category: above all values of 15 hex digits
 constexpr uint64_t kGamma = 0x9e3779b97f4a7c15;
 
 // The finalizer of SplitMix64. It must never change: ids are saved with models.

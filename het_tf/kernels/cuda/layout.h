@@ -92,8 +92,7 @@ struct RowRef {
   Slot* slot;
   float* value;
   float* state;
-  float*
-      update;  // [dv | a], contiguous; null: not kept (keep_updates is 0, or a row of a call)
+  float* update;  // [dv | a], contiguous; null: not kept (keep_updates is 0, or a row of a call)
 };
 
 // A call's own rows: a hash set of (use, key) with row numbers, and rows of any width.

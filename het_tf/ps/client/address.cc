@@ -48,7 +48,7 @@ Status Malformed(const std::string& text, const std::string& why) {
 Status TakeParameters(const std::string& text, std::string* rest, ServerAddress* address) {
   size_t begin = FindParameters(*rest);
   if (begin == std::string::npos) return Status();
-  if (!address->tls) return Malformed(text, "parameters behind '?' configure TLS; write rediss:// to use them");
+  if (!address->tls) return Malformed(text, "parameters behind '?' are about TLS; use them with rediss://");
   const std::string list = rest->substr(begin + 1);
   rest->resize(begin);
   for (begin = 0; begin <= list.size();) {

@@ -221,7 +221,7 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
     } else {
       last = reply.status();
       if (!repeatable && connection->wrote()) {
-        return Status(Code::kUnavailable, last.message() + "; the command may or may not have been carried out");
+        return Status(Code::kUnavailable, last.message() + "; the command may have been carried out or not");
       }
       static_cast<void>(Refresh(std::max(end - SteadySeconds(), 0.01)));  // the server may have a successor
     }

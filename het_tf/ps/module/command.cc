@@ -78,8 +78,8 @@ bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Part
 
 std::string ClampedClocks(std::string_view key, size_t clocks) {
   return std::string(key) + " has " + std::to_string(clocks) +
-         " clocks out of range. They were set to the maximum: pushes to their rows are refused. Remedy: clear "
-         "the tables, or load them anew";
+         " clocks out of range. They were set to the maximum: pushes to their rows are refused. Remedy: "
+         "clear the tables, or load them anew";
 }
 
 bool Replayed(RedisModuleCtx* ctx) {

@@ -26,11 +26,10 @@ int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
                                std::to_string(LoadMark::kMaxSeconds));
   }
   if (args.size() == 6 && (!Replayed(ctx) || !ParseNumber(Text(args[5]), &since) || since > UINT32_MAX)) {
-    return ReplyError(ctx, "since is '" + std::string(Text(args[5])) +
-                               "'; only replication may give it");
+    return ReplyError(ctx, "since is '" + std::string(Text(args[5])) + "'; only replication may give it");
   }
   const std::string loader(Text(args[3]));
-  if (loader.empty()) return ReplyError(ctx, "loader is ''; give the loader's name, for others' error messages");
+  if (loader.empty()) return ReplyError(ctx, "loader is ''; give a name, for others' error messages");
   const LoadMark* mark = partition->loading();
   const bool other = mark != nullptr && mark->loader != loader && mark->holds(static_cast<uint32_t>(since));
   if (other && !Replayed(ctx)) {

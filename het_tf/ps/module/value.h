@@ -46,8 +46,8 @@ size_t RowsOf(const Partition& partition);
 // Registers the type at the server. Returns false if it refuses.
 bool RegisterType(RedisModuleCtx* ctx);
 
-// Where a partition was created or loaded. Another command may have moved it since (RENAME, SWAPDB), so callers that
-// open the key must compare.
+// Where a partition was created or loaded. Another command may have moved it since (RENAME, SWAPDB), so
+// compare after opening the key.
 struct Place {
   std::string key;
   int db = 0;

@@ -134,7 +134,7 @@ def parse(text: str) -> Address:
         if scheme == "rediss":
             tls = _tls(query, no)
         elif query is not None:
-            raise no("parameters behind '?' configure TLS; write rediss:// to use them")
+            raise no("parameters behind '?' are about TLS; use them with rediss://")
         if "@" in rest:
             login, _, rest = rest.rpartition("@")
     user, _, password = login.partition(":")

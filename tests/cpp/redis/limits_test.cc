@@ -122,7 +122,7 @@ TEST_F(RedisLimits, TablesAreListedInPages) {
   const RedisReply one = Command({"HET.STAT", "p", "TABLES", std::to_string(HashName("t7")), "COUNT", "1"});
   ASSERT_EQ(one.elements.at(1).elements.size(), 1u);
   EXPECT_EQ(one.elements[1].elements[0].elements.at(0).text, "t7");
-  EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "x"}).text, HasSubstr("cursor 'x' is invalid; begin with 0"));
+  EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "x"}).text, HasSubstr("cursor 'x' is invalid; begin"));
   EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "0", "COUNT", "0"}).text, HasSubstr("COUNT is '0'"));
   EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "0", "ROWS", "1"}).text,
               HasSubstr("'ROWS'; there is COUNT"));
