@@ -21,13 +21,13 @@ bool InChild(const Check& check) {
 }
 
 // In a process of its own: other tests of this program have engines.
-TEST(AfterForkDeathTest, AChildWhoseParentHasNoEngineMayUseItsOwn) {
+TEST(AfterForkDeathTest, ChildOfAParentWithoutEnginesMayUseHetTf) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(_exit(InChild([] { return GetEngine("the child's").ok(); }) ? 0 : 1),
               ::testing::ExitedWithCode(0), "");
 }
 
-TEST(AfterFork, AChildWhoseParentHasAnEngineIsRefused) {
+TEST(AfterFork, ChildOfAParentWithAnEngineIsRefused) {
   const auto engine = GetEngine("parents");
   ASSERT_TRUE(engine.ok());
   EXPECT_TRUE(InChild([] {

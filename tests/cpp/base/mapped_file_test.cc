@@ -78,7 +78,7 @@ TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {
   EXPECT_EQ(moved.path(), path_);
 }
 
-TEST_F(MappedFileTest, HeadsThatAreWrongAreRefused) {
+TEST_F(MappedFileTest, WrongHeadsAreRefused) {
   const std::string good = Put(256);
   const auto refusal = [&](const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
@@ -104,7 +104,7 @@ TEST_F(MappedFileTest, HeadsThatAreWrongAreRefused) {
             std::string::npos);
 }
 
-TEST_F(MappedFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
+TEST_F(MappedFileTest, NonRegularFilesAreRefusedAtOnce) {
   const Status none = MappedFile::Open(path_, kPlums).status();
   EXPECT_EQ(none.code(), Code::kNotFound);
   EXPECT_EQ(none.message(), "cannot open the plum " + path_ + ": No such file or directory; grow one");

@@ -197,12 +197,12 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   EXPECT_THAT(Check().message(), HasSubstr("the length of its header is 18446744073709551615 bytes"));
 }
 
-TEST_F(RowFileTest, AFifoIsNotWaitedFor) {
+TEST_F(RowFileTest, FifoIsRefusedAtOnce) {
   ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
   EXPECT_THAT(RowReader::Open(path()).status().message(), HasSubstr(path() + "' is not a regular file"));
 }
 
-TEST_F(RowFileTest, AnUnfinishedFileGoes) {
+TEST_F(RowFileTest, UnfinishedFileIsDeleted) {
   { EXPECT_TRUE(RowWriter::Create(path(), {Plan("a", 2, 1, 5)}).ok()); }
   EXPECT_EQ(RowReader::Open(path()).status().code(), Code::kNotFound);
 }

@@ -73,7 +73,7 @@ class DeviceClient : public WorldTest {
   Lines lines_;
 };
 
-TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
+TEST_F(DeviceClient, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);

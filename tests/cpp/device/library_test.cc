@@ -198,7 +198,7 @@ TEST_F(DeviceLibraryTest, RefusedTables) {
   }
 }
 
-TEST_F(DeviceLibraryTest, TablesThatDoNotFitSayHowMuchTheyNeed) {
+TEST_F(DeviceLibraryTest, OversizedTablesReportTheMemoryNeeded) {
   HetDevTableConfig config = SgdTable(uint64_t{1} << 31, 4);
   uint64_t bytes = 0, lean = 0;
   ASSERT_EQ(HetDevTableBytes(&config, &bytes), HET_DEV_OK) << HetDevError();
@@ -244,7 +244,7 @@ TEST_F(DeviceLibraryTest, MemoryOfAnotherDevice) {
 
 // Lookups are numbered, and the numbers come again: first after six, so that it is seen here. A row that has
 // slept for a whole round is met like any other.
-TEST_F(DeviceLibraryTest, RowsAreMetAgainWhenNumbersOfLookupsStartAgain) {
+TEST_F(DeviceLibraryTest, VisitsAreClearedWhenLookupNumbersRepeat) {
   SetBatch({0, 1, 2, 3, 4, 5, 6});
   Lookup();
   Install({0, 1, 2});
@@ -361,7 +361,7 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
 }
 
 // Of key 1 no tick is held back. Key 2 is older. Key 3 has had 2^20 ticks more than key 1, and is as young.
-TEST_F(DeviceLibraryTest, EachRowHasThePushBoundOfItsAge) {
+TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
   constexpr int64_t kGap = int64_t{1} << 20;
   use_.push_bound = 5;
   use_.push_every = 10;

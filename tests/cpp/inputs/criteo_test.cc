@@ -136,7 +136,7 @@ TEST(CriteoTest, RowsOfBatches) {
   EXPECT_EQ(first_ids.size(), kRows);
 }
 
-TEST(CriteoTest, TheFirstBadLineIsNamedInAnyOrder) {
+TEST(CriteoTest, ShuffledTextsReportTheFirstBadLine) {
   std::string text;
   for (int r = 0; r < 40; ++r) text += r == 11 || r == 30 ? "oops\n" : Line(r);
   for (uint64_t seed = 0; seed < 5; ++seed) {

@@ -50,7 +50,7 @@ TEST_P(LineReaderTest, TwoReadersInTurnsReadAllLinesOnce) {
   EXPECT_EQ(all[1], text_);
 }
 
-TEST_P(LineReaderTest, GoesOnWhereItIsTold) {
+TEST_P(LineReaderTest, ContinuesAtAPosition) {
   LinePosition at = {static_cast<int64_t>(text_.find('\n', 50000)) + 1, 7};
   std::string text;
   const auto from = static_cast<size_t>(at.offset);
@@ -98,7 +98,7 @@ TEST(LineReaderErrorTest, AFileThatIsGone) {
               HasSubstr("/nonexistent/day.tsv, after line 0: cannot be read (No such file"));
 }
 
-TEST(LineReaderErrorTest, AFifoIsNotWaitedFor) {
+TEST(LineReaderErrorTest, FifoIsRefusedAtOnce) {
   for (const char* name : {"fifo", "fifo.gz"}) {
     const std::string path = ::testing::TempDir() + "line_reader_" + name;
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

@@ -217,7 +217,7 @@ struct Pair {
   Status Merge(size_t to, MergedSums* merged) { return Exchange(sent, splits).Merge(to, merged); }
 };
 
-TEST(GradientSumsParts, AnErrorOfOneIsAnErrorOfAll) {
+TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
   Pair pair;
   pair.Pack(0, Status(), true);  // an error goes before leaving a step out
   pair.Pack(1, InvalidArgument("the gradient is bad"), false);
@@ -229,7 +229,7 @@ TEST(GradientSumsParts, AnErrorOfOneIsAnErrorOfAll) {
   }
 }
 
-TEST(GradientSumsParts, OneThatLeavesTheStepOutTakesAllAlong) {
+TEST(GradientSumsParts, OneWorkersSkipSkipsAllWorkers) {
   Pair pair;
   pair.Pack(0, Status(), false);
   pair.Pack(1, Status(), true);
@@ -250,7 +250,7 @@ TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
 }
 
-TEST(GradientSumsParts, PartsThatEndEarlyOrLateAreAnError) {
+TEST(GradientSumsParts, PartsOfWrongLengthAreAnError) {
   Pair pair;
   pair.Pack(0, Status(), false);
   pair.Pack(1, Status(), false);
@@ -285,7 +285,7 @@ TEST(GradientSumsParts, PartsThatEndEarlyOrLateAreAnError) {
   }
 }
 
-TEST(GradientSumsParts, AnErrorOfAnUnknownKindIsAnInternalOne) {
+TEST(GradientSumsParts, UnknownErrorCodesBecomeInternal) {
   Bytes bytes;
   Vector<int32_t> splits;
   ASSERT_TRUE(PackSums(Status(Code::kInvalidArgument, "bad"), GradientSums(), 77, 1, &bytes, &splits).ok());

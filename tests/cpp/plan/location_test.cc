@@ -104,7 +104,7 @@ TEST(LocationTest, IsTheRuleOnRandomStreams) {
 
 // Catches a slot that answers for another key: the first sample would go to worker 0, where its slot was
 // used.
-TEST(LocationTest, AKeyThatHasTheSlotOfAnotherIsUnknownAndTakesIt) {
+TEST(LocationTest, NewKeyTakesTheSlotOfAnother) {
   Pass pass(2, 1);
   const uint64_t slot = uint64_t{5} << 42;
   const auto place = [&](uint64_t number, const std::vector<uint64_t>& keys) {
@@ -118,7 +118,7 @@ TEST(LocationTest, AKeyThatHasTheSlotOfAnotherIsUnknownAndTakesIt) {
   EXPECT_THAT(place(1, {slot | 1, 0}), ElementsAre(1, 0));  // forgotten: by the turn
 }
 
-TEST(LocationTest, OtherNumbersOfKeysAreRefusedAndChangeNothing) {
+TEST(LocationTest, WrongNumberOfKeysChangesNothing) {
   Pass pass(2, 2);
   std::vector<uint64_t> keys(7, 1);
   std::vector<int64_t> owners(4, -1);

@@ -64,7 +64,7 @@ TEST_F(Corner, CapacityOverTheTable) {
   Drained();
 }
 
-TEST_F(Corner, RowsThatAreNotAdmittedDoNotCrowdOutThoseThatAre) {
+TEST_F(Corner, UnadmittedRowsDoNotEvictAdmittedRows) {
   WorldConfig config = Bounded(kUnbounded, 30);
   config.cache.admit_after = 2;
   Make(config);
@@ -109,7 +109,7 @@ TEST_F(Corner, TwoLookupsOfOneTableInAStep) {
   Drained();
 }
 
-TEST_F(Corner, AGradientThatIsAllZeroIsNoTick) {
+TEST_F(Corner, AllZeroGradientMakesNoTick) {
   Make(Bounded(0));
   auto step = Read(0, {1, 2});
   for (auto& [where, part] : step->parts()) part.touched.assign(part.touched.size(), 0);
@@ -155,7 +155,7 @@ TEST_F(Corner, AShardWithNoKeys) {
   Drained();
 }
 
-TEST_F(Corner, DimOneAndDimsThatAreNoMultipleOfFour) {
+TEST_F(Corner, DimOneAndDimsNotDivisibleByFour) {
   for (const std::string& name : Optimizer::Names()) {
     for (uint32_t dim : {1u, 3u, 5u, 17u}) {
       WorldConfig config = Bounded(2, 2);
@@ -172,7 +172,7 @@ TEST_F(Corner, DimOneAndDimsThatAreNoMultipleOfFour) {
 
 // --- bounds
 
-TEST_F(Corner, PushBoundZeroReturnsWhenTheServerHasIt) {
+TEST_F(Corner, PushBoundZeroWaitsForTheServer) {
   WorldConfig config = Bounded(0);
   config.cache.pull_bound = kUnbounded;
   Make(config);
@@ -209,7 +209,7 @@ TEST_F(Corner, AsymmetricBounds) {
   Drained();
 }
 
-TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+TEST_F(Corner, PushesPastSmallBoundsAndAtLargerBounds) {
   for (int64_t bound : {int64_t{0}, int64_t{1}, SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush,
                         SyncPolicy::kEarlyPush + 7}) {
     Make(Bounded(bound));
@@ -222,7 +222,7 @@ TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
   }
 }
 
-TEST_F(Corner, APushAtTheBoundIsWaitedForByTheNextTickOfItsRow) {
+TEST_F(Corner, NextTickWaitsForAPushAtTheBound) {
   WorldConfig config = Bounded(SyncPolicy::kEarlyPush);
   config.cache.pull_bound = kUnbounded;  // reads bring no answer
   config.client.deadline = 3;
@@ -321,7 +321,7 @@ TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
   }
 }
 
-TEST_F(Corner, ALookupOnADeviceIsOneRequestAPartition) {
+TEST_F(Corner, DeviceLookupSendsOneRequestPerPartition) {
   WorldConfig config = Bounded(0);
   config.devices = 1;
   config.partitions = 3;

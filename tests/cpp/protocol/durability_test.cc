@@ -32,7 +32,7 @@ class Durable : public WorldTest {
   std::vector<std::string> notices_;
 };
 
-TEST_F(Durable, AReplicaThatStandsStillTakesOverAndNothingIsLost) {
+TEST_F(Durable, StaleReplicaTakesOverWithoutLosses) {
   Make(Durability::kReplicated, 2);
   for (int i = 0; i < 3; ++i) Train(0, {1});
   Settle();
@@ -56,7 +56,7 @@ TEST_F(Durable, AReplicaThatStandsStillTakesOverAndNothingIsLost) {
   for (const std::string& notice : notices_) EXPECT_THAT(notice, Not(HasSubstr("lost")));
 }
 
-TEST_F(Durable, WithoutKeptFramesTheLossIsCountedAndToldOnce) {
+TEST_F(Durable, LossWithoutKeptFramesIsReportedOnce) {
   Make(Durability::kApplied, 2);
   Train(0, {1});
   const Bytes older = world().Snapshot(0);
@@ -75,7 +75,7 @@ TEST_F(Durable, WithoutKeptFramesTheLossIsCountedAndToldOnce) {
 
 // A connection that has written nothing hears that the replicas have everything. Frames that an older
 // connection wrote must not be forgotten for that.
-TEST_F(Durable, ANewConnectionVouchesForNothing) {
+TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
   Make(Durability::kReplicated, 1, size_t{1} << 30, /*interval=*/5);
   world().replica_stands_still = true;
   for (int i = 0; i < 4; ++i) Train(0, {1});
@@ -95,7 +95,7 @@ TEST_F(Durable, ANewConnectionVouchesForNothing) {
   EXPECT_EQ(log().frames().size(), 0u) << "an empty push has brought the new connection's word";
 }
 
-TEST_F(Durable, KeptFramesAreBoundedAndTheOldestGoFirst) {
+TEST_F(Durable, FullMemoryForgetsTheOldestKeptFrames) {
   Make(Durability::kCheckpoint, 1, 3000);
   for (int i = 0; i < 40; ++i) Train(0, {1, 2});
   size_t bytes = 0;
@@ -187,7 +187,7 @@ TEST_F(Durable, AForgottenClientSendsNothingTwice) {
 }
 
 // A server whose bytes move is waited for; one whose bytes do not is given up.
-TEST_F(Durable, OnlyAConnectionThatStandsStillIsGivenUp) {
+TEST_F(Durable, OnlyAStalledConnectionIsReset) {
   Make(Durability::kApplied);
   Train(0, {1});
   auto step = Read(0, {1});

@@ -48,7 +48,7 @@ class Early : public WorldTest {
 };
 
 // Would find one that asks at its lookup, or twice.
-TEST_F(Early, AsksWhenItBeginsAndNothingAtItsLookup) {
+TEST_F(Early, AsksAtItsBeginAndNotAtItsLookup) {
   MakeKnown(Bounded(3));
   Train(0, {1, 2});
   net().record = true;
@@ -93,7 +93,7 @@ TEST_F(Early, OwnTicksMadeMeanwhileAreSeen) {
 }
 
 // I2 counts from the beginning: a push that comes later is seen by the lookup after.
-TEST_F(Early, PushesSinceItBeganAreTheNextLookupsToSee) {
+TEST_F(Early, NextLookupSeesPushesSinceItsBegin) {
   WorldConfig config = Bounded(1);
   config.workers = 2;
   config.cache.push_bound = 0;
@@ -141,7 +141,7 @@ TEST_F(Early, ANewIncarnationIsAskedAgain) {
   Abandon();
 }
 
-TEST_F(Early, ATableThatGoesTakesItsReadsAlong) {
+TEST_F(Early, DroppedTableDropsItsReads) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);
@@ -159,7 +159,7 @@ TEST_F(Early, ATableThatGoesTakesItsReadsAlong) {
 }
 
 // An iterator that was left: nothing is asked for it any more, and its rows may leave.
-TEST_F(Early, OneWhoseLookupNeverComesIsLetGo) {
+TEST_F(Early, AbandonedOneIsDropped) {
   MakeKnown(Bounded(3, 3));
   auto here = Begin({1, 2});
   net().HoldReplies(0, true);
@@ -178,7 +178,7 @@ TEST_F(Early, OneWhoseLookupNeverComesIsLetGo) {
 }
 
 // A server that is away: the beginning says nothing, the lookup says it, and all goes on when it is back.
-TEST_F(Early, TroubleIsTheLookupsToTell) {
+TEST_F(Early, LookupReportsErrors) {
   WorldConfig config = Bounded(3);
   config.client.request_timeout = 1;
   config.client.deadline = 5;
@@ -195,7 +195,7 @@ TEST_F(Early, TroubleIsTheLookupsToTell) {
 }
 
 // So is a table that somebody has dropped: lookups of others do not hear of it.
-TEST_F(Early, ATableThatWasDroppedIsItsOwnLookupsToTell) {
+TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);

@@ -8,7 +8,7 @@ namespace {
 
 using Failure = WorldTest;
 
-TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreDiscarded) {
+TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
   WorldConfig config = Bounded(3);
   config.partitions = 3;
   std::vector<std::string> notices;
@@ -33,7 +33,7 @@ TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreDiscarded) {
   Abandon();  // the oracle knows no clearing
 }
 
-TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreKept) {
+TEST_F(Failure, ClearingTheStoreMayKeepUnsentUpdates) {
   WorldConfig config = Bounded(3);
   config.client.on_reload = ClientConfig::kKeep;
   Make(config);
@@ -71,7 +71,7 @@ TEST_F(Failure, ClearedBetweenReadAndWrite) {
   }
 }
 
-TEST_F(Failure, ATableThatIsGoneIsGoneAlone) {
+TEST_F(Failure, DroppedTableFailsAlone) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);
@@ -124,7 +124,7 @@ TEST_F(Failure, AFlushOfManyRowsIsSeveralFrames) {
   EXPECT_GE(frames, 8u);
 }
 
-TEST_F(Failure, OutOfMemoryInTheMiddleOfAPush) {
+TEST_F(Failure, OutOfMemoryDuringAPush) {
   Make(Bounded(0));
   Train(0, {1});
   std::vector<Key> keys;
@@ -139,7 +139,7 @@ TEST_F(Failure, OutOfMemoryInTheMiddleOfAPush) {
   Drained();
 }
 
-TEST_F(Failure, TheDeadlineNamesPartitionTimeAndReasonAndLosesNothing) {
+TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
   WorldConfig config = Bounded(0);
   config.partitions = 3;
   std::vector<std::string> notices;

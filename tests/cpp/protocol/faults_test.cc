@@ -131,7 +131,7 @@ TEST_F(Fault, FailoverLosesAcknowledgedFramesWhileOthersGoOn) {
   EXPECT_EQ(world().ServerClock(At(1)), 23);
 }
 
-TEST_F(Fault, FramesThatWereNotKeptAreCountedAsLost) {
+TEST_F(Fault, ForgottenFramesAreCountedAsLost) {
   Make(0, /*keep=*/false, /*workers=*/2);
   Train(0, {1});
   const Bytes older = world().Snapshot(0);

@@ -36,7 +36,7 @@ class Growth : public WorldTest {
   }
 };
 
-TEST_F(Growth, ARowThatCameBackIsNotTakenForTheOldOne) {
+TEST_F(Growth, RecreatedRowIsNotMistakenForTheOld) {
   WorldConfig config = Bounded(3);
   config.workers = 3;
   config.cache.push_bound = 0;
@@ -51,7 +51,7 @@ TEST_F(Growth, ARowThatCameBackIsNotTakenForTheOldOne) {
   Abandon();
 }
 
-TEST_F(Growth, AnUpdateThatWasOnItsWayMeetsANewRow) {
+TEST_F(Growth, UpdateInFlightMeetsARecreatedRow) {
   Make(Bounded(0));
   for (int i = 0; i < 5; ++i) Tick(0, 1);
   auto step = Begin(0, {1});
@@ -63,7 +63,7 @@ TEST_F(Growth, AnUpdateThatWasOnItsWayMeetsANewRow) {
   Abandon();
 }
 
-TEST_F(Growth, ARowThatIsSweptIsInitialForEveryone) {
+TEST_F(Growth, SweptRowIsInitialForAllWorkers) {
   WorldConfig config = Bounded(3);
   config.workers = 2;
   config.cache.push_bound = 0;

@@ -105,7 +105,7 @@ TEST_F(Load, FramesThatComeInAnotherOrder) {
 
 // Rows are loaded whose clock is, by chance, the one that a worker has: only the epoch can tell. A worker
 // that has never pushed learns nothing from the clients that were forgotten.
-TEST_F(Load, ARowWithTheClockThatAReaderHas) {
+TEST_F(Load, LoadedRowWithTheReadersClock) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);

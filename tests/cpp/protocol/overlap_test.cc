@@ -70,7 +70,7 @@ TEST_F(Overlap, InferenceSeesAQueuedUpdate) {
 
 // An inference read that waits for a row which a training read brings, and which leaves again before it is
 // looked at.
-TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
+TEST_F(Overlap, InferenceFindsARowThatLeavesMeanwhile) {
   Make(Bounded(kUnbounded, 0));
   auto inference = world().NewStep({{1}});
   auto training = world().NewStep({{1}});
@@ -88,7 +88,7 @@ TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
 }
 
 // A lookup that waits for one row has found the other one in the cache, which is too small for two.
-TEST_F(Overlap, AStepThatIsOverReleasesNoRowOfOneThatWaits) {
+TEST_F(Overlap, EndedStepReleasesNoRowOfAWaitingStep) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   auto waits = world().NewStep({{1, 2}});
@@ -116,7 +116,7 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
 }
 
 // Two reads fetch one row, and it moves between them: the second one must not get what the first one brought.
-TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
+TEST_F(Overlap, SecondReadGetsTheNewerRow) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -145,7 +145,7 @@ TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
 
 // --- pushes and fetches that meet
 
-TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
+TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
   WorldConfig config = Bounded(3, 0);
   config.cache.write_back_rows =
       0;  // an evicted row goes into a frame at once, which leaves with the next call
@@ -161,7 +161,7 @@ TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
   Drained();
 }
 
-TEST_F(Overlap, KeyEvictedAndReadAgainBeforeItsPushLeft) {
+TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   for (Key key = 2; key < 5; ++key) Read(0, {key});  // without the end of a step, some lookups make room

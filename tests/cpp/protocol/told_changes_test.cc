@@ -30,7 +30,7 @@ TEST_F(ToldChanges, RowsThatAreChangedByHandAreSeen) {
   Abandon();
 }
 
-TEST_F(ToldChanges, ARowThatIsSweptIsNamed) {
+TEST_F(ToldChanges, SweptRowIsReported) {
   WorldConfig config = ToldConfig(3);
   config.limits = TableLimits();
   config.limits->ttl = 100;
@@ -58,7 +58,7 @@ TEST_F(ToldChanges, ARowThatIsSweptIsNamed) {
 }
 
 // A bound that is set while an answer is on its way: the request did not ask to hold the rows.
-TEST_F(ToldChanges, RowsThatWereNotAskedToBeHeldAreNot) {
+TEST_F(ToldChanges, RowsWithoutASubscriptionAreNotCounted) {
   Make(1, 2, 1000, /*tables=*/2);
   const uint64_t first = world().schema(0)->id(), second = world().schema(1)->id();
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {

@@ -7,7 +7,7 @@
 namespace het::testing {
 namespace {
 
-TEST_F(Told, HeldRowsAreReadWithoutWaiting) {
+TEST_F(Told, SubscribedRowsAreReadWithoutWaiting) {
   Make(2);
   Hold(0, {1, 2, 3});
   const uint64_t before = checks();
@@ -31,7 +31,7 @@ TEST_F(Told, HeldRowsAreReadWithoutWaiting) {
   Drained();
 }
 
-TEST_F(Told, ARowThatHasMovedIsFetchedWhenItIsUsed) {
+TEST_F(Told, MovedRowIsFetchedAtItsUse) {
   Make(2);
   Hold(0, {1, 2, 3, kOther});
   for (int i = 0; i < 2; ++i) Train(1, {1});
@@ -54,7 +54,7 @@ TEST_F(Told, ARowThatHasMovedIsFetchedWhenItIsUsed) {
 
 // An answer may be as old as the lookup before: where that has none yet, or asked other partitions, rows are
 // checked.
-TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
+TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
   WorldConfig config = ToldConfig(2);
   config.partitions = 2;
   Make(config);
@@ -85,7 +85,7 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   Drained();
 }
 
-TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
+TEST_F(Told, UnawaitedAnswerIsRepeated) {
   Make(1);
   Hold(0, {1, 2});
   for (int i = 0; i < 2; ++i) Train(1, {1});
@@ -99,7 +99,7 @@ TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
 }
 
 // The frame names a second table because of a push; the read is of the first one alone.
-TEST_F(Told, ATableThatOnlyAPushNames) {
+TEST_F(Told, TableInAPushOnly) {
   Make(1, 2, 1000, /*tables=*/2);
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
     auto step = world().NewStep(keys);
@@ -120,7 +120,7 @@ TEST_F(Told, ATableThatOnlyAPushNames) {
 }
 
 // The first copy has left when an answer that was on its way brings the row back: it is not let go then.
-TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
+TEST_F(Told, ReturnedRowStaysSubscribed) {
   Make(1);
   Hold(0, {9});
   std::vector<std::unique_ptr<TestStep>> steps;
@@ -149,7 +149,7 @@ TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
 }
 
 // A push says of which of its rows the worker holds a copy no longer, and has those whose bound is due, too.
-TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
+TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 1;
   config.cache.capacity = 2;
@@ -173,7 +173,7 @@ TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
 
 // A push that was made before the first answer, and goes out with a later question, must not say of rows that
 // they have left: that answer may have brought them back.
-TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
+TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 9;
   config.cache.capacity = 2;
@@ -191,7 +191,7 @@ TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
 }
 
 // The store's sweeps forget a worker that is gone while others go on.
-TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
+TEST_F(Told, DeadWorkersSubscriptionsAreForgotten) {
   Make(3);
   Hold(0, {1, 2});
   Hold(1, {1, 2, 3});
@@ -210,7 +210,7 @@ TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
   Drained();
 }
 
-TEST_F(Told, ForgottenHoldingsAreAskedAbout) {
+TEST_F(Told, LostSubscriptionsCauseChecks) {
   Make(1);
   Hold(0, {1, 2, kOther});
   for (int i = 1; i <= 3; ++i) {

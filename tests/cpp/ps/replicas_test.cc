@@ -63,7 +63,7 @@ TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
   ExpectExact();
 }
 
-TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
+TEST_F(ReplicaTest, FullMemoryOfKeptFramesFailsAtTheDeadline) {
   FakeServer server(&service_);
   Answer(":1");
   ClientConfig config;
@@ -84,7 +84,7 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
 
 // A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
 // until a push is redirected: no reason to fail a step.
-TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
+TEST_F(ReplicaTest, TransientErrorsOfWaitAreRetried) {
   FakeServer server(&service_);
   Answer(
       "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "

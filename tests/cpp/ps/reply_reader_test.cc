@@ -121,7 +121,7 @@ TEST(ReplyReader, ALengthIsOnlyAClaim) {
   EXPECT_EQ(Read("$999999999999\r\nabc", 100, 100), std::vector<std::string>());
 }
 
-TEST(ReplyReader, WhatIsNoReply) {
+TEST(ReplyReader, MalformedReplies) {
   for (const char* bytes : {"$3\r\nabcd\r\n", "$3\r\nabc\r\r", "hello\r\n", "$12a\r\n", "*1000000000\r\n"}) {
     for (size_t piece : {size_t{100}, size_t{5}}) {
       const std::vector<std::string> read = Read(bytes, piece, piece, kDirect);

@@ -93,7 +93,7 @@ TEST_F(TransportTest, RefusalsInMidPipeline) {
   }
 }
 
-TEST_F(TransportTest, ARefusalThatStaysIsToldWithServerPartitionTimeAndRemedy) {
+TEST_F(TransportTest, LastingRefusalIsExplained) {
   FakeServer server(&service_);
   ClientConfig config;
   config.deadline = 2;
@@ -160,7 +160,7 @@ TEST_F(TransportTest, AskIsNotMoved) {
 
 // A server that was taken out of its cluster knows no slot, and names nobody. Would find a client that asks
 // it until the deadline.
-TEST_F(TransportTest, AServerThatHasLeftTheClusterIsAskedNoMore) {
+TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
   FakeServer left(&service_);
   FakeServer heir(&service_);
   left.cluster = heir.cluster = true;

@@ -141,7 +141,7 @@ TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
 }
 
 // It still counts as connected, and answers nothing: steps go on, and what they push is kept.
-TEST_F(FailoverTest, AReplicaThatHangsDoesNotHoldTrainingUp) {
+TEST_F(FailoverTest, HangingReplicaDoesNotBlockTraining) {
   Start();
   ClientConfig config;
   config.durability = Durability::kReplicated;

@@ -83,7 +83,7 @@ TEST_F(RedisFaults, AStoppedServer) {
   fleet.CheckConserved();
 }
 
-TEST_F(RedisFaults, AKilledWorkerLosesItsUnsentTicksAtMost) {
+TEST_F(RedisFaults, KilledWorkerLosesOnlyUnsentTicks) {
   for (int64_t bound : {0, 5}) {
     RedisShards servers(2);
     PsFleet fleet(Config(3, bound), &servers);

@@ -83,7 +83,7 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
 }
 
 // Rows go in a push, and in the timer when nobody pushes; replicas and the log follow and do nothing alone.
-TEST_F(RedisGrowthTest, WhatIsSweptIsGoneInEveryCopy) {
+TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
          "--appendfsync", "always"});
@@ -154,7 +154,7 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
   EXPECT_EQ(store().Digest(), digest) << "the time is in the log";
 }
 
-TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {
+TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
          "--appendfsync", "always"});
@@ -191,7 +191,7 @@ TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {
   EXPECT_TRUE(Command({"HET.TABLE", "p", "BEGIN", ""}).StartsWith("HETERR "));
 }
 
-TEST_F(RedisGrowthTest, ALoaderThatDiedDoesNotBlockForEver) {
+TEST_F(RedisGrowthTest, MarkOfADeadLoaderExpires) {
   Start();
   const std::string read = Encoded(store().NewRequest(0));
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "1"}).ok());

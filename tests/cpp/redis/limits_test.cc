@@ -128,7 +128,7 @@ TEST_F(RedisLimits, TablesAreListedInPages) {
               HasSubstr("'ROWS'; there is COUNT"));
 }
 
-TEST_F(RedisLimits, AMarkOfALoadLastsADayAtMost) {
+TEST_F(RedisLimits, MarkOfALoadExpiresWithinADay) {
   Start();
   const std::string read = Encoded(store().NewRequest(0));
   Bytes mark;
@@ -144,7 +144,7 @@ TEST_F(RedisLimits, AMarkOfALoadLastsADayAtMost) {
 }
 
 // What a server wrote before there were limits.
-TEST_F(RedisLimits, ALogWithClocksOutOfRangeIsLoaded) {
+TEST_F(RedisLimits, LoadsALogWithClocksOutOfRange) {
   Start({"--appendonly", "yes", "--appendfsync", "always"});
   store().Push(3);
   const RedisReply page = Command({"HET.SCAN", "p", std::to_string(HashName("b")) + ":0", "COUNT", "1"});

@@ -289,7 +289,7 @@ int FakeGetApi(const char* name, void* function) {
   return 0;
 }
 
-TEST_F(RedisModuleTest, AnOldServerIsToldWhatItLacks) {
+TEST_F(RedisModuleTest, OldServerLearnsWhatItLacks) {
   // It stays: its libstdc++ keeps memory until the end, which would look like a leak of nobody's.
   void* module = dlopen(HET_REDIS_MODULE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   ASSERT_NE(module, nullptr) << dlerror();

@@ -66,7 +66,7 @@ class RedisParts : public RedisTest {
   Schema schema_;
 };
 
-TEST_F(RedisParts, EveryPartIsDoneAtItsKeyAndInTheLog) {
+TEST_F(RedisParts, EveryPartIsAppliedAndLoggedAtItsKey) {
   Begin({"--appendonly", "yes", "--appendfsync", "always"});
   for (uint64_t seq = 1; seq <= 3; ++seq) {
     const auto replies = Ask("HET.STEP", keys_[0], Frame(seq));
@@ -230,7 +230,7 @@ class RedisHoldings : public RedisParts {
   }
 };
 
-TEST_F(RedisHoldings, RowsThatHaveMovedAreNamed) {
+TEST_F(RedisHoldings, MovedRowsAreReported) {
   Begin();
   Request q = Question(3, 10);
   const auto ask = [&] {
@@ -256,7 +256,7 @@ TEST_F(RedisHoldings, RowsThatHaveMovedAreNamed) {
 }
 
 // What a worker held that has died is forgotten while another goes on.
-TEST_F(RedisHoldings, OfAWorkerThatIsGoneAreForgotten) {
+TEST_F(RedisHoldings, AreForgottenAfterAWorkerDied) {
   Begin();
   Bytes bytes;
   Request gone = Question(3, 1000);

@@ -46,7 +46,7 @@ TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
 }
 
 // A step waits for the server, with the client in its hands: a plan does not wait for the step.
-TEST_F(RedisPlanTest, APlanDoesNotWaitForABlockedStep) {
+TEST_F(RedisPlanTest, PlanDoesNotWaitForABlockedStep) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
   ASSERT_TRUE(worker.ok());

@@ -224,7 +224,7 @@ TEST(RowCodec, Float16) {
   EXPECT_TRUE(Fits(RowType::kFloat16, large, 1));
 }
 
-TEST_F(ServeFileTest, WhatDoesNotFitFloat16IsRefused) {
+TEST_F(ServeFileTest, ValuesBeyondFloat16AreRefused) {
   WriteOptions options;
   options.row_type = RowType::kFloat16;
   auto writer = ServeWriter::Create(Path("rows"), MakeSchema(2), options);
@@ -238,7 +238,7 @@ TEST_F(ServeFileTest, WhatDoesNotFitFloat16IsRefused) {
   EXPECT_FALSE(fs::exists(Path("rows")));
 }
 
-TEST_F(ServeFileTest, AWriterThatEndsEarlyLeavesNothingAndOverwritesNothing) {
+TEST_F(ServeFileTest, UnfinishedWriterLeavesNoFile) {
   const std::string path = Path("rows");
   {
     auto writer = ServeWriter::Create(path, MakeSchema(2), {});
@@ -251,7 +251,7 @@ TEST_F(ServeFileTest, AWriterThatEndsEarlyLeavesNothingAndOverwritesNothing) {
   EXPECT_EQ(Bytes(path), "mine");
 }
 
-TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {
+TEST_F(ServeFileTest, FileIsMappedOnceAndClosedByItsLastUser) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(1), {1}, {10});
   const size_t before = OpenServeFiles();

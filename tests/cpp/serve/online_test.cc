@@ -12,7 +12,7 @@
 namespace het::serve {
 namespace {
 
-TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
+TEST(OnlineReader, FreshRowIsServedWithoutARequest) {
   Live live(MaxLag(10));
   live.Train(0, 5, 1);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
@@ -107,7 +107,7 @@ TEST(OnlineReader, TheCacheIsBounded) {
 }
 
 // The hand passes over what is read.
-TEST(OnlineReader, WhatIsReadOftenStays) {
+TEST(OnlineReader, FrequentlyReadRowsStay) {
   OnlineConfig config = MaxLag(1e9);
   config.cache_rows = 64 * 8;
   Live live(config);
@@ -125,7 +125,7 @@ TEST(OnlineReader, WhatIsReadOftenStays) {
 
 // --- the store goes, or becomes another one
 
-TEST(OnlineReader, ATableThatWasLoadedIsReadAnew) {
+TEST(OnlineReader, LoadedTableIsFetchedAgain) {
   Live live(MaxLag(1e9));
   std::vector<Key> ids;
   for (Key key = 0; key < 50; ++key) ids.push_back(key);
@@ -147,7 +147,7 @@ TEST(OnlineReader, ATableThatWasLoadedIsReadAnew) {
 }
 
 // The same by a hair: the answer is on its way while the table is loaded and another call hears of it.
-TEST(OnlineReader, AnAnswerFromBeforeALoadIsNotKept) {
+TEST(OnlineReader, AnswerFromBeforeALoadIsDiscarded) {
   Live live(PullBound(0), 1);
   live.Train(0, 5, 1);
   ASSERT_EQ(live.ReadOne(0, 6), live.Initial(0, 6));
