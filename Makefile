@@ -242,7 +242,7 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/tidy --quiet \
 	  2> >(grep -v '^[0-9]* warnings\? generated' >&2)
 
-mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice? (docs/mutants.md)
+mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice?
 	@$(PY) tools/mutants.py -j $(JOBS)
 
 docs: $(STAMPDOCS) ## site/: the documents with the reference, as pages

@@ -75,7 +75,7 @@ def measure(tf, het_tf, hvd, matrix, staleness: int, given: dict) -> dict[str, f
         anchor[0].assign(hvd.allreduce(gradient[0], name="anchor"))
 
     def traffic() -> float:
-        stats = [het_tf.table(table.name).stats()["cache"] for table in tables]
+        stats = [het_tf.Table(table.name).stats()["cache"] for table in tables]
         return float(sum(one[f"{what}_bytes_{way}"] for one in stats for what in _WHAT for way in _WAY))
 
     warm, times = 5, []

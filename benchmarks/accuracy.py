@@ -190,7 +190,7 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
     tables: list[tuple[dict[str, Any], dict[str, Any], float]] = []
     features: list[tuple[int, int | None]] = []
     for number, table in enumerate(dense.parts):
-        begin = initializers.Uniform(-table.scale, table.scale) if table.scale else initializers.Zeros()
+        begin = initializers.RandomUniform(-table.scale, table.scale) if table.scale else initializers.Zeros()
         config = TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
         rows = max(1, round(part.cache * ids.train(table)[1]))
         options = cache_options(run, rows, part.policy, workers)

@@ -64,7 +64,7 @@ def worker(address: str, stream: str, cache: dict, batch: int, number: int, work
     def counted() -> Counter:
         total: Counter = Counter()
         for name in names:
-            total.update({key: of[key] for of in [het_tf.table(name).stats()["cache"]] for key in wanted})
+            total.update({key: of[key] for of in [het_tf.Table(name).stats()["cache"]] for key in wanted})
         return total
 
     wanted = ("reads", "hits", *CLASSES, *BYTES)
@@ -75,7 +75,7 @@ def worker(address: str, stream: str, cache: dict, batch: int, number: int, work
         begin = (at * workers + number) * batch
         step(tf.constant(ids[begin : begin + batch]))
     after, counts = counted(), steps - steps // 4
-    capacity = [het_tf.table(name).stats()["cache"]["capacity"] for name in names]
+    capacity = [het_tf.Table(name).stats()["cache"]["capacity"] for name in names]
     return {key: (after[key] - before[key]) / counts for key in wanted}, capacity
 
 

@@ -64,7 +64,7 @@ class HetSide:
         self.rows = rows
         optimizer = het_tf.optimizers.RowWiseAdagrad(0.1)
         self.layer = het_tf.keras.Embedding(DIM, name="rows", optimizer=optimizer, cache=het_tf.Cache(rows=0))
-        self.table = het_tf.table("rows")
+        self.table = het_tf.Table("rows")
         values = np.random.default_rng(0).random((CHUNK, DIM), np.float32)
         for begin in range(0, rows, CHUNK):
             part = self.ids(np.arange(begin, min(begin + CHUNK, rows)))

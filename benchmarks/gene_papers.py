@@ -143,7 +143,7 @@ def drift(periods: list[Any], seed: int, limits: dict[str, int] | None = None) -
         model.fit(data, epochs=1, shuffle=False, verbose=0)
         seconds += time.monotonic() - began
         seen += np.bincount(period.train.categorical["gene"], minlength=GENES)
-    table = het_tf.table(TABLE)
+    table = het_tf.Table(TABLE)
     last = [recall for number, recall in curves["follows"].items() if number >= len(periods) // 2]
     of = {"recall": float(np.mean(last)), "size": table.size, "bytes": table.bytes, "seconds": seconds}
     return {**of, "stops": list(STOPS), "periods": len(periods), "curves": curves}
@@ -152,7 +152,7 @@ def drift(periods: list[Any], seed: int, limits: dict[str, int] | None = None) -
 def limit(model: Any, limits: dict[str, int]) -> None:
     """Declares the table of the papers' side again, with limits: the last declaration counts."""
     (part,) = model.user_tower.parts()
-    initializer = het_tf.initializers.Uniform(-part.scale, part.scale)
+    initializer = het_tf.initializers.RandomUniform(-part.scale, part.scale)
     config = het_tf.TableConfig(TABLE, part.dim, part.optimizer, initializer, model.user_tower.seed, **limits)
     het_tf.keras.Embedding(config, reuse=True).build(None)
 
@@ -180,7 +180,7 @@ def cache(options: argparse.Namespace, save: Any) -> None:
                 for batch in period.train.batches(BATCH, order):
                     ids = [batch.categorical["gene"], batch.categorical["paper"] + GENES]
                     step(tf.constant(np.concatenate(ids)))
-            counted = het_tf.table("ids").stats()["cache"]
+            counted = het_tf.Table("ids").stats()["cache"]
             of = {name: counted[name] for name in ("reads", "hits", "inserts", "miss_pull", "evict_push")}
             runs.append({"policy": policy, "admit_after": admit, "rows": CACHE, **of})
             print(f"cache, {policy}, admit_after {admit}: {runs[-1]}", flush=True)

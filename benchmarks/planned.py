@@ -103,7 +103,7 @@ def steps(address: str, cache: dict, same: bool, planned: bool, compute: float, 
             time.sleep(compute)
         tape.gradient(loss, layer.trainable_variables)
         times.append((time.perf_counter() - start - compute) * 1e3)
-    return {"lookup": lookups[WARM:], "step": times[WARM:], "planned": het_tf.table(name).stats()["planned"]}
+    return {"lookup": lookups[WARM:], "step": times[WARM:], "planned": het_tf.Table(name).stats()["planned"]}
 
 
 def measure(address: str, arguments: argparse.Namespace) -> list[dict]:

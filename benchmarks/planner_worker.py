@@ -28,7 +28,7 @@ from het_tf.python.ps.node import Node
 
 def counters() -> dict[str, dict[str, Any]]:
     """Of every table of this rank."""
-    return {name: het_tf.table(name).stats()["cache"] for name in het_tf.tables()}
+    return {name: het_tf.Table(name).stats()["cache"] for name in het_tf.tables()}
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def measure(optimizer: str, slots: int, rows: int, dim: int) -> dict:
         het_tf.init(ps=server.address)
         config = het_tf.TableConfig("rows", dim, {"name": optimizer, "learning_rate": 0.1})
         het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=0))
-        table = het_tf.table("rows")
+        table = het_tf.Table("rows")
         table.assign(np.arange(1), np.zeros((1, dim), np.float32))
         empty, empty_used = resident(server.pid), used(server.address)
         values = np.random.default_rng(0).random((CHUNK, dim), np.float32)

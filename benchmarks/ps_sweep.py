@@ -51,7 +51,7 @@ def measure(rows: int, dim: int) -> dict:
         het_tf.init(ps=server.address)
         config = het_tf.TableConfig("rows", dim, het_tf.optimizers.SGD(0.1), ttl=1 << 31)
         layer = het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=0))
-        table = het_tf.table("rows")
+        table = het_tf.Table("rows")
         values = np.random.default_rng(0).random((CHUNK, dim), np.float32)
         for begin in range(0, rows, CHUNK):
             part = np.arange(begin, min(rows, begin + CHUNK))

@@ -136,7 +136,7 @@ def measure(directory: Path, seconds: float) -> dict:
         times, count = np.concatenate([one["times"] for one in done]), sum(one["count"] for one in done)
         keys = np.arange(count.shape[1])
         lost = sum(
-            int((het_tf.table(name).lookup(keys)[:, 0] != -of).sum())
+            int((het_tf.Table(name).lookup(keys)[:, 0] != -of).sum())
             for name, of in zip(TABLES, count, strict=True)
         )
         rate = steps_in(times, called, moving)

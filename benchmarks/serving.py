@@ -106,7 +106,7 @@ def make(count: int, directory: Path) -> dict[str, Any]:
     head = perceptron()
     model = Clicks(head)
     model({name: tf.zeros([1], tf.int64) for name in NAMES})
-    table = het_tf.table("item")
+    table = het_tf.Table("item")
     values = np.empty((count, DIM), np.float32)
     for start in range(0, count, CHUNK):
         part = values[start : start + CHUNK]

@@ -87,7 +87,7 @@ def systems(all_steps: np.ndarray) -> dict[str, tuple[str, Callable]]:
         return het_tf.TableConfig(name, DIM, het_tf.optimizers.SGD(0.01))
 
     def fill(name: str, keys: np.ndarray) -> None:
-        het_tf.table(name).assign(keys, values[: len(keys)])
+        het_tf.Table(name).assign(keys, values[: len(keys)])
 
     one = het_tf.keras.Embedding(table("one"))
     fill("one", all_ids)

@@ -1,8 +1,9 @@
 """Checks the Markdown files.
 
-Relative links and their anchors lead somewhere, a path in backticks is that of a file or folder (except in
-the changelog, which tells of what has gone), every `make x` names a target, prose (not tables, not code) ends
-before column 100, and docs/errors.md quotes messages that the sources have.
+Relative links and their anchors lead somewhere, paths in backticks and public names exist (except in the
+changelog, and names in decisions and results, which tell of what has gone), every `make x` names a target,
+prose (not tables, not code) ends before column 100, docs/errors.md quotes messages that the sources have, and
+figures are those of their files.
 """
 
 import re
@@ -10,12 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import docs_site
+import figures
+
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->")
 COLUMNS = 100
-QUOTED = re.compile(r"`([\w.-]+(?:/[\w.-]+)+)/?`")
+QUOTED = re.compile(r"`([\w.-]+(?:/[\w.*-]+)+)/?[` ]")  # also a path in front of its arguments
+RUN = re.compile(r"`(?:python|bash) ([\w.-]+(?:/[\w.-]+)+)")
+NAME = re.compile(r"\bhet_tf\.(?!python\b|\w+/)(\w+)(?:\.(\w+))?")
+PAST = ("CHANGELOG.md", "docs/adr/", "docs/benchmarks.md", "benchmarks/")
 SOURCE = (".cc", ".cu", ".cuh", ".h", ".ipynb", ".md", ".py", ".sh", ".toml")
 MAKE = re.compile(r"(?:`|^\s*\$ ?)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 MAKE_LINE = re.compile(r"^ *make ([a-z][a-z0-9-]*)", re.MULTILINE)
@@ -28,8 +36,8 @@ def anchors(document: Path) -> set[str]:
 
 
 def long_lines(text: str) -> list[str]:
-    """Lines of prose that pass COLUMNS; a word that is longer alone (a link) may."""
-    lines = CODE.sub("", text).splitlines()
+    """Lines of prose that pass COLUMNS, comments left out; a single word that is longer (a link) may."""
+    lines = COMMENT.sub("", CODE.sub("", text)).splitlines()
     prose = (line for line in lines if not line.startswith("    ") and not line.lstrip().startswith("|"))
     return [
         line for line in prose if len(line) > COLUMNS and " " in re.sub("`[^`]*`", "", line).strip("*-. ")
@@ -55,11 +63,26 @@ def made(text: str) -> list[str]:
 def gone(text: str, files: list[str]) -> list[str]:
     """Paths in backticks that name no file or folder: from the root, or a source's from some folder."""
     tops = {file.partition("/")[0] for file in files if "/" in file}
+    built = (ROOT / ".gitignore").read_text()
+    prose = CODE.sub("", text)
     return [
         path
-        for path in QUOTED.findall(CODE.sub("", text))
-        if path.partition("/")[0] in tops or path.endswith(SOURCE)
-        if not (ROOT / path).exists() and not any(file.endswith(f"/{path}") for file in files)
+        for path in [*QUOTED.findall(prose), *RUN.findall(prose)]
+        if path.partition("/")[0] in tops or (path.endswith(SOURCE) and "*" not in path)
+        if not any(ROOT.glob(path)) and not any(file.endswith(f"/{path}") for file in files)
+        if f"/{path}/" not in built  # not built yet
+    ]
+
+
+def unknown(text: str) -> list[str]:
+    """Names under het_tf that are neither public nor a module."""
+    public = docs_site.public_names()
+    modules = {path.stem for path in (ROOT / "het_tf").glob("*.py")}
+    return [
+        f"het_tf.{first}.{second}".rstrip(".")
+        for first, second in NAME.findall(text)
+        if first not in {*public["het_tf"], *modules}
+        or (second and second not in public.get(f"het_tf.{first}", [second]))
     ]
 
 
@@ -88,7 +111,10 @@ def main() -> int:
         faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
         if name != "CHANGELOG.md":
             faults += [f"{name}: there is no `{path}`" for path in gone(text, files)]
+        if not name.startswith(PAST):
+            faults += [f"{name}: there is no {words}" for words in unknown(text)]
         faults += [f"{name}: there is no `make {t}`" for t in made(text) if t not in targets]
+        faults += [f"{name}: {fault}" for fault in figures.renewed(text)[1]]
     print("\n".join(faults) or f"{len(documents)} documents: links, paths and make targets exist")
     return bool(faults)
 

@@ -2,15 +2,17 @@
 
 * README.md, CHANGELOG.md and examples/README.md are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
-* The reference has a page for the package and one for each public module, with every public name.
+* The reference has a page for the package and one for each public module: a table of the public names, then
+  each of them.
 * The navigation: tutorials, concepts, tests, questions and decisions by their files, all other pages of docs/
   as how-to.
-* Links to files that are no page lead nowhere in a site: their words stay.
+* A link to a file that is not in the site becomes plain text.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import posixpath
 import re
@@ -33,9 +35,8 @@ ELSEWHERE = {
     "changelog.md": "CHANGELOG.md",
     "examples.md": "examples/README.md",
 }
-CONCEPTS = ["concepts.md", "gpu.md"]
-TESTS = ["protocol-tests.md", "mutants.md"]
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+CONCEPTS = ["concepts.md", "protocol.md", "gpu.md"]
+LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")  # a picture's, too
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -69,16 +70,32 @@ def public_names() -> dict[str, list[str]]:
     return found
 
 
+def _summary(module: str, names: list[str], package: Any) -> str:
+    """A table of names, with the first sentence of each docstring."""
+    rows = ["| | |", "|---|---|"]
+    for name in names:
+        docstring = package[f"{module}.{name}".removeprefix("het_tf.")].docstring
+        first = re.split(r"\n\n|(?<!al\.)(?<=\.)\s", docstring.value.strip())[0] if docstring else ""
+        words = " ".join(first.split()).replace("|", "\\|")
+        rows.append(f"| [`{name}`](#{module}.{name}) | {words} |")
+    return "\n".join(rows)
+
+
+@functools.cache
 def reference() -> dict[str, str]:
     """The pages of the reference: where they lie, and what is in them."""
+    import griffe
+
+    package = griffe.load("het_tf", search_paths=[ROOT], resolve_aliases=True)
     pages = {}
     for module, names in public_names().items():
         options = "".join(
             f"      {option}: false\n" for option in ("members", "show_root_heading", "show_root_toc_entry")
         )
         head = f"# {module}\n\n::: {module}\n    options:\n{options}"
+        names = sorted(names)
         pages[f"reference/{module}.md"] = "\n".join(
-            [head, *(f"::: {module}.{name}\n" for name in sorted(names))]
+            [head, _summary(module, names, package), "", *(f"::: {module}.{name}\n" for name in names)]
         )
     return pages
 
@@ -98,7 +115,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
-    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "benchmarks.md", *TESTS}
+    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "benchmarks.md", "protocol-tests.md"}
     nav: list[dict[str, Any]] = [{"Home": "index.md"}]
 
     def group(name: str, members: list[str]) -> None:
@@ -120,7 +137,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     nav.append({"Questions": "faq.md"})
     nav.append({"Reference": [*reference(), "errors.md"]})
     nav.append({"Benchmarks": "benchmarks.md"})
-    nav.append({"Tests": TESTS})
+    nav.append({"Tests": "protocol-tests.md"})
     nav.append({"Decisions": sorted(decisions, key=lambda page: (page != "adr/README.md", page))})
     nav.append({"Changes": "changelog.md"})
     config.nav = nav

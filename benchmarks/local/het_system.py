@@ -27,7 +27,7 @@ class System:
             dim, table="t", optimizer=OPTIMIZERS[optimizer](0.01), cache=cache
         )
         for ids, values in workload.initial_rows(rows, dim):
-            het_tf.table("t").assign(ids, values)
+            het_tf.Table("t").assign(ids, values)
         self._ids = [tf.constant(ids) for ids in workload.pool(rows)]
         self._gradient = tf.constant(workload.gradient(dim))
 

@@ -3,7 +3,7 @@
 //
 // 1. What it does. Read makes sure that every asked row is in the cache and within the pull bound;
 //    Write ticks rows and pushes what is past the push bound. What must hold (I1-I5) and why is in
-//    docs/concepts.md. In short, with b the ticks that a cached row contains, p its unsent ticks,
+//    docs/protocol.md. In short, with b the ticks that a cached row contains, p its unsent ticks,
 //    g the server's:
 //
 //      read    cached ─► check (key, b), if SyncPolicy says so; absent ─► fetch. One request a

@@ -5,7 +5,7 @@
 //
 // An early read is an ordinary training read (cache_reader.h): its rows are checked, fetched, counted and
 // held like those of any lookup, and I2 counts from its beginning. Its step may then be one lookup staler
-// than without (docs/concepts.md, I3).
+// than without (docs/protocol.md, I3).
 //
 // What changes rows behind the caches (a new incarnation, a load, an Assign) makes it worthless: its lookup
 // then reads as if nothing had begun. So does trouble, which the lookup meets again and tells.

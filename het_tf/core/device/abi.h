@@ -21,7 +21,7 @@
  *   ticks    its own, not exported yet (p), with their update (d) composed by the optimizer's rules
  *   stamp    number of the last training lookup that used it; frequency, for lfu
  *   flags    invalid: its base is unknown; its value must be fetched again, its update stays
- * as in docs/concepts.md. The caller decides when a row is fetched, checked or pushed; this library decides
+ * as in docs/protocol.md. The caller decides when a row is fetched, checked or pushed; this library decides
  * only which row leaves a full bucket.
  *
  * A table is buckets of 32 rows. A key belongs to one bucket; a full bucket evicts the row with the lowest

@@ -19,7 +19,7 @@
 // or needs it next, and then w sends it first. So when w fetches a row at t + 1, every other worker with
 // unsent ticks of it has sent them: the row was among its others(t + 1). The gate of the bulk-synchronous
 // mode keeps ticks of t behind all lookups of t, and the all-reduce at the end of a step keeps lookups of t +
-// 1 behind all ticks of t (docs/concepts.md).
+// 1 behind all ticks of t (docs/protocol.md).
 //
 // On the safe side. Everything is sent at the end of a step whose successor is not planned; then any lookup
 // may follow. Otherwise workers have held back rows that another lookup than the successor needs. If one

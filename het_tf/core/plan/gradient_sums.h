@@ -1,4 +1,4 @@
-// Gradients that N workers sum before one of them updates the row (docs/concepts.md, "Several workers").
+// Gradients that N workers sum before one of them updates the row (docs/protocol.md, "Several workers").
 //
 // Every key has an owner: a worker chosen by the key's hash or, if rows travel on demand, one of its users in
 // the step (global_step.h). In a step each worker sums its gradients per unique key (Engine::SumGradients),

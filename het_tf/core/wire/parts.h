@@ -4,7 +4,7 @@
 // A frame is a head and one or more *parts*, one a partition. A request's part has for every table
 // up to three things: *push* (updates), *check* (is my copy still within the bound?), *fetch* (give
 // me the row). A reply's part answers check and fetch, and says what the partition has applied.
-// Parts have nothing to do with each other: each is done, or refused, on its own. docs/concepts.md
+// Parts have nothing to do with each other: each is done, or refused, on its own. docs/protocol.md
 // ("Clocks and bounds" and what follows) gives the rules; this file gives the bytes.
 //
 // What all parts have in common stands in the head once, and what a part has in common with the

@@ -2,7 +2,7 @@
 // a server.
 //
 // For every table a request has up to three things: *push* (updates), *check* (is my copy still
-// within the bound?) and *fetch* (give me the row). docs/concepts.md gives the rules, parts.h the bytes.
+// within the bound?) and *fetch* (give me the row). docs/protocol.md gives the rules, parts.h the bytes.
 #pragma once
 
 #include <algorithm>

@@ -94,7 +94,7 @@ def init(
         those of dense variables; "sum" does not.
       accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
         would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
-        a parameter server; costs one exchange between workers a layer and step. docs/concepts.md, "Several
+        a parameter server; costs one exchange between workers a layer and step. docs/protocol.md, "Several
         workers", has when it matters.
       namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
       threads: Threads of the engine, the caller included; None follows

@@ -84,7 +84,7 @@ class Cache:
       checks: How cached rows stay within the bound of reads. "asked": at every lookup their clocks are sent
         to the store. "told": the store remembers what this worker holds and names what has moved past the
         bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
-        the store's answer to the lookup before (docs/concepts.md). Not on a GPU. Default: told where
+        the store's answer to the lookup before (docs/protocol.md). Not on a GPU. Default: told where
         copies may miss 3 updates or more, else asked.
       dims: For which dim the rows of a table are planned, by its name; the layer refuses another.
 

@@ -4,7 +4,7 @@
 // the network: the batch plan, the cache, frames, the partitions. The one process is an engine whose tables
 // are direct: no cache, no frame and no merge has a part in what it holds.
 //
-// What is equal, and how nearly, is said in docs/concepts.md:
+// What is equal, and how nearly, is said in docs/protocol.md:
 //   SGD          any ids, bit for bit on integers and 1e-6 on floats
 //   optimizers   1e-6 where no two workers share an id
 //   accumulate   plan/gradient_sums_test.cc, and with ranks tests/python/horovod/test_accumulate.py

@@ -416,7 +416,7 @@ TEST(OnDemandThreads, PlanTrainAndFlush) {
   EXPECT_EQ(worker.Rows().at(77).second[0], static_cast<float>(3 + rounds));
 }
 
-// Within bounds: a read misses no more than where rows are sent at once (docs/concepts.md, I3). Would catch:
+// Within bounds: a read misses no more than where rows are sent at once (docs/protocol.md, I3). Would catch:
 // a row that is held back although another worker uses it next, or is sent too late to be told.
 TEST(OnDemandBounded, ReadsMissNoMoreThanTheBound) {
   for (uint32_t workers : {2u, 3u}) {

@@ -1,4 +1,4 @@
-// The bounds of the clock protocol (I1-I5, docs/concepts.md) with worker processes before real servers:
+// The bounds of the clock protocol (I1-I5, docs/protocol.md) with worker processes before real servers:
 // random schedules, small caches, and every read checked against what the others have published in shared
 // memory. The largest staleness that was seen is printed beside the bound.
 #include <gtest/gtest.h>

@@ -55,7 +55,7 @@ def test_a_table_says_which_one_it_is(method):
 
 
 def test_uint64_ids_wrap_and_none_share_a_row():
-    """Ids above 2**63 are negative ones, as docs/concepts.md says."""
+    """Ids above 2**63 are negative ones, as docs/protocol.md says."""
     layer = het_tf.keras.Embedding(4, name="t")
     big = np.array([2**63 + 1, 2**64 - 1, 2**63 - 1], np.uint64)
     wrapped = np.array([-(2**63) + 1, -1, 2**63 - 1], np.int64)

@@ -1,5 +1,5 @@
 // A worker process of a parameter server with a random schedule, and the checks of its reads: I1-I4 of
-// docs/concepts.md, against the ledger (ledger.h) and, for I2, against a second connection's read of the
+// docs/protocol.md, against the ledger (ledger.h) and, for I2, against a second connection's read of the
 // server just before.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Random schedules of the clock protocol: reads, writes, inference, flushes, faults and failovers. The
-// invariants I1-I5 (docs/concepts.md) are checked after every step. A failure prints the seed and the world;
+// invariants I1-I5 (docs/protocol.md) are checked after every step. A failure prints the seed and the world;
 // HET_TEST_SEED=n runs only that seed.
 #pragma once
 
