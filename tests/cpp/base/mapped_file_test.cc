@@ -1,4 +1,4 @@
-// Files that are mapped: what is no file, what its head says, and spans that lie inside of it.
+// Mapped files: refused paths, checks of the head, and spans inside the file.
 #include "het_tf/core/base/mapped_file.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Head {
 
 class MappedFileTest : public ::testing::Test {
  protected:
-  // A head, and bytes 0, 1, 2 ... up to `size`.
+  // Writes a head, and bytes 0, 1, 2 ... up to `size`.
   std::string Put(size_t size, uint32_t version = 1) {
     std::string bytes(size, '\0');
     for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i);

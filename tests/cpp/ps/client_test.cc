@@ -1,4 +1,4 @@
-// What the client of the parameter server knows without a server: addresses, keys and slots, redirects.
+// The parts of the parameter server's client that need no server: addresses, keys and slots, redirects.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST(Address, ErrorsShowTheFormsAndNoPassword) {
 }
 
 TEST(Keyspace, SlotsAreThoseOfRedis) {
-  // As CLUSTER KEYSLOT of Redis 7.0 answers.
+  // The answers of CLUSTER KEYSLOT in Redis 7.0.
   EXPECT_EQ(SlotOf("123456789"), 12739u);
   EXPECT_EQ(SlotOf("foo"), 12182u);
   EXPECT_EQ(SlotOf("{foo}bar"), 12182u);

@@ -1,4 +1,4 @@
-// A client that waits for replicas: WAIT, its answers, and what they make the client forget or say.
+// A client that waits for replicas: WAIT, its answers, and their effects.
 #include <mutex>
 
 #include "tests/cpp/ps/transport_fixture.h"
@@ -68,7 +68,7 @@ TEST_F(ReplicaTest, FullMemoryOfKeptFramesFailsAtTheDeadline) {
   Answer(":1");
   ClientConfig config;
   config.keep_bytes = 2000;
-  config.deadline = 3;  // replicas are asked once a second at least
+  config.deadline = 3;  // replicas are asked at least once a second
   Connect(&server, config);
   Status status;
   for (int i = 0; i < 10 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
@@ -82,8 +82,8 @@ TEST_F(ReplicaTest, FullMemoryOfKeptFramesFailsAtTheDeadline) {
   ExpectExact();
 }
 
-// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
-// until a push is redirected: no reason to fail a step.
+// A server that has just become a replica, or loads, cannot count replicas. The connection lives on until a
+// push is redirected, so no step may fail.
 TEST_F(ReplicaTest, TransientErrorsOfWaitAreRetried) {
   FakeServer server(&service_);
   Answer(

@@ -32,8 +32,8 @@ std::string Describe(const RedisReply& reply) {
 
 enum Way { kCopied, kDirect };
 
-// In pieces of `first` bytes and then of `rest` each; a reading that fails says so at the end. kDirect: what
-// the reader has room for goes there.
+// Feeds a piece of `first` bytes, then pieces of `rest`; reports a failure at the end. kDirect: fills the
+// reader's Room directly.
 std::vector<std::string> Read(const std::string& bytes, size_t first, size_t rest, Way way = kCopied) {
   ReplyReader reader;
   std::vector<RedisReply> replies;

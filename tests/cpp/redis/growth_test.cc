@@ -1,5 +1,5 @@
-// Limits of tables at a real server: what is swept on the primary is gone in every copy, and only there is it
-// swept; files of the version before; loads that nobody may see half of.
+// Limits of tables at a real server: only the primary sweeps, and every copy follows; files of the previous
+// version; loads that no reader may see half of.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -13,7 +13,7 @@ class RedisGrowthTest : public RedisTest {
  protected:
   using Arguments = RedisServer::Arguments;
 
-  // The table "g" with these limits, in the server alone.
+  // Adds the table "g" with these limits at the server only.
   RedisReply Limit(const std::string& limits) {
     const std::string spec = R"({"name":"g","dim":2,"optimizer":{"name":"sgd"},"limits":)" + limits + "}";
     return Command({"HET.TABLE", "p", "ADD", spec, "77"});
@@ -24,7 +24,7 @@ class RedisGrowthTest : public RedisTest {
     q.partition = {1, 4, 99};
     q.client = {5, 6};
     q.seq = ++seq_;
-    q.time = 12;  // a client's time counts for nothing
+    q.time = 12;  // the server ignores a client's time
     q.tables.resize(1);
     q.tables[0].table = HashName("g");
     q.tables[0].epoch = 77;
@@ -82,7 +82,7 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
   EXPECT_EQ(store().Digest(), before);
 }
 
-// Rows go in a push, and in the timer when nobody pushes; replicas and the log follow and do nothing alone.
+// Rows are swept by pushes, and by the timer without pushes; replicas and the log follow and never sweep.
 TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
@@ -98,7 +98,7 @@ TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   ASSERT_TRUE(AwaitRows(0)) << RowsOf() << server().Log();
   EXPECT_EQ(server().Info("het", "het_swept_ttl"), 100);
   EXPECT_GT(server().Info("het", "het_sweep_longest_us"), 0);
-  Push(1000, 3);  // from the clock floor on
+  Push(1000, 3);  // starts at the clock floor
   ASSERT_EQ(Limit(R"({"min_count":2,"min_count_ttl":1})").text, "77");
   Push(1000, 1);
   ASSERT_TRUE(AwaitRows(1)) << RowsOf();
@@ -116,7 +116,7 @@ TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   EXPECT_EQ(server().Info("het", "het_rows_removed"), 122) << "the log was replayed";
 }
 
-// A copy with rows that are long over their time keeps them until its primary says otherwise.
+// A copy keeps expired rows until its primary removes them.
 TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});

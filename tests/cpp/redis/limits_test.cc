@@ -1,5 +1,5 @@
-// What a user may take of a real server: answers, tables, marks of loads. core/store/partition_limits_test.cc
-// has each rule by itself.
+// Limits on a real server's use: answers, tables, marks of loads. core/store/partition_limits_test.cc tests
+// each rule separately.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ class RedisLimits : public RedisTest {
   static std::string Spec(const std::string& name, uint32_t dim = 2) {
     return TableSchema::Create(MakeSpec(name, dim, "sgd")).value()->ToJson();
   }
-  // A read of so many rows of the table "wide".
+  // A read of `rows` rows of the table "wide".
   Reply ReadWide(Key rows) {
     Request q = store().NewRequest(0, 0, 0);
     q.tables.resize(1);
@@ -50,7 +50,7 @@ TEST_F(RedisLimits, Answers) {
   EXPECT_THAT(Decoded(Command({"HET.READ", "p", Encoded(twice)})).message, HasSubstr("comes twice"));
 }
 
-// All parts of a frame together.
+// The limit holds for all parts of a frame together.
 TEST_F(RedisLimits, AnswersOfAFrame) {
   Start();
   constexpr uint32_t kParts = 4;
@@ -143,7 +143,7 @@ TEST_F(RedisLimits, MarkOfALoadExpiresWithinADay) {
   EXPECT_THAT(late.text, HasSubstr("since is '4000000000'; only replication may give it"));
 }
 
-// What a server wrote before there were limits.
+// Written by a server without limits.
 TEST_F(RedisLimits, LoadsALogWithClocksOutOfRange) {
   Start({"--appendonly", "yes", "--appendfsync", "always"});
   store().Push(3);

@@ -1,5 +1,4 @@
-// The module's commands against a real redis-server: they answer what a Partition answers, and what they
-// refuse changes nothing.
+// The module's commands at a real server: they answer as a Partition does, and refusals change nothing.
 #include <dlfcn.h>
 #include <sys/resource.h>
 
@@ -162,7 +161,7 @@ TEST_F(RedisModuleTest, ScanAndLoadMoveRows) {
   EXPECT_TRUE(Contains(Command({"HET.SCAN", "p", "0", "COUNT", "0"}).text, "COUNT is '0'"));
   EXPECT_TRUE(Contains(Command({"HET.SCAN", "p", "0", "ROWS", "1"}).text, "'ROWS'"));
 
-  // Into a second partition, which has one row and one client of its own.
+  // Loads into a second partition, which has one row and one client.
   ASSERT_TRUE(Command({"HET.TABLE", "q", "CREATE", "1", "4", "99"}).ok());
   for (const RedisReply& table : store().Tables()) {
     Command({"HET.TABLE", "q", "ADD", table.elements[1].text, table.elements[2].text});
@@ -243,15 +242,14 @@ TEST_F(RedisModuleTest, AServerThatEvictsIsRefused) {
   EXPECT_FALSE(Contains(argument.Log(), "Remedy")) << argument.Log();
 }
 
-// The server's memory ends in the midst of a push: the frame says so, the row is as it was, and the server
-// lives.
+// The server's memory ends during a push: the frame reports it, the row is unchanged, and the server lives.
 TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   Start();
   store().AddTable(MakeSpec("wide", 4096, "sgd"), 1003);
   store().Push(1);
   const std::string frame = Encoded(store().NewRequest(2, 2000, 1));  // its push part is copied
   const std::string before = store().Digest();
-  // What the server itself takes for this frame is there already: it has seen one as large.
+  // The server already has its own memory for this frame, after one of equal size.
   if (server().Info("server", "valkey_version") >= 0)
     GTEST_SKIP() << "Valkey takes its buffer for a command anew, and ends where there is no memory for it";
   Command({"ECHO", frame});
@@ -269,7 +267,7 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   EXPECT_EQ(Decoded(Command({"HET.STEP", "p", frame})).status, FrameStatus::kOk);
 }
 
-// A server that lacks one function: the module says which, and touches nothing.
+// A server that lacks one function: the module names it, and does nothing else.
 std::string g_missing;
 std::string g_log;
 void FakeLog(void*, const char*, const char* format, ...) {
@@ -290,7 +288,7 @@ int FakeGetApi(const char* name, void* function) {
 }
 
 TEST_F(RedisModuleTest, OldServerLearnsWhatItLacks) {
-  // It stays: its libstdc++ keeps memory until the end, which would look like a leak of nobody's.
+  // The library stays loaded: its libstdc++ keeps memory until the end, which would look like a leak.
   void* module = dlopen(HET_REDIS_MODULE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   ASSERT_NE(module, nullptr) << dlerror();
   auto* load = reinterpret_cast<int (*)(void*, void**, int)>(dlsym(module, "RedisModule_OnLoad"));

@@ -1,4 +1,4 @@
-// Serving files: what was written is read, and what is no serving file is refused.
+// Serving files: reads equal what was written, and invalid files are refused.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -188,7 +188,7 @@ TEST_F(ServeFileTest, SmallerRows) {
   }
 }
 
-// Known bit patterns, and every float16 there is goes there and back.
+// Known bit patterns; and every float16 survives a round trip.
 TEST(RowCodec, Float16) {
   const std::vector<std::pair<float, uint16_t>> known = {
       {0.0f, 0x0000},       {-0.0f, 0x8000},        {1.0f, 0x3c00},     {-2.0f, 0xc000},
@@ -201,7 +201,7 @@ TEST(RowCodec, Float16) {
     EXPECT_EQ(row[0], half) << value;
   }
   for (uint32_t bits = 0; bits < 0x10000; bits += 8) {
-    // Eight at once and one at a time are two ways to read them.
+    // Reading eight at once and one at a time take different code.
     uint16_t halves[8], again[8], single[2] = {};
     for (uint32_t i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(bits + i);
     float values[8], one;
@@ -259,7 +259,7 @@ TEST_F(ServeFileTest, FileIsMappedOnceAndClosedByItsLastUser) {
   auto second = Open(path);
   EXPECT_EQ(first, second);
   EXPECT_EQ(OpenServeFiles(), before + 1);
-  // Another file of the name is another file; who has the old one keeps it.
+  // Another file under the same name is opened; readers of the old one keep it.
   Write(Path("next"), MakeSchema(1), {1}, {20});
   fs::rename(Path("next"), path);
   auto third = Open(path);
@@ -273,7 +273,7 @@ TEST_F(ServeFileTest, FileIsMappedOnceAndClosedByItsLastUser) {
   EXPECT_EQ(OpenServeFiles(), before);
 }
 
-// --- what is no serving file
+// --- invalid files
 
 TEST_F(ServeFileTest, EveryTruncationIsRefused) {
   const std::string path = Path("rows");
@@ -289,7 +289,7 @@ TEST_F(ServeFileTest, EveryTruncationIsRefused) {
   EXPECT_EQ(ServeFile::Open(folder_.string()).status().code(), Code::kInvalidArgument);
 }
 
-// A flipped bit is found by Open, or by Verify, or lies in the zeros between two sections.
+// Open or Verify finds a flipped bit, or it lies in the zeros between two sections.
 TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
@@ -311,7 +311,7 @@ TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
   }
 }
 
-// The header's checksum keeps out accidents; whoever writes a right one meets the other checks.
+// The header's checksum catches accidents; a forged header with a valid checksum meets the other checks.
 TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
@@ -368,7 +368,7 @@ TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
     char* at = bytes.data() + header.buckets_offset + b * sizeof bucket;
     std::memcpy(&bucket, at, sizeof bucket);
     for (uint32_t i = 0; i < bucket.count; ++i) bucket.row[i] = 3;
-    bucket.count = 255;  // keys that are not there
+    bucket.count = 255;  // more keys than the bucket has
     bucket.more = 255;
     std::memcpy(at, &bucket, sizeof bucket);
   }

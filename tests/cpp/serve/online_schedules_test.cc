@@ -1,4 +1,4 @@
-// Reading live tables by chance: bounds hold whatever network and servers do.
+// Random reads of live tables: bounds hold under faults of network and servers.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,7 +10,7 @@
 namespace het::serve {
 namespace {
 
-// What was the store's row of a key, and since when.
+// The store's rows of a key, and the times of their changes.
 struct History {
   struct Since {
     double time;
