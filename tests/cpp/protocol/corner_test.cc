@@ -1,4 +1,4 @@
-// The corner cases of the clock protocol, one named test each: batches, keys and bounds.
+// Corner cases of the clock protocol, one test each: batches, keys and bounds.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -14,7 +14,7 @@ constexpr Key kMin = std::numeric_limits<Key>::min();
 
 class Corner : public WorldTest {
  protected:
-  // The first `count` keys from 0 on whose rows of the first table live in partition p.
+  // The first `count` keys from 0 on whose rows of the first table are in partition p.
   std::vector<Key> KeysOf(uint32_t p, size_t count) {
     std::vector<Key> keys;
     const TableLayout layout = Layout(world().service().id(0)).OfTable(world().schema(0)->id());
@@ -224,7 +224,7 @@ TEST_F(Corner, PushesPastSmallBoundsAndAtLargerBounds) {
 
 TEST_F(Corner, NextTickWaitsForAPushAtTheBound) {
   WorldConfig config = Bounded(SyncPolicy::kEarlyPush);
-  config.cache.pull_bound = kUnbounded;  // reads bring no answer
+  config.cache.pull_bound = kUnbounded;  // reads need no answer
   config.client.deadline = 3;
   Make(config);
   Train(0, {1, 2});
@@ -276,16 +276,16 @@ TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
   EXPECT_EQ(world().ServerClock(At(1)), limit + 6);
   ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
   EXPECT_EQ(cache(0)->base(cache(0)->lines().Find(1)), limit + 6) << "more than the bound behind: refreshed";
-  Abandon();  // the oracle knows nothing of clocks that were set by hand
+  Abandon();  // the oracle does not know assigned clocks
 }
 
-// N workers with a barrier after every step, against one process that gets every sum of gradients.
+// N workers with a barrier after every step, against one process that gets each sum of their gradients.
 TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
   for (uint32_t workers : {2u, 3u}) {
     WorldConfig config = Bounded(0, 5);
     config.workers = workers;
     config.partitions = 3;
-    config.dim = 4;  // values are compared below, nothing is counted
+    config.dim = 4;  // values are compared below, ticks are not counted
     Make(config);
     std::map<Key, std::vector<float>> reference;
     Random& random = world().random();

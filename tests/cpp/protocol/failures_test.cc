@@ -1,4 +1,4 @@
-// What makes calls fail or rows vanish: tables that were cleared or dropped, memory that ends, deadlines.
+// Failing calls and vanishing rows: cleared or dropped tables, exhausted memory, deadlines.
 #include <gtest/gtest.h>
 
 #include "tests/cpp/testing/world/world_test.h"
@@ -30,7 +30,7 @@ TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
                       "' that had not been applied were discarded: somebody loaded, cleared or dropped it"),
       0u)
       << notices[0];
-  Abandon();  // the oracle knows no clearing
+  Abandon();  // the oracle does not know clearing
 }
 
 TEST_F(Failure, ClearingTheStoreMayKeepUnsentUpdates) {
@@ -60,7 +60,7 @@ TEST_F(Failure, ClearedBetweenReadAndWrite) {
     world().service().ClearTable(At(1).first);
     EXPECT_TRUE(world().client(0).Write(step->MakeWrite(1), step->token, nullptr).ok());
     EXPECT_EQ(cache()->Held(), 0u);
-    // The push met the new epoch: dropped and reported, or applied to the new content.
+    // The push met the new epoch: it was dropped and reported, or applied to the new content.
     for (Key key : {1, 2, 3, 4})
       EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
     EXPECT_EQ(cache()->counters().discarded_ticks, policy == ClientConfig::kKeep ? 0u : 4u);
@@ -96,7 +96,7 @@ TEST_F(Failure, DroppedTableFailsAlone) {
   EXPECT_EQ(client.Read(again->MakeRead(), world().NewToken()).code(), Code::kFailedPrecondition);
   auto other = world().NewStep({{}, {2}});
   EXPECT_TRUE(client.Read(other->MakeRead(), world().NewToken()).ok());
-  // Made again, it is another table.
+  // Made again, it is a new table.
   ASSERT_TRUE(world().service().CreateTable(gone).ok());
   auto once_more = world().NewStep({{1}, {2}});
   EXPECT_TRUE(client.Read(once_more->MakeRead(), world().NewToken()).ok());
@@ -130,7 +130,7 @@ TEST_F(Failure, OutOfMemoryDuringAPush) {
   std::vector<Key> keys;
   for (Key key = 0; key < 200; ++key) keys.push_back(key);
   auto step = Read(0, keys);
-  // At every limit: nothing is applied, or everything.
+  // At every limit the push is applied completely or not at all.
   for (size_t room = 0; room < 40000; room += 500) net().LimitNext(0, room);
   EXPECT_TRUE(world().Write(0, step.get()).ok());
   for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), key == 1 ? 2 : 1);
@@ -193,8 +193,8 @@ TEST_F(Failure, AWriteThatCannotFetchChangesNothing) {
   Drained();
 }
 
-// Memory ends after any number of bytes, in the client and the store alike: a call fails or throws, and
-// nothing is lost or made twice.
+// Memory is exhausted after any number of bytes, in client and store: a call fails or throws, and nothing is
+// lost or applied twice.
 TEST_F(Failure, MemoryEndsAnywhere) {
   for (size_t room = 0; room < 60000; room += room < 4000 ? 64 : 1024) {
     const bool in_write = room % 128 == 0;
@@ -221,7 +221,7 @@ TEST_F(Failure, MemoryEndsAnywhere) {
         limited(i == 3 && in_write, [&] { return world().Write(0, step.get()); });
       }
       world().CheckConservation();
-      // A frame that could not be sent goes out with the next call, whatever that is.
+      // An unsent frame goes out with the next call, of any kind.
       const Status flushed = world().Flush(0);
       ASSERT_TRUE(flushed.ok()) << room << " bytes: " << flushed.message();
     }

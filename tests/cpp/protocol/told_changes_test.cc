@@ -1,4 +1,4 @@
-// checks="told": rows that change by other means than a push, or are gone. The rest is in told_test.cc.
+// checks="told": rows that change by other means than a push, or are removed. told_test.cc has the rest.
 #include "tests/cpp/protocol/told_fixture.h"
 
 namespace het::testing {
@@ -57,7 +57,7 @@ TEST_F(ToldChanges, SweptRowIsReported) {
   Abandon();
 }
 
-// A bound that is set while an answer is on its way: the request did not ask to hold the rows.
+// A bound is set while an answer is in flight: its request did not subscribe to the rows.
 TEST_F(ToldChanges, RowsWithoutASubscriptionAreNotCounted) {
   Make(1, 2, 1000, /*tables=*/2);
   const uint64_t first = world().schema(0)->id(), second = world().schema(1)->id();

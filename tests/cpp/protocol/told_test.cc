@@ -1,6 +1,6 @@
-// checks="told": the partition knows what a client holds and names what has moved (core/store/holdings.h);
-// the client trusts what was not named (core/client/subscriptions.h). What happens by chance is in
-// schedules_test.cc, half of whose worlds are told.
+// checks="told": a client subscribes to rows, and the partition notifies it of rows that have moved
+// (core/store/holdings.h); the client trusts the others (core/client/subscriptions.h). Half of the random
+// worlds of schedules_test.cc have it.
 #include "het_tf/core/wire/layout.h"
 #include "tests/cpp/protocol/told_fixture.h"
 
@@ -52,8 +52,8 @@ TEST_F(Told, MovedRowIsFetchedAtItsUse) {
   Drained();
 }
 
-// An answer may be as old as the lookup before: where that has none yet, or asked other partitions, rows are
-// checked.
+// An answer may be as old as the previous lookup: rows are checked if that lookup's answer is missing, or was
+// from other partitions.
 TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
   WorldConfig config = ToldConfig(2);
   config.partitions = 2;
@@ -98,7 +98,7 @@ TEST_F(Told, UnawaitedAnswerIsRepeated) {
   EXPECT_EQ(SeenThen(0, 1, 1), 2);
 }
 
-// The frame names a second table because of a push; the read is of the first one alone.
+// The frame lists a second table because of a push; the read is only of the first.
 TEST_F(Told, TableInAPushOnly) {
   Make(1, 2, 1000, /*tables=*/2);
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
@@ -111,7 +111,7 @@ TEST_F(Told, TableInAPushOnly) {
   for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
   auto step = world().NewStep({{5}});
   auto op = world().BeginRead(0, step.get(), true);
-  Write(0, pushed.get());  // leaves with the read
+  Write(0, pushed.get());  // is sent with the read
   Finish(0, op.get(), step.get());
   EXPECT_EQ(world().client(0).Stats(world().schema(1)->id()).told_rows, 1u);
   const TableKey second = {world().schema(1)->id(), 1};
@@ -119,7 +119,7 @@ TEST_F(Told, TableInAPushOnly) {
   Drained();
 }
 
-// The first copy has left when an answer that was on its way brings the row back: it is not let go then.
+// The first copy is evicted, then a late answer brings the row back: the client must not unsubscribe.
 TEST_F(Told, ReturnedRowStaysSubscribed) {
   Make(1);
   Hold(0, {9});
@@ -148,7 +148,7 @@ TEST_F(Told, ReturnedRowStaysSubscribed) {
   Drained();
 }
 
-// A push says of which of its rows the worker holds a copy no longer, and has those whose bound is due, too.
+// A push says which of its rows were evicted, and also has those whose bound is due.
 TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 1;
@@ -171,8 +171,8 @@ TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
   Drained();
 }
 
-// A push that was made before the first answer, and goes out with a later question, must not say of rows that
-// they have left: that answer may have brought them back.
+// A push from before the first answer, sent with a later request, must not report evictions: that answer may
+// bring the rows back.
 TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 9;
@@ -190,7 +190,7 @@ TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   }
 }
 
-// The store's sweeps forget a worker that is gone while others go on.
+// The store's sweeps forget a dead worker's subscriptions while others go on.
 TEST_F(Told, DeadWorkersSubscriptionsAreForgotten) {
   Make(3);
   Hold(0, {1, 2});

@@ -1,4 +1,4 @@
-// The schedule, and what is done to tables outside of steps.
+// The schedule, and operations on tables between steps.
 #include "tests/cpp/device/check/world.h"
 
 #include <algorithm>
