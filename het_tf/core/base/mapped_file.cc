@@ -53,7 +53,8 @@ Result<MappedFile> MappedFile::Open(const std::string& path, const Kind& kind) {
 Status MappedFile::Map(int descriptor) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0) return CannotOpen(path_, *kind_, errno);
-  if (!S_ISREG(status.st_mode)) return InvalidArgument(path_ + " is no regular file; give a " + kind_->name);
+  if (!S_ISREG(status.st_mode))
+    return InvalidArgument(path_ + " is not a regular file; give a " + kind_->name);
   if (status.st_size == 0) return Damaged("it is empty");
   const auto size = static_cast<size_t>(status.st_size);
   void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);

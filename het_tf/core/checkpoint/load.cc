@@ -87,7 +87,7 @@ Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowT
     }
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,
-                  "out of memory while rows were loaded from '" + file.path() + "'; a part of them is there");
+                  "out of memory while rows were loaded from '" + file.path() + "'; some of them are there");
   }
   return loaded;
 }

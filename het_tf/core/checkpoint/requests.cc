@@ -45,7 +45,7 @@ Status ReadNumbers(const Json& json, const char* field, int64_t most,
 Status ReadPartitions(const Json& json, std::vector<uint32_t>* partitions) {
   for (const Json& partition : json) {
     if (!partition.is_number_unsigned() || partition.get<uint64_t>() > UINT32_MAX) {
-      return InvalidArgument("partitions has " + partition.dump() + "; it lists numbers of partitions");
+      return InvalidArgument("partitions has " + partition.dump() + "; it must list numbers of partitions");
     }
     partitions->push_back(partition.get<uint32_t>());
   }
@@ -113,7 +113,7 @@ Result<BeginRequest> ParseBeginRequest(const std::string& text) {
         request->loader = json.at("loader").get<std::string>();
         if (request->loader.empty() || request->loader.find_first_of(" \r\n") != std::string::npos) {
           return InvalidArgument("loader is '" + request->loader +
-                                 "'; say who loads, in a word without spaces");
+                                 "'; give the loader's name, without spaces");
         }
         uint64_t seconds = 0;
         HET_RETURN_IF_ERROR(ReadNumber(json, "seconds", 1, TableLimits::kDay, &seconds));

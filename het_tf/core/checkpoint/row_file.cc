@@ -222,7 +222,7 @@ Result<std::vector<RowTable>> ParseRowHeader(Span<const uint8_t> json, uint64_t 
     if (name == "__metadata__") continue;
     std::string table;
     RowColumn column{};
-    if (!SplitName(name, &table, &column)) return Wrong("tensor '" + name + "' is no column of a table");
+    if (!SplitName(name, &table, &column)) return Wrong("tensor '" + name + "' is not a column of a table");
     RowTable& of = by_name[table];
     of.name = table;
     HET_RETURN_IF_ERROR(ParseTensor(name, entry, data, file_bytes, &of, column));

@@ -165,7 +165,7 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
       return Status();
     case Transport::Event::kReplicas:
     case Transport::Event::kUncounted:
-      return Status();  // nobody asked
+      return Status();  // events of other kinds
   }
   return Status();
 }

@@ -240,9 +240,10 @@ Status ReadLines(const std::string& path, const LineLimits& limits, const LinesW
   for (bool ended = false; !ended && !cutter.full();) {
     raw.erase(0, cutter.Drop());
     if (cutter.open_bytes(raw) > limits.longest) {
-      return InvalidArgument(path + ", line " + std::to_string(cutter.next().line + 1) + ": has more than " +
-                             std::to_string(limits.longest) +
-                             " bytes. This is no text file of lines; if it is an archive, unpack it first.");
+      return InvalidArgument(
+          path + ", line " + std::to_string(cutter.next().line + 1) + ": has more than " +
+          std::to_string(limits.longest) +
+          " bytes. This is not a text file of lines; if it is an archive, unpack it first.");
     }
     const size_t had = raw.size();
     raw.resize(had + limits.chunk);

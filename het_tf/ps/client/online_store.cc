@@ -49,7 +49,7 @@ Result<std::unique_ptr<RedisOnlineStore>> RedisOnlineStore::Open(const ServerAdd
   if (partitions.value() < 1 || partitions.value() > kSlots) {
     return FailedPrecondition("the key '" + MetaKey(name_space) + "' at " + address.ToString() + " says " +
                               std::to_string(partitions.value()) +
-                              " partitions; it is no namespace of het_tf");
+                              " partitions; it is not a namespace of het_tf");
   }
   store->keys_ = PartitionKeys(name_space, static_cast<uint32_t>(partitions.value()));
   store->hash_seed_ = hash_seed;

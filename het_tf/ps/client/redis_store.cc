@@ -66,7 +66,7 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
   }
   if (found[0] < 1 || found[0] > kSlots) {
     return FailedPrecondition("the key '" + key + "' of the parameter server says " +
-                              std::to_string(found[0]) + " partitions; it is no namespace of het_tf");
+                              std::to_string(found[0]) + " partitions; it is not a namespace of het_tf");
   }
   keys_ = PartitionKeys(name_space, static_cast<uint32_t>(found[0]));
   hash_seed_ = found[1];

@@ -142,7 +142,7 @@ Stream::Io Socket::Read(const iovec* parts, int count, size_t* got) {
 }
 
 std::string Socket::Doubt(bool closed) const {
-  return closed && connected_ && !node_.host.empty() ? "a server that speaks TLS wants rediss:// for redis://"
+  return closed && connected_ && !node_.host.empty() ? "a server that speaks TLS needs rediss:// for redis://"
                                                      : "";
 }
 

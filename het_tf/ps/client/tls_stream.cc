@@ -243,7 +243,7 @@ std::string TlsStream::Reason() const {
         return refused + "; renew the server's certificate, or its CA's";
       case kHostMismatch:
       case kIpMismatch:
-        return refused + "; connect to a host that stands in it, or name one by ?server_name=NAME";
+        return refused + "; connect to a host that it names, or name one by ?server_name=NAME";
       case kInvalidPurpose:
         return refused +
                "; it is for other uses: issue one with extendedKeyUsage = serverAuth, clientAuth (servers of "
@@ -286,7 +286,7 @@ std::string TlsStream::Doubt(bool closed) const {
   // A failure of TLS itself explains enough.
   if (ssl_ == nullptr || !socket_.connected() || (closed && socket_.error().empty())) return "";
   if (openssl_->SSL_is_init_finished(ssl_.get()) != 1)
-    return "a server that does not speak TLS wants redis:// for rediss://";
+    return "a server that does not speak TLS needs redis:// for rediss://";
   return closed ? AboutClient() : "";
 }
 

@@ -55,10 +55,11 @@ int EndLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const LoadMark* mark = partition->loading();
   const bool in_time = mark != nullptr && (mark->holds(UnixTime()) || Replayed(ctx));
   if (!in_time || mark->loader != loader) {
-    return ReplyError(ctx, loader + " does not load " + std::string(Text(args[1])) + ": " +
-                               (in_time ? mark->loader + " does"
-                                        : "nobody does, or its time is over and others may have seen a part "
-                                          "of it; load again, with more seconds"));
+    return ReplyError(ctx,
+                      loader + " does not load " + std::string(Text(args[1])) + ": " +
+                          (in_time ? mark->loader + " does"
+                                   : "no load is in progress, or it expired and readers may have seen a part "
+                                     "of it; load again, with more seconds"));
   }
   if (Is(args[2], "ABORT")) {
     redis.Log(ctx, "warning", "het: %s gave up loading %s; its tables may be loaded in part", loader.c_str(),

@@ -113,7 +113,7 @@ TEST_F(MappedFileTest, NonRegularFilesAreRefusedAtOnce) {
   for (const std::string& path : {path_, folder_.path()}) {
     const Status status = MappedFile::Open(path, kPlums).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_EQ(status.message(), path + " is no regular file; give a plum");
+    EXPECT_EQ(status.message(), path + " is not a regular file; give a plum");
   }
 }
 

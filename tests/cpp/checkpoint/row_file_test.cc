@@ -190,7 +190,7 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   EXPECT_THAT(with("[0,40]", "[0,18446744073709551615]"), HasSubstr("has the offsets"));
   EXPECT_THAT(with("[0,40]", "[-1,39]"), HasSubstr("has the offsets"));
   EXPECT_THAT(with("a/clocks", "a/keys"), HasSubstr("a name twice"));
-  EXPECT_THAT(with("a/clocks", "a/clicks"), HasSubstr("'a/clicks' is no column"));
+  EXPECT_THAT(with("a/clocks", "a/clicks"), HasSubstr("'a/clicks' is not a column"));
   EXPECT_THAT(with("a/clocks", "b/clocks"), HasSubstr("there is no tensor 'a/clocks'"));
   EXPECT_THAT(with("{\"__metadata__\"", "[\"__metadata__\""), HasSubstr("not the JSON object"));
   SetBytes(std::string(8, '\xff') + bytes.substr(8));

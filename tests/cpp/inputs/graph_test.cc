@@ -169,7 +169,7 @@ TEST_F(GraphTest, FileThatIsReplacedIsOpenedAgain) {
   EXPECT_EQ(GraphFile::Open(path_).value(), old);
   graph.nodes.resize(9);
   EXPECT_EQ(Open(graph)->nodes(), 9u);
-  EXPECT_EQ(old->nodes(), 3u);  // who has it keeps it
+  EXPECT_EQ(old->nodes(), 3u);  // its reader keeps it
 }
 
 TestGraph SmallGraph() {

@@ -45,7 +45,7 @@ struct Batch {
 Batch RandomBatch(std::mt19937_64* random) {
   Batch batch;
   for (int f = 0; f < 3; ++f) {
-    const bool zero = (*random)() % 3 == 0;  // a feature that counts for nothing
+    const bool zero = (*random)() % 3 == 0;  // an inactive feature
     const size_t n = (*random)() % 4 == 0 ? 0 : (*random)() % 12;
     for (size_t i = 0; i < n; ++i) {
       const uint64_t sign = (*random)() % 4 == 0 ? ~uint64_t{0} << 60 : 1;

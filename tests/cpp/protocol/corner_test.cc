@@ -89,7 +89,7 @@ TEST_F(Corner, TwoTablesInOneFrame) {
   ASSERT_EQ(sent.size(), 1u);
   ASSERT_EQ(sent[0].tables.size(), 2u);
   EXPECT_EQ(sent[0].tables[0].push_keys.size() + sent[0].tables[1].push_keys.size(), 4u);
-  for (size_t t = 0; t < 2; ++t) {  // each bears its own part
+  for (size_t t = 0; t < 2; ++t) {  // each counts its own part
     const Counters& counters = world().client(0).cache(world().schema(t)->id())->counters();
     EXPECT_EQ(counters.row_bytes_out, 2 * world().schema(t)->optimizer().wire_floats() * sizeof(float));
     EXPECT_GE(counters.requests, 2u);

@@ -92,7 +92,7 @@ TEST(ReplyReader, RoomIsTheRestOfAStringAlone) {
   EXPECT_TRUE(reader.Room().empty());
   ASSERT_TRUE(feed("$6\r\nab"));
   EXPECT_EQ(reader.Room().size(), 4u);
-  const Span<uint8_t> room = reader.Room();  // what nobody took is lent again
+  const Span<uint8_t> room = reader.Room();  // unused room is lent again
   ASSERT_EQ(room.size(), 4u);
   std::memcpy(room.data(), "cd", 2);
   reader.Took(2);

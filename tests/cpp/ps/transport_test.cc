@@ -42,7 +42,7 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
     numbered[99] = static_cast<uint8_t>(i);
     transport_->Send({{{partition_of(i), 0}}, false, numbered});
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for those that should not come
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for pulls that must not come
   EXPECT_LT(seen.load(), 1 + kPulls / 2);
   EXPECT_GT(transport_->LastMoved(2), 0) << "a frame that is held back waits for bytes that move";
   receive(kPulls);

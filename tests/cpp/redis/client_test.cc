@@ -51,7 +51,7 @@ class FailoverTest : public RedisClientTest {
   void LoseAndGoOn(RemoteWorker* worker) {
     for (int i = 0; i < 20; ++i) worker->Train({i % 5, 7});
     ASSERT_EQ(CaughtUp(), 1);
-    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it hears nothing any more
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it gets no more updates
     for (int i = 0; i < 30; ++i) worker->Train({i % 5, 7});
     master_->Kill();
     PointAt(*replica_);

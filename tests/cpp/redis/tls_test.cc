@@ -107,7 +107,7 @@ TEST_F(TlsTest, OneSideWithoutIt) {
   const std::string plain_port = std::to_string(RedisServer::FreePort());
   Start({"--port", plain_port});
   EXPECT_THAT(Complaint("redis://127.0.0.1:" + std::to_string(port_)),
-              HasSubstr("wants rediss:// for redis://"));
+              HasSubstr("needs rediss:// for redis://"));
   EXPECT_EQ(Complaint("redis://127.0.0.1:" + plain_port), "");
   EXPECT_THAT(Complaint("rediss://127.0.0.1:" + plain_port), HasSubstr("does not speak TLS"));
 }

@@ -92,7 +92,7 @@ TEST_F(ServeFileTest, AgainstAMap) {
              : r.Chance(0.5) ? r.Between(-500, 500)
                              : static_cast<Key>(r.Next());
     };
-    for (size_t done = 0; done < count;) {  // the last of equal keys counts, in whatever pieces they come
+    for (size_t done = 0; done < count;) {  // the last of equal keys counts, for any pieces
       const size_t some = std::min<size_t>(count - done, 1 + r.Below(3000));
       const size_t stride = dim + r.Below(3);
       std::vector<Key> keys(some);

@@ -16,8 +16,8 @@ struct History {
     double time;
     float version;
   };
-  std::vector<Since> rows;     // all that there ever were, in order
-  std::vector<float> lineage;  // the versions that the row of today goes back to, oldest first
+  std::vector<Since> rows;     // every row so far, in order
+  std::vector<float> lineage;  // the versions that led to the current row, oldest first
 };
 
 TEST(OnlineSchedules, KeepTheBounds) {
@@ -70,7 +70,7 @@ TEST(OnlineSchedules, KeepTheBounds) {
           if (live.PartitionOfKey(where) == p) saved[p].lineages[where] = of.lineage;
         }
       }
-      if (!saved.empty() && r.Chance(0.05)) {  // a partition comes back as it was
+      if (!saved.empty() && r.Chance(0.05)) {  // a partition restarts from an older state
         const auto& [p, old] = *std::next(saved.begin(), static_cast<ptrdiff_t>(r.Below(saved.size())));
         live.Restart(p, old.bytes);
         for (auto& [where, of] : histories) {

@@ -137,7 +137,7 @@ TEST(OnlineReader, LoadedTableIsFetchedAgain) {
   ASSERT_TRUE(live.trained.ClearTable(*live.schemas[0]).ok());
   for (Key key : ids) live.Train(0, key, 2);
   live.Train(1, 3, 6);
-  EXPECT_EQ(live.ReadOne(0, ids[0]), 1);  // nobody was asked, and nobody need be
+  EXPECT_EQ(live.ReadOne(0, ids[0]), 1);  // no request, and none is needed
   EXPECT_EQ(live.ReadOne(0, 1000), live.Initial(0, 1000));
   // The first answer shows the load: all rows of that table are fetched again, and none of the other.
   ASSERT_TRUE(live.Read(0, ids, &out).ok());

@@ -70,7 +70,7 @@ def test_addresses_under_tls():
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("redis://h?ca=/ca", "about TLS, which rediss:// asks for"),
+        ("redis://h?ca=/ca", "about TLS; use them with rediss://"),
         ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key and server_name"),
         ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
         ("rediss://h?ca=", "ca is empty"),

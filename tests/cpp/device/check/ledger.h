@@ -12,9 +12,9 @@ struct Held {
   uint32_t ticks = 0;          // own, not exported
   int64_t base = 0;            // clock of the last answer, and ticks exported since
   std::vector<float> own;      // change of the value by all own ticks of the worker that were not discarded
-  std::vector<float> unsent;   // and by those not given away
+  std::vector<float> unsent;   // change of the value by own ticks that were not exported
   std::vector<float> foreign;  // change by others, at the store now
-  std::vector<float> seen;     // and as of the last answer
+  std::vector<float> seen;     // change by others, as of the last answer
 };
 
 class Ledger {

@@ -24,7 +24,7 @@ inline Span<const uint8_t> View(const std::string& text) {
 std::string Encoded(const Request& request);
 Reply Decoded(const RedisReply& reply);
 
-// A reply frame without the incarnation, which alone differs between copies of a partition.
+// A reply frame without the incarnation, the only difference between copies of a partition.
 std::string WithoutInc(const std::string& frame);
 
 // (table, key) -> clock, count and floats, as bytes; without last_used, which is the server's time.
