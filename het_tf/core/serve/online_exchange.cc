@@ -156,7 +156,7 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
     }
     case Transport::Event::kRejected:
       return FailedPrecondition("the parameter server refuses a lookup: " + WithoutUpdates(event.reason));
-    case Transport::Event::kGone:  // gives up only at the deadline, so that old rows may be served
+    case Transport::Event::kGone:  // like a missed deadline, so that old rows may be served
       return Status(Code::kDeadlineExceeded,
                     "the parameter server has no answer: " + WithoutUpdates(event.reason));
     case Transport::Event::kClosed:
@@ -177,7 +177,7 @@ Status OnlineExchange::HandleReply(Ask* ask, const Reply& reply) {
     case FrameStatus::kOk: {
       const bool checked = std::any_of(ask->sections.begin(), ask->sections.end(),
                                        [](const Section& section) { return !section.checks.empty(); });
-      // The clocks to be checked belong to the previous life.
+      // The checked clocks belong to the previous life.
       if (reborn && checked) {
         AskAnew(ask);
       } else if (!Fits(*ask, reply)) {
