@@ -25,7 +25,7 @@ struct HetDevCall {
   het::dev::Block floats;
   uint64_t capacity = 0;  // rows for which `memory` has room
   uint64_t floats_used = 0;
-  // Of the last HetDevLookup: 1 for each position whose row was left out.
+  // For the last HetDevLookup: 1 for each position whose row was left out.
   het::dev::Block left_out;
   uint64_t positions = 0;
   bool looked_up = false;

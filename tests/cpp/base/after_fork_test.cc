@@ -41,7 +41,7 @@ TEST(AfterFork, ChildOfAParentWithAnEngineIsRefused) {
     SetEngineThreads(2);
     return true;
   }));
-  EXPECT_EQ(GetEngine("parents").value(), engine.value()) << "the parent goes on";
+  EXPECT_EQ(GetEngine("parents").value(), engine.value()) << "the parent still works";
   ResetEngine("parents");
 }
 

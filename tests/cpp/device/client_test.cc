@@ -125,7 +125,7 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
       for (int i = 0; i < 1000 && !(a->done() && b->done()); ++i) client().Progress(0.05);
       ASSERT_TRUE(client().FinishRead(a.get()).ok());
       ASSERT_TRUE(client().FinishRead(b.get()).ok());
-      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "what was checked is fetched";
+      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "checked rows are fetched";
       EXPECT_EQ(first.clocks, (std::vector<Clock>{0, 0}));
       EXPECT_EQ(first.rows[0], kInitial);
       EXPECT_EQ(first.rows[schema()->row_floats()], kInitial);

@@ -156,7 +156,7 @@ TEST_F(DeviceLibraryTest, DescribesTheDevice) {
   EXPECT_STREQ(info.executor, "host");
   EXPECT_GT(info.free_bytes, 0u);
   EXPECT_EQ(HetDevDescribe(3, &info), HET_DEV_NO_DEVICE);
-  EXPECT_EQ(info.abi_version, HET_DEV_ABI_VERSION) << "filled in all the same";
+  EXPECT_EQ(info.abi_version, HET_DEV_ABI_VERSION) << "filled in despite the error";
   EXPECT_STREQ(info.executor, "host");
   EXPECT_THAT(HetDevError(), HasSubstr("device 3"));
 }
@@ -345,7 +345,7 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   refused(call_, "sum again");  // once
   Sum();
   Lookup();
-  refused(call_, "sum again");  // something came in between
+  refused(call_, "sum again");  // another call came in between
   Sum();
   HetDevResetCall(context_, call_);
   refused(call_, "sum again");

@@ -65,7 +65,7 @@ void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const Part
       ASSERT_EQ(plan->keys(g)[plan->inverse(g)[e]], f.ids[entry.index]);
       used.insert(plan->inverse(g)[e]);
       const std::pair<uint32_t, uint32_t> at{entry.feature, entry.index};
-      ASSERT_TRUE(e == 0 || before < at) << "entries stand in the order of the step";
+      ASSERT_TRUE(e == 0 || before < at) << "entries are in the order of the step";
       before = at;
       ASSERT_TRUE(seen.insert(at).second);
     }

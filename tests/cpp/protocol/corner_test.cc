@@ -140,7 +140,7 @@ TEST_F(Corner, KeysOnTheLastShardOnly) {
   Make(config);
   for (int i = 0; i < 4; ++i) Train(0, KeysOf(3, 20));
   for (uint32_t p = 0; p < 3; ++p)
-    EXPECT_EQ(world().client(0).session(p).incarnation(), 0u) << "nothing to say to " << p;
+    EXPECT_EQ(world().client(0).session(p).incarnation(), 0u) << "no request to " << p;
   Drained();
 }
 
@@ -275,7 +275,8 @@ TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
   for (int i = 0; i < 4; ++i) train(1);
   EXPECT_EQ(world().ServerClock(At(1)), limit + 6);
   ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(cache(0)->base(cache(0)->lines().Find(1)), limit + 6) << "more than the bound behind: refreshed";
+  EXPECT_EQ(cache(0)->base(cache(0)->lines().Find(1)), limit + 6)
+      << "further behind than the bound: refreshed";
   Abandon();  // the oracle does not know assigned clocks
 }
 
@@ -340,7 +341,7 @@ TEST_F(Corner, DeviceLookupSendsOneRequestPerPartition) {
         fetches += t.fetch_keys.size();
       }
     }
-    EXPECT_EQ(requests.size(), sent) << "the first ones ask who the partitions are";
+    EXPECT_EQ(requests.size(), sent) << "only the first requests ask for incarnations";
     EXPECT_EQ(checks, 20 * sent);
     EXPECT_EQ(fetches, 20 * sent);
     net().record = true;

@@ -83,7 +83,7 @@ TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
   Read(0, {1, 2});  // over a new connection, before the replica is asked again
   net().Sleep(60);
   Settle();
-  EXPECT_GE(log().frames().size(), 4u) << "nobody has said that a replica has them";
+  EXPECT_GE(log().frames().size(), 4u) << "no replica has acknowledged them";
   world().Promote(0);
   world().replica_stands_still = false;
   Drained();
@@ -92,7 +92,7 @@ TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
     net().Sleep(60);
     Settle();
   }
-  EXPECT_EQ(log().frames().size(), 0u) << "an empty push has brought the new connection's word";
+  EXPECT_EQ(log().frames().size(), 0u) << "an empty push made the new connection count";
 }
 
 TEST_F(Durable, FullMemoryForgetsTheOldestKeptFrames) {

@@ -116,7 +116,7 @@ TEST_F(Early, RowsThatWereChangedAreReadAgain) {
   EXPECT_FALSE(OnWay());
   net().HoldReplies(0, false);
   Settle();
-  EXPECT_EQ(cache()->lines().size(), 0u) << "the answer is for nobody";
+  EXPECT_EQ(cache()->lines().size(), 0u) << "the answer must be ignored";
   net().record = true;
   Step(step.get());
   EXPECT_EQ(Asked(&TableRequest::fetch_keys), Vector<Key>({1, 2}));

@@ -19,12 +19,12 @@ TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
   world().service().ClearTable(At(1).first);
   auto step = world().NewStep({{1, 2}});
   ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial) << "the row as the store has it now";
+  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial) << "the store's current row";
   EXPECT_EQ(cache()->counters().discarded_ticks, 4u);
   EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
   ASSERT_TRUE(world().client(0).Flush().ok());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
-  ASSERT_EQ(notices.size(), 1u) << "for all partitions";
+  ASSERT_EQ(notices.size(), 1u) << "one for all partitions";
   EXPECT_EQ(
       notices[0].find("4 updates of table '" + world().schema(0)->spec().name +
                       "' that had not been applied were discarded: somebody loaded, cleared or dropped it"),

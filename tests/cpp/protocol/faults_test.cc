@@ -143,7 +143,7 @@ TEST_F(Fault, ForgottenFramesAreCountedAsLost) {
   EXPECT_EQ(world().ServerClock(At(1)), 3);
   const uint64_t resends = cache()->counters().resends;
   for (int i = 0; i < 5; ++i) Train(0, {1});
-  EXPECT_EQ(world().ServerClock(At(1)), 8) << "goes on as a new client";
+  EXPECT_EQ(world().ServerClock(At(1)), 8) << "it continues as a new client";
   EXPECT_EQ(cache()->counters().resends, resends);
 }
 

@@ -46,7 +46,7 @@ TEST_F(Growth, RecreatedRowIsNotMistakenForTheOld) {
   Begin(1, {1});  // worker 1 keeps a copy at clock 4
   Remove(1);
   for (int i = 0; i < 6; ++i) Tick(2, 1);  // past the clock of the copy, by less than the bound
-  EXPECT_EQ(SeenBy(1, 1, 2), 6) << "a copy of the row that went lacks all of them";
+  EXPECT_EQ(SeenBy(1, 1, 2), 6) << "a copy of the removed row lacks all of them";
   EXPECT_EQ(SeenBy(1, 1, 0), 0);
   Abandon();
 }

@@ -46,14 +46,14 @@ TEST_F(Load, DuringTraining) {
   LoadAgain(checkpoint);
   for (size_t w = 0; w < 2; ++w) {
     const float loaded = w == 0 ? kInitial - 3 : kInitial - 1;
-    EXPECT_EQ(Seen(w, 1), loaded) << "the row as it was loaded";
+    EXPECT_EQ(Seen(w, 1), loaded) << "the loaded row";
     auto step = world().NewStep({{1}});
     for (auto& [where, part] : step->parts()) part.sums[2] = 1;
     Client& client = world().client(w);
     ASSERT_TRUE(client.Read(step->MakeRead(), 1000).ok());
     ASSERT_TRUE(client.Write(step->MakeWrite(1), 1000, nullptr).ok());
     ASSERT_TRUE(client.Flush().ok());
-    EXPECT_EQ(world().ServerClock(At(1)), 5 + static_cast<int64_t>(w)) << "goes on from there";
+    EXPECT_EQ(world().ServerClock(At(1)), 5 + static_cast<int64_t>(w)) << "it continues from there";
   }
   Abandon();  // the oracle does not know loading
 }
@@ -121,7 +121,7 @@ TEST_F(Load, LoadedRowWithTheReadersClock) {
   EXPECT_EQ(Seen(1, 1), kInitial - 7);
   LoadAgain(checkpoint);
   ASSERT_EQ(world().ServerClock(At(1)), 1);
-  EXPECT_EQ(Seen(1, 1), kInitial) << "the row as it was loaded";
+  EXPECT_EQ(Seen(1, 1), kInitial) << "the loaded row";
   Abandon();
 }
 

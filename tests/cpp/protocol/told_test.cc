@@ -70,7 +70,7 @@ TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
   Read(0, {here});
   EXPECT_EQ(checks(), 0u);
   Read(0, {here, there});
-  EXPECT_EQ(checks(), 1u) << "of the row whose partition was not asked";
+  EXPECT_EQ(checks(), 1u) << "one for the row whose partition was not asked";
   Read(0, {here, there});
   EXPECT_EQ(checks(), 1u);
   net(0).HoldReplies(0, true);
@@ -79,7 +79,7 @@ TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
   const auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
   EXPECT_FALSE(op->done());
-  EXPECT_EQ(checks(), 2u) << "of the row whose partition has not answered";
+  EXPECT_EQ(checks(), 2u) << "one more for the row whose partition has not answered";
   net(0).HoldReplies(0, false);
   Finish(0, op.get(), step.get());
   Drained();
@@ -167,7 +167,7 @@ TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
   EXPECT_EQ(holdings().held(), 2u);
   size_t dropped = 0;
   for (const Request& request : Sent(0)) dropped += request.tables.at(0).dropped.size();
-  EXPECT_EQ(dropped, 1u) << "of row 1, which had no ticks to push";
+  EXPECT_EQ(dropped, 1u) << "row 1, which had no ticks to push";
   Drained();
 }
 
@@ -220,7 +220,7 @@ TEST_F(Told, LostSubscriptionsCauseChecks) {
     EXPECT_EQ(Seen(0, 1, 1), 2 * i);
   }
   EXPECT_EQ(cache()->counters().told_resets, 3u);
-  EXPECT_EQ(checks(), 4u) << "of the row each time, and once of the other one, which the reads then hold";
+  EXPECT_EQ(checks(), 4u) << "each time for the row, and once for the other, to which reads then subscribe";
   Drained();
 }
 

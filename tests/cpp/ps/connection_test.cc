@@ -28,7 +28,7 @@ TEST_F(ConnectionTest, ATableIsDroppedEverywhereAtOnce) {
   const int reads = server.reads.load();
   const Status status = store.value()->DropTable(*schema_);
   EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
+  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "they were pipelined";
   EXPECT_EQ(dropped, store.value()->keys()) << "each once";
 }
 

@@ -99,9 +99,9 @@ TEST(ReplyReader, RoomIsTheRestOfAStringAlone) {
   ASSERT_TRUE(feed("e"));  // without asking
   std::memcpy(reader.Room().data(), "f", 1);
   reader.Took(1);
-  EXPECT_TRUE(reader.Room().empty()) << "the line end is not the string's";
+  EXPECT_TRUE(reader.Room().empty()) << "the line end is not part of the string";
   ASSERT_TRUE(feed("\r\n*2\r\n$3\r\nx"));
-  EXPECT_TRUE(reader.Room().empty()) << "that string is hiredis' own";
+  EXPECT_TRUE(reader.Room().empty()) << "hiredis reads that string";
   ASSERT_EQ(replies.size(), 1u);
   EXPECT_EQ(replies[0].text(), "abcdef");
 }

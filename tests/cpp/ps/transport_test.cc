@@ -35,7 +35,7 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   const Bytes frame(100, 0);  // seq 0: no push
   transport_->Send({{{0, 0}}, false, frame});
   receive(1);
-  ASSERT_EQ(events.size(), 1u) << "and now it knows how large an answer is";
+  ASSERT_EQ(events.size(), 1u) << "now it knows the size of an answer";
   events.clear();
   for (int i = 0; i < kPulls; ++i) {
     Bytes numbered = frame;
@@ -44,7 +44,7 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for pulls that must not come
   EXPECT_LT(seen.load(), 1 + kPulls / 2);
-  EXPECT_GT(transport_->LastMoved(2), 0) << "a frame that is held back waits for bytes that move";
+  EXPECT_GT(transport_->LastMoved(2), 0) << "a held frame waits for moving bytes";
   receive(kPulls);
   ASSERT_EQ(events.size(), static_cast<size_t>(kPulls));
   for (int i = 0; i < kPulls; ++i) {

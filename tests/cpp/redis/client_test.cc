@@ -102,7 +102,7 @@ TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
     const std::string port = std::to_string(replica_->Info("server", "tcp_port"));
     ASSERT_TRUE(master_->Command({"REPLICAOF", "127.0.0.1", port}).ok());
     ASSERT_TRUE(master_->Await("replication", "master_link_status:up")) << master_->Log();
-    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it goes on from where it was";
+    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it continues without a full resynchronisation";
     master_.swap(replica_);
     ASSERT_TRUE(master_->Await("replication", "state=online"));
     std::filesystem::remove(address);
@@ -182,7 +182,7 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   EXPECT_THAT(refused.message(),
               HasSubstr("has 7 partitions, as the key 'het:n' says, and the first of them"));
   EXPECT_THAT(refused.message(), HasSubstr("Remedy: set 'het:n' back"));
-  EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "nothing was made";
+  EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "no key was made";
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());
   EXPECT_TRUE(open().ok());
 }

@@ -125,7 +125,7 @@ class RedisFailover : public RedisFaults {
     ASSERT_TRUE(replica->Await("replication", "master_link_status:up")) << replica->Log();
     const int64_t until = master->Info("replication", "master_repl_offset");
     for (int tries = 0; replica->Info("replication", "master_repl_offset") < until; ++tries) {
-      ASSERT_LT(tries, 3000) << "the replica does not follow";
+      ASSERT_LT(tries, 3000) << "the replica does not catch up";
       Sleep(0.01);
     }
   }

@@ -72,7 +72,7 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
   const std::string before = store().Digest();
   EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", R"({"name":"g","dim":2,"optimizer":{"name":"sgd"}})"}).text,
             "77");
-  EXPECT_EQ(store().Digest(), before) << "who says nothing of limits leaves them";
+  EXPECT_EQ(store().Digest(), before) << "a spec without limits leaves them";
   for (const char* bad :
        {R"({"ttl":-1})", R"({"ttl":4294967296})", R"({"min_count":65536})", R"({"max_row":1})",
         R"({"ttl":"1"})", R"({"min_count_ttl":0})", R"({"ttl":9,"min_count":1,"min_count_ttl":9})", "5"}) {
@@ -107,7 +107,7 @@ TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
   EXPECT_EQ(RowsOf(&replica), 1);
   EXPECT_EQ(DigestOf(&replica), store().Digest());
-  EXPECT_EQ(replica.Info("het", "het_swept_ttl"), 0) << "a replica removes what it is told to";
+  EXPECT_EQ(replica.Info("het", "het_swept_ttl"), 0) << "a replica only replays removals";
   EXPECT_EQ(replica.Info("het", "het_rows_removed"), 122);
   EXPECT_EQ(replica.Log().find("not equal"), std::string::npos);
   const std::string digest = store().Digest();
@@ -125,11 +125,11 @@ TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
   ASSERT_EQ(Limit(R"({"ttl":2})").text, "77");
   Push(0, 50);
   ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
-  server().Kill();  // before the rows are over their time
+  server().Kill();  // before the rows expire
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   EXPECT_EQ(RowsOf(&replica), 50);
   ASSERT_TRUE(replica.Command({"REPLICAOF", "NO", "ONE"}).ok());
-  EXPECT_TRUE(replica.Await("het", "het_rows:0")) << "promoted, it sweeps";
+  EXPECT_TRUE(replica.Await("het", "het_rows:0")) << "after promotion it sweeps";
 }
 
 TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
@@ -175,7 +175,7 @@ TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
   const RedisReply other = Command({"HET.TABLE", "p", "BEGIN", "job-8"});
   EXPECT_TRUE(other.StartsWith("HETERR job-7 loads since ")) << other.text;
   EXPECT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-8"}).StartsWith("HETERR job-8 does not load p"));
-  ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok()) << "it may take longer";
+  ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok()) << "a renewal";
   ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
   EXPECT_TRUE(replica.Command({"HET.READ", "p", read}).StartsWith("LOADING ")) << "a replica too";
   EXPECT_EQ(DigestOf(&replica), store().Digest());

@@ -100,7 +100,7 @@ TEST_F(RedisLimits, Tables) {
   ASSERT_EQ(Command({"HET.TABLE", "p", "ADD", Spec("d"), "5"}).text, "5");
   ASSERT_EQ(Command({"HET.TABLE", "p", "ADD", Spec("e"), "5"}).text, "5");
   server().Restart();
-  EXPECT_EQ(store().Tables().size(), 5u) << "what was accepted once is read again";
+  EXPECT_EQ(store().Tables().size(), 5u) << "accepted tables are loaded again";
   EXPECT_THAT(Command({"HET.TABLE", "p", "ADD", Spec("f"), "5"}).text, HasSubstr("at most 3 tables"));
 }
 

@@ -20,7 +20,7 @@ bool Contains(const std::string& text, const std::string& part) {
 
 TEST_F(RedisModuleTest, CreateIsForEverAndKnowsItsNumbers) {
   Start();
-  EXPECT_TRUE(Command({"HET.TABLE", "p", "create", "1", "4", "99"}).ok()) << "the same again";
+  EXPECT_TRUE(Command({"HET.TABLE", "p", "create", "1", "4", "99"}).ok()) << "repeating it is fine";
   const RedisReply other = Command({"HET.TABLE", "p", "CREATE", "2", "4", "98"});
   EXPECT_TRUE(other.StartsWith("HETERR ")) << other.text;
   EXPECT_TRUE(Contains(other.text, "index 1, count 4, hash_seed 99")) << other.text;
@@ -41,7 +41,7 @@ TEST_F(RedisModuleTest, TablesComeAndGo) {
   const std::string drawn = Command({"HET.TABLE", "p", "ADD", spec}).text;
   EXPECT_GT(drawn.size(), 10u) << drawn;
   EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", spec}).text, drawn);
-  EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", spec, "12"}).text, drawn) << "an equal table is there";
+  EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", spec, "12"}).text, drawn) << "the equal table exists";
   const std::string other = TableSchema::Create(MakeSpec("c", 9, "sgd")).value()->ToJson();
   const RedisReply clash = Command({"HET.TABLE", "p", "ADD", other});
   EXPECT_TRUE(clash.StartsWith("HETERR ")) << clash.text;
@@ -229,13 +229,13 @@ TEST_F(RedisModuleTest, AServerThatEvictsIsRefused) {
   EXPECT_FALSE(evicts.up());
   EXPECT_TRUE(Contains(evicts.Log(), "Remedy: maxmemory-policy noeviction")) << evicts.Log();
   RedisServer unlimited({"--maxmemory-policy", "allkeys-lru"});
-  EXPECT_TRUE(unlimited.up()) << "without maxmemory nothing is evicted";
+  EXPECT_TRUE(unlimited.up()) << "without maxmemory there is no eviction";
   RedisServer refuses({"--maxmemory", "100mb"});
   ASSERT_TRUE(refuses.up());
   EXPECT_FALSE(Contains(refuses.Log(), "would evict"));
   EXPECT_TRUE(Contains(refuses.Log(), "proto-max-bulk-len 4gb"));
   refuses.Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  EXPECT_TRUE(Contains(refuses.Log(), "would evict")) << "said when it is changed later";
+  EXPECT_TRUE(Contains(refuses.Log(), "would evict")) << "logged after a later change";
   RedisServer argument({"--proto-max-bulk-len", "4gb", "--client-output-buffer-limit", "replica 0 0 0",
                         "--repl-backlog-size", "1gb"});
   ASSERT_TRUE(argument.up());
@@ -251,7 +251,7 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   const std::string before = store().Digest();
   // The server already has its own memory for this frame, after one of equal size.
   if (server().Info("server", "valkey_version") >= 0)
-    GTEST_SKIP() << "Valkey takes its buffer for a command anew, and ends where there is no memory for it";
+    GTEST_SKIP() << "Valkey allocates a new buffer for a command, and exits when that fails";
   Command({"ECHO", frame});
   std::ifstream status("/proc/" + std::to_string(server().pid()) + "/statm");
   size_t pages = 0;

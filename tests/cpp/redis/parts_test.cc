@@ -98,7 +98,7 @@ TEST_F(RedisParts, MissingAndLoadingPartitionsInOneFrame) {
   EXPECT_EQ(replies[3].status, FrameStatus::kOk);
   EXPECT_EQ(server().Info("het", "het_refused_elsewhere"), 1);
   EXPECT_EQ(server().Info("het", "het_refused_loading"), 1);
-  EXPECT_EQ(Command({"EXISTS", keys_[2]}).integer, 0) << "asking does not make it";
+  EXPECT_EQ(Command({"EXISTS", keys_[2]}).integer, 0) << "a request does not make it";
 }
 
 // The command's key must be the first part's, or that part is refused; an unrelated key finds no partition.
@@ -133,7 +133,7 @@ TEST_F(RedisParts, EachPartitionCountsItsOwn) {
     const int64_t sum = of[0] + of[1] + of[2] + of[3];
     if (field == "busy_us") {
       EXPECT_GT(of[3], 0);
-      EXPECT_LE(sum, server().Info("het", "het_busy_us")) << "what belongs to no part is the server's";
+      EXPECT_LE(sum, server().Info("het", "het_busy_us")) << "the rest is the server's";
     } else {
       EXPECT_GT(of[3], 10 * of[1]) << field;
       EXPECT_EQ(sum, server().Info("het", "het_" + field)) << field;

@@ -67,9 +67,9 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
   });
   ASSERT_TRUE(Command({"RESTORE", "q", "0", Command({"DUMP", "p"}).text}).ok());
   EXPECT_EQ(store().Digest("q"), store().Digest());
-  EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "another one at each birth";
+  EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "a new one at each start";
   for (const char* field : {"frames", "rows_pulled", "rows_pushed", "bytes_in", "bytes_out", "busy_us"}) {
-    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " of what a copy was asked";
+    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " counts only the copy's own requests";
   }
   EXPECT_NE(store().Stat("frames"), "0");
 }
@@ -123,7 +123,7 @@ TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
       EXPECT_TRUE(t.fetch_keys.empty());
     }
     EXPECT_EQ(q.digest, epochs.value(q.request_id));
-    EXPECT_FALSE(q.knows_inc) << "a copy has another";
+    EXPECT_FALSE(q.knows_inc) << "a copy has another incarnation";
   }
   EXPECT_EQ(seqs, std::vector<uint64_t>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
 }
@@ -146,7 +146,7 @@ TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
   EXPECT_EQ(Epochs(&server()), epochs);
   ASSERT_EQ(epochs.size(), 2u);
   EXPECT_EQ(epochs.at("c"), drawn);
-  EXPECT_NE(epochs.at("a"), cleared) << "rows were loaded since";
+  EXPECT_NE(epochs.at("a"), cleared) << "rows were loaded later";
 }
 
 // Loaded rows give their table a new epoch, equal in every copy; assigned rows do not.

@@ -20,7 +20,7 @@ TEST(OnlineReader, FreshRowIsServedWithoutARequest) {
   const uint64_t served = live.store->transport->served();
   live.Pass(9.9);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
-  EXPECT_EQ(live.store->transport->served(), served) << "a fresh row was asked for";
+  EXPECT_EQ(live.store->transport->served(), served) << "a fresh row was requested";
   live.Pass(0.2);
   EXPECT_EQ(live.ReadOne(0, 5), 2);
   EXPECT_EQ(live.counters().refreshed, 1u);
@@ -228,7 +228,7 @@ TEST(OnlineReader, StaleOkServesOldRowsAndReportsThem) {
   live.Train(0, 5, 2);
   Silence(&live);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
-  EXPECT_EQ(live.counters().stale, 0u);  // it is fresh yet
+  EXPECT_EQ(live.counters().stale, 0u);  // it is still fresh
   live.Pass(11);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
   EXPECT_EQ(live.counters().stale, 1u);
