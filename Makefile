@@ -237,6 +237,7 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@$(VENV)/bin/mypy
 	@$(PY) tools/check_docs.py
 	@$(PY) tools/check_arrows.py
+	@$(PY) tools/check_classes.py
 	@$(PY) tools/mutants.py --check
 	@cmake --preset release -B build/tidy $(CMAKE_ARGS) -DCMAKE_UNITY_BUILD=OFF >/dev/null
 	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/tidy --quiet \

@@ -57,14 +57,14 @@ struct Table {
       options.cache->pull_bound = kUnbounded;
       options.cache->push_bound = kUnbounded;
     }
-    Check(engine.CreateTable(spec, options));
+    Check(engine.tables().Create(spec, options));
     std::vector<int64_t> keys(std::min<size_t>(rows, 100000));
     std::vector<float> values(keys.size() * dim, 0.01f);
     for (size_t begin = 0; begin < rows; begin += keys.size()) {
       for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(begin + i);
-      Check(engine.Assign("t", Span<const Key>(keys.data(), keys.size()), values.data(), false));
+      Check(engine.tables().Assign("t", Span<const Key>(keys.data(), keys.size()), values.data(), false));
     }
-    table = engine.Find("t").value();
+    table = engine.tables().Find("t").value();
     std::mt19937 random(2);
     std::normal_distribution<float> normal(0, 0.01f);
     for (float& g : gradient) g = normal(random);
@@ -83,7 +83,7 @@ struct Table {
     const BatchCall call{Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)};
     float* const outs[] = {out.data()};
     uint64_t token = 0;
-    Check(engine.Lookup(call, Span<float* const>(outs, 1), train ? &token : nullptr));
+    Check(engine.steps().Lookup(call, Span<float* const>(outs, 1), train ? &token : nullptr));
     benchmark::DoNotOptimize(out.data());
     if (!train) return;
     const float* const gradients[] = {gradient.data()};
@@ -93,7 +93,7 @@ struct Table {
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
     bool skipped = false;
-    Check(engine.Apply(call, args, &skipped));
+    Check(engine.steps().Apply(call, args, &skipped));
   }
 
   Engine engine;
@@ -122,7 +122,7 @@ Table* Get(size_t ids, size_t rows, size_t dim, const std::string& optimizer, bo
 void Step(benchmark::State& state, size_t ids, size_t rows, size_t dim, const std::string& optimizer,
           bool cached, bool train, size_t threads) {
   Table* table = Get(ids, rows, dim, optimizer, cached);
-  table->engine.SetThreads(threads);
+  table->engine.steps().SetThreads(threads);
   table->Step(train);
   for (auto _ : state) table->Step(train);
   state.counters["ns_row"] =

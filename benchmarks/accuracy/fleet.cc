@@ -36,8 +36,8 @@ Result<std::unique_ptr<Fleet>> Fleet::Create(uint32_t workers, uint32_t partitio
       HET_ASSIGN_OR_RETURN(const auto schema, TableSchema::Create(spec.value()));
       HET_ASSIGN_OR_RETURN(const auto given, ParseCacheOptions(options[t]));
       HET_ASSIGN_OR_RETURN(const auto cache, given.Resolve(*schema, /*remote=*/false));
-      HET_RETURN_IF_ERROR(fleet->engines_[w]->CreateTable(spec.value(), cache));
-      auto table = fleet->engines_[w]->Find(spec.value().name);
+      HET_RETURN_IF_ERROR(fleet->engines_[w]->tables().Create(spec.value(), cache));
+      auto table = fleet->engines_[w]->tables().Find(spec.value().name);
       if (!table.ok()) return table.status();
       fleet->tables_[w].push_back(table.value());
       if (w == 0) fleet->schemas_.push_back(table.value()->schema);
@@ -66,7 +66,7 @@ Status Fleet::Read(Span<const int64_t* const> ids, Span<const size_t> counts, Sp
     for (size_t f = 0; f < features_.size(); ++f) {
       part_out[f] = out[f] + w * (counts[f] / workers_) * schemas_[features_[f].table]->dim();
     }
-    HET_RETURN_IF_ERROR(engines_[w]->Lookup(
+    HET_RETURN_IF_ERROR(engines_[w]->steps().Lookup(
         Call(w, ids, counts), Span<float* const>(part_out.data(), part_out.size()), &tokens[w]));
   }
   tokens_ = std::move(tokens);
@@ -103,7 +103,7 @@ Status Fleet::Plan(Span<const int64_t* const> ids, Span<const size_t> counts, ui
   for (uint32_t w = 0; w < workers_; ++w) {
     everyone.ids.worker = w;
     HET_RETURN_IF_ERROR(
-        engines_[w]->Plan(Call(w, ids, counts), kWindow, place == 0 ? nullptr : &everyone.ids));
+        engines_[w]->steps().Plan(Call(w, ids, counts), kWindow, place == 0 ? nullptr : &everyone.ids));
   }
   return Status();
 }
@@ -124,13 +124,13 @@ Status Fleet::Write(Span<const int64_t* const> ids, Span<const size_t> counts,
     args.gradients = Span<const float* const>(part.data(), part.size());
     args.learning_rates = learning_rates;
     bool skipped = false;
-    HET_RETURN_IF_ERROR(engines_[w]->Apply(Call(w, ids, counts), args, &skipped));
+    HET_RETURN_IF_ERROR(engines_[w]->steps().Apply(Call(w, ids, counts), args, &skipped));
   }
   return Status();
 }
 
 Status Fleet::Flush() {
-  for (const auto& engine : engines_) HET_RETURN_IF_ERROR(engine->Flush());
+  for (const auto& engine : engines_) HET_RETURN_IF_ERROR(engine->caches().Flush());
   return Status();
 }
 
@@ -173,7 +173,7 @@ Result<std::string> Fleet::Stats() {
   for (uint32_t w = 0; w < workers_; ++w) {
     json += w == 0 ? "[" : ",[";
     for (size_t t = 0; t < schemas_.size(); ++t) {
-      auto stats = engines_[w]->Stats(schemas_[t]->spec().name);
+      auto stats = engines_[w]->tables().Stats(schemas_[t]->spec().name);
       if (!stats.ok()) return stats.status();
       json += (t == 0 ? "" : ",") + ToJson(stats.value());
     }

@@ -27,6 +27,7 @@
 
 #include "benchmarks/ps/raw_server.h"
 #include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "het_tf/ps/client/redis_transport.h"
@@ -187,10 +188,11 @@ class System {
 // The first `rows` keys, by partition, all over them as rows of many tables lie; `only` >= 0: all in that
 // one.
 std::vector<std::vector<Key>> SomeKeys(size_t rows, uint64_t hash_seed, int only = -1) {
+  const TableLayout everywhere{0, 1, kPartitions, hash_seed};
   std::vector<std::vector<Key>> keys(kPartitions);
   size_t taken = 0;
   for (Key key = 0; taken < rows; ++key) {
-    const uint32_t p = PartitionOf(HashKey(key, hash_seed), kPartitions);
+    const uint32_t p = everywhere.OfKey(key);
     if (only >= 0 && p != static_cast<uint32_t>(only)) continue;
     keys[p].push_back(key);
     ++taken;

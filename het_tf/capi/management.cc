@@ -16,7 +16,7 @@ namespace {
 template <typename F>
 int WithTable(const char* name_space, const char* table, const F& f) {
   return WithEngine(name_space, [&](Engine& engine) {
-    auto found = engine.Find(table);
+    auto found = engine.tables().Find(table);
     if (found.ok()) f(*found.value());
     return found.status();
   });
@@ -74,16 +74,16 @@ int HetCreateTable(const char* name_space, const char* spec, const char* cache) 
     HET_ASSIGN_OR_RETURN(auto schema, het::TableSchema::Create(parsed));
     HET_ASSIGN_OR_RETURN(auto given, het::ParseCacheOptions(cache));
     HET_ASSIGN_OR_RETURN(auto options, given.Resolve(*schema, engine.remote()));
-    return engine.CreateTable(parsed, options);
+    return engine.tables().Create(parsed, options);
   });
 }
 
 int HetDropTable(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.DropTable(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.tables().Drop(table); });
 }
 
 int HetLeaveTable(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.LeaveTable(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.tables().Leave(table); });
 }
 
 int HetFindTable(const char* name_space, const char* table) {
@@ -94,17 +94,17 @@ int HetFindTable(const char* name_space, const char* table) {
 
 int HetTableNames(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) {
-    Text() = nlohmann::json(engine.TableNames()).dump();
+    Text() = nlohmann::json(engine.tables().Names()).dump();
     return Status();
   });
 }
 
 int HetSize(const char* name_space, const char* table, int64_t* rows) {
-  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Size(table), rows); });
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.tables().Size(table), rows); });
 }
 
 int HetBytes(const char* name_space, const char* table, int64_t* bytes) {
-  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.Bytes(table), bytes); });
+  return WithEngine(name_space, [&](Engine& engine) { return Give(engine.tables().Bytes(table), bytes); });
 }
 
 int HetApplies(const char* name_space, const char* table, int64_t* applies) {
@@ -116,8 +116,9 @@ int HetSetApplies(const char* name_space, const char* table, int64_t applies) {
 }
 
 int HetSetWorkers(const char* name_space, const char* table, int64_t workers) {
-  return WithEngine(name_space,
-                    [&](Engine& engine) { return engine.SetWorkers(table, static_cast<uint32_t>(workers)); });
+  return WithEngine(name_space, [&](Engine& engine) {
+    return engine.caches().SetWorkers(table, static_cast<uint32_t>(workers));
+  });
 }
 
 int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
@@ -130,33 +131,34 @@ int HetRead(const char* name_space, const char* table, const int64_t* ids, size_
             float* values) {
   return WithEngine(name_space, [&](Engine& engine) {
     const Span<const Key> keys(ids, count);
-    return stored != 0 ? engine.ReadStored(table, keys, values) : engine.Read(table, keys, values);
+    return stored != 0 ? engine.tables().ReadStored(table, keys, values)
+                       : engine.tables().Read(table, keys, values);
   });
 }
 
 int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count, const float* rows,
               int with_slots) {
   return WithEngine(name_space, [&](Engine& engine) {
-    return engine.Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
+    return engine.tables().Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
   });
 }
 
 int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count, int64_t* removed) {
   return WithEngine(name_space, [&](Engine& engine) {
     size_t gone = 0;
-    Status status = engine.Remove(table, Span<const Key>(ids, count), &gone);
+    Status status = engine.tables().Remove(table, Span<const Key>(ids, count), &gone);
     *removed = static_cast<int64_t>(gone);
     return status;
   });
 }
 
 int HetClear(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.Clear(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.tables().Clear(table); });
 }
 
 int HetStats(const char* name_space, const char* table) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    HET_ASSIGN_OR_RETURN(const het::TableStats stats, engine.Stats(table));
+    HET_ASSIGN_OR_RETURN(const het::TableStats stats, engine.tables().Stats(table));
     Text() = het::ToJson(stats);
     return Status();
   });
@@ -184,10 +186,10 @@ int HetTraceEnd(const char* name_space) {
 int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,
               float* values, int64_t* rows) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
+    HET_ASSIGN_OR_RETURN(auto found, engine.tables().Find(table));
     const size_t dim = found->schema->dim();
     het::RowBatch batch(dim, found->schema->row_floats() - dim, count);
-    HET_RETURN_IF_ERROR(engine.Sample(table, seed, &batch));
+    HET_RETURN_IF_ERROR(engine.tables().Sample(table, seed, &batch));
     std::copy_n(batch.keys(), batch.size(), ids);
     std::copy_n(batch.values(), batch.size() * dim, values);
     *rows = static_cast<int64_t>(batch.size());
@@ -197,8 +199,8 @@ int HetSample(const char* name_space, const char* table, size_t count, uint64_t 
 
 int HetScan(const char* name_space, const char* table, void** scan, int64_t* count, int64_t* row_floats) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
-    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
-    HET_ASSIGN_OR_RETURN(auto rows, engine.Scan(table));
+    HET_ASSIGN_OR_RETURN(auto found, engine.tables().Find(table));
+    HET_ASSIGN_OR_RETURN(auto rows, engine.tables().Scan(table));
     *count = static_cast<int64_t>(rows.keys.size());
     *row_floats = static_cast<int64_t>(found->schema->row_floats());
     *scan = new het::TableRows(std::move(rows));
@@ -222,11 +224,11 @@ int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_
 void HetScanFree(void* scan) { delete static_cast<het::TableRows*>(scan); }
 
 int HetFlush(const char* name_space) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.Flush(); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.caches().Flush(); });
 }
 
 int HetRefresh(const char* name_space) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.Refresh(); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.caches().Refresh(); });
 }
 
 int HetConnectWith(const char* address, const char* options) {
@@ -251,7 +253,7 @@ int HetCheckOptions(const char* options) {
 
 int HetMarkDurable(const char* name_space) {
   return Answer([&] {
-    if (const std::shared_ptr<Engine> engine = het::FindEngine(name_space)) engine->MarkDurable();
+    if (const std::shared_ptr<Engine> engine = het::FindEngine(name_space)) engine->caches().MarkDurable();
     return Status();
   });
 }
@@ -259,7 +261,7 @@ int HetMarkDurable(const char* name_space) {
 int HetFlushRemote(const char* name_space) {
   return Answer([&] {
     const std::shared_ptr<Engine> engine = het::FindEngine(name_space);
-    return engine == nullptr || !engine->remote() ? Status() : engine->Flush();
+    return engine == nullptr || !engine->remote() ? Status() : engine->caches().Flush();
   });
 }
 

@@ -10,7 +10,7 @@ using het::WithEngine;
 
 int HetStoreInfo(const char* name_space) {
   return WithEngine(name_space, [](Engine& engine) -> Status {
-    HET_ASSIGN_OR_RETURN(const het::StoreInfo info, engine.StoreInfo());
+    HET_ASSIGN_OR_RETURN(const het::StoreInfo info, engine.checkpoints().Info());
     Text() = het::ToJson(info);
     return Status();
   });
@@ -19,7 +19,7 @@ int HetStoreInfo(const char* name_space) {
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto saved, engine.SaveRows(path, parsed));
+    HET_ASSIGN_OR_RETURN(const auto saved, engine.checkpoints().SaveRows(path, parsed));
     Text() = het::ToJson(saved);
     return Status();
   });
@@ -37,18 +37,18 @@ int HetMergeRows(const char* path, const char* request) {
 int HetLoadBegin(const char* name_space, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) {
     const auto parsed = het::ParseBeginRequest(request);
-    return parsed.ok() ? engine.BeginLoad(parsed.value()) : parsed.status();
+    return parsed.ok() ? engine.checkpoints().BeginLoad(parsed.value()) : parsed.status();
   });
 }
 
 int HetLoadClear(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.ClearForLoad(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.checkpoints().ClearForLoad(table); });
 }
 
 int HetLoadRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseLoadRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto loaded, engine.LoadRows(path, parsed));
+    HET_ASSIGN_OR_RETURN(const auto loaded, engine.checkpoints().LoadRows(path, parsed));
     Text() = het::ToJson(loaded);
     return Status();
   });
@@ -57,10 +57,10 @@ int HetLoadRows(const char* name_space, const char* path, const char* request) {
 int HetLoadCommit(const char* name_space, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) {
     const auto parsed = het::ParseCommitRequest(request);
-    return parsed.ok() ? engine.CommitLoad(parsed.value()) : parsed.status();
+    return parsed.ok() ? engine.checkpoints().CommitLoad(parsed.value()) : parsed.status();
   });
 }
 
 int HetLoadAbort(const char* name_space) {
-  return WithEngine(name_space, [](Engine& engine) { return engine.AbortLoad(); });
+  return WithEngine(name_space, [](Engine& engine) { return engine.checkpoints().AbortLoad(); });
 }

@@ -95,10 +95,10 @@ using het::serve::ServeWriter;
 int HetServeWrite(const char* name_space, const char* table, const char* path, const char* options) {
   return het::WithEngine(name_space, [&](het::Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(auto request, het::ParseRequest(options));
-    HET_ASSIGN_OR_RETURN(auto found, engine.Find(table));
+    HET_ASSIGN_OR_RETURN(auto found, engine.tables().Find(table));
     HET_ASSIGN_OR_RETURN(auto writer, ServeWriter::Create(path, found->schema, request.write));
     uint64_t dropped = 0;
-    HET_RETURN_IF_ERROR(engine.VisitRows(table, [&](const het::RowBatch& batch) {
+    HET_RETURN_IF_ERROR(engine.checkpoints().VisitRows(table, [&](const het::RowBatch& batch) {
       return het::AddRows(batch, request, writer.get(), &dropped);
     }));
     HET_RETURN_IF_ERROR(writer->Finish());

@@ -24,7 +24,7 @@ class ApplyGradKernel {
     ApplyArgs args = inputs.args();
     args.learning_rates = rates;
     bool skipped = false;
-    HET_RETURN_IF_ERROR(resolved.engine->Apply(inputs.call(resolved), args, &skipped));
+    HET_RETURN_IF_ERROR(resolved.engine->steps().Apply(inputs.call(resolved), args, &skipped));
     return SetScalar<float>(context, 0, TF_FLOAT, skipped ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
   }
 

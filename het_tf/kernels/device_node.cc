@@ -100,31 +100,31 @@ Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, floa
     return host.FloatsOut(rows);
   }
   HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
-  Engine& engine = *resolved.engine;
+  Steps& steps = resolved.engine->steps();
   const std::vector<TablePtr>& tables = *resolved.tables;
   if (OnDevice(tables)) {
-    return engine.LookupOnDevice({tables, features}, out, stream, training ? token : nullptr);
+    return steps.Lookup({tables, features, 0, {true, stream}}, out, training ? token : nullptr);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
   HET_RETURN_IF_ERROR(CheckIds(*node->spec, host.features));
-  HET_RETURN_IF_ERROR(engine.Lookup({tables, host.features}, host.floats, training ? token : nullptr));
+  HET_RETURN_IF_ERROR(steps.Lookup({tables, host.features}, host.floats, training ? token : nullptr));
   return host.FloatsOut(rows);
 }
 
 Status DeviceApply(HetNode* node, const std::vector<FeatureIds>& features, const float* const* gradients,
                    ApplyArgs args, void* stream, bool* skipped) {
   HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
-  Engine& engine = *resolved.engine;
+  Steps& steps = resolved.engine->steps();
   const std::vector<TablePtr>& tables = *resolved.tables;
   if (OnDevice(tables)) {
     args.gradients = Span<const float* const>(gradients, features.size());
-    return engine.ApplyOnDevice({tables, features}, args, stream, skipped);
+    return steps.Apply({tables, features, 0, {true, stream}}, args, skipped);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
   HET_RETURN_IF_ERROR(host.FloatsIn(gradients));
   const std::vector<const float*> here(host.floats.begin(), host.floats.end());
   args.gradients = here;
-  return engine.Apply({tables, host.features}, args, skipped);
+  return steps.Apply({tables, host.features}, args, skipped);
 }
 
 }  // namespace

@@ -20,12 +20,12 @@ HET_EXPORT void HetNodeDelete(HetNode* node);
 // Returns the floats in a row of this feature.
 HET_EXPORT int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim);
 
-// As Engine::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim floats,
+// As Steps::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim floats,
 // both on the device. With `training`, *token is for HetDeviceApply. Later work on the stream sees the rows.
 HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts,
                                size_t features, float* const* rows, int training, void* stream,
                                int64_t* token);
-// As Engine::Apply, with scale and loss_scale as in kernels/gradient_inputs.h. learning_rates: one for each
+// As Steps::Apply, with scale and loss_scale as in kernels/gradient_inputs.h. learning_rates: one for each
 // table of specs, in host memory. *skipped: a gradient was not finite under a loss scale, and no row changed.
 // After it returns, only earlier work on the stream uses its arguments.
 HET_EXPORT int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* counts,

@@ -30,8 +30,8 @@ class EngineLookup final : public LookupKernel {
     HET_RETURN_IF_ERROR(CheckIds(*spec_, ids.features));
     HET_ASSIGN_OR_RETURN(const RowOutputs outputs, NewRowOutputs(context, *spec_, ids));
     uint64_t token = 0;
-    HET_RETURN_IF_ERROR(resolved.engine->Lookup({*resolved.tables, ids.features, spec_->signature()},
-                                                outputs.rows, training_ ? &token : nullptr));
+    HET_RETURN_IF_ERROR(resolved.engine->steps().Lookup({*resolved.tables, ids.features, spec_->signature()},
+                                                        outputs.rows, training_ ? &token : nullptr));
     return SetScalarOutputs(context, *spec_, token);
   }
 

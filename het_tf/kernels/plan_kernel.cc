@@ -32,7 +32,7 @@ class PlanKernel {
       const auto resolved = spec_->Resolve();
       if (!resolved.ok()) return Status();
       const BatchCall call{*resolved.value().tables, inputs.features, spec_->signature()};
-      if (!on_demand_) return resolved.value().engine->Plan(call, window_);
+      if (!on_demand_) return resolved.value().engine->steps().Plan(call, window_);
       return PlanOnDemand(context, call, resolved.value().engine.get());
     } catch (const std::bad_alloc&) {
       return Status();  // the lookup reports the error if it persists
@@ -56,7 +56,7 @@ class PlanKernel {
       }
       step.ends.push_back(of);
     }
-    return engine->Plan(call, window_, &step);
+    return engine->steps().Plan(call, window_, &step);
   }
 
   std::unique_ptr<CallSpec> spec_;

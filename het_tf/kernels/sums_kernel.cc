@@ -53,7 +53,7 @@ class SumGradsKernel {
           "each worker's own process, where the others would never see the update. Name a parameter server: "
           "het_tf.init(ps=\"redis://HOST:PORT\"), or HET_PS");
     }
-    return resolved.engine->SumGradients(inputs.call(resolved), inputs.args(), workers, sums);
+    return resolved.engine->steps().SumGradients(inputs.call(resolved), inputs.args(), workers, sums);
   }
 
   static Status SetVector(TF_OpKernelContext* context, int index, TF_DataType type, const void* data,
@@ -98,7 +98,8 @@ class ApplySumsKernel {
                                   &sums));
     TfTensor rates_tensor;
     HET_ASSIGN_OR_RETURN(auto rates, GetLearningRates(context, *spec_, 2, &rates_tensor));
-    HET_RETURN_IF_ERROR(resolved.engine->ApplySums(*resolved.tables, spec_->signature(), sums, rates));
+    HET_RETURN_IF_ERROR(
+        resolved.engine->steps().ApplySums(*resolved.tables, spec_->signature(), sums, rates));
     return SetScalar<float>(context, 0, TF_FLOAT, sums.skip ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
   }
 

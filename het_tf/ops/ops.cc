@@ -75,7 +75,7 @@ void RegisterLookup() {
   Register(op, &LookupShape);
 }
 
-// A training lookup of these ids will come (core/engine/engine.h, Plan). No outputs. Where rows travel on
+// A training lookup of these ids will come (core/engine/steps.h, Plan). No outputs. Where rows travel on
 // demand (core/plan/global_step.h): `all` has the ids that all workers look up in that step, worker after
 // worker, and `ends` where those of each worker end, for each feature; else they are empty. `place`: of the
 // step in the stream, else 0.

@@ -1,6 +1,6 @@
 // Hashing of keys. Three users share one 64-bit hash, each with its own bits:
 //   bits 63..32  the bucket in an index        (key_index.h)
-//   bits 31..16  the partition                 (PartitionOf)
+//   bits 31..16  the partition                 (wire/layout.h)
 //   bits  7..0   the tag in a bucket           (key_index.h)
 #pragma once
 
@@ -38,11 +38,6 @@ struct KeyHash {
   using is_avalanching = void;
   size_t operator()(Key key) const { return HashKey(key, 0); }
 };
-
-// `partitions` <= 65536.
-HET_HOST_DEVICE inline uint32_t PartitionOf(uint64_t hash, uint32_t partitions) {
-  return static_cast<uint32_t>((((hash >> 16) & 0xffff) * partitions) >> 16);
-}
 
 // FNV-1a and a final mix, for names of tables. It must never change, since it is in messages and files.
 inline uint64_t HashName(std::string_view name) {

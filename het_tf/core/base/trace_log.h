@@ -1,9 +1,9 @@
 // The phases of a step's calls: entries (kind, thread, begin, end), written while the log is on.
 // het_tf.callbacks.StepTrace draws them under the ops of TensorFlow's profiler.
 //
-//   lookup ───────────────────────────────────────────────   Engine::Lookup
+//   lookup ───────────────────────────────────────────────   Steps::Lookup
 //     plan ──  lock ·····  send ──  wait ───── answers ── copy ──
-//   update ───────────────────────────────────────────────   Engine::Apply, SumGradients
+//   update ───────────────────────────────────────────────   Steps::Apply, SumGradients
 //     sum ───  lock  tick ──── push ── send ──  wait ───── answers ──
 //
 // 1. Phases. `wait` is the time in which a thread sleeps until the store answers, or reads the answer:

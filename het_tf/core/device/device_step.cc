@@ -37,8 +37,8 @@ std::string DeviceTables::Batch::Subject() const {
 
 // --- a call as the library's structs
 
-Status DeviceTables::Describe(const BatchCall& call, const CallMemory& memory, Batch* batch) {
-  batch->stream = memory.stream;
+Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
+  batch->stream = call.memory.stream;
   for (const TablePtr& given : call.tables) {
     const uint64_t id = given->schema->id();
     const auto it = tables_.find(id);
@@ -130,14 +130,13 @@ Status DeviceTables::CopyGradientsIn(const BatchCall& call, Span<const float* co
 
 // --- lookup
 
-Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, const CallMemory& memory,
-                            uint64_t token) {
+Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint64_t token) {
   Batch batch;
   batch.doing = "a lookup";
-  HET_RETURN_IF_ERROR(Describe(call, memory, &batch));
+  HET_RETURN_IF_ERROR(Describe(call, &batch));
   if (batch.ids == 0) return Status();
   bool went = false;
-  HET_RETURN_IF_ERROR(Begin(memory.stream, &went));
+  HET_RETURN_IF_ERROR(Begin(batch.stream, &went));
   if (token != 0 && calls_.stamps_used_up()) HET_RETURN_IF_ERROR(StartStampsAgain());
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Begin(*library_, context_, token != 0, &step));
@@ -147,7 +146,7 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, const
     if (token != 0) cache->BeginLookup(token);
     batch.uses[t].check = cache->config().pull_bound != kUnbounded;
   }
-  if (memory.on_device) {
+  if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
     HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
   } else {
@@ -166,7 +165,7 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, const
       const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
       if (floats == 0) continue;
       const int answer =
-          library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), memory.stream);
+          library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), batch.stream);
       if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
     }
     Trim(&ids_);
@@ -198,15 +197,15 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
 
 // --- apply
 
-Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory,
-                           bool* skipped, std::vector<uint8_t>* changed) {
+Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped,
+                           std::vector<uint8_t>* changed) {
   Batch batch;
   batch.doing = "HetApplyGrad";
-  HET_RETURN_IF_ERROR(Describe(call, memory, &batch));
+  HET_RETURN_IF_ERROR(Describe(call, &batch));
   changed->assign(call.tables.size(), 0);
   if (batch.ids == 0) return Status();
   bool went = false;
-  HET_RETURN_IF_ERROR(Begin(memory.stream, &went));
+  HET_RETURN_IF_ERROR(Begin(batch.stream, &went));
   for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->session(p).fatal());
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
@@ -218,7 +217,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
     use.push_bound = unsent.most;
     use.push_every = unsent.every;
   }
-  if (memory.on_device) {
+  if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
   } else {
     HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
@@ -236,7 +235,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, const C
     }
     status = Tick(&batch, step, summed, changed);
   }
-  if (!memory.on_device) {
+  if (!call.memory.on_device) {
     Trim(&ids_);
     Trim(&floats_);
   }

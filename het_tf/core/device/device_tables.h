@@ -50,11 +50,10 @@ class DeviceTables {
   Status ConnectWithClient(uint64_t table, const CacheConfig& config);
   void Remove(uint64_t table);
 
-  // As in Engine. All tables of the call must be on the device. `token` 0: without training.
-  Status Lookup(const BatchCall& call, Span<float* const> out, const CallMemory& memory, uint64_t token);
+  // As in Steps. All tables of the call must be on the device. `token` 0: without training.
+  Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t token);
   // *changed: for each table, whether it was ticked; set also after an error.
-  Status Apply(const BatchCall& call, const ApplyArgs& args, const CallMemory& memory, bool* skipped,
-               std::vector<uint8_t>* changed);
+  Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped, std::vector<uint8_t>* changed);
   // The token's rows may be evicted.
   void Release(uint64_t token) { calls_.Release(token); }
   // Sends all ticked updates to the store.
@@ -100,7 +99,7 @@ class DeviceTables {
   void DestroyDoomed();
 
   // device_step.cc: a step
-  Status Describe(const BatchCall& call, const CallMemory& memory, Batch* batch);
+  Status Describe(const BatchCall& call, Batch* batch);
   Status CopyIdsIn(const BatchCall& call, Batch* batch);
   Status CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients, Batch* batch);
   Status Room(Scratch* scratch, size_t bytes, const Batch& batch);

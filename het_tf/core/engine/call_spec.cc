@@ -79,7 +79,7 @@ Status CallSpec::CheckTable(size_t index, const Table& table) const {
 Result<CallSpec::Resolved> CallSpec::Resolve() {
   HET_ASSIGN_OR_RETURN(auto found, GetEngine(name_space_));
   std::shared_ptr<Engine> engine = std::move(found);
-  const uint64_t generation = engine->generation();
+  const uint64_t generation = engine->tables().generation();
   std::lock_guard<std::mutex> lock(mutex_);
   // Of the same engine, not of one that is gone: a living one compares without its count being
   // touched.
@@ -88,7 +88,7 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
     return Resolved{std::move(engine), resolved_};
   auto tables = std::make_shared<std::vector<TablePtr>>();
   for (size_t t = 0; t < tables_.size(); ++t) {
-    auto table = engine->Find(tables_[t]);
+    auto table = engine->tables().Find(tables_[t]);
     if (!table.ok()) {
       return FailedPrecondition(
           "het_tf: " + table.status().message() +

@@ -1,4 +1,4 @@
-// Batches whose lookups will come, planned while earlier steps compute (Engine::Plan). A lane has those of
+// Batches whose lookups will come, planned while earlier steps compute (Steps::Plan). A lane has those of
 // one layer, in the order of its pipeline.
 //
 //   Add ─► waits ─► BeginNext: its lookup begins early (client/early_reads.h), at most one of a lane

@@ -6,12 +6,12 @@ namespace het {
 
 Status DeviceBackend::Lookup(StepCall* call, Span<float* const> out) {
   const ClientDriver::Call client(driver_);
-  return tables_.Lookup(call->call, out, call->memory, call->number);
+  return tables_.Lookup(call->call, out, call->number);
 }
 
 Status DeviceBackend::Tick(StepCall* call, const ApplyArgs& args) {
   const ClientDriver::Call client(driver_);
-  const Status status = tables_.Apply(call->call, args, call->memory, &call->skipped, &call->changed);
+  const Status status = tables_.Apply(call->call, args, &call->skipped, &call->changed);
   tables_.Release(call->number);
   return status;
 }

@@ -36,7 +36,7 @@ Status SetEngineFactory(EngineFactory factory) {
   Registry& registry = GetRegistry();
   std::lock_guard<std::mutex> lock(registry.mutex);
   for (const auto& [name, engine] : registry.engines) {
-    const std::vector<std::string> tables = engine->TableNames();
+    const std::vector<std::string> tables = engine->tables().Names();
     if (tables.empty()) continue;
     return FailedPrecondition("table '" + tables[0] + "' of the namespace '" + name +
                               "' is somewhere else already");
@@ -83,7 +83,7 @@ Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
     registry.being_made.erase(name);
     registry.made.notify_all();
     if (!made.ok()) return made;
-    if (threads != registry.threads) made.value()->SetThreads(registry.threads);
+    if (threads != registry.threads) made.value()->steps().SetThreads(registry.threads);
     return registry.engines[name] = made.value();
   }
 }
@@ -108,7 +108,7 @@ void SetEngineThreads(size_t threads) {
     registry.threads = threads;
     for (auto& entry : registry.engines) engines.push_back(entry.second);
   }
-  for (auto& engine : engines) engine->SetThreads(threads);  // waits for a running Apply
+  for (auto& engine : engines) engine->steps().SetThreads(threads);  // waits for a running Apply
 }
 
 }  // namespace het

@@ -28,7 +28,6 @@ namespace het {
 // A call of a step, as the backends see it.
 struct StepCall {
   const BatchCall& call;
-  CallMemory memory;
   uint64_t number = 0;  // of the training step; 0: no training, and nothing is remembered
   ThreadPool* pool = nullptr;
   Step* step = nullptr;  // the plan: all ids are sorted. Null on a device

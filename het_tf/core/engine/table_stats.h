@@ -1,4 +1,4 @@
-// What Engine::Stats answers about one table.
+// What Tables::Stats answers about one table.
 #pragma once
 
 #include <cstddef>

@@ -26,30 +26,31 @@ struct Table {
   TableOptions options;
   // Number of HetApplyGrad calls that changed it: the step of a learning-rate schedule.
   std::atomic<int64_t> applies{0};
-  // Number of training lookups whose batch was planned (Engine::Plan).
+  // Number of training lookups whose batch was planned (Steps::Plan).
   std::atomic<int64_t> planned{0};
   // The notice that its cache is smaller than a batch was given.
   std::atomic<bool> told_small{false};
 };
 using TablePtr = std::shared_ptr<Table>;
 
+// Location of a call's ids, rows and gradients. Device memory is used by work on this stream, a cudaStream_t.
+struct CallMemory {
+  bool on_device = false;
+  void* stream = nullptr;
+};
+
 // Features refer to tables by their index in `tables`.
 struct BatchCall {
   Span<const TablePtr> tables;
   Span<const FeatureIds> features;
   uint64_t layer = 0;  // CallSpec::signature: calls of one layer have equal tables and features
+  CallMemory memory = {};
 
   std::vector<uint64_t> TableIds() const {
     std::vector<uint64_t> ids;
     for (const TablePtr& table : tables) ids.push_back(table->schema->id());
     return ids;
   }
-};
-
-// Location of a call's ids, rows and gradients. Device memory is used by work on this stream, a cudaStream_t.
-struct CallMemory {
-  bool on_device = false;
-  void* stream = nullptr;
 };
 
 enum class NonFinite { kRaise, kSkip };

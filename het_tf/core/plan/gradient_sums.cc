@@ -86,7 +86,8 @@ void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, c
 }  // namespace
 
 uint32_t Owners::Of(uint64_t table, Key key, uint64_t hash) const {
-  return global == nullptr ? PartitionOf(hash, workers) : global->OwnerOf(table, key);
+  if (global != nullptr) return global->OwnerOf(table, key);
+  return static_cast<uint32_t>((hash >> 16 & 0xffff) * workers >> 16);
 }
 
 void CollectSums(const BatchCall& call, Step* step, const Owners& owners, GradientSums* sums) {

@@ -1,10 +1,10 @@
 // Gradients that N workers sum before one of them updates the row (docs/protocol.md, "Several workers").
 //
 // Every key has an owner: a worker chosen by the key's hash or, if rows travel on demand, one of its users in
-// the step (global_step.h). In a step each worker sums its gradients per unique key (Engine::SumGradients),
+// the step (global_step.h). In a step each worker sums its gradients per unique key (Steps::SumGradients),
 // packs the sums by owner (PackSums: one part for every worker), and exchanges the parts all to all
 // (Horovod). Each owner adds the parts in the order of the workers (MergeSums) and ticks once
-// (Engine::ApplySums).
+// (Steps::ApplySums).
 //
 // The same exchange makes workers agree on a step. Every part carries its sender's status: when one failed,
 // or skips the step because of its loss scale, all of them do, and no row has changed anywhere. A part with
@@ -46,8 +46,8 @@ struct GradientSums {
   bool skip = false;       // the gradient overflowed under its loss scale: skip this step
 };
 
-// Maps a key to its owner. By hash, neighbouring partitions belong to one worker, so that each worker pushes
-// to few partitions.
+// Maps a key to its owner. The bits of the hash that choose the partition (wire/layout.h) also choose the
+// worker, so that neighbouring partitions belong to one worker, and each pushes to few.
 struct Owners {
   uint32_t workers;
   std::shared_ptr<const GlobalStep> global;  // null: by hash

@@ -257,13 +257,12 @@ Status Replay::Read(Host* host, size_t step) {
     const CpuSeconds cpu(&seconds_);
     HET_RETURN_IF_ERROR(
         host->Waiting(&waiting_reads_, [&] { return host->client.Read(&read, ++host->token); }));
-    MoveRows(plan, read.values);
+    op_.MoveRows(plan, read.values, settings_.schema->dim());
   }
   return watcher_->SeeRead(host->all, host->own_batches(), read.values);
 }
 
-void Replay::MoveRows(const BatchPlan& plan, const Vector<const float*>& rows) {
-  const size_t dim = settings_.schema->dim();
+void ReplayOp::MoveRows(const BatchPlan& plan, const Vector<const float*>& rows, size_t dim) {
   const uint8_t active = 1;
   features_.resize(plan.entries() * dim);
   float* const feature = features_.data();
@@ -278,11 +277,10 @@ void Replay::MoveRows(const BatchPlan& plan, const Vector<const float*>& rows) {
   }
 }
 
-// Numbers of any size, as gradients are, unless a row counts its ticks: how a format packs a one says
-// nothing of its bytes.
-void Replay::FillSums(size_t floats) {
-  sums_.assign(floats, -1.0f);
-  if (settings_.ones) return;
+void ReplayOp::FillSums(size_t rows, size_t dim, bool ones) {
+  touched_.assign(rows, 1);
+  sums_.assign(rows * dim, -1.0f);
+  if (ones) return;
   for (float& sum : sums_) {
     noise_ = noise_ * 6364136223846793005 + 1442695040888963407;
     sum = static_cast<float>(static_cast<int64_t>(noise_)) * 0x1p-63f;
@@ -295,8 +293,7 @@ Status Replay::Write(Host* host, uint32_t i) {
   const size_t dim = settings_.schema->dim();
   size_t uniques = 0;
   for (const BatchPlan::Group& group : plan.groups()) uniques += group.uniques;
-  FillSums(uniques * dim);
-  touched_.assign(uniques, 1);
+  op_.FillSums(uniques, dim, settings_.ones);
   CachedWrite write;
   size_t at = 0;
   for (const BatchPlan::Group& group : plan.groups()) {
@@ -304,8 +301,8 @@ Status Replay::Write(Host* host, uint32_t i) {
     // The lines are known from the read; a worker that shares them has the client look for its own.
     if (!host->own.empty()) std::fill_n(plan.rows(group), group.uniques, kNoRow);
     write.parts.push_back({settings_.schema->id(), group.partition, group.uniques, plan.keys(group),
-                           plan.hashes(group), plan.rows(group), sums_.data() + at * dim,
-                           touched_.data() + at, 1.0f});
+                           plan.hashes(group), plan.rows(group), op_.sums() + at * dim, op_.touched() + at,
+                           1.0f});
     at += group.uniques;
   }
   if (settings_.on_demand) write.others = &host->use;

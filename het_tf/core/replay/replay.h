@@ -91,6 +91,24 @@ class ReplayWatcher {
   virtual void End() {}
 };
 
+// What an op does with rows beside the client, for the time that it takes.
+class ReplayOp {
+ public:
+  // Rows to features, and these, as gradients, to sums.
+  void MoveRows(const BatchPlan& plan, const Vector<const float*>& rows, size_t dim);
+  // Makes sums of this many rows. Numbers of any size, as gradients are, unless a row counts its ticks
+  // (`ones`): how a format packs a one says nothing of its bytes.
+  void FillSums(size_t rows, size_t dim, bool ones);
+  float* sums() { return sums_.data(); }
+  uint8_t* touched() { return touched_.data(); }
+
+ private:
+  uint64_t noise_ = 1;
+  Vector<float> features_;
+  Vector<float> sums_;
+  Vector<uint8_t> touched_;
+};
+
 class Replay {
  public:
   Replay(ReplayStream stream, ReplaySettings settings, ReplayWatcher* watcher);
@@ -117,10 +135,6 @@ class Replay {
   std::unique_ptr<GlobalStep> Others(const Host& host, size_t step);
   Status Step(size_t step);
   Status Read(Host* host, size_t step);
-  // What an op does with rows beside the client, for the time that it takes: rows to features, and sums of
-  // gradients.
-  void MoveRows(const BatchPlan& plan, const Vector<const float*>& rows);
-  void FillSums(size_t floats);
   // Of the host's worker number `i`.
   Status Write(Host* host, uint32_t i);
   // Replies that are on their way arrive.
@@ -139,10 +153,7 @@ class Replay {
   uint64_t waiting_reads_ = 0;
   uint64_t waiting_writes_ = 0;
   double seconds_ = 0;  // of steps
-  uint64_t noise_ = 1;
-  Vector<float> features_;
-  Vector<float> sums_;
-  Vector<uint8_t> touched_;
+  ReplayOp op_;
 };
 
 }  // namespace het

@@ -117,6 +117,8 @@ bool TakesMemory(Span<const uint8_t> chunk);
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk);
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
+// What precedes the keys, or the clients, in such a chunk takes no more.
+constexpr size_t kChunkHead = 64;
 // A kRows chunk of the rows at these positions of a batch.
 void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk);
 // A kTable chunk that raises the clock floor of a table that is there, and leaves its limits as

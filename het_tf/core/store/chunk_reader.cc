@@ -177,7 +177,7 @@ Status ReadClients(Reader* r, Partition* partition) {
     ClientState state;
     state.last_seq = r->Fixed<uint64_t>();
     state.time = r->Fixed<uint32_t>();
-    partition->SetClient(client, state);
+    partition->clients().At(client) = state;
   }
   return Status();
 }
@@ -188,7 +188,7 @@ Status ForgetClients(Reader* r, Partition* partition) {
     ClientId client;
     client.high = r->Fixed<uint64_t>();
     client.low = r->Fixed<uint64_t>();
-    partition->ForgetClient(client);
+    partition->clients().Forget(client);
   }
   return Status();
 }
@@ -283,7 +283,7 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded
     case Kind::kRows: {
       const uint64_t table = Reader(r).Fixed<uint64_t>();
       HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, loaded));
-      partition->ForgetClients();
+      partition->clients().ForgetAll();
       if (epoch != 0) partition->Find(table)->set_epoch(epoch);
       return Status();
     }

@@ -82,7 +82,7 @@ void ChunkWriter::WriteClients(Bytes* chunk) {
     w.Fixed(client_->second.last_seq);
     w.Fixed(client_->second.time);
     ++client_;
-  } while (client_ != partition_.clients().end() && chunk->size() + kClientBytes <= max_bytes_);
+  } while (client_ != partition_.clients().all().end() && chunk->size() + kClientBytes <= max_bytes_);
 }
 
 bool ChunkWriter::Next(Bytes* chunk) {
@@ -106,13 +106,13 @@ bool ChunkWriter::Next(Bytes* chunk) {
       const bool more = ScanRows(partition_, &rows_, SIZE_MAX, max_bytes_, chunk);
       if (!more) {
         stage_ = Stage::kClients;
-        client_ = partition_.clients().begin();
+        client_ = partition_.clients().all().begin();
       }
       if (!chunk->empty()) return true;
       [[fallthrough]];
     }
     case Stage::kClients:
-      if (client_ != partition_.clients().end()) {
+      if (client_ != partition_.clients().all().end()) {
         WriteClients(chunk);
         return true;
       }

@@ -24,7 +24,7 @@ class LocalStore : public TableStore {
   uint64_t hash_seed() const override { return service_->hash_seed(); }
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
-  // Whoever would see half of a load is in this process: the engine keeps them out (engine.h).
+  // Whoever would see half of a load is in this process: the engine keeps them out (checkpoints.h).
   Status BeginLoad(const std::string& loader, uint32_t seconds) override;
   Status CommitLoad(const std::string&) override { return Status(); }
   Status AbortLoad(const std::string&) override { return Status(); }

@@ -60,7 +60,7 @@ Status LocalStore::BeginLoad(const std::string&, uint32_t) {
   for (uint32_t p = 0; p < partitions(); ++p) {
     service_->WithPartition(p, [&](Partition& partition) {
       for (const auto& [table, shard] : partition.shards()) shard->set_epoch(epoch);
-      partition.ForgetClients();
+      partition.clients().ForgetAll();
     });
   }
   return Status();

@@ -64,11 +64,6 @@ Shard* Partition::Find(uint64_t table) {
   return it == shards_.end() ? nullptr : it->second.get();
 }
 
-uint64_t Partition::LastSeq(ClientId client) const {
-  const auto it = clients_.find(client);
-  return it == clients_.end() ? 0 : it->second.last_seq;
-}
-
 size_t Partition::bytes() const {
   size_t sum = 0;
   for (const auto& [table, shard] : shards_) sum += shard->rows().bytes();
@@ -105,7 +100,7 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
   const bool asks = q.knows_inc || !q.tables.empty();
   const bool same = !asks || q.digest == digest.value(q.request_id);
   *same_inc = q.knows_inc && same;
-  const uint64_t last = LastSeq(q.client);
+  const uint64_t last = clients_.LastSeq(q.client);
   if (q.seq > last + 1 || std::max(last, q.seq) < q.after_seq) return FrameStatus::kGap;
   return same ? FrameStatus::kOk : FrameStatus::kEpoch;
 }
@@ -245,14 +240,14 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
   try {
     reply.status = Check(*q, how, &reply.message, &reply.same_inc);
     if (reply.same_inc) reply.inc = 0;
-    if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == LastSeq(q->client) + 1) {
+    if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == clients_.LastSeq(q->client) + 1) {
       if (how.now != 0 || how.applied_at != 0) q->time = how.now != 0 ? how.now : how.applied_at;
       // What can fail comes before what changes anything.
       if (how.replicate) handled.replication = Replicate(q, how.lone);
       reply.status = Apply(*q, how.now != 0, &handled, &reply.message);
       handled.applied = reply.status == FrameStatus::kOk;
     }
-    reply.last_seq = LastSeq(q->client);
+    reply.last_seq = clients_.LastSeq(q->client);
     reply.same_seq = reply.last_seq == q->newest_seq();
     if (reply.same_seq) reply.last_seq = 0;
     handled.pulled = AnswerTables(*q, &reply);
@@ -261,7 +256,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
   } catch (const std::bad_alloc&) {
     // The push may have been applied: last_seq says so, and the client reads it.
     reply.status = FrameStatus::kOutOfMemory;
-    reply.last_seq = LastSeq(q->client);
+    reply.last_seq = clients_.LastSeq(q->client);
     reply.same_seq = false;
     reply.message.clear();
     reply.tables = Vector<TableReply>();

@@ -12,19 +12,11 @@
 #include <vector>
 
 #include "het_tf/core/store/holdings.h"
+#include "het_tf/core/store/known_clients.h"
 #include "het_tf/core/store/shard.h"
 #include "het_tf/core/wire/parts.h"
 
 namespace het {
-
-// What is known of a client: clients that have not pushed for kClientSeconds are forgotten, so that
-// the workers of every job that ever ran do not pile up. One that comes back is answered GAP 0 and
-// begins anew.
-struct ClientState {
-  uint64_t last_seq = 0;  // newest push that was applied; 0: none
-  uint32_t time = 0;      // of that push
-};
-constexpr uint32_t kClientSeconds = 7 * TableLimits::kDay;
 
 // A table is being loaded into several partitions, and nobody should see one half of it. The
 // partition only keeps the mark; its owner refuses frames meanwhile. It ends by itself, lest a
@@ -125,13 +117,8 @@ class Partition {
   // The same for one table to which `pushed` rows were pushed just now.
   Swept SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals);
 
-  // Newest push that was applied from `client`; 0: none.
-  uint64_t LastSeq(ClientId client) const;
-  const std::map<ClientId, ClientState>& clients() const { return clients_; }
-  // For loading (chunk.h).
-  void SetClient(ClientId client, ClientState state) { clients_[client] = state; }
-  void ForgetClient(ClientId client) { clients_.erase(client); }
-  void ForgetClients() { clients_.clear(); }
+  KnownClients& clients() { return clients_; }
+  const KnownClients& clients() const { return clients_; }
 
   // Null: nobody loads. Tables that are cleared or loaded then get new epochs, and only those.
   const LoadMark* loading() const { return loading_.loader.empty() ? nullptr : &loading_; }
@@ -165,7 +152,6 @@ class Partition {
   bool AnswerTables(const Request& request, Reply* reply);
   Swept SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals);
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
-  Swept SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows: it is encoded before they change.
   void Answer(const Request& request, Reply* reply);
   Holdings::Turn BeginTurn(const Request& request);
@@ -173,10 +159,9 @@ class Partition {
   PartitionId id_;
   uint64_t incarnation_;
   std::map<uint64_t, std::unique_ptr<Shard>> shards_;
-  std::map<ClientId, ClientState> clients_;
+  KnownClients clients_;
   size_t max_tables_ = SIZE_MAX;
-  ClientId client_at_;     // the sweep of clients goes on behind this one
-  uint64_t table_at_ = 0;  // and that of tables at this one
+  uint64_t table_at_ = 0;  // the sweep of tables goes on at this one
   LoadMark loading_;
   Holdings holdings_;
   Traffic traffic_;

@@ -80,18 +80,18 @@ void RowsOfPush::Merge(const Request& q) const {
 FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std::string* message) {
   // First every row, then every update: what can fail comes before what changes anything.
   RowsOfPush rows;
-  const bool known = clients_.count(q.client) != 0;
+  const bool known = clients_.all().count(q.client) != 0;
   ClientState* client = nullptr;
   bool may_end = false;  // the clock of a row
   const auto undo = [&] {
     rows.Undo();
-    if (!known) clients_.erase(q.client);
+    if (!known) clients_.Forget(q.client);
   };
   try {
     size_t pushes = 0;
     for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
     rows.reserve(pushes);
-    client = &clients_[q.client];
+    client = &clients_.At(q.client);
     for (const TableRequest& t : q.tables) {
       Shard* shard = Find(t.table);
       may_end = may_end || shard->newest() > Shard::kLastClock;

@@ -18,9 +18,6 @@ constexpr size_t kClientsPerPush = 2;
 // However many there are, a sweep is short.
 constexpr size_t kTablesAtOnce = 256;
 
-// What precedes the keys, or the clients, in a chunk.
-constexpr size_t kChunkHead = 64;
-
 }  // namespace
 
 Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals) {
@@ -48,40 +45,14 @@ Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vect
   return swept;
 }
 
-Swept Partition::SweepClients(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
-  Swept swept;
-  budget = std::min(budget, clients_.size());
-  Vector<ClientId> gone;
-  Bytes chunk;
-  try {
-    gone.reserve(budget);
-    chunk.reserve(kChunkHead + budget * sizeof(ClientId));
-    if (removals != nullptr) removals->reserve(removals->size() + 1);
-  } catch (const std::bad_alloc&) {
-    return swept;
-  }
-  auto client = clients_.upper_bound(client_at_);
-  for (; budget > 0; --budget, ++client) {
-    if (client == clients_.end()) client = clients_.begin();
-    const uint32_t time = client->second.time;
-    if (now > time && now - time >= kClientSeconds) gone.push_back(client->first);
-    client_at_ = client->first;
-  }
-  for (const ClientId& id : gone) clients_.erase(id);
-  swept.clients = gone.size();
-  if (gone.empty() || removals == nullptr) return swept;
-  EncodeForget(Span<const ClientId>(gone.data(), gone.size()), &chunk);
-  removals->push_back(std::move(chunk));
-  return swept;
-}
-
 Swept Partition::SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals) {
   const size_t rows = std::max(pushed, kRowsPerPush * std::min(pushed, kFewPushed));
   return SweepShard(shard, now, kMoreRows + rows, removals);
 }
 
 Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals) {
-  Swept swept = SweepClients(now, kClientsPerPush, removals);
+  Swept swept;
+  swept.clients = clients_.Sweep(now, kClientsPerPush, removals);
   for (const TableRequest& t : request.tables) {
     if (t.push_keys.empty()) continue;
     swept += SweepTable(Find(t.table), now, t.push_keys.size(), removals);
@@ -91,7 +62,8 @@ Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<B
 
 Swept Partition::Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
   holdings_.ForgetSilent(now);
-  Swept swept = SweepClients(now, budget, removals);
+  Swept swept;
+  swept.clients = clients_.Sweep(now, budget, removals);
   const size_t tables = std::min(shards_.size(), kTablesAtOnce);
   auto at = shards_.lower_bound(table_at_);
   for (size_t i = 0; i < tables; ++i, ++at) {

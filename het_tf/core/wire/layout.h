@@ -24,8 +24,10 @@ struct TableLayout {
 
   uint32_t partitions() const { return stride * group; }  // of the store
   HET_HOST_DEVICE uint64_t Hash(Key key) const { return HashKey(key, hash_seed); }
-  // The partition of the row whose key has this hash.
-  HET_HOST_DEVICE uint32_t Of(uint64_t hash) const { return first + stride * PartitionOf(hash, group); }
+  // The partition of the row whose key has this hash; `group` is at most 65536.
+  HET_HOST_DEVICE uint32_t Of(uint64_t hash) const {
+    return first + stride * static_cast<uint32_t>((hash >> 16 & 0xffff) * group >> 16);
+  }
   HET_HOST_DEVICE uint32_t OfKey(Key key) const { return Of(Hash(key)); }
 };
 

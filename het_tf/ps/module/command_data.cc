@@ -177,7 +177,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("tables", partition->shards().size());
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));
-  number("clients", partition->clients().size());
+  number("clients", partition->clients().all().size());
   number("held_rows", partition->holdings().held());
   number("told_rows", partition->holdings().told());
   number("told_resets", partition->holdings().resets());

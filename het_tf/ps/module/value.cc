@@ -132,7 +132,7 @@ void Digest(RedisModuleDigest* digest, void* value) {
   add(partition.id().count);
   add(partition.id().hash_seed);
   redis.DigestEndSequence(digest);
-  for (const auto& [client, state] : partition.clients()) {
+  for (const auto& [client, state] : partition.clients().all()) {
     add(client.high);
     add(client.low);
     add(state.last_seq);
@@ -184,7 +184,7 @@ size_t MemoryOf(const Partition& partition) {
   constexpr size_t kMapNode = 4 * sizeof(void*);
   return sizeof(Partition) + partition.bytes() + partition.holdings().bytes() +
          partition.shards().size() * (sizeof(Shard) + kMapNode) +
-         partition.clients().size() * (sizeof(ClientId) + sizeof(ClientState) + kMapNode);
+         partition.clients().all().size() * (sizeof(ClientId) + sizeof(ClientState) + kMapNode);
 }
 
 bool RegisterType(RedisModuleCtx* ctx) {
@@ -218,7 +218,7 @@ Totals SumTotals() {
     totals.tables += partition->shards().size();
     totals.rows += RowsOf(*partition);
     totals.bytes += MemoryOf(*partition);
-    totals.clients += partition->clients().size();
+    totals.clients += partition->clients().all().size();
     totals.held += partition->holdings().held();
     totals.told += partition->holdings().told();
     totals.told_resets += partition->holdings().resets();

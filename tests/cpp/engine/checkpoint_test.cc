@@ -28,20 +28,20 @@ class Counting {
     spec.initializer = {"zeros", 0, 0};
     spec.limits = TableLimits();
     spec.limits->max_rows = 1000000;
-    EXPECT_TRUE(engine_.CreateTable(spec, options).ok());
+    EXPECT_TRUE(engine_.tables().Create(spec, options).ok());
   }
   Engine& engine() { return engine_; }
 
   Status Lookup(const std::vector<Key>& ids, std::vector<float>* out, uint64_t* token) {
-    const TablePtr table = engine_.Find("t").value();
+    const TablePtr table = engine_.tables().Find("t").value();
     const FeatureIds feature{0, Span<const Key>(ids.data(), ids.size()), std::nullopt};
     out->resize(ids.size() * kDim);
     float* const outs[] = {out->data()};
-    return engine_.Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
-                          Span<float* const>(outs, 1), token);
+    return engine_.steps().Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
+                                  Span<float* const>(outs, 1), token);
   }
   Status Apply(const std::vector<Key>& ids, uint64_t token) {
-    const TablePtr table = engine_.Find("t").value();
+    const TablePtr table = engine_.tables().Find("t").value();
     const FeatureIds feature{0, Span<const Key>(ids.data(), ids.size()), std::nullopt};
     const std::vector<float> ones(ids.size() * kDim, -1);
     const float* const gradients[] = {ones.data()};
@@ -51,8 +51,8 @@ class Counting {
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
     bool skipped = false;
-    return engine_.Apply({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, args,
-                         &skipped);
+    return engine_.steps().Apply({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, args,
+                                 &skipped);
   }
   Status Step(const std::vector<Key>& ids) {
     std::vector<float> out;
@@ -65,17 +65,19 @@ class Counting {
     EXPECT_TRUE(Lookup({id}, &out, nullptr).ok());
     return out.at(0);
   }
-  nlohmann::json Info() { return nlohmann::json::parse(ToJson(engine_.StoreInfo().value()))["tables"]["t"]; }
+  nlohmann::json Info() {
+    return nlohmann::json::parse(ToJson(engine_.checkpoints().Info().value()))["tables"]["t"];
+  }
   Status Save(const std::string& path, const std::vector<uint32_t>& partitions) {
     SaveRequest request;
     request.tables = {"t"};
     request.partitions = partitions;
-    return engine_.SaveRows(path, request).status();
+    return engine_.checkpoints().SaveRows(path, request).status();
   }
   Status LoadFile(const std::string& path) {
     LoadRequest request;
     request.tables["t"] = {"t", true};
-    return engine_.LoadRows(path, request).status();
+    return engine_.checkpoints().LoadRows(path, request).status();
   }
 
  private:
@@ -109,41 +111,41 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
     Counting counting(Cached(bound));
     const std::string path = In(std::to_string(bound));
     ASSERT_TRUE(counting.Step({1, 2}).ok());
-    ASSERT_TRUE(counting.engine().Flush().ok());
+    ASSERT_TRUE(counting.engine().caches().Flush().ok());
     ASSERT_TRUE(counting.Save(path, Partitions(0, 16)).ok());
     const auto epochs = counting.Info()["epochs"];
-    ASSERT_TRUE(counting.engine().Clear("t").ok());
+    ASSERT_TRUE(counting.engine().tables().Clear("t").ok());
     const std::vector<Key> ids = {1};
     const std::vector<float> other = {77, 77};
-    ASSERT_TRUE(counting.engine().Assign("t", ids, other.data(), false).ok());
+    ASSERT_TRUE(counting.engine().tables().Assign("t", ids, other.data(), false).ok());
     ASSERT_EQ(counting.Value(1), 77);
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(counting.Step({2, 3}).ok());  // unsent where the bound allows it
 
-    ASSERT_TRUE(counting.engine().BeginLoad({"me", 60}).ok());
-    ASSERT_TRUE(counting.engine().ClearForLoad("t").ok());
+    ASSERT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok());
+    ASSERT_TRUE(counting.engine().checkpoints().ClearForLoad("t").ok());
     ASSERT_TRUE(counting.LoadFile(path).ok());
     CommitRequest commit;
     commit.clock_floors["t"] = 40;
     commit.applies["t"] = 9;
-    ASSERT_TRUE(counting.engine().CommitLoad(commit).ok());
+    ASSERT_TRUE(counting.engine().checkpoints().CommitLoad(commit).ok());
 
     EXPECT_EQ(counting.Value(1), 1);
     EXPECT_EQ(counting.Value(2), 1) << "not what was unsent";
     EXPECT_EQ(counting.Value(3), 0);
-    ASSERT_TRUE(counting.engine().Flush().ok());
-    EXPECT_EQ(counting.engine().Size("t").value(), 2u) << "nothing was sent later either";
+    ASSERT_TRUE(counting.engine().caches().Flush().ok());
+    EXPECT_EQ(counting.engine().tables().Size("t").value(), 2u) << "nothing was sent later either";
     const auto info = counting.Info();
     EXPECT_EQ(info["clock_floor"], 40);
     EXPECT_EQ(info["applies"], 9);
     EXPECT_EQ(info["limits"]["max_rows"], 1000000) << "limits are no part of rows";
     for (size_t p = 0; p < 16; ++p) EXPECT_NE(info["epochs"][p], epochs[p]);
     if (bound != 0) {
-      EXPECT_EQ(counting.engine().Stats("t").value().cache->counters.discarded_ticks, 6u);
+      EXPECT_EQ(counting.engine().tables().Stats("t").value().cache->counters.discarded_ticks, 6u);
     }
     ASSERT_TRUE(counting.Step({1, 3}).ok());
     EXPECT_EQ(counting.Value(1), 2);
-    ASSERT_TRUE(counting.engine().Flush().ok());
-    EXPECT_EQ(counting.engine().Scan("t").value().keys.size(), 3u);
+    ASSERT_TRUE(counting.engine().caches().Flush().ok());
+    EXPECT_EQ(counting.engine().tables().Scan("t").value().keys.size(), 3u);
   }
 }
 
@@ -155,27 +157,29 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     std::vector<float> out;
     ASSERT_TRUE(counting.Lookup({1}, &out, &token).ok());
     EXPECT_THAT(counting.LoadFile(In("x")).message(), HasSubstr("HetLoadBegin"));
-    EXPECT_THAT(counting.engine().ClearForLoad("t").message(), HasSubstr("HetLoadBegin"));
-    EXPECT_THAT(counting.engine().CommitLoad({}).message(), HasSubstr("HetLoadBegin"));
-    ASSERT_TRUE(counting.engine().BeginLoad({"me", 60}).ok());
-    EXPECT_TRUE(counting.engine().BeginLoad({"me", 60}).ok()) << "renewed";
-    EXPECT_THAT(counting.engine().BeginLoad({"you", 60}).message(), HasSubstr("is being loaded by 'me'"));
+    EXPECT_THAT(counting.engine().checkpoints().ClearForLoad("t").message(), HasSubstr("HetLoadBegin"));
+    EXPECT_THAT(counting.engine().checkpoints().CommitLoad({}).message(), HasSubstr("HetLoadBegin"));
+    ASSERT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok());
+    EXPECT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok()) << "renewed";
+    EXPECT_THAT(counting.engine().checkpoints().BeginLoad({"you", 60}).message(),
+                HasSubstr("is being loaded by 'me'"));
     const std::vector<Key> ids = {1};
     const std::vector<float> row = {5, 5};
     size_t removed = 0;
     for (const Status& refused :
          {counting.Lookup({1}, &out, nullptr), counting.Apply({1}, token), counting.Step({1}),
-          counting.engine().Assign("t", ids, row.data(), false), counting.engine().Remove("t", ids, &removed),
-          counting.engine().Clear("t")}) {
+          counting.engine().tables().Assign("t", ids, row.data(), false),
+          counting.engine().tables().Remove("t", ids, &removed), counting.engine().tables().Clear("t")}) {
       EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
       EXPECT_THAT(refused.message(), HasSubstr("a checkpoint is being restored into namespace 'test'"));
     }
     EXPECT_THAT(counting.Save(In("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
     CommitRequest unknown;
     unknown.applies["no"] = 1;
-    EXPECT_EQ(counting.engine().CommitLoad(unknown).code(), Code::kNotFound);
-    EXPECT_TRUE(counting.engine().AbortLoad().ok());
-    EXPECT_TRUE(counting.engine().AbortLoad().ok()) << "there is none";
+    EXPECT_EQ(counting.engine().checkpoints().CommitLoad(unknown).code(), Code::kNotFound);
+    EXPECT_EQ(counting.Step({1}).code(), Code::kFailedPrecondition) << "they are the loader's still";
+    EXPECT_TRUE(counting.engine().checkpoints().AbortLoad().ok());
+    EXPECT_TRUE(counting.engine().checkpoints().AbortLoad().ok()) << "there is none";
     EXPECT_EQ(counting.Value(1), 1) << "nothing was changed";
     EXPECT_TRUE(counting.Step({1}).ok());
     EXPECT_EQ(counting.Value(1), 2);
@@ -208,8 +212,8 @@ TEST_F(CheckpointEngine, SideBySide) {
     }
     for (std::thread& saver : savers) saver.join();
     while (steps.load() < 3) std::this_thread::yield();
-    ASSERT_TRUE(counting.engine().BeginLoad({"me", 60}).ok());
-    ASSERT_TRUE(counting.engine().ClearForLoad("t").ok());
+    ASSERT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok());
+    ASSERT_TRUE(counting.engine().checkpoints().ClearForLoad("t").ok());
     std::vector<std::thread> loaders;
     for (uint32_t g = 0; g < 4; ++g) {
       loaders.emplace_back([&, g] {
@@ -219,13 +223,13 @@ TEST_F(CheckpointEngine, SideBySide) {
     }
     for (std::thread& loader : loaders) loader.join();
     while (refused.load() == 0) std::this_thread::yield();
-    ASSERT_TRUE(counting.engine().CommitLoad({}).ok());
+    ASSERT_TRUE(counting.engine().checkpoints().CommitLoad({}).ok());
     const int before = steps.load();
     while (steps.load() < before + 2) std::this_thread::yield();
     done.store(true);
     trainer.join();
-    ASSERT_TRUE(counting.engine().Flush().ok());
-    EXPECT_EQ(counting.engine().Size("t").value(), ids.size());
+    ASSERT_TRUE(counting.engine().caches().Flush().ok());
+    EXPECT_EQ(counting.engine().tables().Size("t").value(), ids.size());
   }
 }
 

@@ -24,7 +24,7 @@ class Worker {
       : service_(4, 0),
         engine_(options.cache->on_device ? "gpu" : "cpu", 1, std::make_unique<LocalStore>(&service_),
                 std::make_unique<LocalTransport>(&service_), ClientConfig()) {
-    const Status created = engine_.CreateTable(SpecOf("t", 2, "row_wise_adagrad"), options);
+    const Status created = engine_.tables().Create(SpecOf("t", 2, "row_wise_adagrad"), options);
     EXPECT_TRUE(created.ok()) << created.message();
   }
   void Train(const std::vector<Key>& ids, int times = 1) {
@@ -94,7 +94,7 @@ TEST_F(DeviceAge, BoundsFollowTheNumberOfWorkers) {
     SCOPED_TRACE(worker->engine().name());
     worker->Train({1}, 3);
     EXPECT_EQ(worker->Stats()["bound_push"], 0) << "nobody else reads it";
-    ASSERT_TRUE(worker->engine().SetWorkers("t", 4).ok());
+    ASSERT_TRUE(worker->engine().caches().SetWorkers("t", 4).ok());
     EXPECT_EQ(worker->Stats()["unsent_rows"], 0);
     const int flushed = worker->Stats()["bound_push"];
     worker->Train({1}, 3);

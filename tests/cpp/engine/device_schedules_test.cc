@@ -41,8 +41,8 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
       }
       // The bounds of the other table follow the number of workers.
       if (spec.name == "b") options.cache->staleness = options.cache->pull_bound.most;
-      ASSERT_TRUE(direct_.CreateTable(spec, TableOptions()).ok());
-      const Status created = device_.CreateTable(spec, options);
+      ASSERT_TRUE(direct_.tables().Create(spec, TableOptions()).ok());
+      const Status created = device_.tables().Create(spec, options);
       ASSERT_TRUE(created.ok()) << created.message();
     }
   }
@@ -102,7 +102,8 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
   }
   void ExpectEqualTables() {
     for (const char* table : {"a", "b"}) {
-      const TableRows direct = direct_.Scan(table).value(), device = device_.Scan(table).value();
+      const TableRows direct = direct_.tables().Scan(table).value(),
+                      device = device_.tables().Scan(table).value();
       std::map<Key, size_t> at;
       for (size_t i = 0; i < device.keys.size(); ++i) at[device.keys[i]] = i;
       ASSERT_EQ(direct.keys.size(), device.keys.size()) << table;
@@ -113,7 +114,8 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
         Expect(&direct.rows[i * width], &device.rows[j * width], width, std::string("table ") + table);
         EXPECT_EQ(direct.clocks[i], device.clocks[j]);
       }
-      EXPECT_EQ(direct_.Find(table).value()->applies.load(), device_.Find(table).value()->applies.load());
+      EXPECT_EQ(direct_.tables().Find(table).value()->applies.load(),
+                device_.tables().Find(table).value()->applies.load());
     }
   }
 
@@ -140,20 +142,20 @@ TEST_P(DeviceSchedules, GiveTheRowsOfADirectTable) {
     } else if (kind < 88) {
       Lookup(false);
     } else if (kind < 90) {
-      Each([](Engine* engine) { return engine->Flush(); });
+      Each([](Engine* engine) { return engine->caches().Flush(); });
     } else if (kind < 92) {
-      Each([](Engine* engine) { return engine->Refresh(); });
+      Each([](Engine* engine) { return engine->caches().Refresh(); });
     } else if (kind < 94) {
       const std::vector<float> rows(some.size() * 4, 5);
-      Each([&](Engine* engine) { return engine->Assign("a", keys, rows.data(), false); });
+      Each([&](Engine* engine) { return engine->tables().Assign("a", keys, rows.data(), false); });
     } else if (kind < 96) {
       size_t removed = 0;
-      Each([&](Engine* engine) { return engine->Remove("b", keys, &removed); });
+      Each([&](Engine* engine) { return engine->tables().Remove("b", keys, &removed); });
     } else if (kind < 97) {
-      Each([](Engine* engine) { return engine->Clear("b"); });
+      Each([](Engine* engine) { return engine->tables().Clear("b"); });
     } else {
       const auto workers = static_cast<uint32_t>(random_.Between(1, 4));
-      Each([&](Engine* engine) { return engine->SetWorkers("b", workers); });
+      Each([&](Engine* engine) { return engine->caches().SetWorkers("b", workers); });
     }
   }
   ExpectEqualTables();

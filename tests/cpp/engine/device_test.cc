@@ -25,10 +25,10 @@ using ::testing::HasSubstr;
 // Runs first: afterwards the library is loaded, once and for all.
 TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
   Engine engine("test");
-  const Status none = engine.CreateTable(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
+  const Status none = engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
   EXPECT_EQ(none.code(), Code::kFailedPrecondition);
   EXPECT_THAT(none.message(), HasSubstr("het_tf.Cache(device=\"cpu\")"));
-  EXPECT_TRUE(engine.TableNames().empty());
+  EXPECT_TRUE(engine.tables().Names().empty());
   EXPECT_EQ(DeviceLibrary::Load("/nowhere.so", 0).code(), Code::kNotFound);
   EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
   EXPECT_EQ(DeviceLibrary::Load(DeviceLibraryPath(), -1).code(), Code::kInvalidArgument);
@@ -152,7 +152,7 @@ TEST_F(DeviceEngine, RowsOfAnOldStepDriveEachOtherOutOnceAtMost) {
 TEST_F(DeviceEngine, StampsBeginAgain) {
   Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
-  engine_.device()->set_stamp(DeviceCalls::kLastStamp - 1);
+  DeviceOf(&engine_)->set_stamp(DeviceCalls::kLastStamp - 1);
   StepOf waits(&engine_, {{"t", {1, 5}}});
   ASSERT_TRUE(waits.Lookup(true).ok());
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
@@ -181,7 +181,7 @@ TEST_F(DeviceEngine, NonFiniteGradientsRaiseOrSkip) {
     ASSERT_TRUE(step.Apply(gradients, 1, NonFinite::kSkip).ok());
     EXPECT_TRUE(step.skipped);
     EXPECT_EQ(Value(a, 7), 0);
-    EXPECT_EQ(engine_.Find(a).value()->applies.load(), 0);
+    EXPECT_EQ(engine_.tables().Find(a).value()->applies.load(), 0);
     ASSERT_TRUE(step.Lookup(true).ok());
     ASSERT_TRUE(step.Apply(step.Gradients(-1), 1, NonFinite::kSkip).ok());
     EXPECT_FALSE(step.skipped);
@@ -195,14 +195,14 @@ TEST_F(DeviceEngine, PaddingEmptyBatchesAndZeroGradients) {
   ASSERT_TRUE(Train(&engine_, {{"t", {0, 1, 0, 2}, Key{0}}, {"u", {}}}).ok());
   EXPECT_EQ(Value("t", 0), 0);
   EXPECT_EQ(Value("t", 1), 1);
-  EXPECT_EQ(engine_.Find("u").value()->applies.load(), 0);
-  EXPECT_EQ(engine_.Find("t").value()->applies.load(), 1);
+  EXPECT_EQ(engine_.tables().Find("u").value()->applies.load(), 0);
+  EXPECT_EQ(engine_.tables().Find("t").value()->applies.load(), 1);
   StepOf padding(&engine_, {{"t", {1, 2, 1}, Key{1}}});
   ASSERT_TRUE(padding.Lookup(false).ok());
   EXPECT_EQ(padding.rows[0], (std::vector<float>{0, 0, 1, 1, 0, 0}));
   ASSERT_TRUE(Train(&engine_, {{"t", {}}}).ok());
   ASSERT_TRUE(Train(&engine_, {{"t", {1}}}, 0).ok());
-  EXPECT_EQ(engine_.Find("t").value()->applies.load(), 1) << "zeros are no tick";
+  EXPECT_EQ(engine_.tables().Find("t").value()->applies.load(), 1) << "zeros are no tick";
 }
 
 TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
@@ -216,8 +216,8 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     args.token = step.token;
     args.gradients = Span<const float* const>(given, 2);
     GradientSums sums;
-    ASSERT_TRUE(engine_.SumGradients(step.call(), args, 1, &sums).ok());
-    ASSERT_EQ(engine_.SumGradients(step.call(), args, 1, &sums).code(), Code::kFailedPrecondition);
+    ASSERT_TRUE(engine_.steps().SumGradients(step.call(), args, 1, &sums).ok());
+    ASSERT_EQ(engine_.steps().SumGradients(step.call(), args, 1, &sums).code(), Code::kFailedPrecondition);
     MergedSums merged;
     merged.tables.resize(1);
     merged.tables[0].active = 1;
@@ -226,18 +226,18 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
       for (int d = 0; d < 2; ++d) merged.tables[0].sums.push_back(sums.tables[0].sums[2 * i + d]);
     }
     const float rate = 1;
-    ASSERT_TRUE(engine_.ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
+    ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
     // What is active is said, not found out.
     merged.tables[0].active = 0;
-    ASSERT_TRUE(engine_.ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
+    ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
     std::fill(merged.tables[0].sums.begin(), merged.tables[0].sums.end(), 0.0f);
     merged.tables[0].active = 1;
-    ASSERT_TRUE(engine_.ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
+    ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 6);
-    EXPECT_EQ(engine_.Find(device).value()->applies.load(), 2);
+    EXPECT_EQ(engine_.tables().Find(device).value()->applies.load(), 2);
   }
 }
 
@@ -263,14 +263,15 @@ TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
     EXPECT_EQ(alone.Apply(alone.Gradients(1), 1, NonFinite::kRaise, true).code(), Code::kInvalidArgument);
     EXPECT_EQ(alone.Apply(alone.Gradients(1)).code(), Code::kFailedPrecondition) << "the token is used up";
   }
-  const TablePtr table = engine_.Find("g").value();
+  const TablePtr table = engine_.tables().Find("g").value();
   const TablePtr twice[] = {table, table};
   const Key id = 1;
   const FeatureIds features[] = {{0, Span<const Key>(&id, 1), std::nullopt}};
   float row[2];
   float* const out[] = {row};
   const BatchCall call{Span<const TablePtr>(twice, 2), Span<const FeatureIds>(features, 1)};
-  EXPECT_THAT(engine_.Lookup(call, Span<float* const>(out, 1), nullptr).message(), HasSubstr("named twice"));
+  EXPECT_THAT(engine_.steps().Lookup(call, Span<float* const>(out, 1), nullptr).message(),
+              HasSubstr("named twice"));
 }
 
 TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
@@ -279,15 +280,15 @@ TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
   StepOf before(&engine_, {{"t", {1}}, {"u", {1}}});
   ASSERT_TRUE(before.Lookup(true).ok());
   ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
-  ASSERT_TRUE(engine_.DropTable("t").ok());
+  ASSERT_TRUE(engine_.tables().Drop("t").ok());
   EXPECT_THAT(before.Lookup(false).message(), HasSubstr("'t' was dropped"));
   EXPECT_THAT(before.Apply(before.Gradients(-1)).message(), HasSubstr("'t' was dropped"));
   Create("t", 2, CacheOf("gpu", 100, 5, 5));
   EXPECT_EQ(Value("t", 1), 0);
   ASSERT_TRUE(Train(&engine_, {{"t", {1}}, {"u", {1}}}).ok());
   EXPECT_EQ(Value("t", 1), 1);
-  EXPECT_TRUE(engine_.CreateTable(SpecOf("t", 2), CacheOf("gpu", 100, 5, 5)).ok());
-  EXPECT_EQ(engine_.CreateTable(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
+  EXPECT_TRUE(engine_.tables().Create(SpecOf("t", 2), CacheOf("gpu", 100, 5, 5)).ok());
+  EXPECT_EQ(engine_.tables().Create(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
 }
 
 // --- figures and files
@@ -317,7 +318,7 @@ TEST_F(DeviceEngine, CountersTellWhatHappened) {
   EXPECT_EQ(stats["unsent_rows"], 1);
   ASSERT_EQ(Value("t", 1), 3);
   EXPECT_EQ(CacheStats(&engine_, "t")["reads"], 5) << "a lookup without training counts nothing";
-  ASSERT_TRUE(engine_.Clear("t").ok());
+  ASSERT_TRUE(engine_.tables().Clear("t").ok());
   EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 1);
   EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0);
 }
@@ -327,22 +328,22 @@ TEST_F(DeviceEngine, SavesWhatAnOrdinaryTableSavesAndLoadsIt) {
   const std::string path = folder.path() + "/rows";
   Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded), "adagrad");
   for (Key i = 0; i < 50; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {i, 1, i * i}}}).ok());
-  ASSERT_TRUE(engine_.Flush().ok());
+  ASSERT_TRUE(engine_.caches().Flush().ok());
   SaveRequest request;
   request.tables = {"t"};
   for (uint32_t p = 0; p < LocalService::kDefaultPartitions; ++p) request.partitions.push_back(p);
-  ASSERT_TRUE(engine_.SaveRows(path, request).ok());
+  ASSERT_TRUE(engine_.checkpoints().SaveRows(path, request).ok());
   const std::vector<float> before = Values(&engine_, "t", {1, 2, 3, 49 * 49});
   for (Key i = 0; i < 9; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());  // unsent
 
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(engine_.BeginLoad({"me", 60}).ok());
+  ASSERT_TRUE(engine_.checkpoints().BeginLoad({"me", 60}).ok());
   StepOf step(&engine_, {{"t", {1}}});
   EXPECT_THAT(step.Lookup(true).message(), HasSubstr("is being restored"));
-  ASSERT_TRUE(engine_.ClearForLoad("t").ok());
-  ASSERT_TRUE(engine_.LoadRows(path, load).ok());
-  ASSERT_TRUE(engine_.CommitLoad({}).ok());
+  ASSERT_TRUE(engine_.checkpoints().ClearForLoad("t").ok());
+  ASSERT_TRUE(engine_.checkpoints().LoadRows(path, load).ok());
+  ASSERT_TRUE(engine_.checkpoints().CommitLoad({}).ok());
   EXPECT_EQ(Values(&engine_, "t", {1, 2, 3, 49 * 49}), before);
   EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 27);
   EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0) << "reading brings nothing into the cache";
@@ -360,8 +361,8 @@ TEST_F(DeviceEngine, ThreadsShareATable) {
     });
   }
   for (int i = 0; i < 20; ++i) {
-    failed += !engine_.Stats("t").ok();
-    failed += !engine_.Flush().ok();
+    failed += !engine_.tables().Stats("t").ok();
+    failed += !engine_.caches().Flush().ok();
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed.load(), 0);

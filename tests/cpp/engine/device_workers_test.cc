@@ -23,14 +23,14 @@ TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
     for (const char* device : {"gpu", "cpu"}) {
       workers.push_back(std::make_unique<Engine>(device, 1, std::make_unique<LocalStore>(&service),
                                                  std::make_unique<LocalTransport>(&service), ClientConfig()));
-      ASSERT_TRUE(workers.back()->CreateTable(SpecOf("t", 2), CacheOf(device, 100, pull, 2)).ok());
+      ASSERT_TRUE(workers.back()->tables().Create(SpecOf("t", 2), CacheOf(device, 100, pull, 2)).ok());
     }
     const std::vector<Key> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     ASSERT_TRUE(Train(workers[0].get(), {{"t", ids}}).ok());
     StepOf before(workers[0].get(), {{"t", ids}});
     ASSERT_TRUE(before.Lookup(true).ok());
     ASSERT_EQ(before.rows[0][0], 1);
-    ASSERT_TRUE(workers[1]->Clear("t").ok());
+    ASSERT_TRUE(workers[1]->tables().Clear("t").ok());
     // Rows that are not asked about have been given when an answer about others tells.
     std::vector<Key> more = ids;
     for (Key id = 100; id < 140; ++id) more.push_back(id);
@@ -41,7 +41,7 @@ TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
     ASSERT_TRUE(before.Apply(before.Gradients(-1)).ok());
     EXPECT_EQ(Values(workers[0].get(), "t", {5})[0], 1);
     EXPECT_EQ(CacheStats(workers[0].get(), "t")["discarded_ticks"], 9);
-    ASSERT_TRUE(workers[0]->Flush().ok());
+    ASSERT_TRUE(workers[0]->caches().Flush().ok());
     EXPECT_EQ(Values(workers[1].get(), "t", {5})[0], 1);
   }
 }
@@ -68,11 +68,11 @@ TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
     LocalService service(8, 0);
     Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
                   ClientConfig());
-    ASSERT_TRUE(worker.CreateTable(SpecOf("t", 2), CacheOf("gpu", 32, kUnbounded, bound)).ok());
+    ASSERT_TRUE(worker.tables().Create(SpecOf("t", 2), CacheOf("gpu", 32, kUnbounded, bound)).ok());
     std::vector<Key> ids(40);  // of which 8 stay with the call, and leave with their tick
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
     LocalStore store(&service);
-    const TableSchema& schema = *worker.Find("t").value()->schema;
+    const TableSchema& schema = *worker.tables().Find("t").value()->schema;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
     // One tick is within the bound of 1: those that have left may be on their way.
     EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : 0u) << bound;
@@ -82,7 +82,7 @@ TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
       ASSERT_EQ(rows.keys.size(), 40u);
       for (const float value : rows.rows) EXPECT_EQ(value, 2);
     }
-    ASSERT_TRUE(worker.Flush().ok());
+    ASSERT_TRUE(worker.caches().Flush().ok());
     EXPECT_EQ(store.CountRows(schema).value(), 40u);
   }
 }
@@ -112,7 +112,7 @@ TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
   ClearingTransport* const transport = own.get();
   Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::move(own), ClientConfig());
   constexpr uint32_t kDim = 16384;  // 256 rows a turn
-  ASSERT_TRUE(worker.CreateTable(SpecOf("t", kDim), CacheOf("gpu", 1024, kUnbounded, kUnbounded)).ok());
+  ASSERT_TRUE(worker.tables().Create(SpecOf("t", kDim), CacheOf("gpu", 1024, kUnbounded, kUnbounded)).ok());
   // Keys come in order. Those of the first turn are of three partitions, so that one of the four learns
   // nothing.
   std::vector<Key> ids;
@@ -121,10 +121,10 @@ TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
     if (ids.size() >= 256 || partition != 3) ids.push_back(key);
   }
   ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
-  transport->to_clear = worker.Find("t").value()->schema.get();
-  const Status status = worker.Flush();
+  transport->to_clear = worker.tables().Find("t").value()->schema.get();
+  const Status status = worker.caches().Flush();
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(LocalStore(&service).Scan(*worker.Find("t").value()->schema).value().keys.size(), 0u);
+  EXPECT_EQ(LocalStore(&service).Scan(*worker.tables().Find("t").value()->schema).value().keys.size(), 0u);
   EXPECT_EQ(CacheStats(&worker, "t")["discarded_ticks"], 400);
   EXPECT_EQ(CacheStats(&worker, "t")["unsent_rows"], 0);
 }

@@ -42,7 +42,7 @@ struct Call {
       : engine(engine),
         ids(std::move(ids)),
         out(this->ids.size() * kDim),
-        tables{engine->Find(table).value()} {}
+        tables{engine->tables().Find(table).value()} {}
 
   BatchCall batch() {
     features[0] = {0, Span<const int64_t>(ids.data(), ids.size()), padding};
@@ -50,8 +50,9 @@ struct Call {
   }
   Status Lookup(bool training) {
     float* const outs[] = {out.data()};
-    return AtMemoryEdge(
-        [&] { return engine->Lookup(batch(), Span<float* const>(outs, 1), training ? &token : nullptr); });
+    return AtMemoryEdge([&] {
+      return engine->steps().Lookup(batch(), Span<float* const>(outs, 1), training ? &token : nullptr);
+    });
   }
   Status Apply(const std::vector<float>& gradients, float lr = 1, NonFinite policy = NonFinite::kRaise) {
     const float* const grads[] = {gradients.data()};
@@ -60,7 +61,7 @@ struct Call {
     args.gradients = Span<const float* const>(grads, 1);
     args.learning_rates = Span<const float>(&lr, 1);
     args.non_finite = policy;
-    return AtMemoryEdge([&] { return engine->Apply(batch(), args, &skipped); });
+    return AtMemoryEdge([&] { return engine->steps().Apply(batch(), args, &skipped); });
   }
 
   Engine* engine;
@@ -82,7 +83,7 @@ struct Mode {
 class EngineTest : public ::testing::TestWithParam<Mode> {
  protected:
   EngineTest() : engine_("test", GetParam().threads) {}
-  void Create(const TableSpec& spec) { ASSERT_TRUE(engine_.CreateTable(spec, GetParam().options).ok()); }
+  void Create(const TableSpec& spec) { ASSERT_TRUE(engine_.tables().Create(spec, GetParam().options).ok()); }
   Engine engine_;
 };
 
@@ -117,7 +118,7 @@ TEST_P(EngineTest, EqualsAReferenceBitForBit) {
     const Status status = call.Apply(gradients);
     ASSERT_TRUE(status.ok()) << status.message();
   }
-  const TableRows rows = engine_.Scan("t").value();
+  const TableRows rows = engine_.tables().Scan("t").value();
   for (size_t i = 0; i < rows.keys.size(); ++i) {
     for (size_t d = 0; d < kDim; ++d) {
       EXPECT_EQ(rows.rows[i * kDim + d], reference[rows.keys[i]][d]);
@@ -130,7 +131,7 @@ TEST_P(EngineTest, RowsThatWereOnlyReadAreNotStored) {
   Call call(&engine_, "t", {1, 2, 3});
   ASSERT_TRUE(call.Lookup(true).ok());
   ASSERT_TRUE(call.Lookup(false).ok());
-  EXPECT_EQ(engine_.Size("t").value(), 0u);
+  EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
 }
 
 TEST_P(EngineTest, ATokenIsUsedOnce) {
@@ -171,7 +172,7 @@ TEST_P(EngineTest, NonFiniteGradientsChangeNothing) {
     ASSERT_TRUE(call.Lookup(true).ok());
     ASSERT_TRUE(call.Apply(gradients, 1, NonFinite::kSkip).ok());
     EXPECT_TRUE(call.skipped);
-    EXPECT_EQ(engine_.Size("t").value(), 0u);
+    EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
   }
 }
 
@@ -180,7 +181,7 @@ TEST_P(EngineTest, AnAllZeroGradientIsNoTick) {
   Call call(&engine_, "t", {1, 2});
   ASSERT_TRUE(call.Lookup(true).ok());
   ASSERT_TRUE(call.Apply(std::vector<float>(2 * kDim, 0)).ok());
-  EXPECT_EQ(engine_.Size("t").value(), 0u);
+  EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
 }
 
 TEST_P(EngineTest, PaddingReadsZerosAndLearnsNothing) {
@@ -194,7 +195,7 @@ TEST_P(EngineTest, PaddingReadsZerosAndLearnsNothing) {
   EXPECT_EQ(call.out[kDim], 3);
   EXPECT_EQ(call.out[2 * kDim], 0);
   ASSERT_TRUE(call.Apply(std::vector<float>(3 * kDim, 1)).ok());
-  EXPECT_EQ(engine_.Size("t").value(), 1u);
+  EXPECT_EQ(engine_.tables().Size("t").value(), 1u);
 }
 
 TEST_P(EngineTest, AssignRemoveClear) {
@@ -204,20 +205,20 @@ TEST_P(EngineTest, AssignRemoveClear) {
   ASSERT_TRUE(call.Apply(std::vector<float>(2 * kDim, 1)).ok());
   const std::vector<int64_t> keys = {2, 9};
   std::vector<float> values(2 * kDim, 4);
-  ASSERT_TRUE(engine_.Assign("t", Span<const Key>(keys.data(), 2), values.data(), false).ok());
+  ASSERT_TRUE(engine_.tables().Assign("t", Span<const Key>(keys.data(), 2), values.data(), false).ok());
   Call both(&engine_, "t", {2, 9});
   ASSERT_TRUE(both.Lookup(false).ok());
   EXPECT_EQ(both.out, values);
-  EXPECT_EQ(engine_.Size("t").value(), 3u);
+  EXPECT_EQ(engine_.tables().Size("t").value(), 3u);
   size_t removed = 0;
-  ASSERT_TRUE(engine_.Remove("t", Span<const Key>(keys.data(), 2), &removed).ok());
+  ASSERT_TRUE(engine_.tables().Remove("t", Span<const Key>(keys.data(), 2), &removed).ok());
   EXPECT_EQ(removed, 2u);
   ASSERT_TRUE(both.Lookup(true).ok());
   EXPECT_EQ(both.out[0], 0);
-  ASSERT_TRUE(engine_.Clear("t").ok());
-  EXPECT_EQ(engine_.Size("t").value(), 0u);
+  ASSERT_TRUE(engine_.tables().Clear("t").ok());
+  EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
   ASSERT_TRUE(both.Apply(std::vector<float>(2 * kDim, 1)).ok());
-  EXPECT_EQ(engine_.Size("t").value(), 2u);
+  EXPECT_EQ(engine_.tables().Size("t").value(), 2u);
 }
 
 // Another thread drops a table and makes it again in the middle of an Apply, between the search for its rows
@@ -230,8 +231,8 @@ TEST(EngineDrop, InTheMiddleOfAnApply) {
   engine = std::make_unique<Engine>("dropping", 1, [&]() -> uint32_t {
     if (armed.exchange(false)) {
       dropper = std::thread([&] {
-        EXPECT_TRUE(engine->DropTable("t").ok());
-        EXPECT_TRUE(engine->CreateTable(Spec("t"), TableOptions()).ok());
+        EXPECT_TRUE(engine->tables().Drop("t").ok());
+        EXPECT_TRUE(engine->tables().Create(Spec("t"), TableOptions()).ok());
         done = true;
       });
       // Long enough for it where nothing stops it.
@@ -239,7 +240,7 @@ TEST(EngineDrop, InTheMiddleOfAnApply) {
     }
     return 1700000000;
   });
-  ASSERT_TRUE(engine->CreateTable(Spec("t"), TableOptions()).ok());
+  ASSERT_TRUE(engine->tables().Create(Spec("t"), TableOptions()).ok());
   std::vector<int64_t> ids(3000);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
   Call call(engine.get(), "t", ids);
@@ -248,7 +249,7 @@ TEST(EngineDrop, InTheMiddleOfAnApply) {
   EXPECT_TRUE(call.Apply(std::vector<float>(ids.size() * kDim, 1)).ok());
   ASSERT_TRUE(dropper.joinable());
   dropper.join();
-  EXPECT_EQ(engine->Size("t").value(), 0u) << "dropped after the step, or before it";
+  EXPECT_EQ(engine->tables().Size("t").value(), 0u) << "dropped after the step, or before it";
 }
 
 // The embedded store keeps limits by its own clock; a later declaration changes them.
@@ -264,32 +265,33 @@ TEST_P(EngineTest, LimitsBoundTheTable) {
     Call call(&engine, "t", ids);
     ASSERT_TRUE(call.Lookup(true).ok());
     ASSERT_TRUE(call.Apply(std::vector<float>(ids.size() * kDim, 1)).ok());
-    ASSERT_TRUE(engine.Flush().ok());
+    ASSERT_TRUE(engine.caches().Flush().ok());
   };
-  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok());
+  ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   train(0, 300);
   now += 100;
   Call before(&engine, "t", {1000, 5});  // its rows are found again after others went
   ASSERT_TRUE(before.Lookup(true).ok());
   for (int i = 0; i < 20; ++i) train(1000, 64);
-  EXPECT_EQ(engine.Size("t").value(), 64u);
+  EXPECT_EQ(engine.tables().Size("t").value(), 64u);
   ASSERT_TRUE(before.Apply(std::vector<float>(2 * kDim, 1)).ok());
-  EXPECT_EQ(engine.Size("t").value(), 65u);
+  EXPECT_EQ(engine.tables().Size("t").value(), 65u);
 
   spec.limits = TableLimits();
   spec.limits->max_rows = 160;
-  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok());
+  ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   for (int i = 0; i < 20; ++i) train(2000 + 100 * i, 100);
-  EXPECT_LE(engine.Size("t").value(), 160u);
-  EXPECT_GE(engine.Size("t").value(), 120u) << "keys do not fall evenly on the partitions";
+  EXPECT_LE(engine.tables().Size("t").value(), 160u);
+  EXPECT_GE(engine.tables().Size("t").value(), 120u) << "keys do not fall evenly on the partitions";
   spec.limits.reset();
-  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok()) << "who says nothing of limits keeps them";
+  ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok())
+      << "who says nothing of limits keeps them";
   train(9000, 300);
-  EXPECT_LE(engine.Size("t").value(), 160u);
+  EXPECT_LE(engine.tables().Size("t").value(), 160u);
   spec.limits = TableLimits();
-  ASSERT_TRUE(engine.CreateTable(spec, GetParam().options).ok());
+  ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   train(9000, 1000);
-  EXPECT_GE(engine.Size("t").value(), 1000u);
+  EXPECT_GE(engine.tables().Size("t").value(), 1000u);
 }
 
 TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
@@ -311,7 +313,7 @@ TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
     // Behind a cache memory may also end after the ticks, while they are sent: then they are kept, not
     // undone.
     if (lookup.ok() && status.message().find("are kept") != std::string::npos) break;
-    ASSERT_EQ(engine_.Size("t").value(), 0u);
+    ASSERT_EQ(engine_.tables().Size("t").value(), 0u);
   }
   EXPECT_GT(failures, 0);
   Call call(&engine_, "t", ids);
@@ -339,36 +341,37 @@ TEST_P(EngineTest, ThreadsShareATable) {
 
 TEST(EngineErrors, SpecsThatDiffer) {
   Engine engine("e");
-  ASSERT_TRUE(engine.CreateTable(Spec("t"), {}).ok());
-  EXPECT_TRUE(engine.CreateTable(Spec("t"), {}).ok());
-  EXPECT_EQ(engine.CreateTable(Spec("t", "adam"), {}).code(), Code::kAlreadyExists);
-  EXPECT_EQ(engine.CreateTable(Spec("t"), Cached(5, 5)).code(), Code::kAlreadyExists);
-  EXPECT_EQ(engine.Find("u").status().code(), Code::kNotFound);
+  ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
+  EXPECT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
+  EXPECT_EQ(engine.tables().Create(Spec("t", "adam"), {}).code(), Code::kAlreadyExists);
+  EXPECT_EQ(engine.tables().Create(Spec("t"), Cached(5, 5)).code(), Code::kAlreadyExists);
+  EXPECT_EQ(engine.tables().Find("u").status().code(), Code::kNotFound);
   TableSpec empty = Spec("u");
   empty.dim = 0;
-  EXPECT_EQ(engine.CreateTable(empty, {}).code(), Code::kInvalidArgument);
+  EXPECT_EQ(engine.tables().Create(empty, {}).code(), Code::kInvalidArgument);
 }
 
 TEST(EngineErrors, MoreIdsThanACallHolds) {
   Engine engine("e");
-  ASSERT_TRUE(engine.CreateTable(Spec("t"), {}).ok());
+  ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
   const int64_t id = 0;
-  const TablePtr table = engine.Find("t").value();
+  const TablePtr table = engine.tables().Find("t").value();
   const FeatureIds features[] = {{0, Span<const int64_t>(&id, size_t{1} << 31), std::nullopt},
                                  {0, Span<const int64_t>(&id, size_t{1} << 31), std::nullopt}};
   float* const out[] = {nullptr, nullptr};
-  const Status status = engine.Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(features, 2)},
-                                      Span<float* const>(out, 2), nullptr);
+  const Status status =
+      engine.steps().Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(features, 2)},
+                            Span<float* const>(out, 2), nullptr);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("a lookup of 4294967296 ids; at most 4294967294"));
 }
 
 TEST(EngineErrors, ADroppedTableIsAnErrorAndNoNewTable) {
   Engine engine("e");
-  ASSERT_TRUE(engine.CreateTable(Spec("t"), {}).ok());
+  ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
   Call call(&engine, "t", {1});
   ASSERT_TRUE(call.Lookup(true).ok());
-  ASSERT_TRUE(engine.DropTable("t").ok());
+  ASSERT_TRUE(engine.tables().Drop("t").ok());
   EXPECT_EQ(call.Apply(std::vector<float>(kDim, 1)).code(), Code::kFailedPrecondition);
   EXPECT_EQ(call.Lookup(true).code(), Code::kFailedPrecondition);
 }
@@ -382,7 +385,7 @@ TEST(EngineDirect, SumsDoNotDependOnThreads) {
   std::vector<std::vector<float>> results;
   for (size_t threads : {1, 2, 4}) {
     Engine engine("e", threads);
-    ASSERT_TRUE(engine.CreateTable(Spec("t", "adagrad"), {}).ok());
+    ASSERT_TRUE(engine.tables().Create(Spec("t", "adagrad"), {}).ok());
     Call call(&engine, "t", ids);
     for (int step = 0; step < 3; ++step) {
       ASSERT_TRUE(call.Lookup(true).ok());

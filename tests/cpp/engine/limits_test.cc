@@ -23,10 +23,10 @@ class LimitsTest : public ::testing::TestWithParam<bool> {
     spec.limits->ttl = 100;
     TableOptions options;
     if (GetParam()) options.cache = CacheConfig();
-    ASSERT_TRUE(engine_.CreateTable(spec, options).ok());
+    ASSERT_TRUE(engine_.tables().Create(spec, options).ok());
   }
   void Train(const std::string& name, const std::vector<int64_t>& ids) {
-    const TablePtr table = engine_.Find(name).value();
+    const TablePtr table = engine_.tables().Find(name).value();
     const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
     const BatchCall call{Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)};
     std::vector<float> rows(ids.size() * 2);
@@ -35,13 +35,13 @@ class LimitsTest : public ::testing::TestWithParam<bool> {
     const std::vector<float> ones(rows.size(), 1);
     const float rate = 1;
     ApplyArgs args;
-    ASSERT_TRUE(engine_.Lookup(call, Span<float* const>(out, 1), &args.token).ok());
+    ASSERT_TRUE(engine_.steps().Lookup(call, Span<float* const>(out, 1), &args.token).ok());
     rows = ones;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
     bool skipped = false;
-    ASSERT_TRUE(engine_.Apply(call, args, &skipped).ok());
-    ASSERT_TRUE(engine_.Flush().ok());
+    ASSERT_TRUE(engine_.steps().Apply(call, args, &skipped).ok());
+    ASSERT_TRUE(engine_.caches().Flush().ok());
   }
 
   uint32_t now_ = 1700000000;
@@ -59,8 +59,8 @@ TEST_P(LimitsTest, ReachEveryPartition) {
   Train("old", ids);
   now_ += 100;
   for (uint32_t i = 0; i < LocalService::kDefaultPartitions; ++i) Train("new", {1});
-  EXPECT_EQ(engine_.Size("old").value(), 0u);
-  EXPECT_EQ(engine_.Size("new").value(), 1u);
+  EXPECT_EQ(engine_.tables().Size("old").value(), 0u);
+  EXPECT_EQ(engine_.tables().Size("new").value(), 1u);
 }
 
 }  // namespace

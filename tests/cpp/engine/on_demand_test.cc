@@ -131,7 +131,7 @@ class Fleet {
     while (steps_.size() < step_ + 1) AddStep();
   }
   void Flush() {
-    for (Process& worker : workers_) ASSERT_TRUE(worker.engine().Flush().ok());
+    for (Process& worker : workers_) ASSERT_TRUE(worker.engine().caches().Flush().ok());
   }
   // `tolerance`: of the largest number that any row has had, since optimizers round terms as large.
   void ExpectExact(float tolerance) {
@@ -150,7 +150,7 @@ class Fleet {
   uint64_t pushed() {
     uint64_t rows = 0;
     for (Process& worker : workers_) {
-      const TableStats stats = worker.engine().Stats("t").value();
+      const TableStats stats = worker.engine().tables().Stats("t").value();
       rows += stats.cache->counters.bound_push + stats.cache->counters.evict_push;
     }
     return rows;
@@ -187,8 +187,9 @@ class Fleet {
                                 (uint64_t{left_ + 1} << 40) + planned_[w] + 1,
                                 w,
                                 config_.summed};
-      const Status status = worker(w).WithCall(
-          batches[w].ids, [&](const BatchCall& call) { return worker(w).engine().Plan(call, 8, &all); });
+      const Status status = worker(w).WithCall(batches[w].ids, [&](const BatchCall& call) {
+        return worker(w).engine().steps().Plan(call, 8, &all);
+      });
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -200,7 +201,7 @@ class Fleet {
       GradientSums sums;
       const Status status =
           worker(w).WithGradients(batches[w], 1, [&](const BatchCall& call, const ApplyArgs& args) {
-            return worker(w).engine().SumGradients(call, args, workers, &sums);
+            return worker(w).engine().steps().SumGradients(call, args, workers, &sums);
           });
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_TRUE(PackSums(Status(), sums, Process::kLayer, workers, &sent[w], &splits[w]).ok());
@@ -222,8 +223,8 @@ class Fleet {
       ASSERT_TRUE(
           MergeSums(layout, {bytes.data(), bytes.size()}, {lengths.data(), lengths.size()}, &merged).ok());
       const float rate = 1;
-      const Status status =
-          worker(to).engine().ApplySums({&worker(to).table(), 1}, Process::kLayer, merged, {&rate, 1});
+      const Status status = worker(to).engine().steps().ApplySums({&worker(to).table(), 1}, Process::kLayer,
+                                                                  merged, {&rate, 1});
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -347,11 +348,11 @@ TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
   const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, 1, 0, false};
   const auto other = [&](BatchCall call) {
     call.layer = 2;
-    EXPECT_TRUE(worker.engine().Plan(call, 8, &all).ok());
+    EXPECT_TRUE(worker.engine().steps().Plan(call, 8, &all).ok());
     std::vector<float> row(kDim);
     float* const out[] = {row.data()};
     uint64_t token = 0;
-    return worker.engine().Lookup(call, {out, 1}, &token);
+    return worker.engine().steps().Lookup(call, {out, 1}, &token);
   };
   EXPECT_TRUE(worker.WithCall(ids, other).ok()) << "the first layer is at rest";
   std::vector<float> rows;
@@ -392,13 +393,15 @@ TEST(OnDemandThreads, PlanTrainAndFlush) {
       const GlobalStep::Ids all{
           {&feature, 1}, {Span<const int64_t>(ends)}, static_cast<uint64_t>(i) + 1, 0, false};
       EXPECT_TRUE(
-          worker.WithCall(mine, [&](const BatchCall& call) { return worker.engine().Plan(call, 8, &all); })
+          worker
+              .WithCall(mine,
+                        [&](const BatchCall& call) { return worker.engine().steps().Plan(call, 8, &all); })
               .ok());
       while (i - done.load() > 4) std::this_thread::yield();
     }
   });
   std::thread flusher([&] {
-    while (done.load() < rounds) EXPECT_TRUE(worker.engine().Flush().ok());
+    while (done.load() < rounds) EXPECT_TRUE(worker.engine().caches().Flush().ok());
   });
   for (int64_t i = 0; i < rounds; ++i) {
     // One that was not planned yet is refused, unless everything was just sent: both are right.
@@ -412,7 +415,7 @@ TEST(OnDemandThreads, PlanTrainAndFlush) {
   }
   pipeline.join();
   flusher.join();
-  ASSERT_TRUE(worker.engine().Flush().ok());
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
   EXPECT_EQ(worker.Rows().at(77).second[0], static_cast<float>(3 + rounds));
 }
 

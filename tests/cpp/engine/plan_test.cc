@@ -1,4 +1,4 @@
-// Engine::Plan: steps with it are steps without it, at a store in this process that is reached like a server.
+// Steps::Plan: steps with it are steps without it, at a store in this process that is reached like a server.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -44,8 +44,8 @@ class EnginePlanTest : public ::testing::Test {
       options.cache->push_bound = 0;
       options.cache->policy = Policy::kLru;
     }
-    ASSERT_TRUE(engine_->CreateTable(spec, options).ok());
-    table_ = engine_->Find("t").value();
+    ASSERT_TRUE(engine_->tables().Create(spec, options).ok());
+    table_ = engine_->tables().Find("t").value();
   }
   BatchCall Call(const std::vector<int64_t>& ids) {
     feature_ = {0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
@@ -54,7 +54,7 @@ class EnginePlanTest : public ::testing::Test {
   void Plan(const std::vector<int64_t>& ids) {
     const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
     const Status status =
-        engine_->Plan({Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature, 1), 1}, 8);
+        engine_->steps().Plan({Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature, 1), 1}, 8);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // Gives each id a tick of 1; returns what the lookup read.
@@ -62,14 +62,14 @@ class EnginePlanTest : public ::testing::Test {
     std::vector<float> rows(ids.size() * kDim);
     float* const out[] = {rows.data()};
     ApplyArgs args;
-    EXPECT_TRUE(engine_->Lookup(Call(ids), Span<float* const>(out, 1), &args.token).ok());
+    EXPECT_TRUE(engine_->steps().Lookup(Call(ids), Span<float* const>(out, 1), &args.token).ok());
     const std::vector<float> ones(rows.size(), -1);
     const float* const gradients[] = {ones.data()};
     const float rate = 1;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
     bool skipped = false;
-    EXPECT_TRUE(engine_->Apply(Call(ids), args, &skipped).ok());
+    EXPECT_TRUE(engine_->steps().Apply(Call(ids), args, &skipped).ok());
     return rows;
   }
   int64_t planned() { return table_->planned.load(); }
@@ -107,9 +107,9 @@ TEST_F(EnginePlanTest, WithAPullBoundOfZeroTheLookupAsks) {
   for (const int64_t pull : {0, 1}) {
     Make(/*remote=*/true, pull);
     Step({1});
-    const uint64_t before = engine_->Stats("t").value().cache->counters.reads;
+    const uint64_t before = engine_->tables().Stats("t").value().cache->counters.reads;
     Plan({1, 2});
-    EXPECT_EQ(engine_->Stats("t").value().cache->counters.reads - before, pull == 0 ? 0u : 2u);
+    EXPECT_EQ(engine_->tables().Stats("t").value().cache->counters.reads - before, pull == 0 ? 0u : 2u);
     Step({1, 2});
     EXPECT_EQ(planned(), 1);
     service_.DropTable(table_->schema->id());
@@ -121,7 +121,7 @@ TEST_F(EnginePlanTest, AReadWithoutTrainingTakesNoPlan) {
   Plan({5});
   std::vector<float> row(kDim);
   float* const out[] = {row.data()};
-  ASSERT_TRUE(engine_->Lookup(Call({5}), Span<float* const>(out, 1), nullptr).ok());
+  ASSERT_TRUE(engine_->steps().Lookup(Call({5}), Span<float* const>(out, 1), nullptr).ok());
   EXPECT_EQ(planned(), 0);
   Step({5});
   EXPECT_EQ(planned(), 1);
@@ -132,9 +132,9 @@ TEST_F(EnginePlanTest, ATableThatIsMadeAnewHasNoPlans) {
   const TableSpec spec = table_->schema->spec();
   const TableOptions options = table_->options;
   Plan({1, 2});
-  ASSERT_TRUE(engine_->DropTable("t").ok());
-  ASSERT_TRUE(engine_->CreateTable(spec, options).ok());
-  table_ = engine_->Find("t").value();
+  ASSERT_TRUE(engine_->tables().Drop("t").ok());
+  ASSERT_TRUE(engine_->tables().Create(spec, options).ok());
+  table_ = engine_->tables().Find("t").value();
   EXPECT_EQ(Step({1, 2}), std::vector<float>(4, 0));
   EXPECT_EQ(planned(), 0);
 }
@@ -158,7 +158,7 @@ TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
         }
         Step(batches[t]);
       }
-      misses[plans] = engine_->Stats("t").value().cache->counters.miss_pull;
+      misses[plans] = engine_->tables().Stats("t").value().cache->counters.miss_pull;
       service_.DropTable(table_->schema->id());
     }
     EXPECT_EQ(misses[0], 1200u);
@@ -192,7 +192,7 @@ TEST_F(EnginePlanTest, ThreadsPlanTrainAndFlush) {
     }
   });
   std::thread flusher([&] {
-    while (done.load() < rounds) EXPECT_TRUE(engine_->Flush().ok());
+    while (done.load() < rounds) EXPECT_TRUE(engine_->caches().Flush().ok());
   });
   for (int64_t i = 0; i < rounds; ++i) {
     Step({i % 50, 77, 100 + i % 7});

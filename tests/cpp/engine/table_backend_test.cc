@@ -80,7 +80,7 @@ class TableBackendTest : public ::testing::TestWithParam<bool> {
   const BatchCall call_{Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature_, 1)};
   ThreadPool pool_{1};
   Step step_;
-  StepCall step_call_{call_, CallMemory(), 1, &pool_, &step_};
+  StepCall step_call_{call_, 1, &pool_, &step_};
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, TableBackendTest, ::testing::Bool(),

@@ -72,13 +72,13 @@ class TraceTest : public ::testing::Test {
     options.cache = CacheConfig();
     options.cache->capacity = 100;
     options.cache->push_bound = 0;
-    EXPECT_TRUE(engine_->CreateTable(spec, options).ok());
-    table_ = engine_->Find("t").value();
+    EXPECT_TRUE(engine_->tables().Create(spec, options).ok());
+    table_ = engine_->tables().Find("t").value();
   }
   BatchCall call() const { return {Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature_, 1)}; }
   void Lookup() {
     float* const out[] = {rows_};
-    const Status status = engine_->Lookup(call(), Span<float* const>(out, 1), &token_);
+    const Status status = engine_->steps().Lookup(call(), Span<float* const>(out, 1), &token_);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   void Apply() {
@@ -89,7 +89,7 @@ class TraceTest : public ::testing::Test {
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
     bool skipped = false;
-    const Status status = engine_->Apply(call(), args, &skipped);
+    const Status status = engine_->steps().Apply(call(), args, &skipped);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // What is logged of a call that waits for its answer, and a moment in which it did.

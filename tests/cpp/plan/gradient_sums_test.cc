@@ -24,7 +24,7 @@ std::unique_ptr<Engine> NewEngine(const std::string& optimizer) {
     spec.name = std::string(1, static_cast<char>('a' + t));
     spec.dim = kDims[t];
     spec.optimizer.name = optimizer;
-    EXPECT_TRUE(engine->CreateTable(spec, TableOptions()).ok());
+    EXPECT_TRUE(engine->tables().Create(spec, TableOptions()).ok());
   }
   return engine;
 }
@@ -60,7 +60,7 @@ Batch RandomBatch(std::mt19937_64* random) {
 
 struct Call {
   Call(Engine* engine, const Batch& batch) {
-    for (const char* name : {"a", "b"}) tables.push_back(engine->Find(name).value());
+    for (const char* name : {"a", "b"}) tables.push_back(engine->tables().Find(name).value());
     for (uint32_t f = 0; f < 3; ++f) {
       features.push_back(
           {kTableOf[f], Span<const int64_t>(batch.ids[f].data(), batch.ids[f].size()), kPaddingId});
@@ -70,7 +70,7 @@ struct Call {
     for (auto& rows : out) outs.push_back(rows.data());
     args.gradients = Span<const float* const>(gradients.data(), 3);
     args.learning_rates = Span<const float>(rates, 2);
-    EXPECT_TRUE(engine->Lookup(batch_call(), Span<float* const>(outs.data(), 3), &args.token).ok());
+    EXPECT_TRUE(engine->steps().Lookup(batch_call(), Span<float* const>(outs.data(), 3), &args.token).ok());
   }
   BatchCall batch_call() const {
     return {Span<const TablePtr>(tables.data(), 2), Span<const FeatureIds>(features.data(), 3)};
@@ -121,7 +121,7 @@ using Rows = std::map<std::pair<std::string, Key>, std::vector<float>>;
 
 void AddRows(Engine* engine, Rows* rows) {
   for (const char* name : {"a", "b"}) {
-    const TableRows scan = engine->Scan(name).value();
+    const TableRows scan = engine->tables().Scan(name).value();
     const size_t width = scan.keys.empty() ? 0 : scan.rows.size() / scan.keys.size();
     for (size_t i = 0; i < scan.keys.size(); ++i) {
       auto& row = (*rows)[{name, scan.keys[i]}];
@@ -159,8 +159,8 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       all.Append(batch);
       const Call call(engines[w].get(), batch);
       GradientSums sums;
-      ASSERT_TRUE(engines[w]->SumGradients(call.batch_call(), call.args, workers, &sums).ok());
-      EXPECT_EQ(engines[w]->SumGradients(call.batch_call(), call.args, workers, &sums).code(),
+      ASSERT_TRUE(engines[w]->steps().SumGradients(call.batch_call(), call.args, workers, &sums).ok());
+      EXPECT_EQ(engines[w]->steps().SumGradients(call.batch_call(), call.args, workers, &sums).code(),
                 Code::kFailedPrecondition)
           << "the token is used up";
       ASSERT_TRUE(PackSums(Status(), sums, 77, workers, &sent[w], &splits[w]).ok());
@@ -170,13 +170,13 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       MergedSums merged;
       ASSERT_TRUE(exchange.Merge(w, &merged).ok());
       const Call rates(engines[w].get(), Batch());
-      const Status status = engines[w]->ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0, merged,
-                                                  rates.args.learning_rates);
+      const Status status = engines[w]->steps().ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0,
+                                                          merged, rates.args.learning_rates);
       ASSERT_TRUE(status.ok()) << status.message();
     }
     const Call call(whole.get(), all);
     bool skipped = false;
-    ASSERT_TRUE(whole->Apply(call.batch_call(), call.args, &skipped).ok());
+    ASSERT_TRUE(whole->steps().Apply(call.batch_call(), call.args, &skipped).ok());
   }
   Rows expected, found;
   AddRows(whole.get(), &expected);
@@ -185,7 +185,8 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
   EXPECT_GT(expected.size(), 20u);
   for (const auto& engine : engines) {  // schedules count alike everywhere
     for (const char* name : {"a", "b"}) {
-      EXPECT_EQ(engine->Find(name).value()->applies.load(), whole->Find(name).value()->applies.load());
+      EXPECT_EQ(engine->tables().Find(name).value()->applies.load(),
+                whole->tables().Find(name).value()->applies.load());
     }
   }
 }
@@ -196,6 +197,7 @@ struct Pair {
   std::vector<Vector<int32_t>> splits{2};
 
   void Pack(size_t w, const Status& error, bool skip, uint64_t signature = 77) {
+    const Owners owners{2, nullptr};
     GradientSums sums;
     sums.skip = skip;
     sums.active = {1, 0, 1};
@@ -204,10 +206,10 @@ struct Pair {
       sums.tables[t].dim = kDims[t];
       for (Key key = 0; key < 5; ++key) {
         sums.tables[t].keys.push_back(key);
-        sums.tables[t].owners.push_back(PartitionOf(HashKey(key, 0), 2));
+        sums.tables[t].owners.push_back(owners.Of(t, key, HashKey(key, 0)));
         sums.tables[t].sums.resize(sums.tables[t].sums.size() + kDims[t], static_cast<float>(key));
         sums.tables[t].idle_keys.push_back(100 + key);
-        sums.tables[t].idle_owners.push_back(PartitionOf(HashKey(100 + key, 0), 2));
+        sums.tables[t].idle_owners.push_back(owners.Of(t, 100 + key, HashKey(100 + key, 0)));
         sums.tables[t].idle_features.push_back(1);
       }
     }

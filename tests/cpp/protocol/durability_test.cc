@@ -172,7 +172,7 @@ TEST_F(Durable, AForgottenClientSendsNothingTwice) {
       net().Sleep(kClientSeconds);
       world().service().WithPartition(0, [](Partition& partition) {
         partition.Sweep(UnixTime() + kClientSeconds, 100, nullptr);
-        EXPECT_EQ(partition.clients().size(), 0u);
+        EXPECT_EQ(partition.clients().all().size(), 0u);
       });
       if (reborn) world().Failover(0, world().Snapshot(0));
       Train(0, {1});

@@ -32,7 +32,7 @@ class Growth : public WorldTest {
   void Tick(size_t w, Key key) { Finish(w, Begin(w, {key}).get()); }
   bool There(Key key) { return world().ServerClock(At(key)) != 0; }
   size_t Clients() {
-    return world().service().WithPartition(0, [](Partition& p) { return p.clients().size(); });
+    return world().service().WithPartition(0, [](Partition& p) { return p.clients().all().size(); });
   }
 };
 

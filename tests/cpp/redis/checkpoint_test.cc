@@ -113,22 +113,23 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   RemoteWorker other(Address(), config, 50);
   ASSERT_TRUE(loader.ok() && other.ok());
   for (int i = 0; i < 3; ++i) loader.Train({1, 2});
-  ASSERT_TRUE(loader.engine().Flush().ok());
+  ASSERT_TRUE(loader.engine().caches().Flush().ok());
   SaveRequest save;
   save.tables = {"t"};
   save.partitions = {0, 1, 2, 3};
-  ASSERT_TRUE(loader.engine().SaveRows(In("rows"), save).ok());
+  ASSERT_TRUE(loader.engine().checkpoints().SaveRows(In("rows"), save).ok());
 
   for (int i = 0; i < 5; ++i) other.Train({2, 3});
-  ASSERT_TRUE(other.engine().Flush().ok());
+  ASSERT_TRUE(other.engine().caches().Flush().ok());
   loader.Train({1});
   other.Train({1, 2});  // both have unsent updates
   ASSERT_EQ(other.Counter("discarded_ticks"), 0u);
 
-  ASSERT_TRUE(loader.engine().BeginLoad({"loader", 60}).ok());
+  ASSERT_TRUE(loader.engine().checkpoints().BeginLoad({"loader", 60}).ok());
   EXPECT_EQ(loader.notices.With("1 updates that had not been sent were discarded").size(), 1u);
-  EXPECT_THAT(other.engine().BeginLoad({"another", 60}).message(), HasSubstr("loader loads since"));
-  ASSERT_TRUE(loader.engine().ClearForLoad("t").ok());
+  EXPECT_THAT(other.engine().checkpoints().BeginLoad({"another", 60}).message(),
+              HasSubstr("loader loads since"));
+  ASSERT_TRUE(loader.engine().checkpoints().ClearForLoad("t").ok());
   std::atomic<bool> seen{false};
   std::thread reader([&] {  // waits until the load is whole
     EXPECT_EQ(other.Value(1), 3);
@@ -136,10 +137,10 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   });
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(loader.engine().LoadRows(In("rows"), load).ok());
+  ASSERT_TRUE(loader.engine().checkpoints().LoadRows(In("rows"), load).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_FALSE(seen.load());
-  ASSERT_TRUE(loader.engine().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
+  ASSERT_TRUE(loader.engine().checkpoints().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
   reader.join();
   for (RemoteWorker* worker : {&loader, &other}) {
     EXPECT_EQ(worker->Value(1), 3);
@@ -148,7 +149,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   }
   for (RemoteWorker* worker : {&loader, &other}) {
     worker->Train({1, 3});
-    ASSERT_TRUE(worker->engine().Flush().ok());
+    ASSERT_TRUE(worker->engine().caches().Flush().ok());
   }
   EXPECT_EQ(loader.Counter("discarded_ticks"), 1u);
   EXPECT_EQ(other.Counter("discarded_ticks"), 2u);

@@ -56,7 +56,7 @@ class FailoverTest : public RedisClientTest {
     master_->Kill();
     PointAt(*replica_);
     for (int i = 0; i < 10; ++i) worker->Train({i % 5, 7});
-    const Status flushed = worker->engine().Flush();
+    const Status flushed = worker->engine().caches().Flush();
     EXPECT_TRUE(flushed.ok()) << flushed.message();
   }
   // Waits until the replica has everything.
@@ -110,7 +110,7 @@ TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
     replica_->Command({"CLIENT", "KILL", "TYPE", "normal"});
     for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
   }
-  const Status flushed = worker.engine().Flush();
+  const Status flushed = worker.engine().caches().Flush();
   EXPECT_TRUE(flushed.ok()) << flushed.message();
   EXPECT_EQ(worker.Value(7), 30);
   EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
@@ -228,7 +228,7 @@ TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
   ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
   ASSERT_TRUE(store.value()->AbortLoad("job").ok());
   worker.Train({1});
-  ASSERT_TRUE(worker.engine().Flush().ok());
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
   EXPECT_EQ(worker.Value(1), 2);
   EXPECT_EQ(worker.Value(2), 1);
   EXPECT_EQ(worker.Counter("discarded_ticks"), 0u);
@@ -270,11 +270,11 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
   std::vector<std::thread> threads;
   std::atomic<bool> stop{false};
   threads.emplace_back([&] {
-    while (!stop.load()) static_cast<void>(worker.engine().Stats("t"));
+    while (!stop.load()) static_cast<void>(worker.engine().tables().Stats("t"));
   });
   threads.emplace_back([&] {
     while (!stop.load()) {
-      EXPECT_TRUE(worker.engine().Flush().ok());
+      EXPECT_TRUE(worker.engine().caches().Flush().ok());
       std::this_thread::sleep_for(std::chrono::milliseconds(7));
     }
   });
@@ -306,13 +306,13 @@ class RoundingWorker {
     options.cache->capacity = 0;
     options.cache->push_bound = 0;
     options.cache->wire = RowFormat::kInt4;
-    EXPECT_TRUE(engine_->CreateTable(spec, options).ok());
-    table_ = engine_->Find("t").value();
+    EXPECT_TRUE(engine_->tables().Create(spec, options).ok());
+    table_ = engine_->tables().Find("t").value();
   }
   std::vector<float> Read(uint64_t* token = nullptr) {
     std::vector<float> row(kDim);
     float* const out = row.data();
-    const Status status = engine_->Lookup(batch_, {&out, 1}, token);
+    const Status status = engine_->steps().Lookup(batch_, {&out, 1}, token);
     EXPECT_TRUE(status.ok()) << status.message();
     return row;
   }
@@ -329,7 +329,7 @@ class RoundingWorker {
     args.gradients = {&gradient, 1};
     args.learning_rates = {&rate, 1};
     bool skipped = false;
-    const Status status = engine_->Apply(batch_, args, &skipped);
+    const Status status = engine_->steps().Apply(batch_, args, &skipped);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
@@ -431,9 +431,9 @@ TEST_P(Refusals, NothingIsLostOrDoubled) {
   const bool made = status.message().find("a push waited") == 0;
   tell(refusal.end);
   // ...and its updates arrive later, once.
-  ASSERT_TRUE(Eventually([&] { return worker.engine().Flush().ok(); }));
+  ASSERT_TRUE(Eventually([&] { return worker.engine().caches().Flush().ok(); }));
   worker.Train(more);
-  ASSERT_TRUE(worker.engine().Flush().ok());
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
   EXPECT_EQ(worker.Value(50), 1);
   EXPECT_EQ(worker.Value(150), made ? 3 : 2);
   EXPECT_EQ(worker.Value(250), made ? 2 : 1);

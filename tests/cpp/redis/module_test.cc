@@ -83,7 +83,7 @@ TEST_F(RedisModuleTest, AnswersAsAPartitionDoes) {
   Start();
   uint64_t refreshed = 0;
   for (uint64_t i = 0; i < Scaled(200); ++i) {
-    const uint64_t seq = i % 3 == 2 ? 0 : store().model().LastSeq(RedisStore::kClient) + 1;
+    const uint64_t seq = i % 3 == 2 ? 0 : store().model().clients().LastSeq(RedisStore::kClient) + 1;
     const Reply reply = store().Handle(i % 6 == 2 ? "HET.READ" : "HET.STEP", store().NewRequest(seq));
     EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
     refreshed += reply.tables[0].refreshed.size();

@@ -35,7 +35,7 @@ class RedisPersistenceTest : public RedisTest {
     store().set_keys(1u << 30);
     for (int i = 0; i < 4; ++i) {
       store().Handle("HET.STEP",
-                     store().NewRequest(store().model().LastSeq(RedisStore::kClient) + 1, 2000, 0));
+                     store().NewRequest(store().model().clients().LastSeq(RedisStore::kClient) + 1, 2000, 0));
     }
     store().set_keys(60);
   }

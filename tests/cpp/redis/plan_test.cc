@@ -1,4 +1,4 @@
-// Engine::Plan and a real server: lookups begin between calls, no call waits, and lookups report the errors.
+// Steps::Plan and a real server: lookups begin between calls, no call waits, and lookups report the errors.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -80,7 +80,7 @@ TEST_F(RedisPlanTest, AnErrorIsReportedByTheLookup) {
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
   ASSERT_TRUE(server.Restart());
   worker.Train({5, 6});
-  EXPECT_TRUE(worker.engine().Flush().ok());
+  EXPECT_TRUE(worker.engine().caches().Flush().ok());
   EXPECT_EQ(worker.Value(5), 1);
   EXPECT_EQ(worker.Value(1), 1);
 }

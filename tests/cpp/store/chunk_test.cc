@@ -28,7 +28,7 @@ class ChunkTest : public ::testing::Test {
     }
     Fill("a", 100);
     Fill("b", 57);
-    for (uint64_t i = 1; i <= 40; ++i) partition_.SetClient({i, 3}, {i * i, 0});
+    for (uint64_t i = 1; i <= 40; ++i) partition_.clients().At({i, 3}) = ClientState{i * i, 0};
   }
   Shard* Table(const char* name) { return partition_.Find(HashName(name)); }
   void Fill(const char* name, Key keys) {
@@ -174,10 +174,10 @@ TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-  other.SetClient(kClient, {8, 0});
+  other.clients().At(kClient) = ClientState{8, 0};
   for (int twice = 0; twice < 2; ++twice) {
     ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
-    EXPECT_EQ(other.LastSeq(kClient), 0u);
+    EXPECT_EQ(other.clients().LastSeq(kClient), 0u);
     for (size_t i = 5; i < 8; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
     EXPECT_EQ(State(other), State(partition_));
   }
@@ -209,7 +209,7 @@ TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
   EXPECT_EQ(store.data(old)[0], rows[2 * schema.row_floats()]) << "the last of equal keys wins";
   EXPECT_EQ(store.meta(store.Find(-8)).clock, 1);
   EXPECT_EQ(store.meta(store.Find(-8)).last_used, 900u);
-  EXPECT_EQ(partition_.clients().size(), 40u);
+  EXPECT_EQ(partition_.clients().all().size(), 40u);
 }
 
 TEST_F(ChunkTest, RemovedRowsAreCounted) {
@@ -221,7 +221,7 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
   EXPECT_EQ(removed.rows, 2u);
   EXPECT_EQ(Table("a")->rows().size(), 98u);
   EXPECT_EQ(Table("b")->rows().size(), 57u);
-  EXPECT_EQ(partition_.clients().size(), 40u);
+  EXPECT_EQ(partition_.clients().all().size(), 40u);
   const Bytes state = State(partition_);
   for (size_t size = 0; size < chunk.size(); ++size) {
     if (size >= 16 && size % 8 == 0) continue;  // fewer keys are a chunk too
@@ -276,7 +276,7 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-  other.SetClient(kClient, {8, 0});
+  other.clients().At(kClient) = ClientState{8, 0};
   const Bytes before = State(other);
   int refused = 0;
   for (size_t room = 0; room < 40000; room += 256) {

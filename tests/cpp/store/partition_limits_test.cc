@@ -37,7 +37,7 @@ class PartitionLimits : public ::testing::Test {
   }
   Request Push(const std::vector<Key>& keys, uint32_t ticks = 1) const {
     Request q = NewRequest();
-    q.seq = q.after_seq = partition_.LastSeq(q.client) + 1;
+    q.seq = q.after_seq = partition_.clients().LastSeq(q.client) + 1;
     q.tables[0].push_keys.assign(keys.begin(), keys.end());
     q.tables[0].push_ticks.assign(keys.size(), ticks);
     q.tables[0].push_updates.assign(keys.size() * kDim, 1);
@@ -101,7 +101,7 @@ TEST_F(PartitionLimits, ClockOfARow) {
   other.client = {8, 8};
   other.seq = other.after_seq = 1;
   ExpectRefused(other, "clear its table, or load it anew");
-  EXPECT_EQ(partition_.clients().size(), 1u);
+  EXPECT_EQ(partition_.clients().all().size(), 1u);
   // A log that was written without the limit.
   SetClock(1, INT64_MAX);
   EXPECT_EQ(Handle(Push({2, 1}), Handling()).status, FrameStatus::kOk);

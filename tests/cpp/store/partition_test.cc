@@ -322,7 +322,8 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
     }
     fits = true;
     ASSERT_EQ(reply.status, FrameStatus::kOutOfMemory);
-    ASSERT_EQ(reply.last_seq, partition_->LastSeq(kClient)) << "or a client would take it for a loss";
+    ASSERT_EQ(reply.last_seq, partition_->clients().LastSeq(kClient))
+        << "or a client would take it for a loss";
     if (reply.last_seq == 1) {
       ASSERT_EQ(State(), fresh) << room;
       ASSERT_EQ(Handle(q).status, FrameStatus::kOk) << "there is memory again";
@@ -340,7 +341,7 @@ TEST_F(PartitionTest, SerializeAndDeserialize) {
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(again.value()->incarnation(), 2000u);
   EXPECT_TRUE(again.value()->id() == partition_->id());
-  EXPECT_EQ(again.value()->LastSeq(kClient), 19u);
+  EXPECT_EQ(again.value()->clients().LastSeq(kClient), 19u);
   EXPECT_EQ(again.value()->Find(HashName("u"))->epoch(), 99u);
   EXPECT_EQ(again.value()->Find(HashName("u"))->schema().ToJson(), MakeSchema("adam", 3, "u")->ToJson());
   Bytes twice;

@@ -193,7 +193,7 @@ class CopyTest : public ::testing::Test {
     Request q;
     q.partition = partition_.id();
     q.client = {client, 1};
-    q.seq = partition_.LastSeq(q.client) + 1;
+    q.seq = partition_.clients().LastSeq(q.client) + 1;
     q.tables.resize(1);
     q.tables[0].table = HashName("t");
     q.tables[0].epoch = 9;
@@ -245,7 +245,7 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
   EXPECT_GT(swept.min_count, 0u);
   EXPECT_GT(swept.max_rows, 0u);
   EXPECT_EQ(swept.clients, 18u);
-  EXPECT_EQ(partition_.clients().size(), 2u);
+  EXPECT_EQ(partition_.clients().all().size(), 2u);
 }
 
 TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {

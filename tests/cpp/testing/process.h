@@ -57,7 +57,9 @@ class Process {
   Status TryLookup(const std::vector<int64_t>& ids, std::vector<float>* rows) {
     rows->resize(ids.size() * kDim);
     float* const out[] = {rows->data()};
-    return WithCall(ids, [&](const BatchCall& call) { return engine_->Lookup(call, {out, 1}, &token_); });
+    return WithCall(ids, [&](const BatchCall& call) {
+      return engine_->steps().Lookup(call, {out, 1}, &token_);
+    });
   }
   std::vector<float> Lookup(const std::vector<int64_t>& ids) {
     std::vector<float> rows;
@@ -77,14 +79,15 @@ class Process {
   }
   void Apply(const Batch& batch, float learning_rate) {
     bool skipped = false;
-    const Status status = WithGradients(
-        batch, learning_rate,
-        [&](const BatchCall& call, const ApplyArgs& args) { return engine_->Apply(call, args, &skipped); });
+    const Status status =
+        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
+          return engine_->steps().Apply(call, args, &skipped);
+        });
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // Returns key -> clock and row, slots included.
   std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
-    const TableRows all = engine_->Scan("t").value();
+    const TableRows all = engine_->tables().Scan("t").value();
     const size_t floats = table_->schema->row_floats();
     std::map<Key, std::pair<Clock, std::vector<float>>> rows;
     for (size_t i = 0; i < all.keys.size(); ++i) {
@@ -98,9 +101,9 @@ class Process {
 
  private:
   void Create(const TableSpec& spec, const TableOptions& options) {
-    const Status status = engine_->CreateTable(spec, options);
+    const Status status = engine_->tables().Create(spec, options);
     if (!status.ok()) std::abort();
-    table_ = engine_->Find("t").value();
+    table_ = engine_->tables().Find("t").value();
   }
 
   std::unique_ptr<Engine> engine_;

@@ -180,7 +180,7 @@ TEST_F(Parts, MemoryEndsInTheMiddle) {
     }
     SetAllocLimit(SIZE_MAX);
     auto applied = [&](uint32_t p) {
-      return fresh.WithPartition(p, [&](Partition& of) { return of.LastSeq({1, 2}); });
+      return fresh.WithPartition(p, [&](Partition& of) { return of.clients().LastSeq({1, 2}); });
     };
     if (threw) {
       for (uint32_t p = 0; p < kParts; ++p) EXPECT_EQ(applied(p), 0u);

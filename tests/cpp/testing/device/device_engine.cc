@@ -32,12 +32,16 @@ TableSpec SpecOf(const std::string& name, uint32_t dim, const std::string& optim
   return spec;
 }
 
+DeviceTables* DeviceOf(Engine* engine) {
+  return static_cast<DeviceBackend&>(engine->backends().Of(CacheOf("gpu", 1, 0, 1))).tables();
+}
+
 StepOf::StepOf(Engine* engine, const std::vector<FeatureInput>& inputs) : engine_(engine), inputs_(inputs) {
   std::map<std::string, uint32_t> number;
   for (const FeatureInput& input : inputs_) {
     if (number.count(input.table) == 0) {
       number[input.table] = static_cast<uint32_t>(tables_.size());
-      tables_.push_back(engine->Find(input.table).value());
+      tables_.push_back(engine->tables().Find(input.table).value());
     }
     const uint32_t table = number[input.table];
     features_.push_back({table, Span<const Key>(input.ids.data(), input.ids.size()), input.padding_id});
@@ -49,10 +53,7 @@ Status StepOf::Lookup(bool training, bool on_device) {
   std::vector<float*> out;
   for (auto& of_feature : rows) out.push_back(of_feature.data());
   uint64_t* const wanted = training ? &token : nullptr;
-  return AtMemoryEdge([&] {
-    return on_device ? engine_->LookupOnDevice(call(), out, nullptr, wanted)
-                     : engine_->Lookup(call(), out, wanted);
-  });
+  return AtMemoryEdge([&] { return engine_->steps().Lookup(call(on_device), out, wanted); });
 }
 
 Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rate, NonFinite non_finite,
@@ -65,10 +66,7 @@ Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rat
   args.gradients = given;
   args.learning_rates = rates;
   args.non_finite = non_finite;
-  return AtMemoryEdge([&] {
-    return on_device ? engine_->ApplyOnDevice(call(), args, nullptr, &skipped)
-                     : engine_->Apply(call(), args, &skipped);
-  });
+  return AtMemoryEdge([&] { return engine_->steps().Apply(call(on_device), args, &skipped); });
 }
 
 std::vector<std::vector<float>> StepOf::Gradients(float value) const {
@@ -84,13 +82,13 @@ Status Train(Engine* engine, const std::vector<FeatureInput>& inputs, float grad
 }
 
 std::vector<float> Values(Engine* engine, const std::string& table, const std::vector<Key>& ids) {
-  std::vector<float> values(ids.size() * engine->Find(table).value()->schema->dim(), -12345);
-  const Status status = engine->Read(table, Span<const Key>(ids.data(), ids.size()), values.data());
+  std::vector<float> values(ids.size() * engine->tables().Find(table).value()->schema->dim(), -12345);
+  const Status status = engine->tables().Read(table, Span<const Key>(ids.data(), ids.size()), values.data());
   return status.ok() ? values : std::vector<float>();
 }
 
 nlohmann::json CacheStats(Engine* engine, const std::string& table) {
-  const auto stats = engine->Stats(table);
+  const auto stats = engine->tables().Stats(table);
   return stats.ok() ? nlohmann::json::parse(ToJson(stats.value()))["cache"]
                     : nlohmann::json{{"error", stats.status().message()}};
 }
@@ -102,7 +100,7 @@ void DeviceEngine::SetUp() {
 
 void DeviceEngine::Create(const std::string& name, uint32_t dim, const TableOptions& options,
                           const std::string& optimizer) {
-  const Status created = engine_.CreateTable(SpecOf(name, dim, optimizer), options);
+  const Status created = engine_.tables().Create(SpecOf(name, dim, optimizer), options);
   ASSERT_TRUE(created.ok()) << created.message();
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/device/device_tables.h"
+#include "het_tf/core/engine/device_backend.h"
 #include "het_tf/core/engine/engine.h"
 #include "tests/cpp/testing/world/device_cache.h"
 
@@ -18,6 +18,9 @@ TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pu
                      const Bound& push_bound);
 
 TableSpec SpecOf(const std::string& name, uint32_t dim, const std::string& optimizer = "sgd");
+
+// What an engine keeps on the device.
+DeviceTables* DeviceOf(Engine* engine);
 
 struct FeatureInput {
   std::string table;
@@ -37,7 +40,7 @@ class StepOf {
   // Gradients that all equal `value`.
   std::vector<std::vector<float>> Gradients(float value) const;
 
-  BatchCall call() const { return {tables_, features_}; }
+  BatchCall call(bool on_device = false) const { return {tables_, features_, 0, {on_device, nullptr}}; }
   const std::vector<TablePtr>& tables() const { return tables_; }
 
   std::vector<std::vector<float>> rows;

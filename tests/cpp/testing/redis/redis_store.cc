@@ -84,7 +84,7 @@ Request RedisStore::NewRequest(uint64_t seq, size_t pushes, size_t reads) {
   q.partition = model_.id();
   q.client = kClient;
   q.seq = seq;
-  q.after_seq = seq == 0 ? model_.LastSeq(kClient) : seq - 1;
+  q.after_seq = seq == 0 ? model_.clients().LastSeq(kClient) : seq - 1;
   for (const Schema& schema : schemas_) {
     q.tables.emplace_back();
     TableRequest& t = q.tables.back();
@@ -121,7 +121,7 @@ Reply RedisStore::Handle(const std::string& command, const Request& request) {
 
 void RedisStore::Push(size_t frames) {
   for (size_t i = 0; i < frames; ++i) {
-    const Reply reply = Handle("HET.STEP", NewRequest(model_.LastSeq(kClient) + 1));
+    const Reply reply = Handle("HET.STEP", NewRequest(model_.clients().LastSeq(kClient) + 1));
     ASSERT_EQ(reply.status, FrameStatus::kOk) << reply.message;
   }
 }
@@ -161,7 +161,7 @@ void RedisStore::ExpectEqual(RedisServer* server) {
   EXPECT_EQ(ScanAll(server, "p", "1000"), ModelRows());
   const Request question = NewRequest(0);
   const Reply reply = Decoded(server->Command({"HET.READ", "p", Encoded(question)}));
-  EXPECT_EQ(reply.same_seq ? question.newest_seq() : reply.last_seq, model_.LastSeq(kClient));
+  EXPECT_EQ(reply.same_seq ? question.newest_seq() : reply.last_seq, model_.clients().LastSeq(kClient));
   EXPECT_EQ(reply.status, FrameStatus::kOk);
   const std::vector<RedisReply> tables = TablesOf(server);
   ASSERT_EQ(tables.size(), model_.shards().size());

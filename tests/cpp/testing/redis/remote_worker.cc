@@ -42,7 +42,7 @@ RemoteWorker::RemoteWorker(const std::string& address, ClientConfig config, int6
   options.cache->pull_bound = bound;
   options.cache->push_bound = bound;
   options.cache->write_back_rows = 0;
-  const Status created = engine_->CreateTable(spec, options);
+  const Status created = engine_->tables().Create(spec, options);
   EXPECT_TRUE(created.ok()) << created.message();
 }
 
@@ -58,7 +58,7 @@ Status RemoteWorker::Step(const std::vector<int64_t>& ids) {
   args.gradients = Span<const float* const>(gradients, 1);
   args.learning_rates = Span<const float>(&rate, 1);
   bool skipped = false;
-  return engine_->Apply(Batch(ids), args, &skipped);
+  return engine_->steps().Apply(Batch(ids), args, &skipped);
 }
 
 void RemoteWorker::Train(const std::vector<int64_t>& ids) {
@@ -68,10 +68,10 @@ void RemoteWorker::Train(const std::vector<int64_t>& ids) {
 
 void RemoteWorker::Plan(const std::vector<int64_t>& ids) {
   // May run during another thread's step, so it has its own batch.
-  const TablePtr table = engine_->Find("t").value();
+  const TablePtr table = engine_->tables().Find("t").value();
   const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
   const Status status =
-      engine_->Plan({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 8);
+      engine_->steps().Plan({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 8);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
@@ -83,7 +83,7 @@ float RemoteWorker::Value(int64_t id) {
 }
 
 uint64_t RemoteWorker::Counter(const std::string& name) {
-  auto stats = engine_->Stats("t");
+  auto stats = engine_->tables().Stats("t");
   EXPECT_TRUE(stats.ok()) << stats.status().message();
   const std::string text = stats.ok() ? ToJson(stats.value()) : "";
   const size_t at = text.find("\"" + name + "\":");
@@ -92,14 +92,14 @@ uint64_t RemoteWorker::Counter(const std::string& name) {
 }
 
 BatchCall RemoteWorker::Batch(const std::vector<int64_t>& ids) {
-  table_ = engine_->Find("t").value();
+  table_ = engine_->tables().Find("t").value();
   feature_ = {0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
   return {Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature_, 1)};
 }
 
 Status RemoteWorker::Lookup(const std::vector<int64_t>& ids, std::vector<float>* out, uint64_t* token) {
   float* const outs[] = {out->data()};
-  return engine_->Lookup(Batch(ids), Span<float* const>(outs, 1), token);
+  return engine_->steps().Lookup(Batch(ids), Span<float* const>(outs, 1), token);
 }
 
 }  // namespace het::testing

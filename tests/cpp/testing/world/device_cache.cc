@@ -36,7 +36,7 @@ struct DeviceCache::Batch {
       features.push_back({at->second, Span<const Key>(part.keys, part.uniques), std::nullopt});
     }
   }
-  BatchCall call() const { return {tables, features}; }
+  BatchCall call() const { return {tables, features, 0, memory}; }
   uint32_t dim(size_t feature) const { return tables[features[feature].table]->schema->dim(); }
 
   std::vector<TablePtr> tables;
@@ -68,7 +68,7 @@ Status DeviceCache::Read(CachedRead* read, uint64_t token) {
     out.push_back(rows.data());
     for (size_t u = 0; u < part.uniques; ++u) part.values[u] = rows.data() + u * batch.dim(f);
   }
-  HET_RETURN_IF_ERROR(tables_.Lookup(batch.call(), out, batch.memory, token));
+  HET_RETURN_IF_ERROR(tables_.Lookup(batch.call(), out, token));
   if (token == 0) return Status();
   kept_.push_back(token);
   if (kept_.size() > StepStore::kKept) Release(kept_.front());
@@ -88,7 +88,7 @@ Status DeviceCache::Write(const CachedWrite& write, uint64_t token) {
   args.active = active;
   bool skipped = false;
   std::vector<uint8_t> changed;
-  const Status status = tables_.Apply(batch.call(), args, batch.memory, &skipped, &changed);
+  const Status status = tables_.Apply(batch.call(), args, &skipped, &changed);
   Release(token);
   return status;
 }

@@ -108,7 +108,8 @@ Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
   ++served_;
   Bytes reply;
   const auto pushes = [&] {
-    return service_->WithPartition(p, [&](Partition& partition) { return partition.LastSeq(sender_); });
+    return service_->WithPartition(
+        p, [&](Partition& partition) { return partition.clients().LastSeq(sender_); });
   };
   Line& c = LineOf(p);
   if (frame.parts.size() > 1) {
@@ -145,7 +146,8 @@ void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* ev
   Request request;
   static_cast<void>(Decode(frame.view(), &request));
   auto last_seq = [&] {
-    return service_->WithPartition(event->partition, [&](Partition& p) { return p.LastSeq(request.client); });
+    return service_->WithPartition(event->partition,
+                                   [&](Partition& p) { return p.clients().LastSeq(request.client); });
   };
   const Bytes before = rows();
   const uint64_t last_before = last_seq();

@@ -29,7 +29,7 @@ void World::CheckConservation() {
     for (uint32_t p = 0; p < service_.partitions(); ++p) {
       const Session& session = client(w).session(p);
       const uint64_t last = service_.WithPartition(
-          p, [&](Partition& partition) { return partition.LastSeq(session.client()); });
+          p, [&](Partition& partition) { return partition.clients().LastSeq(session.client()); });
       for (const PushFrame& frame : session.log().frames()) {
         if (frame.seq <= last) continue;
         for (const TablePush& push : frame.tables) {

@@ -1,0 +1,40 @@
+// The ways in which an engine serves tables: one backend of each kind (table_backend.h). Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "het_tf/core/engine/client_driver.h"
+#include "het_tf/core/engine/table_backend.h"
+#include "het_tf/core/store/local_service.h"
+
+namespace het {
+
+class Backends {
+ public:
+  // `embedded`: the store of this process; null: tables live elsewhere. `store`: of any partition.
+  Backends(LocalService* embedded, ClientDriver* driver, const PartitionId& store);
+
+  // The backend that serves tables with these options.
+  TableBackend& Of(const TableOptions& options) const;
+  // All of them, in the order in which they are asked.
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+  // fn(backend) -> Status for every backend that a call has tables of, until one fails.
+  template <typename Fn>
+  Status ForCall(const BatchCall& call, Fn fn) const {
+    for (const auto& backend : all_) {
+      const bool named = std::any_of(call.tables.begin(), call.tables.end(),
+                                     [&](const TablePtr& table) { return backend->Serves(table->options); });
+      if (named) HET_RETURN_IF_ERROR(fn(backend.get()));
+    }
+    return Status();
+  }
+
+ private:
+  std::vector<std::unique_ptr<TableBackend>> all_;
+};
+
+}  // namespace het

@@ -1,0 +1,281 @@
+#include "het_tf/core/engine/steps.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/plan/gradient_sums.h"
+#include "het_tf/core/plan/row_ops.h"
+
+namespace het {
+namespace {
+
+Status CheckIds(const BatchCall& call) {
+  size_t ids = 0;
+  for (const FeatureIds& feature : call.features) ids += feature.ids.size();
+  if (ids <= BatchPlan::kMaxIds) return Status();
+  return InvalidArgument("a lookup of " + std::to_string(ids) + " ids; at most " +
+                         std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
+}
+
+const std::string& NameOf(const TablePtr& table) { return table->schema->spec().name; }
+
+// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids
+// are there.
+Result<bool> OnDevice(const BatchCall& call) {
+  const TablePtr* there = nullptr;
+  const TablePtr* here = nullptr;
+  for (const TablePtr& table : call.tables) (table->options.on_device() ? there : here) = &table;
+  if (there != nullptr && here != nullptr) {
+    return InvalidArgument("one call has table '" + NameOf(*there) +
+                           "', whose cache is in GPU memory, and table '" + NameOf(*here) +
+                           "', which has none there; give all of them one het_tf.Cache(device=...)");
+  }
+  if (there == nullptr && call.memory.on_device) {
+    return InvalidArgument("table '" + NameOf(call.tables[0]) +
+                           "' has no cache in GPU memory; its ids must be in host memory");
+  }
+  return there != nullptr;
+}
+
+// Lets the rows of a training step go, unless Dismiss has said that they are wanted.
+class Releaser {
+ public:
+  Releaser(const Backends* backends, uint64_t number) : backends_(backends), number_(number) {}
+  ~Releaser() {
+    if (number_ == 0) return;
+    for (const auto& backend : *backends_) backend->End(number_);
+  }
+  void Dismiss() { number_ = 0; }
+
+ private:
+  const Backends* const backends_;
+  uint64_t number_;
+};
+
+}  // namespace
+
+void Steps::SetThreads(size_t threads) {
+  std::lock_guard<std::mutex> apply(apply_mutex_);
+  std::unique_lock<std::shared_mutex> lock(pool_mutex_);
+  if (threads != pool_->threads()) pool_ = std::make_unique<ThreadPool>(threads);
+}
+
+Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
+  const TraceScope whole(&parts_->trace, TraceKind::kLookup);
+  HET_RETURN_IF_ERROR(CheckIds(call));
+  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
+  StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : parts_->step_store.New();
+  StepCall step{call, 0, nullptr, plan.get()};
+  if (token != nullptr) HET_RETURN_IF_ERROR(Number(&step));
+  Releaser releaser(&parts_->backends, step.number);
+  const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
+  step.pool = pool_.get();
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  if (plan != nullptr) {
+    const TraceScope planning(&parts_->trace, TraceKind::kPlan);
+    if (!step.planned) plan->Scatter(call, parts_->store.transport->id(0), pool_.get());
+    plan->PrepareRows();
+    plan->PrepareValues(call);
+    for (size_t f = 0; f < out.size(); ++f) {
+      ZeroPadding(call.features[f], call.tables[call.features[f].table]->schema->dim(), out[f]);
+    }
+  }
+  HET_RETURN_IF_ERROR(
+      parts_->backends.ForCall(call, [&](TableBackend* backend) { return backend->Lookup(&step, out); }));
+  if (token == nullptr) return Status();
+  const uint64_t let_go = parts_->step_store.Remember(step.number, std::move(plan));
+  releaser.Dismiss();
+  *token = step.number;
+  if (let_go == 0) return Status();
+  for (const auto& backend : parts_->backends) backend->Release(let_go);
+  return Status();
+}
+
+// The number of a training lookup, and its plan if there is one.
+Status Steps::Number(StepCall* step) {
+  ComingSteps::Found found;
+  if (step->step != nullptr) found = parts_->coming.Match(step->call.layer, step->call.features, step->step);
+  step->planned = found.planned;
+  step->planned_step = found.planned_step;
+  step->number = found.number != 0 ? found.number : parts_->step_store.Reserve();
+  if (found.planned) {
+    for (const TablePtr& table : step->call.tables) table->planned.fetch_add(1);
+  }
+  if (found.tell && parts_->notice) TellUnplanned(step->call);
+  return parts_->on_demand.BeginStep(step->call, found);
+}
+
+void Steps::TellUnplanned(const BatchCall& call) {
+  parts_->notice(
+      "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" + NameOf(call.tables[0]) +
+      "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
+      "called on: het_tf.plan(..., inputs=) says where the ids are");
+}
+
+Status Steps::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
+  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
+  *skipped = false;
+  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Consume(args.token));
+  Releaser releaser(&parts_->backends, args.token);
+  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  StepCall step{call, args.token, pool_.get()};
+  if (!on_device) {
+    step.step = BuildPlan(call, &plan);
+    if (!step.step->FindActive(call, args)) return parts_->on_demand.SkipStep(call.layer);
+    {
+      const TraceScope summing(&parts_->trace, TraceKind::kSum);
+      HET_RETURN_IF_ERROR(step.step->SumGradients(call, args, pool_.get(), &step.skipped));
+    }
+    *skipped = step.skipped;
+    if (step.skipped) return parts_->on_demand.SkipStep(call.layer);
+    HET_RETURN_IF_ERROR(Prepare(&step));
+  }
+  step.others = parts_->on_demand.BeforeTick(call.layer);
+  Status status =
+      parts_->backends.ForCall(call, [&](TableBackend* backend) { return backend->Tick(&step, args); });
+  if (status.ok()) status = parts_->on_demand.EndStep(call.layer);
+  if (!parts_->remote()) parts_->store.service->SweepNext();
+  for (size_t t = 0; t < step.changed.size(); ++t) call.tables[t]->applies.fetch_add(step.changed[t]);
+  *skipped = step.skipped;
+  if (status.ok() && !step.skipped) releaser.Dismiss();
+  return status;
+}
+
+Status Steps::Prepare(StepCall* step) {
+  const BatchCall& call = step->call;
+  const auto undo = [&] {
+    static_cast<void>(parts_->backends.ForCall(call, [step](TableBackend* backend) {
+      backend->Undo(step);
+      return Status();
+    }));
+  };
+  try {
+    const Status status =
+        parts_->backends.ForCall(call, [step](TableBackend* backend) { return backend->Prepare(step); });
+    if (!status.ok()) undo();
+    HET_RETURN_IF_ERROR(status);
+  } catch (...) {
+    undo();
+    throw;
+  }
+  step->changed.assign(call.tables.size(), 0);
+  for (size_t f = 0; f < call.features.size(); ++f) {
+    if (step->step->active[f]) step->changed[call.features[f].table] = 1;
+  }
+  return Status();
+}
+
+Step* Steps::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
+  if (*plan == nullptr) {
+    *plan = parts_->step_store.New();
+    (*plan)->Build(call, parts_->store.transport->id(0), pool_.get());
+  }
+  return plan->get();
+}
+
+Status Steps::SumGradients(const BatchCall& call, const ApplyArgs& args, uint32_t workers,
+                           GradientSums* sums) {
+  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
+  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Consume(args.token));
+  const Releaser releaser(&parts_->backends, args.token);
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  Step* const step = BuildPlan(call, &plan);
+  static_cast<void>(step->FindActive(call, args));
+  HET_RETURN_IF_ERROR(step->SumGradients(call, args, pool_.get(), &sums->skip));
+  CollectSums(call, step, {workers, parts_->on_demand.Running(call.layer)}, sums);
+  return Status();
+}
+
+Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
+                        Span<const float> learning_rates) {
+  if (sums.skip) return parts_->on_demand.SkipStep(layer);
+  Vector<FeatureIds> features;
+  Vector<const float*> gradients;
+  Vector<uint8_t> active;
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    const MergedSums::OfTable& table = sums.tables[t];
+    features.push_back({t, Span<const int64_t>(table.keys.data(), table.keys.size()), {}});
+    gradients.push_back(table.sums.data());
+    active.push_back(table.active);
+  }
+  BatchCall call{tables, Span<const FeatureIds>(features.data(), features.size())};
+  ApplyArgs args;
+  HET_RETURN_IF_ERROR(Lookup(call, {}, &args.token));
+  args.gradients = Span<const float* const>(gradients.data(), gradients.size());
+  args.learning_rates = learning_rates;
+  args.active = Span<const uint8_t>(active.data(), active.size());
+  call.layer = layer;  // its lookup was this step's, and not the one above
+  bool skipped = false;
+  return Apply(call, args, &skipped);
+}
+
+Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* all) {
+  HET_RETURN_IF_ERROR(CheckIds(call));
+  std::unique_ptr<PlannedStep> step = parts_->coming.New();
+  step->may_begin = parts_->remote();
+  step->cached = false;
+  for (const TablePtr& table : call.tables) {
+    if (table->options.on_device()) {
+      return Status(
+          Code::kUnimplemented,
+          "table '" + NameOf(table) +
+              "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
+              "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
+    }
+    const auto& cache = table->options.cache;
+    step->may_begin = step->may_begin && cache && cache->sync().MayBeginEarly();
+    step->cached = step->cached || (parts_->remote() && cache);
+  }
+  step->tables.assign(call.tables.begin(), call.tables.end());
+  step->SetIds(call.features);
+  // On this thread alone: the pool is the lookups'.
+  ThreadPool only_this(1);
+  const std::vector<uint64_t> tables = call.TableIds();
+  step->plan.Build(call.features, {tables.data(), tables.size()}, parts_->store.transport->id(0), &only_this);
+  if (parts_->remote()) TellSmallCaches(call, step->plan);
+  if (all != nullptr) {
+    step->global = GlobalOf(call, *all);
+    step->place = all->place;
+    parts_->on_demand.Plan(call, step->may_begin, all->summed);
+  }
+  parts_->coming.Add(call.layer, window, std::move(step));
+  parts_->driver.OnPlanned();
+  return Status();
+}
+
+void Steps::TellSmallCaches(const BatchCall& call, const BatchPlan& plan) {
+  std::vector<size_t> rows(call.tables.size());
+  for (const BatchPlan::Group& group : plan.groups()) rows[group.table] += group.uniques;
+  for (size_t t = 0; t < rows.size(); ++t) {
+    const auto& cache = call.tables[t]->options.cache;
+    const bool small = cache && cache->capacity > 0 && rows[t] > cache->capacity;
+    if (!small || !parts_->notice || call.tables[t]->told_small.exchange(true)) continue;
+    parts_->notice(
+        "a batch has " + std::to_string(rows[t]) + " rows of table '" + NameOf(call.tables[t]) +
+        "', whose cache holds " + std::to_string(cache->capacity) +
+        ": rows leave it before they are used again. Give the layer het_tf.Cache(rows=...) that holds "
+        "several batches");
+  }
+}
+
+std::shared_ptr<const GlobalStep> Steps::GlobalOf(const BatchCall& call, const GlobalStep::Ids& all) {
+  const std::lock_guard<std::mutex> lock(global_mutex_);
+  return std::make_shared<const GlobalStep>(all, call.TableIds(), parts_->store.transport->id(0),
+                                            &global_scratch_);
+}
+
+std::unique_lock<std::mutex> Steps::LockRowNumbers() {
+  return parts_->remote() ? std::unique_lock<std::mutex>() : std::unique_lock<std::mutex>(apply_mutex_);
+}
+
+void Steps::Pause(const std::function<void()>& fn) {
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  const auto changes = parts_->catalog.LockChanges();
+  const std::unique_lock<std::shared_mutex> pool_lock(pool_mutex_);
+  fn();
+}
+
+}  // namespace het

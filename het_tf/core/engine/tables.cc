@@ -1,0 +1,154 @@
+#include "het_tf/core/engine/tables.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "het_tf/core/base/hash.h"
+
+namespace het {
+
+Status Tables::Create(const TableSpec& spec, const TableOptions& options) {
+  HET_ASSIGN_OR_RETURN(const Schema schema, TableSchema::Create(spec));
+  if (parts_->remote() && !options.cache) {
+    return InvalidArgument(
+        "table '" + spec.name +
+        "' has no cache, and its store is a parameter server; give the layer cache=het_tf.Cache(rows=...)");
+  }
+  const auto changes = parts_->catalog.LockChanges();
+  HET_ASSIGN_OR_RETURN(const TablePtr known, parts_->catalog.FindEqual(*schema, options));
+  if (known != nullptr) return spec.limits ? parts_->store.tables->CreateTable(schema) : Status();
+  TableBackend& backend = parts_->backends.Of(options);
+  // First, since it may find no room: then there is no table either.
+  HET_RETURN_IF_ERROR(backend.Reserve(schema, options));
+  Status status = parts_->store.tables->CreateTable(schema);
+  if (status.ok()) status = backend.Add(schema, options);
+  if (!status.ok()) {
+    backend.Remove(schema->id());
+    return status;
+  }
+  parts_->catalog.Add(schema, options);
+  return Status();
+}
+
+Status Tables::RemoveTable(const std::string& name, bool with_rows) {
+  const auto apply_lock = steps_->LockRowNumbers();
+  const auto changes = parts_->catalog.LockChanges();
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  // A push of the table that is still on its way must not find it gone.
+  if (parts_->remote()) HET_RETURN_IF_ERROR(caches_->Flush());
+  if (with_rows) HET_RETURN_IF_ERROR(parts_->store.tables->DropTable(*table->schema));
+  parts_->coming.Clear();
+  parts_->on_demand.Forget(table->schema->id());
+  parts_->backends.Of(table->options).Remove(table->schema->id());
+  parts_->catalog.Remove(name);
+  return Status();
+}
+
+Result<TablePtr> Tables::FindFlushed(const std::string& name) {
+  HET_ASSIGN_OR_RETURN(TablePtr table, Find(name));
+  if (table->options.cache) HET_RETURN_IF_ERROR(caches_->Flush());
+  return table;
+}
+
+Result<size_t> Tables::Size(const std::string& name) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  return parts_->store.tables->CountRows(*table->schema);
+}
+
+Result<size_t> Tables::Bytes(const std::string& name) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  return parts_->store.tables->CountBytes(*table->schema);
+}
+
+Status Tables::Read(const std::string& name, Span<const Key> keys, float* values) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  const FeatureIds feature{0, keys, std::nullopt};
+  float* const out[] = {values};
+  return steps_->Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
+                        Span<float* const>(out, 1), nullptr);
+}
+
+Status Tables::ReadStored(const std::string& name, Span<const Key> keys, float* values) {
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  return parts_->store.tables->Read(*table->schema, keys, values);
+}
+
+Status Tables::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  const Status status = parts_->store.tables->Assign(*table->schema, keys, rows, with_slots);
+  parts_->backends.Of(table->options).Invalidate(*table, keys);
+  return status;
+}
+
+Status Tables::Remove(const std::string& name, Span<const Key> keys, size_t* removed) {
+  *removed = 0;
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  const auto apply_lock = steps_->LockRowNumbers();
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  const auto gone = parts_->store.tables->Remove(*table->schema, keys);
+  parts_->backends.Of(table->options).Invalidate(*table, keys);
+  if (!gone.ok()) return gone.status();
+  *removed = gone.value();
+  return Status();
+}
+
+Status Tables::Clear(const std::string& name) {
+  const auto apply_lock = steps_->LockRowNumbers();
+  const auto changes = parts_->catalog.LockChanges();
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  HET_RETURN_IF_ERROR(parts_->store.tables->ClearTable(*table->schema));
+  parts_->backends.Of(table->options).InvalidateAll(*table);
+  return Status();
+}
+
+Result<TableRows> Tables::Scan(const std::string& name) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  return parts_->store.tables->Scan(*table->schema);
+}
+
+Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
+  constexpr size_t kRun = 64;
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  HET_ASSIGN_OR_RETURN(const TableState state, parts_->store.tables->State(*table->schema));
+  const uint64_t total = std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0});
+  // From a place on, one partition after the other in a ring, until the batch is full.
+  const auto read = [&](uint32_t partition, uint64_t cursor, RowBatch* to) {
+    for (size_t ended = 0; ended < state.rows.size() && to->left() > 0;) {
+      HET_RETURN_IF_ERROR(parts_->store.tables->ScanSome(*table->schema, partition, &cursor, to));
+      if (cursor != TableStore::kScanned) continue;
+      partition = (partition + 1) % static_cast<uint32_t>(state.rows.size());
+      cursor = 0;
+      ++ended;
+    }
+    return Status();
+  };
+  if (total <= rows->capacity()) return read(0, 0, rows);
+  RowBatch run(rows->dim(), rows->slot_floats(), std::min(kRun, rows->capacity()));
+  // A run is short where rows were removed meanwhile; so many are enough, whatever goes.
+  const size_t most = 2 * (rows->capacity() / run.capacity() + 1);
+  for (size_t i = 0; i < most && rows->left() > 0; ++i) {
+    uint64_t place = Mix64(Mix64(seed) + i) % total;
+    uint32_t partition = 0;
+    while (place >= state.rows[partition]) place -= state.rows[partition++];
+    run.Clear();
+    HET_RETURN_IF_ERROR(read(partition, place, &run));
+    for (size_t row = 0; row < run.size() && rows->left() > 0; ++row) rows->Add(run, row);
+  }
+  return Status();
+}
+
+Result<TableStats> Tables::Stats(const std::string& name) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  const TableSchema& schema = *table->schema;
+  HET_ASSIGN_OR_RETURN(const size_t rows, parts_->store.tables->CountRows(schema));
+  HET_ASSIGN_OR_RETURN(const size_t bytes, parts_->store.tables->CountBytes(schema));
+  TableStats stats{name, schema.dim(), table->applies.load(), table->planned.load(), rows, bytes, {}};
+  HET_RETURN_IF_ERROR(parts_->backends.Of(table->options).Stats(*table, &stats));
+  return stats;
+}
+
+}  // namespace het
