@@ -86,7 +86,7 @@ cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) $(3) && cmake --build --prese
 build: setup ## what is installed: plugin and server module; HET_MARCH= for older CPUs
 	@$(STAGE) build "native build of what is installed (only what changed)" $(call cmake,release,release)
 
-benchmark-tools: build ## programs that benchmarks/*.py run
+benchmark-tools: build ## programs that benchmarks/*/run.py start
 	@$(STAGE) build-benchmarks "native build of the benchmarks' tools" $(call cmake,release,benchmark-tools)
 
 # --- train ----------------------------------------------------------------------------------------
@@ -141,6 +141,7 @@ test-python: python-libraries
 LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
   "test-all-redis8=tests of the server's module and of het-ps with Redis 8" \
   "test-all-valkey=the same with Valkey 8" \
+  "test-all-previous=workers and servers of this commit and the one before" \
   "test-all-python-long=Python tests that take minutes" \
   "test-all-tf215=those of them for TensorFlow 2.15" \
   "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
@@ -161,7 +162,7 @@ test-fast: ## what is quick to run again: a minute and a half once all is built
 	@tools/stages.sh test-fast-stages "test=all that a change must pass"
 
 # --- the rest of the tests, before a release --------------------------------------------------------
-.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-tf220 test-all-python-long test-all-benchmarks
+.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 test-all-tf220 test-all-python-long test-all-benchmarks
 test-all-cpp-full: build ## every random schedule, release build (an hour)
 	@$(STAGE) build-full "C++ tests, release build" $(call cmake,release,full)
 	@$(STAGE) full "C++ tests, release, all random schedules" $(call ctest,full,1)
@@ -181,6 +182,9 @@ het-ps-on-%: build $(SERVERS)
 	  $(on_server) $(PY) $(PYTEST) tests/python/ps
 test-all-redis8: module-on-redis8 het-ps-on-redis8 ## tests of the module and of het-ps with Redis 8
 test-all-valkey: module-on-valkey het-ps-on-valkey ## tests of the module and of het-ps with Valkey 8
+
+test-all-previous: build-check ## workers and servers of this commit and the one before, together
+	@$(STAGE) --show previous "workers and servers of this commit and the one before" tools/previous.sh $(CMAKE_ARGS)
 
 test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on TensorFlow 2.15
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
@@ -208,8 +212,8 @@ notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials and store their out
 test-all-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials, docs/tutorials (five minutes)
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
-test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-tf215 test-all-tf220 \
-  test-all-python-long test-all-benchmarks test-all-notebooks
+test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 \
+  test-all-tf220 test-all-python-long test-all-benchmarks test-all-notebooks
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 

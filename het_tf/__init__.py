@@ -21,9 +21,8 @@ Ids in, rows out; the gradient of the lookup is the update of the tables, with e
 optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="item")` is the layer
 for a single feature.
 
-Importing this imports nothing else: a name does when it is used first, and then TensorFlow and the
-native library with it. `import het_tf.keras` is for programs that use no name: those that load a
-saved model.
+Importing het_tf loads nothing else: the first use of a name imports it, with TensorFlow and the native
+library. Programs that use no name, such as those that load a saved model, need `import het_tf.keras`.
 """
 
 import importlib as _importlib
@@ -84,7 +83,7 @@ _HOME_OF = {name: f"het_tf.python.{module}" for module, names in _HOMES.items() 
 
 
 def __getattr__(name: str) -> _Any:
-    """Imports a public name when it is used first (PEP 562)."""
+    """Imports a public name at its first use (PEP 562)."""
     if name in _MODULES:
         return _importlib.import_module(f"het_tf.{name}")
     if name in _HOME_OF:

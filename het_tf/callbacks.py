@@ -1,4 +1,4 @@
-"""Callbacks of Keras: figures of tables and caches, checkpoints, and what several workers need."""
+"""Keras callbacks: figures of tables and caches, checkpoints, and support for several workers."""
 
 from het_tf.python.callbacks.checkpoint import Checkpoint, RestoreBest
 from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MergeMetrics

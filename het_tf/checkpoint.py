@@ -1,12 +1,12 @@
-"""Checkpoints: tables and dense weights of one moment, in files that any number of servers can load.
+"""Checkpoints: tables and dense weights at one moment, in files for any number of servers.
 
     path = het_tf.checkpoint.save("ckpts", model, step=1000, keep=3)
     het_tf.checkpoint.restore("ckpts", model)                               # the newest
     het_tf.checkpoint.save("ckpts", model, step=2000, since="latest")       # what has changed
 
-`checkpoints` and `latest` look into a directory, `verify` compares a checkpoint with its checksums,
-`read_manifest` says what is in it. Under Horovod all ranks call `save` and `restore`. docs/checkpoints.md is
-the guide.
+`checkpoints` and `latest` list a directory, `verify` compares a checkpoint with its checksums,
+`read_manifest` returns its contents. Under Horovod all ranks must call `save` and `restore`. See
+docs/checkpoints.md.
 """
 
 from het_tf.python.checkpoint.directory import checkpoints, latest

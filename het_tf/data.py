@@ -1,4 +1,4 @@
-"""Data sets for ranking and retrieval, all in one shape, and graphs.
+"""Data sets for ranking and retrieval with one interface, and graphs.
 
     splits = load("census")  # movielens, gene_papers, gene_partners, criteo_like[:ROWS], criteo:PATH
     train, valid, test, description = splits
@@ -10,15 +10,15 @@ gene_partners) or a stream of them (`CriteoLikeStream`, `CriteoStream`), and bot
     part.to_tf(batch_size, shuffle=False, seed=0, drop_remainder=False) -> tf.data.Dataset of (inputs, label)
     part.shard(index, count)       the index-th of `count` disjoint parts (one a worker)
     part.read(rows=None)           -> Examples: the first `rows` rows in memory (None: all)
-    part.rows                      number of rows, or None where only a full pass would tell
+    part.rows                      number of rows; None if unknown without a full pass
 
-Your own: `describe(source, label)` gives the description of a CSV, a Parquet file or a DataFrame, and
-`tabular(source, description)` its rows as a stream.
+For your own data, `describe(source, label)` returns the description of a CSV, a Parquet file or a DataFrame,
+and `tabular(source, description)` its rows as a stream.
 
 `inputs` is a dict: one int64 `[B]` for each categorical field and each cross, one int64 `[B, L]` for each
-sequence field (padded with `PADDING` = -1), and, where there are numeric columns, one float32 `[B, M]` under
+sequence field (padded with `PADDING` = -1), and, if it has numeric columns, one float32 `[B, M]` under
 the key `NUMERIC` = "numeric". Fields of dtype "string" have strings in place of int64, padded with "".
-`label` is float32 `[B]`, 0 or 1; `[B, T]` where there are T labels.
+`label` is float32 `[B]`, 0 or 1; `[B, T]` for T labels.
 
 `description` is a `Description`, enough to build a model without knowing the data set:
 
@@ -28,14 +28,14 @@ the key `NUMERIC` = "numeric". Fields of dtype "string" have strings in place of
     description.numeric            names of the M numeric columns, () if there are none
     description.wide               categorical + crosses
     description.histories          the sequences that share the ids of another field: its history
-    description.labels             what 1 means in each label, in words
-    description.side(item)         the description of the item's fields alone, or of the user's
-    description.inputs()           {name: (shape without the batch, dtype)}, to make the keras.Inputs of
-    description.columns            what `describe` has found in each column
+    description.labels             the meaning of 1 in each label, in words
+    description.side(item)         the description of only the item's fields, or only the user's
+    description.inputs()           {name: (shape without the batch, dtype)}, for making keras.Inputs
+    description.columns            findings of `describe` in each column
 
     Field(name, size, crossed, length, shares, dtype)   ids are in [0, size); size None: any int64 or string
 
-Each field has ids of its own; a model that reads several from one table moves them apart. Single data sets:
+Each field has its own ids; a model that reads several fields from one table keeps them apart. Data sets:
 `census()`, `movielens()`, `gene_papers()`, `gene_partners()`, `criteo(path)`,
 `criteo_like(rows, seed, start)` (an `Examples`). `by_time(splits, field, count)`
 cuts all parts into periods.

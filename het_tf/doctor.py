@@ -1,8 +1,8 @@
-"""`python -m het_tf.doctor`: whether the plugin loads, and Horovod, servers and a GPU can be used.
+"""`python -m het_tf.doctor`: checks whether the plugin loads, and Horovod, servers and a GPU are usable.
 
-Prints a line for each, and under each that fails the command that helps. The exit status is 1 if the plugin,
-which everything needs, fails. This file uses the standard library, so that it runs where TensorFlow or the
-native library are missing; what could crash is tried in another process.
+Prints a line for each, and the remedy under each failure. The exit status is 1 if the plugin,
+which everything needs, fails. This file uses only the standard library, so that it runs without TensorFlow
+and the native library; checks that could crash run in another process.
 """
 
 import importlib.util
@@ -28,10 +28,10 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        name: What was tried.
-        works: Whether it does.
-        text: What was found.
-        remedy: The command that helps, or that shows a crash; empty if there is nothing to do.
+        name: The check.
+        works: Whether it succeeded.
+        text: The finding.
+        remedy: The command that helps, or that shows a crash; empty if nothing is to be done.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def plugin() -> str:
-    """The plugin and the readers load into this TensorFlow, and the plugin is of this version."""
+    """Checks that plugin and readers load into this TensorFlow, and that the plugin has this version."""
     if importlib.util.find_spec("tensorflow") is None:
         install = versions.pip_install(f"tensorflow-cpu=={versions.TESTED[-1]}")
         raise ImportError(f"TensorFlow is not installed; run: {install}")
@@ -59,7 +59,7 @@ def plugin() -> str:
 
 
 def server() -> str:
-    """A program for parameter servers is there."""
+    """Checks that a program for parameter servers is installed."""
     path = programs.find_server()
     done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     version = re.search(r"\d+\.\d+\.\d+", done.stdout)
@@ -67,12 +67,12 @@ def server() -> str:
 
 
 def server_module() -> str:
-    """het.so, which the server loads, is built."""
+    """Checks that het.so, which the server loads, is built."""
     return f"valkey-server --loadmodule {programs.find_module()}"
 
 
 def of_horovod() -> str:
-    """Horovod imports beside this TensorFlow."""
+    """Checks that Horovod imports with this TensorFlow."""
     script = f"{versions.TREE or 'the source tree'}/tools/install_horovod.sh {sys.prefix}"
     spec = importlib.util.find_spec("horovod")
     if spec is None or not spec.submodule_search_locations:
@@ -88,7 +88,7 @@ def of_horovod() -> str:
 
 
 def gpu() -> str:
-    """Caches on the GPU can be made: TensorFlow sees one, and both libraries load."""
+    """Checks that caches on the GPU work: TensorFlow sees a GPU, and both libraries load."""
     from het_tf.python.session import native
     from het_tf.python.table import device
 
@@ -111,7 +111,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 
 
 def tell(name: str) -> None:
-    """Makes a check in this process, and prints what `look` reads."""
+    """Runs a check in this process, and prints the input of `look`."""
     try:
         found = {"works": True, "text": CHECKS[name]()}
     except Exception as error:
@@ -122,7 +122,7 @@ def tell(name: str) -> None:
 
 
 def look(name: str) -> Finding:
-    """Makes a check in another process: an import may crash, or print what it likes."""
+    """Runs a check in another process: an import may crash, or print anything."""
     path = os.pathsep.join(filter(None, (str(versions.PACKAGE.parent), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-c", f"from het_tf import doctor; doctor.tell({name!r})"]
     try:
@@ -134,7 +134,7 @@ def look(name: str) -> Finding:
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-        return Finding(name, False, f"the process that tried it ended with {how}", shlex.join(command))
+        return Finding(name, False, f"the process of the check ended with {how}", shlex.join(command))
     return Finding(name, **json.loads(lines[-1]))
 
 

@@ -13,10 +13,10 @@
         het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv")),
     ])
 
-Dense gradients are averaged by Horovod; rows of tables go to the parameter server that all ranks share. The
+Horovod averages dense gradients; rows of tables go to the parameter server that all ranks share. The
 callbacks are in `het_tf.callbacks`. `shard(samples, by="user", batch=128)` gives a rank the samples of its
-own users, so that fewer rows travel. docs/horovod.md is the guide. Nothing here imports Horovod, but for what
-elastic jobs need, when it is asked for.
+own users, so that fewer rows travel. See docs/horovod.md. Only the names for elastic jobs import
+Horovod, at their first use.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""What rows begin with: `het_tf.initializers.RandomUniform(-0.05, 0.05)`.
+"""Initial values of rows: `het_tf.initializers.RandomUniform(-0.05, 0.05)`.
 
-A function of seed, table name and id. `get` makes one of a name or of a configuration.
+They are a function of seed, table name and id. `get` makes an initializer from a name or a configuration.
 """
 
 from het_tf.python.table.initializers import (

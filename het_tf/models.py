@@ -8,8 +8,8 @@ They are built from the description of a data set:
     model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
     model.fit(train.to_tf(128, shuffle=True), epochs=4)
 
-All are Keras models from the inputs of `description.inputs()`. Rankers give logits, float32 `[B, 1]`, or one
-for each label (MMoE, PLE); TwoTower and SASRec give vectors, and make an `Index` that is searched. Their
+All are Keras models with the inputs of `description.inputs()`. Rankers return logits, float32 `[B, 1]`, or
+one for each label (MMoE, PLE); TwoTower and SASRec return vectors, and make an `Index` to search. Their
 docstrings have papers and equations, docs/models.md an example of each.
 
 The embedding side is pluggable: "het" reads rows from tables of het_tf, which train them by their own

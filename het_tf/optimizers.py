@@ -1,7 +1,7 @@
 """The optimizers of tables: `het_tf.optimizers.Adam(1e-3)`.
 
-Each table is trained by one of its own, which keeps its state in the rows. `get` makes one of a
-name or of a configuration.
+Each table has its own optimizer, which keeps its state in the rows. `get` makes an optimizer from a
+name or a configuration.
 """
 
 from het_tf.python.table.optimizers import (

@@ -1,4 +1,4 @@
-"""What a job will cost, before it runs: `het_tf.planner.profile(dataset.batch(1024), model, out="stats")`."""
+"""Forecasts the cost of a job: `het_tf.planner.profile(dataset.batch(1024), model, out="stats")`."""
 
 from het_tf.python.planner.profile import Feature, Profiler
 from het_tf.python.planner.sources import profile

@@ -3,9 +3,9 @@
     python tools/check_arrows.py [ROOT]
 
 C++: ops, capi -> kernels -> ps/client -> core <- ps/module, and within core each folder includes
-those that stand before it in CORE; inputs -> core/base. Python: each package imports those that stand before it in
-PYTHON, in functions too. Prints file:line and the rule of everything that goes up; the exit status
-is its presence.
+those that stand before it in CORE; inputs -> core/base. Python: each package imports those that stand
+before it in PYTHON, in functions too. Prints file:line and the rule of everything that goes up; the exit
+status is its presence.
 """
 
 import ast
@@ -65,7 +65,7 @@ PYTHON = [
     "het_tf.zoo",  # models, data sets, ranking metrics
     "het_tf",  # the public names
 ]
-# The zoo imports public names (het_tf, het_tf.keras, ...) and these; no package but the public modules imports it.
+# The zoo imports public names (het_tf, het_tf.keras, ...) and these; only the public modules import it.
 ZOO = "het_tf.zoo"
 OPEN_TO_ZOO = {f"het_tf.python.{name}" for name in ("show", "files", "quoting", "hashing", "ids", "metrics")}
 OPEN_TO_ZOO |= {ZOO, "het_tf", "het_tf.inputs.python"}

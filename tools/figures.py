@@ -5,7 +5,7 @@
 
 A figure stands between two comments, which name a file, the way to a number in it, and its format:
 
-    <!-- figure benchmarks/results/traffic.json sweeps dims dim=16 bytes_saved .0% -->90 %<!-- end -->
+    <!-- figure benchmarks/traffic/result.json sweeps dims dim=16 bytes_saved .0% -->90 %<!-- end -->
 
 A step of the way is a key or, in a list, the values that one entry has and no other. The format is Python's;
 a space goes before its percent sign, and a leading `-` negates the number.

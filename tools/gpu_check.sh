@@ -13,7 +13,7 @@
 #
 # What is run: device_check (random schedules, every answer compared with the reference's, bit for bit) under
 # compute-sanitizer's memcheck, synccheck and racecheck, then on its own with fresh inputs, then with large
-# ones, then the library against itself; benchmarks/cuda_cache. Results go to the folder OUT
+# ones, then the library against itself; benchmarks/gpu_cache. Results go to the folder OUT
 # (build/gpu/results), the table of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could
 # not be tried.
 set -u -o pipefail
@@ -114,7 +114,7 @@ done
 for source in tests/cpp/device/check/*.cc; do
   check_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
 done
-bench_objects=("$(object plain benchmarks/cuda_cache.cc "$cxx" "${cxx_flags[@]}")"
+bench_objects=("$(object plain benchmarks/gpu_cache/cuda_cache.cc "$cxx" "${cxx_flags[@]}")"
   "$folder/objects/plain_tests_cpp_device_check_library_cc.o")
 if [ "$host" = 1 ]; then
   library="$folder/libhet_cuda_host.so"

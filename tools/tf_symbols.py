@@ -1,6 +1,6 @@
 """Which symbols does the plugin take out of TensorFlow, and which TensorFlow lacks one of them?
 
-    tools/tf_symbols.py                        # het_tf/lib/libhet_{tf,inputs}.so, and this Python's TensorFlow
+    tools/tf_symbols.py                        # libhet_{tf,inputs}.so in het_tf/lib, this Python's TensorFlow
     tools/tf_symbols.py --wheel FILE           # the plugins in a wheel of het_tf
     tools/tf_symbols.py --tensorflow all       # every supported release (downloads 270 MB for each)
     tools/tf_symbols.py --tensorflow 2.20.0 2.19.1

@@ -1,4 +1,4 @@
-// The fleet for ctypes; benchmarks/accuracy_fleet.py is the other side. Every call answers null, or a message
+// The fleet for ctypes; fleet.py is the other side. Every call answers null, or a message
 // that is good until the thread's next call.
 #include <nlohmann/json.hpp>
 

@@ -1,16 +1,16 @@
 """Commands from the program that measures to the processes that train, over a Unix socket.
 
-A Unix socket is a file: it reaches into every network namespace, and its bytes are on no link. A command and
-an answer are each one line of JSON.
+A Unix socket is a file: it reaches into every network namespace, and its bytes are on no link. Commands and
+answers are dictionaries.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import subprocess
 import time
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ class Workers:
     Args:
       path: of the socket; must not exist.
       count: how many processes will connect.
-      process: their launcher; when it ends, waiting for them ends with an error that quotes its log.
-      log: what they print.
     """
 
     def __init__(self, path: Path, count: int) -> None:
@@ -32,10 +30,11 @@ class Workers:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(count)
-        self._files: list[Any] = []
+        self._listener.settimeout(0.5)
+        self._connections: list[Connection] = []
 
     def launch(self, command: list[str], environment: dict[str, str]) -> None:
-        """Starts the processes' launcher."""
+        """Starts the processes' launcher; when it ends, waiting for them ends with an error."""
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
@@ -44,28 +43,24 @@ class Workers:
     def connect(self, timeout: float) -> None:
         """Waits until all have connected."""
         end = time.monotonic() + timeout
-        self._listener.settimeout(0.5)
-        while len(self._files) < self.count:
+        while len(self._connections) < self.count:
             try:
-                connection, _ = self._listener.accept()
+                self._connections.append(Connection(self._listener.accept()[0].detach()))
             except TimeoutError:
                 self._check(end)
-                continue
-            connection.settimeout(0.5)
-            self._files.append(_Lines(connection))
 
     def ask(self, command: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
         """Sends a command to all, and returns their answers."""
         end = time.monotonic() + timeout
-        for file in self._files:
-            file.send(command)
+        for connection in self._connections:
+            connection.send(command)
         answers = []
-        for file in self._files:
-            while (answer := file.receive()) is None:
+        for connection in self._connections:
+            while not connection.poll(0.5):
                 self._check(end)
-            if "error" in answer:
-                raise RuntimeError(f"{command}: {answer['error']}{self._tail()}")
-            answers.append(answer)
+            answers.append(connection.recv())
+            if "error" in answers[-1]:
+                raise RuntimeError(f"{command}: {answers[-1]['error']}{self._tail()}")
         return answers
 
     def _check(self, end: float) -> None:
@@ -81,50 +76,21 @@ class Workers:
 
     def stop(self) -> None:
         """Ends them: first by a word, then by a signal."""
-        for file in self._files:
+        for connection in self._connections:
             with contextlib.suppress(OSError):
-                file.send({"do": "quit"})
-        if self.process is not None:
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.terminate()
+                connection.send({"do": "quit"})
+        for signal in ("terminate", "kill"):
+            if self.process is not None:
                 try:
-                    self.process.wait(5)
+                    self.process.wait(20)
                 except subprocess.TimeoutExpired:
-                    self.process.kill()
-                    self.process.wait()
-        for file in self._files:
-            file.close()
+                    getattr(self.process, signal)()
+        if self.process is not None:
+            self.process.wait()
+        for connection in self._connections:
+            connection.close()
         self._listener.close()
         self.path.unlink(missing_ok=True)
-
-
-class _Lines:
-    """JSON lines over a socket."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._rest = b""
-
-    def send(self, value: dict[str, Any]) -> None:
-        self._connection.sendall(json.dumps(value).encode() + b"\n")
-
-    def receive(self) -> dict[str, Any] | None:
-        """The next line; None: none within the socket's time-out."""
-        while b"\n" not in self._rest:
-            try:
-                data = self._connection.recv(65536)
-            except TimeoutError:
-                return None
-            if not data:
-                raise EOFError("the other side has gone")
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        return dict(json.loads(line))
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def obey(path: str, commands: Any) -> None:
@@ -134,21 +100,10 @@ def obey(path: str, commands: Any) -> None:
       path: of the socket.
       commands: {word: function of the command that returns the answer}; a command says its word as "do".
     """
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        lines = _Lines(connection)
-        while True:
+    with Client(path, "AF_UNIX") as connection, contextlib.suppress(EOFError):
+        while (command := connection.recv())["do"] != "quit":
             try:
-                command = lines.receive()
-            except EOFError:
-                return
-            if command is None:
-                continue
-            if command["do"] == "quit":
-                return
-            try:
-                answer = commands[command["do"]](command)
+                connection.send(commands[command["do"]](command))
             except Exception as error:
-                lines.send({"error": f"{type(error).__name__}: {error}"})
+                connection.send({"error": f"{type(error).__name__}: {error}"})
                 raise
-            lines.send(answer)

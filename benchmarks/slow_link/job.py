@@ -14,7 +14,7 @@ class Job:
     Attributes:
       model: of tasks.TASKS.
       control: path of the Unix socket from which commands come.
-      stream: file of ids, of benchmarks/traffic_streams.py.
+      stream: file of ids, of benchmarks/traffic/streams.py.
       ps: address of the parameter server.
       workers: N.
       systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `rows`.
@@ -22,7 +22,6 @@ class Job:
       hidden: widths of the perceptron, or of the layers of GraphSAGE.
       cross_rank: of the matrices of dcn.
       batch: samples of a worker's step.
-      addresses: of a tf.distribute job: {"ps": [HOST:PORT], "worker": [...], "chief": [...]}.
     """
 
     model: str
@@ -35,7 +34,6 @@ class Job:
     hidden: tuple[int, ...]
     cross_rank: int
     batch: int
-    addresses: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self))

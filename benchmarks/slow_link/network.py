@@ -18,7 +18,7 @@ workers are like GPUs of one machine, whose link to the server is the slow one; 
 their own, and everything shares the slow links.
 
 All of it lives in namespaces of processes, networks and mounts that the kernel removes when the first
-process in them ends, however it ends: nothing is left behind, and nobody else sees it.
+process in them ends, however it ends: nothing is left behind, and no other process sees it.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""The parts of benchmarks/slow_link.py: what is launched, and what is measured of it."""
+"""The parts of slow_link: what is launched, and what is measured of it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-import jobs
-import network as networks
-from job import Job
-from session import (
+from benchmarks import report
+from benchmarks.slow_link import jobs
+from benchmarks.slow_link import network as networks
+from benchmarks.slow_link.job import Job
+from benchmarks.slow_link.session import (
     QUICK,
     SYSTEMS,
     Figures,
@@ -24,43 +24,35 @@ from session import (
     Session,
     calibrate,
     line,
-    medians,
     say,
     share_compute,
     shown,
     summary,
 )
-from traffic import distinct_rows
-from traffic_streams import make_stream
-
+from benchmarks.traffic.run import distinct_rows
+from benchmarks.traffic.streams import make_stream
 from het_tf._version import __version__
 from het_tf.python.ps.programs import find_server
 
 STREAMS = {**dict.fromkeys(("wide_deep", "deepfm", "dcn"), "criteo_scaled"), "graphsage": "graph"}
-"""Of each model: its ids."""
+"""The stream of ids of each model."""
 EPOCH = 524_288
 SEED = 1
 BATCH = 128
 HIDDEN = (64, 32)
 RATIO = 12.0
 RATIOS = (1.0, 3.0, 30.0, 100.0)
-LATENCIES = (0.0, 0.0002, 0.001, 0.01)
-"""The last is for counting round trips: at 1 ms, steps differ by more than a round trip on a busy machine."""
 
 
 def machine() -> Figures:
-    """Of the JSON: where and with what this ran."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    """Returns the machine and the versions of this run."""
     found = {each.metadata["Name"].lower(): each.version for each in metadata.distributions()}
     installed = {name.replace("_", "-"): version for name, version in found.items()}
     tensorflow = installed.get("tensorflow-cpu") or installed.get("tensorflow")
     shard = subprocess.run([find_server(), "--version"], capture_output=True, text=True).stdout.split()
     versions = [f"het_tf {__version__}", f"TensorFlow {tensorflow}", f"Horovod {installed.get('horovod')}"]
     return {
-        "processor": names[0] if names else "unknown",
-        "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0],
+        **report.machine(),
         "versions": ", ".join([*versions, " ".join(shard[:3])]),
     }
 
@@ -68,9 +60,9 @@ def machine() -> Figures:
 class Program:
     """The parts of this benchmark, over one network."""
 
-    def __init__(self, workers: int, scale: Scale, streams: Path, network: bool) -> None:
+    def __init__(self, workers: int, scale: Scale, streams: Path) -> None:
         self.scale = scale
-        self.place = jobs.Place(networks.Network(workers) if network else None, workers)
+        self.place = jobs.Place(networks.Network(workers), workers)
         self.streams = streams
 
     def stream(self, model: str) -> tuple[Path, int]:
@@ -78,7 +70,7 @@ class Program:
         path = make_stream(self.streams, STREAMS[model], self.scale.samples, SEED)
         return path, distinct_rows(path)
 
-    def job(self, model: str, ps: str, addresses: dict[str, list[str]] | None = None) -> Job:
+    def job(self, model: str, ps: str) -> Job:
         """The launch of a model at a server."""
         stream, distinct = self.stream(model)
         rows = round(0.1 * distinct)
@@ -98,22 +90,16 @@ class Program:
             hidden=HIDDEN,
             cross_rank=8,
             batch=BATCH,
-            addresses=addresses or {},
         )
 
     @contextlib.contextmanager
-    def session(self, model: str, relay: bool = False, rounds: int | None = None) -> Iterator[Session]:
+    def session(self, model: str, rounds: int | None = None) -> Iterator[Session]:
         """A launch of a model under horovodrun at an empty server."""
         scale = dataclasses.replace(self.scale, rounds=rounds or self.scale.rounds)
         begin = time.monotonic()
-        with jobs.server(self.place) as socket, contextlib.ExitStack() as stack:
-            between = None
-            if relay or self.place.network is None:
-                between = jobs.Relay(self.place, socket)
-                stack.callback(between.stop)
-            address = between.address if between else f"redis://{networks.SERVER}:{jobs.PORT}"
-            workers = stack.enter_context(jobs.horovod(self.place, self.job(model, address)))
-            yield Session(self.place, workers, between, scale)
+        job = self.job(model, f"redis://{networks.SERVER}:{jobs.PORT}")
+        with jobs.server(self.place), jobs.horovod(self.place, job) as workers:
+            yield Session(self.place, workers, scale)
         say(f"  {time.monotonic() - begin:.0f} s")
 
     def model(self, model: str) -> Figures:
@@ -121,9 +107,7 @@ class Program:
         say(f"{model}: every system")
         rounds = self.scale.rounds if model == "wide_deep" else min(2, self.scale.rounds)
         with self.session(model, rounds=rounds) as session:
-            # Without a network of its own nobody limits what workers send to each other.
-            apart = () if self.place.network else ("allgather",)
-            made = session.make([name for name in self.scale.systems if name not in apart])
+            made = session.make(self.scale.systems)
             het = [name for name in made if SYSTEMS[name]["kind"] == "het"]
             unlimited = summary(session.measure(made, Link()), Link())
             found = session.scale.given or calibrate(session, RATIO)
@@ -139,15 +123,16 @@ class Program:
                 "missing": session.missing,
                 "calibration": found,
                 "unlimited": unlimited,
-                "settings": [],
+                "settings": {},
             }
             for factor in self.scale.factors:
-                for dense in (False, True) if self.place.network else (False,):
+                for dense in (False, True):
                     link = Link(factor * found["rate"], dense)
                     entry = summary(session.measure(made if dense else het, link), link)
-                    result["settings"].append({"factor": factor, **entry})
+                    name = ("all" if dense else "rows") + (f", {factor}x" if factor > 1 else "")
+                    result["settings"][name] = {"factor": factor, **entry}
                     say(f"  {shown(link.rate)}{', dense too' if dense else ''}: {line(entry)}")
-            share_compute([unlimited, *result["settings"]])
+            share_compute([unlimited, *result["settings"].values()])
         return result
 
     def ratios(self) -> Figures:
@@ -167,56 +152,38 @@ class Program:
                 settings.append(summary(session.measure(made[1:], link), link))
                 say(f"  {shown(link.rate)}: {line(settings[-1])}")
             share_compute(settings)
-            return {"settings": settings, "missing": session.missing}
-
-    def latency(self) -> Figures:
-        """What a step costs when a round trip takes longer: as it comes, and with every row in the cache."""
-        say("latency")
-        names = [name for name in SYSTEMS if name != "allgather"]
-        with self.session("wide_deep", relay=True) as session:
-            made = session.make(names)
-            settings = []
-            for round_trip in LATENCIES:
-                link = Link(round_trip=round_trip)
-                usual = summary(session.measure(made[1:], link), link)
-                hits = summary(session.measure(made[2:], link, same=True), link)
-                settings.append({**usual, "hits": hits["systems"]})
-                say(f"  {1e3 * round_trip:g} ms: {line(usual)}")
-            share_compute(settings)
-            return {"settings": settings, "missing": session.missing}
-
-    def strategy(self, models: dict[str, Figures]) -> Figures:
-        """ParameterServerStrategy at the rates at which the other systems were measured."""
-        say("ParameterServerStrategy")
-        if self.place.network is None:
-            return {}
-        hosts = self.place.network
-        addresses = {
-            "ps": [f"{networks.SERVER}:{jobs.PORT + 10}"],
-            "worker": [f"{hosts.address(name)}:{jobs.PORT + 11}" for name in hosts.workers],
-            "chief": [f"{networks.SWITCH}:{jobs.PORT + 12}"],
-        }
-        result: Figures = {}
-        for model, figures in models.items():
-            begin = time.monotonic()
-            with jobs.strategy(self.place, self.job(model, "", addresses)) as chief:
-                session = Session(self.place, chief, None, self.scale)
-                session.make(["strategy"])
-                settings = []
-                for rate in (None, *sorted({entry["rate"] for entry in figures["settings"]})):
-                    link = Link(rate, dense=True)
-                    each = [session.turn("strategy", link) for _ in range(self.scale.rounds)]
-                    settings.append({**dataclasses.asdict(link), **medians(each)})
-                    say(f"  {model}, {shown(rate)}: {1e3 * settings[-1]['step']:.1f} ms")
-                result[model] = settings
-            say(f"  {time.monotonic() - begin:.0f} s")
-        return result
+            by_ratio = {f"{entry['ratio']:.1f} : 1": entry for entry in settings}
+            return {"settings": by_ratio, "missing": session.missing}
 
     def close(self) -> None:
         self.place.close()
 
 
-def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Path, relay: str) -> None:
+# (model, what, system, setting, at least)
+GOALS = (
+    ("wide_deep", "communication", "default", "rows", 12),
+    ("wide_deep", "communication", "s=100", "rows", 8.2),
+    ("wide_deep", "communication", "s=10", "rows", 2.9),
+    ("wide_deep", "step", "s=100", "rows", 5.1),
+    ("wide_deep", "communication", "s=100", "rows, 10x", 1.8),
+    ("graphsage", "communication", "default", "rows", 8),
+    ("graphsage", "step", "default", "rows", 4.5),
+)
+
+
+def goals(models: dict[str, Figures]) -> list[Figures]:
+    """What a system must gain over no cache."""
+    found = []
+    for model, what, system, setting, limit in GOALS:
+        entry = models.get(model, {"settings": {}})["settings"].get(setting)
+        for name in (system, f"{system}, planned") if entry else ():
+            if name in entry["systems"]:
+                at = f"{model}, {entry['ratio']:.1f} : 1, {what}: no cache over {name}"
+                found.append(report.goal(at, entry["systems"][name]["gain"][what], ">=", limit))
+    return found
+
+
+def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Path) -> None:
     """Measures parts, and writes each into the JSON as it is done; of the others what is there is kept.
 
     Args:
@@ -225,24 +192,21 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
       workers: N.
       quick: few steps.
       streams: the folder of streams.
-      relay: why a relay takes the network's place; "": it does not.
 
     Raises:
       ValueError: `out` is of other settings.
     """
-    program = Program(workers, QUICK if quick else Scale(), streams, network=not relay)
-    begin = time.monotonic()
+    program = Program(workers, QUICK if quick else Scale(), streams)
     try:
         settings: Figures = {
-            "command": "python benchmarks/slow_link.py" + (" --quick" if quick else ""),
+            "command": "python benchmarks/slow_link/run.py" + (" --quick" if quick else ""),
             "workers": workers,
             "dim": program.scale.dim,
             "hidden": list(HIDDEN),
             "batch": BATCH,
             "epoch": EPOCH,
-            "relay": relay,
         }
-        every = {*STREAMS, "ratios", "latency", "strategy"}
+        every = {*STREAMS, "ratios"}
         kept = out.exists() and set(parts) != every
         result: Figures = json.loads(out.read_text()) if kept else {}
         others = [name for name, value in settings.items() if result.get(name, value) != value]
@@ -254,12 +218,10 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
         for part in parts:
             if part in STREAMS:
                 models[part] = program.model(part)
-            elif part == "strategy":
-                result["strategy"] = program.strategy(models)
             else:
-                result[part] = getattr(program, part)()
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(result, indent=1) + "\n")
+                result["ratios"] = program.ratios()
+            result["goals"] = goals(models)
+            report.write(result, out)
     finally:
         program.close()
-    say(f"written: {out}, {time.monotonic() - begin:.0f} s")
+    report.finish(result, out, __file__)

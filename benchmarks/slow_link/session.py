@@ -8,15 +8,15 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import jobs
-from control import Workers
+from benchmarks.slow_link import jobs
+from benchmarks.slow_link.control import Workers
 
 Figures = dict[str, Any]
 
 
 def het(bound: int) -> dict[str, Any]:
     """HET's own setting: one bound for all rows, whose clocks are asked, and which travel as they are."""
-    cache = {"pull_bound": bound, "push_bound": bound, "wire": "float32", "checks": "asked"}
+    cache = {"staleness": {"pull": bound, "push": bound}, "wire": "float32", "checks": "asked"}
     return {"kind": "het", "cache": cache}
 
 
@@ -90,19 +90,17 @@ class Link:
     Attributes:
       rate: bytes a second, each way; None: not limited.
       dense: whether the all-reduce of dense gradients passes over them, too.
-      round_trip: seconds that the relay adds to one.
     """
 
     rate: float | None = None
     dense: bool = False
-    round_trip: float = 0.0
 
 
 class Session:
     """The workers of one launch, and the links around them."""
 
-    def __init__(self, place: jobs.Place, workers: Workers, relay: jobs.Relay | None, scale: Scale) -> None:
-        self.place, self.workers, self.relay, self.scale = place, workers, relay, scale
+    def __init__(self, place: jobs.Place, workers: Workers, scale: Scale) -> None:
+        self.place, self.workers, self.scale = place, workers, scale
         self.missing: dict[str, str] = {}
         self.dense_bytes = 0
         self._link: Link | None = None
@@ -127,35 +125,23 @@ class Session:
     def set(self, link: Link) -> None:
         if link == self._link:
             return
-        if self.place.network is not None:
-            self.place.network.set_rate(link.rate, link.dense)
-            if self.relay is not None:
-                self.relay.set(link.round_trip, None)
-        else:
-            assert self.relay is not None
-            self.relay.set(link.round_trip, link.rate)
+        self.place.network.set_rate(link.rate, link.dense)
         self._link = link
 
     def bytes(self) -> tuple[int, int]:
         """Bytes on all links between hosts and switch, each once, and those on the server's link."""
-        if self.place.network is None:
-            assert self.relay is not None
-            passed = sum(self.relay.bytes())
-            return passed, passed
         counted = self.place.network.bytes()
         return sum(sent for sent, _ in counted.values()), sum(counted["server"])
 
-    def turn(self, system: str, link: Link, steps: int | None = None, same: bool = False) -> Figures:
+    def turn(self, system: str, link: Link, steps: int | None = None) -> Figures:
         """Runs some steps of a system: seconds of one, mean and median, and bytes of one of all workers."""
         steps = steps or self.scale.turn(system)
         if link != self._link:
             # Routes and what TCP knows of a path are new: these steps are not those of the setting.
             self.set(link)
-            self.workers.ask({"do": "run", "system": system, "steps": SETTLE, "same": same}, timeout=120)
+            self.workers.ask({"do": "run", "system": system, "steps": SETTLE}, timeout=120)
         before = self.bytes()
-        answers = self.workers.ask(
-            {"do": "run", "system": system, "steps": steps, "same": same}, timeout=60 + 10 * steps
-        )
+        answers = self.workers.ask({"do": "run", "system": system, "steps": steps}, timeout=60 + 10 * steps)
         after = self.bytes()
         if not all(math.isfinite(answer["loss"]) for answer in answers):
             raise RuntimeError(f"{system}: the loss is {answers}; its workers do not train")
@@ -166,7 +152,7 @@ class Session:
             "server_bytes": (after[1] - before[1]) / steps,
         }
 
-    def measure(self, systems: Sequence[str], link: Link, same: bool = False) -> dict[str, Figures]:
+    def measure(self, systems: Sequence[str], link: Link) -> dict[str, Figures]:
         """Turns of systems by turns; medians of all rounds. "compute" is local's step on unlimited links."""
         turns: dict[str, list[Figures]] = {}
         for _ in range(self.scale.rounds):
@@ -175,7 +161,7 @@ class Session:
                 *((system, system, link) for system in systems),
             ):
                 steps = None if of != "local" else 3 * FEW
-                turns.setdefault(name, []).append(self.turn(of, at, steps, same and of != "local"))
+                turns.setdefault(name, []).append(self.turn(of, at, steps))
         return {name: medians(each) for name, each in turns.items()}
 
 
@@ -208,10 +194,15 @@ def share_compute(settings: Sequence[Figures]) -> None:
     compute = statistics.median(entry["compute"] for entry in settings)
     for entry in settings:
         entry["compute_here"], entry["compute"] = entry["compute"], compute
-        for figures in [*entry["systems"].values(), *entry.get("hits", {}).values()]:
+        for figures in entry["systems"].values():
             figures["communication"] = figures["step"] - compute
         if "no cache" in entry["systems"]:
-            entry["ratio"] = entry["systems"]["no cache"]["communication"] / compute
+            without = entry["systems"]["no cache"]
+            entry["ratio"] = without["communication"] / compute
+            for figures in entry["systems"].values():
+                figures["gain"] = {what: without[what] / figures[what] for what in ("communication", "step")}
+                if figures["communication"] < 0.1 * compute:  # turns of computing differ by as much
+                    figures["gain"]["communication"] = None
 
 
 def calibrate(session: Session, ratio: float) -> Figures:

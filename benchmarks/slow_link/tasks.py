@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from job import Job
 from keras_twin import replace
-from traffic_streams import GRAPH_FANOUTS, read_stream
 
 import het_tf
+from benchmarks.slow_link.job import Job
+from benchmarks.traffic.streams import GRAPH_FANOUTS, read_stream
 from het_tf.zoo.models.embedding_side import Part
 
 IDS = "ids"
@@ -32,13 +32,12 @@ CLICK_MODELS = {
 Side = Callable[[tuple[Part, ...]], Any]
 
 
-def id_batches(job: Job, worker: int, same: bool, drawn: Any) -> tf.data.Dataset:
+def id_batches(job: Job, worker: int, drawn: Any) -> tf.data.Dataset:
     """One worker's batches, without end: ids of the stream, and what is drawn for each step.
 
     Args:
       job: whose stream, batch and number of workers.
       worker: which; step by step the workers take batches that follow each other in the stream.
-      same: the first batch again and again.
       drawn: a function from a step and its ids, int64 `[B, width]`, to the batch.
     """
     _, ids = read_stream(Path(job.stream))
@@ -50,7 +49,7 @@ def id_batches(job: Job, worker: int, same: bool, drawn: Any) -> tf.data.Dataset
         taken.set_shape([job.batch, own.shape[-1]])
         return drawn(step, taken)
 
-    data = tf.data.Dataset.range(1 if same else steps).repeat()
+    data = tf.data.Dataset.range(steps).repeat()
     return data.map(sample, num_parallel_calls=1).prefetch(2)
 
 
@@ -64,7 +63,7 @@ class Clicks:
 
     def model(self, side: Side) -> tuple[Any, Any]:
         """Returns the model, and the layer that `side` makes of its parts, whose rows the model takes."""
-        from het_tf.zoo.data import criteo_like_description
+        from het_tf.data import criteo_like_description
 
         job = self.job
         arguments = {"embedding_dim": job.dim, "hidden_units": job.hidden}
@@ -74,7 +73,7 @@ class Clicks:
         replace(model, "rows", side(model.rows.parts))
         return model, model.rows
 
-    def batches(self, worker: int, same: bool = False) -> tf.data.Dataset:
+    def batches(self, worker: int) -> tf.data.Dataset:
         """({"ids": int64 [B, 26], "numeric": float32 [B, 13]}, label [B, 1]); see `id_batches`."""
         rng = np.random.default_rng(worker)
         numeric = rng.standard_normal((DRAWN, self.job.batch, 13)).astype(np.float32)
@@ -84,7 +83,7 @@ class Clicks:
             at = step % DRAWN
             return {IDS: ids, NUMERIC: tf.gather(numeric, at)}, tf.gather(label, at)
 
-        return id_batches(self.job, worker, same, drawn)
+        return id_batches(self.job, worker, drawn)
 
     def loss(self, logits: Any, label: Any) -> Any:
         """The mean over the batch."""
@@ -125,7 +124,7 @@ class Nodes:
         )
         return model, looks_up
 
-    def batches(self, worker: int, same: bool = False) -> tf.data.Dataset:
+    def batches(self, worker: int) -> tf.data.Dataset:
         """({"ids": int64 [B, 61], "hop_0": [B], "hop_1": [B, 10], "hop_2": [B, 50]}, class [B])."""
         rng = np.random.default_rng(worker)
         label = rng.integers(self.classes, size=(DRAWN, self.job.batch))
@@ -135,7 +134,7 @@ class Nodes:
             inputs = {IDS: ids, "hop_0": hops[0][:, 0], "hop_1": hops[1], "hop_2": hops[2]}
             return inputs, tf.gather(label, step % DRAWN)
 
-        return id_batches(self.job, worker, same, drawn)
+        return id_batches(self.job, worker, drawn)
 
     def loss(self, logits: Any, label: Any) -> Any:
         """The mean over the batch."""

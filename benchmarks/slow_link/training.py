@@ -16,14 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests/python/lib")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
 
-from job import Job  # noqa: E402
-from tasks import IDS, TASKS  # noqa: E402
-from traffic import distinct_rows  # noqa: E402
-
-import het_tf  # noqa: E402
-from het_tf.zoo.models.embedding_side import Part  # noqa: E402
+import het_tf
+from benchmarks.slow_link.job import Job
+from benchmarks.slow_link.tasks import IDS, TASKS
+from benchmarks.traffic.run import distinct_rows
+from het_tf.zoo.models.embedding_side import Part
 
 RATE = 0.01
 
@@ -63,7 +62,7 @@ class HetSide(tf.keras.layers.Layer):
         }
         self.names = [part.name for part in parts]
         self.collection = het_tf.keras.EmbeddingCollection(
-            features, cache=het_tf.Cache(**cache), name="tables"
+            features, cache=het_tf.Cache.from_config(cache), name="tables"
         )
 
     def ids(self, inputs: dict[str, Any], label: Any = None) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class Trainer:
         else:
             made = self.task.model(lambda parts: PlainSide(parts, distinct_rows(Path(job.stream))))
         self.model, self.side = made
-        self.feeds: dict[bool, Iterator[Any]] = {}
+        self._feed: Iterator[Any] | None = None
         self.model(next(self.feed())[0], training=False)  # makes the weights
         dense = [weight.value for weight in self.model.trainable_variables]
         tables = getattr(self.side, "table_variables", [])
@@ -133,14 +132,14 @@ class Trainer:
 
         self.step = step
 
-    def feed(self, same: bool = False) -> Iterator[Any]:
+    def feed(self) -> Iterator[Any]:
         """The system's own batches; they go on where they stopped."""
-        if same not in self.feeds:
-            data = self.task.batches(self.worker, same)
+        if self._feed is None:
+            data = self.task.batches(self.worker)
             if self.planned:
                 data = het_tf.plan(data, self.side.collection, inputs=self.side.ids)
-            self.feeds[same] = iter(data)
-        return self.feeds[same]
+            self._feed = iter(data)
+        return self._feed
 
 
 def descend(variable: tf.Variable, gradient: Any) -> None:

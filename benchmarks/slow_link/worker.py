@@ -8,13 +8,12 @@ import sys
 import time
 from typing import Any
 
-import control
 import horovod.tensorflow as hvd
 import tensorflow as tf
-import training
-from job import Job
 
 import het_tf
+from benchmarks.slow_link import control, training
+from benchmarks.slow_link.job import Job
 
 
 def meet() -> None:
@@ -39,7 +38,7 @@ def main() -> None:
 
     def run(command: dict[str, Any]) -> dict[str, Any]:
         trainer = trainers[command["system"]]
-        feed = trainer.feed(command.get("same", False))
+        feed = trainer.feed()
         meet()
         ends = [time.perf_counter()]
         for _ in range(command["steps"]):

@@ -1,13 +1,13 @@
 // Question: how many rows and bytes travel between N workers with caches and their parameter server, and how
 // stale is what the workers read?
 //
-//   traffic --stream FILE [--workers 8] [--share 1] [--dim 16] [--batch 128] [--partitions 64]
+//   traffic --stream FILE [--workers 8] [--dim 16] [--batch 128] [--partitions 64]
 //           [--capacity ROWS] [--staleness S [--optimizer row_wise_adagrad] | --pull S --push S]
-//           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--shards 1] [--warm SAMPLES]
+//           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--warm SAMPLES]
 //           [--rows sgd] [--window BATCHES] [--sync always|on_demand]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
-// benchmarks/traffic.py makes the streams and runs the sweeps. simulation.h says what is simulated.
+// run.py makes the streams and runs the sweeps. simulation.h says what is simulated.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -87,10 +87,6 @@ int Main(int argc, char** argv) {
   std::string path;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--new-rows") {
-      settings.rows_exist = false;
-      continue;
-    }
     if (i + 1 == argc) return Fail(name + " is no argument, or wants a value; see the head of main.cc");
     const std::string text = argv[++i];
     uint64_t value = 0;
@@ -101,9 +97,6 @@ int Main(int argc, char** argv) {
     } else if (name == "--workers") {
       fits = Number(text, 1, 1024, &value);
       settings.replay.workers = static_cast<uint32_t>(value);
-    } else if (name == "--share") {
-      fits = Number(text, 1, 1024, &value);
-      settings.replay.share = static_cast<uint32_t>(value);
     } else if (name == "--dim") {
       fits = Number(text, 1, TableSchema::kMaxDim, &value);
       settings.dim = static_cast<uint32_t>(value);
@@ -129,9 +122,6 @@ int Main(int argc, char** argv) {
       const auto known = ParsePolicy(text);
       if (!known.ok()) return Fail(known.status().message());
       settings.replay.cache.policy = known.value();
-    } else if (name == "--shards") {
-      fits = Number(text, 1, 65536, &value);
-      settings.replay.shards = static_cast<uint32_t>(value);
     } else if (name == "--wire") {
       const auto known = ParseRowFormat(text);
       if (!known.ok()) return Fail(known.status().message());
@@ -182,7 +172,6 @@ int Main(int argc, char** argv) {
                                {"client_rows", o.client_rows},
                                {"staleness", Staleness(o.staleness, o.uses)},
                                {"bounds", {{"pull", ToJson(o.pull)}, {"push", ToJson(o.push)}}},
-                               {"hit_rate", o.hit_rate},
                                {"reads_that_waited", o.replay.waiting_reads},
                                {"writes_that_waited", o.replay.waiting_writes},
                                {"cached_rows", o.replay.cached_rows},

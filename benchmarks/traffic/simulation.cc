@@ -1,6 +1,5 @@
 #include "benchmarks/traffic/simulation.h"
 
-#include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 
 namespace het::traffic {
@@ -20,9 +19,7 @@ Schema MakeSchema(uint32_t dim, const std::string& optimizer) {
 class Watcher : public ReplayWatcher {
  public:
   Watcher(const Stream& stream, const Settings& settings)
-      : settings_(settings),
-        ticks_(stream.distinct(), settings.rows_exist ? 1 : 0),
-        contained_(stream.distinct()) {
+      : settings_(settings), ticks_(stream.distinct(), 1), contained_(stream.distinct()) {
     for (uint32_t id = 0; id < stream.distinct(); ++id) ids_[stream.key(id)] = id;
   }
 
@@ -73,8 +70,6 @@ class Watcher : public ReplayWatcher {
   std::vector<uint32_t> contained_;  // in the row of every id that the running read brought
   bool counting_ = false;
   Counts before_;
-  uint64_t hits_ = 0;
-  uint64_t reads_ = 0;
   Outcome outcome_;
 };
 
@@ -113,19 +108,7 @@ void Watcher::SeeWrite(size_t client, const ReplayBatch& batch, Span<const Other
   ForEachId(batch.plan, [&](uint32_t id, size_t) { ++ticks_[id]; });
 }
 
-void Watcher::EndStep() {
-  uint64_t hits = 0, reads = 0;
-  for (Client* client : clients_) {
-    const Counters& own = client->Stats(settings_.replay.schema->id());
-    hits += own.hits;
-    reads += own.reads;
-  }
-  outcome_.hit_rate.push_back(static_cast<double>(hits - hits_) /
-                              static_cast<double>(std::max<uint64_t>(1, reads - reads_)));
-  hits_ = hits;
-  reads_ = reads;
-  outcome_.counts = Sum();
-}
+void Watcher::EndStep() { outcome_.counts = Sum(); }
 
 void Watcher::End() {
   outcome_.counts -= before_;
@@ -152,7 +135,7 @@ Result<Outcome> Simulate(const Stream& stream, Settings settings) {
   const size_t of_step = static_cast<size_t>(replay.workers) * settings.batch;
   replay.warm_steps = (settings.warm_samples + of_step - 1) / of_step;
   replay.ones = replay.cache.wire == RowFormat::kFloat32 && settings.rows == "sgd";
-  replay.cache.workers = replay.workers / std::max(1u, replay.share);
+  replay.cache.workers = replay.workers;
   replay.cache.Follow(settings.optimizer);
   replay.cache.staleness.reset();  // else the rows' own optimizer would be followed
   const size_t entries = settings.batch * stream.fields();
@@ -162,11 +145,9 @@ Result<Outcome> Simulate(const Stream& stream, Settings settings) {
   };
   Watcher watcher(stream, settings);
   Replay run({stream.samples() / settings.batch, append}, replay, &watcher);
-  if (settings.rows_exist) {
-    std::vector<Key> keys(stream.distinct());
-    for (uint32_t id = 0; id < stream.distinct(); ++id) keys[id] = stream.key(id);
-    HET_RETURN_IF_ERROR(run.MakeRows({keys.data(), keys.size()}));
-  }
+  std::vector<Key> keys(stream.distinct());
+  for (uint32_t id = 0; id < stream.distinct(); ++id) keys[id] = stream.key(id);
+  HET_RETURN_IF_ERROR(run.MakeRows({keys.data(), keys.size()}));
   HET_ASSIGN_OR_RETURN(ReplayOutcome replayed, run.Run());
   Outcome outcome = watcher.Take();
   outcome.replay = replayed;

@@ -21,8 +21,7 @@ struct Settings {
   ReplaySettings replay;  // of it: all but warm_steps, ones, the schema and the cache's workers
   uint32_t dim = 16;
   uint32_t batch = 128;
-  size_t warm_samples = 0;  // steps before this one's end are not counted
-  bool rows_exist = true;   // every row of the stream is at the store before the first step
+  size_t warm_samples = 0;                     // steps before this one's end are not counted
   std::string optimizer = "row_wise_adagrad";  // whose bounds a staleness stands for
   std::string rows = "sgd";                    // whose rows travel; of others nothing is observed
 };
@@ -33,7 +32,6 @@ struct Outcome {
   Counts all;                       // and in every step
   uint64_t uses = 0;                // unique keys of workers' batches
   std::vector<uint64_t> staleness;  // [lag] = unique keys of workers' batches that missed so many ticks
-  std::vector<double> hit_rate;     // of every step
   Bound pull, push;                 // of the clients
   // Of the client's own counters, over every step: they must agree with ours.
   uint64_t client_bytes = 0;
@@ -41,7 +39,7 @@ struct Outcome {
   size_t unsent_rows_before = 0;  // that a flush would have pushed before the first counted step
 };
 
-// InvalidArgument when the stream is too short for one counted step, or workers cannot share so.
+// InvalidArgument when the stream is too short for one counted step. Every row is at the store before it.
 Result<Outcome> Simulate(const Stream& stream, Settings settings);
 
 }  // namespace het::traffic

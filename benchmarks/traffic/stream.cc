@@ -6,7 +6,7 @@ namespace het::traffic {
 namespace {
 
 constexpr uint64_t kMagic = 0x31534d4152545348;  // "HSTRAMS1"
-constexpr const char* kRemedy = "benchmarks/traffic.py writes such files";
+constexpr const char* kRemedy = "benchmarks/traffic/run.py writes such files";
 constexpr MappedFile::Kind kStreams = {
     "stream", kRemedy, kRemedy, kRemedy, Code::kInvalidArgument, Code::kInvalidArgument};
 

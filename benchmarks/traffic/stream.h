@@ -1,4 +1,4 @@
-// A recorded stream of ids, mapped from a file that benchmarks/traffic.py writes.
+// A recorded stream of ids, mapped from a file that run.py writes.
 //
 //   u64 magic | u64 samples | u64 fields | u64 distinct | i64 keys[distinct] | u32 ids[samples * fields]
 //

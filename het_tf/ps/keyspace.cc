@@ -35,11 +35,11 @@ std::string MetaKey(const std::string& name_space) { return "het:" + name_space;
 Status CheckRule(const std::string& name_space, const std::string& rule) {
   if (rule == std::to_string(Layout::kRule)) return Status();
   const std::string key = MetaKey(name_space);
-  return FailedPrecondition(
-      "another version of het_tf made namespace '" + name_space +
-      "' of the parameter server, and looks for rows in other partitions. Remedy: use that "
-      "version, or another namespace; to begin anew, delete '" +
-      key + "' and all of '" + key + ":*'");
+  return FailedPrecondition("another version of het_tf made namespace '" + name_space +
+                            "' of the parameter server, and looks for rows in other partitions: by rule " +
+                            rule + ", this one by " + std::to_string(Layout::kRule) +
+                            ". Remedy: use that version, or another namespace; to begin anew, delete '" +
+                            key + "' and all of '" + key + ":*'");
 }
 
 bool NamespaceOf(const std::string& partition_key, std::string* name_space) {

@@ -1,1 +1,1 @@
-"""The Python side of het_tf. Its public names are those of `het_tf` itself."""
+"""The Python side of het_tf. Only names of `het_tf` itself are public."""

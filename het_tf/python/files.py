@@ -1,7 +1,7 @@
-"""Files that may come from anywhere: a reader waits for nobody, takes no more than it was told, and says why.
+"""Reads untrusted files: without blocking, up to a size limit, with errors that give the reason.
 
-Opening a FIFO waits for whoever will write into it, and a device has no end. So a file is opened here before
-anything else opens it: only a regular one is. Nothing here imports TensorFlow.
+Opening a FIFO waits for its writer, and a device has no end. So every reader opens files here first, which
+accepts only regular ones. Nothing here imports TensorFlow.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from het_tf.python.show import size
 
-_DEEPEST = 32  # objects and lists of a JSON text that are in one another; ours have 6 at most
+_DEEPEST = 32  # nesting of a JSON text; ours have 6 levels at most
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -24,13 +24,13 @@ _KINDS = {
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a regular file to read.
+    """Opens a regular file for reading.
 
     Raises:
-      ValueError: It is something else.
+      ValueError: It is not a regular file.
       OSError: It cannot be opened.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # of a FIFO: returns at once
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO returns at once
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
@@ -41,28 +41,26 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """All of a regular file of at most so many bytes.
+    """Reads a regular file.
 
     Raises:
-      ValueError: It is larger, or no regular file.
+      ValueError: It is larger than `most` bytes, or not a regular file.
       OSError: It cannot be read.
     """
     with open_file(path) as file:
         there = os.fstat(file.fileno()).st_size
-        content = file.read(min(there, most) + 1)  # which takes so much memory before it reads
+        content = file.read(min(there, most) + 1)  # `read` allocates its argument first
     if len(content) > most:
-        raise ValueError(
-            f"{os.fspath(path)} has more than {size(most)}, which is the most that is read of it"
-        )
+        raise ValueError(f"{os.fspath(path)} has more than {size(most)}, the limit for this file")
     return content
 
 
 def parse_json(content: bytes) -> Any:
-    """The value that a JSON text in UTF-8 is.
+    """Parses a JSON text in UTF-8.
 
     Raises:
-      ValueError: It is none, has a number that is none or too large for one, or is nested deeply. The message
-        is the reason alone.
+      ValueError: It is not JSON, has NaN or an out-of-range number, or is nested too deeply. The message has
+        only the reason.
     """
     try:
         value = json.loads(content.decode(), parse_float=_finite, parse_constant=_finite)
@@ -78,7 +76,7 @@ def parse_json(content: bytes) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number of JSON")
+        raise ValueError(f"{text} is not a number of JSON")
     return number
 
 
@@ -88,7 +86,7 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8; one of JSON may have halves of surrogate pairs."""
+    """Whether a text can be written as UTF-8; JSON may have halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""64-bit hashes of numpy columns: reproducible on every machine and in every process, nothing stored."""
+"""64-bit hashes of numpy columns: equal on every machine and in every process, without state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def salt(*parts: str | int) -> np.uint64:
-    """Returns a 64-bit number that stands for `parts`, for example a field's name and a seed."""
+    """Returns a 64-bit hash of `parts`, for example a field's name and a seed."""
     text = "\x1f".join(str(part) for part in parts)
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
 
@@ -56,7 +56,7 @@ def cross(
 
 
 def into_buckets(hashes: npt.NDArray[np.int64], buckets: int | None) -> npt.NDArray[np.int64]:
-    """Returns `hashes` modulo `buckets`, in `[0, buckets)`; unchanged where `buckets` is None."""
+    """Returns `hashes` modulo `buckets`, in `[0, buckets)`; unchanged if `buckets` is None."""
     if buckets is None:
         return hashes
     if buckets < 1:

@@ -1,4 +1,4 @@
-"""Ids that a user feeds: what they may be, and how they become int64."""
+"""Checks users' ids, and converts them to int64."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def is_sparse(x: Any) -> bool:
 
 
 def check_dtype(feature: str | None, dtype: Any) -> None:
-    """ValueError: ids of this type cannot be; it names the feature and the remedy."""
+    """Raises ValueError, with the feature and the remedy, if ids cannot have this type."""
     name = tf.as_dtype(dtype).name
     if not (name.startswith(("int", "uint")) or name == "string"):
         raise ValueError(
@@ -30,7 +30,7 @@ def check_dtype(feature: str | None, dtype: Any) -> None:
 
 
 def to_tensor(values: Any, subject: str) -> Any:
-    """Makes a tensor of lists and arrays; leaves tensors of every kind as they are.
+    """Converts lists and arrays to a tensor; returns tensors of every kind unchanged.
 
     Args:
       values: Numbers or strings.
@@ -59,9 +59,9 @@ def to_tensor(values: Any, subject: str) -> Any:
 
 
 def as_int64(ids: Any) -> Any:
-    """int64 of a dense tensor of integers or strings; strings are hashed (SipHash, for ever the same).
+    """Converts a dense tensor of integers or strings to int64; hashes strings by SipHash with a fixed key.
 
-    A uint64 above 2**63 wraps: it is the id that is smaller by 2**64, and negative. No two share one.
+    A uint64 above 2**63 wraps to the negative id that is smaller by 2**64. Distinct ids stay distinct.
     """
     if ids.dtype == tf.int64:
         return ids

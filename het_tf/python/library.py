@@ -15,7 +15,7 @@ from het_tf.python import versions
 from het_tf.python.quoting import shortened
 from het_tf.python.versions import SUPPORTED, TESTED
 
-# het::Code -> the exception of Python that says the same.
+# het::Code -> the corresponding exception of Python.
 _EXCEPTIONS: dict[int, type[Exception]] = {
     2: OSError,  # the operating system refused a file
     3: ValueError,  # invalid argument
@@ -30,7 +30,7 @@ _EXCEPTIONS: dict[int, type[Exception]] = {
 
 
 def _import_tensorflow() -> Any:
-    """Returns the module tensorflow. ImportError: there is none, or its version is not supported."""
+    """Returns the module tensorflow. ImportError: it is missing, or its version is not supported."""
     try:
         import tensorflow
     except ImportError as error:
@@ -56,14 +56,14 @@ def load(path: Path) -> tuple[Any, ctypes.CDLL]:
     """Returns the module of a library's ops and its ctypes handle.
 
     Raises:
-      ImportError: There is no library, it is built for another CPU, or it does not load.
+      ImportError: The library is missing, built for another CPU, or does not load.
     """
     if not path.exists():
         raise ImportError(f"het_tf's native library {path} is missing; run: {versions.build_command()}")
     march = versions.plugin_march(path)
     if lacks := versions.cpu_lacks(march):
         raise ImportError(
-            f"het_tf's native library is built for {march}, and this CPU lacks {', '.join(lacks)}; "
+            f"het_tf's native library is built for {march}, but this CPU lacks {', '.join(lacks)}; "
             f"run: {versions.build_command('HET_MARCH=')}"
         )
     try:
@@ -78,7 +78,7 @@ def load(path: Path) -> tuple[Any, ctypes.CDLL]:
 
 
 def caller(handle: ctypes.CDLL) -> Callable[..., str]:
-    """The function `call` of a library, which calls a C function by its name and returns its text."""
+    """Returns a library's function `call`, which calls a C function by name and returns its text."""
 
     def call(function: str, *arguments: Any) -> str:
         """Calls a C function (capi/management.h, inputs/capi.h) and returns its text.
@@ -93,7 +93,7 @@ def caller(handle: ctypes.CDLL) -> Callable[..., str]:
         """
         converted = [_to_c(argument) for argument in arguments]
         code = getattr(handle, function)(*converted)
-        text = (handle.HetText() or b"").decode(errors="replace")  # of a server it may be anything
+        text = (handle.HetText() or b"").decode(errors="replace")  # a server may send anything
         if code != 0:
             raise _EXCEPTIONS.get(code, RuntimeError)(shortened(text))
         return text

@@ -1,4 +1,4 @@
-"""What the commands het-ckpt, het-data, het-plan and het-ps share: how they are called, end, and show."""
+"""Shared by the commands het-ckpt, het-data, het-plan and het-ps: arguments, exit status and output."""
 
 import argparse
 import contextlib
@@ -14,12 +14,12 @@ Count = Callable[[int], None]
 def parser(
     program: str, description: str, commands: Iterable[Callable[[Command], None]]
 ) -> argparse.ArgumentParser:
-    """The command line of a program.
+    """Returns the command line of a program.
 
     Args:
       program: Its name.
-      description: What `--help` says.
-      commands: Each adds one command, or some: it is given a function of a name, a text, and more of it.
+      description: The text of `--help`.
+      commands: Each adds commands; its argument is a function of a name, a summary, and details.
     """
     top = argparse.ArgumentParser(
         prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -35,15 +35,15 @@ def parser(
 
 
 def say(text: str) -> None:
-    """A line about what is done, on stderr: stdout is for results."""
+    """Prints progress on stderr: stdout is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def bar(what: str) -> Iterator[tuple[Callable[[int | None], None], Count]]:
-    """A progress bar on stderr, where that is a terminal; stdout is for results.
+    """Shows a progress bar on stderr if that is a terminal; stdout is for results.
 
-    Gives two functions: how much there will be (None: not known), and how much more is done.
+    Yields two functions: one sets the total (None: unknown), the other adds progress.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -58,7 +58,7 @@ def bar(what: str) -> Iterator[tuple[Callable[[int | None], None], Count]]:
 
 
 def show(what: object) -> None:
-    """A result of rich, on stdout; a pipe has no width, so nothing is cut off there."""
+    """Prints a result of rich on stdout; does not cut lines for a pipe, which has no width."""
     from rich.console import Console
 
     console = Console()
@@ -66,13 +66,13 @@ def show(what: object) -> None:
 
 
 def run(program: str, action: Callable[[], int], interrupted: int, *expected: type[Exception]) -> int:
-    """Runs a command, and says what is wrong in lines. Returns the exit status.
+    """Runs a command, and prints errors as lines. Returns the exit status.
 
     Args:
-      program: Its name, which begins every line.
+      program: Its name, the begin of every line.
       action: Returns the exit status.
       interrupted: The exit status after Ctrl-C.
-      *expected: Errors whose text is all that there is to say.
+      *expected: Errors to print without a traceback.
     """
     try:
         status = int(action())
@@ -81,7 +81,7 @@ def run(program: str, action: Callable[[], int], interrupted: int, *expected: ty
     except expected as error:
         say("\n".join(f"{program}: {line}" for line in str(error).splitlines()))
     except BrokenPipeError:  # as in `het-ckpt inspect | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's flush at exit
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(f"{program}: {where}{error.strerror or error}")
@@ -94,7 +94,7 @@ def run(program: str, action: Callable[[], int], interrupted: int, *expected: ty
 
 
 def number(value: float) -> str:
-    """A count in at most five characters: 950, 12.3k, 4.56M."""
+    """Formats a count in at most five characters: 950, 12.3k, 4.56M."""
     for unit in ("", "k", "M", "G"):
         if value < 1000:
             return f"{value:.3g}{unit}" if unit else f"{value:.0f}"
@@ -103,7 +103,7 @@ def number(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes: 12.3 MB."""
+    """Formats bytes: 12.3 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1024:
             return f"{value:.3g} {unit}" if unit != "B" else f"{value:.0f} B"

@@ -1,4 +1,4 @@
-"""Which native libraries there are, for what, and what builds them: known without loading anything."""
+"""The native libraries, their targets and build commands, found without loading anything."""
 
 import importlib.util
 import re
@@ -8,10 +8,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
 
-SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first that nobody has tried
+SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first untested one
 TESTED = ("2.15.1", "2.21.0")
 
-# What a -march= level asks of the CPU, in the words of /proc/cpuinfo.
+# CPU flags that a -march= level needs, in the words of /proc/cpuinfo.
 CPU_FLAGS = {
     "x86-64-v2": ("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"),
     "x86-64-v3": ("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"),
@@ -20,9 +20,9 @@ CPU_FLAGS = {
 
 
 def library(name: str) -> Path:
-    """The path of a native library, which need not exist.
+    """Returns the path of a native library, which need not exist.
 
-    A wheel of `make wheel` has them for two levels of CPUs. Those for GPUs may be in the package het_tf_gpu.
+    A wheel of `make wheel` has them for two levels of CPUs. GPU libraries may be in the package het_tf_gpu.
     """
     places = [PACKAGE / "lib"]
     if not cpu_lacks("x86-64-v3"):
@@ -40,13 +40,13 @@ def plugin_march(plugin: Path) -> str:
 
 
 def gpu_ops_tensorflow(library: Path) -> str:
-    """The TensorFlow that libhet_tf_gpu.so was built for, read without loading it; "" if it does not say."""
+    """The TensorFlow that libhet_tf_gpu.so was built for, read without loading it; "" if unknown."""
     found = re.search(rb"GPU ops are built for TensorFlow ([^;]*);", library.read_bytes())
     return found.group(1).decode() if found else ""
 
 
 def cpu_lacks(march: str) -> list[str]:
-    """What code built with -march=`march` needs of a CPU and this one has not; [] where nothing says so."""
+    """CPU flags that -march=`march` needs and this CPU lacks; [] if unknown."""
     cpu = Path("/proc/cpuinfo")
     match = re.search(r"^flags\s*:(.*)$", cpu.read_text(), re.MULTILINE) if cpu.exists() else None
     if match is None or march not in CPU_FLAGS:
@@ -63,19 +63,19 @@ MODULE = library("het.so")
 
 
 def pip_install(*packages: str) -> str:
-    """The command that installs packages into the Python that is running."""
+    """The command that installs packages into the running Python."""
     return " ".join([sys.executable, "-m pip install", *packages])
 
 
 def gpu_build_command() -> str:
-    """The command that builds the libraries for GPUs, which the wheel of `make wheel` has not."""
+    """The command that builds the libraries for GPUs, which the wheel of `make wheel` lacks."""
     if TREE is not None:
         return build_command()
     return f"make wheel-gpu in het_tf's source tree, then {pip_install('dist/het_tf_gpu-*.whl')}"
 
 
 def build_command(arguments: str = "") -> str:
-    """The command that builds the plugin where Python looks for it, with a variable such as "HET_MARCH="."""
+    """The command that builds the plugin in its place, with a variable such as "HET_MARCH="."""
     if TREE is None:
         make = f"make wheel {arguments}".strip()
         return f"{make} in het_tf's source tree, then {pip_install('--force-reinstall dist/het_tf-*.whl')}"

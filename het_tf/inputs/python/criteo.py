@@ -5,5 +5,5 @@ from typing import Literal
 NUMERIC_NAMES = tuple(f"I{number}" for number in range(1, 14))
 CATEGORICAL_NAMES = tuple(f"C{number}" for number in range(1, 27))
 Part = Literal["all", "train", "valid", "test"]
-# First tenth and end of the tenths of the lines that a part has.
+# Tenths of the lines in each part: the first one, and the end.
 TENTHS = {"all": (0, 10), "train": (0, 8), "valid": (8, 9), "test": (9, 10)}

@@ -1,1 +1,1 @@
-"""Callbacks of Keras that need layers and workers."""
+"""Keras callbacks that need layers and workers."""

@@ -1,4 +1,4 @@
-"""`het_tf.callbacks.Checkpoint`, Keras' ModelCheckpoint for het_tf's checkpoints too, and `RestoreBest`."""
+"""`het_tf.callbacks.Checkpoint`, a ModelCheckpoint that also writes het_tf's checkpoints; `RestoreBest`."""
 
 import math
 import os
@@ -18,25 +18,25 @@ from het_tf.python.table.table import flush
 
 
 class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
-    """Saves while `fit` runs: tables, dense weights and the optimizer's state of the same moment.
+    """Saves tables, dense weights and the optimizer's state at one moment while `fit` runs.
 
         model.fit(..., callbacks=[het_tf.callbacks.Checkpoint("ckpts", keep=3)])
         het_tf.checkpoint.restore("ckpts", model)
 
-    With a directory this is `het_tf.checkpoint.save` with the optimizer's steps as `step`: every rank writes,
-    and a crash leaves the last one whole. With a path that ends in .keras or .h5, or with
-    save_weights_only=True, it is Keras' own file, which rank 0 writes. Under Horovod every rank must have the
-    callback; with `save_best_only` put MergeMetrics before it, so that all decide the same.
+    With a directory it calls `het_tf.checkpoint.save` with the optimizer's steps as `step`: every rank
+    writes, and a crash leaves the last checkpoint intact. With a path that ends in .keras or .h5, or with
+    save_weights_only=True, rank 0 writes Keras' own file. Under Horovod every rank must have the callback;
+    with `save_best_only` put MergeMetrics before it, so that all decide the same.
 
     Args:
-      filepath: A directory; or a path as `keras.callbacks.ModelCheckpoint` takes it.
-      keep: Of a directory: how many checkpoints it keeps; None: all.
-      full_every: Of a directory: every how many saves all rows are written; those between are increments.
-      **options: Those of `keras.callbacks.ModelCheckpoint`: monitor, save_best_only, mode, save_freq, ...
+      filepath: A directory; or a path of `keras.callbacks.ModelCheckpoint`.
+      keep: Number of checkpoints that the directory keeps; None: all.
+      full_every: Every `full_every`-th save to the directory writes all rows; the others are increments.
+      **options: Arguments of `keras.callbacks.ModelCheckpoint`: monitor, save_best_only, mode, save_freq, ...
 
     Raises:
-      ValueError: An argument is out of range, or goes with a directory alone.
-      Further errors, while `fit` runs, as of `het_tf.checkpoint.save`.
+      ValueError: An argument is out of range, or needs a directory.
+      Further errors, while `fit` runs, as in `het_tf.checkpoint.save`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
                 f"filepath is {path!r}; checkpoints in it are named by the step: give it without {{}}"
             )
         if not self._het_directory and (keep is not None or full_every != 1):
-            raise ValueError(f"filepath is {path!r}; keep and full_every go with a directory")
+            raise ValueError(f"filepath is {path!r}; keep and full_every need a directory")
         for name, value in (("keep", 1 if keep is None else keep), ("full_every", full_every)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} is {value!r}; give an integer from 1")
@@ -66,7 +66,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         self._het_last: Path | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Refuses a directory whose checkpoints are of later steps now, not when the first save is due."""
+        """Refuses a directory with checkpoints of later steps now, before the first save is due."""
         super().on_epoch_begin(epoch, logs)
         if not self._het_directory or self._het_saves:
             return
@@ -74,14 +74,14 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         steps = int(self.model.optimizer.iterations)
         if newest is not None and directories.number_of(newest) > steps:
             raise ValueError(
-                f"{newest} is there, and the optimizer has made {steps} steps: what training saves now would "
-                "come before it. Restore it first, remove the checkpoints that are not wanted any more, or "
+                f"{newest} exists, but the optimizer has made {steps} steps: a checkpoint saved now would "
+                "come before it. Restore it first, remove unwanted checkpoints, or "
                 "give another directory"
             )
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
         if self._het_directory:
-            # Keras decides whether to save, and calls `save` of what it takes for the model.
+            # Keras decides whether to save, and calls `save` of the stand-in for the model.
             self._save_as(_Saved(self.model, self._save_here), *args, **kwargs)
             return
         # Rank 0 writes while the others wait: dense weights and tables are of one moment.
@@ -109,25 +109,25 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
 
 
 class RestoreBest(Checkpoint):
-    """Leaves the model at the end of `fit` as it was after its best epoch: tables, dense weights, optimizer.
+    """Restores the model's best epoch at the end of `fit`: tables, dense weights and optimizer.
 
         stop = keras.callbacks.EarlyStopping(patience=2)
         model.fit(..., validation_data=valid, callbacks=[stop, het_tf.callbacks.RestoreBest()])
 
-    Each epoch that is better than all before is saved by `het_tf.checkpoint.save`, in place of the one
-    before; the last is restored. Under Horovod every rank must have the callback, behind MergeMetrics; the
-    value of rank 0 decides for all.
+    Each epoch that is better than all before replaces the saved checkpoint (`het_tf.checkpoint.save`), which
+    is restored at the end. Under Horovod every rank must have the callback, after MergeMetrics; rank 0's
+    value decides for all.
 
     Args:
-      monitor: What the logs of an epoch call the value; an epoch without validation counts as no better.
+      monitor: Name of the value in an epoch's logs; an epoch without it is not better.
       mode: "min" or "max" is best; "auto": as Keras knows the metric.
-      directory: Where the checkpoint is kept, and stays; ranks on several hosts must share it. None: in a
-        temporary directory, which goes with the end of `fit`.
+      directory: Directory of the checkpoint, which stays; ranks on several hosts must share it. None: a
+        temporary directory, removed at the end of `fit`.
 
     Raises:
-      ValueError: The mode is unknown. While `fit` runs: the logs do not have `monitor`, no epoch has.
-      TypeError: `directory` is no path.
-      Further errors, while `fit` runs, as of `het_tf.checkpoint.save` and `restore`.
+      ValueError: The mode is unknown. While `fit` runs: the logs lack `monitor` in all epochs.
+      TypeError: `directory` is not a path.
+      Further errors, while `fit` runs, as in `het_tf.checkpoint.save` and `restore`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class RestoreBest(Checkpoint):
         return self._het_temporary.name
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Saves, if the epoch is the best one."""
+        """Saves if the epoch is the best so far."""
         value = Ranks().first("read the monitored value", lambda: self._value(logs or {}))
         if value is not None and not math.isnan(value):
             super().on_epoch_end(epoch, {**(logs or {}), self.monitor: value})
@@ -178,11 +178,11 @@ class RestoreBest(Checkpoint):
                 "`fit` validation_data, or monitor 'loss'"
             )
         restore(self._het_last, self.model)
-        self._het_temporary = None  # with its directory, where this rank has made one
+        self._het_temporary = None  # removes the directory, if this rank made it
 
 
 class _Saved:
-    """A model that is saved in another way."""
+    """Stands in for a model; saves it by `action`."""
 
     def __init__(self, model: Any, action: Any) -> None:
         self.of, self.save = model, action

@@ -1,7 +1,7 @@
-"""The ranks that save and restore together: those of Horovod, or this process alone.
+"""The ranks that save and restore together: Horovod's, or only this process.
 
-Every phase of a save or a restore ends with an exchange of outcomes, so that an error of one rank is an error
-of all, and none waits for a rank that has given up. With one rank nothing is exchanged.
+Every phase of a save or a restore ends with an exchange of outcomes, so an error of one rank is raised on
+all, and no rank waits for one that has given up. With one rank nothing is exchanged.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from het_tf.python.session import collective, settings
 
 T = TypeVar("T")
 
-# What another rank has raised is raised here as the same type if it is one of these, else as a base of it.
+# An error of another rank is raised here as its own type if it is one of these, else as a base of it.
 _KNOWN: dict[str, type[Exception]] = {
     cls.__name__: cls
     for cls in (
@@ -23,14 +23,14 @@ _KNOWN: dict[str, type[Exception]] = {
 
 
 class Ranks:
-    """Who takes part.
+    """The ranks that take part.
 
     Args:
-      alone: This process by itself, also under Horovod.
+      alone: Only this process, also under Horovod.
 
     Attributes:
-      rank: This process among them, from 0.
-      size: How many they are.
+      rank: Rank of this process, from 0.
+      size: Number of ranks.
     """
 
     def __init__(self, alone: bool = False) -> None:
@@ -42,14 +42,14 @@ class Ranks:
         """Runs `action` on every rank and waits for all. Every rank must call it.
 
         Args:
-          what: What it does, for the message: "could not <what>".
-          action: Returns something that pickles.
+          what: The action in words, for the message "could not <what>".
+          action: Its result must pickle.
 
         Returns:
-          The results of all ranks, in their order.
+          The results of all ranks in their order.
 
         Raises:
-          What `action` raised here, or else an error of the same type as another rank's, with its number and
+          The error of `action` here, or else an error of the same type as another rank's, with its number and
           text.
         """
         if self.size == 1:
@@ -58,7 +58,7 @@ class Ranks:
         mine: BaseException | None = None
         try:
             result = action()
-        except BaseException as error:  # told to the others first, who would wait for this rank
+        except BaseException as error:  # tell the others first: they wait for this rank
             mine = error
         said = None if mine is None else ([cls.__name__ for cls in type(mine).__mro__], str(mine))
         of_ranks = collective.gather((result, said), "checkpoint")
@@ -72,14 +72,14 @@ class Ranks:
         return [one for one, _ in of_ranks]
 
     def first(self, what: str, action: Callable[[], T]) -> T:
-        """As `together`, for something that rank 0 does alone; all ranks have its result."""
+        """As `together`, but runs `action` only on rank 0; all ranks get its result."""
         return self.together(what, lambda: action() if self.rank == 0 else None)[0]  # type: ignore[return-value]
 
     def agree(self, what: str, value: Any) -> None:
-        """Checks that all ranks were called alike. Every rank must call it.
+        """Checks that all ranks have the same `value`. Every rank must call it.
 
         Raises:
-          ValueError: They were not; the message shows all values.
+          ValueError: They differ; the message shows all values.
         """
         of_ranks = self.together("begin", lambda: value)
         if any(one != of_ranks[0] for one in of_ranks):

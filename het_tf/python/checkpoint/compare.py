@@ -1,8 +1,8 @@
-"""What the tables of a checkpoint and the live ones must have in common, and what may differ.
+"""Matches the tables of a checkpoint with the live ones.
 
-Equal must be all that says what a stored row means (dim, optimizer and its parameters) and what a row means
-that was never stored (initializer, seed). l2, max_norm and the limits say how training goes on: the live ones
-hold.
+Fields that define a stored row (dim, optimizer and its parameters) and a row that was never stored
+(initializer, seed) must be equal. l2, max_norm and the limits may differ: they define further training, which
+follows the live table.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any
 from het_tf.python.checkpoint.manifest import Manifest
 
 _FREE = ("name", "drawn_as", "l2", "max_norm")  # fields of a spec that may differ
-# Its values are a function of its slots: without them the first update would throw the values away.
+# FTRL computes values from slots: without slots the first update would discard the values.
 _DERIVED = "ftrl"
 
 
 @dataclass(frozen=True)
 class Match:
-    """Tables that are to be loaded, with the live ones they go into, and the names that only one side has."""
+    """Tables to load with their live counterparts, and the names that only one side has."""
 
     tables: dict[str, str]
     only_in_checkpoint: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Match:
 
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Fields in which two specs differ and must not: their name, and the two values as text."""
+    """Fields that must be equal but differ between two specs: name, and both values as text."""
     first, second = _flat(there), _flat(here)
     return [
         (name, first.get(name, "-"), second.get(name, "-"))
@@ -52,16 +52,16 @@ def match(
     strict: bool = True,
     slots: bool = True,
 ) -> Match:
-    """Which tables of a checkpoint are to be loaded into the live ones.
+    """Matches the tables of a checkpoint with the live ones that they load into.
 
     Args:
-      manifest: Of the checkpoint.
-      live: By name: "spec", and "slots" (names and floats).
+      manifest: The checkpoint's.
+      live: "spec" and "slots" (names and floats) by table.
       strict: Both sides must have the same tables.
-      slots: Whether the slots of the optimizers are to be loaded.
+      slots: Whether to load the optimizers' slots.
 
     Raises:
-      ValueError: They have not, or a table that both have differs in what must be equal.
+      ValueError: The tables differ (`strict`), or a field of a table that must be equal does.
     """
     there = manifest.tables
     common = _pairs(there, live)
@@ -82,7 +82,7 @@ def match(
 
 
 def _pairs(there: dict[str, dict[str, Any]], live: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Tables of one name; and those that layers without a name have numbered, by the name without it."""
+    """Pairs tables by name, or by the name without the number that Keras adds for unnamed layers."""
     pairs = {name: name for name in there if name in live}
     rest = [
         {name: one["spec"].get("drawn_as", name) for name, one in side.items() if name not in pairs}
@@ -96,7 +96,7 @@ def _pairs(there: dict[str, dict[str, Any]], live: dict[str, dict[str, Any]]) ->
 
 
 def _problem(name: str, there: dict[str, Any], live: dict[str, Any], slots: bool) -> str:
-    """Why a table cannot be loaded, with a remedy; "" if it can."""
+    """Returns why a table cannot be loaded, with a remedy; "" if it can."""
     found = differences(there["spec"], live["spec"])
     if slots and there.get("slots") != live.get("slots") and not found:
         found = [("slots", json.dumps(there.get("slots")), json.dumps(live.get("slots")))]
@@ -105,8 +105,8 @@ def _problem(name: str, there: dict[str, Any], live: dict[str, Any], slots: bool
         found = [one for one in found if one not in of_optimizer]
         if live["spec"]["optimizer"]["name"] == _DERIVED:
             return (
-                f"table {name!r}: its optimizer FTRL computes the values from the slots, so it cannot do "
-                "without those of the checkpoint; give slots=True"
+                f"table {name!r}: its optimizer FTRL computes the values from the slots, so it needs "
+                "those of the checkpoint; give slots=True"
             )
     if not found:
         return ""
@@ -114,7 +114,7 @@ def _problem(name: str, there: dict[str, Any], live: dict[str, Any], slots: bool
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = "\n".join(f"    {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}" for row in rows)
     if found == of_optimizer:
-        remedy = "declare the table as it was saved, or give slots=False: values stay, and slots begin anew"
+        remedy = "declare the table as it was saved, or give slots=False to restore only the values"
         if live["spec"]["optimizer"]["name"] == _DERIVED:
             remedy = "declare the table as it was saved"
     else:

@@ -1,11 +1,11 @@
-"""A directory of checkpoints: their names, how one appears in it whole, and which of them stay.
+"""A directory of checkpoints: names, atomic publication, and removal of old ones.
 
-    DIR/ckpt-00000012/               complete: everything below was on disk before it had this name
+    DIR/ckpt-00000012/               complete: all its files were on disk before it got this name
     DIR/.tmp-ckpt-00000013-XXXXXXXX/ being written, or left by a process that died; the next save removes it
 
-A checkpoint comes by one rename and goes by one (to a temporary name, before its files are removed), so a
-process that dies at any point leaves complete checkpoints and leftovers, and nothing between. While a process
-saves it holds a lock on DIR: leftovers are then nobody's.
+A checkpoint appears by one rename and disappears by one (to a temporary name, before its files are removed).
+So a process that dies at any point leaves only complete checkpoints and leftovers. A saving process holds a
+lock on DIR, so any leftover it finds there belongs to a dead process.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from het_tf.python.checkpoint.manifest import Manifest, read_manifest
 
 _NAME = re.compile(r"ckpt-(\d{8,})")
 _TEMPORARY = ".tmp-"
-_LEFTOVER = ".tmp-ckpt-"  # of a save into the directory; others may write beside it
-# What file systems without locks answer.
+_LEFTOVER = ".tmp-ckpt-"  # left by a save into the directory; other programs may write beside it
+# Errors of file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def path_of(argument: str, value: object) -> Path:
-    """The absolute path that an argument is.
+    """Returns an argument as an absolute path.
 
     Raises:
-      TypeError: It is no path.
+      TypeError: It is not a path.
     """
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{argument} is {value!r}; give a path")
@@ -49,15 +49,15 @@ def number_of(path: Path) -> int:
     """The step, or counter, in the name of a checkpoint."""
     found = _NAME.fullmatch(path.name)
     if found is None:
-        raise ValueError(f"{path} is not named as a checkpoint is")
+        raise ValueError(f"{path} does not have the name of a checkpoint")
     return int(found[1])
 
 
 def checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
-    """The complete checkpoints of a directory, oldest first.
+    """Returns the complete checkpoints of a directory, oldest first.
 
     Args:
-      directory: What `save` was given. One that does not exist has no checkpoints.
+      directory: The argument of `save`. The result is empty if it does not exist.
 
     Raises:
       NotADirectoryError: It is a file.
@@ -76,10 +76,10 @@ def checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
 
 
 def latest(directory: str | os.PathLike[str]) -> Path | None:
-    """The newest complete checkpoint of a directory, None if there is none.
+    """Returns the newest complete checkpoint of a directory, or None.
 
     Args:
-      directory: What `save` was given; it need not exist yet.
+      directory: The argument of `save`; it need not exist yet.
 
     Raises:
       NotADirectoryError: It is a file.
@@ -89,10 +89,10 @@ def latest(directory: str | os.PathLike[str]) -> Path | None:
 
 
 def resolve(path: str | os.PathLike[str]) -> Path:
-    """A checkpoint by its own path, or the newest one of a directory of checkpoints.
+    """Returns the checkpoint at `path`, or the newest one of the directory `path`.
 
     Raises:
-      FileNotFoundError, NotADirectoryError: There is none.
+      FileNotFoundError, NotADirectoryError: No checkpoint is there.
     """
     given = Path(path)
     if (given / manifests.FILE).exists():
@@ -109,28 +109,28 @@ def resolve(path: str | os.PathLike[str]) -> Path:
 
 
 def chain(path: Path) -> list[Manifest]:
-    """The manifests that a checkpoint consists of: the full one, then each increment on it, up to `path`.
+    """Returns the manifests of a checkpoint: the full one, then each increment on it, up to `path`.
 
     Raises:
       FileNotFoundError: A base is missing.
-      ValueError: A manifest is damaged, or the checkpoint that has the name of a base is another one.
+      ValueError: A manifest is damaged, or another checkpoint has the name of a base.
     """
     found = [read_manifest(path)]
     while (base := found[-1].base) is not None:
         here = found[-1].path
         place = here.parent / base["name"]
         if any(place == one.path for one in found):
-            raise ValueError(f"{place} is among what it builds on itself; the checkpoint cannot be read")
+            raise ValueError(f"{place} is among its own bases and cannot be read; restore another checkpoint")
         try:
             found.append(read_manifest(place))
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"{here} holds what has changed since {base['name']}, and {place} is missing; put it back, "
+                f"{here} holds the changes since {base['name']}, but {place} is missing; put it back, "
                 "or restore another checkpoint"
             ) from None
         if found[-1].id != base["id"]:
             raise ValueError(
-                f"{here} builds on the {base['name']} with the id {base['id']}, and {place} is another one "
+                f"{here} builds on the {base['name']} with the id {base['id']}, but {place} is another one "
                 f"(its id is {found[-1].id})"
             )
     return found[::-1]
@@ -146,7 +146,7 @@ def sync(path: Path) -> None:
 
 
 def make(directory: Path) -> None:
-    """Makes a directory and those above it, where there is none.
+    """Makes a directory and its parents if they are missing.
 
     Raises:
       OSError: It cannot be made; FileExistsError or NotADirectoryError if a file is in the way.
@@ -164,18 +164,18 @@ def make(directory: Path) -> None:
 
 
 class Pending:
-    """A checkpoint that is being written: a temporary directory, and the lock on the one that it will be in.
+    """A checkpoint being written: its temporary directory, and the lock on the directory of checkpoints.
 
     Args:
-      directory: Where checkpoints are; it exists.
-      number: Of the new one; None: one more than that of the newest.
+      directory: The directory of checkpoints, which exists.
+      number: Number of the new one; None: the newest's plus one.
 
     Attributes:
       path: The temporary directory, empty.
-      target: What it will be called.
+      target: Its final path.
 
     Raises:
-      ValueError: There is a checkpoint of that number or of a later one.
+      ValueError: The directory has a checkpoint with this number or a later one.
       RuntimeError: Another process saves in this directory.
       OSError: The directory cannot be written to.
     """
@@ -192,19 +192,19 @@ class Pending:
             raise
 
     def publish(self) -> Path:
-        """Gives it its name, now that all of it is on disk. Returns its path."""
+        """Renames it to its target once all of it is on disk. Returns its path."""
         publish(self.path, self.target)
         self._unlock()
         return self.target
 
     def abandon(self) -> None:
-        """Removes what was written so far, if it has no name yet."""
+        """Removes the temporary directory unless it was published."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._unlock()
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            # Closing alone would not do where a process was forked meanwhile: it has the file open, too.
+            # Closing is not enough: a process forked meanwhile has the file open, too.
             with contextlib.suppress(OSError):
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
@@ -212,7 +212,7 @@ class Pending:
 
 
 def _next(directory: Path, number: int | None) -> int:
-    """The number of a new checkpoint: names in order of time are what makes `latest` the newest."""
+    """Returns the number of a new checkpoint, larger than all: `latest` relies on names in order of time."""
     newest = max(
         (number_of(path) for path in directory.iterdir() if _NAME.fullmatch(path.name)), default=None
     )
@@ -220,8 +220,8 @@ def _next(directory: Path, number: int | None) -> int:
         return 1 if newest is None else newest + 1
     if newest is not None and number <= newest:
         raise ValueError(
-            f"step is {number}, and {directory} has {name_of(newest)}; give a later step, remove the "
-            "checkpoints that are not wanted any more, or save into another directory"
+            f"step is {number}, and {directory} has {name_of(newest)}; give a later step, remove "
+            "unwanted checkpoints, or save into another directory"
         )
     return number
 
@@ -253,7 +253,7 @@ def _temporary(target: Path) -> Path:
 
 
 def publish(written: Path, target: Path) -> None:
-    """Renames a directory whose files are on disk, and waits until the new name is."""
+    """Renames a directory whose files are on disk, and waits until the new name is on disk."""
     sync(written)
     with manifests.naming(target):
         os.rename(written, target)
@@ -261,25 +261,25 @@ def publish(written: Path, target: Path) -> None:
 
 
 def beside(target: Path) -> Path:
-    """Makes an empty temporary directory next to `target`, which has to be missing; its parent is made.
+    """Makes an empty temporary directory next to `target`, which must not exist. Makes parents, too.
 
     Raises:
-      FileExistsError: There is something of that name.
+      FileExistsError: `target` exists.
       OSError: It cannot be made.
     """
     if target.exists() or target.is_symlink():
-        raise FileExistsError(f"{target} is there already; remove it first, or give another name")
+        raise FileExistsError(f"{target} exists already; remove it first, or give another name")
     make(target.parent)
-    # Not named as a leftover of a save is: a save into this directory removes those.
+    # Not the name of a save's leftover: a save into this directory would remove it.
     path = target.with_name(f"{_TEMPORARY}beside-{target.name}-{secrets.token_hex(4)}")
     path.mkdir()
     return path
 
 
 def keep_newest(directory: Path, keep: int) -> None:
-    """Removes all checkpoints but the newest `keep`, and what those build on.
+    """Removes all checkpoints except the newest `keep` and their bases.
 
-    What cannot be removed is warned about: the checkpoint that was just saved is complete all the same.
+    Failures are only warnings: the checkpoint that was just saved is complete anyway.
     """
     paths = checkpoints(directory)
     kept, rest = paths[-keep:], paths[:-keep]
@@ -292,21 +292,21 @@ def keep_newest(directory: Path, keep: int) -> None:
                 needed.update(one.path.name for one in chain(path))
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"no checkpoint of {directory} was removed, since it is not known which ones are still needed: "
+            f"no checkpoint of {directory} was removed, since the bases that others need are unknown: "
             f"{error}",
             RuntimeWarning,
             stacklevel=3,
         )
         return
     try:
-        # The newest first: what builds on another goes before that, so that all that are seen can be read.
+        # The newest first: an increment goes before its base, so that all that remain can be read.
         remove(path for path in reversed(rest) if path.name not in needed)
     except OSError as error:
         warnings.warn(f"an old checkpoint could not be removed: {error}", RuntimeWarning, stacklevel=3)
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Removes directories; each is out of sight, by a temporary name, before its first file goes."""
+    """Removes directories; each gets a temporary name before its first file is removed."""
     for path in list(paths):
         hidden = path
         if not path.name.startswith(_TEMPORARY):

@@ -1,7 +1,7 @@
-"""manifest.json: what a checkpoint holds, and the checksums by which damage is seen.
+"""manifest.json: the contents of a checkpoint, and the checksums that reveal damage.
 
-It is the last file that is written: a directory with a manifest is a complete checkpoint. Its own checksum is
-that of its canonical JSON (keys sorted, no spaces, ASCII) without the field "xxh3". All are XXH3-64, 16 hex
+It is written last: a directory with a manifest is a complete checkpoint. Its own checksum is that of its
+canonical JSON (keys sorted, no spaces, ASCII) without the field "xxh3". All checksums are XXH3-64, 16 hex
 digits.
 """
 
@@ -20,22 +20,22 @@ from het_tf.python.show import size
 
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
-VERSION = 3  # raised with Layout::kRule too: by which partition a file has a key
-MOST_BYTES = 128 << 20  # of manifest.json: some ten thousand tables
-_CHUNK = 8 << 20  # bytes that are read at a time
+VERSION = 3  # raise it with Layout::kRule too, the rule of a key's partition
+MOST_BYTES = 128 << 20  # limit of manifest.json: some ten thousand tables
+_CHUNK = 8 << 20  # bytes per read
 AGAIN = "; restore another checkpoint, or get this file again"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint holds.
+    """The contents of a checkpoint.
 
     Attributes:
       path: Its directory.
-      document: manifest.json as it stands; docs/checkpoints.md has every field.
-      only_in_checkpoint: Set by `restore(..., strict=False)`: tables that it left out, as no live one has the
-        name.
-      only_live: Likewise: live tables that the checkpoint does not have. They are as they were.
+      document: manifest.json as parsed; docs/checkpoints.md has every field.
+      only_in_checkpoint: Set by `restore(..., strict=False)`: tables that it skipped for want of a live table
+        of the name.
+      only_live: Likewise: live tables that the checkpoint lacks; they are unchanged.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Manifest:
 
     @property
     def id(self) -> str:
-        """32 hex digits; no other checkpoint has them."""
+        """32 hex digits, unique to the checkpoint."""
         return str(self.document["id"])
 
     @property
@@ -55,7 +55,7 @@ class Manifest:
 
     @property
     def step(self) -> int | None:
-        """The `step` that `save` was given."""
+        """The argument `step` of `save`."""
         return None if self.document["step"] is None else int(self.document["step"])
 
     @property
@@ -65,7 +65,7 @@ class Manifest:
 
     @property
     def base(self) -> dict[str, str] | None:
-        """Of an increment: "name" and "id" of the checkpoint that it builds on."""
+        """The "name" and "id" of an increment's base."""
         return None if self.document["base"] is None else dict(self.document["base"])
 
     @property
@@ -75,7 +75,7 @@ class Manifest:
 
     @property
     def tables(self) -> dict[str, dict[str, Any]]:
-        """By name: "spec", "limits", "applies", "rows", "removed", "complete", and more."""
+        """Tables by name: "spec", "limits", "applies", "rows", "removed", "complete", and more."""
         return {table["name"]: table for table in self.document["tables"]}
 
     @property
@@ -90,7 +90,7 @@ class Manifest:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all its files but the manifest."""
+        """Bytes of all its files except the manifest."""
         dense = self.document["dense"]
         return int(sum(one["bytes"] for one in self.files) + (0 if dense is None else dense["bytes"]))
 
@@ -102,7 +102,7 @@ class Manifest:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Makes an OSError inside say which file it is about, where it does not by itself."""
+    """Adds the file's name to an OSError that lacks it."""
     try:
         yield
     except OSError as error:
@@ -115,7 +115,7 @@ def open_part(path: Path) -> BinaryIO:
     """Opens a file that a manifest names.
 
     Raises:
-      FileNotFoundError: There is no such file.
+      FileNotFoundError: It does not exist.
       ValueError: It is a directory, a FIFO, or the like.
       OSError: It cannot be opened.
     """
@@ -123,7 +123,7 @@ def open_part(path: Path) -> BinaryIO:
         return files.open_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{path} is missing, and the manifest of the checkpoint names it; copy all of the checkpoint "
+            f"{path} is missing, but the manifest of the checkpoint names it; copy all of the checkpoint "
             "again, or restore another one"
         ) from None
     except ValueError as error:
@@ -135,11 +135,11 @@ def verify(path: Path, entry: dict[str, Any], advance: Callable[[int], None] = l
 
     Args:
       path: The file.
-      entry: What the manifest says of it.
-      advance: Told how many bytes more were read.
+      entry: Its entry in the manifest.
+      advance: Called with the number of bytes just read.
 
     Raises:
-      FileNotFoundError: There is no such file.
+      FileNotFoundError: It does not exist.
       ValueError: It is damaged.
     """
     with open_part(path) as file:
@@ -160,17 +160,17 @@ def verify(path: Path, entry: dict[str, Any], advance: Callable[[int], None] = l
 
 
 def checksum(document: dict[str, Any]) -> str:
-    """Of the canonical JSON of a manifest."""
+    """Returns the checksum of a manifest's canonical JSON."""
     rest = {name: value for name, value in document.items() if name != "xxh3"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return xxhash.xxh3_64_hexdigest(text.encode())
 
 
 def write(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """Writes manifest.json, with its checksum, and waits until it is on disk. Returns what stands there.
+    """Writes manifest.json with its checksum, and waits until it is on disk. Returns its content.
 
     Raises:
-      ValueError: It would be larger than what `read_manifest` reads.
+      ValueError: It would be larger than `read_manifest` accepts.
       OSError: It cannot be written.
     """
     complete = {**document, "xxh3": checksum(document)}
@@ -189,14 +189,14 @@ def write(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """Reads the manifest of a checkpoint; looks at no other file.
+    """Reads the manifest of a checkpoint, and no other file.
 
     Args:
       path: Directory of the checkpoint.
 
     Raises:
-      FileNotFoundError, NotADirectoryError: There is no checkpoint.
-      ValueError: The manifest is damaged, or a newer het_tf has written it.
+      FileNotFoundError, NotADirectoryError: `path` does not exist, or is not a checkpoint.
+      ValueError: The manifest is damaged, or was written by a newer het_tf.
     """
     directory = Path(path)
     file = directory / FILE
@@ -208,7 +208,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         content = files.read_bytes(file, MOST_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{directory} has no {FILE}: it is no checkpoint, or one that was not written to its end"
+            f"{directory} has no {FILE}: it is not a checkpoint, or an incomplete one"
         ) from None
     except ValueError as error:
         raise ValueError(f"{error}{AGAIN}") from None
@@ -222,7 +222,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
 
 def _check(document: Any, file: Path) -> None:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f'{file} is no manifest of het_tf: it has no "format": "{FORMAT}"')
+        raise ValueError(f'{file} is not a manifest of het_tf: it has no "format": "{FORMAT}"')
     version = document.get("version")
     if version != VERSION:
         raise ValueError(
@@ -234,7 +234,7 @@ def _check(document: Any, file: Path) -> None:
         raise ValueError(f"{file} is damaged: its checksum is {found}, and it says {said!r}{AGAIN}")
     problem = _problem(document)
     if problem:
-        raise ValueError(f"{file} is no valid manifest: {problem}")
+        raise ValueError(f"{file} is not a valid manifest: {problem}")
 
 
 def _whole(value: Any) -> bool:
@@ -246,7 +246,7 @@ def _text(value: Any) -> bool:
 
 
 def _file_name(value: Any) -> bool:
-    """A name inside of the checkpoint, which must not lead out of it."""
+    """Whether it names a file inside the checkpoint: a path must not lead out of it."""
     return _text(value) and value not in ("", ".", "..") and "/" not in value and "\0" not in value
 
 
@@ -302,7 +302,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def _parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The document, and what is in it, each with its kind."""
+    """Yields the document and its parts, each with its kind."""
     yield "manifest", document
     yield from (("table", one) for one in document["tables"])
     yield from (("file", one) for one in document["files"])
@@ -311,7 +311,7 @@ def _parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _problem(document: dict[str, Any]) -> str:
-    """What is missing or of another type than it should be; "" if nothing is."""
+    """Returns the first field that is missing or has the wrong type; "" if all are right."""
     for kind, part in _parts(document):
         for name, check in _FIELDS[kind].items():
             if name not in part:

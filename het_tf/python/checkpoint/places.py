@@ -1,4 +1,4 @@
-"""In which partition of a store a row lies, as core/base/hash.h and core/wire/layout.h have it."""
+"""The partition of a row, by the rules of core/base/hash.h and core/wire/layout.h."""
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ def hash_name(name: str) -> int:
 
 
 def group_of(partitions: int) -> int:
-    """In how many of the partitions of a store a table lies, one in each stride of them."""
+    """Number of a store's partitions that a table uses, one in each stride of them."""
     group = partitions if partitions <= 16 else max(8, partitions // 8)
     while partitions % group:
         group += 1
@@ -29,7 +29,7 @@ def group_of(partitions: int) -> int:
 def partition_of(
     keys: npt.NDArray[np.int64], table: str, partitions: int, hash_seed: int
 ) -> npt.NDArray[np.int64]:
-    """The partition of each row of a table, by its key."""
+    """Returns the partition of each key of a table."""
     group = group_of(partitions)
     stride = partitions // group
     bits = _mix64(keys.view(np.uint64) ^ np.uint64(hash_seed)) >> np.uint64(16) & np.uint64(0xFFFF)

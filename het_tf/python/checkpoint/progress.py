@@ -8,12 +8,12 @@ Add = Callable[[int, int], None]
 
 @contextlib.contextmanager
 def shown(show: bool, what: str, size: int) -> Iterator[Add]:
-    """Gives a function that counts so many rows, and bytes, more.
+    """Yields a function that adds numbers of rows and bytes to the bar.
 
     Args:
       show: Whether to show anything.
       what: "saving" or "restoring", with the name of the checkpoint.
-      size: Bytes that there will be, as far as one can tell.
+      size: Expected bytes.
     """
     from rich import progress
 

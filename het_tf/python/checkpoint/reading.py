@@ -1,4 +1,4 @@
-"""Reading files of rows into live tables: what is read in which order, and the load as a whole."""
+"""Reads files of rows into live tables: the order of the files, and the load as a whole."""
 
 import contextlib
 import json
@@ -16,12 +16,12 @@ from het_tf.python.checkpoint.store import first_of, in_parallel, sources, store
 from het_tf.python.session import native
 from het_tf.python.table import registry
 
-_SECONDS = 120  # for which a store keeps others off the tables if it hears no more of their loader
+_SECONDS = 120  # how long a store locks the tables of a silent loader
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file that is to be loaded, with the tables that are wanted of it, by their names in the file."""
+    """A file to load, and the tables to take from it, by their names in the file."""
 
     path: Path
     entry: dict[str, Any]
@@ -36,15 +36,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is to be loaded; equal on all ranks.
+    """The plan of a load; equal on all ranks.
 
     Attributes:
-      namespace: Into which tables.
+      namespace: Namespace of the live tables.
       chain: The manifests, the full one first.
-      tables: Names in the checkpoint, and those of the live tables.
-      slots: Whether the slots of the optimizers come along.
-      stages: Files; those of one stage are loaded in any order, those of the next one after them.
-      loader: What the store calls this load while it lasts.
+      tables: Names in the checkpoint -> names of the live tables.
+      slots: Whether to load the optimizers' slots.
+      stages: Files; those of one stage are loaded in any order, before those of the next.
+      loader: The store's name of this load.
     """
 
     namespace: str
@@ -68,7 +68,7 @@ class Reading:
 def plan_reading(
     chain: list[Manifest], namespace: str, tables: dict[str, str], slots: bool, loader: str
 ) -> Reading:
-    """Decides which files are read, in which order. Arguments: those of `Reading`."""
+    """Plans the files to read, and their order. Arguments: as `Reading`."""
     begins = {name: first_of(chain, name) for name in tables}
     stages = []
     for number, manifest in enumerate(chain):
@@ -87,22 +87,22 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
     """Checks size, header and checksums of files.
 
     Args:
-      files: Paths, and what the manifest says of each.
+      files: Paths, each with its entry in the manifest.
 
     Raises:
-      FileNotFoundError: One is missing.
-      ValueError: One is damaged; the message says where.
+      FileNotFoundError: A file is missing.
+      ValueError: A file is damaged; the message says where.
     """
     in_parallel(lambda one: rowfile.verify(*one), files)
 
 
 def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
-    """Replaces the rows of tables by those of the files, which were verified. Every rank must call it.
+    """Replaces the rows of tables by those of verified files. Every rank must call it.
 
-    Until all of it is done no other worker can read or write the tables.
+    Until it ends no other worker can read or write the tables.
 
     Raises:
-      RuntimeError, OSError, ConnectionError, TimeoutError, KeyboardInterrupt: It was given up half-way; the
+      RuntimeError, OSError, ConnectionError, TimeoutError, KeyboardInterrupt: It was abandoned half-way; the
         message says so.
     """
     if not reading.tables:
@@ -110,9 +110,9 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
     running = _Load(reading, progress)
     try:
         ranks.first("begin to load", running.begin)
-    except KeyboardInterrupt:  # Python tells it when the call is over, which may have begun the load
+    except KeyboardInterrupt:  # raised after the call, which may have begun the load
         with contextlib.suppress(Exception):
-            running.begin()  # refused if another one loads: that load is not ours to give up
+            running.begin()  # fails if another process loads: do not abandon its load
             running.give_up(ranks)
         raise
     try:
@@ -122,7 +122,7 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
                 parts = ranks.share(stage)
                 ranks.together("load rows", lambda parts=parts: running.read(parts))  # type: ignore[misc]
         ranks.first("end the load", running.commit)
-    except BaseException as error:  # Ctrl-C too: else nobody could load or train in this process any more
+    except BaseException as error:  # Ctrl-C too: else this process could not load or train any more
         running.give_up(ranks)
         passed_on = (ConnectionError, TimeoutError, MemoryError, KeyboardInterrupt)
         if not isinstance(error, (Exception, KeyboardInterrupt)):
@@ -136,15 +136,15 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
     ranks.together("count updates", lambda: running.count(ranks))
     registry.accept_rows(reading.namespace, reading.tables.values())
     for name in reading.tables.values():
-        if reading.slots:  # else rows differ from those of the checkpoint, and their clocks do not
+        if reading.slots:  # else rows differ from the checkpoint's at equal clocks
             sources[reading.namespace, name] = (reading.chain[-1].id, running.epochs[name])
 
 
 class _Load:
-    """The calls of one load, each a phase of it.
+    """The calls of one load, one for each phase.
 
     Attributes:
-      epochs: After `count`: those of each table of the namespace.
+      epochs: The epoch of each table of the namespace; set by `count`.
     """
 
     def __init__(self, reading: Reading, progress: Add) -> None:
@@ -156,7 +156,7 @@ class _Load:
         self._applies = {live: newest[name]["applies"] for name, live in reading.tables.items()}
 
     def begin(self) -> None:
-        """Keeps others off the tables, for a while."""
+        """Locks the tables against other processes for a while."""
         request = {"loader": self._reading.loader, "seconds": _SECONDS}
         native.call("HetLoadBegin", self._reading.namespace, json.dumps(request))
 
@@ -176,19 +176,19 @@ class _Load:
         return part
 
     def commit(self) -> None:
-        """Lets others at the tables again."""
+        """Unlocks the tables."""
         request = {"clock_floors": self._floors, "applies": self._applies}
         native.call("HetLoadCommit", self._reading.namespace, json.dumps(request))
 
     def give_up(self, ranks: Ranks) -> None:
         """Ends the load without its rows."""
         if ranks.rank == 0:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
+            with contextlib.suppress(Exception):  # report the first error
                 native.call("HetLoadAbort", self._reading.namespace)
 
     def count(self, ranks: Ranks) -> None:
-        """After the load: the steps of schedules, and the epochs of the tables."""
-        for name, number in self._applies.items() if ranks.rank > 0 else ():  # rank 0 has, by `commit`
+        """Sets the steps of schedules and the epochs of the tables, after the load."""
+        for name, number in self._applies.items() if ranks.rank > 0 else ():  # `commit` did it on rank 0
             native.call("HetSetApplies", self._reading.namespace, name, number)
         live = store_info(self._reading.namespace)["tables"]
         self.epochs = {name: of_table["epochs"] for name, of_table in live.items()}
@@ -196,12 +196,12 @@ class _Load:
 
 @contextlib.contextmanager
 def _renewed(begin: Callable[[], None]) -> Iterator[None]:
-    """Calls `begin` every now and then: the store lets the tables go soon after their loader has died."""
+    """Renews the lock regularly: the store unlocks the tables soon after their loader has died."""
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(_SECONDS / 4):
-            with contextlib.suppress(Exception):  # the load itself will meet it
+            with contextlib.suppress(Exception):  # the load itself will fail
                 begin()
 
     thread = threading.Thread(target=renew, name="het_checkpoint_renew", daemon=True)

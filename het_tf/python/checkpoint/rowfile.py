@@ -1,11 +1,11 @@
 """Reads row files, the safetensors files of a checkpoint, without TensorFlow and without the plugin.
 
-The package safetensors checks that a header fits its file; here is what makes the file one of rows. Table
+The package safetensors checks that a header fits its file; this module checks the rules of row files. Table
 `item` has `item/keys` and `item/clocks` int64 [N], `item/values` float32 [N, D], `item/slots` float32 [N, S]
 (absent if S = 0), `item/last_used` uint32 [N] and `item/counts` uint16 [N]; in an increment also
 `item/removed` int64 [R]. Every table of a file holds the partitions that the manifest names for the file.
 
-A file may come from anywhere: nothing of the header is believed that was not compared with the file.
+A file may come from anywhere: every field of the header is compared with the file before it is used.
 """
 
 import math
@@ -22,10 +22,10 @@ from safetensors import SafetensorError, safe_open
 from het_tf.python.checkpoint.manifest import AGAIN, open_part
 
 FORMAT, VERSION = "het_tf rows", 1
-_MAX_FLOATS = 1 << 20  # of a value, and of slots; far above what a table can have
-BLOCK_BYTES = 8 << 20  # what `blocks` and checksums read at a time
+_MAX_FLOATS = 1 << 20  # per value and per slots; far more than a table can have
+BLOCK_BYTES = 8 << 20  # per read of `blocks` and checksums
 
-# Types of the safetensors format -> those of numpy; it has no bfloat16.
+# Types of the safetensors format -> numpy's types; numpy has no bfloat16.
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
     "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
@@ -47,7 +47,7 @@ Array = npt.NDArray[Any]
 
 
 class DamagedError(ValueError):
-    """A file of a checkpoint is not what it has to be. The message names the file and what is wrong in it."""
+    """A file of a checkpoint is damaged. The message names the file and the fault."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +55,29 @@ class Tensor:
     """One tensor of a file."""
 
     name: str
-    code: str  # its type as the file has it, such as "F32"
+    code: str  # its type in the file, such as "F32"
     shape: tuple[int, ...]
     begin: int  # in bytes from the beginning of the file
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Its type in numpy; of BF16 the bits, as uint16."""
+        """Its type in numpy; uint16, the bits, for BF16."""
         return np.dtype(DTYPES[self.code])
 
     @property
     def entry_bytes(self) -> int:
-        """Of one entry of its first dimension; of a scalar its own."""
+        """Bytes of one entry of its first dimension, or of a scalar."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def bytes(self) -> int:
-        """Of all its elements."""
+        """Bytes of all its elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass
 class TableRows:
-    """What a file has of one table."""
+    """The tensors of one table in a file."""
 
     name: str
     columns: dict[str, Tensor] = field(default_factory=dict)
@@ -104,17 +104,17 @@ class TableRows:
 
 
 class TensorFile:
-    """A safetensors file whose header fits it. Tensors are read when they are asked for.
+    """A safetensors file whose header fits it. Tensors are read on request.
 
     Attributes:
-        bytes: Of the file.
+        bytes: Size of the file.
         metadata: `__metadata__` of its header.
-        header_xxh3: The checksum of all bytes before the tensors, the eight of the length included.
+        header_xxh3: The checksum of all bytes before the tensors, including the eight of the length.
         tensors: By name, in the order of their bytes.
 
     Raises:
-        DamagedError: It is no safetensors file, or its header does not fit its size.
-        ValueError: It is no regular file.
+        DamagedError: It is not a safetensors file, or its header does not fit its size.
+        ValueError: It is not a regular file.
         OSError: It cannot be read.
     """
 
@@ -127,7 +127,7 @@ class TensorFile:
                     self.metadata: dict[str, str] = opened.metadata() or {}
                     found = [(name, opened.get_slice(name)) for name in opened.offset_keys()]
             except SafetensorError as error:
-                what = f"its {self.bytes} bytes are no whole safetensors file ({error})"
+                what = f"its {self.bytes} bytes are not a whole safetensors file ({error})"
                 raise self.damaged(what) from None
             file.seek(0)
             start = file.read(8)
@@ -135,7 +135,7 @@ class TensorFile:
         self.header_xxh3 = xxhash.xxh3_64_hexdigest(head)
         self.tensors: dict[str, Tensor] = {}
         begin = len(head)
-        for name, slices in found:  # which lie behind one another without holes
+        for name, slices in found:  # contiguous
             code = slices.get_dtype()
             if code not in DTYPES:
                 raise self.damaged(f"{name!r} is {code}; het_tf reads {', '.join(DTYPES)}")
@@ -143,12 +143,12 @@ class TensorFile:
             begin += self.tensors[name].bytes
 
     def tensor_blocks(self, name: str, block_bytes: int = BLOCK_BYTES) -> Iterator[Array]:
-        """A tensor in pieces along its first dimension, some megabytes each."""
+        """Yields a tensor in pieces along its first dimension, some megabytes each."""
         for block in self._blocks({name: self.tensors[name]}, block_bytes):
             yield block[name]
 
     def _blocks(self, tensors: dict[str, Tensor], block_bytes: int) -> Iterator[dict[str, Array]]:
-        """Pieces of tensors of one length, the caller's own."""
+        """Yields pieces of tensors of one length, which the caller may change."""
         step = max(1, block_bytes // max(sum(tensor.entry_bytes for tensor in tensors.values()), 1))
         length = max(tensor.shape[0] for tensor in tensors.values())
         with open_part(self.path) as file:
@@ -164,7 +164,7 @@ class TensorFile:
         return out
 
     def damaged(self, what: str) -> DamagedError:
-        """The error that says so of this file."""
+        """Returns an error for this file."""
         return DamagedError(f"{self.path} is damaged: {what}{AGAIN}")
 
 
@@ -172,11 +172,11 @@ class RowFile(TensorFile):
     """An open row file.
 
     Attributes:
-        tables: What it has of each table, by name.
+        tables: The tensors of each table, by name.
 
     Raises:
-        DamagedError: It is no row file, one of a newer version, or damaged.
-        ValueError: It is no regular file.
+        DamagedError: It is not a row file, of a newer version, or damaged.
+        ValueError: It is not a regular file.
         OSError: It cannot be read.
     """
 
@@ -184,7 +184,7 @@ class RowFile(TensorFile):
         super().__init__(path)
         if self.metadata.get("format") != FORMAT:
             raise DamagedError(
-                f'{self.path} is no row file of het_tf: its header has no "format": "{FORMAT}"'
+                f'{self.path} is not a row file of het_tf: its header has no "format": "{FORMAT}"'
             )
         version = self.metadata.get("version")
         if version != str(VERSION):
@@ -198,7 +198,7 @@ class RowFile(TensorFile):
             fits = slash and (tensor.code, len(tensor.shape)) == COLUMNS.get(column)
             if not fits or max(tensor.shape[1:], default=1) > _MAX_FLOATS:
                 raise self.damaged(
-                    f"{tensor.name!r}, {tensor.code} {list(tensor.shape)}, is no column of a table"
+                    f"{tensor.name!r}, {tensor.code} {list(tensor.shape)}, is not a column of a table"
                 )
             self.tables.setdefault(table, TableRows(table)).columns[column] = tensor
         for of in self.tables.values():
@@ -209,21 +209,21 @@ class RowFile(TensorFile):
                     raise self.damaged(f"table {of.name!r} has {of.rows} keys and {tensor.shape[0]} {column}")
 
     def column(self, table: str, column: str) -> Array:
-        """A column as a read-only memmap, for rows here and there; `blocks` is for all of them."""
+        """Returns a column as a read-only memmap, to read single rows; `blocks` reads all of them."""
         tensor = self.tables[table].columns[column]
         if tensor.bytes == 0:
             return np.empty(tensor.shape, tensor.dtype)
         return np.memmap(self.path, tensor.dtype, "r", tensor.begin, tensor.shape)
 
     def blocks(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Array]]:
-        """The rows of a table from the first to the last, some megabytes at a time.
+        """Yields the rows of a table in order, some megabytes at a time.
 
         Args:
             table: One of `tables`.
-            columns: Some of COLUMNS, without "removed". Slots are left out where the table has none.
+            columns: Some of COLUMNS, without "removed". Slots are left out if the table has none.
 
         Returns:
-            Arrays of equal length by column, the caller's own.
+            Arrays of equal length by column, which the caller may change.
         """
         of = self.tables[table]
         wanted = {name: of.columns[name] for name in columns if name in of.columns}
@@ -242,26 +242,26 @@ def verify(
     advance: Callable[[int], None] = lambda _: None,
     look: Callable[[str, Array], None] = lambda *_: None,
 ) -> RowFile:
-    """Opens a row file, and compares all of it with what the manifest says.
+    """Opens a row file, and compares all of it with the manifest.
 
     Args:
-        path: Of the file.
-        entry: Of the manifest.
-        advance: Told how many bytes more were read.
-        look: Given the name of each tensor with each of its blocks.
+        path: The file.
+        entry: Its entry in the manifest.
+        advance: Called with the number of bytes just read.
+        look: Called with each block of each tensor, and the tensor's name.
 
     Raises:
         DamagedError: It differs, or has a clock out of range.
-        ValueError: It is no regular file.
+        ValueError: It is not a regular file.
         OSError: It cannot be read.
     """
     file = RowFile(path)
     if file.bytes != entry["bytes"]:
         raise file.damaged(f"it has {file.bytes} bytes, and the manifest says {entry['bytes']}")
     if file.header_xxh3 != entry["header_xxh3"]:
-        raise file.damaged("its header is not the one that the manifest has the checksum of")
+        raise file.damaged("its header does not have the manifest's checksum")
     if file.tensors.keys() != entry["tensors"].keys():
-        raise file.damaged("its tensors are not those that the manifest names")
+        raise file.damaged("its tensors are not the manifest's")
     advance(file.bytes - sum(tensor.bytes for tensor in file.tensors.values()))
     for name, tensor in file.tensors.items():
         checksum, odd_clock = xxhash.xxh3_64(), False

@@ -1,7 +1,7 @@
-"""What writing and reading of rows have in common: the store, files and threads.
+"""Shared by writing and reading of rows: the store, files and threads.
 
-One call of the native library writes or reads one file; it holds no lock of Python's, so that a few threads
-are busy at once.
+One call of the native library writes or reads one file without Python's lock, so that a few threads work at
+once.
 """
 
 import json
@@ -16,12 +16,12 @@ from het_tf.python.session import native
 
 _MOST_THREADS = 8
 
-# Which checkpoint the tables of this process have come from: (namespace, table) -> (its id, epochs since).
+# The checkpoint that each table of this process came from: (namespace, table) -> (its id, epochs since).
 sources: dict[tuple[str, str], tuple[str, list[str]]] = {}
 
 
 def store_info(namespace: str) -> dict[str, Any]:
-    """The store of a namespace: "partitions", "hash_seed", "remote", and "tables" by name."""
+    """Returns the store of a namespace: "partitions", "hash_seed", "remote", and "tables" by name."""
     return dict(json.loads(native.call("HetStoreInfo", namespace)))
 
 
@@ -35,12 +35,12 @@ def save_rows(
     """Writes some partitions of tables into a new file of rows. Returns its entry, with "tables".
 
     Args:
-      namespace: Whose tables.
-      path: Of the file.
-      tables: Their names.
-      partitions: Their numbers.
-      since: Of each table of which only the changes are written: the files that say what the base has, oldest
-        first.
+      namespace: Namespace of the tables.
+      path: The new file.
+      tables: Names of the tables.
+      partitions: Numbers of the partitions.
+      since: For each table that is written as an increment: the base's files, which tell what it has,
+        oldest first.
     """
     request = {"tables": tables, "partitions": partitions, "since": {"tables": since} if since else None}
     return dict(json.loads(native.call("HetSaveRows", namespace, str(path), json.dumps(request))))
@@ -52,10 +52,10 @@ def merge_rows(
     """Writes the newest rows of chains of files into a new one. Returns its entry, with "tables".
 
     Args:
-      path: Of the file.
+      path: The new file.
       store: Its shape: "partitions", "hash_seed".
-      partitions: Those of it that the file has.
-      tables: Of each "name", "dim", "slot_floats", "complete" and "files", the oldest first.
+      partitions: Numbers of the file's partitions.
+      tables: For each "name", "dim", "slot_floats", "complete" and "files", the oldest first.
     """
     request = {"store": store, "partitions": partitions, "tables": tables}
     return dict(json.loads(native.call("HetMergeRows", str(path), json.dumps(request))))
@@ -64,14 +64,14 @@ def merge_rows(
 def in_parallel(
     action: Callable[[Any], Any], items: Iterable[Any], done: Callable[[Any], None] | None = None
 ) -> list[Any]:
-    """Calls `action` on each item, by a few threads. Returns the results in the order of the items.
+    """Calls `action` on each item in a few threads. Returns the results in the order of the items.
 
-    After an error nothing new is begun, and it is raised when all that was begun has ended.
+    After an error no further item is started; the error is raised when all running calls have ended.
 
     Args:
       action: Called by the threads.
-      items: What it is called with.
-      done: Called by this thread with each result, when it is there.
+      items: The arguments of the calls.
+      done: Called by this thread with each result.
     """
     threads = max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0))))
     with ThreadPoolExecutor(threads, thread_name_prefix="het_checkpoint") as pool:
@@ -88,15 +88,15 @@ def in_parallel(
 
 
 def tables_in(file: dict[str, Any]) -> set[str]:
-    """Names of the tables of which a file has something; a name may have slashes."""
+    """Names of the tables in a file; a name may have slashes."""
     return {tensor.rpartition("/")[0] for tensor in file["tensors"]}
 
 
 def first_of(chain: list[Manifest], name: str) -> int:
-    """Where in a chain a table begins: the newest checkpoint that has all of its rows.
+    """Index of the newest checkpoint of a chain that has all rows of a table.
 
     Raises:
-      ValueError: None has, so that something is missing.
+      ValueError: No checkpoint has all rows: one is missing.
     """
     for number in range(len(chain) - 1, -1, -1):
         there = chain[number].tables.get(name)
@@ -105,6 +105,5 @@ def first_of(chain: list[Manifest], name: str) -> int:
         if there["complete"]:
             return number
     raise ValueError(
-        f"{chain[-1].path} has changes of table {name!r} alone, and none of the checkpoints that it builds "
-        "on has the table itself"
+        f"{chain[-1].path} has only changes of table {name!r}, and none of its bases has the table itself"
     )

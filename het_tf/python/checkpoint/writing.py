@@ -1,4 +1,4 @@
-"""Writing files of rows: which partitions share a file, what an increment writes, and the manifest of it."""
+"""Writes files of rows: the partitions of each file, the rows of an increment, and the manifest."""
 
 import time
 import uuid
@@ -11,22 +11,22 @@ from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.store import first_of, in_parallel, save_rows, sources, tables_in
 
-FILES = 16  # of rows in a checkpoint, as far as there are so many partitions
+FILES = 16  # files of rows in a checkpoint, if it has enough partitions
 _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
 
 
 @dataclass(frozen=True)
 class Writing:
-    """What is to be written; equal on all ranks.
+    """The plan of a save; equal on all ranks.
 
     Attributes:
       path: The directory of the files.
-      namespace: Whose tables.
-      tables: Their names.
-      groups: For each file its name and its partitions.
-      since: For each file, and each table of which only the changes are written: the files that say what the
-        base has, oldest first.
-      size: Bytes, about.
+      namespace: Namespace of the tables.
+      tables: Names of the tables.
+      groups: Name and partitions of each file.
+      since: For each file, and each table written as an increment: the base's files with its keys, oldest
+        first.
+      size: Approximate bytes.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class Writing:
 
     @property
     def incremental(self) -> set[str]:
-        """Tables of which only the changes are written."""
+        """Tables that are written as increments."""
         return set().union(*(one.keys() for one in self.since)) if self.since else set()
 
 
@@ -50,15 +50,15 @@ def plan_writing(
     ranks: int = 1,
     files: int = FILES,
 ) -> Writing:
-    """Decides which partitions share a file, and which tables are written by their changes alone.
+    """Chooses the partitions of each file, and the tables that are written as increments.
 
     Args:
-      path: Where the files go.
-      namespace: Whose tables.
-      info: Of `store_info`; its tables are those that are written.
-      base: The manifests of the checkpoint that is built on, the full one first.
-      ranks: How many write.
-      files: How many there are to be, about.
+      path: The directory of the files.
+      namespace: Namespace of the tables.
+      info: The result of `store_info`; its tables are written.
+      base: The base's manifests, the full one first.
+      ranks: Number of ranks that write.
+      files: Approximate number of files.
     """
     names = list(info["tables"])
     groups = _groups(info["partitions"], ranks, files)
@@ -74,7 +74,7 @@ def plan_writing(
 
 
 def _groups(partitions: int, ranks: int, files: int) -> list[tuple[str, list[int]]]:
-    """Splits the partitions evenly, neighbours together: these often are on one server."""
+    """Splits the partitions evenly, neighbours together: they are often on one server."""
     number = max(1, min(partitions, files if ranks == 1 else max(files, 2 * ranks)))
     bounds = [index * partitions // number for index in range(number + 1)]
     return [
@@ -84,7 +84,7 @@ def _groups(partitions: int, ranks: int, files: int) -> list[tuple[str, list[int
 
 
 def _goes_on(namespace: str, live: dict[str, Any], name: str, base: Manifest) -> bool:
-    """Whether a table is the one that the base has, as it was then or later: not cleared or loaded since."""
+    """Whether a table continues the base's: it was neither cleared nor loaded since."""
     there = base.tables.get(name)
     if there is None or there["spec"] != live["spec"]:
         return False
@@ -107,7 +107,7 @@ def _base_files(base: list[Manifest], name: str, info: dict[str, Any], partition
 def write_files(
     writing: Writing, numbers: Iterable[int], done: Callable[[dict[str, Any]], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Writes the files of some groups, waits until they are on disk, returns their entries with "tables".
+    """Writes the files of some groups and waits until they are on disk. Returns entries with "tables".
 
     Raises:
       OSError: A file cannot be written.
@@ -130,14 +130,14 @@ def describe(
     step: int | None = None,
     base: Manifest | None = None,
 ) -> dict[str, Any]:
-    """The manifest of files that were written; its "dense" is null.
+    """Returns the manifest of the written files; its "dense" is null.
 
     Args:
-      writing: What was to be written.
-      info: Of `store_info`, after it.
-      entries: Of all files.
-      step: Of the training.
-      base: The checkpoint that is built on.
+      writing: The plan.
+      info: The result of `store_info` after writing.
+      entries: The entries of all files.
+      step: The training step.
+      base: The manifest of the base.
     """
     entries = sorted(entries, key=lambda one: one["name"])
     tables = []
@@ -173,7 +173,7 @@ def describe(
 
 
 def require_same(writing: Writing, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Whether the tables are still those of which the files were begun.
+    """Checks that the tables are still those of the plan.
 
     Raises:
       RuntimeError: One was cleared, loaded or dropped meanwhile.

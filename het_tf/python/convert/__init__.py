@@ -1,1 +1,1 @@
-"""From models of Keras to models with tables."""
+"""Converts Keras models to models with tables."""

@@ -1,4 +1,4 @@
-"""A copy of a model in which some layers are others, and all weights of the rest are equal."""
+"""Copies a model: replaces some layers, and copies the weights of the others."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,17 +14,17 @@ Replace = Callable[[Any], Any]
 
 
 class Cloner:
-    """Copies models, and the models in them, with `keras.models.clone_model`.
+    """Copies models, and nested models, with `keras.models.clone_model`.
 
-    A layer that is called several times is copied once, in whichever models it is. Layers that look tokens up
-    are taken as they are, since what `adapt` gave them is in no configuration, and so are those of functions
+    A layer that is called several times is copied once, in all models together. Lookup layers are shared, not
+    copied, since their configuration lacks the state of `adapt`; so are layers of functions
     (Lambda).
 
     Args:
-      replace: From a layer to the one that comes in its place; None: a copy.
+      replace: Returns a layer's replacement, or None for a copy.
 
     Attributes:
-      pairs: Each layer that was copied, and its copy.
+      pairs: Each copied layer, and its copy.
     """
 
     def __init__(self, replace: Replace) -> None:
@@ -34,10 +34,10 @@ class Cloner:
         self.pairs: list[tuple[Any, Any]] = []
 
     def model(self, model: Any) -> Any:
-        """The copy of a functional or Sequential model. Ids that were given as floats are integers there.
+        """Returns a copy of a functional or Sequential model. Inputs of ids as floats become integers.
 
         Raises:
-          ValueError: A layer cannot be copied, or an input is read as ids and as numbers.
+          ValueError: A layer cannot be copied, or an input is read both as ids and as numbers.
         """
         with _as_if_not_compiled(model):
             return keras.models.clone_model(
@@ -45,10 +45,10 @@ class Cloner:
             )
 
     def copy_weights(self) -> None:
-        """Gives the copies the weights of their layers.
+        """Copies the weights of the layers.
 
         Raises:
-          ValueError: A layer's copy has others.
+          ValueError: A copy has weights of other shapes.
         """
         for old, new in self.pairs:
             if [tuple(each.shape) for each in old.weights] != [tuple(each.shape) for each in new.weights]:
@@ -62,7 +62,7 @@ class Cloner:
                 new.set_weights(old.get_weights())
 
     def variables(self) -> list[tuple[Any, Any]]:
-        """Each weight that was copied, and its copy."""
+        """Returns each copied weight, and its copy."""
         return [both for old, new in self.pairs for both in zip(old.weights, new.weights, strict=True)]
 
     def _layer(self, layer: Any) -> Any:
@@ -76,7 +76,7 @@ class Cloner:
             return instead
         if graph.is_graph(layer):
             return self.model(layer)
-        if not isinstance(layer, keras.layers.Layer):  # an operation of Keras 3, which has no state
+        if not isinstance(layer, keras.layers.Layer):  # an operation of Keras 3, without state
             return layer
         weightless = not any(hasattr(weight, "shape") for weight in layer.weights)
         if weightless and (hasattr(layer, "adapt") or isinstance(layer, keras.layers.Lambda)):
@@ -95,7 +95,7 @@ class Cloner:
     # --- inputs -----------------------------------------------------------------------------------
 
     def _inputs(self, model: Any) -> Any:
-        """New inputs of a model, in its structure: of int64 where they were floats that are read as ids."""
+        """Returns new inputs of a model in its structure: int64 for floats that are read as ids."""
         tensors = [self._input(model, tensor) for tensor in graph.inputs(model)]
         if graph.is_sequential(model):
             return tensors[0]
@@ -116,19 +116,19 @@ class Cloner:
         return keras.Input(**options)
 
     def _is_of_ids(self, model: Any, layer: Any) -> bool:
-        """Whether an input has floats that nothing but replaced layers reads."""
+        """Whether an input has floats that only replaced layers read."""
         if id(layer) not in self._becomes:
             readers = [reader for call in graph.calls(model) for reader in self._readers(call, layer)]
             if any(readers) and not all(readers):
                 raise ValueError(
-                    f"input {layer.name!r} has floats, which are read as ids and as numbers; give the ids an "
-                    "input of their own"
+                    f"input {layer.name!r} has floats that are read as ids and as numbers; give the ids a "
+                    "separate input"
                 )
             self._becomes[id(layer)] = any(readers)
         return self._becomes[id(layer)]
 
     def _readers(self, call: graph.Call, layer: Any) -> Iterator[bool]:
-        """For each float of `layer` that a call takes: whether it takes it as an id."""
+        """Yields, for each float of `layer` that a call takes, whether it takes it as an id."""
         for number, (source, dtype) in enumerate(zip(call.sources, call.dtypes, strict=True)):
             if source is not layer or not dtype.startswith(("float", "bfloat")) or graph.is_mask(call.layer):
                 continue
@@ -143,7 +143,7 @@ class Cloner:
 
 @contextlib.contextmanager
 def _as_if_not_compiled(model: Any) -> Iterator[None]:
-    """Keras 3 compiles copies itself, from a configuration, which fails at losses that are functions."""
+    """Hides compilation: Keras 3 would compile copies from a configuration, which fails for functions."""
     if not KERAS_3 or not model.compiled:
         yield
         return

@@ -1,4 +1,4 @@
-"""Which layers of a model become tables, and what stands against the others."""
+"""Finds the layers of a model that become tables, and the faults of the others."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ class Found:
     """A `keras.layers.Embedding` that becomes a layer of het_tf.
 
     Attributes:
-      layer: It.
-      path: Its name, behind those of the models that it is in: "towers/item".
-      name: Of its table: that of the layer, or of its path where others are called so.
-      calls: Where it is called.
-      vocabulary: Whose tokens become ids; None: ids are the numbers of the rows.
-      masks: The calls that say which of its ids are masked, where they are calls of their own.
+      layer: The Embedding.
+      path: Its name after the names of its models: "towers/item".
+      name: Name of its table: the layer's, or its path if other layers have that name.
+      calls: The calls of the layer.
+      vocabulary: The lookup whose tokens become ids; None: ids are the numbers of the rows.
+      masks: The calls that compute the mask of its ids, if they are separate.
     """
 
     layer: Any
@@ -38,11 +38,11 @@ class Found:
 
 @dataclass
 class Search:
-    """What is found in a model.
+    """The result of `search`.
 
     Attributes:
       found: Layers that become tables, by the id of the layer.
-      faults: What cannot be converted: a line for each, with its remedy.
+      faults: Layers that cannot be converted: a line for each, with its remedy.
       calls: All calls of all models, each with the model's path.
     """
 
@@ -58,12 +58,12 @@ def search(
 
     Args:
       model: Functional or Sequential, built.
-      only: Paths of the layers that are meant; None: all.
-      declared: What the caller has said of tables, by the paths of layers: a TableConfig, or a name.
+      only: Paths of the layers to convert; None: all.
+      declared: The caller's tables by the paths of layers: a TableConfig, or a name.
       open_vocabulary: Whether tokens of lookup layers become ids.
 
     Raises:
-      ValueError: `only` or `declared` names a layer that there is none of.
+      ValueError: `only` or `declared` names a layer that does not exist.
     """
     result = Search()
     paths = [path for path in _walk(model, "", result, set())]
@@ -77,7 +77,7 @@ def search(
                 )
     if only is not None:
         if left_out := [name for name in declared if name not in only]:
-            raise ValueError(f"tables names {left_out[0]!r}, which layers={list(only)} leaves as it is")
+            raise ValueError(f"tables names {left_out[0]!r}, which layers={list(only)} lacks; add it there")
         result.found = {key: one for key, one in result.found.items() if one.path in only}
         result.faults = []
     names = [one.layer.name for one in result.found.values()]
@@ -98,7 +98,7 @@ def search(
 
 
 def _walk(model: Any, prefix: str, result: Search, seen: set[int]) -> Iterator[str]:
-    """Fills `found` and `calls`; gives the paths of all Embeddings that are layers of a model."""
+    """Fills `found` and `calls`; yields the paths of all Embeddings that are layers of a model."""
     result.calls += [(prefix, call) for call in graph.calls(model)]
     for layer in model.layers:
         if id(layer) in seen:
@@ -112,13 +112,13 @@ def _walk(model: Any, prefix: str, result: Search, seen: set[int]) -> Iterator[s
             yield path
         elif inner := [one for one in graph.inner_layers(layer) if isinstance(one, keras.layers.Embedding)]:
             result.faults += [
-                f"{path}: it is a {type(layer).__name__}, which holds the Embedding {one.name!r} where no "
-                "copy can put another; call that layer outside of it"
+                f"{path}: it is a {type(layer).__name__} that holds the Embedding {one.name!r}, which a copy "
+                "cannot replace there; call that layer outside of it"
                 for one in inner
             ]
 
 
-# --- what stands against a layer ----------------------------------------------------------------------------
+# --- faults of a layer --------------------------------------------------------------------------------------
 
 
 def _against(one: Found, declared: bool, result: Search) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _against(one: Found, declared: bool, result: Search) -> Iterator[str]:
     yield from _ids(one)
     yield from _tied(one, result)
     if not _finite(layer.embeddings):
-        yield "its rows hold NaN or Inf, which no table takes; look for what made them, or set them"
+        yield "its rows hold NaN or Inf, which tables refuse; find their cause, or set them"
 
 
 def _regularised(one: Found, declared: bool) -> Iterator[str]:
@@ -174,13 +174,13 @@ def _ids(one: Found) -> Iterator[str]:
         source = call.sources[0]
         if call.dtypes[0].startswith(("float", "bfloat")) and not isinstance(source, keras.layers.InputLayer):
             yield (
-                f"its ids come from {source.name!r} as {call.dtypes[0]}, and a table takes integers; cast "
+                f"its ids come from {source.name!r} as {call.dtypes[0]}, but a table takes integers; cast "
                 "them to int64 in between"
             )
 
 
 def _tied(one: Found, result: Search) -> Iterator[str]:
-    """Others that read the rows: a converted layer has none of its own that they could read."""
+    """Yields other layers that read the rows: a converted layer has no weight for them to read."""
     variable, layer = one.layer.embeddings, one.layer
     for path, call in result.calls:
         who = call.layer
@@ -191,13 +191,13 @@ def _tied(one: Found, result: Search) -> Iterator[str]:
         weights = [*getattr(who, "weights", ()), *_closure(who), *call.arguments]
         if any(each is my for each in weights for my in mine if my is not None):
             yield (
-                f"{name!r} reads its rows, too (tied weights), and rows of a table are read by ids alone; "
-                f"give {name!r} a weight of its own"
+                f"{name!r} reads its rows, too (tied weights), but rows of a table are read only by ids; "
+                f"give {name!r} a separate weight"
             )
 
 
 def _closure(layer: Any) -> list[Any]:
-    """What the function of a Lambda layer has taken along."""
+    """Variables that the function of a Lambda layer has captured."""
     function = getattr(layer, "function", None)
     if not isinstance(layer, keras.layers.Lambda) or not inspect.isfunction(function):
         return []

@@ -1,4 +1,4 @@
-"""Which optimizer of rows has the formula of an optimizer of Keras, and where the state of a row goes.
+"""Maps optimizers of Keras to optimizers of rows with the same formula, and their state to slots.
 
     keras.optimizers          het_tf.optimizers   state of Keras           slots of a row
     SGD                       SGD
@@ -8,12 +8,12 @@
     Adam, AdamW               Adam                momentums, velocities    m, v, step = iterations
     Ftrl                      Ftrl                linears, accumulators    z, n, last learning rate
 
-The formulas are equal with epsilon where it stands (inside of the root for RMSprop and Adagrad, behind it for
-Adam), checked step by step in tests/python/convert. Of `keras.optimizers.legacy` (Keras 2) SGD, Adam and Ftrl
-have these formulas, too; Adagrad and RMSprop have epsilon behind the root there.
+The formulas are equal including epsilon (inside the root for RMSprop and Adagrad, after it for Adam), checked
+step by step in tests/python/convert. SGD, Adam and Ftrl of `keras.optimizers.legacy` (Keras 2) have these
+formulas, too; its Adagrad and RMSprop have epsilon after the root.
 
-What differs is which rows move in a step: all of a variable whose gradient Keras makes dense or whose
-averages decay, and here those that occur. Legacy SGD and Ftrl move those that occur, too.
+The rows that move in a step differ: Keras moves all rows of a variable with a dense gradient or decaying
+averages; tables, legacy SGD and Ftrl move only rows that occur.
 """
 
 from collections.abc import Callable
@@ -34,13 +34,13 @@ Parts = list[native.FloatArray]
 
 @dataclass(frozen=True)
 class Formula:
-    """What het_tf has in place of an optimizer of Keras.
+    """The counterpart in het_tf of an optimizer of Keras.
 
     Attributes:
-      optimizer: Of rows, with the learning rate of the model; None: there is none of that formula.
-      notes: What differs, for the user.
-      slots: From a variable to its slots in the order of a row, float32 [N, dim] or [N, 1]; None: the
-        optimizer has trained nothing.
+      optimizer: The optimizer of rows, with the model's learning rate; None: het_tf lacks the formula.
+      notes: Differences, for the user.
+      slots: Returns a variable's slots in the order of a row, float32 [N, dim] or [N, 1]; None: the
+        optimizer has not trained yet.
     """
 
     optimizer: Optimizer | None
@@ -49,7 +49,7 @@ class Formula:
 
 
 def formula_of(optimizer: Any) -> Formula:
-    """What has the formula of a compiled optimizer of Keras (without a LossScaleOptimizer around it)."""
+    """Returns the counterpart of a compiled optimizer of Keras, without its LossScaleOptimizer."""
     kind, legacy = type(optimizer).__name__, state.is_legacy(optimizer)
     rules = _LEGACY_RULES if legacy else _RULES
     rule = rules.get(kind) if type(optimizer).__module__.startswith(("keras", "tf_keras")) else None
@@ -73,16 +73,16 @@ class _Compiled:
 
     @property
     def lazy(self) -> bool:
-        """Whether it moves the rows of the batch alone; of those that have such a choice."""
+        """Whether it moves only the rows of the batch, for optimizers that have the choice."""
         return state.is_legacy(self.optimizer)
 
     def slot(self, variable: Any, name: str) -> native.FloatArray:
-        """The slot of a variable, by its name in Keras 3."""
+        """Returns the slot of a variable, by its name in Keras 3."""
         return state.slot(self.optimizer, variable, name)
 
 
 def _beside(optimizer: Any) -> list[str]:
-    """Settings of the compiled optimizer that do not reach tables."""
+    """Notes on settings of the compiled optimizer that do not reach tables."""
     notes = []
     for name in ("clipnorm", "global_clipnorm", "clipvalue"):
         if getattr(optimizer, name, None):
@@ -90,20 +90,18 @@ def _beside(optimizer: Any) -> list[str]:
     if getattr(optimizer, "weight_decay", None):
         notes.append("weight_decay of the compiled optimizer does not reach tables; TableConfig has l2")
     if getattr(optimizer, "use_ema", False):
-        notes.append("use_ema of the compiled optimizer averages no rows")
+        notes.append("use_ema of the compiled optimizer does not average rows")
     if getattr(optimizer, "gradient_accumulation_steps", None):
-        notes.append(
-            "gradient_accumulation_steps is refused by tables when the model is trained: leave it out"
-        )
+        notes.append("tables refuse gradient_accumulation_steps in training: leave it out")
     return notes
 
 
 Made = tuple[Optimizer | None, list[str], Callable[[Any], Parts]]
-_WHY = dict.fromkeys(("Adagrad", "RMSprop"), ", whose epsilon stands behind the root")
+_WHY = dict.fromkeys(("Adagrad", "RMSprop"), ", whose epsilon is added after the root")
 
 
 def _none(what: str) -> Made:
-    """There is no table of this kind."""
+    """The result for a formula that het_tf lacks."""
     note = f"tables have no {what}: they have {optimizers.get(None)!r}, with new slots"
     return None, [note], lambda variable: []
 
@@ -112,7 +110,7 @@ def _sgd(of: _Compiled) -> Made:
     if not of["momentum"]:
         return optimizers.SGD(MODEL), [], lambda variable: []
     made = optimizers.SGD(MODEL, of["momentum"], bool(of.config["nesterov"]))
-    note = "SGD with momentum is lazy: a row moves in steps in which it occurs, and no longer after them"
+    note = "SGD with momentum is lazy: a row moves only in steps in which it occurs"
     return made, [] if of.lazy else [note], lambda variable: [of.slot(variable, "momentums")]
 
 
@@ -157,14 +155,14 @@ def _ftrl(of: _Compiled) -> Made:
 
     def slots(variable: Any) -> Parts:
         z = of.slot(variable, "linears")
-        # A rate of 0 is that of a row without an update, whose value stands as it is.
+        # A rate of 0 marks a row without updates, whose value stays.
         touched = np.any(z != 0, axis=1, keepdims=True)
         rate = np.where(touched, np.float32(state.last_rate(of.optimizer)), np.float32(0))
         return [z, of.slot(variable, "accumulators"), rate]
 
     note = (
-        "Ftrl is lazy: the value of a row is computed from its sums in steps in which it occurs, and that of "
-        "a row without one stays"
+        "Ftrl is lazy: the value of a row is computed from its sums only in steps in which it occurs, and "
+        "otherwise stays"
     )
     return made, [] if of.lazy else [note], slots
 
@@ -181,7 +179,7 @@ _LEGACY_RULES = {name: _RULES[name] for name in ("SGD", "Adam", "Ftrl")}
 
 
 def same_slots(one: Optimizer, other: Optimizer) -> bool:
-    """Whether the slots of one are those of the other: equal formula and parameters, not how they begin."""
+    """Whether two optimizers have equal slots: formula and parameters, but not initial values."""
     begins = "initial_accumulator"
     parts = [
         {name: value for name, value in each.to_spec()["params"].items() if name != begins}

@@ -1,4 +1,4 @@
-"""The function `het_tf.convert`: checks what it is asked for, copies the model, fills its tables."""
+"""The function `het_tf.convert`: checks its arguments, copies the model, fills its tables."""
 
 import contextlib
 import warnings
@@ -22,22 +22,22 @@ from het_tf.python.table.config import TableConfig
 from het_tf.python.table.table import Table, tables
 
 keras: Any = tf.keras
-_CHUNK = 1 << 24  # floats that are assigned at a time
+_CHUNK = 1 << 24  # floats per assignment
 
 
 class ConversionWarning(UserWarning):
-    """A converted model predicts as before, and is trained in another way than before."""
+    """A converted model predicts as before, but trains differently."""
 
 
 @dataclass
 class Planned:
-    """A layer, and the table that it becomes.
+    """A layer and its future table.
 
     Attributes:
       found: The layer.
       table: The table.
-      slots: Its slots in the order of a row, float32 [N, ...] each; None: new ones.
-      new: The layer of het_tf, once it is made.
+      slots: Its slots in the order of a row, float32 [N, ...] each; None: new slots.
+      new: The layer of het_tf, once it exists.
     """
 
     found: Found
@@ -56,45 +56,45 @@ def convert(
     open_vocabulary: bool = False,
     verbose: bool = True,
 ) -> Any:
-    """Makes of a Keras model one whose `keras.layers.Embedding` are tables of het_tf.
+    """Converts the `keras.layers.Embedding` of a Keras model to tables of het_tf.
 
         model = het_tf.convert(tf.keras.models.load_model("clicks.keras"))
         model.fit(dataset)
 
-    Every row of a layer is in its table, and the other weights are copied, so the new model predicts what the
-    old one does. It is compiled as the old one was, with the state of the optimizer: that of the other
-    weights as it is, that of the rows in the slots of the tables where the formulas are the same (SGD,
-    momentum, RMSprop, Adagrad, Adam, AdamW, Ftrl). What is trained in another way from then on gives a
-    `ConversionWarning`. The old model does not change.
+    All rows of a layer go into its table, and the other weights are copied, so the new model predicts the
+    same as the old one. It is compiled like the old one, with the optimizer's state: the other weights'
+    state is copied, the rows' state goes into the tables' slots if the formulas are equal (SGD, momentum,
+    RMSprop, Adagrad, Adam, AdamW, Ftrl). A `ConversionWarning` names all that trains differently from then
+    on. The old model does not change.
 
-    **Ids.** A row's number is its id. Behind a StringLookup or IntegerLookup that stays so, and so does what
-    the model predicts of tokens that the vocabulary lacks. With open_vocabulary the lookup goes, and the
-    tokens are the ids: every token has a row of its own, also one that appears later. The row of a lookup's
-    single bucket is then that of the token "[UNK]" (-1 of an IntegerLookup), rows of several buckets are left
-    out, and a token that the vocabulary lacks begins with an initial row of the table.
+    **Ids.** A row's number is its id. After a StringLookup or IntegerLookup this stays so, and tokens outside
+    the vocabulary are predicted as before. With open_vocabulary the lookup is removed, and tokens are ids:
+    every token has its own row, even if it appears later. The row of a lookup's single bucket then belongs to
+    the token "[UNK]" (-1 for an IntegerLookup), rows of several buckets are left out, and a token outside the
+    vocabulary starts with an initial row of the table.
 
     **Masks.** A layer with mask_zero becomes a `het_tf.keras.MaskedEmbedding`.
 
     Args:
-      model: A functional or Sequential model, built; models in it are converted, too. Inputs of floats that
+      model: A functional or Sequential model, built; nested models are converted, too. Inputs of floats that
         are read as ids become int64.
-      tables: For layers, by name ("item"; "towers/item" in a model "towers"): the table, or its name.
-        Default: a table of the layer's name ("towers_item" if another layer is called so), with `optimizer`,
-        and with the layer's initializer where het_tf has it.
+      tables: The table, or its name, by the layer's name ("item"; "towers/item" in a model "towers").
+        Default: a table of the layer's name ("towers_item" if another layer has that name), with `optimizer`,
+        and with the layer's initializer if het_tf has it.
       layers: Names of the layers to convert; None: all.
-      optimizer: Of the tables that are not given. None: that of the compiled model, with its learning rate,
-        where het_tf has the formula, else the default of tables.
-      cache: Of the layers, see `het_tf.Cache`.
+      optimizer: Optimizer of tables that are not given. None: the compiled model's, with its learning rate,
+        if het_tf has the formula, else the default of tables.
+      cache: Cache of the layers, see `het_tf.Cache`.
       open_vocabulary: Whether tokens become ids.
-      verbose: Whether to print what has become of the layers.
+      verbose: Whether to print a summary of the converted layers.
 
     Returns:
-      The new model, of the class of the old one where Keras can make it.
+      The new model, of the class of the old one if Keras can make it.
 
     Raises:
-      TypeError: model is no Keras model.
-      ValueError: A layer cannot be converted, a model is subclassed, a table of the name has rows: the
-        message names all layers and says what to do. No table has changed.
+      TypeError: model is not a Keras model.
+      ValueError: A layer cannot be converted, a model is subclassed, or a table of the name has rows: the
+        message names all layers and the remedies. No table has changed.
     """
     _check_model(model)
     declared = _declared(tables)
@@ -120,7 +120,7 @@ def _check_model(model: Any) -> None:
     if not graph.is_graph(model):
         raise ValueError(
             f"model {model.name!r} is a subclass of keras.Model ({type(model).__name__}), whose calls Keras "
-            "does not know. In its code put het_tf.keras.Embedding(dim, name=...) in place of "
+            "does not record. In its code put het_tf.keras.Embedding(dim, name=...) in place of "
             "keras.layers.Embedding(n, dim), and give the table the rows: "
             "het_tf.Table(name).assign(range(n), old_layer.get_weights()[0])"
         )
@@ -150,7 +150,7 @@ def _refuse(model: Any, search: find.Search) -> None:
         lines = "\n  ".join(search.faults)
         raise ValueError(
             f"model {model.name!r} cannot be converted:\n  {lines}\nlayers=[...] names the layers to "
-            "convert, where others are to stay as they are"
+            "convert, if others should stay"
         )
     if not search.found:
         raise ValueError(f"model {model.name!r} has no layer keras.layers.Embedding to convert")
@@ -168,7 +168,7 @@ def _check_tables(plan: list[Planned]) -> None:
 
 
 def _refuse_rows(name: str, in_use: bool = False) -> None:
-    """ValueError: the table is there, and has rows, or layers of its own."""
+    """Raises ValueError if the table exists and has rows, or layers that read it."""
     namespace = scopes.current_namespace()
     if name not in tables():
         return
@@ -177,12 +177,12 @@ def _refuse_rows(name: str, in_use: bool = False) -> None:
     if rows or (in_use and entry is not None and entry.layers()):
         has = f"{rows} rows" if rows else "a layer that reads it"
         raise ValueError(
-            f"there is a table {name!r} already, with {has}; give another name by tables={{layer: name}}, or "
+            f"table {name!r} exists already, with {has}; give another name by tables={{layer: name}}, or "
             f"remove it before: het_tf.Table({name!r}).drop()"
         )
 
 
-# --- what becomes of a layer --------------------------------------------------------------------------------
+# --- plans --------------------------------------------------------------------------------------------------
 
 
 def _formula(model: Any) -> formulas.Formula | None:
@@ -202,7 +202,7 @@ def _plan(
         table = declared
         if table.dim != layer.output_dim:
             raise ValueError(
-                f"tables[{one.path!r}] has dim {table.dim}, and the rows of the layer have "
+                f"tables[{one.path!r}] has dim {table.dim}, but the rows of the layer have "
                 f"{layer.output_dim} floats; give dim={layer.output_dim}"
             )
     else:
@@ -219,7 +219,7 @@ def _plan(
 
 
 def _differences(compiled: formulas.Formula | None, plan: list[Planned]) -> list[str]:
-    """What is trained in another way than by the compiled optimizer."""
+    """Notes on all that trains differently than with the compiled optimizer."""
     if compiled is None:
         return []
     trained = [each for each in plan if each.found.layer.trainable]
@@ -230,15 +230,15 @@ def _differences(compiled: formulas.Formula | None, plan: list[Planned]) -> list
     others = [each.found.path for each in trained if each not in follow]
     notes = list(compiled.notes) if follow or like is None else []
     if others and like is not None:
-        notes.append(f"slots of {', '.join(others)} begin anew: their tables have another optimizer")
+        notes.append(f"slots of {', '.join(others)} start anew: their tables have another optimizer")
     return notes
 
 
-# --- making it ----------------------------------------------------------------------------------------------
+# --- the new model ------------------------------------------------------------------------------------------
 
 
 def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) -> tuple[Any, list[str]]:
-    """The new model with its rows, and what there is to say of it."""
+    """Makes the new model with its rows, and notes on it."""
     instead = {id(each.found.layer): each for each in plan}
     gone: set[int] = set()
     masks: dict[int, int] = {}
@@ -273,7 +273,7 @@ def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) ->
                     _fill(each)
     except BaseException:
         for name in (each.table.name for each in plan if each.new is not None):
-            with contextlib.suppress(Exception):  # the first error is the one to tell
+            with contextlib.suppress(Exception):  # report the first error
                 if name not in before and (name in filled or not Table(name).size):  # rows of a server stay
                     Table(name).drop()
         raise
@@ -283,7 +283,7 @@ def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) ->
         if getattr(model, "jit_compile", None) is True:
             notes.append("jit_compile is False now: XLA has no lookup of tables")
     elif getattr(model, "optimizer", None) is not None:
-        notes.append(f"{type(model).__name__} has a compile() of its own: compile the new model yourself")
+        notes.append(f"{type(model).__name__} overrides compile(): compile the new model yourself")
     return made, notes
 
 

@@ -1,7 +1,7 @@
-"""What is called with what in a Keras model, in the one form for functional and Sequential models.
+"""The calls of layers in a Keras model, in one form for functional and Sequential models.
 
 Keras keeps the calls of a functional model as nodes, whose fields differ between Keras 2.15 and Keras 3; a
-Sequential model is its list of layers. Here both are calls: a layer, and where its inputs come from.
+Sequential model is its list of layers. Here both are calls: a layer, and the sources of its inputs.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ class Call:
     """One call of a layer in a model.
 
     Attributes:
-      layer: What is called: a layer, a model, or an operation.
+      layer: The layer, model or operation that is called.
       sources: The layers that its input tensors come from, in their order; an InputLayer for inputs.
-      dtypes: Of these tensors.
+      dtypes: Types of these tensors.
       arguments: All arguments of the call, flattened.
     """
 
@@ -36,7 +36,7 @@ def is_sequential(model: Any) -> bool:
 
 
 def is_graph(model: Any) -> bool:
-    """Whether Keras knows what a model calls: not if it is subclassed."""
+    """Whether Keras knows the calls of a model: False if it is subclassed."""
     if not isinstance(model, keras.Model):
         return False
     return (
@@ -58,7 +58,7 @@ def input_layer(tensor: Any) -> Any:
 
 
 def calls(model: Any) -> Iterator[Call]:
-    """The calls in a built model, those inside of models that it calls left out."""
+    """Yields the calls in a built model, without those inside nested models."""
     if is_sequential(model):
         source, tensor = input_layer(model.inputs[0]), model.inputs[0]
         for layer in model.layers:
@@ -68,7 +68,7 @@ def calls(model: Any) -> Iterator[Call]:
     for nodes in model._nodes_by_depth.values():
         for node in nodes:
             tensors = node.input_tensors if KERAS_3 else _flat(node.keras_inputs)
-            if not tensors:  # of an input layer
+            if not tensors:  # an input layer
                 continue
             layer = node.operation if KERAS_3 else node.layer
             arguments = (
@@ -85,7 +85,7 @@ def calls(model: Any) -> Iterator[Call]:
 
 
 def _output(layer: Any, fallback: Any) -> Any:
-    """What a layer of a Sequential model gives; `fallback` where Keras does not say."""
+    """The output of a layer of a Sequential model; `fallback` if Keras does not know it."""
     try:
         return layer.output
     except (AttributeError, ValueError, RuntimeError):
@@ -101,12 +101,12 @@ def _dtype(tensor: Any) -> str:
 
 
 def is_mask(layer: Any) -> bool:
-    """Whether it says which ids are masked: with Keras 3 that is a call beside the Embedding's."""
+    """Whether it computes the mask of ids: in Keras 3 a call beside the Embedding's."""
     return KERAS_3 and type(layer).__name__ == "NotEqual" and not isinstance(layer, keras.layers.Layer)
 
 
 def inner_layers(layer: Any) -> list[Any]:
-    """All layers inside of a layer, however deep, without itself."""
+    """All layers nested in a layer, without itself."""
     if not hasattr(layer, "_flatten_layers"):  # an operation of Keras 3
         return []
     return list(layer._flatten_layers(include_self=False))

@@ -1,4 +1,4 @@
-"""Which initializer of rows is one of Keras: it makes the rows of ids that come later."""
+"""Maps initializers of Keras to initializers of rows, which make the rows of later ids."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ keras: Any = tf.keras
 
 
 def of_keras(initializer: Any) -> Initializer | None:
-    """The initializer of het_tf that draws as one of Keras does; None: there is none."""
+    """Returns the initializer of het_tf with the same distribution, or None."""
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     kind = type(initializer).__name__
     if kind == "RandomUniform":

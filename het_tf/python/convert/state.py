@@ -1,8 +1,8 @@
-"""The compiled optimizer of a model: another one of the same kind, with the state of the weights that stay.
+"""Copies the compiled optimizer of a model, with the state of the weights that stay.
 
-Optimizers of Keras keep their slots as lists with a variable for each weight that they were built for, and
-numbers such as `iterations` as variables of their own; the LossScaleOptimizer keeps one inside of it. Those
-of `keras.optimizers.legacy` (Keras 2) keep them by weight and name.
+Optimizers of Keras keep slots as lists with a variable for each weight that they were built for, and numbers
+such as `iterations` as separate variables; the LossScaleOptimizer wraps another optimizer. Optimizers of
+`keras.optimizers.legacy` (Keras 2) keep slots by weight and name.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,12 @@ def is_legacy(optimizer: Any) -> bool:
 
 
 def inner(optimizer: Any) -> Any:
-    """The optimizer inside of a LossScaleOptimizer."""
+    """The optimizer inside a LossScaleOptimizer."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def index_of(optimizer: Any, variable: Any) -> int | None:
-    """Which of the variables that an optimizer was built for a variable is; None: it is none of them."""
+    """Index of a variable among those that an optimizer was built for; None: it is not among them."""
     numbers = getattr(optimizer, "_trainable_variables_indices", None)  # Keras 3
     if numbers is None:
         numbers = getattr(optimizer, "_index_dict", {})
@@ -51,19 +51,19 @@ def has_trained(optimizer: Any) -> bool:
 
 
 def knows(optimizer: Any, variable: Any) -> bool:
-    """Whether an optimizer that has trained has trained a variable."""
-    if is_legacy(optimizer):  # without slots there is nothing to know
+    """Whether an optimizer has trained a variable; it must have trained."""
+    if is_legacy(optimizer):  # it creates slots when it trains a variable
         return not optimizer.get_slot_names() or variable._unique_id in optimizer._slots
     return index_of(optimizer, variable) is not None
 
 
 def slot(optimizer: Any, variable: Any, name: str) -> FloatArray:
-    """A slot of a variable that the optimizer knows.
+    """Returns a slot of a variable that the optimizer knows.
 
     Args:
       optimizer: Without a LossScaleOptimizer around it.
       variable: One that it has trained.
-      name: As in Keras 3 (`momentums`, which other classes and versions of Keras call `_momentums`).
+      name: As in Keras 3 (`momentums`; other classes and versions of Keras call it `_momentums`).
     """
     if is_legacy(optimizer):
         found = optimizer.get_slot(variable, _LEGACY_NAMES[type(optimizer).__name__][name])
@@ -88,10 +88,10 @@ def last_rate(optimizer: Any) -> float:
 
 
 def compile_like(model: Any, old: Any) -> bool:
-    """Compiles a model as another one was, with an optimizer and metrics of its own.
+    """Compiles a model like another one, with a new optimizer and new metrics.
 
     Returns:
-      Whether it was; a class with a `compile` of its own does that by itself.
+      Whether it did: False for a class that overrides `compile`.
     """
     config = getattr(getattr(old, "_compile_config", None), "config", None)
     if not getattr(old, "compiled", getattr(old, "_is_compiled", False)) or config is None:
@@ -109,7 +109,7 @@ def compile_like(model: Any, old: Any) -> bool:
 
 
 def _own(value: Any) -> Any:
-    """The value with metrics of its own, which count."""
+    """Returns the value with copies of its metrics."""
     if isinstance(value, keras.metrics.Metric):
         return _copy(value)
     if isinstance(value, dict):
@@ -122,11 +122,11 @@ def _copy(thing: Any) -> Any:
 
 
 def carry(model: Any, old: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
-    """Gives the optimizer of a model the state of another model's.
+    """Copies the state of an optimizer to another model's.
 
     Args:
       model: The new one, compiled.
-      old: The other one.
+      old: The old model.
       pairs: Each weight that stays, in the old model and in the new one.
     """
     source, target = inner(old.optimizer), inner(model.optimizer)

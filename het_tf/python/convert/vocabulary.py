@@ -1,7 +1,7 @@
-"""Under which ids the rows of a layer go into its table.
+"""The ids of a layer's rows in its table.
 
-A row's number is its id, as long as a lookup layer turns tokens into numbers. With an open vocabulary the
-lookup goes, and a token itself is the id: a string by its hash (`layer/inputs.py`), an integer as it is.
+A row's number is its id while a lookup layer turns tokens into numbers. With an open vocabulary the lookup is
+removed, and the id is the token itself: the hash of a string (`layer/inputs.py`), or the integer.
 
     StringLookup(vocabulary=["a", "b"], mask_token="")     number   token    id with an open vocabulary
                                                            0        ""       hash("")
@@ -31,8 +31,8 @@ class Vocabulary:
     Attributes:
       lookup: The layer.
       tokens: By their number, with the mask token and the tokens of the buckets; strings or integers.
-      buckets: How many numbers are of tokens that the vocabulary lacks (`num_oov_indices`).
-      mask_token: What is masked has this token; None: nothing is.
+      buckets: Count of numbers for tokens outside the vocabulary (`num_oov_indices`).
+      mask_token: The token of masked positions; None: nothing is masked.
     """
 
     lookup: Any
@@ -41,14 +41,14 @@ class Vocabulary:
     mask_token: Any
 
     def ids(self, rows: int) -> tuple[native.Int64Array, native.Int64Array]:
-        """Which rows go into the table.
+        """Returns the rows that go into the table.
 
         Args:
-          rows: Of the layer.
+          rows: Number of the layer's rows.
 
         Returns:
-          Their ids, int64 [N], and their numbers, int64 [N]. The row of a single bucket goes with the token
-          of the bucket ("[UNK]", -1); of several buckets, and behind the vocabulary, nothing does.
+          Ids, int64 [N], and numbers of the rows, int64 [N]. The row of a single bucket gets the bucket's
+          token ("[UNK]", -1); rows of several buckets, and rows after the vocabulary, are left out.
         """
         first = 0 if self.mask_token is None else 1
         left_out = range(first, first + self.buckets) if self.buckets > 1 else ()
@@ -56,7 +56,7 @@ class Vocabulary:
         return ids_of([self.tokens[n] for n in numbers]), np.asarray(numbers, np.int64)
 
     def mask_id(self) -> int:
-        """The id of what is masked."""
+        """The id of masked positions."""
         return int(ids_of([self.mask_token])[0])
 
 
@@ -70,7 +70,7 @@ def ids_of(tokens: list[Any]) -> native.Int64Array:
 
 
 def str_of(token: Any) -> Any:
-    """A token as TensorFlow takes it."""
+    """Converts a token for TensorFlow."""
     return bytes(token) if isinstance(token, (bytes, np.bytes_)) else str(token)
 
 
@@ -80,7 +80,7 @@ def is_lookup(layer: Any) -> bool:
 
 
 def choose(found: dict[int, Any], calls: Iterable[graph.Call], faults: list[str]) -> None:
-    """Gives each layer behind a lookup the lookup's vocabulary; `found` and `faults`: of find.Search."""
+    """Sets the vocabulary of each layer after a lookup; `found` and `faults` as in find.Search."""
     readers: dict[int, list[Any]] = {}
     for call in calls:
         for source in call.sources:
@@ -104,17 +104,17 @@ def choose(found: dict[int, Any], calls: Iterable[graph.Call], faults: list[str]
 
 
 def _against(one: Any, lookups: list[Any], others: list[str]) -> str | None:
-    """Why the lookups in front of a layer cannot go."""
+    """Returns why the lookups in front of a layer cannot be removed, or None."""
     names = ", ".join(repr(lookup.name) for lookup in lookups)
     if len(lookups) > 1 and not _equal(lookups):
-        return f"it reads numbers of {names}, which differ; give each a layer of its own"
+        return f"it reads numbers of {names}, which differ; give each a separate layer"
     if others:
-        return f"what {names} gives is read by {', '.join(map(repr, others))}, too; give that its own lookup"
+        return f"{', '.join(map(repr, others))} reads the output of {names}, too; give it a separate lookup"
     config = lookups[0].get_config()
     if config.get("invert") or config.get("output_mode", "int") != "int" or config.get("sparse"):
-        return f"{names} gives no numbers of tokens; make it with output_mode='int'"
+        return f"{names} does not give numbers of tokens; make it with output_mode='int'"
     if one.layer.mask_zero and config.get("mask_token") is None:
-        return f"mask_zero is True, and {names} has no mask_token, so that a bucket is masked; give it one"
+        return f"mask_zero is True, but {names} has no mask_token, so a bucket is masked; give it one"
     return None
 
 

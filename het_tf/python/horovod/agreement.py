@@ -1,7 +1,7 @@
-"""Do all ranks place samples alike? Asked when a placed stream is made, and every 32 steps while it is read.
+"""Checks that all ranks place samples alike, when a placed stream is made and every 32 steps of it.
 
-A stream notes a fingerprint of its first 16, 32, ... global batches of a pass, where `reduce_gradients` finds
-it: pipelines run ahead by different numbers of batches, so the ranks compare the newest that several have.
+A stream notes a fingerprint of its first 16, 32, ... global batches of a pass for `reduce_gradients`:
+pipelines run ahead by different numbers of batches, so the ranks compare the newest note that several have.
 An exchange is an all-gather of half a kilobyte. It belongs to the step, not to the pipeline, which one rank
 may leave in the middle of a pass, and another not.
 """
@@ -17,28 +17,28 @@ from het_tf.python.placement.placement import Placement, mixed
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
-EVERY = 16  # global batches: one is noted
+EVERY = 16  # global batches from one note to the next
 STEPS = 32  # from one exchange to the next
-_KEPT = 16  # notes: ranks may be that many times EVERY batches apart
-_NUMBERS = 4  # of a note: stream, pass of it, global batches in it so far, fingerprint
+_KEPT = 16  # notes: ranks may be _KEPT * EVERY batches apart
+_NUMBERS = 4  # of a note: stream, its pass, global batches in it so far, fingerprint
 
 
 @contextlib.contextmanager
 def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Every rank leaves it with the same, or with an error. Every rank must enter it, but in an elastic job.
+    """Compares the ranks' values at its end. Every rank must enter it, except in an elastic job.
 
-    Gives a function that is told what this rank has to say, as JSON has it.
+    Yields a function that takes this rank's value, for JSON.
 
     Raises:
-      RuntimeError: The ranks say different things, or another one fails inside.
+      RuntimeError: The values differ, or another rank fails inside.
     """
     said: dict[str, Any] = {}
     failed: Exception | None = None
     try:
         yield said.update
-    except Exception as error:  # told to the others first, who would wait for this rank
+    except Exception as error:  # tell the others first: they wait for this rank
         failed = error
-    # A worker that joins an elastic job would ask alone.
+    # A worker that joins an elastic job would enter alone.
     of_ranks = [] if settings.elastic() else collective.gather((str(failed or ""), said), "placement")
     if failed is not None:
         raise failed
@@ -65,14 +65,14 @@ class _Notes:
 
 
 class Stream:
-    """A placed stream as the ranks compare it.
+    """The fingerprints of a placed stream, for comparison.
 
     Args:
       placement: Its rule.
 
     Attributes:
-      begin: The state at the beginning of a pass: pass, global batches so far, fingerprint.
-      newest: Of the class: the placement of the stream that was made last.
+      begin: The state at the begin of a pass: pass, global batches so far, fingerprint.
+      newest: Class attribute: the placement of the newest stream.
     """
 
     newest: Placement | None = None
@@ -89,17 +89,17 @@ class Stream:
         self._number = len(Stream._passes)
 
     def follow(self, state: Any, hashed: Any) -> Any:
-        """The state after one more global batch.
+        """Returns the state after one more global batch.
 
         Args:
-          state: Before it.
-          hashed: Of the field in its samples, uint64 `[M]`.
+          state: The state before it.
+          hashed: Hashes of the field in its samples, uint64 `[M]`.
         """
         begun, number, chain = state
         number += 1
         places = tf.bitcast(2 * tf.range(tf.size(hashed, tf.int64)) + 1, tf.uint64)
         chain = mixed(_xor(chain * GAMMA, tf.reduce_sum(hashed * places)), tf.bitwise)
-        # A pass counts from its first note on: one rank may have looked at a first batch alone.
+        # A pass counts from its first note on: a single rank may have looked at a first batch.
         begun = tf.cond(tf.equal(number, EVERY), lambda: self._pass.assign_add(1) + 0, lambda: begun)
         note = tf.stack([tf.constant(self._number, tf.int64), begun, number, tf.bitcast(chain, tf.int64)])
         tf.cond(tf.equal(number % EVERY, 0), lambda: self._keep(note), lambda: False)
@@ -117,16 +117,16 @@ def _xor(one: Any, other: Any) -> Any:
 
 
 def compare(after: list[Any]) -> list[Any]:
-    """Part of a step of every rank: every 32nd time the ranks compare what their placed streams have noted.
+    """Part of a step of every rank: every 32nd call compares the notes of the ranks' placed streams.
 
     Args:
-      after: Tensors of the step that come first, so that a rank which raises leaves no other one waiting.
+      after: Tensors of the step that come first, so that no rank waits for one that raises.
 
     Returns:
-      What the next collective of the step comes after.
+      Tensors that must precede the next collective of the step.
 
     Raises:
-      RuntimeError: When it is traced, in an elastic job: the stream is of another number of workers.
+      RuntimeError: During tracing, in an elastic job: the stream is for another number of workers.
       tf.errors.InvalidArgumentError: In the step: a rank reads another order.
     """
     if Stream._notes is None:
@@ -166,6 +166,6 @@ def _refuse_other_workers() -> None:
     newest, now = Stream.newest, settings.workers()
     if newest is not None and newest.workers != now:
         raise RuntimeError(
-            f"the stream was placed for {newest.workers} workers, and there are {now}; call "
-            "het_tf.horovod.shard inside of the function that run_elastic decorates"
+            f"the stream was placed for {newest.workers} workers, but there are {now}; call "
+            "het_tf.horovod.shard inside the function that run_elastic decorates"
         )

@@ -1,4 +1,4 @@
-"""Callbacks of several workers (public in `het_tf.callbacks`). Every rank gives `fit` the same ones."""
+"""Callbacks of several workers (public in `het_tf.callbacks`). Every rank must give `fit` the same ones."""
 
 from functools import partial
 from typing import Any
@@ -14,37 +14,37 @@ from het_tf.python.table import dense_optimizer
 from het_tf.python.table.table import flush
 
 _Callback: Any = tf.keras.callbacks.Callback
-# Horovod carries these; others, such as the uint32 seeds of Keras, go as Python objects.
+# Types that Horovod can broadcast; others, such as Keras' uint32 seeds, go as Python objects.
 _DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
 
 
 def broadcast(model: Any) -> None:
-    """Gives every rank the weights of rank 0, and the state of its optimizer. Every rank must call it.
+    """Broadcasts the weights of rank 0, and the state of its optimizer. Every rank must call it.
 
-    Tables are not concerned: they are shared, and their initial rows are the same everywhere.
+    Tables do not need it: they are shared, and their initial rows are equal everywhere.
 
     Args:
       model: A built Keras model, compiled or not.
 
     Raises:
-      RuntimeError: It has no weights yet, it differs from rank 0's in their number, shapes or types (then
+      RuntimeError: It has no weights yet, their number, shapes or types differ from rank 0's (then
         every rank raises), or `het_tf.init(hvd=hvd)` was not called.
     """
     hvd = collective.required("het_tf.horovod.broadcast")
     if not model.built:
         raise RuntimeError(
-            f"model {model.name!r} has no weights yet that could be broadcast; call it on a batch first, or "
+            f"model {model.name!r} has no weights yet to broadcast; call it on a batch first, or "
             "give it a keras.Input"
         )
     variables = [*model.weights, *dense_optimizer.optimizer_variables(model)]
     if hvd.size() == 1:
         return
-    # Ranks with another number of them would wait for ever.
+    # Ranks with another number of them would wait forever.
     checks.compare(
         model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
     )
     for variable in variables:
-        # One by one, eagerly: hvd.broadcast_variables would trace a function for every model.
+        # One by one, eagerly: hvd.broadcast_variables would trace a function forevery model.
         value = tf.convert_to_tensor(variable)
         if value.dtype.name in _DTYPES:
             value = hvd.broadcast(value, root_rank=0, name="het_tf.variable")
@@ -58,23 +58,23 @@ def _dtype_name(variable: Any) -> str:
 
 
 class Broadcast(_Callback):
-    """Before training: gives every rank the weights of rank 0, and checks what else must agree.
+    """Broadcasts the weights of rank 0 before training, and checks that the ranks agree.
 
-    The ranks must have equally many batches an epoch (where Keras knows their number), and something must
-    reduce the gradients of the model. Where rows travel on demand (`shard(sync=)`) it flushes on all ranks
+    The ranks must have the same number of batches an epoch (if Keras knows it), and the gradients of the
+    model must be reduced. If rows travel on demand (`shard(sync=)`) it flushes on all ranks
     before and after training, and before an evaluation.
 
     Raises:
-      RuntimeError: See above; and if `het_tf.init(hvd=hvd)` was not called, or the model has no weights.
+      RuntimeError: A check fails, `het_tf.init(hvd=hvd)` was not called, or the model has no weights.
     """
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts, or where a subclassed model has no weights before its first batch, has it done then.
+        """Broadcasts now, or in the first batch if a subclassed model has no weights before it.
 
-        `distribute` does so in the first step, before it runs; under `run_eagerly=True` before it changes a
-        weight, when its gradients are there. With another reduction the ranks take that step from weights of
-        their own, and go on from what rank 0 has after it: call the model on a batch before `fit` to begin
-        alike.
+        `distribute` then broadcasts in the first step, before it runs; under `run_eagerly=True` before it
+        changes a weight, when its gradients exist. With another reduction the ranks take that step from
+        different weights, and continue with rank 0's weights after it: call the model on a batch before
+        `fit` to start alike.
         """
         collective.required("het_tf.callbacks.Broadcast")
         reduction.require_reduction(self.model)
@@ -90,17 +90,17 @@ class Broadcast(_Callback):
             self._late = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcasts what the first step has made, if that could not be done before."""
+        """Broadcasts the weights that the first step has made, if needed."""
         if self._late:
             broadcast(self.model)
             self._late = False
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """An evaluation reads rows that other ranks may hold back."""
+        """Flushes: an evaluation reads rows whose updates other ranks may hold back."""
         _settle()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Whatever reads rows after `fit` finds them."""
+        """Flushes for readers of rows after `fit`."""
         _settle()
 
 
@@ -111,12 +111,12 @@ def _settle() -> None:
 
 
 class MergeMetrics(_Callback):
-    """Makes the logs of every epoch those of all ranks: metrics of the model exactly, other numbers averaged.
+    """Merges the logs of every epoch over all ranks: metrics of the model exactly, other numbers averaged.
 
-    Exactly means as `het_tf.horovod.global_metrics`: from summed states, also for AUC and for ranks that have
-    seen different numbers of rows. It holds for training and validation. Put it before callbacks that read
+    Exactly means from summed states, as in `het_tf.horovod.global_metrics`, also for AUC and for ranks that
+    have seen different numbers of rows. It covers training and validation. Put it before callbacks that read
     the logs (EarlyStopping, ReduceLROnPlateau, Checkpoint), so that all ranks decide the same. The progress
-    bar shows this rank's part while the epoch runs. What `model.evaluate` returns is this rank's: call
+    bar shows only this rank's part during the epoch. `model.evaluate` returns only this rank's result: call
     `global_metrics` after it.
     """
 
@@ -127,26 +127,26 @@ class MergeMetrics(_Callback):
         self._validation: dict[str, Any] = {}
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Checks that the model trains as one."""
+        """Checks that the gradients of the model are reduced."""
         collective.required("het_tf.callbacks.MergeMetrics")
         reduction.require_reduction(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """A new epoch has no metrics yet."""
+        """Resets the metrics of the epoch."""
         self._fitting, self._train, self._validation = True, None, {}
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Validation is about to reset the metrics: those of training are taken now."""
+        """Takes the metrics of training before validation resets them."""
         if self._fitting:
             self._train = global_metrics(self.model)
 
     def on_test_end(self, logs: Any = None) -> None:
-        """Takes those of validation."""
+        """Takes the metrics of validation."""
         if self._fitting:
             self._validation = {f"val_{name}": value for name, value in global_metrics(self.model).items()}
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Puts them into the logs."""
+        """Puts the merged metrics into the logs."""
         self._fitting = False
         exact = {**(global_metrics(self.model) if self._train is None else self._train), **self._validation}
         logs = {} if logs is None else logs
@@ -161,12 +161,12 @@ class MergeMetrics(_Callback):
 
 
 def on_rank_zero(callback: Any) -> Any:
-    """The callback itself on rank 0, one that does nothing on the other ranks.
+    """Returns the callback on rank 0, and one that does nothing on the other ranks.
 
         callbacks=[..., het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
 
-    For callbacks that write or print. Those that change training (a learning rate, when to stop) belong on
-    every rank, behind MergeMetrics.
+    For callbacks that write or print. Callbacks that change training (learning rate, early stopping) belong
+    on every rank, after MergeMetrics.
     """
     hvd = settings.horovod()
     return callback if hvd is None or hvd.rank() == 0 else _Callback()
@@ -176,13 +176,13 @@ class LearningRateScaling(_Callback):
     """Multiplies the dense learning rate by the number of ranks, at once or over the first epochs.
 
     N ranks with batches of B take one step on the mean gradient of N * B rows. For SGD the rate then grows
-    with N (Goyal et al., "Accurate, Large Minibatch SGD", 2017), reached over a few epochs: in the step that
-    is the share x of the warm-up, `rate * (1 + (factor - 1) * x)`. A second `fit` does not scale again.
+    with N (Goyal et al., "Accurate, Large Minibatch SGD", 2017), over a few epochs: at the share x of the
+    warm-up it is `rate * (1 + (factor - 1) * x)`. A second `fit` does not scale again.
 
     Args:
-      warmup_epochs: Over how many epochs, >= 0; where Keras does not know the number of steps of the first
+      warmup_epochs: Number of epochs of the warm-up, >= 0; if Keras does not know the steps of the first
         epoch, the rate moves at its end.
-      factor: What the rate is multiplied by in the end; None: the number of ranks.
+      factor: The final factor of the rate; None: the number of ranks.
 
     Raises:
       ValueError: An argument is out of range; when training begins: the rate is a schedule.
@@ -199,14 +199,14 @@ class LearningRateScaling(_Callback):
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Learns the rate of one rank."""
+        """Reads the rate of one rank."""
         collective.required("het_tf.callbacks.LearningRateScaling")
         optimizer = self.model.optimizer
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         schedule = tf.keras.optimizers.schedules.LearningRateSchedule
         if isinstance(getattr(inner, "_learning_rate", None), schedule):
             raise ValueError(
-                "the learning rate is a schedule, which cannot be assigned to; multiply its rates by "
+                "the learning rate is a schedule, which cannot be assigned; multiply its rates by "
                 "hvd.size() where it is made, and leave LearningRateScaling out"
             )
         base, reached = getattr(optimizer, "_het_rates", (None, None))
@@ -220,12 +220,12 @@ class LearningRateScaling(_Callback):
             self._set(self._final)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Remembers the epoch."""
+        """Records the epoch."""
         self._epoch = epoch
         self._warm_up(float(epoch))
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Moves the rate, while it is warming up."""
+        """Moves the rate during the warm-up."""
         steps = (self.params or {}).get("steps")
         if steps:
             self._warm_up(self._epoch + batch / steps)

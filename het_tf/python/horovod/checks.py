@@ -1,4 +1,4 @@
-"""What would train N different models in silence, or hang, is refused here with the remedy."""
+"""Refuses setups that would silently train N different models, or hang, with the remedy."""
 
 import hashlib
 import json
@@ -15,24 +15,24 @@ def _tables(model: Any) -> list[Any]:
     for layer in layer_state.layers_of(model):
         state = layer_state.of(layer)
         specs = json.loads(state.call.specs)
-        specs.pop("place", None)  # "auto" may come out differently at each
+        specs.pop("place", None)  # "auto" may differ between ranks
         found.append([specs, state.cache.given.get_config()])
     return found
 
 
 def have_values(weights: Iterable[Any]) -> bool:
-    """Whether all weights are initialised; those that a traced function makes are so after the trace."""
+    """Whether all weights are initialised; weights of a traced function are so only after the trace."""
     return all(bool((weight.value if KERAS_3 else weight).is_initialized()) for weight in weights)
 
 
 def compare_ranks(model: Any) -> None:
-    """Before the first update: all ranks train the same model, tables and initial weights included.
+    """Before the first update: checks that all ranks train the same model, tables and initial weights.
 
-    Costs one small exchange and, once, a pass over the dense weights, which have values. Every rank must call
-    it.
+    Costs one small exchange and, once, a pass over the dense weights, which must have values. Every rank
+    must call it.
 
     Raises:
-      RuntimeError: They do not; every rank says what differs.
+      RuntimeError: They differ; every rank names the difference.
     """
     if settings.workers() == 1 or settings.elastic():
         return  # a worker that joins an elastic job would compare alone; ElasticState has synchronised it
@@ -51,11 +51,11 @@ def compare_ranks(model: Any) -> None:
 
 
 def compare(model: Any, mine: dict[str, Any]) -> None:
-    """All ranks say the same of a model. Every rank must call it.
+    """Checks that values of a model are equal on all ranks. Every rank must call it.
 
     Args:
       model: For its name.
-      mine: What is compared -> what this rank says, as JSON has it.
+      mine: Name of each value -> this rank's value, for JSON.
 
     Raises:
       RuntimeError: On every rank, if one differs from rank 0.
@@ -77,17 +77,17 @@ def compare(model: Any, mine: dict[str, Any]) -> None:
 
 
 def compare_steps(steps: int | None) -> None:
-    """Before training: all ranks will take equally many steps, where that is known. Every rank must call it.
+    """Checks that all ranks will take the same number of steps, if known. Every rank must call it.
 
     Raises:
-      RuntimeError: They will not, and the ranks with more would wait for ever.
+      RuntimeError: They will not: ranks with more steps would wait forever.
     """
     of_ranks = collective.gather(steps, "steps")
     if None not in of_ranks and len(set(of_ranks)) > 1:
         text = ", ".join(str(one) for one in of_ranks)
         raise RuntimeError(
             f"the ranks have {text} batches an epoch; all must have equally many, or those with more wait "
-            "for ever: cut the data by het_tf.horovod.shard, or give fit steps_per_epoch"
+            "forever: cut the data by het_tf.horovod.shard, or give fit steps_per_epoch"
         )
 
 

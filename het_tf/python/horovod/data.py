@@ -1,4 +1,4 @@
-"""Every rank's part of the data."""
+"""The parts of the data for each rank."""
 
 import os
 from collections.abc import Callable
@@ -21,34 +21,34 @@ def shard(
     sync: str = "always",
     inputs: Callable[..., Any] | None = None,
 ) -> Any:
-    """This rank's part of the data: equally large on all ranks, each element on one.
+    """Returns this rank's part of the data: equally large on all ranks, each element on one.
 
         dataset = het_tf.horovod.shard(dataset).shuffle(10_000).batch(128)       # in turns
         dataset = het_tf.horovod.shard(dataset.shuffle(10_000, seed=1), by="user", batch=128)  # placed
         dataset = tf.data.TFRecordDataset(het_tf.horovod.shard("placed/")).batch(128)  # of het-data shard
 
-    **In turns** (no `by`): all ranks must take equally many steps, since each step waits for all; so up to
-    N - 1 elements are left out. Shard before shuffling: the ranks must see one order to take different
-    elements of it. Sharded after `batch`, whole batches are elements, and the last, smaller one of them may
+    **In turns** (no `by`): all ranks must take the same number of steps, since each step waits for all; so up
+    to N - 1 elements are left out. Shard before shuffling: the ranks must see one order to take different
+    elements of it. If you shard after `batch`, whole batches are elements, and the last, smaller batch may
     go to one rank.
 
-    **Placed** (`by`): of each global batch, `N * batch` samples in the order of the stream, a rank takes
-    those whose field hashes to it, and what it has above `batch` goes to ranks that have too few. The global
-    batches and their gradients are those of the stream; the rows of an id that goes with the field are used
-    by fewer ranks, so fewer rows travel. Every rank reads all of the stream, in one order: shuffle before,
+    **Placed** (`by`): a rank takes the samples of each global batch (`N * batch` samples in the order of the
+    stream) whose field hashes to it; samples above `batch` go to ranks that have too few. The global
+    batches and their gradients are those of the stream; fewer ranks use the rows of an id that depends on the
+    field, so fewer rows travel. Every rank reads all of the stream, in one order: shuffle before,
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
-    Which field: `het-data fields`. Validate on samples that are not placed.
+    `het-data fields` helps to choose the field. Validate on samples that are not placed.
 
         dataset = het_tf.horovod.shard(samples, by="location", batch=128, plan=model)
 
-    **By location** (`by="location"`, always, whatever the fields are called): a sample goes to the rank that
-    used most of its rows last. For graphs, and where `het-data fields` finds no good field: it takes 16 MB
-    and some milliseconds of a global batch on every rank.
+    **By location** (`by="location"`, even if a field has that name): a sample goes to the rank that
+    used most of its rows last. For graphs, and if `het-data fields` finds no good field: it takes 16 MB,
+    and some milliseconds per global batch, on every rank.
 
-    **On demand** (`plan`, `sync="on_demand"`): ranks know what the others use next, since each reads all of
-    the stream. An update then goes to the server when another rank uses the row, and merges with those before
-    it; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes where samples
-    are placed well. At staleness 0 nothing is asked about, either. A loop that is left in the middle of the
+    **On demand** (`plan`, `sync="on_demand"`): ranks know the rows that others use next, since each reads all
+    of the stream. An update then goes to the server only when another rank uses the row, merged with earlier
+    ones; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes if samples
+    are placed well. At staleness 0 rows are not checked, either. A loop that is left in the middle of the
     stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or evaluation; in
     `fit`, `het_tf.callbacks.Broadcast` does that.
 
@@ -56,24 +56,24 @@ def shard(
 
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
-        tuple, list or dict of arrays with equally many rows. Placed: a dataset of single samples, dicts of
+        tuple, list or dict of arrays of equal lengths. Placed: a dataset of single samples, dicts of
         features or tuples (features, label, ...); features may be ragged, not sparse. Or the path of a
-        directory that `het-data shard` has made for N workers, which are placed already.
-      drop_remainder: False: the first ranks take what is left over, too. For evaluation, where ranks need not
-        step together. Streams of het_tf.data always drop it, and so do placed ones.
+        directory that `het-data shard` has made for N workers, already placed.
+      drop_remainder: False: the first ranks also take the remainder. For evaluation, where ranks need not
+        step together. Streams of het_tf.data and placed streams always drop it.
       by: The field that places samples, of one integer or string a sample; or "location".
-      batch: Samples that a rank takes of each global batch; only with `by`.
-      plan: With `by`: the layer, layers or model that looks the ids of a batch up, as of het_tf.plan; its
-        lookups are planned, with a window of 32 batches. "location" takes the ids by it.
+      batch: Samples of each global batch that a rank takes; only with `by`.
+      plan: With `by`: the layer, layers or model that looks the ids of a batch up, as in het_tf.plan; its
+        lookups are planned, with a window of 32 batches. "location" finds the ids by it.
       sync: "always": updates are sent when a row is past its push bound. "on_demand": see above; with `plan`.
-      inputs: With `plan`: where the ids are in a batch, as of het_tf.plan.
+      inputs: With `plan`: selects the ids of a batch, as in het_tf.plan.
 
     Returns:
-      The same kind of thing; without Horovod, or with one rank, `data`. Placed: a tf.data.Dataset of batches
-      `[batch, ...]`. Of a path: the path of this rank's file.
+      The same kind of data; without Horovod, or with one rank, `data`. Placed: a tf.data.Dataset of batches
+      `[batch, ...]`. For a path: the path of this rank's file.
 
     Raises:
-      ValueError: The data is something else, or has fewer elements than there are ranks; it has no field
+      ValueError: The data has another type, or fewer elements than ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
         `plan` or `sync` without `by`; `plan` finds no ids in the features, or has its cache on a GPU; rows
         that travel on demand belong to two layers, or the job is elastic.
@@ -84,7 +84,7 @@ def shard(
     check_place(planned, by)
     if isinstance(data, (str, os.PathLike)) or by is not None:
         if not drop_remainder:
-            raise ValueError("drop_remainder is False, and a placed stream has whole global batches alone")
+            raise ValueError("drop_remainder is False, but a placed stream has only whole global batches")
         return placed.piece(data, batch) if by is None else placed.place(data, by, batch, planned)
     if batch is not None:
         raise ValueError(
@@ -112,7 +112,7 @@ def _shard_dataset(dataset: Any, rank: int, count: int, drop_remainder: bool) ->
         _check_rows(length, count)
         return dataset.take(length - length % count).shard(count, rank)
 
-    # Only a pass would tell how many there are: whole groups of one element a rank.
+    # The length is unknown without a pass: take whole groups of one element per rank.
     def of_this_rank(*group: Any) -> Any:
         zipped = tf.data.Dataset.zip(group[0] if len(group) == 1 else group)
         return zipped.skip(rank).take(1)
@@ -124,12 +124,12 @@ def _shard_arrays(data: Any, rank: int, count: int, drop_remainder: bool) -> Any
     flat = tf.nest.flatten(data)
     if not flat or not all(isinstance(array, np.ndarray) and array.ndim for array in flat):
         raise ValueError(
-            f"data is a {type(data).__name__} that het_tf.horovod.shard does not know; give a "
+            f"data is a {type(data).__name__}, which het_tf.horovod.shard does not support; give a "
             "tf.data.Dataset, a part of a data set of het_tf.data, or numpy arrays"
         )
     rows = {len(array) for array in flat}
     if len(rows) > 1:
-        raise ValueError(f"the arrays have {sorted(rows)} rows; they must have equally many")
+        raise ValueError(f"the arrays have {sorted(rows)} rows; they must have the same number")
     (length,) = rows
     _check_rows(length, count)
     index = _slice(length, rank, count, drop_remainder)

@@ -1,4 +1,4 @@
-"""`het_tf.horovod.distribute`: a Keras model whose train_step reduces dense gradients over the ranks."""
+"""`het_tf.horovod.distribute`: makes a Keras model's train_step reduce dense gradients over the ranks."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ def distribute(model: Any) -> Any:
         model.compile("adam", ...)
         model.fit(dataset, callbacks=[het_tf.callbacks.Broadcast()])
 
-    The model stays what it is, and is changed in place: its own `train_step`, Keras' or yours, runs as
-    before, and while it does, what it hands to its optimizers is reduced first. Loss scaling, clipping,
-    accumulation, weight decay and moving averages therefore see the averaged gradients, on every rank the
-    same. With one rank nothing changes. Call it before or after `compile`; a second call does nothing.
+    It changes the model in place: its `train_step`, Keras' or yours, runs as
+    before, but gradients are reduced before they reach its optimizers. So loss scaling, clipping,
+    accumulation, weight decay and moving averages see the averaged gradients, equal on every rank.
+    With one rank nothing changes. Call it before or after `compile`; a second call does nothing.
 
-    `fit` on datasets whose lengths no rank knows, as after a `filter`, ends each epoch on all ranks with the
-    shortest, as `until_shortest` says. A generator needs `steps_per_epoch`.
+    `fit` on datasets of unknown length, as after a `filter`, ends each epoch on all ranks with the
+    shortest, as in `until_shortest`. A generator needs `steps_per_epoch`.
 
-    Before the first step the ranks compare their models, and refuse to begin with different ones.
+    Before the first step the ranks compare their models, and refuse to start with different ones.
 
     Args:
       model: A Keras model, functional, Sequential or subclassed.
@@ -35,10 +35,10 @@ def distribute(model: Any) -> Any:
       `model`.
 
     Raises:
-      TypeError: It is no Keras model.
+      TypeError: It is not a Keras model.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called, the model is compiled with Horovod's own optimizer
         wrapper under Keras 3, or with `jit_compile=True`. At the first step: the models of the ranks differ,
-        or the model's own train_step used no optimizer that is an attribute of the model.
+        or the model's train_step used no optimizer that is an attribute of the model.
     """
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
@@ -48,7 +48,7 @@ def distribute(model: Any) -> Any:
     _refuse(model)
     step = _Step(model, model.train_step)
     model._het_distributed = step
-    # An attribute of the object, in front of the method of its class: the class, by which Keras saves and
+    # An attribute of the object hides the method of its class; the class, by which Keras saves and
     # clones a model, stays.
     model.train_step = step.run
     model.fit = shortest.fits(model, model.fit)
@@ -62,7 +62,7 @@ def _refuse(model: Any) -> None:
     jit = getattr(model, "_jit_compile", None)
     if jit and settings.workers() > 1:
         raise RuntimeError(
-            "the model is compiled with jit_compile=True, and XLA has no kernels of Horovod's all-reduce nor "
+            "the model is compiled with jit_compile=True, but XLA has no kernels of Horovod's all-reduce nor "
             "of het_tf's lookup; compile with jit_compile=False"
         )
 
@@ -71,7 +71,7 @@ class _Step:
     """The train_step of a distributed model.
 
     Attributes:
-      before_update: Called once, in the first step, when all weights have values and none has been changed
+      before_update: Called once, in the first step, when all weights have values and none has changed
         yet (in a traced step, before its graph runs).
     """
 
@@ -82,7 +82,7 @@ class _Step:
         self.before_update: Any = None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's own train_step, with its optimizers intercepted."""
+        """Runs the model's train_step with its optimizers intercepted."""
         _refuse(self._model)
         interception = _Interception(self._model, self._begin)
         with interception:
@@ -91,10 +91,10 @@ class _Step:
         return result
 
     def _begin(self) -> None:
-        """Before an update.
+        """Prepares an update.
 
-        Weights that the step makes while it is traced (by a `build` of the model's own) may have no values
-        then. TensorFlow gives them values after this trace, and traces the step anew before it runs.
+        Weights that the step makes during tracing (in a `build` of the model) may have no values
+        yet. TensorFlow sets their values after this trace, and traces the step anew before it runs.
         """
         with tf.init_scope():
             if not checks.have_values(self._model.weights):
@@ -104,11 +104,11 @@ class _Step:
                 action()
             if not self._compared:
                 checks.compare_ranks(self._model)
-                self._compared = True  # only now: a refusal, mended or not, is followed by a comparison
+                self._compared = True  # only now: compare again after a refusal
 
 
 class _Interception:
-    """While open, the optimizers of a model reduce the gradients that they are given."""
+    """While open, the optimizers of a model reduce the gradients that they get."""
 
     def __init__(self, model: Any, before: Any) -> None:
         self._model = model
@@ -122,7 +122,7 @@ class _Interception:
             if callable(getattr(value, _APPLY, None)) and all(value is not one for one in self._optimizers):
                 self._optimizers.append(value)
         for optimizer in self._optimizers:
-            # Past the tracking of attributes: this is no part of the optimizer's state.
+            # Bypasses the tracking of attributes: this is not part of the optimizer's state.
             optimizer.__dict__[_APPLY] = self._reducing(getattr(optimizer, _APPLY))
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +131,7 @@ class _Interception:
 
     def _reducing(self, apply: Any) -> Any:
         def reduced(gradients: Any, *args: Any, **kwargs: Any) -> Any:
-            # An optimizer in another one, as in LossScaleOptimizer, is given what was reduced already.
+            # An inner optimizer, as in LossScaleOptimizer, gets gradients that are reduced already.
             if self._within:
                 return apply(gradients, *args, **kwargs)
             self._within = self._applied = True
@@ -144,7 +144,7 @@ class _Interception:
         return reduced
 
     def check(self) -> None:
-        """RuntimeError: the step has trained something by another way."""
+        """Raises RuntimeError if the step did not use an intercepted optimizer."""
         if not self._applied and self._model.trainable_weights and settings.workers() > 1:
             raise RuntimeError(
                 f"train_step of model {self._model.name!r} called {_APPLY} of no optimizer that is an "

@@ -27,30 +27,30 @@ from het_tf.python.session import collective, native
 from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state, registry
 
-# What a failed collective says: Horovod's own words, or the name of the op that waited for it.
+# Messages of a failed collective: Horovod's own text, or the name of the op that waited for it.
 _FAILED = ("horovod", "het_tf.", "het_tf_")
 _LOST = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError)
 
 
 class ElasticState(ObjectState):
-    """What a job goes on with after a worker has died, has left or has come.
+    """The state with which a job continues after a worker has died, left or joined.
 
-    Dense weights, the state of the optimizer, the steps of the tables' learning-rate schedules, and numbers
-    of your own. Rows of tables are not in it: they live at the parameter server, and stay there. So a restart
-    goes back to the last commit with the dense part, while rows keep what the steps since then have taught
-    them: the dense part meets rows that are somewhat ahead, as it does with any bounded staleness. What a
-    dead worker had not pushed, at most `push_bound` updates of a row, is lost.
+    It has dense weights, the state of the optimizer, the steps of the tables' learning-rate schedules, and
+    your own values. Rows of tables are not in it: they stay at the parameter server. So a restart
+    resets the dense part to the last commit, while rows keep the training of later steps:
+    they are somewhat ahead of the dense part, as with any bounded staleness. Unsent updates of a
+    dead worker, at most `push_bound` of a row, are lost.
 
-    Horovod's own TensorFlowKerasState does not know Keras 3 (`optimizer.variables` is no function there).
+    Horovod's own TensorFlowKerasState does not support Keras 3 (`optimizer.variables` is no function there).
 
     Args:
       model: A built Keras model. All workers must build it alike.
-      optimizer: Keras optimizer; None: the one that the model is compiled with, if it is.
-      **scalars: Attributes of the state that are kept and brought along: epoch, step, ... Anything that
-        pickles.
+      optimizer: Keras optimizer; None: the model's compiled one, if any.
+      **scalars: Further attributes of the state: epoch, step, ... Their values must
+        pickle.
 
     Raises:
-      ValueError: The model is not built, or `model` or `optimizer` is not what it should be.
+      ValueError: The model is not built, or `model` or `optimizer` has another type.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called.
     """
 
@@ -58,8 +58,8 @@ class ElasticState(ObjectState):
         hvd = collective.required("het_tf.horovod.ElasticState")
         if not isinstance(model, tf.keras.Model) or not model.built:
             raise ValueError(
-                f"model is {model!r}, which is no Keras model, or is not built, so that its weights are not "
-                "there yet; give it an Input, call model.build(input_shape), or call it once"
+                f"model is {model!r}, which is not a Keras model, or is not built, so that it has no weights "
+                "yet; give it an Input, call model.build(input_shape), or call it once"
             )
         self._het_model = model
         self._het_optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
@@ -73,7 +73,7 @@ class ElasticState(ObjectState):
         self._remember()
 
     def save(self) -> None:
-        """Remembers everything as it is now; what caches hold back goes to the parameter server first.
+        """Records the present state; sends pending updates of caches to the parameter server first.
 
         Part of `commit`, which also looks for new and lost hosts.
 
@@ -86,22 +86,22 @@ class ElasticState(ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Brings back what the last commit remembered; rows stay as they are."""
+        """Restores the last commit; rows do not change."""
         for variable, value in zip(self._variables(), self._het_values, strict=True):
             variable.assign(value)
         self._set_applies()
         super().restore()
 
     def sync(self) -> None:
-        """Gives every worker what rank 0 has.
+        """Broadcasts the state of rank 0.
 
         Raises:
-          RuntimeError: This worker has other variables than rank 0.
+          RuntimeError: This worker's variables differ from rank 0's.
         """
         hvd = collective.required("ElasticState.sync")
         mine = [(tuple(variable.shape), variable.dtype.name) for variable in self._variables()]
         first = hvd.broadcast_object(mine, root_rank=0, name="het_tf.variables")
-        if mine != first:  # a broadcast of these would wait for ever
+        if mine != first:  # a broadcast of these would wait forever
             raise RuntimeError(
                 f"this worker's model and optimizer have {len(mine)} variables, those of rank 0 have "
                 f"{len(first)}, or other shapes; build and compile the same model on every worker before "
@@ -114,16 +114,16 @@ class ElasticState(ObjectState):
         super().sync()
 
     def reset(self) -> None:
-        """After the number of workers has changed: what depends on it follows."""
+        """Adapts to a changed number of workers."""
         registry.follow_workers()
-        # Traced for another number of workers; one that comes traces anew as well.
+        # Traced for another number of workers; a worker that joins traces anew, too.
         self._het_model.train_function = None
         super().reset()
 
     def _variables(self) -> list[Any]:
-        """tf.Variables of the model and its optimizer, in an order that all workers share.
+        """Returns tf.Variables of the model and its optimizer, in an order that all workers share.
 
-        Neither those of metrics, which a worker that has trained has, and one that has just come has not; nor
+        Leaves out metrics, which a worker that has trained has, but a new one lacks, and
         the anchors of tables, which are 0.
         """
         found: dict[int, Any] = {}
@@ -132,7 +132,7 @@ class ElasticState(ObjectState):
         model = [one for one in self._het_model.variables if id(one) not in apart]
         for one in [*model, *dense_optimizer.variables_of(self._het_optimizer)]:
             variable = getattr(one, "value", one)
-            if callable(variable):  # tf.Variable.value is a function, that of a Keras 3 variable is not
+            if callable(variable):  # tf.Variable.value is a function, but not a Keras 3 variable's
                 variable = one
             found.setdefault(id(variable), variable)
         return [variable for variable in found.values() if variable.dtype != tf.string]
@@ -152,13 +152,13 @@ class ElasticState(ObjectState):
 
 
 def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a training function whose first argument is an ElasticState: `hvd.elastic.run` for het_tf.
+    """Decorates a training function whose first argument is an ElasticState: `hvd.elastic.run` for het_tf.
 
-    When a worker is lost, the others leave the function, go back to the last commit, and call it again. When
-    one has come, all go on from where rank 0 is. A collective that fails is known as such also if it is one
-    of het_tf's; Horovod's own decorator knows three ops by their names alone. In a loop of your own make the
-    `tf.function` of a step inside of the decorated function: a worker that comes traces it anew, and a graph
-    that another one traced before need not name its collectives alike. Keras' own is made anew by the state.
+    When a worker is lost, the others leave the function, restore the last commit, and call it again. When
+    a worker joins, all continue from rank 0's state. It also recognises failed collectives of
+    het_tf; Horovod's own decorator recognises only three ops by name. In your own loop make the
+    `tf.function` of a step inside the decorated function: a worker that joins traces it anew, and a graph
+    traced earlier may name its collectives differently. The state renews Keras' own function.
     """
 
     @functools.wraps(function)

@@ -14,15 +14,15 @@ def reduce_gradients(gradients: Any) -> Any:
         gradients = het_tf.horovod.reduce_gradients(gradients)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-    Every rank must call it for the same variables in the same order, those of het_tf's layers (the anchors)
-    included: with staleness 0 their reduction is what keeps the ranks in step. A graph runs it also where
-    nothing uses the result, or a control edge alone.
+    Every rank must call it for the same variables in the same order, including the anchors of het_tf's
+    layers: with staleness 0 their reduction keeps the ranks in step. A graph runs it even if
+    the result is unused, or used only by a control edge.
 
     Args:
-      gradients: A nest of tensors, IndexedSlices and None, as a tape gives it.
+      gradients: A nest of tensors, IndexedSlices and None, from a tape.
 
     Returns:
-      The same nest; None stays None. Without Horovod, or with one rank, the gradients as they are.
+      The same nest; None stays None. Without Horovod, or with one rank, the gradients unchanged.
 
     Raises:
       tf.errors.InvalidArgumentError: In the step: the ranks read a placed stream (`shard(by=)`) in different
@@ -53,10 +53,10 @@ def _values(gradients: list[Any]) -> list[Any]:
 
 
 def _keep(reduced: list[Any]) -> None:
-    """Has the graph run these all-reduces.
+    """Makes the graph run these all-reduces.
 
-    Grappler takes an op without side effects away if no data goes from it to one that has some. An assertion
-    has: it is given the first number of each.
+    Grappler removes an op without side effects if no op with side effects uses its data. An assertion
+    has side effects: it takes the first number of each.
     """
     values = _values(reduced)
     if values:

@@ -1,4 +1,4 @@
-"""Metrics over all ranks, exact: their states are merged, not their results averaged."""
+"""Exact metrics over all ranks: merges their states instead of averaging results."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ from het_tf.python.session import collective
 
 @contextlib.contextmanager
 def global_states(metrics: Sequence[Any]) -> Iterator[None]:
-    """Inside, metrics have the states that they would have if one process had seen the batches of all ranks.
+    """While open, metrics have the states of a single process that has seen the batches of all ranks.
 
         with het_tf.horovod.global_states([gauc]):
             print(gauc.result(), gauc.left_out)
 
     A state of a Keras metric is a sum: a mean's total and count, the confusion counts of AUC. Sums are added
-    over the ranks, in float64. The state of `het_tf.metrics.GAUC` is its samples: every rank gets those of
-    all, 20 bytes each. Results inside are therefore exact, where an average of the ranks' results would be
-    wrong: for AUC, precision and recall, and for a mean where ranks have seen different numbers of rows. It
-    holds for every metric whose variables are sums, as those of Keras are. Afterwards each rank has its own
+    over the ranks, in float64. The state of `het_tf.metrics.GAUC` is its samples: every rank gets the samples
+    of all, 20 bytes each. So results inside are exact, unlike an average of the ranks' results:
+    for AUC, precision and recall, and for a mean if ranks have seen different numbers of rows. It
+    supports every metric whose variables are sums, like Keras' own. Afterwards each rank has its own
     states again. Every rank must enter it, with the same metrics in the same order.
 
     Args:
@@ -48,18 +48,18 @@ def global_states(metrics: Sequence[Any]) -> Iterator[None]:
 
 
 def global_metrics(model: Any) -> dict[str, Any]:
-    """What the metrics of a model would say if one process had seen the batches of all ranks.
+    """Returns the metrics of a model as if one process had seen the batches of all ranks.
 
         model.evaluate(part_of_this_rank, verbose=0)
         print(het_tf.horovod.global_metrics(model))
 
-    Exact, as `global_states` says. Every rank must call it.
+    Exact, see `global_states`. Every rank must call it.
 
     Args:
       model: A compiled model that has seen at least one batch, by `evaluate`, `fit` or `test_on_batch`.
 
     Returns:
-      Name -> float (an array for a metric with one value a class), the loss among them.
+      Name -> float (an array for a metric with one value a class), including the loss.
     """
     with global_states(model.metrics):
         return {name: _plain(value) for name, value in model.get_metrics_result().items()}

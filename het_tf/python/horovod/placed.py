@@ -1,4 +1,4 @@
-"""`het_tf.horovod.shard(data, by=FIELD, batch=B)`: samples go to ranks by the rule of data/placement.py."""
+"""`het_tf.horovod.shard(data, by=FIELD, batch=B)`: places samples by the rule of placement/placement.py."""
 
 import os
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from het_tf.python.session.native import tf
 
 
 class ByField:
-    """Samples go to workers by the hash of a field.
+    """Places samples on workers by the hash of a field.
 
     Args:
       placement: Field, workers and batch.
-      spec: Of global batches.
+      spec: Spec of global batches.
 
     Attributes:
-      kind: What ranks compare: the type of the field.
-      begin: What the rule remembers at the beginning of a pass.
+      kind: The type of the field, which ranks compare.
+      begin: The state of the rule at the begin of a pass.
 
     Raises:
-      ValueError: There is no such field, or it is none of one id a sample.
+      ValueError: The field is missing, or has not exactly one id a sample.
     """
 
     begin = ()
@@ -37,15 +37,15 @@ class ByField:
         self._placement = placement
 
     def owners(self, state: Any, batches: Any, element: Any) -> tuple[Any, Any, Any]:
-        """The owners of the samples of a global batch.
+        """Returns the owners of the samples of a global batch.
 
         Args:
-          state: What the rule remembers.
-          batches: Of the pass before this one, int64.
-          element: Of the stream: the samples.
+          state: The state of the rule.
+          batches: Number of earlier batches of the pass, int64.
+          element: An element of the stream: the samples.
 
         Returns:
-          The next state, what ranks compare of each sample, uint64 `[M]`, and owners, int64 `[M]`.
+          The next state, a value of each sample for ranks to compare, uint64 `[M]`, and owners, int64 `[M]`.
         """
         values = features_of(element)[self._placement.by]
         hashed = hashes(tf.reshape(values, [-1]), Tensors)
@@ -53,7 +53,7 @@ class ByField:
 
 
 def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
-    """This rank's batches of a placed stream; arguments and errors as of `shard`."""
+    """Returns this rank's batches of a placed stream; arguments and errors as in `shard`."""
     hvd = collective.required("het_tf.horovod.shard")
     with agree() as say:
         if batch is None:
@@ -71,15 +71,15 @@ def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
 
 
 def piece(place: str | os.PathLike[str], batch: int | None) -> str:
-    """This rank's file of a directory of `het-data shard`; errors as of `shard`."""
+    """Returns this rank's file of a directory of `het-data shard`; errors as in `shard`."""
     hvd = collective.required("het_tf.horovod.shard")
     with agree() as say:
         if batch is not None:
-            raise ValueError(f"batch is {batch}, and {place} is placed already; read it in its own batches")
+            raise ValueError(f"batch is {batch}, but {place} is placed already; read it in its own batches")
         pieces = Pieces.read(place)
         if pieces.placement.workers != hvd.size():
             raise ValueError(
-                f"{pieces.path} was placed for {pieces.placement.workers} workers, and there are "
+                f"{pieces.path} was placed for {pieces.placement.workers} workers, but there are "
                 f"{hvd.size()} ranks; place it anew by het-data shard --workers {hvd.size()}"
             )
         file = pieces.file(hvd.rank())
@@ -93,31 +93,31 @@ def _global_batches(data: Any, samples: int) -> Any:
     if hasattr(data, "to_tf"):  # a part of a data set of het_tf.data
         return data.to_tf(samples, drop_remainder=True)
     raise ValueError(
-        f"data is a {type(data).__name__}, and by= places the samples of a tf.data.Dataset, or of a part of "
+        f"data is a {type(data).__name__}, but by= places the samples of a tf.data.Dataset, or of a part of "
         "a data set of het_tf.data; make one by tf.data.Dataset.from_tensor_slices"
     )
 
 
 def features_of(element: Any) -> Any:
-    """The features of an element, which is them, or a tuple that begins with them."""
+    """Returns the features of an element, which is them, or a tuple that begins with them."""
     return element[0] if isinstance(element, tuple) else element
 
 
 def _check(features: Any, by: str) -> str:
-    """The type of the field in global batches, features of which have a spec.
+    """Returns the type of the field in global batches with the spec `features`.
 
     Raises:
-      ValueError: There is no such field, or it is none of one id a sample.
+      ValueError: The field is missing, or has not exactly one id a sample.
     """
     if not isinstance(features, Mapping):
         raise ValueError(
-            f"by is {by!r}, and the samples are no dict of features, nor (features, label); the spec of "
-            f"their features is {features}"
+            f"by is {by!r}, but the samples are neither dicts of features nor (features, label); the spec "
+            f"of their features is {features}"
         )
     reasons = {name: _reason(one) for name, one in features.items()}
     if reasons.get(by, "missing"):
         fit = ", ".join(repr(name) for name, reason in reasons.items() if not reason) or "none"
-        fault = f"which {reasons[by]}" if by in reasons else "which the data has not"
+        fault = f"which {reasons[by]}" if by in reasons else "which the data lacks"
         raise ValueError(f"by is {by!r}, {fault}; fields of one integer or string a sample: {fit}")
     return str(features[by].dtype.name)
 
@@ -126,17 +126,17 @@ def _refuse_sparse(spec: Any) -> None:
     for one in tf.nest.flatten(spec):
         if isinstance(one, tf.SparseTensorSpec):
             raise ValueError(
-                f"a feature of the data is sparse ({one}), and samples are not taken out of one; make it "
+                f"a feature of the data is sparse ({one}), which cannot be split into samples; make it "
                 "dense, or ragged by tf.RaggedTensor.from_sparse, before shard"
             )
 
 
 def _reason(spec: Any) -> str:
-    """Why samples are not placed by a field of a spec of batches; "" if they can be."""
+    """Returns why a field of a spec of batches cannot place samples; "" if it can."""
     if not isinstance(spec, tf.TensorSpec):
         return f"is {type(spec).__name__.removesuffix('Spec')}: several values a sample"
     if not (spec.dtype.is_integer or spec.dtype == tf.string):
-        return f"is {spec.dtype.name}, a number and no id"
+        return f"is {spec.dtype.name}, a number, not an id"
     if spec.shape.rank not in (1, 2) or spec.shape[1:].num_elements() != 1:
         return f"has the shape {list(spec.shape[1:])} a sample; shard comes before batch"
     return ""

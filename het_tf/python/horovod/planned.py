@@ -1,9 +1,9 @@
-"""`het_tf.horovod.shard(..., plan=layer, sync=...)`: placed streams whose lookups are planned.
+"""`het_tf.horovod.shard(..., plan=layer, sync=...)`: plans the lookups of placed streams.
 
-Every rank reads all of a placed stream, so it knows what the others look up. With `sync="on_demand"` it tells
-the core (core/engine/on_demand.h): a row then goes to the server when another rank uses it next. What a rank
-holds back is flushed where something else than the next batch of the stream may be read: `Broadcast` does so
-before and after `fit`, and before an evaluation.
+Every rank reads all of a placed stream, so it knows the lookups of the others. With `sync="on_demand"` it
+passes them to the core (core/engine/on_demand.h): a row then goes to the server when another rank uses it
+next. Pending updates must be flushed before anything except the next batch of the stream is read: `Broadcast`
+does so before and after `fit`, and before an evaluation.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ WINDOW = 32
 
 
 class _Passes:
-    """Counts the passes of all streams whose rows travel on demand: a pass has places of its own.
+    """Numbers the passes of all streams whose rows travel on demand: each pass has its own places.
 
     An iterator may be left, and the next one reads the same batches.
     """
@@ -32,21 +32,21 @@ class _Passes:
 
     @staticmethod
     def begin() -> Any:
-        """The first place of a new pass."""
+        """Returns the first place of a new pass."""
         return _Passes.begun.count.assign_add(1) * 2**40 + 1  # type: ignore[union-attr]
 
 
 def holds_back() -> bool:
-    """Whether a stream of this process has made ranks hold back what others do not need next."""
+    """Whether a stream of this process has made ranks hold back updates that others do not need next."""
     return _Passes.begun is not None
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """What looks the ids of a placed stream up, and when its rows travel. Arguments as of `shard`.
+    """The layers that look up a placed stream, and when rows travel. Arguments as in `shard`.
 
     Raises:
-      ValueError: As of `shard`.
+      ValueError: As in `shard`.
     """
 
     layer: Any = None
@@ -68,18 +68,18 @@ class Planned:
             _check_layers(collections)
 
     def of_rank(self, batches: Any) -> Any:
-        """This rank's batches, planned where a layer is given. The pipeline is ahead of the steps."""
+        """Returns this rank's batches, planned if a layer is given. The pipeline is ahead of the steps."""
         if self.layer is None:
             return batches.prefetch(tf.data.AUTOTUNE)
         return plan_lib.plan(batches, self.layer, WINDOW, self.inputs)
 
     def on_demand(self, batches: Any, rank: int, ranks: int) -> Any:
-        """This rank's batches, planned with what all ranks look up.
+        """Returns this rank's batches, planned with the lookups of all ranks.
 
         Args:
-          batches: A dataset of (this rank's batch, the batches of all ranks one behind the other).
-          rank: This one.
-          ranks: How many.
+          batches: A dataset of (this rank's batch, the concatenated batches of all ranks).
+          rank: This rank.
+          ranks: Number of ranks.
         """
         _Passes.begun = _Passes.begun or _Passes()
 
@@ -94,12 +94,12 @@ class Planned:
 
 
 def components_of(element: Any) -> tuple[Any, ...]:
-    """Of an element of a dataset."""
+    """Returns the components of an element of a dataset."""
     return element if isinstance(element, tuple) else (element,)
 
 
 def _check_layers(collections: list[Any]) -> None:
-    """ValueError: rows of these layers do not travel on demand."""
+    """Raises ValueError if rows of these layers cannot travel on demand."""
     if settings.elastic():
         raise ValueError(
             "sync is 'on_demand' in an elastic job, where a worker may leave with the updates that it holds "
@@ -111,18 +111,18 @@ def _check_layers(collections: list[Any]) -> None:
             other = of_table.setdefault(table.name, layer)
             if other is not layer:
                 raise ValueError(
-                    f"sync is 'on_demand', and layers {other.name!r} and {layer.name!r} share table "
+                    f"sync is 'on_demand', but layers {other.name!r} and {layer.name!r} share table "
                     f"{table.name!r}: neither knows which rows the other one needs. Give both features to "
                     "one EmbeddingCollection"
                 )
     if len(set(map(id, collections))) < len(collections):
-        raise ValueError("sync is 'on_demand', and plan= has a layer twice; look all its ids up in one call")
+        raise ValueError("sync is 'on_demand', but plan= has a layer twice; look all its ids up in one call")
 
 
 def check_place(planned: Planned, by: str | None) -> None:
-    """ValueError: a stream that is not placed is planned so."""
+    """Raises ValueError if a stream that is not placed has such arguments."""
     if by is None and planned != Planned():
         raise ValueError(
-            "plan=, sync= and inputs= are of placed streams, whose samples every rank reads; give by=FIELD "
+            "plan=, sync= and inputs= need a placed stream, whose samples every rank reads; give by=FIELD "
             "and batch=, or plan each rank's own batches: het_tf.plan(shard(data).batch(128), layer)"
         )

@@ -1,13 +1,13 @@
-"""Ranks whose streams have lengths that no rank knows: all take as many batches as the shortest stream has.
+"""Ends streams of unknown lengths on all ranks after as many batches as the shortest stream has.
 
-A rank that has run out takes no step, and the others wait in theirs: so it must say before its last step that
-this is the last one. A stream is therefore read *ahead*: when a batch is handed out, `ahead` more have been
+A rank that has run out takes no step, and the others would wait in theirs: so it must announce its last
+step before it. A stream is therefore read *ahead*: when a batch is handed out, `ahead` more have been
 read, or the stream's end has been seen. Each step gathers the ends that the ranks have seen, 8 bytes each,
 together with its gradients; the smallest is the end of all.
 
-Why that is in time: a step hears of an end `ahead` batches before it, and no rank takes more than `ahead`
+This is in time: a step learns of an end `ahead` batches before it, and no rank takes more than `ahead`
 batches between two moments at which all its steps are done (one, or Keras' `steps_per_execution`). The
-exchange belongs to the step: a pass that a rank leaves early, or a batch that it looks at alone, asks nobody.
+exchange belongs to the step: leaving a pass early, or looking at a single batch, does not communicate.
 """
 
 import contextlib
@@ -21,28 +21,28 @@ from typing import Any
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import KERAS_3, tf
 
-_NEVER = 2**62  # the end of a stream whose end has not been seen
+_NEVER = 2**62  # the end of a stream before it is seen
 _numbers = itertools.count(1)
 log = logging.getLogger("het_tf")
 
 
 class _Pass:
-    """What the process knows of the pass that it is in; variables, since pipelines and steps are graphs.
+    """The state of the process's present pass; variables, since pipelines and steps are graphs.
 
     Attributes:
       active: Whether steps compare ends; equal on all ranks.
-      stream: The number of the stream that is read.
-      read: Batches of it so far, those that are read ahead included.
-      handed: Batches of it that were handed out.
-      steps: That the ranks have compared.
-      mine: How many batches this rank has, once it has seen the end.
-      end: How many all ranks have, once one of them has seen its end.
+      stream: The number of the stream.
+      read: Number of its batches so far, including those read ahead.
+      handed: Number of its batches that were handed out.
+      steps: Number of steps that the ranks have compared.
+      mine: Number of this rank's batches, once it has seen the end.
+      end: Number of all ranks' batches, once one of them has seen its end.
     """
 
     @staticmethod
     @functools.cache
     def current() -> "_Pass":
-        """That of the process."""
+        """Returns the pass of the process."""
         return _Pass()
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class _Pass:
             )
 
     def begin(self, number: int) -> None:
-        """A pass of a stream begins."""
+        """Begins a pass of a stream."""
         self.stream.assign(number)
         for zero in (self.read, self.handed, self.steps):
             zero.assign(0)
@@ -61,7 +61,7 @@ class _Pass:
             end.assign(_NEVER)
 
     def ended(self, ahead: int) -> None:
-        """The stream has ended here."""
+        """Ends the stream here."""
         words = [
             "this rank has ", self.read, " batches in a pass, and needs ", ahead, " at least (one, or "
             "steps_per_execution), or the others wait for it; check what the dataset filters"
@@ -70,14 +70,14 @@ class _Pass:
         self.mine.assign(self.read)
 
     def goes_on(self, number: int, ahead: int) -> Any:
-        """Whether all ranks have the batch that is about to be handed out."""
+        """Whether all ranks have the next batch to hand out."""
         index = self.handed - 1
         one = [
             "a step read two datasets of het_tf.horovod.until_shortest; call it on one that is zipped of both"
         ]
         _require(tf.equal(self.stream, number), one)
         words = [
-            "batch ", index, " was asked for, and the ranks have taken ", self.steps, " steps: nothing may "
+            "batch ", index, " was asked for, but the ranks have taken ", self.steps, " steps: nothing may "
             "read ahead of them; put prefetch before het_tf.horovod.until_shortest, and call "
             "reduce_gradients in every step"
         ]  # fmt: skip
@@ -91,15 +91,15 @@ def _require(condition: Any, words: list[Any]) -> None:
 
 
 def until_shortest(dataset: Any) -> Any:
-    """A dataset that ends on all ranks with the shortest of theirs: for custom loops.
+    """Returns a dataset that ends on all ranks with the shortest one: for custom loops.
 
         batches = het_tf.horovod.shard(dataset).filter(is_long).batch(128).prefetch(2)
         for x, y in het_tf.horovod.until_shortest(batches):
             step(x, y)  # calls het_tf.horovod.reduce_gradients
 
-    For datasets whose lengths no rank knows, as after a `filter`: without it, ranks wait for ever for the one
-    that has run out. `fit` of a model that is distributed does so itself. Which rank ended a pass is logged
-    by rank 0, once. One more batch than without it is kept in memory. Each step must call
+    For datasets of unknown length, as after a `filter`: without it, ranks wait forever for the one
+    that has run out. `fit` of a distributed model does so itself. Rank 0 logs once which rank ended a
+    pass. It keeps one more batch in memory. Each step must call
     `reduce_gradients`; `hvd.DistributedGradientTape` does not compare ends. Every rank must make the call.
     A pass without steps goes to this rank's own end.
 
@@ -110,9 +110,9 @@ def until_shortest(dataset: Any) -> Any:
       A tf.data.Dataset; without Horovod, or with one rank, `dataset`.
 
     Raises:
-      ValueError: It is no tf.data.Dataset.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called, or the job is elastic, where a worker that comes
-        begins a pass when others are in the middle of one.
+      ValueError: It is not a tf.data.Dataset.
+      RuntimeError: `het_tf.init(hvd=hvd)` was not called, or the job is elastic, where a worker that joins
+        begins a pass while others are in the middle of one.
       tf.errors.InvalidArgumentError: In a pass: this rank has no batch at all, something reads ahead, or
         a step reads two such datasets.
     """
@@ -131,12 +131,12 @@ def until_shortest(dataset: Any) -> Any:
 
 
 def _cut(dataset: Any, ahead: int) -> Any:
-    """The dataset, up to the end that the ranks find."""
+    """Returns the dataset up to the common end of the ranks."""
     state, number = _Pass.current(), next(_numbers)
 
     def counted(*element: Any) -> Any:
         state.read.assign_add(1)
-        # One tensor, whatever the batch consists of: a window of it costs microseconds.
+        # One tensor for a batch of any structure: a window of it costs microseconds.
         return tf.experimental.Optional.from_value(element[0] if len(element) == 1 else element)
 
     def handed(batch: Any) -> Any:
@@ -144,7 +144,7 @@ def _cut(dataset: Any, ahead: int) -> Any:
         return batch.get_value()
 
     def act(action: Callable[[], None]) -> Any:
-        """No element, and what happens when a reader comes to this place."""
+        """Returns an empty dataset that runs `action` when a reader reaches it."""
 
         def none(_: Any) -> Any:
             action()
@@ -163,7 +163,7 @@ def _cut(dataset: Any, ahead: int) -> Any:
 
 
 def compare(after: list[Any]) -> None:
-    """Part of a step of every rank: while a stream is read that ends with the shortest, gathers the ends.
+    """Part of a step of every rank: gathers the ends while a stream of `until_shortest` is read.
 
     Args:
       after: Tensors of the step that come first: they depend on its batch.
@@ -191,7 +191,7 @@ _told: set[str] = set()
 
 
 def _tell(ends: Any) -> bool:
-    if not _told:  # once a process: each pass may end so
+    if not _told:  # only once per process: each pass may end so
         _told.add("ended")
         log.warning(
             "the data of rank %d ended first, after %d batches: all %d ranks end their pass there, and in "
@@ -202,7 +202,7 @@ def _tell(ends: Any) -> bool:
 
 
 def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
-    """`fit` of a model whose ranks stop together. Every rank must call it."""
+    """Returns `fit` of a model whose ranks stop together. Every rank must call it."""
     signature = inspect.signature(fit)
 
     @functools.wraps(fit)
@@ -211,7 +211,7 @@ def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
             return fit(x, *args, **kwargs)
         try:
             given = signature.bind(x, *args, **kwargs).arguments
-        except TypeError:  # fit says it better, on every rank
+        except TypeError:  # fit raises a better error, on every rank
             return fit(x, *args, **kwargs)
         with _of_fit(x, given, _steps_per_execution(model)) as data:
             return fit(data, *args, **kwargs)
@@ -227,20 +227,20 @@ def _of_fit(x: Any, given: Mapping[str, Any], ahead: int) -> Iterator[Any]:
     if "unknown" not in lengths:
         if any(length == "generator" and steps is None for length, steps, *_ in of_ranks):
             raise ValueError(
-                f"x is a {type(x).__name__}, and no rank knows the length of a generator: when one has "
-                "ended, the others wait for ever; give steps_per_epoch, or a tf.data.Dataset"
+                f"x is a {type(x).__name__}, but the length of a generator is unknown: when one has "
+                "ended, the others wait forever; give steps_per_epoch, or a tf.data.Dataset"
             )
         yield x
         return
     if lengths - {"unknown", "known"}:
         listed = ", ".join(f"{length} on rank {rank}" for rank, (length, *_) in enumerate(of_ranks))
         raise ValueError(
-            f"x is a {type(x).__name__}, and a tf.data.Dataset of unknown length on another rank ({listed}); "
+            f"x is a {type(x).__name__}, but a tf.data.Dataset of unknown length on another rank ({listed}); "
             "give a tf.data.Dataset on every rank"
         )
     if any(weighted for *_, weighted, _ in of_ranks):
         raise ValueError(
-            "class_weight is given with a dataset of unknown length, and Keras would read ahead of the "
+            "class_weight is given with a dataset of unknown length, but Keras would read ahead of the "
             "steps to apply it; give the weights of the samples in the dataset, (x, y, weights)"
         )
     active = _Pass.current().active
@@ -252,10 +252,10 @@ def _of_fit(x: Any, given: Mapping[str, Any], ahead: int) -> Iterator[Any]:
 
 
 def _length(x: Any) -> str:
-    """What the data of `fit` is: a dataset of known or unknown length, a generator, or other."""
+    """Classifies the data of `fit`: a dataset of known or unknown length, a generator, or other."""
     if isinstance(x, tf.data.Dataset):
         return "unknown" if int(x.cardinality()) == tf.data.UNKNOWN_CARDINALITY else "known"
-    if inspect.isgenerator(x) or getattr(x, "num_batches", 0) is None:  # or a PyDataset that does not know
+    if inspect.isgenerator(x) or getattr(x, "num_batches", 0) is None:  # or a PyDataset of unknown length
         return "generator"
     return "other"
 

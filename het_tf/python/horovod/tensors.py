@@ -1,4 +1,4 @@
-"""The operations that the rules of placed streams are written in, on tensors."""
+"""The operations of the rules of placed streams, on tensors."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from het_tf.python.session.native import tf
 
 
 class Tensors(Numpy):
-    """`Numpy`, on tensors."""
+    """`Numpy` on tensors."""
 
     bitwise_xor = staticmethod(tf.bitwise.bitwise_xor)
     concat = staticmethod(tf.concat)
@@ -22,7 +22,7 @@ class Tensors(Numpy):
 
     @staticmethod
     def arange(size: Any) -> Any:
-        """0, 1, ... as int64."""
+        """Returns 0, 1, ... as int64."""
         return tf.range(tf.cast(size, tf.int64))
 
     @staticmethod
@@ -42,7 +42,7 @@ class Tensors(Numpy):
 
     @staticmethod
     def searchsorted(values: Any, wanted: Any, side: str = "left") -> Any:
-        """Where values would go, int64."""
+        """Insertion points of values, int64."""
         return tf.searchsorted(values, wanted, side=side, out_type=tf.int64)
 
     @staticmethod
@@ -52,12 +52,12 @@ class Tensors(Numpy):
 
     @staticmethod
     def size(values: Any) -> Any:
-        """How many there are."""
+        """The number of elements."""
         return tf.size(values, tf.int64)
 
     @staticmethod
     def text(values: Any) -> tuple[Any, Any]:
-        """The bytes of strings, 0 behind their ends, and their lengths."""
+        """The bytes of strings, padded by 0, and their lengths."""
         lengths = tf.strings.length(values)
         longest = tf.maximum(tf.reduce_max(lengths), 1)
         letters = tf.io.decode_raw(values, tf.uint8, fixed_length=longest)

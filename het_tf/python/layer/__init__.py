@@ -1,1 +1,1 @@
-"""The Keras layers, and the ops under them."""
+"""The Keras layers, and their ops."""

@@ -1,13 +1,13 @@
-"""The mode `accumulate`: a step's gradients are summed over all workers, and one of them updates each row.
+"""The mode `accumulate`: sums a step's gradients over all workers; one of them updates each row.
 
-Without it N workers that share a row make N updates of it in a step, one after the other, and an optimizer
+Without it N workers that share a row make N successive updates of it in a step, and an optimizer
 with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's hash:
 
     each worker   HetSumGrads    sums its gradients per key, one part for every owner
     all           hvd.alltoall   one exchange a layer and step
-    each owner    HetApplySums   adds what came in the order of the workers, one update a key
+    each owner    HetApplySums   adds the parts in the order of the workers, one update a key
 
-The parts also say how the step went: an error or an overflow at one worker is one at all of them.
+The parts also carry the result of the step: all workers get an error or an overflow of one.
 """
 
 from typing import Any
@@ -31,17 +31,17 @@ def apply_gradients(
     All workers call it for the same layer at the same step, also those whose batch is empty.
 
     Args:
-      ids: As of HetApplyGrad, like all that follow.
-      grads: Of the rows.
-      token: Of the lookup.
+      ids: As in HetApplyGrad, like all that follow.
+      grads: Gradients of the rows.
+      token: Token of the lookup.
       learning_rates: float32 [tables].
       scale: float32 scalar.
       loss_scale: float32 scalar.
-      tables: Of each feature.
+      tables: Table of each feature.
       specs: core/engine/call_spec.h.
 
     Returns:
-      The anchor's gradient, float32 scalar: 0, or NaN if a worker left the step out for its loss scale.
+      The anchor's gradient, float32 scalar: 0, or NaN if a worker skipped the step for its loss scale.
     """
     hvd = settings.horovod()
     with tf.device("CPU:0"):

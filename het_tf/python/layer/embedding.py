@@ -13,7 +13,7 @@ keras: Any = tf.keras
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class Embedding(EmbeddingCollection):
-    """One feature and its table: what `keras.layers.Embedding` is, without a size.
+    """One feature and its table, like `keras.layers.Embedding` without a size.
 
         embed = het_tf.keras.Embedding(16, name="item", optimizer=het_tf.optimizers.Adam(1e-3))
 
@@ -22,25 +22,25 @@ class Embedding(EmbeddingCollection):
         [B, L]                                 None         [B, L, 16]
         [B, L], or ragged [B, (L)]             "mean"       [B, 16]
 
-    All that `EmbeddingCollection` says of caches, optimizers and training holds here, with a tensor
+    Caches, optimizers and training are as in `EmbeddingCollection`, with a tensor
     in place of the dict:
 
         cached = het_tf.keras.Embedding(16, name="item", cache=het_tf.Cache(rows=100_000,
         staleness=10))
 
     Args:
-      dim: Floats of a row, 1 to 65536. Or a TableConfig; then the arguments of the table are not
-        given here.
+      dim: Floats of a row, 1 to 65536. Or a TableConfig, without further arguments of the
+        table.
       combiner: None, "sum", "mean" or "sqrtn" over the last axis of the ids.
-      padding_id: This id reads zeros, learns nothing and is masked (`mask_zero=True` of Keras is
+      padding_id: This id reads zeros, is not trained and is masked (`mask_zero=True` of Keras is
         `padding_id=0`).
       table: Name of the table; default: the name of the layer. Layers with one table name share the
-        table. A layer that was given neither has a table of its own, which goes with it.
-      optimizer, initializer, seed, l2, max_norm: Of the table, see `het_tf.TableConfig`.
+        table. A layer without both has its own table, which is removed with it.
+      optimizer, initializer, seed, l2, max_norm: See `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
-      **kwargs: Those of EmbeddingCollection: cache, reuse, name, dtype, trainable.
+      **kwargs: Arguments of EmbeddingCollection: cache, reuse, name, dtype, trainable.
 
-    Call arguments, returns and errors: as of EmbeddingCollection.
+    Call arguments, returns and errors: as in EmbeddingCollection.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Embedding(EmbeddingCollection):
         return features(self.name)
 
     def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
-        """One table has no need of a name, which Keras may have counted up for this layer."""
+        """A single table needs no name; Keras may have numbered the layer's name."""
         return {"table": tables[0].name}
 
     @property
@@ -85,7 +85,7 @@ class Embedding(EmbeddingCollection):
         return self.tables[0]
 
 
-# Arguments of keras.layers.Embedding, and what says the same here.
+# Arguments of keras.layers.Embedding, and their equivalents here.
 _OF_KERAS = {
     "input_dim": "leave it out: a table has no size, and every id is legal",
     "output_dim": "give the number of floats of a row as dim",
@@ -98,10 +98,10 @@ _OF_KERAS = {
 
 
 def _refuse_arguments_of_keras(dim: Any, combiner: Any, kwargs: dict[str, Any]) -> None:
-    """TypeError: The layer is called as Keras' own, which has a size."""
+    """Raises TypeError for arguments of Keras' own layer, which has a size."""
     if isinstance(combiner, int):
         raise TypeError(
-            f"Embedding({dim!r}, {combiner!r}) is how keras.layers.Embedding is called, with a number of ids "
+            f"Embedding({dim!r}, {combiner!r}) has the arguments of keras.layers.Embedding, a number of ids "
             f"and a dim; a table here has no size: write Embedding({combiner!r})"
         )
     for name, remedy in _OF_KERAS.items():

@@ -1,4 +1,4 @@
-"""From what a user feeds to what the lookup reads, and from rows to what the layer returns.
+"""Converts a user's inputs to ids for the lookup, and rows to the layer's outputs.
 
 `prepare` turns one feature's input into an int64 tensor of ids and a function that turns their rows into the
 output:
@@ -24,15 +24,15 @@ MAX_RANK = 3  # of dense ids without a combiner
 
 
 def named(feature: FeatureConfig) -> str:
-    """What messages call it."""
+    """Its name in messages."""
     return f"feature {quoted(str(feature.name))}"
 
 
 def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool = False) -> None:
-    """Refuses ids of a wrong type or rank, also before there are any (symbolic calls).
+    """Refuses ids of a wrong type or rank, also in symbolic calls without ids.
 
     Raises:
-      ValueError: Names the feature, what is wrong, and the remedy.
+      ValueError: Names the feature, the fault and the remedy.
     """
     check_dtype(feature.name, dtype)
     if rank is None:
@@ -47,13 +47,13 @@ def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool
 
 
 def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[Any, Finish]:
-    """Sorts out one feature.
+    """Prepares the input of one feature.
 
     Args:
-      feature: How it is read.
+      feature: The feature.
       ids: Dense, ragged or sparse tensor of integers or strings.
-      weights: None, or floats of the same structure: what each row is multiplied by.
-      mask: None, or bools of the shape of dense ids: where False there is no id.
+      weights: None, or floats of the same structure: the factor of each row.
+      mask: None, or bools of the shape of dense ids: False for padding.
 
     Returns:
       int64 ids of any shape, and a function from their rows (float32, `ids.shape + [dim]`) to the output.
@@ -106,7 +106,7 @@ def _prepare_dense(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) ->
                 rows = rows * weights[..., None]
             return rows if length is None else _pad_to(rows, length)
         if weights is None:
-            total = tf.reduce_sum(rows, -2)  # rows that do not count are zeros already
+            total = tf.reduce_sum(rows, -2)  # padding rows are zeros already
         else:
             total = tf.linalg.matvec(rows, counts, transpose_a=True)
         if feature.combiner == "sum":
@@ -126,7 +126,7 @@ def _same(rows: Any) -> Any:
 
 
 def _pad_to(rows: Any, length: int) -> Any:
-    """Zeros behind the last but one axis, up to `length`."""
+    """Pads the last but one axis with zeros up to `length`."""
     missing = length - tf.shape(rows)[-2]
     paddings = [[0, 0]] * (rows.shape.rank - 2) + [[0, missing], [0, 0]]
     padded = tf.pad(rows, paddings)
@@ -135,7 +135,7 @@ def _pad_to(rows: Any, length: int) -> Any:
 
 
 def _counts(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
-    """What every id counts, float32 of the shape of the ids: its weight, 0 for padding. None: 1 each."""
+    """Returns the weight of every id, float32 of the shape of the ids, 0 for padding. None: 1 each."""
     if feature.padding_id is None:
         return weights
     present = tf.cast(tf.not_equal(ids, feature.padding_id), tf.float32)
@@ -154,7 +154,7 @@ def _divisor(feature: FeatureConfig, counts: Any, total: Callable[[Any], Any]) -
 
 
 def _checked_weights(feature: FeatureConfig, ids: Any, weights: Any, kind: str) -> Any:
-    """float32 weights of exactly the shape of the ids."""
+    """Returns float32 weights of exactly the shape of the ids."""
     if is_ragged(weights) or is_sparse(weights):
         raise ValueError(
             f"{named(feature)}: ids are {kind} and weights are "
@@ -213,7 +213,7 @@ def _prepare_ragged(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
 
 
 def _same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
-    """The weights, with the rows of the ids."""
+    """Returns the weights with the rows of the ids."""
     if weights.ragged_rank != ids.ragged_rank:
         raise ValueError(
             f"{named(feature)}: weights have {weights.ragged_rank} ragged axes and ids have "
@@ -226,7 +226,7 @@ def _same_rows(feature: FeatureConfig, ids: Any, weights: Any) -> Any:
 
 
 def _paired(feature: FeatureConfig, values: Any, of_ids: Any, of_weights: Any, what: str) -> Any:
-    """The weights' values. Where they lie at other places than the ids: an error, in a graph when it runs."""
+    """Returns the weights' values. An error, in a graph when it runs, if their places are not the ids'."""
     message = f"{named(feature)}: weights have other {what} than ids; give one weight for each id"
     if of_ids is of_weights:
         return values
@@ -288,7 +288,7 @@ def _prepare_sparse(feature: FeatureConfig, ids: Any, weights: Any) -> tuple[Any
 
 
 def _pool(feature: FeatureConfig, rows: Any, flat: Any, weights: Any, sample: Any, samples: Any) -> Any:
-    """[samples, ..., dim]: rows [n, ..., dim] combined by sample [n]; zeros for a sample without rows."""
+    """Combines rows [n, ..., dim] by sample [n] to [samples, ..., dim]; zeros for a sample without rows."""
     counts = _counts(feature, flat, weights)
     if weights is not None:
         rows = rows * counts[..., None]

@@ -22,11 +22,11 @@ keras: Any = tf.keras
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class EmbeddingCollection(keras.layers.Layer):
-    """All embeddings of a model, read by one op call a step: a dict of ids in, a dict of rows out.
+    """All embeddings of a model, read by one op call a step: maps a dict of ids to a dict of rows.
 
-    **Configuration.** A table is named and has a dim and an optimizer; a feature is one input that
-    reads a table. Features may share a table, and so may layers of one namespace, by its name. Rows
-    are made at their first update; ids are int64, and any value is legal.
+    **Configuration.** A table has a name, a dim and an optimizer; a feature is one input that
+    reads a table. Features may share a table, and so may layers of one namespace, by its name. The first
+    update of a row makes it; ids are int64, and any value is legal.
 
         item = het_tf.TableConfig("item", dim=2, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
         user = het_tf.TableConfig("user", dim=3)
@@ -43,20 +43,20 @@ class EmbeddingCollection(keras.layers.Layer):
         "history"    [[7, 9], [8, -1]]    [2, 2]    [(i(7) + i(9)) / 2, i(8)]       [2, 2]
         "user"       [[5], [6]]           [2, 1]    [[u(5)], [u(6)]]                [2, 1, 3]
 
-    A feature without a combiner keeps a row for each id; one with a combiner has one for each sample,
-    and zeros for a sample without ids (an empty ragged row, padding alone).
+    A feature without a combiner returns a row for each id; one with a combiner a row for each sample,
+    and zeros for a sample without ids (an empty ragged row, or only padding).
 
-    **Cache.** Where tables are at a parameter server (`het_tf.init(ps=...)`), each worker caches rows
-    of them. `cache` says how much memory they take together, and within which bounds they may be stale:
+    **Cache.** If tables are at a parameter server (`het_tf.init(ps=...)`), each worker caches rows
+    of them. `cache` sets the memory of all caches together, and the bounds of staleness:
 
         cache = het_tf.Cache(bytes=1 << 30, staleness=10)
         embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
 
-    **Optimizers.** Each table is trained by its own. The gradients of rows update it while they are
+    **Optimizers.** Each table has its own. The gradients of rows update it while they are
     computed, and the optimizer of the model does not see them. The layer's only weight is `anchor`, a
     scalar that stays 0 and carries the gradient tape through the lookup.
 
-    **With fit.** The model is compiled and fitted as any other:
+    **With fit.** Compile and fit the model like any other:
 
         rows = embed(inputs)
         x = tf.keras.layers.Concatenate()([rows["item"], rows["history"]])
@@ -64,9 +64,9 @@ class EmbeddingCollection(keras.layers.Layer):
         model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
         model.fit(dataset)
 
-    **In a loop of your own.** A call inside of a `tf.GradientTape` and a gradient from it, of whatever
+    **In your own loop.** A call inside a `tf.GradientTape` and a gradient from it, of any
     variables, is a training step of the tables, unless the layer is not trainable, `training=False`,
-    or the call is inside of `het_tf.no_update()`. Each call's gradient can be taken once.
+    or the call is inside `het_tf.no_update()`. Each call's gradient can be taken once.
 
         with tf.GradientTape() as tape:
             loss = loss_of(labels, model(inputs, training=True))
@@ -74,8 +74,8 @@ class EmbeddingCollection(keras.layers.Layer):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
     With mixed_float16 scale the loss by a `keras.mixed_precision.LossScaleOptimizer`: tables divide
-    by its scale, and by nothing else. Where it is scaled by hand, add `tf.add_n(model.losses)` to it
-    before: that is how the layer learns the scale.
+    only by its scale. If you scale the loss by hand, add `tf.add_n(model.losses)` to it
+    first, from which the layer learns the scale.
 
     **With tf.distribute.** Under a MirroredStrategy with devices of one host each row is updated once
     a step, with the sum of the replicas' gradients (docs/tf-distribute.md).
@@ -83,26 +83,26 @@ class EmbeddingCollection(keras.layers.Layer):
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
         inputs may have further keys, which are ignored.
-      cache: How the tables are cached and how stale their rows may be; None: `het_tf.Cache()`.
-      reuse: Whether the layer is meant to go on with rows that earlier layers have trained, where a table
-        of this process has such; else its first training step gives a `het_tf.OldRowsWarning`.
-      name, dtype, trainable: As of any Keras layer. Tables are float32; outputs have the compute dtype.
+      cache: Configures the caches of the tables and their staleness; None: `het_tf.Cache()`.
+      reuse: Whether the layer should continue with rows that earlier layers of this process have trained;
+        else its first training step on such rows issues a `het_tf.OldRowsWarning`.
+      name, dtype, trainable: As in any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
       inputs: For each feature integers (or strings, hashed to 64 bits) of shape [B], [B, F], [B, L], or a
         tf.RaggedTensor [B, (L)], or a tf.SparseTensor [B, L].
-      weights: None, or floats of the same structure and shapes: what each row is multiplied by. Features of a
+      weights: None, or floats of the same structure and shapes: the factor of each row. Features of a
         dict may be left out.
-      mask: None, or bools of the shape of dense ids: where False there is no id.
+      mask: None, or bools of the shape of dense ids: False for padding.
       training: As in Keras.
 
     Returns:
-      For each feature without a combiner `ids.shape + [dim]`, with one `ids.shape[:-1] + [dim]`.
+      For each feature without a combiner `ids.shape + [dim]`, with a combiner `ids.shape[:-1] + [dim]`.
 
     Raises:
       ValueError: Float ids, unknown structure, weights of another shape, two tables of one name, ...
-      ImportError: Cache(device="gpu"), and a library that it takes is not built, or for another TensorFlow.
-      RuntimeError: Cache(device="gpu"), and there is no GPU, or its driver is too old; a strategy of
+      ImportError: Cache(device="gpu"), but a library is not built, or built for another TensorFlow.
+      RuntimeError: Cache(device="gpu"), but the machine has no GPU, or its driver is too old; a strategy of
         tf.distribute that is not supported.
       MemoryError: The cache does not fit into the GPU.
       tf.errors.FailedPreconditionError: The tables are gone (`het_tf.reset()`), a gradient was taken twice.
@@ -114,7 +114,7 @@ class EmbeddingCollection(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         if KERAS_3:
-            # XLA has no kernel of the lookup, and with any device but a CPU Keras would compile by itself.
+            # XLA has no kernel of the lookup, but Keras would compile by itself on any device except a CPU.
             self.supports_jit = False
             # Ids are converted here: Keras would make int32 of lists.
             self._convert_input_args = False
@@ -128,11 +128,11 @@ class EmbeddingCollection(keras.layers.Layer):
     # --- set-up -----------------------------------------------------------------------------------
 
     def _resolve(self, features: Any) -> Any:
-        """The features, once the layer has its name."""
+        """Returns the features, once the layer has its name."""
         return features
 
     def _declare(self, features: Features, cache: Cache, reuse: bool) -> LayerState:
-        """Makes the tables, and what the ops are given."""
+        """Makes the tables, and the arguments of the ops."""
         replicas.refuse_strategy(self.name)
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, features.tables, settings.workers())
@@ -165,13 +165,13 @@ class EmbeddingCollection(keras.layers.Layer):
         return LayerState(features, in_use, namespace, call, self._file_keys(tables), entries)
 
     def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
-        """What the tables are called in files -> their names. Those of a collection were named by someone."""
+        """Names of the tables in files -> their names. The user has named the tables of a collection."""
         return {f"table-{table.base}": table.name for table in tables}
 
     def _make_anchor(self) -> Any:
         options: dict[str, Any] = {"name": "anchor", "shape": (), "dtype": "float32", "initializer": "zeros"}
         if KERAS_3:
-            # Overwritten with its gradient, 0: no optimizer slots, no part in clipping by global norm.
+            # Overwritten with its gradient, 0: no optimizer slots, and no part in the global norm.
             anchor = self.add_weight(**options, autocast=False, overwrite_with_gradient=True)
         else:
             anchor = self.add_weight(**options, experimental_autocast=False)
@@ -190,7 +190,7 @@ class EmbeddingCollection(keras.layers.Layer):
 
     @property
     def is_bulk_synchronous(self) -> bool:
-        """Whether every read sees every write of the step before (staleness 0)."""
+        """Whether every read sees every write of the previous step (staleness 0)."""
         return not self._het_state.cache.given.may_be_stale
 
     # --- calling ----------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return features.pack(outputs)
 
     def _lookup(self, ids: list[Any], training: Any) -> list[Any]:
-        """The rows of all features from the live tables. Where the call trains, gradients update them."""
+        """Reads the rows of all features from the live tables. If the call trains, gradients update them."""
         learns = (
             self.trainable
             and training is not False
@@ -244,7 +244,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return output if output.dtype == self.compute_dtype else tf.cast(output, self.compute_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """True where there is an id: of features without a combiner, with a padding_id or a given mask."""
+        """Masks, True for ids, of features without a combiner that have a padding_id or a given mask."""
         ids = self._het_state.features.flatten(inputs, "inputs")
         given = self._het_state.features.flatten(previous_mask, "mask", optional=True)
         masks = [self._mask(*each) for each in zip(self._het_state.features.flat, ids, given, strict=True)]
@@ -267,7 +267,7 @@ class EmbeddingCollection(keras.layers.Layer):
 
     @staticmethod
     def _not_equal(ids: Any, padding_id: int) -> Any:
-        """Also of symbolic ids; None for strings, which are numbers only when there are some."""
+        """Compares ids, symbolic ones too; None for strings, whose numbers exist only at run time."""
         if not KERAS_3:
             return tf.not_equal(ids_lib.as_int64(ids), padding_id)
         if not keras.backend.is_keras_tensor(ids):
@@ -279,7 +279,7 @@ class EmbeddingCollection(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None
     ) -> Any:
-        """Keras 3's symbolic call: shapes and types alone, the same for dense, ragged and sparse inputs."""
+        """Keras 3's symbolic call: only shapes and types, equal for dense, ragged and sparse inputs."""
         del mask, training
         ids = self._het_state.features.flatten(inputs, "inputs")
         of_weights = self._het_state.features.flatten(weights, "weights", optional=True)
@@ -297,7 +297,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return self._het_state.features.pack(outputs)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """Shapes of the outputs from those of the inputs, in the same structure."""
+        """Returns the outputs' shapes from the inputs' shapes, in the same structure."""
         shapes = self._het_state.features.flatten(input_shape, "input_shape", shapes=True)
         return self._het_state.features.pack(
             [
@@ -314,7 +314,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return (*shape, feature.table.dim)
 
     def count_params(self) -> Any:
-        """The floats in the rows of its tables; `model.summary()` shows with it how many rows and bytes."""
+        """Returns the floats in the rows of its tables; `model.summary()` also shows their rows and bytes."""
         return params.of_tables(self.namespace, self.tables)
 
     # --- saving -----------------------------------------------------------------------------------

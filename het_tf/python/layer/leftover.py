@@ -1,17 +1,17 @@
-"""Graphs that TensorFlow would keep for ever once a layer was trained in them.
+"""Frees graphs that TensorFlow would keep forever after a layer was trained in them.
 
-Keras' optimizer sums dense gradients over replicas, also where there is one. TensorFlow does it inside of a
-`tf.custom_gradient`, for which it registers a gradient by a new name, and nothing ever takes it back: the
-function that is registered holds the graph of the training step, and the graph all that it was made of.
-Nobody differentiates the sum of gradients. So when a layer goes, these entries of its graphs go. (A model of
-`keras.layers.Embedding` has sparse gradients, for which TensorFlow takes another way.)
+Keras' optimizer sums dense gradients over replicas, even over a single one. TensorFlow does it inside a
+`tf.custom_gradient`, for which it registers a gradient by a new name and never removes it: the
+registered function holds the graph of the training step, and the graph all its inputs.
+The sum of gradients is never differentiated. So when a layer ends, these entries of its graphs are removed.
+(A model of `keras.layers.Embedding` has sparse gradients, for which TensorFlow takes another way.)
 """
 
 import inspect
 import weakref
 from typing import Any
 
-from tensorflow.python.framework import ops  # the registry has no public name
+from tensorflow.python.framework import ops  # the registry is not public
 
 from het_tf.python.session.native import tf
 
@@ -21,7 +21,7 @@ _graphs: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Any]] = weakref.WeakKeyD
 
 
 def note(layer: Any) -> None:
-    """The layer is trained in the graph that is being traced, if one is."""
+    """Records that the layer is trained in the graph being traced, if any."""
     if tf.executing_eagerly():
         return
     if layer not in _graphs:
@@ -34,7 +34,7 @@ def note(layer: Any) -> None:
 
 
 def _let_go(graphs: weakref.WeakSet[Any]) -> None:
-    """Takes the entries of these graphs out of the registry."""
+    """Removes the entries of these graphs from the registry."""
     registered = ops.gradient_registry._registry
     for graph in list(graphs):
         for op in graph.get_operations():

@@ -1,16 +1,16 @@
-"""The loss scale that the gradients of rows are divided by, and no other factor of a loss.
+"""Finds the loss scale by which the gradients of rows are divided; other factors of a loss stay.
 
-A LossScaleOptimizer multiplies the loss, and divides the gradients that it is given. Tables take theirs on
-the way, so they divide by the same number:
+A LossScaleOptimizer multiplies the loss, and divides the gradients that it gets. Tables take their gradients
+earlier, so they divide by the same number:
 
     lookup ─► ... ─► loss ─► / replicas, / steps, ... ─► optimizer.scale_loss(loss)
     update ◄─ ... ◄─ gradient ◄─────────────────────────── notes the scale, when a gradient passes
 
-All other factors belong to the loss that the user has asked to minimise. The note is of the thread, and lasts
+All other factors belong to the loss that the user minimises. The note belongs to the thread, and lasts
 until its next training lookup.
 
-A loss that is scaled by hand passes no optimizer. There the probe of the lookup tells: a zero that the layer
-adds to the model's losses, whose gradient is whatever the loss was multiplied by.
+A loss scaled by hand does not pass an optimizer. Then the probe of the lookup finds the scale: a zero that
+the layer adds to the model's losses, whose gradient is the factor of the loss.
 """
 
 import functools
@@ -29,7 +29,7 @@ _note = _Note()
 
 
 def forget() -> None:
-    """Before a training lookup: the loss that it is for has not been scaled yet."""
+    """Resets the note before a training lookup, whose loss is not scaled yet."""
     _note.scale = None
 
 
@@ -39,35 +39,35 @@ def needed(layer: Any) -> bool:
 
 
 def takes_probe(layer: Any) -> bool:
-    """Whether the probe of a training lookup goes into the model's losses.
+    """Whether to add the probe of a training lookup to the model's losses.
 
-    Not where Keras' own step shows the scale: it has losses that no other one can be added to, such as those
+    Not if Keras' own step reveals the scale: some of its losses allow no addition, such as the loss
     of a batch without samples.
     """
     return needed(layer) or owner.scales_loss(layer) or not owner.in_own_step(layer)
 
 
 def of_gradient(layer: Any, float16: bool, probe: Any) -> Any:
-    """What the loss was multiplied by, whose gradient is being taken.
+    """Returns the factor of the loss whose gradient is being taken.
 
     Args:
-      layer: Of the lookup; None: it is gone.
+      layer: Layer of the lookup; None: it is gone.
       float16: Whether it computes, or has computed, in float16.
-      probe: The gradient of the lookup's probe; None: it is no part of the loss.
+      probe: The gradient of the lookup's probe; None: it is not part of the loss.
 
     Returns:
-      float32 scalar; 0 where there is no loss scale.
+      float32 scalar; 0 without a loss scale.
     """
     if _note.scale is not None:
         return _note.scale
-    # In a tf.function inside of the one that scales the loss, the probe is all there is.
+    # In a tf.function inside the one that scales the loss, only the probe is available.
     if probe is not None and (float16 or owner.scales_loss(layer)):
         return probe
     return tf.zeros([], tf.float32)
 
 
 def _watch(optimizer: Any, method: str) -> None:
-    """Has the gradient of what a method of an optimizer returns note by how much it scales."""
+    """Makes the gradient of an optimizer method's result note the scale."""
     original = getattr(optimizer, method)
 
     @tf.autograph.experimental.do_not_convert
@@ -76,7 +76,7 @@ def _watch(optimizer: Any, method: str) -> None:
         if callable(loss):
             return lambda: scaled(self, loss())
         result = original(self, loss)
-        if result is loss:  # it scales nothing
+        if result is loss:  # it does not scale
             return loss
         scale = tf.convert_to_tensor(original(self, tf.ones([], tf.float32)))
 
@@ -90,7 +90,7 @@ def _watch(optimizer: Any, method: str) -> None:
 
         return noted(result)
 
-    scaled.__dict__.pop("__wrapped__", None)  # tf.function would take it in the place of a method
+    scaled.__dict__.pop("__wrapped__", None)  # tf.function would use it in place of the method
     setattr(optimizer, method, scaled)
 
 

@@ -12,25 +12,25 @@ keras: Any = tf.keras
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class MaskedEmbedding(Embedding):
-    """What `keras.layers.Embedding(mask_zero=True)` is: one id is masked, and has a row like any other.
+    """Like `keras.layers.Embedding(mask_zero=True)`: one id is masked, but has a row like any other.
 
         ids            [[3, 5, 0, 0]]
         rows           [[row 3, row 5, row 0, row 0]]
         mask           [[True, True, False, False]]
 
-    Layers behind it that heed masks leave the masked places out; the others see the row, and train it. In a
-    new model `Embedding(padding_id=0)` says more: padding reads zeros, whoever looks. `het_tf.convert` makes
-    this one, so that predictions stay what they were.
+    Later layers that support masks leave the masked places out; others see the row, and train it. In a
+    new model prefer `Embedding(padding_id=0)`: padding reads zeros for all layers. `het_tf.convert` makes
+    this layer, so that predictions do not change.
 
     Args:
-      dim: As of `Embedding`.
-      mask_id: The id that is masked, an int64.
-      **kwargs: Those of `Embedding`, without combiner and padding_id.
+      dim: As in `Embedding`.
+      mask_id: The id to mask, an int64.
+      **kwargs: Arguments of `Embedding`, without combiner and padding_id.
 
-    Call arguments and returns: as of `Embedding`.
+    Call arguments and returns: as in `Embedding`.
 
     Raises:
-      ValueError: mask_id is no int64, or something that `Embedding` refuses.
+      ValueError: mask_id is not an int64, or `Embedding` refuses an argument.
     """
 
     def __init__(self, dim: Any = None, mask_id: int = 0, **kwargs: Any) -> None:
@@ -38,8 +38,8 @@ class MaskedEmbedding(Embedding):
         super().__init__(dim, **kwargs)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """True where the id is another one than the masked one, bools of the shape of the ids."""
-        del previous_mask  # as Keras: the ids say it
+        """Returns False for the masked id, else True, in the shape of the ids."""
+        del previous_mask  # as in Keras: the ids define the mask
         return self._not_equal(inputs, self._mask_id)
 
     def get_config(self) -> dict[str, Any]:
@@ -47,15 +47,15 @@ class MaskedEmbedding(Embedding):
         return {**super().get_config(), "mask_id": self._mask_id}
 
 
-if KERAS_3:  # where a mask is a call of its own in a functional model, of an operation
+if KERAS_3:  # a mask is a separate call of an operation in a functional model
 
     @keras.utils.register_keras_serializable(package="het_tf")
     class IsNotMasked(keras.Operation):
-        """The mask of a `MaskedEmbedding`: what stands in place of `keras.ops.not_equal(numbers, 0)`.
+        """The mask of a `MaskedEmbedding`, in place of `keras.ops.not_equal(numbers, 0)`.
 
         Args:
-          mask_id: The id that is masked.
-          name: Of the operation.
+          mask_id: The masked id.
+          name: Name of the operation.
         """
 
         def __init__(self, mask_id: int = 0, name: str | None = None) -> None:
@@ -63,7 +63,7 @@ if KERAS_3:  # where a mask is a call of its own in a functional model, of an op
             self.mask_id = mask_id
 
         def call(self, ids: Any, zero: Any = 0) -> Any:
-            """Bools of the shape of the ids; `zero` is what numbers were compared with."""
+            """Returns bools of the shape of the ids; `zero` is the former operand of the comparison."""
             del zero
             return tf.not_equal(as_int64(ids), self.mask_id)
 

@@ -18,7 +18,7 @@ def _parse(specs: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def hint(dim: int) -> Any:
-    """A constant of shape [0, dim]: so small an eager tensor becomes a constant of any graph."""
+    """Returns a constant of shape [0, dim]: an eager tensor this small becomes a constant of any graph."""
     with tf.init_scope(), tf.device("CPU:0"):
         return tf.zeros([0, dim], tf.float32)
 
@@ -28,8 +28,8 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> tuple[lis
 
     Args:
       call: The layer's attributes and number.
-      ids: One int64 tensor a feature, of any shape.
-      anchor: float32 scalar: a trainable variable's value where gradients shall update the tables, else a
+      ids: One int64 tensor per feature, of any shape.
+      anchor: float32 scalar: a trainable variable's value if gradients should update the tables, else a
         constant.
       training: Whether the lookup belongs to a training step: then its rows are kept for the gradient.
 
@@ -91,7 +91,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
 @tf.RegisterGradient("HetApplySums")
 @tf.RegisterGradient("HetApplyGrad")
 def _apply_gradient(op: Any, grad: Any) -> None:
-    """There is no second derivative: it would update the tables again, in silence."""
+    """Refuses a second derivative: it would silently update the tables again."""
     del op, grad
     raise RuntimeError(
         "het_tf: the gradient of a gradient goes through an embedding lookup, whose gradient is the update "
@@ -101,7 +101,7 @@ def _apply_gradient(op: Any, grad: Any) -> None:
 
 
 def _learning_rates(specs: dict[str, Any], names: list[str], text: Any, layer: Any) -> Any:
-    """float32 [tables]: each table's rate for this update."""
+    """Returns each table's rate for this update, float32 [tables]."""
     rates: list[Any] = []
     counts = None
     for number, table in enumerate(specs["tables"]):

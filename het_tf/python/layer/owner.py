@@ -1,4 +1,4 @@
-"""Finding the model that a layer is trained in, for what only its compiled optimizer knows."""
+"""Finds the model that trains a layer, for values of its compiled optimizer."""
 
 import sys
 import weakref
@@ -11,7 +11,7 @@ from het_tf.python.table import dense_optimizer, layer_state, optimizers
 
 
 def note(layer: Any) -> None:
-    """Called while `layer` is being called: remembers the outermost model around it."""
+    """Records the outermost model around the present call of `layer`."""
     model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
     layer_state.of(layer).model = None if model is None or model is layer else weakref.ref(model)
     if model is not None and settings.workers() > 1 and reduction.in_train_step(model):
@@ -22,7 +22,7 @@ def note(layer: Any) -> None:
 
 
 def is_from_config() -> bool:
-    """Whether a layer is being made from a configuration, its own or that of a model around it."""
+    """Whether a layer is being made from a configuration, its own or an outer model's."""
     frame = sys._getframe(1)
     while frame is not None:
         made = frame.f_locals.get("cls") if frame.f_code.co_name == "from_config" else None
@@ -33,7 +33,7 @@ def is_from_config() -> bool:
 
 
 def infers_shapes() -> bool:
-    """Whether Keras 2 calls the layer in a graph that it throws away, to learn its output shapes."""
+    """Whether Keras 2 calls the layer in a temporary graph, to learn its output shapes."""
     return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(
         "scratch_graph"
     )
@@ -74,18 +74,18 @@ def scales_loss(layer: Any) -> bool:
 
 
 def _refuse_accumulation(model: Any, optimizer: Any) -> None:
-    """ValueError: an optimizer that applies the gradients of several steps together, which tables do not."""
+    """Raises ValueError for an optimizer that accumulates gradients over steps, unlike tables."""
     steps = getattr(dense_optimizer.inner(optimizer), "gradient_accumulation_steps", None)
     if steps:
         raise ValueError(
-            f"the optimizer of model {model.name!r} has gradient_accumulation_steps={steps}, and its tables "
+            f"the optimizer of model {model.name!r} has gradient_accumulation_steps={steps}, but its tables "
             "are updated in every step: rows would move while the rest of the model stays. Leave it out, and "
             f"give batches {steps} times as large"
         )
 
 
 def learning_rate(layer: Any, table: str) -> Any:
-    """The learning rate of the optimizer of the layer's model, as a tensor.
+    """Returns the learning rate of the optimizer of the layer's model, as a tensor.
 
     Raises:
       RuntimeError: The model was not compiled.
@@ -101,6 +101,6 @@ def learning_rate(layer: Any, table: str) -> Any:
     if hasattr(inner, "_decayed_lr"):  # of keras.optimizers.legacy: a number with decay, or a schedule
         return inner._decayed_lr(tf.float32)
     rate: Any = getattr(inner, "_learning_rate", None)
-    if optimizers.is_schedule(rate):  # what Keras 2 gives as learning_rate is then that of the step before
+    if optimizers.is_schedule(rate):  # Keras 2's learning_rate is then the previous step's
         return tf.convert_to_tensor(rate(inner.iterations))
     return tf.convert_to_tensor(optimizer.learning_rate)

@@ -1,4 +1,4 @@
-"""What Keras shows as the number of a layer's parameters: rows and bytes, for `model.summary()`."""
+"""The number of a layer's parameters for `model.summary()`, with rows and bytes."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from het_tf.python.table.table import Table
 
 
 class Params(int):
-    """A number that Keras prints with what else there is to say of it."""
+    """A number that Keras prints with an additional text."""
 
     text = ""
 
@@ -20,7 +20,7 @@ class Params(int):
 
 
 def of_tables(namespace: str, configs: list[TableConfig]) -> Any:
-    """The floats of all rows, in all tables together."""
+    """Returns the floats of all rows, in all tables together."""
     tables = [Table(config.name, namespace) for config in configs]
     sizes = [table.size for table in tables]
     params = Params(sum(size * table.dim for size, table in zip(sizes, tables, strict=True)))

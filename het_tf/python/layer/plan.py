@@ -1,10 +1,10 @@
-"""`het_tf.plan`: what the next batches will look up is known while earlier ones are computed.
+"""`het_tf.plan`: announces the lookups of the next batches while earlier ones are computed.
 
     dataset ──map──► HetPlan(ids) and the batch, unchanged ──prefetch(window)──► model
                           │ returns at once
                           └► sorted out for the lookup, which begins early where tables are at a server
 
-The op waits for nothing, neither for the network nor for a lookup (core/engine/coming_steps.h).
+The op never waits, neither for the network nor for a lookup (core/engine/coming_steps.h).
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ def plan(
     window: int = 32,
     inputs: Callable[..., Any] | None = None,
 ) -> Any:
-    """Tells het_tf what the next batches will look up.
+    """Announces the lookups of the next batches to het_tf.
 
         dataset = het_tf.plan(dataset.batch(1024), embed)
         model.fit(dataset)
 
-    Make it the last step of the pipeline. The ids of each batch that the pipeline has ready are sorted out on
-    the pipeline's threads, so the lookup need not do it. Where tables are at a server, the rows of the next
-    batch are checked and fetched while the current one is computed, and the lookup waits only for what has
-    not come by then. They may lack the updates that other workers send in that time: one more of each worker,
-    where workers go in step. At a pull bound of 0 (`staleness=0`) lookups do not begin early.
+    Make it the last step of the pipeline. The pipeline's threads sort the ids of each ready batch, so the
+    lookup need not do it. If tables are at a server, the rows of the next
+    batch are checked and fetched while the current one is computed, and the lookup waits only for rows that
+    have not arrived yet. They may lack updates that other workers send in that time: one more of each worker
+    if workers are in step. At a pull bound of 0 (`staleness=0`) lookups do not begin early.
 
-    A batch is recognised by its ids. One that the model does not look up, because the loop was left or the
-    layer changes its ids, costs nothing but memory until newer ones come; a lookup whose batch was not
-    planned is an ordinary one. Where tables are at a server, 32 such lookups in a row are told to stderr.
-    `Table.stats()["planned"]` counts those that were planned. Trouble with tables or a server is the
-    lookup's to tell.
+    A batch is recognised by its ids. A batch that the model does not look up, because the loop was left or
+    the layer changes its ids, only costs memory until newer ones come; a lookup whose batch was not
+    planned is an ordinary one. If tables are at a server, 32 such lookups in a row print a line on stderr.
+    `Table.stats()["planned"]` counts planned lookups. The lookup reports errors of tables and of the
+    server.
 
     Args:
-      dataset: A tf.data.Dataset of batches: inputs, or tuples (inputs, ...) as `model.fit` takes them. Its
+      dataset: A tf.data.Dataset of batches: inputs, or tuples (inputs, ...) as for `model.fit`. Its
         iterators can be saved and restored; batches that were ready then are looked up without a plan.
-      layer: What will look the ids up: an `Embedding`, an `EmbeddingCollection` or a model of
+      layer: The layer that looks the ids up: an `Embedding`, an `EmbeddingCollection` or a model of
         `het_tf.models`; a list of them; or a dict {key of the inputs: layer}. Without `inputs`,
-        a collection of named features and a model take theirs out of a dict of inputs by name; a layer of
-        one feature takes the input of the layer's name out of a dict, or else the inputs as they are; a list
-        of layers is fed from a list of as many inputs in order, and from anything else each on its own.
-      window: How many batches the pipeline is ahead, 1 or more. They are in memory, with about 40 bytes for
-        each id.
-      inputs: Where the ids are, if they are elsewhere, or are made from the batch: called with the components
-        of an element (as the function of `Dataset.map` is), returns what `layer` is called on; for a list or
+        a collection of named features and a model take their inputs by name from a dict; a layer of
+        one feature takes the input of the layer's name from a dict, or else all inputs; a list
+        of layers takes a list of as many inputs in order, and each takes its part of anything else.
+      window: Number of batches that the pipeline is ahead, 1 or more. They are in memory, with about 40 bytes
+        for each id.
+      inputs: Selects or computes the ids if they are elsewhere: called with the components
+        of an element (like the function of `Dataset.map`), returns the inputs of `layer`; for a list or
         dict of layers the same structure. It must compute the ids that the model will look up.
 
     Returns:
@@ -66,7 +66,7 @@ def plan(
 
     Raises:
       ValueError: window is not an integer of 1 or more; `layer` has no rows of het_tf, or has its cache on a
-        GPU; the ids are not found in an element, or are no ids.
+        GPU; the ids are not found in an element, or are invalid.
       TypeError: `dataset` is not a tf.data.Dataset.
     """
     if not isinstance(dataset, tf.data.Dataset):
@@ -75,7 +75,7 @@ def plan(
             "(tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(1024))"
         )
     if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
-        raise ValueError(f"window is {window!r}; give how many batches ahead, an integer of 1 or more")
+        raise ValueError(f"window is {window!r}; give the batches to plan ahead, an integer of 1 or more")
     check(layer)
     batches = int(window)
 
@@ -83,7 +83,7 @@ def plan(
         start(layer, inputs, element, batches)
         return element if len(element) > 1 else element[0]
 
-    # Tuples are spread by map; anything else, and a tuple of one, comes as it is.
+    # map spreads tuples; anything else, and a tuple of one, comes unchanged.
     spec = dataset.element_spec
     if isinstance(spec, tuple) and len(spec) == 1:
         return ahead(dataset.map(lambda only: (add(only),)), batches)
@@ -91,21 +91,21 @@ def plan(
 
 
 def ahead(planned: Any, window: int) -> Any:
-    """A dataset whose elements are planned as they are made: so many of them wait for their step."""
-    options = tf.data.Options()  # an iterator is saved without its plans: lookups do without them
+    """Plans the elements of a dataset when they are made: `window` of them wait for their step."""
+    options = tf.data.Options()  # an iterator is saved without its plans: lookups work without them
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     return planned.prefetch(window).with_options(options)
 
 
 @dataclasses.dataclass(frozen=True)
 class Everyone:
-    """A step as all workers see it, for rows that travel on demand (core/plan/global_step.h).
+    """A step of all workers, for rows that travel on demand (core/plan/global_step.h).
 
     Attributes:
-      batch: The components of an element that has the batches of all workers, one behind the other.
-      place: Of the step in its stream, int64 scalar, not 0; the next step of a pass has the next one.
-      worker: The number of this one.
-      workers: How many; each has as many samples.
+      batch: The components of an element with the concatenated batches of all workers.
+      place: Place of the step in its stream, int64 scalar, not 0; the next step of a pass has the next one.
+      worker: The number of this worker.
+      workers: Number of workers; each has the same number of samples.
       summed: Whether gradients are summed over the workers before one of them updates a row.
     """
 
@@ -122,13 +122,13 @@ def start(
     batch: tuple[Any, ...],
     window: int,
 ) -> None:
-    """Part of a pipeline: plans what `layer` looks up of a batch. Arguments as of `plan`.
+    """Part of a pipeline: plans the lookups of `layer` in a batch. Arguments as in `plan`.
 
     Args:
-      layer: Checked (`check`).
-      inputs: Or None.
+      layer: A layer that `check` accepts.
+      inputs: A function, or None.
       batch: The components of an element of the dataset.
-      window: How many batches may wait.
+      window: Number of batches that may wait.
     """
     for each, values in _lookups(layer, inputs, batch):
         _add(each, values, window, {"all": [], "ends": [], "place": tf.constant(0, tf.int64)})
@@ -137,7 +137,7 @@ def start(
 def start_on_demand(
     layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...], window: int, everyone: Everyone
 ) -> None:
-    """The same, where rows travel on demand; errors as of `plan`."""
+    """As `start`, for rows that travel on demand; errors as in `plan`."""
     of_all = _lookups(_by_sample(layer), inputs, everyone.batch)
     for (each, values), (_, all_values) in zip(_lookups(layer, inputs, batch), of_all, strict=True):
         of_samples = [_of_samples(*feature) for feature in _inputs(each, all_values)]
@@ -152,7 +152,7 @@ def start_on_demand(
 
 
 def _add(layer: EmbeddingCollection, values: Any, window: int, more: dict[str, Any]) -> None:
-    """The op for one call of the layer."""
+    """Makes the op for one call of the layer."""
     ids = [inputs_lib.prepare(feature, value, None, None)[0] for feature, value in _inputs(layer, values)]
     call = layer_state.of(layer).call
     with tf.device("/device:CPU:0"):
@@ -160,13 +160,13 @@ def _add(layer: EmbeddingCollection, values: Any, window: int, more: dict[str, A
 
 
 def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
-    """The features of a layer, each with its input."""
+    """Returns the features of a layer, each with its input."""
     features = layer_state.of(layer).features
     return list(zip(features.flat, features.flatten(values, "inputs"), strict=True))
 
 
 def _ends(ids: Any, workers: int) -> Any:
-    """Where the ids of each worker end, int64 `[workers]`, of ids sample by sample; all have equally many."""
+    """Returns the ends of each worker's ids, int64 `[workers]`; all have the same number of samples."""
     ragged = ids_lib.is_ragged(ids)
     samples = ids.nrows(tf.int64) if ragged else tf.shape(ids, tf.int64)[0]
     ends = tf.range(1, workers + 1, dtype=tf.int64) * (samples // workers)
@@ -175,7 +175,7 @@ def _ends(ids: Any, workers: int) -> Any:
     return ends * tf.shape(ids, tf.int64)[1]
 
 
-# --- which layer, and what it is called on ----------------------------------------------------------------
+# --- layers and their inputs ------------------------------------------------------------------------------
 
 
 def _lookups(layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]) -> Lookups:
@@ -183,7 +183,7 @@ def _lookups(layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ..
 
 
 def check(layer: Any) -> list[EmbeddingCollection]:
-    """The layers in `layer`. ValueError: something in it has no lookups that can be planned."""
+    """Returns the layers in `layer`. ValueError: one of them has no lookups that can be planned."""
     if isinstance(layer, Mapping):
         layers = list(layer.values())
     else:
@@ -210,14 +210,14 @@ def _collection(layer: Any) -> EmbeddingCollection:
     if isinstance(collection, EmbeddingCollection):
         return collection
     raise ValueError(
-        f"layer is {getattr(layer, 'name', layer)!r}, a {type(layer).__name__}, which looks no rows of "
-        "het_tf up; give the het_tf.keras.Embedding or EmbeddingCollection, a model of het_tf.models, or a "
+        f"layer is {getattr(layer, 'name', layer)!r}, a {type(layer).__name__}, without lookups of "
+        "het_tf; give the het_tf.keras.Embedding or EmbeddingCollection, a model of het_tf.models, or a "
         "list or dict of them"
     )
 
 
 def _calls(layer: Any, x: Any) -> Lookups:
-    """What a call of the layer or model on `x` looks up."""
+    """Returns the lookups of a call of the layer or model on `x`."""
     if isinstance(layer, EmbeddingCollection):
         return [(layer, x)]
     side = getattr(layer, "rows", layer)
@@ -225,25 +225,25 @@ def _calls(layer: Any, x: Any) -> Lookups:
 
 
 def _pair(layer: Any, x: Any) -> Lookups:
-    """`x` has the structure of `layer`."""
+    """Returns the lookups if `x` has the structure of `layer`."""
     if isinstance(layer, Mapping):
         if not isinstance(x, Mapping) or set(layer) - set(x):
             have = sorted(map(str, x)) if isinstance(x, Mapping) else f"a {type(x).__name__}"
             raise ValueError(
-                f"layer is a dict with the keys {sorted(map(str, layer))}, and the inputs are {have}; give "
+                f"layer is a dict with the keys {sorted(map(str, layer))}, but the inputs are {have}; give "
                 "inputs=, a function from an element to such a dict"
             )
         return [call for key, each in layer.items() for call in _calls(each, x[key])]
     if isinstance(layer, (list, tuple)):
         if not isinstance(x, (list, tuple)) or len(x) != len(layer):
             have = f"{len(x)}" if isinstance(x, (list, tuple)) else f"a {type(x).__name__}"
-            raise ValueError(f"layer is a list of {len(layer)}, and the inputs are {have}; give one for each")
+            raise ValueError(f"layer is a list of {len(layer)}, but the inputs are {have}; give one for each")
         return [call for each, of in zip(layer, x, strict=True) for call in _calls(each, of)]
     return _calls(layer, x)
 
 
 def _match(layer: Any, x: Any) -> Lookups:
-    """The inputs of a batch as they come, without a function that says what is whose."""
+    """Matches the inputs of a batch with layers without the user's function."""
     if isinstance(layer, Mapping):
         return _pair(layer, x)
     if isinstance(layer, (list, tuple)):
@@ -256,14 +256,14 @@ def _match(layer: Any, x: Any) -> Lookups:
             name = features.keys[0]
             if name not in x:
                 raise ValueError(
-                    f"layer {layer.name!r} reads one feature, {name!r}, and the inputs are a dict of "
+                    f"layer {layer.name!r} reads one feature, {name!r}, but the inputs are a dict of "
                     f"{sorted(map(str, x))}; give inputs=, a function from an element to the layer's ids"
                 )
             x = x[name]
         elif features.structure == "list":
             raise ValueError(
-                f"layer {layer.name!r} takes a list of {len(features.flat)} inputs, and those of the dataset "
-                "are a dict; give inputs=, a function from an element to that list"
+                f"layer {layer.name!r} takes a list of {len(features.flat)} inputs, but the dataset gives "
+                "a dict; give inputs=, a function from an element to that list"
             )
     return _calls(layer, x)
 
@@ -274,18 +274,18 @@ def _match(layer: Any, x: Any) -> Lookups:
 def ids_of_samples(
     layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]
 ) -> list[tuple[str, Any]]:
-    """What a batch looks up, sample by sample.
+    """Returns the lookups of a batch, sample by sample.
 
     Args:
-      layer: As of `plan`.
-      inputs: As of `plan`.
+      layer: As in `plan`.
+      inputs: As in `plan`.
       batch: The components of an element of a dataset.
 
     Returns:
-      The name of its table, and int64 `[B, n]` or ragged `[B, None]`, of each feature.
+      For each feature the name of its table, and int64 `[B, n]` or ragged `[B, None]`.
 
     Raises:
-      ValueError: As of `plan`.
+      ValueError: As in `plan`.
     """
     return [(feature.table.name, ids) for feature, ids in features_of_samples(layer, inputs, batch)]
 
@@ -302,7 +302,7 @@ def features_of_samples(
 
 
 class _BySample:
-    """Rows of a model whose lookup joins the ids of all samples, as `_match` takes them."""
+    """For `_match`: rows of a model whose lookup joins the ids of all samples."""
 
     def __init__(self, rows: Any) -> None:
         self.collection, self.ids = rows.collection, rows.ids_of_samples
@@ -318,7 +318,7 @@ def _by_sample(layer: Any) -> Any:
 
 
 def _of_samples(feature: Any, ids: Any) -> Any:
-    """int64 `[B, n]`, or ragged."""
+    """Returns int64 `[B, n]`, or ragged."""
     ids = ids_lib.to_tensor(ids, f"{inputs_lib.named(feature)}: ids")
     inputs_lib.check_ids(feature, ids.dtype, ids.shape.rank, ids_lib.is_sparse(ids))
     if ids_lib.is_sparse(ids):

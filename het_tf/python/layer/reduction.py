@@ -1,4 +1,4 @@
-"""Whether something reduces a model's dense gradients over the workers; what would not is refused."""
+"""Checks that a model's dense gradients are reduced over the workers."""
 
 import sys
 from typing import Any
@@ -8,32 +8,32 @@ from het_tf.python.session.native import KERAS_3, tf
 
 
 def of_horovod(optimizer: Any) -> bool:
-    """Whether an optimizer came out of `hvd.DistributedOptimizer`."""
+    """Whether an optimizer was made by `hvd.DistributedOptimizer`."""
     return any(
         hasattr(one, "_allreduce_grads") for one in (optimizer, getattr(optimizer, "inner_optimizer", None))
     )
 
 
 def refuse_optimizer(optimizer: Any) -> None:
-    """RuntimeError: `hvd.DistributedOptimizer` under Keras 3, whose methods Keras 3 never calls."""
+    """Raises RuntimeError for `hvd.DistributedOptimizer` under Keras 3, which never calls its methods."""
     if KERAS_3 and of_horovod(optimizer):
         raise RuntimeError(
             "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
-            "every rank would train a model of its own, without a message. Compile with the Keras optimizer "
+            "every rank would train a different model without a message. Compile with the Keras optimizer "
             "itself, and call het_tf.horovod.distribute(model)"
         )
 
 
 def is_distributed(model: Any) -> bool:
-    """Whether `distribute` has seen the model."""
+    """Whether `distribute` was called for the model."""
     return getattr(model, "_het_distributed", None) is not None
 
 
 def require_reduction(model: Any) -> None:
-    """Whether something will reduce the gradients that Keras' own train_step computes.
+    """Checks that the gradients of Keras' own train_step will be reduced.
 
     Raises:
-      RuntimeError: Several ranks, and nothing will.
+      RuntimeError: They will not, on several ranks.
     """
     if settings.workers() == 1 or is_distributed(model):
         return
@@ -42,8 +42,8 @@ def require_reduction(model: Any) -> None:
     own_step = type(model).train_step is not tf.keras.Model.train_step
     if not own_step and not of_horovod(optimizer):
         raise RuntimeError(
-            f"model {model.name!r} trains on {settings.workers()} ranks, and nothing reduces its dense "
-            "gradients: every rank would train a model of its own. Call het_tf.horovod.distribute(model) "
+            f"model {model.name!r} trains on {settings.workers()} ranks, but nothing reduces its dense "
+            "gradients: every rank would train a different model. Call het_tf.horovod.distribute(model) "
             "before fit"
         )
 

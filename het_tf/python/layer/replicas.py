@@ -1,10 +1,10 @@
-"""The replicas of a tf.distribute.MirroredStrategy: threads of one process, which share its tables.
+"""The replicas of a tf.distribute.MirroredStrategy: threads of one process that share its tables.
 
-Keras sums the replicas' gradients of a variable and updates it once. So it is with rows, by the two halves of
-an update that workers have, too (accumulate.py):
+Keras sums the replicas' gradients of a variable and updates it once. Rows do the same, with the two halves of
+an update that workers use, too (accumulate.py):
 
     each replica   HetSumGrads    sums its gradients per key
-    all            merge_call     the parts come together in one thread
+    all            merge_call     one thread collects the parts
     once           HetApplySums   adds them in the order of the replicas, one update a key
 """
 
@@ -17,13 +17,13 @@ _REFUSED = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrate
 
 
 def refuse_strategy(layer: str) -> None:
-    """Refuses a layer in the scope, or in a replica, of a strategy that would train its rows wrongly.
+    """Refuses a layer in the scope or a replica of a strategy that would train its rows wrongly.
 
     Args:
       layer: Its name, for the message.
 
     Raises:
-      RuntimeError: See above.
+      RuntimeError: The strategy is not supported.
     """
     if not tf.distribute.has_strategy():
         return
@@ -42,7 +42,7 @@ def refuse_strategy(layer: str) -> None:
     hosts = {(device.job, device.replica, device.task) for device in devices}
     if len(hosts) > 1:
         raise RuntimeError(
-            f"layer {layer!r} is used under a MirroredStrategy with devices of {len(hosts)} hosts, and its "
+            f"layer {layer!r} is used under a MirroredStrategy with devices of {len(hosts)} hosts, but its "
             "rows are in this process; give MirroredStrategy devices of one host, and take Horovod for "
             "several (docs/horovod.md)"
         )
@@ -60,16 +60,16 @@ def several() -> bool:
 
 
 def apply_gradients(learning_rates: Any, tables: list[str], specs: Any, **gradients: Any) -> Any:
-    """Updates the tables once with the gradients of all replicas. Each of them calls it.
+    """Updates the tables once with the gradients of all replicas. Each replica must call it.
 
     Args:
       learning_rates: float32 [tables].
-      tables: Of each feature.
+      tables: Table of each feature.
       specs: core/engine/call_spec.h.
-      **gradients: The inputs of HetApplyGrad but for learning_rates: those of this replica.
+      **gradients: This replica's inputs of HetApplyGrad, except learning_rates.
 
     Returns:
-      The anchor's gradient, float32 scalar: 0, or NaN if a replica left the step out for its loss scale.
+      The anchor's gradient, float32 scalar: 0, or NaN if a replica skipped the step for its loss scale.
     """
     names = {"tables": tables, "specs": specs}
     with tf.device("CPU:0"):
@@ -88,4 +88,4 @@ def apply_gradients(learning_rates: Any, tables: list[str], specs: Any, **gradie
 
     context = tf.distribute.get_replica_context()
     anchor_gradient = context.merge_call(apply, args=(part.payload, part.tie, learning_rates))
-    return tf.identity(anchor_gradient)  # of one tensor for all replicas Keras would think that they agree
+    return tf.identity(anchor_gradient)  # Keras would take one tensor for all replicas as mirrored

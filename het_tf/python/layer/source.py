@@ -1,10 +1,10 @@
-"""Where the rows of a layer's call come from: live tables, or what takes their place for a while.
+"""The source of rows of a layer's call: live tables, or a temporary replacement.
 
     EmbeddingCollection.call ─► ops.lookup: the op HetLookup, live tables, gradients
-                             └► inside of `reading_from`: the function that it was given
+                             └► inside `reading_from`: its argument, a function
 
-Export is what gives one: while a model is traced for serving, its own code runs as always, with its
-combiners, ragged ids, weights and masks, and only the op at the bottom is another one.
+Export uses it: while a model is traced for serving, its code runs as always, with its
+combiners, ragged ids, weights and masks; only the op at the bottom differs.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ _lookup: ContextVar[Lookup | None] = ContextVar("het_tf_rows_from", default=None
 
 
 def replacement() -> Lookup | None:
-    """What a call is to read from in place of the live tables; None: read those."""
+    """The function that a call must use in place of the live tables, or None."""
     return _lookup.get()
 
 
 @contextlib.contextmanager
 def reading_from(lookup: Lookup) -> Iterator[None]:
-    """Inside, layers called in this context read by `lookup`, and nothing trains."""
+    """While open, layers called in this context read by `lookup`, and do not train."""
     token = _lookup.set(lookup)
     try:
         yield

@@ -1,1 +1,1 @@
-"""Metrics for Keras (public as `het_tf.metrics`): their states, and what of them ranks exchange."""
+"""Metrics for Keras (public as `het_tf.metrics`): their states, which ranks exchange."""

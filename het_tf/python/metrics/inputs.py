@@ -1,4 +1,4 @@
-"""Metrics that look at a model's inputs: which users, for example, the predictions of a batch are for."""
+"""Gives metrics access to a model's inputs: for example the users of a batch's predictions."""
 
 import contextlib
 import contextvars
@@ -16,8 +16,8 @@ def with_inputs(model: Any) -> Any:
         model = het_tf.metrics.with_inputs(model)
         model.compile("adam", "binary_crossentropy", metrics=[het_tf.metrics.GAUC(by="user")])
 
-    The model is changed in place: an attribute is put in front of its method `compute_metrics`. Saved models
-    do not have it: call it again after loading. Call it before or after `compile`; a second call does
+    It changes the model in place: an attribute overrides its method `compute_metrics`. Saved models lack it:
+    call this again after loading. Call it before or after `compile`; a second call does
     nothing.
 
     Args:
@@ -27,7 +27,7 @@ def with_inputs(model: Any) -> Any:
       `model`.
 
     Raises:
-      TypeError: It is no Keras model.
+      TypeError: It is not a Keras model.
     """
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
@@ -45,7 +45,7 @@ class _Shown:
         self._model, self._inner = model, inner
 
     def compute_metrics(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The model's own, while the inputs can be seen."""
+        """Calls the model's own method while the inputs are visible."""
         with showing(self._model, x):
             return self._inner(x, *args, **kwargs)
 
@@ -61,10 +61,10 @@ def showing(model: Any, x: Any) -> Iterator[None]:
 
 
 def current(by: str | int, who: str) -> Any:
-    """The input of that name or number in the batch whose metrics are computed.
+    """Returns the input `by`, a name or number, of the batch whose metrics are computed.
 
     Raises:
-      ValueError: No inputs are shown, there is none of that name or number, or the model is compiled by XLA.
+      ValueError: No inputs are visible, `by` is not one of them, or the model is compiled by XLA.
     """
     shown = _current.get()
     if shown is None:
@@ -87,4 +87,4 @@ def current(by: str | int, who: str) -> Any:
         there = "names " + ", ".join(map(repr, x))
     else:
         there = f"numbers below {len(x) if isinstance(x, (list, tuple)) else 1}"
-    raise ValueError(f"{who}(by={by!r}): the inputs of the model have no such one; they have the {there}")
+    raise ValueError(f"{who}(by={by!r}): the model has no such input; its inputs have the {there}")

@@ -1,4 +1,4 @@
-"""The state of a metric that is no sum: the samples themselves, in columns that grow."""
+"""The state of a metric that is not a sum: the samples themselves, in columns that grow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,21 +9,21 @@ from het_tf.python.library import tf
 class Samples:
     """Columns of equal length in the memory of the host; graphs may append to them.
 
-    They are variables without a fixed length, which Keras 3 does not have; so it does not know them, and does
-    not save them. Room grows by doubling: appending costs what the batch costs, on average.
+    They are variables without a fixed length, which Keras 3 lacks; so it neither knows nor saves them.
+    Capacity grows by doubling: appending costs O(batch) on average.
 
     Args:
-      dtypes: Of the columns.
+      dtypes: Types of the columns.
 
     Attributes:
       count: int64 variable, samples so far.
-      changes: int64 variable, grows with every change; equal ones mean equal samples.
+      changes: int64 variable, grows with every change; equal values mean equal samples.
     """
 
     def __init__(self, *dtypes: Any) -> None:
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise ValueError(
-                "a metric that keeps samples cannot be made in the scope of a strategy with several "
+                "a metric that keeps samples cannot be created in the scope of a strategy with several "
                 "replicas; use several workers with Horovod, or compute it over model.predict's answers"
             )
         with tf.init_scope(), tf.device("/CPU:0"):
@@ -61,12 +61,12 @@ class Samples:
         return True
 
     def columns(self) -> list[Any]:
-        """All samples so far, a tensor for each column."""
+        """Returns all samples so far, a tensor for each column."""
         with tf.device("/CPU:0"):
             return [column[: self.count] for column in self._columns]
 
     def replace(self, columns: Sequence[Any]) -> None:
-        """Other samples in place of all, eagerly or in a graph."""
+        """Replaces all samples, eagerly or in a graph."""
         for column, values in zip(self._columns, columns, strict=True):
             column.assign(tf.cast(values, column.dtype))
         count = tf.size(columns[0], tf.int64)
@@ -75,6 +75,6 @@ class Samples:
         self.changes.assign_add(1)
 
     def clear(self) -> None:
-        """None are left; eagerly or in a graph."""
+        """Removes all samples, eagerly or in a graph."""
         self.count.assign(0)
         self.changes.assign_add(1)

@@ -1,4 +1,4 @@
-"""The states of metrics: variables, which are sums, and samples. Every metric has one kind, or both."""
+"""The states of metrics: variables (sums) and samples. Every metric has one kind or both."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def samples_of(metrics: Sequence[Any]) -> list[Samples]:
 
 
 def add(into: Sequence[Any], metrics: Sequence[Any]) -> None:
-    """Adds what metrics have seen to others of the same classes; eagerly."""
+    """Adds the states of metrics to those of others of the same classes; eagerly."""
     for total, variable in zip(variables_of(into), variables_of(metrics), strict=True):
         total.assign(np.asarray(total.numpy()) + np.asarray(variable.numpy()))
     for all_samples, samples in zip(samples_of(into), samples_of(metrics), strict=True):
@@ -28,7 +28,7 @@ def add(into: Sequence[Any], metrics: Sequence[Any]) -> None:
 
 
 def _single(metrics: Sequence[Any]) -> Iterator[Any]:
-    """The metrics, and those of which Keras 3 has made one (CompileMetrics)."""
+    """Yields single metrics: Keras 3 combines several into one (CompileMetrics)."""
     for metric in metrics:
         yield metric
         yield from (one for one in getattr(metric, "metrics", ()) if one is not metric)

@@ -1,8 +1,8 @@
-"""What the core measures of its own calls (het_tf/core/base/trace_log.h), as parts of the ops that made them.
+"""The core's measurements of its calls (het_tf/core/base/trace_log.h), as parts of the ops that made them.
 
-The core's clock is the profiler's, but the profiler counts from its own begin, which not every TensorFlow
-writes down. So the clock is read before and after the begin of each step, of which the profiler has an event:
-where it began is known to some microseconds, and parts are cut off where their op ends.
+The core and the profiler share a clock, but the profiler counts from its own begin, which not every
+TensorFlow records. So the clock is read before and after the begin of each step, which is an event of the
+profiler: this gives the profiler's begin to some microseconds. Parts are cut off at the end of their op.
 """
 
 import json
@@ -16,13 +16,13 @@ Entry = tuple[str, int, int, int]  # kind, thread, begin and end in nanoseconds
 
 
 def begin(namespaces: Iterable[str]) -> None:
-    """The core logs its calls from here on."""
+    """Starts logging of the core's calls."""
     for namespace in namespaces:
         native.call("HetTraceBegin", namespace)
 
 
 def end(namespaces: Iterable[str]) -> tuple[list[Entry], int]:
-    """It stops. Returns what it has logged, and how many entries it had no room for."""
+    """Stops logging. Returns the entries, and the number of dropped ones."""
     entries: list[Entry] = []
     left_out = 0
     for namespace in namespaces:
@@ -33,7 +33,7 @@ def end(namespaces: Iterable[str]) -> tuple[list[Entry], int]:
 
 
 def origin(stamps: Sequence[tuple[int, int]], steps: Sequence[Span]) -> int:
-    """When the profiler began, in nanoseconds of the core's clock.
+    """Returns the profiler's begin in nanoseconds of the core's clock.
 
     Args:
       stamps: The clock before and after the begin of each step.
@@ -46,12 +46,12 @@ def origin(stamps: Sequence[tuple[int, int]], steps: Sequence[Span]) -> int:
 
 
 def parts(ops: Iterable[Span], entries: Sequence[Entry], since: int) -> dict[Span, list[Span]]:
-    """The parts of each op that made a call of the core, by their begin.
+    """Returns the parts of each op that called the core, ordered by begin.
 
     Args:
-      ops: What the profiler has measured; those of the kinds CALLS count.
-      entries: What the core has logged.
-      since: When the profiler began, in nanoseconds of the core's clock.
+      ops: Ops from the profiler; only the kinds CALLS count.
+      entries: The log of the core.
+      since: The profiler's begin in nanoseconds of the core's clock.
     """
     calling = [op for op in ops if op.kind in CALLS]
     found: dict[Span, list[Span]] = {}
@@ -60,7 +60,7 @@ def parts(ops: Iterable[Span], entries: Sequence[Entry], since: int) -> dict[Spa
         meets = [op for op in calling if op.begin < ends and begins < op.end]
         if kind not in CALLS or not meets:
             continue
-        # Calls of several ops may run at once: each op begins and ends with its own.
+        # Calls of several ops may run at once: each op begins and ends with its own call.
         op = min(meets, key=lambda one: abs(one.begin - begins) + abs(one.end - ends))
         for part, of_thread, from_, to in entries:
             if part not in CALLS and of_thread == thread and first <= from_ and to <= last:

@@ -6,10 +6,10 @@ from het_tf.python.session.native import tf
 
 
 def made(log_dir: Any, who: str) -> str:
-    """The directory, which is there and can be written.
+    """Makes the directory if needed, and checks that it is writable. Returns its path.
 
     Raises:
-      ValueError: It cannot be made, or nothing can be written there.
+      ValueError: It cannot be made or written.
     """
     path = str(log_dir)
     try:
@@ -20,14 +20,14 @@ def made(log_dir: Any, who: str) -> str:
         tf.io.gfile.remove(probe)
     except tf.errors.OpError as error:
         raise ValueError(
-            f"log_dir {path!r} of {who} cannot be written: {error.message}; give a directory that is there, "
-            "or that can be made"
+            f"log_dir {path!r} of {who} cannot be written: {error.message}; give a directory that exists "
+            "or can be made"
         ) from error
     return path
 
 
 class Scalars:
-    """Writes numbers over steps, as `tf.summary.scalar` does where tensorboard is installed.
+    """Writes numbers over steps like `tf.summary.scalar`, which needs the package tensorboard.
 
     Args:
       path: The run's directory.
@@ -48,5 +48,5 @@ class Scalars:
         self._writer.flush()
 
     def close(self) -> None:
-        """Ends the file; later points would go to a new one."""
+        """Closes the file; later points would go to a new one."""
         self._writer.close()

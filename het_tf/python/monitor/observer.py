@@ -1,4 +1,4 @@
-"""Looking at what the training steps of a Keras model predict, without a second forward pass."""
+"""Observes predictions of a Keras model's training steps without a second forward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,19 +7,19 @@ from het_tf.python.metrics.inputs import showing
 
 
 class Observer:
-    """Tells a function the labels and predictions of every training step, from inside of the step's graph.
+    """Calls a function with labels and predictions of every training step, inside the step's graph.
 
     Keras' steps, and those of users, predict, update, and then call `compute_metrics(x, y, y_pred,
-    sample_weight)`. The observer is in front of that method and of `train_step`, as attributes of the model,
-    until `remove`; steps of evaluation are not told.
+    sample_weight)`. The observer overrides that method and `train_step` by attributes of the model until
+    `remove`; it ignores steps of evaluation.
 
     Args:
       model: A compiled Keras model.
-      tell: Called with y, y_pred and sample_weight (or None); with the inputs of the model to be seen by
-        metrics.
+      tell: Called with y, y_pred and sample_weight (or None); meanwhile metrics can see the model's
+        inputs.
 
     Attributes:
-      told: Whether a step that was traced since has called `tell`.
+      told: Whether a step traced since then has called `tell`.
     """
 
     def __init__(self, model: Any, tell: Callable[[Any, Any, Any], None]) -> None:
@@ -28,10 +28,10 @@ class Observer:
         self._step, self._metrics = model.train_step, model.compute_metrics
         self._before = {name: vars(model).get(name) for name in ("train_step", "compute_metrics")}
         model.train_step, model.compute_metrics = self._run, self._compute
-        model.train_function = None  # what was traced before tells nobody
+        model.train_function = None  # functions traced before do not call `tell`
 
     def remove(self) -> None:
-        """The model is as before."""
+        """Restores the model."""
         for name, value in self._before.items():
             if value is None:
                 vars(self._model).pop(name, None)

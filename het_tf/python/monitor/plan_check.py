@@ -1,4 +1,4 @@
-"""`het_tf.callbacks.PlanCheck`: what het-plan has forecast, beside what the run does."""
+"""`het_tf.callbacks.PlanCheck`: compares the forecast of het-plan with the run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _COUNTED = ("reads", "hits", *_ROWS, *_BYTES)
 def compare(
     plan: Mapping[str, Any], counters: Mapping[str, Mapping[str, float]], steps: int
 ) -> list[tuple[str, float, float]]:
-    """Lines of (name, forecast, observed), a step of this worker.
+    """Returns lines of (name, forecast, observed) for a step of this worker.
 
     Args:
       plan: plan.json.
-      counters: By table: growth of the counters of `Table.stats()["cache"]` over the steps.
-      steps: How many.
+      counters: Growth of the counters of `Table.stats()["cache"]` over the steps, by table.
+      steps: Number of steps.
 
     Raises:
-      ValueError: The plan has none of the tables, or one of them is missing in it.
+      ValueError: The plan lacks a table.
     """
     known = {table["name"]: table["forecast"] for table in plan["tables"]}
     for name in counters:
@@ -50,25 +50,25 @@ def compare(
 
 
 class PlanCheck(tf.keras.callbacks.Callback):
-    """Prints, after some steps of a fit, what the plan has forecast beside what this worker has done.
+    """Prints, after some steps of a fit, the plan's forecast beside the observations of this worker.
 
         model.fit(..., callbacks=[het_tf.callbacks.PlanCheck("plan.json")])
 
-    Counted is the second half of the steps, when caches are full: bytes and hit rate, and for each table the
-    unique ids of a batch and the rows of each class. Lines that are off by more than a tenth are marked,
-    where they are at least a hundredth of all rows.
+    It counts the second half of the steps, when caches are full: bytes and hit rate, and for each table the
+    unique ids of a batch and the rows of each class. It marks lines that are off by more than a tenth, if
+    they are at least a hundredth of all rows.
 
     Args:
-      plan: Path of plan.json, which `het-plan show --plan` wrote.
-      steps: After how many; >= 2.
-      log_dir: Of TensorBoard: each line becomes plan/NAME/forecast and plan/NAME/observed. None: none.
+      plan: Path of plan.json from `het-plan show --plan`.
+      steps: Number of steps before it compares; >= 2.
+      log_dir: TensorBoard's directory for plan/NAME/forecast and plan/NAME/observed of each line. None: none.
 
     Attributes:
-      lines: (name, forecast, observed) of each line, once it is printed.
+      lines: (name, forecast, observed) of each line, once printed.
 
     Raises:
-      ValueError: An argument is out of range; the file is no plan, or of another version. When it compares:
-        the plan lacks a table of the model.
+      ValueError: An argument is out of range; the file is not a plan, or of another version. When it
+        compares: the plan lacks a table of the model.
     """
 
     def __init__(self, plan: str | os.PathLike[str], steps: int = 1000, log_dir: Any = None) -> None:
@@ -83,7 +83,7 @@ class PlanCheck(tf.keras.callbacks.Callback):
         self._before: dict[str, dict[str, float]] = {}
 
     def _counters(self) -> dict[str, dict[str, float]]:
-        """Of every cached table of the model."""
+        """Returns the counters of every cached table of the model."""
         tables = [
             Table(table.name, layer.namespace) for layer in layers_of(self.model) for table in layer.tables
         ]
@@ -112,7 +112,7 @@ class PlanCheck(tf.keras.callbacks.Callback):
 
 
 def text(lines: list[tuple[str, float, float]]) -> list[str]:
-    """The lines for people, on 80 columns; those that are off are marked and named at the end."""
+    """Formats the lines for people in 80 columns; marks those that are off, and names them at the end."""
     least = sum(forecast for name, forecast, _ in lines if name.endswith("_pull")) / 100
     found = [f"{'a step of this worker':<40}{'forecast':>12}{'observed':>12}{'ratio':>9}"]
     off = []

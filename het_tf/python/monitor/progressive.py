@@ -1,4 +1,4 @@
-"""`het_tf.callbacks.ProgressiveEvaluation`: every sample is predicted, then trained on."""
+"""`het_tf.callbacks.ProgressiveEvaluation`: evaluates each sample's prediction before training on it."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -15,35 +15,35 @@ from het_tf.python.session.native import tf
 
 
 class ProgressiveEvaluation(tf.keras.callbacks.Callback):
-    """Metrics of what `fit` predicts before it trains on it, over windows of batches and over all.
+    """Computes metrics of `fit`'s predictions before training on them, by windows of batches and overall.
 
         progressive = het_tf.callbacks.ProgressiveEvaluation(
             [het_tf.metrics.GAUC(by="user"), keras.metrics.AUC(from_logits=True)], window=1000,
             path="progressive.csv")
         model.fit(stream, callbacks=[progressive])
 
-    A training step predicts a batch and then updates the model, so its predictions are those for samples that
-    the model has not seen (prequential evaluation, Dawid 1984; progressive validation, Blum et al., COLT
-    1999). The metrics take them from the step: there is no second forward pass. They are those of the first
-    pass over the data only, and of the model in training mode, with dropout and the batch's own statistics in
+    A training step predicts a batch and then updates the model, so it predicts samples that the model has not
+    seen (prequential evaluation, Dawid 1984; progressive validation, Blum et al., COLT 1999). The metrics
+    take these predictions from the step, without a second forward pass. Samples are unseen only in the first
+    pass over the data, and the model is in training mode, with dropout and the batch's own statistics in
     BatchNormalization.
 
-    After every `window` batches the metrics are computed and begin anew: `windows` has the results, a file,
-    if there is a `path`, a line of them. The logs of every epoch (and so History and the progress bar) get
-    `progressive_NAME`, over all that `fit` has predicted so far, across epochs. With `steps_per_execution` a
-    window ends with the execution in which it is full. The compiled metrics are not touched.
+    After every `window` batches the metrics are computed and reset: `windows` gets the results, and the file
+    `path` a line of them. The logs of every epoch (and so History and the progress bar) get
+    `progressive_NAME`, over all predictions of `fit` so far, across epochs. With `steps_per_execution` a
+    window ends with the execution that fills it. The compiled metrics are not touched.
 
-    Under Horovod every rank has the callback; results are those of all ranks' samples, exactly, and rank 0
+    Under Horovod every rank must have the callback; results cover all ranks' samples exactly, and rank 0
     writes the file.
 
     Args:
-      metrics: Keras metrics of the model's output, of one number each, for the callback alone. A model with
+      metrics: Keras metrics of the model's output, with one number each, used only by the callback. For
         several outputs: a mapping of output (name or number) to metrics.
       window: Batches (of each rank), >= 1.
       path: A CSV file with columns window (1, 2, ..., and "all" at the end), epoch, batches, samples and the
-        metrics. A file that is there is replaced. None: no file.
-      overall: Whether to keep what metrics over all windows need: GAUC takes 20 bytes for each sample of the
-        whole stream. False: there is no `progressive_NAME`.
+        metrics. An existing file is replaced. None: no file.
+      overall: Whether to keep the state of metrics over all windows: GAUC takes 20 bytes for each sample of
+        the whole stream. False: no `progressive_NAME`.
 
     Attributes:
       windows: A dict of the columns of the file for each window of the newest `fit`; the last one may be
@@ -51,7 +51,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
 
     Raises:
       ValueError: An argument is out of range. When training begins: the file cannot be written.
-      RuntimeError: The model's train_step calls no `compute_metrics`.
+      RuntimeError: The model's train_step does not call `compute_metrics`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
             self._seen = tf.Variable([0, 0], dtype=tf.int64, trainable=False)  # batches, samples
 
     def set_model(self, model: Any) -> None:
-        """Before Keras makes the function of a step: its predictions are to be told."""
+        """Installs the observer before Keras makes the function of a step."""
         super().set_model(model)
         self._remove()
         self._observer = Observer(model, self._tell)
@@ -101,7 +101,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins anew."""
         self.windows, self._epoch = [], 0
-        self._begun = np.zeros(2, np.int64)  # where the window has begun
+        self._begun = np.zeros(2, np.int64)  # begin of the window
         self._seen.assign([0, 0])
         for metric in (*self._metrics, *self._overall):
             metric.reset_state()
@@ -117,7 +117,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Ends a window, if it is full."""
+        """Ends a window if it is full."""
         if not self._observer or not self._observer.told:
             raise RuntimeError(
                 f"train_step of model {self.model.name!r} did not call compute_metrics(x, y, y_pred, "
@@ -142,7 +142,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
         self._begun = seen
 
     def _so_far(self) -> dict[str, float]:
-        """Results over all windows, and over what the running one has seen."""
+        """Results over all windows, including the running one."""
         if not self._overall:
             return {}
         all_of_it = [type(one).from_config(one.get_config()) for one in self._overall]
@@ -157,7 +157,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
             logs.update({f"progressive_{name}": value for name, value in self._so_far().items()})
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Ends the last window, and lets go of the model."""
+        """Ends the last window, and removes the observer."""
         if self._seen.numpy()[0] > self._begun[0]:
             self._end_window()
         results = self._so_far()
@@ -181,7 +181,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
         except OSError as error:
             raise ValueError(
                 f"path {str(self.path)!r} of ProgressiveEvaluation cannot be written: {error.strerror}; give "
-                "a file in a directory that is there"
+                "a file in a directory that exists"
             ) from error
 
 
@@ -190,8 +190,8 @@ def _of(values: Any, key: Any) -> Any:
         return values[key]
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(
-            f"ProgressiveEvaluation has metrics of output {key!r}, and there is no such one in the labels "
-            "and in what the model predicts"
+            f"ProgressiveEvaluation has metrics of output {key!r}, which the labels and predictions lack; "
+            "give an output of the model"
         ) from error
 
 
@@ -200,5 +200,5 @@ def _checked(metrics: list[Any]) -> list[Any]:
     if not metrics or not all(isinstance(one, tf.keras.metrics.Metric) for one in metrics):
         raise ValueError(f"metrics are {metrics!r}; give Keras metrics as objects, keras.metrics.AUC()")
     if len(set(names)) != len(names):
-        raise ValueError(f"metrics have the names {names}; give each one of its own, name=...")
+        raise ValueError(f"metrics have the names {names}; give each a different one, name=...")
     return metrics

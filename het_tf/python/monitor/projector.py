@@ -21,29 +21,29 @@ def write_projector(
     ids: npt.ArrayLike | None = None,
     rows: int = 10_000,
 ) -> int:
-    """Writes rows of a table, with labels, to where TensorBoard's projector shows them.
+    """Writes rows of a table, with labels, for TensorBoard's projector.
 
         het_tf.write_projector("item", "logs", labels={1: "Toy Story (1995)", 2: "GoldenEye (1995)"})
 
     and `tensorboard --logdir logs`, tab *Projector*. Files are LOG_DIR/TABLE_tensors.tsv (a row a line),
     LOG_DIR/TABLE_metadata.tsv (its id, its number of updates, its labels) and LOG_DIR/projector_config.pbtxt,
-    in which other tables stay; files of the same table are replaced. With several ranks call it on one, after
+    which keeps other tables; files of the same table are replaced. With several ranks call it on one, after
     `het_tf.flush(all_ranks=True)` on all.
 
     Args:
-      table: Or its name, in the current namespace.
-      log_dir: TensorBoard's directory; it is made if it is not there.
+      table: The table, or its name in the current namespace.
+      log_dir: TensorBoard's directory; made if it is missing.
       labels: id -> text; or, for several columns, name of the column -> (id -> text). Ids without one get an
         empty label. Tabs and ends of lines become spaces.
-      ids: Integers, the rows to write, in this order; those that were never trained have their initial
-        values. None: the rows with the most updates; then all of the table is read once.
-      rows: Without `ids`: how many at most, >= 1. The projector takes about 100,000 of 16 floats.
+      ids: Integers, the rows to write, in this order; untrained rows have their initial values. None: the
+        rows with the most updates, for which the whole table is read once.
+      rows: Without `ids`: the most rows to write, >= 1. The projector takes about 100,000 of 16 floats.
 
     Returns:
-      How many rows were written.
+      The number of rows written.
 
     Raises:
-      LookupError: There is no such table.
+      LookupError: The table does not exist.
       ValueError: An argument is out of range, the table has no rows yet, or log_dir cannot be written.
     """
     found = Table(table) if isinstance(table, str) else table
@@ -91,9 +91,7 @@ def _columns(labels: Mapping[Any, Any] | None) -> dict[str, Mapping[Any, Any]]:
         columns = {_text(name): one for name, one in labels.items()}
         taken = {"id", "updates"} & set(columns)
         if taken:
-            raise ValueError(
-                f"labels have a column {min(taken)!r}, which is there already; name it otherwise"
-            )
+            raise ValueError(f"labels have a column {min(taken)!r}, which exists already; give another name")
         return columns
     return {"label": labels}
 

@@ -1,8 +1,8 @@
-"""What TensorFlow's profiler has measured of a process, sorted by what it does for a training step.
+"""Events of TensorFlow's profiler, sorted by their purpose in a training step.
 
 The profiler writes events of threads (XSpace, tsl/profiler/protobuf/xplane.proto). An op that computes has
-one event, NAME:TYPE. An op that waits for something, such as an all-reduce, has an event when it is started
-and one when it is done, with a number that both have.
+one event, NAME:TYPE. An op that waits, such as an all-reduce, has one event at its start and one at its end,
+with a common number.
 """
 
 import importlib
@@ -24,7 +24,7 @@ _BEGUN, _DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsy
 
 
 class Span(NamedTuple):
-    """Something that was measured: microseconds since the profiler began."""
+    """A measured event: microseconds since the profiler began."""
 
     kind: str  # of KINDS; "pipeline": an op of tf.data, on its own threads; "step"
     name: str
@@ -33,14 +33,14 @@ class Span(NamedTuple):
 
 
 def read(directory: Path, step: str) -> list[Span]:
-    """All ops that the profiler has seen, by their begin, and the steps.
+    """Returns all ops and steps of a profile, ordered by begin.
 
     Args:
-      directory: What the profiler was started with; the newest file there is read.
-      step: Of the events that are steps.
+      directory: The profiler's directory; its newest file is read.
+      step: Name of the events that are steps.
 
     Raises:
-      RuntimeError: The profiler has written none, or this TensorFlow cannot read it.
+      RuntimeError: The profiler has not written a file, or this TensorFlow cannot read it.
     """
     files = sorted(directory.glob("**/*.xplane.pb"))
     if not files:
@@ -93,12 +93,12 @@ def _stats(plane: Any, event: Any) -> Iterator[tuple[str, Any]]:
 
 
 def kind_of(type_of_op: str) -> str:
-    """What an op of that type does for a step."""
+    """Returns the purpose of an op of a type in a step."""
     return next(kind for kind, pattern in KINDS if pattern.match(type_of_op))
 
 
 def lanes(spans: Iterable[Span]) -> Iterator[tuple[int, Span]]:
-    """Spans, by their begin, with the number of a lane in which none overlaps another one."""
+    """Yields spans, ordered by begin, each with a lane in which spans do not overlap."""
     ends: list[float] = []
     for span in spans:
         free = next((lane for lane, end in enumerate(ends) if end <= span.begin), len(ends))
@@ -109,7 +109,7 @@ def lanes(spans: Iterable[Span]) -> Iterator[tuple[int, Span]]:
 
 
 def covered(spans: Iterable[Span], begin: float, end: float) -> float:
-    """Microseconds between two moments in which at least one of the spans (by their begin) runs."""
+    """Microseconds between `begin` and `end` in which at least one span runs; spans ordered by begin."""
     total, reached = 0.0, begin
     for span in spans:
         first, last = max(span.begin, reached), min(span.end, end)

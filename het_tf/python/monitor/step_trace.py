@@ -1,4 +1,4 @@
-"""`het_tf.callbacks.StepTrace`: a few training steps as a trace that Perfetto and chrome://tracing open."""
+"""`het_tf.callbacks.StepTrace`: writes a few training steps as a trace for Perfetto and chrome://tracing."""
 
 import json
 import tempfile
@@ -34,36 +34,36 @@ _COUNTERS = {
 
 
 class StepTrace(tf.keras.callbacks.Callback):
-    """Writes what happens in a few training steps as a trace (Trace Event Format of Chrome, JSON).
+    """Writes a trace of a few training steps (Trace Event Format of Chrome, JSON).
 
         trace = het_tf.callbacks.StepTrace("trace.json", first=20, steps=5)
         model.fit(..., callbacks=[trace])
 
     Open the file at https://ui.perfetto.dev or chrome://tracing. Its rows are the steps (Keras' batch begin
-    to batch end) and the ops that TensorFlow's profiler has measured: lookups of rows, updates of rows,
-    Horovod's collectives (from the moment at which a rank is ready until it has the result: waiting for
-    others included), the next batch of the input, all other ops, and tf.data's own threads. Counters beside
-    them say, for each step and table with a cache, which rows, bytes and requests travelled.
+    to batch end) and the ops of TensorFlow's profiler: lookups of rows, updates of rows, Horovod's
+    collectives (from the moment at which a rank is ready until it has the result, including the wait for
+    others), the next batch of the input, all other ops, and tf.data's own threads. Counters beside
+    them show the rows, bytes and requests of each step and table with a cache.
 
-    Under each lookup and update are its parts, as het_tf's core has measured them: "plan", "send", "wait"
-    (for the store: server and wire together), "answers" (rows of answers go to the cache), "copy" (rows go to
-    the model); "sum", "tick" (the optimizer) and "push" (what is due goes into frames) of an update; "lock",
-    where another call of this process went first. What lies between them is the cache's own work, or the
-    table's where there is no cache.
+    Under each lookup and update are its parts, measured by het_tf's core: "plan", "send", "wait" (for the
+    store: server and wire together), "answers" (rows of answers go to the cache), "copy" (rows go to the
+    model); for an update "sum", "tick" (the optimizer) and "push" (due updates go into frames); "lock", while
+    another call of this process goes first. Gaps between them are the cache's own work, or the table's
+    without a cache.
 
-    Nothing in it is estimated. The profiler itself slows steps down, and first steps (tracing, first rows)
-    cost more than later ones. Kernels on a GPU are not in it: for these use TensorFlow's profiler.
+    All times are measured. The profiler itself slows steps down, and first steps (tracing, first rows)
+    cost more than later ones. The trace lacks kernels on a GPU: use TensorFlow's profiler for these.
 
     Args:
-      path: The file; it is replaced. With several ranks `trace.json` is `trace-rank-R.json`, one for each.
-      first: Number of the first step that is traced, in this `fit`, from 1.
-      steps: How many are, >= 1. With `steps_per_execution` an execution is one.
+      path: The file; it is replaced. With several ranks each writes its own, `trace-rank-R.json`.
+      first: Number of the first step to trace, in this `fit`, from 1.
+      steps: Number of steps to trace, >= 1. With `steps_per_execution` an execution is one step.
 
     Attributes:
       steps_traced: For each traced step a dict of milliseconds: "step" (from begin to end), each kind of op
-        ("lookup", "update", "workers", "input", "compute": in which at least one of that kind was running;
-        kinds overlap), "no_op", in which none was, and "lookup_wait" and "update_wait", in which one of them
-        waited for the store.
+        ("lookup", "update", "workers", "input", "compute": while at least one of that kind runs; kinds
+        overlap), "no_op", while no op runs, and "lookup_wait" and "update_wait", while a lookup or update
+        waits for the store.
 
     Raises:
       ValueError: An argument is out of range. When training begins: the file cannot be written.
@@ -81,7 +81,7 @@ class StepTrace(tf.keras.callbacks.Callback):
         self._step: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Sees that the file can be written."""
+        """Checks that the file can be written."""
         hvd = settings.horovod()
         self._rank = 0 if hvd is None else hvd.rank()
         self._file = self._path
@@ -92,7 +92,7 @@ class StepTrace(tf.keras.callbacks.Callback):
         except OSError as error:
             raise ValueError(
                 f"path {str(self._file)!r} of StepTrace cannot be written: {error.strerror}; give a file in "
-                "a directory that is there"
+                "a directory that exists"
             ) from error
         self._tables = {
             table.name: Table(table.name, layer.namespace)
@@ -107,7 +107,7 @@ class StepTrace(tf.keras.callbacks.Callback):
             calls.end(self._namespaces())
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begins to trace, if it is time."""
+        """Starts the trace at its first step."""
         self._seen += 1
         if self._seen == self._first:
             directory = tempfile.TemporaryDirectory(prefix="het_tf_trace_")
@@ -138,7 +138,7 @@ class StepTrace(tf.keras.callbacks.Callback):
             self._end()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Ends the trace, if there were fewer steps."""
+        """Ends the trace if `fit` had fewer steps."""
         if self._directory is not None:
             self._end()
 
@@ -146,7 +146,7 @@ class StepTrace(tf.keras.callbacks.Callback):
         return sorted({table.namespace for table in self._tables.values()})
 
     def _count(self) -> None:
-        """What caches have counted so far, outside of any step."""
+        """Reads the counters of the caches, outside of any step."""
         of_tables = {name: table.stats().get("cache", {}) for name, table in self._tables.items()}
         self._counted.append({name: counters for name, counters in of_tables.items() if counters})
 
@@ -178,7 +178,7 @@ class StepTrace(tf.keras.callbacks.Callback):
             used = set()
             for lane, span in measured.lanes(one for one in spans if one.kind == kind):
                 where = {"pid": self._rank, "tid": 1000 * row + lane}
-                # Viewers draw what lies in an op of the same row under it.
+                # Viewers draw events inside an op of the same row under it.
                 for cat, one in ((kind, span), *(("part", part) for part in parts.get(span, ()))):
                     times = {"ts": one.begin - begin, "dur": one.end - one.begin}
                     events.append({"ph": "X", "name": one.name, "cat": cat, **where, **times})
@@ -204,7 +204,7 @@ class StepTrace(tf.keras.callbacks.Callback):
 
 
 def _times(spans: list[Span], parts: dict[Span, list[Span]], step: Span) -> dict[str, float]:
-    """Milliseconds of one step."""
+    """Returns the milliseconds of one step."""
     ops = [span for span in spans if span.kind not in ("step", "pipeline")]
     inside = [span for span in ops if span.end > step.begin and span.begin < step.end]
     found = {"step": step.end - step.begin}

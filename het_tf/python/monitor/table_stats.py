@@ -1,4 +1,4 @@
-"""`het_tf.callbacks.TableStats`: what tables and caches do, by epochs and as lines in TensorBoard."""
+"""`het_tf.callbacks.TableStats`: figures of tables and caches, by epochs and as lines in TensorBoard."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from het_tf.python.session.native import tf
 from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
 
-# What a cache holds, as it stands; its other numbers only grow.
+# Gauges of a cache; its other numbers are counters, which only grow.
 _LEVELS = ("rows", "bytes", "unsent_rows")
-# Growth over the steps since the last point: tag -> counters whose sum it is (core/cache/counters.h).
+# Growth over the steps since the last point: tag -> counters to add up (core/cache/counters.h).
 _PER_STEP = {
     "traffic/bytes_in": ("row_bytes_in", "metadata_bytes_in"),
     "traffic/bytes_out": ("row_bytes_out", "metadata_bytes_out"),
@@ -31,7 +31,7 @@ _PER_STEP = {
 
 
 class TableStats(tf.keras.callbacks.Callback):
-    """Figures of every table of the model: of each epoch, and in TensorBoard every so many steps.
+    """Collects figures of every table of the model: of each epoch, and in TensorBoard every `every` steps.
 
         model.fit(..., callbacks=[het_tf.callbacks.TableStats()])                   # of each epoch
         model.fit(..., callbacks=[het_tf.callbacks.TableStats("logs", every=200)])  # and in TensorBoard
@@ -39,45 +39,45 @@ class TableStats(tf.keras.callbacks.Callback):
     Figures of an epoch are in `epochs`, those named in `log` also in Keras' logs (the History and the
     progress bar) as `TABLE/FIGURE`:
 
-    * `rows`, `bytes`: what the store holds at the end of the epoch; `cache_rows`, `cache_bytes`,
-      `cache_unsent_rows`: what the cache holds.
-    * what the epoch has added: `updates` (of the table) and, with a cache, every counter of
-      `Table.stats()["cache"]`: hits, miss_pull (rows fetched since they were not cached), update_pull (since
-      they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
+    * `rows`, `bytes`: size of the table in the store at the end of the epoch; `cache_rows`, `cache_bytes`,
+      `cache_unsent_rows`: contents of the cache.
+    * growth in the epoch: `updates` (of the table) and, with a cache, every counter of
+      `Table.stats()["cache"]`: hits, miss_pull (rows fetched because they were not cached), update_pull
+      (because they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
     * `hit_rate`: hits / reads of the epoch.
 
     With a `log_dir`, `tensorboard --logdir logs` shows lines. Tags begin with the name of the table:
 
-    * `rows`, `bytes`, `updates`: of the store. Of a shared server rank 0 writes them.
-    * `cache/rows`, `bytes`, `unsent_rows`: what the cache holds at that moment.
+    * `rows`, `bytes`, `updates`: of the store. With a shared server only rank 0 writes them.
+    * `cache/rows`, `bytes`, `unsent_rows`: contents of the cache at that moment.
     * `cache/hit_rate`: hits / reads since the last point.
-    * `traffic/*` (bytes, requests), `pulled_rows/*`, `pushed_rows/*`, `reads`, `ticks`: a step, since the
+    * `traffic/*` (bytes, requests), `pulled_rows/*`, `pushed_rows/*`, `reads`, `ticks`: per step, since the
       last point.
     * `lag/mean`: ticks that the rows checked since the last point lacked; `lag/p99_so_far` and
-      `lag/max_so_far`: since the cache was made, as the cache keeps no others. All
+      `lag/max_so_far`: since the cache was made, because the cache keeps only these. All
       are upper bounds within a factor of two, as in `Table.stats()`.
-    * `norm/mean`, `median`, `p99`, `max`: L2 norms of the rows that `norms` names. Of those that it draws at
-      the store rank 0 writes them.
+    * `norm/mean`, `median`, `p99`, `max`: L2 norms of the rows that `norms` names. Only rank 0 writes those
+      of rows drawn from the store.
 
-    A table without a cache has the first group and the last. Under Horovod each rank writes a run of its own,
+    A table without a cache has only the first and the last group. Under Horovod each rank writes its own run,
     `tables-rank-R`, since each has its own caches; TensorBoard shows them as lines of one figure. Without
     `all_ranks` nothing is exchanged, so a single rank may have the callback. One process writes `tables`.
 
     Args:
-      log_dir: TensorBoard's directory; it is made if it is not there. None: nothing is written.
+      log_dir: TensorBoard's directory; made if it is missing. None: write nothing.
       every: Steps from one point in TensorBoard to the next, >= 1; or "epoch".
-      norms: Table -> what is read for norms at every point: a number of rows, drawn by `Table.sample` as the
-        store has them, or ids, whose rows are read as the model reads them. None: no norms.
-      log: Figures of an epoch for Keras' logs; those that a table has not are left out. "all": every one.
-      all_ranks: Under Horovod, adds the figures of all ranks' caches and updates in an epoch; then every rank
-        must have the callback. False: figures of this rank.
+      norms: Table -> rows whose norms are read at every point: a number of rows, drawn from the store by
+        `Table.sample`, or ids, whose rows are read as by the model. None: no norms.
+      log: Figures of an epoch for Keras' logs; figures that a table lacks are left out. "all": every one.
+      all_ranks: Under Horovod, adds up the figures of all ranks' caches and updates in an epoch; then every
+        rank must have the callback. False: figures of this rank.
 
     Attributes:
       epochs: For each epoch of the last `fit`: table -> figure -> value.
 
     Raises:
-      ValueError: An argument is out of range, or nothing can be written to log_dir. When training begins:
-        `norms` names a table that the model has not.
+      ValueError: An argument is out of range, or log_dir cannot be written. When training begins:
+        `norms` names a table that the model lacks.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class TableStats(tf.keras.callbacks.Callback):
         if isinstance(log, str) and log != "all":
             raise ValueError(f"log is {log!r}; give a list of figures, or 'all'")
         if norms and log_dir is None:
-            raise ValueError("norms are written to TensorBoard, and log_dir is None; give a directory")
+            raise ValueError("norms are written to TensorBoard, but log_dir is None; give a directory")
         self.every = every
         self.log = log if isinstance(log, str) else tuple(log)
         self.all_ranks = all_ranks
         self.epochs: list[dict[str, dict[str, float]]] = []
         self._log_dir = None if log_dir is None else directory.made(log_dir, "TableStats")
-        self.async_safe = log_dir is None  # Keras need not wait for a step's logs, which nobody reads here
+        self.async_safe = log_dir is None  # Keras need not wait for a step's logs: they are not read here
         self._norms = {name: np.asarray(rows) for name, rows in (norms or {}).items()}
         for name, rows in self._norms.items():
             if not rows.size or rows.dtype.kind not in "iu" or (rows.ndim == 0 and rows < 1):
@@ -113,14 +113,14 @@ class TableStats(tf.keras.callbacks.Callback):
                     "integers, the ids of some rows"
                 )
         self._batch = -1  # the last one of the epoch
-        self._step = 0  # of all fits: points of a second one come after those of the first
+        self._step = 0  # over all fits: points of a second one come after those of the first
         self._point = 0  # the step of the last point
         self._before: dict[tuple[str, str], dict[str, float]] = {}  # at the last point
         self._epoch: dict[tuple[str, str], dict[str, float]] = {}  # at the last epoch's end
         self._scalars: directory.Scalars | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Remembers where the counters stand."""
+        """Records the counters."""
         hvd = settings.horovod()
         run = "tables" if hvd is None or hvd.size() == 1 else f"tables-rank-{hvd.rank()}"
         self._first = hvd is None or hvd.rank() == 0
@@ -132,7 +132,7 @@ class TableStats(tf.keras.callbacks.Callback):
         unknown = sorted(set(self._norms) - {name for _, name in self._tables})
         if unknown:
             known = ", ".join(repr(name) for _, name in self._tables) or "none"
-            raise ValueError(f"norms names {unknown}, and the tables of the model are {known}")
+            raise ValueError(f"norms names {unknown}, but the tables of the model are {known}")
         self._before = {key: _flat(table.stats()) for key, table in self._tables.items()}
         self._epoch = dict(self._before)
         self.epochs = []
@@ -141,19 +141,19 @@ class TableStats(tf.keras.callbacks.Callback):
             self._scalars = directory.Scalars(tf.io.gfile.join(self._log_dir, run))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Counts the step, and writes if it is time."""
-        # Keras counts from 0 in every epoch; with steps_per_execution it leaves numbers out.
+        """Counts the step, and writes at every point."""
+        # Keras counts from 0 in every epoch; with steps_per_execution it skips numbers.
         self._step += batch - self._batch
         self._batch = batch
         if self.every != "epoch" and self._step - self._point >= self.every:  # type: ignore[operator]
             self._write()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Batches are counted anew."""
+        """Resets the count of batches."""
         self._batch = -1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Adds the epoch's figures to `epochs` and `logs`, and writes, if a point is an epoch."""
+        """Adds the epoch's figures to `epochs` and `logs`, and writes if `every` is "epoch"."""
         figures = self._of_epoch()
         self.epochs.append(figures)
         if logs is not None:
@@ -167,7 +167,7 @@ class TableStats(tf.keras.callbacks.Callback):
             self._write()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Writes what came after the last point, and ends the file."""
+        """Writes the steps after the last point, and closes the file."""
         if self._step > self._point:
             self._write()
         if self._scalars is not None:
@@ -214,7 +214,7 @@ class TableStats(tf.keras.callbacks.Callback):
                 found |= _of_cache(now, before, steps)
             if table.name in self._norms:
                 found |= _norms(self._rows(table, self._norms[table.name]))
-                # What this lookup has moved is no traffic of the training.
+                # The traffic of this lookup is not part of the training's.
                 read, now = now, _flat(table.stats())
                 self._epoch[key] = {
                     name: value + now[name] - read[name] for name, value in self._epoch[key].items()
@@ -228,12 +228,12 @@ class TableStats(tf.keras.callbacks.Callback):
     def _rows(self, table: Table, wanted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         if wanted.ndim:
             return table.lookup(wanted.ravel())
-        # From the same places at each point: a line moves with the rows rather than with the draw.
+        # Draw from the same places at each point, so that a line follows the rows, not the draw.
         return table.sample(int(wanted))[1] if self._first else np.zeros((0, table.dim), np.float32)
 
 
 def _flat(stats: dict[str, Any]) -> dict[str, float]:
-    """Updates, and the numbers of a cache; lags as lag/..., with the sum of those that were observed."""
+    """Returns updates and the numbers of a cache; lags as lag/..., with the sum of the observed ones."""
     found: dict[str, float] = {"updates": stats["updates"]}
     for name, value in stats.get("cache", {}).items():
         if name == "staleness":

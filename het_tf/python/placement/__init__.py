@@ -1,1 +1,1 @@
-"""Which worker takes a sample: rules, splits of files, and het-data."""
+"""Places samples on workers: rules, splits of files, and het-data."""

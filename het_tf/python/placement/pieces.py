@@ -1,4 +1,4 @@
-"""A directory of `het-data shard`: one file a worker, and placement.json, which says how they were made.
+"""A directory of `het-data shard`: one file a worker, and placement.json, which describes them.
 
     {"format": "het_tf pieces", "rule": 1, "by": "C24", "workers": 8, "batch": 128,
      "id": HEX, "samples": N, "left_out": N, "sources": [NAME, ...], "files": [{"name": NAME, "bytes": N}]}
@@ -24,14 +24,14 @@ _MOST_BYTES = 16 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """What placement.json says.
+    """The content of placement.json.
 
     Attributes:
       path: The directory.
       placement: The rule.
-      id: Of the samples in their order, hexadecimal: other samples, or another order, another id.
-      samples: In all files together.
-      left_out: Of the last, incomplete global batch.
+      id: Hexadecimal hash of the samples in their order.
+      samples: Number of samples in all files together.
+      left_out: Samples of the last, incomplete global batch.
       sources: Names of the files that were read.
       files: Name and bytes of each worker's file.
     """
@@ -45,7 +45,7 @@ class Pieces:
     files: list[tuple[str, int]]
 
     def write(self, directory: Path) -> Path:
-        """Writes placement.json into a directory, `path` under its temporary name. Returns its path."""
+        """Writes placement.json into `directory`, the temporary name of `path`. Returns its path."""
         document = {
             "format": FORMAT,
             **self.placement.describe(),
@@ -61,15 +61,13 @@ class Pieces:
         """Reads placement.json of a directory.
 
         Raises:
-          FileNotFoundError: There is none.
-          ValueError: It is damaged, or of another rule than this het_tf has.
+          FileNotFoundError: It does not exist.
+          ValueError: It is damaged, or made by another rule than this het_tf's.
         """
         place = Path(path)
         file = place / MANIFEST
         if not file.is_file():
-            raise FileNotFoundError(
-                f"{place} has no {MANIFEST}; give a directory that het-data shard has made"
-            )
+            raise FileNotFoundError(f"{place} has no {MANIFEST}; give a directory of het-data shard")
         try:
             document: dict[str, Any] = parse_json(read_bytes(file, _MOST_BYTES))
             if document["format"] != FORMAT:
@@ -86,17 +84,17 @@ class Pieces:
             raise ValueError(f"{file} is damaged: {what}; place the data anew by het-data shard") from None
         if rule != RULE:
             raise ValueError(
-                f"{place} was placed by rule {rule}, and this het_tf has rule {RULE}; place it anew by "
+                f"{place} was placed by rule {rule}, but this het_tf has rule {RULE}; place it anew by "
                 "het-data shard"
             )
         return found
 
     def file(self, worker: int) -> Path:
-        """The file of a worker.
+        """Returns the file of a worker.
 
         Raises:
           FileNotFoundError: It is missing.
-          ValueError: It is not as large as it was written.
+          ValueError: Its size has changed.
         """
         name, size = self.files[worker]
         path = self.path / name
@@ -104,6 +102,6 @@ class Pieces:
             raise FileNotFoundError(f"{path} is missing; copy the directory again, or place the data anew")
         if (there := path.stat().st_size) != size:
             raise ValueError(
-                f"{path} has {there} bytes, and {MANIFEST} says {size}; copy it again, or place the data anew"
+                f"{path} has {there} bytes, but {MANIFEST} says {size}; copy it again, or place the data anew"
             )
         return path

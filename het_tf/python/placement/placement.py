@@ -1,14 +1,14 @@
-"""Which worker takes a sample: the rule of placed streams, stated once (ADR 0028).
+"""Places samples on workers: the rule of placed streams (ADR 0028).
 
-Of each global batch, `workers * batch` samples of the stream in their order, a worker takes `batch`:
+A global batch is `workers * batch` samples of the stream in their order; each worker takes `batch` of them:
 
 * hash: a sample's owner is `hash(value of the field) mod workers`;
 * quota: an owner takes its first `batch` samples, in the order of the stream;
-* spill: what is above goes, in the order of the stream, to the workers that have too few, the first first;
-* order: what a worker takes stands in the order of the stream.
+* spill: the rest goes, in the order of the stream, to workers that have too few, the first worker first;
+* order: each worker's samples keep the order of the stream.
 
-The rule is written in a few operations (`Numpy`), which numpy and TensorFlow both have: het_tf.horovod.shard
-runs it in a graph, `het-data` on arrays. Nothing here imports TensorFlow.
+The rule uses a few operations (`Numpy`) that numpy and TensorFlow share: het_tf.horovod.shard runs it in a
+graph, `het-data` on arrays. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import numpy.typing as npt
 from het_tf.python.hashing import FACTORS, GAMMA, SHIFTS
 
 RULE = 1
-"""The number of the rule: another hash, quota, spill or order has another one."""
+"""The number of the rule; change it with the hash, quota, spill or order."""
 
 Int64Array = npt.NDArray[np.int64]
 
 
 class Numpy:
-    """The operations that the rule is written in, on numpy arrays."""
+    """The operations of the rule, on numpy arrays."""
 
     arange: Any = staticmethod(np.arange)
     bitwise_xor: Any = staticmethod(np.bitwise_xor)
@@ -80,7 +80,7 @@ class Numpy:
 
     @staticmethod
     def text(values: Any) -> tuple[Any, Any]:
-        """The bytes of strings, uint64 `[M, L]`, 0 behind their ends, and their lengths, uint64 `[M]`."""
+        """The bytes of strings, uint64 `[M, L]`, padded by 0, and their lengths, uint64 `[M]`."""
         texts = [one.encode() if isinstance(one, str) else bytes(one) for one in list(values)]
         lengths = np.array([len(one) for one in texts], np.int64)
         letters = np.zeros((len(texts), max(1, int(lengths.max(initial=0)))), np.uint64)
@@ -89,16 +89,16 @@ class Numpy:
 
 
 def mixed(words: Any, xp: Any = Numpy) -> Any:
-    """The finalizer of SplitMix64 (`hashing.mix`) of uint64 of any shape."""
+    """Applies the finalizer of SplitMix64 (`hashing.mix`) to uint64 of any shape."""
     for shift, factor in zip(SHIFTS[:-1], FACTORS, strict=True):
         words = xp.bitwise_xor(words, xp.right_shift(words, shift)) * factor
     return xp.bitwise_xor(words, xp.right_shift(words, SHIFTS[-1]))
 
 
 def hashes(values: Any, xp: Any = Numpy) -> Any:
-    """The hash of each value of a field.
+    """Returns the hash of each value of a field.
 
-    It is `mixed` of an integer, or of the length of a string and the sum of its `byte[i] * GAMMA^(i + 1)`.
+    It is `mixed` of an integer, or of a string's length plus the sum of `byte[i] * GAMMA^(i + 1)`.
 
     Args:
       values: Integers `[M]`, or strings `[M]` (bytes; numpy also takes str, whose UTF-8 it hashes).
@@ -116,12 +116,12 @@ def hashes(values: Any, xp: Any = Numpy) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Samples of a stream on workers, by a field.
+    """Placement of a stream's samples on workers by a field.
 
     Attributes:
       by: The name of the field.
-      workers: How many.
-      batch: Samples that each takes of a global batch.
+      workers: Number of workers.
+      batch: Samples of a global batch that each worker takes.
 
     Raises:
       ValueError: A number is below 1.
@@ -139,19 +139,19 @@ class Placement:
 
     @property
     def samples(self) -> int:
-        """Of a global batch."""
+        """Samples of a global batch."""
         return self.workers * self.batch
 
     def describe(self) -> dict[str, Any]:
-        """What must be equal wherever the same stream is placed, as JSON has it."""
+        """Returns, for JSON, all that must be equal wherever the same stream is placed."""
         return {**dataclasses.asdict(self), "rule": RULE}
 
     def owners(self, hashed: Any, xp: Any = Numpy) -> Any:
-        """The owner of each sample, int64 `[M]`, of the hashes of its values, uint64 `[M]`."""
+        """Returns the owner of each sample, int64 `[M]`, from the hashes of its values, uint64 `[M]`."""
         return xp.signed(xp.right_shift(hashed, np.uint64(1))) % self.workers
 
     def order(self, owners: Any, xp: Any = Numpy) -> Any:
-        """Which samples each worker takes of a global batch, by their owners, int64 `[samples]`.
+        """Returns the samples of a global batch that each worker takes, by `owners`, int64 `[samples]`.
 
         Returns:
           int64 `[workers, batch]`: numbers of samples, each once; a row ascends.
@@ -169,10 +169,10 @@ class Placement:
         return xp.reshape(keys % count, (self.workers, self.batch))
 
     def place(self, values: Any) -> Int64Array:
-        """Which samples each worker takes of the global batches that `values` begins.
+        """Returns the samples that each worker takes of the global batches in `values`.
 
         Args:
-          values: Of the field, integers or strings `[M]` in the order of the stream. A last incomplete global
+          values: The field's integers or strings `[M]` in the order of the stream. A last incomplete global
             batch is left out.
 
         Returns:
@@ -181,7 +181,7 @@ class Placement:
         return self.place_owners(self.owners(hashes(values)))
 
     def place_owners(self, owners: Int64Array) -> Int64Array:
-        """As `place`, of the owners of the samples, int64 `[M]`."""
+        """As `place`, from the owners of the samples, int64 `[M]`."""
         batches = len(owners) // self.samples
         found = np.empty((batches, self.workers, self.batch), np.int64)
         for number in range(batches):

@@ -1,1 +1,1 @@
-"""What a job will cost, before it runs (public as `het_tf.planner`; the command is het-plan)."""
+"""Forecasts the cost of a job before it runs (public as `het_tf.planner`; the command is het-plan)."""

@@ -1,4 +1,4 @@
-"""What staleness costs in AUC, by the result of benchmarks/accuracy.py, of which accuracy.json is made."""
+"""The cost of staleness in AUC, from accuracy.json, which holds results of benchmarks/accuracy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STALENESS = 30  # the default's
 
 
 def bound_of(cache: Mapping[str, Any]) -> str:
-    """What accuracy.json calls the bounds of these arguments of `het_tf.Cache`."""
+    """Returns the key in accuracy.json for the bounds of these arguments of `het_tf.Cache`."""
     staleness = cache.get("staleness", _STALENESS)
     if "pull_bound" in cache or "push_bound" in cache:
         pull, push = (cache.get(name, staleness) for name in ("pull_bound", "push_bound"))
@@ -24,10 +24,10 @@ def bound_of(cache: Mapping[str, Any]) -> str:
 def cost(
     cache: Mapping[str, Any], optimizer: str, workers: int, batch: int, planned: bool
 ) -> dict[str, Any] | None:
-    """The measured case that is nearest to a job.
+    """Returns the measured case that is nearest to a job.
 
     Returns:
-      {"auc": AUC less that of exact training, "half": half of its 95 % interval, "workers", "batch", "part",
+      {"auc": AUC minus that of exact training, "half": half of its 95 % interval, "workers", "batch", "part",
       "seeds"}; zeros for exact training; None: these bounds were not measured with this optimizer.
     """
     bound = bound_of(cache)

@@ -1,6 +1,6 @@
-"""The cheapest changes that would help a job: each is forecast on a part of the sample, beside the job now.
+"""The cheapest changes that would help a job: forecasts the job with and without each on part of the sample.
 
-Both forecasts share the part, so what it gets wrong is in both of them.
+Both forecasts share the part, and so its errors.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from het_tf.python.planner.stats import Stats
 
 WINDOW = 32  # of het_tf.plan
 _ENTRIES = 400_000
-_LEAST = 0.03  # of a step's time, or bytes
+_LEAST = 0.03  # share of a step's time or bytes that a change must save
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A change, and what it does to a step.
+    """A change and its effect on a step.
 
     Attributes:
       text: What to do.
-      seconds, bytes: Of a step, in parts of what they are now.
+      seconds, bytes: Of a step, as a fraction of today's.
     """
 
     text: str
@@ -31,7 +31,7 @@ class Change:
 
 
 def changes(request: Request, cache_bytes: int) -> Iterator[tuple[str, Request]]:
-    """What could be changed, the cheapest first: code, then accuracy, then memory, then machines."""
+    """Yields possible changes, the cheapest first: code, then accuracy, then memory, then machines."""
     job = request.job
     if job.window == 0:
         yield (
@@ -67,7 +67,7 @@ def advise(
     advance: Advance = lambda _: None,
     run: Callable[..., Forecast] = forecast,
 ) -> list[Change]:
-    """The first changes that save 3 % of a step's time, or of its bytes, and cost none of the other."""
+    """Returns the first changes that save 3 % of a step's time or bytes without raising the other."""
     few = dataclasses.replace(now.request, entries=_ENTRIES, cache_bytes=now.cache_bytes)
     base = run(stats, few, advance)
     found: list[Change] = []

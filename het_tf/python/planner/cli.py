@@ -13,19 +13,19 @@ from het_tf.python.show import Command, number, run, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Says what a job will cost before it runs.
+Forecasts the cost of a job before it runs.
 
   het-plan profile --data criteo:train.tsv --dim 16 --out stats
-      one pass over the samples: stats/stats.json, and stats/keys.npz, the
+      read the samples once; write stats/stats.json, and stats/keys.npz, the
       stream of a sample of the ids
   het-plan profile --data 'parquet:day-*.parquet' --fields user,item,history \\
       --table item=item,history --dim item=64 --dim user=32 --out stats
   het-plan profile --data train:samples --out stats
-      the module train has a function samples, which returns (dataset, layer)
+      call the function samples of the module train for (dataset, layer)
   het-plan show stats --workers 8 --batch 4096 --link 10Gb --rtt 0.2ms --ram 64GB
-      a table of the tables, servers, the time of a step, and what would help
+      show the tables, servers, the time of a step, and helpful changes
   het-plan show stats --workers 8 --batch 4096 --plan plan.json --html plan.html
-      for het_tf.Cache.from_plan, het-ps up --plan; and a page with plots
+      write a plan for het_tf.Cache.from_plan and het-ps up, and a page of plots
 
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
@@ -41,19 +41,19 @@ def _profile(command: Command) -> None:
     add = command(
         "profile",
         "count the ids of a stream of samples",
-        "One pass, constant memory. rows: distinct ids; ~: estimated. ratio: one id of so many is kept.",
+        "One pass, constant memory. rows: distinct ids; ~: estimated. ratio: one id of `ratio` is kept.",
     ).add_argument
     add("--data", required=True, metavar="WHAT", help=sources.SCHEMES)
-    add("--out", required=True, metavar="DIR", help="is made; a profile in it is replaced")
-    add("--samples", type=int, metavar="N", help="how many are counted; default all")
-    add("--fields", metavar="A,B", help="of files: which are counted, each a table; default all of ids")
+    add("--out", required=True, metavar="DIR", help="made if missing; replaces a profile")
+    add("--samples", type=int, metavar="N", help="samples to count; default all")
+    add("--fields", metavar="A,B", help="fields to count, each a table; default all fields of ids")
     add("--table", action="append", default=[], metavar="NAME=A,B", help="fields that share a table")
     add("--dim", action="append", default=[], metavar="N|NAME=N", help="floats of a row, of all or one table")
-    add("--fanout", metavar="N,N", help="of a graph: neighbours that are drawn; default 10,5")
+    add("--fanout", metavar="N,N", help="neighbours drawn from a graph; default 10,5")
 
 
 def _features(options: argparse.Namespace, fields: list[str]) -> list[Feature]:
-    """Fields, each of its table."""
+    """Returns fields with their tables."""
     tables, dims = {field: field for field in fields}, {}
     for text in options.table:
         name, _, of = text.partition("=")

@@ -1,11 +1,11 @@
-"""How long a step takes: traffic and CPU time of a replay on links and servers of a given speed.
+"""The time of a step: traffic and CPU time of a replay on links and servers of a given speed.
 
     serial   compute + the worker's CPU + the server's CPU + bytes in / rate + round trips
-    behind   bytes out / rate: updates travel while the next batch is computed, unless the worker waits
+    behind   bytes out / rate: updates travel during the next batch's computation, unless the worker waits
     step     sqrt(serial^2 + behind^2): between the larger one (they overlap) and their sum (they queue)
 
-With planned lookups whose rows may come early, bytes in and round trips are behind the computing, too, as a
-third term; the server's CPU stays in the sum, as nothing measured says that it overlaps. All
+With planned lookups whose rows may come early, bytes in and round trips overlap with computing, too, as a
+third term; the server's CPU stays in the sum, since no measurement shows that it overlaps. All
 workers ask a server at once, so its CPU time and its link serve all of them before a step goes on.
 """
 
@@ -21,18 +21,18 @@ from collections.abc import Sequence
 from het_tf.python.planner.replay import Job, Replayed, Traffic
 
 _PROBE_BYTES = 1 << 26
-_BUFFER, _PIECE = 1 << 20, 1 << 14  # of a connection, and of what is received at once
+_BUFFER, _PIECE = 1 << 20, 1 << 14  # bytes of a connection's buffer, and per receive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where a job runs.
+    """The machines of a job.
 
     Attributes:
       rate: Bytes a second of every machine's link, each way; None: not limited.
       round_trip: Seconds between a worker and a server.
       compute: Seconds of a step without lookups.
-      byte_seconds: CPU time of a byte that is sent and received, both ends together.
+      byte_seconds: CPU time to send and receive a byte, both ends together.
     """
 
     rate: float | None = None
@@ -42,11 +42,11 @@ class Machine:
 
 
 def byte_seconds() -> float:
-    """Measures what a byte costs the two ends of a connection on this machine, in seconds of CPU time.
+    """Measures the CPU seconds of a byte at both ends of a connection on this machine.
 
     Each end also copies it once, as Redis and hiredis do between a socket and their buffers.
     """
-    rows = b"\1" * _PROBE_BYTES  # more than caches of a CPU hold, as rows are
+    rows = b"\1" * _PROBE_BYTES  # more than a CPU's caches hold, like rows
     out, piece, received = bytearray(_BUFFER), bytearray(_PIECE), bytearray(_BUFFER)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
@@ -73,10 +73,10 @@ def byte_seconds() -> float:
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-    """A step in seconds, and what of it each part takes by itself.
+    """A step in seconds, and the time of each part by itself.
 
     Attributes:
-      seconds: Of the step.
+      seconds: Time of the step.
       parts: By name: "compute", "worker CPU", "server CPU", "rows in", "updates out", "round trips".
     """
 
@@ -92,14 +92,14 @@ class StepTime:
 def step_time(
     traffic: Traffic, tables: Sequence[Replayed], job: Job, machine: Machine, early: bool = False
 ) -> StepTime:
-    """Puts a step together.
+    """Computes the time of a step.
 
     Args:
-      traffic: Of the tables.
-      tables: As replayed.
-      job: Whose workers share the servers.
-      machine: Of workers and servers.
-      early: Whether rows are read while the batch before is computed: planned, and bounds above 0.
+      traffic: Traffic of the tables.
+      tables: The replayed tables.
+      job: The job, whose workers share the servers.
+      machine: Machine of workers and servers.
+      early: Whether rows are read during the previous batch's computation: planned, and bounds above 0.
     """
     both = traffic.bytes * machine.byte_seconds / 2
     crowd = max(1.0, job.workers / job.shards)  # workers at one server's link

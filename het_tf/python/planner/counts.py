@@ -1,4 +1,4 @@
-"""What is counted of a table: its most used ids; and the figures of its stream."""
+"""Counts of a table: its most used ids, and the figures of its stream."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ _TENTH, _GROWTH, _QUANTILES = 10, 24, 64
 
 
 class Head:
-    """The most used ids, in memory that does not grow (Space-Saving by blocks).
+    """The most used ids, in constant memory (Space-Saving by blocks).
 
-    Where ids were left out, a new one begins with the most uses that one of them had, so that it has a chance
-    to stay. `uses` is without that: it lacks the uses before the id came, `missed` at most (0: exact).
+    After ids were dropped, a new id starts with the most uses of a dropped one, so that it has a chance to
+    stay. `uses` excludes this start: it lacks the uses before the id came, at most `missed` (0: exact).
 
     Args:
-      most: Ids that stay; twice as many are held between.
+      most: Ids that stay; twice as many are held in between.
     """
 
     def __init__(self, most: int) -> None:
         self.most, self.missed = most, 0
-        self._held = np.empty((3, 0), np.int64)  # ids, ascending; uses; those of them that are a beginning
+        self._held = np.empty((3, 0), np.int64)  # ids, ascending; uses; uses of the start
 
     @property
     def keys(self) -> Int64Array:
@@ -33,7 +33,7 @@ class Head:
 
     @property
     def uses(self) -> Int64Array:
-        """Of each key, int64 [n]."""
+        """Uses of each key, int64 [n]."""
         return np.asarray(self._held[1] - self._held[2])
 
     def add(self, ids: Int64Array) -> None:
@@ -54,7 +54,7 @@ class Head:
 
 
 def uses_of(ids: Int64Array, distinct: int) -> npt.NDArray[np.int32]:
-    """How often each is there, int32 [distinct]; in half the memory of numpy.bincount."""
+    """Counts each id, int32 [distinct]; in half the memory of numpy.bincount."""
     times = np.zeros(distinct, np.int32)
     np.add.at(times, ids, 1)
     return times
@@ -72,7 +72,7 @@ def growth(ids: Int64Array, samples: Any, distinct: int, rows: int, until: int, 
 
 
 def quantiles(head: Int64Array, tail: Any, ratio: int, uses: int) -> list[list[float]]:
-    """[share of rows, share of uses] at geometric ranks, of uses: `head`, and others in the sample."""
+    """[share of rows, share of uses] at geometric ranks, from uses: `head`, and others in the sample."""
     values, many = np.unique(tail[tail > 0], return_counts=True)
     scale = max(0, uses - int(head.sum())) / max(1, int(np.dot(values, many)))
     times = np.concatenate([head, values * (scale / ratio)])

@@ -1,4 +1,4 @@
-"""plan.json: what `het-plan show --plan` writes, and `het_tf.Cache.from_plan` and `het-ps up --plan` read."""
+"""plan.json: written by `het-plan show --plan`, read by `het_tf.Cache.from_plan` and `het-ps up --plan`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from het_tf.python.ps.plan_file import FORMAT, VERSION
 
 
 def class_bytes(table: TableForecast) -> dict[str, float]:
-    """Bytes of a worker's step for a table by class: rows that come are alike, and so are updates that go."""
+    """Bytes of a worker's step for a table by class: all rows in have one size, and all updates out."""
     one = table.one
     coming, going = one.bytes_in, one.bytes - one.bytes_in
     pulled, pushed = max(1e-9, one.miss + one.update), max(1e-9, one.push + one.evict)
@@ -25,7 +25,7 @@ def class_bytes(table: TableForecast) -> dict[str, float]:
 
 
 def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
-    """The document, for JSON; `advice` None: none was sought."""
+    """Returns the document for JSON; `advice` None: it was not requested."""
     request, step = made.request, made.step
     job = request.job
     return {

@@ -1,7 +1,7 @@
-"""The hash-sampled stream: the ids of each table whose hash is low, in the order of the stream.
+"""The hash-sampled stream: each table's ids with a low hash, in the order of the stream.
 
-There is room for so many entries of all tables. When it is used up, the table that has most of them keeps
-half as many ids; one of few ids, of which half would say nothing, keeps half of its stream in their place.
+All tables share room for `limit` entries. When it is full, the table with the most entries keeps half as many
+ids; a table of few ids, half of which would mean nothing, keeps half of its stream instead.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from het_tf.python.hashing import mix, salt
 from het_tf.python.placement.placement import Int64Array
 
 LIMIT = 3_500_000  # entries: 16 bytes of the file each at most
-FEWEST = 256  # ids that a table keeps
-UNIQUE = 1 << 17  # samples in whose batches unique ids are counted
+FEWEST = 256  # ids that a table keeps at least
+UNIQUE = 1 << 17  # count unique ids in the batches of the first UNIQUE samples
 
 _PIECE = 1 << 16
 _SALT = salt("het-plan")
@@ -30,7 +30,7 @@ def is_kept(ids: Int64Array, ratio: int) -> npt.NDArray[np.bool_]:
 
 
 def distinct(ids: Int64Array) -> Int64Array:
-    """The distinct ones, ascending, int64 [n]; sorts `ids`. numpy.unique takes more memory."""
+    """Returns the distinct ids, ascending, int64 [n]; sorts `ids`. numpy.unique takes more memory."""
     ids.sort()
     fresh = np.ones(len(ids), bool)
     np.not_equal(ids[1:], ids[:-1], out=fresh[1:])
@@ -38,7 +38,7 @@ def distinct(ids: Int64Array) -> Int64Array:
 
 
 def _squeeze(array: npt.NDArray[Any], stay: npt.NDArray[np.bool_]) -> int:
-    """Moves what stays to the begin of an array, in place; returns how much."""
+    """Moves the elements that stay to the begin of an array, in place; returns their number."""
     size = 0
     for part in pieces(len(stay)):
         rows = array[part][stay[part]]
@@ -48,7 +48,7 @@ def _squeeze(array: npt.NDArray[Any], stay: npt.NDArray[np.bool_]) -> int:
 
 
 def pieces(size: int) -> Iterator[slice]:
-    """Slices of an array of so many, which take little memory."""
+    """Yields slices of an array of `size` elements that take little memory."""
     return (slice(begin, min(begin + _PIECE, size)) for begin in range(0, size, _PIECE))
 
 
@@ -56,14 +56,14 @@ class Entries:
     """Entries of all tables.
 
     Args:
-      tables: How many.
-      limit: Entries that are held.
+      tables: Number of tables.
+      limit: Entries to hold.
 
     Attributes:
-      ratios: Of each table: its ids' hashes are below 2^64 / ratio.
-      until: Of each table: its entries are of samples below.
-      whole: Samples whose ids were all added; whoever adds says it.
-      unique: Of each table: samples of a batch, and the table's unique ids in it, from the stream's begin.
+      ratios: For each table; hashes of its ids are below 2^64 / ratio.
+      until: For each table; its entries are from samples below.
+      whole: Number of samples whose ids were all added; the caller of `add` sets it.
+      unique: For each table: samples of a batch, and the table's unique ids in it, from the stream's begin.
     """
 
     def __init__(self, tables: int, limit: int = LIMIT) -> None:
@@ -75,7 +75,7 @@ class Entries:
         self._samples: Samples = np.empty(limit + _PIECE, np.uint32)
 
     def add(self, table: int, ids: Int64Array, samples: Int64Array) -> None:
-        """Adds those of the ids, int64 [n], that are kept; `samples` int64 [n] ascends."""
+        """Adds the ids, int64 [n], with a low hash; `samples` int64 [n] ascends."""
         if len(samples) and samples[-1] >> 32 and self._samples.dtype == np.uint32:
             self._samples = self._samples.astype(np.int64)
             self._limit = self._limit * 4 // 5  # 20 bytes each
@@ -91,7 +91,7 @@ class Entries:
                 self._shrink()
 
     def count_unique(self) -> None:
-        """Sets `unique`, the first time: nothing was left out until then."""
+        """Sets `unique` at the first call: no entry was dropped until then."""
         counted, self._counted = self._counted, True
         if counted or not self.whole:
             return
@@ -103,7 +103,7 @@ class Entries:
             self.unique[table] = unique_of(ids, samples, whole)
 
     def take(self) -> Iterator[tuple[Int64Array, Samples]]:
-        """Ids int64 [n] and samples [n] of each table, which are the caller's; there are no entries then."""
+        """Yields ids int64 [n] and samples [n] of each table, which the caller may change; removes all."""
         tables, self._tables = self._tables[: self._size], np.empty(0, np.uint16)
         ends = np.cumsum(np.bincount(tables, minlength=len(self.ratios)))
         begins = [0, *ends[:-1]]
@@ -123,7 +123,7 @@ class Entries:
             yield self._ids[begin:end], self._samples[begin:end]
 
     def _shrink(self) -> None:
-        """Leaves out an eighth of the entries: a pass over all of them costs as much as adding that many."""
+        """Drops an eighth of the entries: a pass over all of them costs as much as adding that many."""
         self.count_unique()
         tables = self._tables[: self._size]
         counts, stay = np.bincount(tables), np.ones(self._size, bool)
@@ -137,7 +137,7 @@ class Entries:
             self._size = _squeeze(array, stay)
 
     def _halve(self, table: int, mine: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which of a table's entries stay when it keeps half as many ids, or half of its stream."""
+        """Mask of a table's entries that stay when it keeps half as many ids, or half of its stream."""
         ids, ratio = self._ids[: self._size][mine], 2 * self.ratios[table]
         kept = is_kept(ids, ratio)
         ids = ids[kept]
@@ -150,18 +150,18 @@ class Entries:
 
 
 def unique_of(ids: Int64Array, samples: Samples, whole: int) -> list[list[float]]:
-    """Unique ids of a batch, mean over the batches of `whole` samples, a power of two; overwrites `ids`.
+    """Mean unique ids of a batch over the batches of `whole` samples, a power of two; overwrites `ids`.
 
-    An id is unique in a batch of 2^j samples where its sample and that of its last use differ at bit j or
-    above. Ids are told apart by the bits of their hash that leave room for the sample, 47 or more.
+    An id is unique in a batch of 2^j samples if its sample and that of its last use differ at bit j or
+    above. Ids are distinguished by 47 or more bits of their hash, which leave room for the sample.
     """
     bits, words = whole.bit_length() - 1, ids.view(np.uint64)
     for part in pieces(len(words)):
         words[part] = mix(words[part] ^ _SALT) >> np.uint64(bits) << np.uint64(bits) | samples[part]
     words.sort()
-    times = np.zeros(whole, np.int64)  # of each difference of the samples of two uses
+    times = np.zeros(whole, np.int64)  # by the difference of the samples of two uses
     for part in pieces(len(words) - 1):
         differ = words[part] ^ words[part.start + 1 : part.stop + 1]
         times += np.bincount(differ[differ < whole].view(np.int64), minlength=whole)
-    near = np.cumsum(times)[(1 << np.arange(bits + 1)) - 1]  # uses whose last one is in the same 2^j samples
+    near = np.cumsum(times)[(1 << np.arange(bits + 1)) - 1]  # uses with the last use in the same 2^j samples
     return [[1 << j, (len(ids) - int(many)) / (whole >> j)] for j, many in enumerate(near)]

@@ -1,4 +1,4 @@
-"""What a job will cost: its tables replayed, its memory divided, and its step put together.
+"""Forecasts the cost of a job: replays its tables, divides its memory, and adds up its step.
 
 Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (place.py)
                └──────────► all workers, with these rows ─► Replayed of each table ─► Traffic ─► StepTime
@@ -21,11 +21,11 @@ from het_tf.python.planner.replay import Job, Replayed, Sample, Traffic, replay,
 from het_tf.python.planner.stats import Stats, TableStats
 from het_tf.python.session import native
 
-_SHARES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # of a table's rows: the points of its curve
-_SIZES = (0, 16)  # further points: without a cache rows travel as float32, with the smallest one they do not
-_FEWEST = 512  # ids that a thinned sample keeps
-_NEARLY_ALL = 0.9  # of a table's rows: a cache of so many need not be full
-_STEPS = 8  # of the job, at least, if the sample has them
+_SHARES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # the points of a table's curve, as shares of its rows
+_SIZES = (0, 16)  # further points: rows travel as float32 without a cache, but not with the smallest one
+_FEWEST = 512  # ids that a thinned sample keeps at least
+_NEARLY_ALL = 0.9  # share of a table's rows from which a cache need not be full
+_STEPS = 8  # steps of the job to replay at least, if the sample has them
 _THREADS = 2
 
 Advance = Callable[[int], None]
@@ -34,21 +34,21 @@ Points = tuple[tuple[int, float], ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked.
+    """The job to forecast.
 
     Attributes:
       job: Workers, batch, servers.
-      machine: Where it runs.
+      machine: Its machines.
       cache_bytes: Memory of a worker's caches; None: a tenth of all rows.
       cache: Arguments of `het_tf.Cache`, without rows and bytes.
-      dim: Of tables of which the profile does not say it.
-      optimizer: Spec of the tables', {"name": ...}.
-      samples: In all of the job; None: those of the profile.
-      replicas: Of each server.
+      dim: Dim of tables whose dim the profile lacks.
+      optimizer: Spec of the tables' optimizer, {"name": ...}.
+      samples: Samples of the whole job; None: those of the profile.
+      replicas: Replicas of each server.
       ram: Memory of a server; None: not limited.
-      gpu: Memory of a worker's GPU, which has the hottest of the cached rows; None: there is none.
-      method: That divides the caches (place.split_budget).
-      entries: That are replayed of all tables together, about.
+      gpu: Memory of a worker's GPU for the hottest cached rows; None: no GPU.
+      method: Method that divides the caches (place.split_budget).
+      entries: Approximate number of entries to replay, of all tables together.
     """
 
     job: Job = dataclasses.field(default_factory=Job)
@@ -70,13 +70,13 @@ class TableForecast:
     """A table of the job.
 
     Attributes:
-      stats: Of the profile.
+      stats: Statistics of the profile.
       dim: Floats of a row.
       rows_at_end: The least and the most.
-      hot: Rows that nine tenths of the uses are of.
-      gpu_rows: Of the cached ones, those that a GPU's memory is best used for.
+      hot: Number of rows that get nine tenths of the uses.
+      gpu_rows: Number of cached rows that belong in a GPU's memory.
       curve: Bytes of a worker's step by the rows of its cache.
-      one: As replayed.
+      one: The replayed table.
     """
 
     stats: TableStats
@@ -89,7 +89,7 @@ class TableForecast:
 
     @property
     def server_bytes(self) -> float:
-        """Memory of its rows at the servers at the end, the most."""
+        """Most memory of its rows on the servers at the end."""
         return self.rows_at_end[1] * self.one.row_memory
 
 
@@ -104,18 +104,18 @@ class Forecast:
 
     @property
     def hit_rate(self) -> float:
-        """Of all tables."""
+        """Hit rate over all tables."""
         return sum(t.one.hits for t in self.tables) / max(1e-9, sum(t.one.uses for t in self.tables))
 
     @property
     def wire(self) -> str:
-        """How rows and updates of cached tables travel."""
+        """The wire format of rows and updates of cached tables."""
         cache = json.dumps({**self.request.cache, "rows": 1, "workers": self.request.job.workers})
         return str(json.loads(native.call("HetCheckCache", cache))["cache"]["wire"])
 
     @property
     def cache_bytes(self) -> int:
-        """Of a worker's caches."""
+        """Memory of a worker's caches."""
         return sum(table.one.capacity * table.one.line_bytes for table in self.tables)
 
     @property
@@ -127,7 +127,7 @@ class Forecast:
 
     @property
     def samples_a_second(self) -> float:
-        """Of all workers."""
+        """Samples a second of all workers together."""
         job = self.request.job
         return job.workers * job.batch / self.step.seconds if self.step.seconds > 0 else float("inf")
 
@@ -142,12 +142,12 @@ class Forecast:
 
 
 def thinned(sample: Sample, entries: int, least: int) -> Sample:
-    """A sample of about so many entries: of fewer keys, or where keys are few of a part of the stream.
+    """Thins a sample to about `entries`: fewer keys, or a part of the stream if keys are few.
 
     Args:
-      sample: Of a table.
-      entries: That are wanted.
-      least: Samples of the stream that are kept in any case.
+      sample: The sample of a table.
+      entries: Wanted number of entries.
+      least: Samples of the stream to keep in any case.
     """
     keys, samples, ratio, total = sample.keys, sample.samples, sample.ratio, sample.total
     while len(keys) > entries:
@@ -161,19 +161,19 @@ def thinned(sample: Sample, entries: int, least: int) -> Sample:
 
 
 def lengthened(sample: Sample, least: int) -> Sample:
-    """A part of the stream of a table of few ids, over and over, until it has so many samples."""
+    """Repeats a part of the stream of a table of few ids until it has `least` samples."""
     turns = -(-least // max(1, sample.total))
     samples = np.concatenate([sample.samples + np.int64(turn * sample.total) for turn in range(turns)])
     return Sample(np.tile(sample.keys, turns), samples, turns * sample.total, sample.ratio)
 
 
 def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) -> Forecast:
-    """Says what a job will cost.
+    """Forecasts the cost of a job.
 
     Args:
-      stats: Of its stream.
+      stats: Statistics of its stream.
       request: The job.
-      advance: Told of each table, twice.
+      advance: Called twice for each table.
 
     Raises:
       ValueError: The sample is too short for the job, or no plan fits the memory.
@@ -192,7 +192,7 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
 
     def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
         few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec, None)
-        # What counts is how bytes differ by size, so one worker will do, and few partitions.
+        # Only differences of bytes by size matter, so one worker and few partitions are enough.
         alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
         sizes = sorted({*_SIZES, *(round(part * of.rows) for part in _SHARES)})
         found = [few.replay(request.cache, rows, alone) for rows in sizes]
@@ -243,7 +243,7 @@ class _Loaded:
 
 
 def _unique(of: TableStats, batch: int) -> float | None:
-    """Unique ids of a batch; None: batches are larger than those that were counted."""
+    """Unique ids of a batch; None: batches are larger than the counted ones."""
     if not of.unique or batch > of.unique[-1][0]:
         return None
     sizes, unique = (np.log(np.maximum(1e-9, column)) for column in zip(*of.unique, strict=True))
@@ -278,6 +278,6 @@ def _require_memory(made: Forecast) -> None:
     shards = made.request.job.shards
     enough = -int(-needed * shards // ram)
     raise ValueError(
-        f"no plan fits: a server takes {needed:,.0f} bytes at the end, {needed - ram:,.0f} more than --ram"
+        f"no plan fits: a server needs {needed:,.0f} bytes at the end, {needed - ram:,.0f} more than --ram"
         f" {ram:,}; give --shards {enough} (now {shards}), more memory, or bound the tables (max_rows, ttl)"
     )

@@ -1,11 +1,11 @@
-"""How many rows a table will have: a Pitman-Yor process that is fitted to the rows that it had so far.
+"""Forecasts the rows of a table by a Pitman-Yor process that is fitted to its rows so far.
 
 After n uses it has K(n) = (theta / alpha) * (G(theta + n + alpha) G(theta) / (G(theta + n) G(theta + alpha))
-- 1) distinct ids, G being the gamma function: a power n^alpha in the end, where a Zipf law's tail goes on. Of
-each alpha that theta is taken that meets the last point; alpha is what meets the points before best. The
-interval is that of fits to the early and to the late points: a stream that is no such process shows as a wide
-one. A table that comes to an end grows less: its least is what the slope (of log K by log n) gives that goes
-on to fall as it fell so far.
+- 1) distinct ids, where G is the gamma function: a power n^alpha in the end, like the tail of a Zipf law. For
+each alpha, theta is chosen to meet the last point, and alpha to meet the points before best. The interval
+comes from fits to the early and to the late points: it is wide for a stream that is not such a process.
+A table that runs out of new ids grows less: for its least, the slope (of log K by log n) continues to fall
+as it fell so far.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = 60  # halvings of an interval of log(theta)
 
 
 def expected(uses: float, alpha: float, theta: float) -> float:
-    """Distinct ids after so many uses."""
+    """Distinct ids after `uses`."""
     if alpha == 0:
         return theta * math.log1p(uses / theta)
     power = (
@@ -33,7 +33,7 @@ def expected(uses: float, alpha: float, theta: float) -> float:
 
 
 def _theta(uses: float, rows: float, alpha: float) -> float:
-    """That meets a point."""
+    """Theta that meets a point."""
     low, high = -10.0, 30.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
@@ -56,7 +56,7 @@ def _fit(points: Points) -> tuple[float, float]:
 
 
 def _falling(points: Points, uses: float) -> float:
-    """Rows after so many uses, if the slope goes on to fall."""
+    """Rows after `uses`, if the slope continues to fall."""
     x, y = ([math.log(point[axis]) for point in points] for axis in (0, 1))
     third = max(1, len(points) // 3)
     first, middle, last = -2 * third - 1, -third - 1, -1
@@ -72,11 +72,11 @@ def _falling(points: Points, uses: float) -> float:
 
 
 def rows_after(growth: Points, uses: float) -> tuple[float, float]:
-    """How many rows there will be.
+    """Forecasts the number of rows.
 
     Args:
       growth: [uses, distinct ids] so far, ascending.
-      uses: In all; at most as many as so far gives the last point twice.
+      uses: Uses in total; if not more than so far, returns the last point twice.
 
     Returns:
       The least and the most.
@@ -89,7 +89,7 @@ def rows_after(growth: Points, uses: float) -> tuple[float, float]:
     fits = [_fit(part) for part in (points[: half + 1], points[half:], points) if len(part) >= 2]
     if not fits:
         return points[-1][1], points[-1][1] * uses / points[-1][0]
-    # A fit to the early points need not meet the last one: what counts is by how much it grows from there.
+    # A fit to the early points need not meet the last one: use only its growth from there.
     grown = [points[-1][1] * expected(uses, *fit) / expected(points[-1][0], *fit) for fit in fits]
     least = min(*grown, _falling(points, uses))
     return least, max(least, *grown)

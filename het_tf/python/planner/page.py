@@ -17,7 +17,7 @@ _STYLE = (
 
 
 def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
-    """The page, which loads nothing. ValueError: matplotlib is not installed."""
+    """Returns the page, which loads no other files. ValueError: matplotlib is not installed."""
     try:
         import matplotlib
 

@@ -1,9 +1,9 @@
-"""Which rows of which table are near: one budget of memory, divided over the caches of all tables.
+"""Divides one budget of memory over the caches of all tables.
 
-A cache keeps a table's most used rows, so each byte more saves less than the one before it, and bytes belong
-where the next one saves most. A `Curve` has what a step costs with caches of several sizes, as a replay
-counted it. `split_budget` divides one budget over the curves of all tables, and `split_tiers` those of
-several kinds of memory. For example, with rows of 100 bytes and a budget of 30,000 bytes:
+A cache keeps a table's most used rows, so each further byte saves less than the one before it, and bytes
+belong where the next one saves most. A `Curve` has the cost of a step with caches of several sizes, counted
+by a replay. `split_budget` divides one budget over the curves of all tables, and `split_tiers` the budgets
+of several kinds of memory. For example, with rows of 100 bytes and a budget of 30,000 bytes:
 
     user    (0 rows, 9 ms) (100, 4) (200, 3)    first 10,000 bytes save 5 ms, the next 1 ms
     item    (0 rows, 6 ms) (100, 4) (200, 2)    each 10,000 bytes save 2 ms      -> user 100 rows, item 200
@@ -17,22 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 
 Points = Sequence[tuple[int, float]]
-SECONDS = 30.0  # that the solver may take
-TOLERANCE = 4e-6  # of the budget, by which it may pass it
+SECONDS = 30.0  # limit of the solver
+TOLERANCE = 4e-6  # share of the budget by which the solver may exceed it
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a step costs, by the rows that a table's cache may hold.
+    """The cost of a step by the rows that a table's cache may hold.
 
     Attributes:
-      name: Of the table.
+      name: Name of the table.
       row_bytes: Memory of a cached row, in bytes.
       points: (rows, cost of a step), rows ascending, at least one. Costs are seconds or bytes, the same unit
         in all curves that share a budget; they need not be convex.
 
     Raises:
-      ValueError: row_bytes is below 1, or the points are none, do not ascend, or are no numbers.
+      ValueError: row_bytes is below 1, or the points are empty, do not ascend, or are not finite.
     """
 
     name: str
@@ -55,29 +55,29 @@ class Curve:
         return self.points[0][0] * self.row_bytes
 
     def cost(self, rows: float) -> float:
-        """The cost of a step with so many rows, in a straight line between the points."""
+        """Returns the cost of a step with a cache of `rows`, linear between the points."""
         return float(
             np.interp(rows, [point[0] for point in self.points], [point[1] for point in self.points])
         )
 
 
 def split_budget(curves: Sequence[Curve], budget: int, method: str = "greedy") -> dict[str, int]:
-    """Divides memory over the caches of tables, so that a step costs least.
+    """Divides memory over the caches of tables at the least cost of a step.
 
     Args:
-      curves: One a table.
+      curves: One for each table.
       budget: Bytes of all caches together.
-      method: "greedy" takes the bytes that save most, one after the other, over the lower convex hull of each
-        curve; the last table gets the rows that are left, and none gets rows that save nothing. To a row it
-        is exact where curves are convex and straight between their points. "milp" finds the best choice of
-        one point a table (`scipy.optimize.milp`), which is better where curves have steps.
+      method: "greedy" takes the bytes that save most first, over the lower convex hull of each curve; the
+        last table gets the remaining rows, and rows that save nothing are not assigned. It is exact to a row
+        if curves are convex and linear between their points. "milp" finds the best choice of one point a
+        table (`scipy.optimize.milp`), which is better if curves have steps.
 
     Returns:
       Rows of each table; their bytes are at most the budget.
 
     Raises:
-      ValueError: The budget is below the smallest caches, two curves have one name, there is no such method,
-        or "milp" has no SciPy or finds nothing in 30 seconds.
+      ValueError: The budget is below the smallest caches, two curves have one name, the method is unknown,
+        or "milp" lacks SciPy or finds nothing in 30 seconds.
     """
     if method not in _METHODS:
         raise ValueError(f"method is {method!r}; give one of {', '.join(_METHODS)}")
@@ -97,17 +97,17 @@ def split_budget(curves: Sequence[Curve], budget: int, method: str = "greedy") -
 def split_tiers(
     curves: Sequence[Curve], budgets: Mapping[str, int], seconds: Mapping[str, float]
 ) -> dict[str, dict[str, int]]:
-    """Divides several kinds of memory over tables: the fastest gets the rows that save most a byte.
+    """Divides several kinds of memory over tables: the fastest gets the rows that save most per byte.
 
-    A row is in one tier, and a table's most used rows are in the fastest. Greedy, as `split_budget`: what
-    a byte saves is the speed of its tier times a number of the row, so the order of the rows is that of one
-    tier, and speeds say only which tier comes first. The fastest tier has the rows of its budget, the next
-    one those of both budgets, less these.
+    A row is in one tier, and a table's most used rows are in the fastest. Greedy, as `split_budget`: a byte
+    saves the speed of its tier times a number of its row, so all tiers have the same order of rows, and
+    speeds define only the order of the tiers. The fastest tier gets the rows of its budget, the next one
+    the rows of both budgets minus these.
 
     Args:
-      curves: One a table; costs are of what the caches do not have.
+      curves: One for each table; costs are of rows outside the caches.
       budgets: Bytes of each tier, such as {"gpu": 40 << 30, "host": 64 << 30}.
-      seconds: That a byte takes from each tier.
+      seconds: Seconds per byte from each tier.
 
     Returns:
       Rows of each table in each tier, the fastest first.
@@ -144,7 +144,7 @@ def _hull(points: Points) -> list[tuple[int, float]]:
 
 
 def _saved(a: tuple[int, float], b: tuple[int, float]) -> float:
-    """What a row saves between two points."""
+    """Saving per row between two points."""
     return (a[1] - b[1]) / (b[0] - a[0])
 
 
@@ -177,7 +177,7 @@ def _milp(curves: Sequence[Curve], budget: int) -> dict[str, int]:
     size = rows * np.array([curve.row_bytes for curve in curves])[table]
     one_each = sparse.csr_array((np.ones(len(table)), (table, np.arange(len(table)))))
     weight = sparse.csr_array(size[None] / max(budget, 1))
-    for allowed in (1.0, 1 - TOLERANCE):  # what passes by the solver's tolerance is sought again
+    for allowed in (1.0, 1 - TOLERANCE):  # again if the result exceeds the budget by the tolerance
         found = optimize.milp(
             cost,
             integrality=np.ones(len(cost)),

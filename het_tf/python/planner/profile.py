@@ -1,4 +1,4 @@
-"""One pass over a stream of samples, in constant memory: counts of each table, its hash-sampled stream."""
+"""Profiles a stream of samples in one pass and constant memory: counts and hash-sampled stream per table."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from het_tf.python.placement.placement import Int64Array
 from het_tf.python.planner import counts, entries
 from het_tf.python.planner.stats import KEYS, STATS, FeatureStats, Stats, TableStats, sha256_of, write_keys
 
-_SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block; it ends with the sample that has the last of them
-_HEAD, _HEADS, _TOP = 1 << 16, 3 << 17, 1 << 12  # ids that are counted of a table, of all; and shown
+_SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, which ends with the sample of its last id
+_HEAD, _HEADS, _TOP = 1 << 16, 3 << 17, 1 << 12  # ids to count of a table, of all tables; and to show
 
-Column = tuple[Int64Array, Int64Array]  # ids [m], and how many each sample has [n]
+Column = tuple[Int64Array, Int64Array]  # ids [m], and number of each sample's ids [n]
 
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """A feature, and its table; floats of a row, if known; the id that is none, if there is one."""
+    """A feature and its table; floats of a row, if known; the padding id, if any."""
 
     name: str
     table: str
@@ -32,20 +32,20 @@ class Feature:
 
 
 class Profiler:
-    """Counts a stream of samples, batch by batch; batches of any size make the same files.
+    """Counts a stream of samples, batch by batch; the files do not depend on the batch size.
 
         profiler = Profiler([Feature("user", "user", 16), Feature("item", "item", 16)], "clicks")
         profiler.add({"user": users, "item": items})      # int64 [n] each
         stats = profiler.finish("stats")
 
     Args:
-      features: Those of a sample.
-      source: What is read, for people.
-      most: Samples that are counted; those behind them are left out. None: all.
+      features: Features of a sample.
+      source: Name of the stream, for people.
+      most: Number of samples to count; later ones are ignored. None: all.
       limit: Entries of the hash-sampled stream.
 
     Raises:
-      ValueError: There are no features, or two of one name; `most` is no whole number of 1 or more.
+      ValueError: Features are empty or two have one name; `most` is not a whole number of 1 or more.
     """
 
     def __init__(
@@ -67,26 +67,26 @@ class Profiler:
         self._heads = [counts.Head(min(_HEAD, _HEADS // len(self._tables))) for _ in self._tables]
         self._entries = entries.Entries(len(self._tables), limit)
         self._most, self._done, self._waiting = most or 1 << 62, 0, self._nothing()
-        self._ids = 0  # that wait
+        self._ids = 0  # in the waiting block
 
     def _nothing(self) -> dict[str, list[Column]]:
         return {feature.name: [] for feature in self.features}
 
     @property
     def full(self) -> bool:
-        """Whether there are as many samples as are counted."""
+        """Whether all samples to count were added."""
         return self.samples >= self._most
 
     def add(self, batch: Mapping[str, Any]) -> None:
-        """Adds samples behind those before.
+        """Appends samples.
 
         Args:
           batch: The ids of each feature: integers [n], or [n, k], or a pair: ids [m] sample by sample, and
-            how many each sample has, [n].
+            the number of each sample's ids, [n].
 
         Raises:
-          ValueError: A feature is missing, its ids are no integers, or it has other samples than the first
-            one. Nothing was added.
+          ValueError: A feature is missing, its ids are not integers, or its number of samples differs from
+            the first one's. Nothing was added.
         """
         columns = {name: _column(name, batch) for name in self._uses}
         if len({len(counts) for _, counts in columns.values()}) > 1:
@@ -109,7 +109,7 @@ class Profiler:
             begin = end
 
     def _count(self) -> None:
-        """Counts the block that waits."""
+        """Counts the waiting block."""
         for number, features in enumerate(self._tables.values()):
             found = [self._column_of(feature) for feature in features]
             ids, samples = (np.concatenate(of) for of in zip(*found, strict=True))
@@ -134,10 +134,10 @@ class Profiler:
         return ids, samples
 
     def finish(self, out: str | os.PathLike[str]) -> Stats:
-        """Writes stats.json and keys.npz into the directory `out`, which is made; nothing can be added then.
+        """Makes the directory `out` with stats.json and keys.npz; do not add samples afterwards.
 
         Raises:
-          ValueError: There were no samples, or no ids.
+          ValueError: The stream had no samples, or no ids.
           OSError: The files cannot be written.
         """
         if self.samples > self._done:
@@ -148,7 +148,7 @@ class Profiler:
         self._entries.count_unique()
         place, tables = Path(out), []
         place.mkdir(parents=True, exist_ok=True)
-        (place / STATS).unlink(missing_ok=True)  # the profile that was there
+        (place / STATS).unlink(missing_ok=True)  # of an earlier profile
 
         def arrays() -> Iterator[tuple[str, npt.NDArray[Any]]]:
             for number, (ids, samples) in enumerate(self._entries.take()):
@@ -168,7 +168,7 @@ class Profiler:
         return stats
 
     def _table(self, number: int, keys: Int64Array, ids: Int64Array, samples: Any) -> TableStats:
-        """The figures of a table: `ids` are numbers of `keys`."""
+        """Returns the figures of a table: `ids` are numbers of `keys`."""
         (name, features), head = list(self._tables.items())[number], self._heads[number]
         ratio, until = self._entries.ratios[number], min(self._entries.until[number], self.samples)
         uses = sum(self._uses[feature.name] for feature in features)
@@ -188,7 +188,7 @@ class Profiler:
 
 
 def _column(name: str, batch: Mapping[str, Any]) -> Column:
-    """The ids of a feature, and how many each sample has. ValueError: see `Profiler.add`."""
+    """Returns the ids of a feature, and their number in each sample. ValueError: see `Profiler.add`."""
     if name not in batch:
         raise ValueError(f"feature {name!r} is missing; the batch has {sorted(map(str, batch))}")
     pair = batch[name] if isinstance(batch[name], tuple) else (batch[name], 0)

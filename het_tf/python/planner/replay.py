@@ -1,17 +1,17 @@
-"""A job's tables, replayed: the client itself over a sample of the keys (core/replay/replay.h), scaled up.
+"""Replays a job's tables: runs the client on a sample of the keys (core/replay/replay.h), and scales up.
 
-"Miniature simulation" (Waldspurger et al., ATC 2017): the sample has the keys of a table whose hash is below
-2^64 / ratio. A cache of 1 / ratio of the rows then hits, checks and pushes as the whole one does with all
-keys, and every count times the ratio estimates the whole. Partitions are fewer by the same ratio, so that one
-has as many rows as in the job: differences of keys and heads of parts are what they would be.
+"Miniature simulation" (Waldspurger et al., ATC 2017): the sample has the keys of a table with a hash below
+2^64 / ratio. A cache of 1 / ratio of the rows then hits, checks and pushes like the whole cache with all
+keys, and every count times the ratio estimates the whole. Partitions are fewer by the same ratio, so that
+each has as many rows as in the job: differences of keys and heads of parts have their real size.
 
-What a sample gets wrong are the few ids that are in every batch: each is in it with its whole weight, or is
-not. The profile has counted how many unique ids a batch has, so the difference is known. It is added to the
-hits ("SHARDS-adj" in the same paper), with the updates and pushes that rows in every batch have: they are
-old, so their bounds are numbers, and each of the workers ticks them in every step.
+The sample errs in the few ids that are in every batch: each is in it with its whole weight, or missing.
+The profile has counted the unique ids of a batch, so the difference is known. It is added to the
+hits ("SHARDS-adj" in the same paper), with the updates and pushes of rows in every batch: these rows are
+old, so their bounds are numbers, and all workers tick them in every step.
 
-Heads are the one part that tables share: a frame has one part a partition, and a part what it has of every
-table. They are counted apart and put together by `traffic`.
+Tables share only heads: a frame has one part per partition, and a part has the data of all
+tables. Heads are counted separately and added up by `traffic`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from het_tf.python.session import native
 
 PARTITIONS = 64
 
-# Bytes that a frame, a part of one and a table in a part take beside keys, clocks and rows, in requests and
-# in replies (core/wire/parts.h).
+# Bytes of a frame, a part and a table in a part beside keys, clocks and rows, in requests and in
+# replies (core/wire/parts.h).
 _FRAME = (45, 11)
 _TABLE_OF_FRAME = (12, 5)
 _PART = (6, 1.5)
@@ -44,16 +44,16 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is the same for all tables of a job.
+    """Settings of a job that all tables share.
 
     Attributes:
-      workers: How many train.
-      batch: Samples of each in a step.
+      workers: Number of workers.
+      batch: Samples of a worker in a step.
       shards: Servers.
-      partitions: Of the namespace.
+      partitions: Partitions of the namespace.
       window: Batches that are planned ahead, 0: none.
-      passes: How often the sample is replayed; all but the last fill caches. More than 1 stands for a job of
-        several epochs.
+      passes: Number of replays of the sample; all except the last fill caches. More than 1 stands for a job
+        of several epochs.
     """
 
     workers: int = 8
@@ -72,7 +72,7 @@ class Sample:
       keys: int64 `[entries]`, in the order of the stream.
       samples: Number of the sample of each entry, ascending, int64 `[entries]`.
       total: Samples in the stream.
-      ratio: Of all keys to the kept ones.
+      ratio: All keys divided by the kept ones.
     """
 
     keys: npt.NDArray[np.int64]
@@ -81,33 +81,33 @@ class Sample:
     ratio: int
 
     def ends(self, batch: int) -> npt.NDArray[np.uint64]:
-        """Where in `keys` each whole batch of so many samples ends."""
+        """Ends in `keys` of whole batches of `batch` samples."""
         batches = self.total // batch
         return np.searchsorted(self.samples, np.arange(1, batches + 1) * batch).astype(np.uint64)
 
 
 @dataclasses.dataclass(frozen=True)
 class Replayed:
-    """What one worker does for one table in a step, mean; rows and bytes.
+    """Mean work of one worker for one table in a step; rows and bytes.
 
     Attributes:
       table: Its name.
       uses: Unique rows of its batch.
-      hits: Of them, in the cache.
+      hits: Rows of the batch in the cache.
       miss, update, push, evict, checks: Rows by class.
       row_bytes, key_bytes: Both ways, of rows and updates, and of keys and clocks.
-      row_bytes_in, bytes_in: Those that come, of rows and of both.
-      parts: By kind of request ("pushes", "reads"): share of the table's partitions that get something of it.
-      frames: Likewise: frames to a server.
-      waits: Round trips that it waits for, if it waits for this table only.
+      row_bytes_in, bytes_in: Incoming, of rows and of both.
+      parts: Share of the table's partitions in requests of each kind ("pushes", "reads").
+      frames: Frames to a server of each kind.
+      waits: Round trips that it waits for, if it waits only for this table.
       waiting_writes: Share of its writes that wait.
       client_seconds, store_seconds: CPU time on this machine.
-      rows: At the store at the end.
-      row_memory: Bytes of one row there, with index and the memory of what workers hold.
+      rows: Rows in the store at the end.
+      row_memory: Bytes of one row there, with its index and the record of workers that hold it.
       partition_bytes: Memory of a partition without rows.
       line_bytes: Memory of a cached row.
       capacity: Rows of the cache.
-      evicted: Whether a cache was full, so that a row left it.
+      evicted: Whether a cache was full and evicted a row.
     """
 
     table: str
@@ -148,13 +148,13 @@ def replay(
 
     Args:
       sample: Its keys.
-      spec: Of the table, as `TableConfig.to_spec()` gives it: name, dim, optimizer.
-      cache: Arguments of `het_tf.Cache`; "rows" is there.
-      job: The rest.
-      uses: Unique ids of a batch, if they were counted apart from the sample.
+      spec: Result of the table's `TableConfig.to_spec()`: name, dim, optimizer.
+      cache: Arguments of `het_tf.Cache`, including "rows".
+      job: The job.
+      uses: Unique ids of a batch, if they were counted separately.
 
     Raises:
-      ValueError: The sample makes too few steps, or an argument is none of a cache.
+      ValueError: The sample has too few steps, or `cache` an unknown argument.
     """
     ends = sample.ends(job.batch)
     steps = len(ends) // job.workers
@@ -232,13 +232,13 @@ def _scaled(
 
 
 def _adjusted(one: Replayed, uses: float, pulls: float, pushes: float) -> Replayed:
-    """With as many unique ids as were counted: the difference is of ids that are in every batch.
+    """Adjusts to the counted number of unique ids: the difference are ids in every batch.
 
     Args:
-      one: As replayed.
+      one: The replayed table.
       uses: Unique ids of a batch.
-      pulls: How often such an id is fetched in a step.
-      pushes: How often it is pushed.
+      pulls: Fetches of such an id in a step.
+      pushes: Pushes of such an id in a step.
     """
     more = uses - one.uses
     if one.capacity == 0:
@@ -266,7 +266,7 @@ def _adjusted(one: Replayed, uses: float, pulls: float, pushes: float) -> Replay
 
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """Bytes of one worker in a step, heads among them; and round trips that it waits for."""
+    """Bytes of one worker in a step, including heads; and round trips that it waits for."""
 
     bytes_in: float
     bytes_out: float
@@ -281,15 +281,15 @@ class Traffic:
 
 
 def _any(shares: Iterable[float]) -> float:
-    """The chance of any of them, where each comes independently."""
+    """Probability of at least one of independent events."""
     return 1 - math.prod(1 - min(1.0, share) for share in shares)
 
 
 def traffic(tables: Sequence[Replayed], job: Job) -> Traffic:
-    """Puts tables together: a part of a frame has what there is of all tables, and nobody waits twice."""
+    """Adds up tables: a part of a frame serves all tables, and a worker waits once for all."""
     heads = [0.0, 0.0]
     group = group_of(job.partitions)
-    together: dict[int, list[Replayed]] = defaultdict(list)  # tables that lie in the same partitions
+    together: dict[int, list[Replayed]] = defaultdict(list)  # tables in the same partitions
     for one in tables:
         together[hash_name(one.table) % (job.partitions // group)].append(one)
     for kind in _KINDS:

@@ -1,4 +1,4 @@
-"""A plan for people: a table of the tables, and lines about servers, steps and accuracy, on 80 columns."""
+"""Formats a plan for people in 80 columns: a table of the tables, then servers, steps and accuracy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from het_tf.python.show import number, size
 
 _WIDEST = 12
-_MOST = 40  # tables that are shown
+_MOST = 40  # tables to show
 _BAR = 24
 _CLASSES = ("miss", "update", "push", "evict")
 
@@ -17,7 +17,7 @@ Plan = Mapping[str, Any]
 
 
 def lines(plan: Plan, source: str, samples: int) -> list[str]:
-    """The text of a plan."""
+    """Returns the text of a plan."""
     tables = sorted(plan["tables"], key=lambda table: -table["forecast"]["bytes"])
     head = (
         f"{source}: {samples:,} samples, {len(tables)} tables. {plan['workers']} workers of"
@@ -32,8 +32,8 @@ def lines(plan: Plan, source: str, samples: int) -> list[str]:
         found += _wrapped(f"{number(on_gpu)} of the cached rows fit into the GPU, and save most there.")
     if plan["not_filled"]:
         found += _wrapped(
-            f"The sample could not fill the caches of {_some(plan['not_filled'])}: their figures are of"
-            " caches that are not full. Profile more samples."
+            f"The sample could not fill the caches of {_some(plan['not_filled'])}: their figures are those"
+            " of caches that are not full. Profile more samples."
         )
     return [*found, "", *_step(plan["forecast"]), "", *_wrapped(_accuracy(plan)), *_advice(plan["advice"])]
 
@@ -77,12 +77,12 @@ def _traffic(plan: Plan) -> str:
 
 def _servers(plan: Plan) -> str:
     of, servers = plan["forecast"], plan["servers"]
-    replicas = f", as each of its {servers['replicas']} replica(s) does" if servers["replicas"] else ""
+    replicas = f", like each of its {servers['replicas']} replica(s)" if servers["replicas"] else ""
     busy = of["parts"]["server CPU"] / max(1e-12, of["step_seconds"])
     link = max(of["parts"]["rows in"], of["parts"]["updates out"]) / max(1e-12, of["step_seconds"])
     return (
-        f"A server has {size(of['server_bytes'])} at the end{replicas}, up to twice that while a snapshot is"
-        f" taken. Its CPU is {100 * busy:.0f} % busy, its link {100 * link:.0f} %."
+        f"A server has {size(of['server_bytes'])} at the end{replicas}, up to twice that during a snapshot."
+        f" Its CPU is {100 * busy:.0f} % busy, its link {100 * link:.0f} %."
     )
 
 
@@ -102,7 +102,7 @@ def _accuracy(plan: Plan) -> str:
     if auc is None:
         return "AUC: these bounds were not measured with this optimizer (docs/benchmarks.md)."
     if auc["part"] == "exact":
-        return "AUC: as exact training, with these bounds."
+        return "AUC: that of exact training, with these bounds."
     return (
         f"AUC: {auc['auc']:+.4f} ± {auc['half']:.4f} against exact training, as measured on Criteo-like"
         f" clicks ({auc['workers']} workers, steps of {auc['batch']}, {auc['seeds']} seeds)."
@@ -113,7 +113,7 @@ def _advice(advice: Sequence[Mapping[str, Any]] | None) -> list[str]:
     if advice is None:
         return []
     if not advice:
-        return ["No change that was tried saves 3 % of the step or of its bytes."]
+        return ["No tried change saves 3 % of the step or of its bytes."]
     found = ["Cheapest changes that would help:"]
     for change in advice:
         effect = f"step {100 * (change['seconds'] - 1):+.0f} %, bytes {100 * (change['bytes'] - 1):+.0f} %"

@@ -1,4 +1,4 @@
-"""`het-plan show`: its arguments, and what it does with them."""
+"""The command `het-plan show`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
     return int(text)
 
 
@@ -29,26 +29,26 @@ def _count_0(text: str) -> int:
 
 
 def _bytes(text: str) -> int:
-    """64GB, 64GiB, 1_000."""
+    """Parses 64GB, 64GiB, 1_000."""
     found = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(i?)b?", text.lower().replace("_", ""))
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes, such as 64GB or 64GiB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes, such as 64GB or 64GiB")
     unit = 1024 ** " kmgt".index(found[2] or " ") if found[3] else _UNITS[found[2]]
     return round(float(found[1]) * unit)
 
 
 def _rate(text: str) -> float:
-    """Bits a second, as links are named; in bytes a second."""
+    """Parses bits a second, the unit of links; returns bytes a second."""
     found = re.fullmatch(r"([\d.]+)\s*([kmg])b(?:it)?(?:/s|ps)?", text.lower())
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no rate of a link in bits a second, such as 10Gb")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a rate in bits a second, such as 10Gb")
     return float(found[1]) * _UNITS[found[2]] / 8
 
 
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"([\d.]+)\s*(s|ms|us)", text.lower())
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no time, such as 0.2ms")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time, such as 0.2ms")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -60,39 +60,37 @@ def add(command: Command) -> None:
     """Adds the command."""
     sub = command(
         "show",
-        "say what a job over a profiled stream will cost",
-        "Rows and caches of each table, bytes, waits, memory, time and accuracy: the client itself runs on"
-        " the sampled ids. docs/het-plan.md explains each column, and how wrong it was.",
+        "forecast the cost of a job over a profiled stream",
+        "Shows rows and caches of each table, bytes, waits, memory, time and accuracy, by running the client"
+        " on the sampled ids. docs/het-plan.md explains each column, and its measured error.",
     )
     given = sub.add_argument
     given("stats", type=Path, help="the directory that het-plan profile wrote")
     given("--workers", type=_count, default=8, metavar="N", help="ranks (%(default)s)")
     given("--batch", type=_count, default=1024, metavar="B", help="samples of a worker's step (%(default)s)")
     given("--shards", type=_count, default=1, metavar="N", help="servers (%(default)s)")
-    given("--replicas", type=_count_0, default=0, metavar="R", help="of each server (%(default)s)")
-    given("--link", type=_rate, metavar="RATE", help="of every machine, such as 10Gb; default: no limit")
+    given("--replicas", type=_count_0, default=0, metavar="R", help="replicas a server (%(default)s)")
+    given("--link", type=_rate, metavar="RATE", help="each machine's rate, such as 10Gb; default: no limit")
     given("--rtt", type=_seconds, default=0.0, metavar="TIME", help="to a server and back, such as 0.2ms")
     given("--ram", type=_bytes, metavar="X", help="memory of a server, such as 64GB; default: no limit")
     given(
         "--cache", type=_bytes, metavar="X", help="memory of a worker's caches; default: a tenth of all rows"
     )
-    given("--gpu", type=_bytes, metavar="X", help="memory of a GPU for the hottest of these rows")
+    given("--gpu", type=_bytes, metavar="X", help="memory of a GPU for the hottest cached rows")
     given("--compute", type=_seconds, default=0.0, metavar="TIME", help="a step without lookups, such as 9ms")
     given("--total", type=_count, metavar="N", help="samples of the whole job; default: those of the profile")
     given("--passes", type=_count, default=1, metavar="N", help="over the same samples; 2 stands for more")
     given("--window", type=_count_0, default=0, metavar="N", help="batches that het_tf.plan plans (0: none)")
-    given("--staleness", type=_staleness, metavar="S", help="of het_tf.Cache; or 'synchronous', 'unbounded'")
+    given("--staleness", type=_staleness, metavar="S", help="as of Cache; or 'synchronous', 'unbounded'")
     given("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache")
     given("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache")
-    given(
-        "--dim", type=_count, default=16, metavar="D", help="where the profile does not say it (%(default)s)"
-    )
+    given("--dim", type=_count, default=16, metavar="D", help="if the profile lacks it (%(default)s)")
     given("--optimizer", choices=_OPTIMIZERS, default=_OPTIMIZERS[0], help="of the rows (%(default)s)")
-    given("--method", choices=("greedy", "milp"), default="greedy", help="that divides the caches")
-    given("--no-advice", action="store_true", help="tries no changes, which takes half of the time")
+    given("--method", choices=("greedy", "milp"), default="greedy", help="how to divide the caches")
+    given("--no-advice", action="store_true", help="skip advice, which takes half of the time")
     given("--plan", type=Path, metavar="FILE", help="write plan.json, for Cache.from_plan and het-ps up")
     given("--html", type=Path, metavar="FILE", help="write a page with plots (needs matplotlib)")
-    given("--json", action="store_true", help="print the plan for programs")
+    given("--json", action="store_true", help="print the plan as JSON")
 
 
 def _request(options: argparse.Namespace) -> Any:
@@ -121,7 +119,7 @@ def _request(options: argparse.Namespace) -> Any:
 
 
 def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None]) -> dict[str, Any]:
-    """The plan of a job, as plan.json has it."""
+    """Returns the plan of a job in the form of plan.json."""
     from het_tf.python.planner import advice as changes
     from het_tf.python.planner import document
     from het_tf.python.planner.forecast import forecast

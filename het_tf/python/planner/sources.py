@@ -1,4 +1,4 @@
-"""What a profile reads: files of samples, graphs, and what a layer looks up of a dataset."""
+"""Sources of a profile: files of samples, graphs, and the lookups of a layer in a dataset."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _BLOCK = 1 << 13
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Features, their batches, each with how far it brings the pass; and the sum of these, if known."""
+    """Features, batches with the progress of each, and the total progress, if known."""
 
     features: list[Feature]
     batches: Iterator[tuple[Mapping[str, Any], int]]
     total: int | None
 
     def profile(self, name: str, out: str | os.PathLike[str], samples: int | None) -> Stats:
-        """Profiles it: one pass. ValueError, OSError: as of `Profiler`, or `out` is a file."""
+        """Profiles it in one pass. ValueError, OSError: as in `Profiler`, or `out` is a file."""
         if Path(out).exists() and not Path(out).is_dir():
             raise ValueError(f"{out} is a file; give a directory, which is made")
         profiler = Profiler(self.features, name, samples)
@@ -47,14 +47,14 @@ class Source:
             return profiler.finish(out)
 
 
-Tables = Callable[[list[str]], list[Feature]]  # of fields, or of ids
+Tables = Callable[[list[str]], list[Feature]]  # features from fields or ids
 
 
 def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables) -> Source:
-    """Files of samples, in the order of their names; `fields` of them, None: all that have ids.
+    """Opens files of samples, in the order of their names; `fields` None: all that have ids.
 
     Raises:
-      ValueError: There is no such file, it is none of the kind, or has no such fields.
+      ValueError: The file does not exist, has another format, or lacks the fields.
     """
     paths = [Path(pattern)] if Path(pattern).exists() else [Path(one) for one in sorted(glob.glob(pattern))]
     if not paths:
@@ -94,15 +94,15 @@ def _samples(kind: str, paths: list[Path]) -> Samples[Any]:
 
 
 def _ids(values: Any) -> Any:
-    """int64 of integers, and of strings by their hash."""
+    """Returns integers, and hashes of strings, as int64."""
     return hashes(values).view(np.int64) if Numpy.is_text(values) else values
 
 
 def open_graph(path: str, fanout: tuple[int, ...], tables: Tables) -> Source:
-    """What GraphSAGE reads of a graph in an epoch: each node, its neighbours, and theirs.
+    """Opens the reads of GraphSAGE in an epoch: each node, its neighbours, and their neighbours.
 
     Raises:
-      ValueError: There is no such file, or it is no graph; fanout has counts below 1.
+      ValueError: The file does not exist or is not a graph; fanout has counts below 1.
     """
     from het_tf.inputs.python.graph.graph import Graph
 
@@ -126,10 +126,10 @@ def open_graph(path: str, fanout: tuple[int, ...], tables: Tables) -> Source:
 
 
 def open_function(module: str, function: str, samples: int | None) -> Source:
-    """What the layer looks up of the dataset, where a function of a module returns both.
+    """Opens the dataset and layer that a function of a module returns.
 
     Raises:
-      ValueError: There is no such module or function, or it returns something else; as of `profile`.
+      ValueError: The module or function does not exist, or returns something else; as in `profile`.
     """
     if "" not in sys.path:  # as python -m does
         sys.path.insert(0, "")
@@ -147,14 +147,14 @@ def open_function(module: str, function: str, samples: int | None) -> Source:
 
 
 def open_dataset(dataset: Any, layer: Any, inputs: Any, samples: int | None) -> Source:
-    """What a layer looks up of a dataset; arguments and errors as of `profile`."""
+    """Opens the lookups of a layer in a dataset; arguments and errors as in `profile`."""
     from het_tf.python.layer import plan
     from het_tf.python.session.native import tf
 
     if not isinstance(dataset, tf.data.Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches")
     if samples is None and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise ValueError("the dataset has no end; say how many samples are counted (samples=, --samples)")
+        raise ValueError("the dataset has no end; give the number of samples to count (samples=, --samples)")
     plan.check(layer)
     features: dict[str, Feature] = {}
 
@@ -181,18 +181,18 @@ def profile(
     out: str | os.PathLike[str] = "stats",
     samples: int | None = None,
 ) -> Stats:
-    """Counts in one pass what a layer will look up of a dataset.
+    """Counts the lookups of a layer in a dataset in one pass.
 
     Args:
-      dataset: A tf.data.Dataset of batches, as of `het_tf.plan`.
-      layer: What looks the ids up, as of `het_tf.plan`. Its padding is no id.
-      inputs: Where the ids are, as of `het_tf.plan`.
-      out: The directory of stats.json and keys.npz; it is made, and a profile that is there is replaced.
-      samples: How many are counted; None: all.
+      dataset: A tf.data.Dataset of batches, as in `het_tf.plan`.
+      layer: The layer or layers that look the ids up, as in `het_tf.plan`. Padding is not counted.
+      inputs: Selects the ids, as in `het_tf.plan`.
+      out: The directory of stats.json and keys.npz; made if missing, and an earlier profile is replaced.
+      samples: Number of samples to count; None: all.
 
     Raises:
-      ValueError: As of `het_tf.plan`; the dataset is none, or has no samples or no end; samples is no whole
-        number of 1 or more.
+      ValueError: As in `het_tf.plan`; `dataset` is not a dataset, or has no samples or no end; samples is
+        not a whole number of 1 or more.
       OSError: The files cannot be written.
     """
     return open_dataset(dataset, layer, inputs, samples).profile("a dataset", out, samples)

@@ -1,4 +1,4 @@
-"""What a profile found, and its files: DIR/stats.json, and the hash-sampled stream, DIR/keys.npz."""
+"""The files of a profile: DIR/stats.json, and the hash-sampled stream, DIR/keys.npz."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from het_tf.python.placement.placement import Int64Array
 
 FORMAT, VERSION = "het_tf stats", 1
 STATS, KEYS = "stats.json", "keys.npz"
-ARRAYS = ("keys", "ids", "samples")  # of table number t: t{t}_keys, ...
+ARRAYS = ("keys", "ids", "samples")  # named t{t}_keys, ... for table number t
 
 _MOST = 256 << 20  # bytes of stats.json
 _AGAIN = "make it again with het-plan profile"
@@ -27,7 +27,7 @@ _AGAIN = "make it again with het-plan profile"
 
 @dataclasses.dataclass(frozen=True)
 class FeatureStats:
-    """A feature, its table, and the mean of its ids a sample, without padding."""
+    """A feature, its table, and its mean number of ids a sample, without padding."""
 
     name: str
     table: str
@@ -39,26 +39,24 @@ class TableStats:
     """A table."""
 
     name: str
-    dim: int | None  # floats of a row; None: not said
+    dim: int | None  # floats of a row; None: unknown
     uses: int  # ids in the pass, of all its features
     rows: int  # distinct ids; if not exact, those of the hash sample times ratio
     rows_exact: bool
-    ratio: int  # entries are of the ids whose hash is below 2^64 / ratio, a power of two
-    until: int  # and of samples below: not all where the table has few ids, half of which would say nothing
+    ratio: int  # entries are of ids with a hash below 2^64 / ratio, a power of two
+    until: int  # and of samples below it: not all if the table has few ids, half of which would mean nothing
     growth: list[list[float]]  # [samples, distinct ids], some 24 points
     top: list[int]  # uses of the most used ids, descending, at most 4,096
-    top_missed: int  # the most uses that one of `top` lacks; 0: they are exact
+    top_missed: int  # the most uses that an id of `top` lacks; 0: exact
     quantiles: list[list[float]]  # [share of rows, share of uses], 64 points, the most used rows first
-    unique: list[
-        list[float]
-    ]  # [batch, unique ids in it], mean of the first 2^17 samples, or of what was held
+    unique: list[list[float]]  # [batch, unique ids in it], mean over the first 2^17 samples, or the held ones
     drift: float | None  # share of the second half's uses that the first half's top tenth of rows has
     entries: int  # in keys.npz
 
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """A profile: of how many samples, of what, in which directory, and the SHA-256 of its keys.npz."""
+    """A profile: number of samples, source, tables, directory, and the SHA-256 of its keys.npz."""
 
     samples: int
     source: str
@@ -69,10 +67,10 @@ class Stats:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Stats:
-        """Reads what `het-plan profile` wrote.
+        """Reads the output of `het-plan profile`.
 
         Raises:
-          ValueError: There is none; it is damaged, of another version, or keys.npz is not of it.
+          ValueError: It does not exist, is damaged, of another version, or keys.npz belongs to another.
           OSError: It cannot be read.
         """
         place = Path(directory)
@@ -94,19 +92,19 @@ class Stats:
             what = f"{found['format']!r}, version {version!r}"
             raise ValueError(f"{place / STATS} is {what}, not {FORMAT!r}, version {VERSION}; {_AGAIN}")
         if sha256_of(place / KEYS) != stats.sha256:
-            raise ValueError(f"{place / KEYS} is damaged, or not of the {STATS} beside it; {_AGAIN}")
+            raise ValueError(f"{place / KEYS} is damaged, or does not belong to {STATS}; {_AGAIN}")
         return stats
 
     def keys(self, table: int) -> tuple[Int64Array, npt.NDArray[np.uint32], npt.NDArray[Any]]:
         """Reads the stream of a table, by its number in `tables`.
 
         Returns:
-          The kept ids, int64 [distinct] ascending; of each entry, in the order of the stream, the number of
-          its id among them, uint32 [entries], and of its sample, uint32 [entries] ascending (int64 if there
-          are more than 2^32 samples).
+          The kept ids, int64 [distinct] ascending; for each entry, in the order of the stream, the number of
+          its id among them, uint32 [entries], and of its sample, uint32 [entries] ascending (int64 for more
+          than 2^32 samples).
 
         Raises:
-          ValueError: The file has no such arrays, or they do not fit each other.
+          ValueError: The file lacks these arrays, or they do not match.
         """
         of, path, fault = self.tables[table], self.directory / KEYS, ""
         try:
@@ -125,7 +123,7 @@ class Stats:
         return keys, ids, samples
 
     def write(self) -> None:
-        """Writes stats.json; keys.npz is there. OSError: it cannot."""
+        """Writes stats.json; keys.npz must exist. OSError: it cannot."""
         document = {
             "format": FORMAT, "version": VERSION, "samples": self.samples, "source": self.source,
             "features": [vars(feature) for feature in self.features],
@@ -136,7 +134,7 @@ class Stats:
 
 
 def write_keys(path: Path, arrays: Iterable[tuple[str, npt.NDArray[Any]]]) -> None:
-    """Writes arrays as `numpy.savez` does, one at a time; equal arrays make equal files."""
+    """Writes arrays like `numpy.savez`, one at a time; equal arrays give equal files."""
     with zipfile.ZipFile(path, "w") as file:
         for name, array in arrays:
             with file.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as out:

@@ -4,8 +4,8 @@
     rediss://...[?ca=FILE][&cert=FILE][&key=FILE][&server_name=NAME]
     unix://[USER:PASSWORD@]/PATH
 
-The same grammar as that of the training client (het_tf/ps/client/address.h): the login, and what stands
-behind the '?', are taken as they are, without percent-encoding.
+The grammar is that of the training client (het_tf/ps/client/address.h): the login and the text behind the
+'?' are used verbatim, without percent-encoding.
 """
 
 import dataclasses
@@ -21,13 +21,13 @@ _SHAPE = (
 
 @dataclass(frozen=True)
 class Tls:
-    """What a connection under TLS is made with; files in PEM.
+    """TLS settings of a connection; files are in PEM.
 
     Attributes:
-      ca: Who may sign servers' certificates; "": whom the system trusts.
-      cert: Of this client; "": none.
-      key: Of `cert`; "": it is in the same file.
-      server_name: That a server's certificate is for; "": the host that is connected to.
+      ca: CA certificates that may sign servers' certificates; "": the system's.
+      cert: This client's certificate; "": none.
+      key: The private key of `cert`; "": it is in the same file.
+      server_name: The name in the server's certificate; "": the host of the address.
     """
 
     ca: str = ""
@@ -36,7 +36,7 @@ class Tls:
     server_name: str = ""
 
     def query(self) -> str:
-        """The end of an address: "" or ?NAME=VALUE&..."""
+        """Returns the end of an address: "" or ?NAME=VALUE&..."""
         given = [f"{name}={value}" for name, value in vars(self).items() if value]
         return "?" + "&".join(given) if given else ""
 
@@ -57,7 +57,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Address:
-    """One server, or nodes of a cluster, with the login and the TLS that they all want.
+    """One server, or nodes of a cluster, with the login and TLS settings that they share.
 
     `str()` and `repr()` leave the login out; `url()` has it.
     """
@@ -77,15 +77,15 @@ class Address:
         return f"{scheme}://{login}{self}{self.tls.query() if self.tls else ''}"
 
     def public(self) -> "Address":
-        """The same for anybody: without the login, and without the client's certificate and key."""
+        """A copy that is safe to show: without the login and the client's certificate and key."""
         tls = self.tls and dataclasses.replace(self.tls, cert="", key="")
         return Address(self.places, tls=tls)
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """An address, and what stands behind its '?'; None: there is none.
+    """Splits an address at its '?'; the second part is None without one.
 
-    At the name of a parameter, since a path may have an '@', and a password a '?'; else behind the login.
+    Splits at a parameter's name, since a path may have an '@' and a password a '?'; else after the login.
     """
     if text.startswith("unix:"):
         return text, None
@@ -97,12 +97,12 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def without_files(text: str) -> str:
-    """An address as a user wrote it, without what stands behind '?': files of one machine."""
+    """A user's address without the text behind '?', which names files of one machine."""
     return _split(text)[0]
 
 
 def redacted(text: str) -> str:
-    """An address as a user wrote it, without what may be a password or the path of a key."""
+    """A user's address without anything that may be a password or the path of a key."""
     text, query = _split(text)
     head, slashes, rest = text.partition("//")
     _, at, tail = rest.rpartition("@")
@@ -113,7 +113,7 @@ def parse(text: str) -> Address:
     """Reads an address.
 
     Raises:
-      ValueError: It is none; the message says why, without the password.
+      ValueError: `text` is not an address; the message says why, without the password.
     """
 
     def no(why: str, shown: str = text) -> ValueError:

@@ -1,4 +1,4 @@
-"""What the command `het-ps` is called with: its commands, and their arguments."""
+"""The command line of `het-ps`: its commands and their arguments."""
 
 import argparse
 import ipaddress
@@ -38,27 +38,27 @@ def _up(command: Command) -> None:
     sub = command(
         "up",
         "start servers that outlive this command, and wait until they are ready",
-        "Once more on the same directory: starts what is down, leaves alone what runs. More than one server"
-        " becomes a Redis Cluster. Every push is written to an append-only file.",
+        "A second call on the same directory starts only the servers that are down. Two or more servers"
+        " become a Redis Cluster. Every push is written to an append-only file.",
     )
     sub.add_argument("--dir", type=Path, required=True, help="for the servers' files; made if it is missing")
     sub.add_argument("--plan", type=Path, metavar="FILE", help="shards, replicas, maxmemory of a plan.json")
     sub.add_argument("--shards", type=_count, metavar="N", help="servers that share the rows (1)")
     sub.add_argument("--replicas", type=_count_0, metavar="R", help="copies of each shard, for failover (0)")
-    sub.add_argument("--port", type=_port, metavar="P", help="of the first server; the others follow (7000)")
+    sub.add_argument("--port", type=_port, metavar="P", help="port of the first server; others follow (7000)")
     sub.add_argument(
         "--unix", action="store_true", default=None, help="a Unix socket in DIR and no port; one server"
     )
     sub.add_argument(
         "--bind", type=_ip, metavar="IP", help="this machine's address that workers reach (127.0.0.1);"
-        " another than 127.* gets a random password"
+        " outside 127.* the servers get a random password"
     )  # fmt: skip
     sub.add_argument(
-        "--tls", action="store_true", default=None, help="nothing travels in the clear: workers, replicas and"
+        "--tls", action="store_true", default=None, help="encrypt everything: workers, replicas and"
         " the cluster's bus use TLS, with a CA that the program openssl makes in DIR/tls"
     )  # fmt: skip
     sub.add_argument(
-        "--maxmemory", metavar="X", help="of each server, such as 12gb; pushes beyond it wait (0: no limit)"
+        "--maxmemory", metavar="X", help="limit a server, such as to 12gb; pushes beyond it wait (0: none)"
     )
     sub.add_argument(
         "--appendfsync", choices=layouts.APPENDFSYNC,
@@ -66,11 +66,11 @@ def _up(command: Command) -> None:
     )  # fmt: skip
     sub.add_argument(
         "--node-timeout", type=_positive, metavar="SECONDS",
-        help="after which a silent server of a cluster is replaced by its replica (15)",
+        help="silence after which a replica replaces a server of a cluster (15)",
     )  # fmt: skip
     sub.add_argument(
         "--watch", action="store_true",
-        help="stay, and start servers that end again, until `het-ps down`; Ctrl-C ends the watch alone",
+        help="stay and restart servers that end, until `het-ps down`; Ctrl-C ends only the watch",
     )  # fmt: skip
     _timeout(sub, 60)
 
@@ -79,7 +79,7 @@ def _down(command: Command) -> None:
     sub = command("down", "stop the servers of a directory, replicas first, and wait until they are gone")
     sub.add_argument("--dir", type=Path, required=True, help="as given to `up`")
     sub.add_argument("--no-save", action="store_true", help="do not wait for disks and replicas")
-    sub.add_argument("--force", action="store_true", help="kill what does not answer or stop in time")
+    sub.add_argument("--force", action="store_true", help="kill servers that do not answer or stop in time")
     _timeout(sub, 60)
 
 
@@ -94,16 +94,16 @@ def _status(command: Command) -> None:
         nargs="?",
         const=2.0,
         metavar="SECONDS",
-        help="again every SECONDS (2), until Ctrl-C",
+        help="repeat every SECONDS (2) until Ctrl-C",
     )
-    sub.add_argument("--json", action="store_true", help="for programs; with --watch one line each time")
+    sub.add_argument("--json", action="store_true", help="print JSON; with --watch one line each time")
     sub.add_argument(
         "--interval", type=_positive, default=1.0, metavar="SECONDS", help="measure rates over this long (1)"
     )
 
 
 def _save(command: Command) -> None:
-    sub = command("save", "have every shard write what it has to disk, one after the other, and wait")
+    sub = command("save", "have every shard write its rows to disk, one shard after the other, and wait")
     _target(sub)
     sub.add_argument(
         "--rdb", action="store_true", help="a snapshot (dump.rdb) even where there is an append-only file"
@@ -116,7 +116,7 @@ def _conf(command: Command) -> None:
     sub.add_argument("--cluster", action="store_true", help="for the nodes of a Redis Cluster")
     sub.add_argument("--maxmemory", default="0", metavar="X", help="such as 12gb (0: no limit)")
     sub.add_argument("--appendfsync", choices=layouts.APPENDFSYNC, default="everysec")
-    sub.add_argument("--module", metavar="PATH", help="of het.so where the server runs")
+    sub.add_argument("--module", metavar="PATH", help="path of het.so where the server runs")
     sub.add_argument("--no-acl", action="store_true", help="without users")
 
 
@@ -124,11 +124,11 @@ def _form(command: Command) -> None:
     sub = command(
         "form",
         "make one cluster of empty servers that run already, such as one on each machine",
-        "They run with the lines of `het-ps conf --cluster`. The first N addresses become the shards, the"
-        " rest their replicas in turn.",
+        "The servers must run with the lines of `het-ps conf --cluster`. The first N addresses become the"
+        " shards, the rest their replicas in turn.",
     )
     sub.add_argument("--ps", required=True, metavar="ADDRESS", help=ADDRESS_HELP.partition("; default")[0])
-    sub.add_argument("--replicas", type=_count_0, default=0, metavar="R", help="of each shard (0)")
+    sub.add_argument("--replicas", type=_count_0, default=0, metavar="R", help="replicas of each shard (0)")
     _timeout(sub, 60)
 
 
@@ -136,8 +136,8 @@ def _promote(command: Command) -> None:
     sub = command(
         "promote",
         "make a replica the primary of its shard",
-        "With the primary alive, as before its restart, nothing is lost. A cluster of three or more shards"
-        " replaces a primary that died by itself; one or two shards need this command.",
+        "If the primary is alive, as before a planned restart, nothing is lost. A cluster of three or more"
+        " shards replaces a dead primary by itself; one or two shards need this command.",
     )
     sub.add_argument("replica", metavar="HOST:PORT", help="which")
     _target(sub)
@@ -148,12 +148,10 @@ def _reshard(command: Command) -> None:
     sub = command(
         "reshard",
         "repair slots that an interrupted resharding left open, then spread partitions evenly over shards",
-        "Training goes on meanwhile; a shard stands still while one of its partitions leaves.",
+        "Training goes on meanwhile; a shard stalls while one of its partitions leaves.",
     )
     _target(sub)
-    sub.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 if there is something to do"
-    )
+    sub.add_argument("--check", action="store_true", help="change nothing; exit 1 if there is work to do")
     sub.add_argument("--repair", action="store_true", help="repair open slots only")
     sub.add_argument("--by", choices=("count", "load"), default="count", help="partitions or load (count)")
     sub.add_argument("--interval", type=_positive, metavar="SECONDS", help="measure load over this long (10)")
@@ -199,7 +197,7 @@ def _ip(text: str) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no IP address of this machine") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not an IP address of this machine") from None
     if address.is_unspecified:
         raise argparse.ArgumentTypeError(
             f"'{text}' is every address; name the one that workers reach (127.0.0.1 works in any case)"

@@ -10,7 +10,7 @@ from het_tf.python.ps.errors import ServerError
 
 @dataclass(frozen=True)
 class Move:
-    """One slot that shall change its owner, or finish doing so."""
+    """One slot that must change its owner, or finish doing so."""
 
     slot: int
     source: str
@@ -20,17 +20,17 @@ class Move:
 def plan(
     owned: Mapping[str, Iterable[int]], weights: Mapping[int, int], leaving: str = "", enough: float = 1.0
 ) -> list[Move]:
-    """The moves after which the heaviest shard has `enough`, or none makes it lighter.
+    """Returns moves until the heaviest shard has at most `enough`, or no move makes it lighter.
 
-    From the heaviest shard to the lightest goes the largest slot that does not turn the gap between them
-    around, so that few move. Of equal weights every shard has as many as any other then, give or take one.
-    ServerError: the only shard is to leave.
+    Each move takes the largest slot that does not reverse the gap between the heaviest shard and the
+    lightest, so few slots move. With equal weights the shards' counts differ by at most one afterwards.
+    ServerError: the only shard must leave.
 
     Args:
       owned: The slots of each shard, by its id.
-      weights: Of slots, such as partitions or microseconds. Slots without any stay where they are.
-      leaving: The id of a shard that shall own nothing afterwards; "" for none.
-      enough: How many times the mean the heaviest shard may have.
+      weights: Weight of each slot, such as partitions or microseconds. Slots without weight stay.
+      leaving: The id of a shard that must own nothing afterwards; "" for none.
+      enough: The weight that the heaviest shard may have, as a multiple of the mean.
     """
     slots = {name: sorted((weights.get(slot, 0), slot) for slot in of) for name, of in owned.items()}
     begin = {slot: name for name, of in slots.items() for _, slot in of}
@@ -60,7 +60,7 @@ def plan(
 
 
 def _best(slots: list[tuple[int, int]], gap: int) -> int | None:
-    """Which of (weight, slot), sorted, evens a gap best; of equals the last: a range stays."""
+    """Index of the (weight, slot), sorted, that evens a gap best; the last of equals, so ranges stay."""
     at = bisect.bisect_right(slots, (gap // 2, SLOTS)) - 1
     if at < 0 or not slots[at][0]:  # the next larger one then
         at = bisect.bisect_right(slots, (slots[at + 1][0], SLOTS)) - 1 if at + 1 < len(slots) else -1

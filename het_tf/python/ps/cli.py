@@ -68,7 +68,7 @@ def run_status(options: argparse.Namespace) -> int:
         if options.json:
             print_json()
         else:
-            # A pipe has no width: nothing is cut off there.
+            # A pipe has no width: do not cut lines there.
             (console if console.is_terminal else Console(width=200)).print(show.render(picture))
         return bool(picture.faults)
     screen = Live(show.render(picture), console=console, vertical_overflow="visible")
@@ -79,7 +79,7 @@ def run_status(options: argparse.Namespace) -> int:
             else:
                 live.update(show.render(picture))
             time.sleep(options.watch)
-            with contextlib.suppress(ServerError):  # all are away: the old picture stays until one is back
+            with contextlib.suppress(ServerError):  # no server answers: the old picture stays until one does
                 before, picture = picture, status.take(address, layout)
                 picture.since(before)
 
@@ -104,7 +104,7 @@ def run_form(options: argparse.Namespace) -> int:
     address = parse(options.ps)
     count = len(address.places)
     if count % (1 + options.replicas) or count < 2:
-        raise ServerError(f"{count} addresses cannot be shards with {options.replicas} replicas each")
+        raise ServerError(f"{count} addresses cannot form shards with {options.replicas} replicas each")
     shards = count // (1 + options.replicas)
     with contextlib.ExitStack() as stack:
         nodes = [stack.enter_context(Node(p, address)) for p in address.places]
@@ -139,15 +139,15 @@ def run_reshard(options: argparse.Namespace) -> int:
     address, layout = _where(options)
     if options.remove and layout is not None and _place(options.remove) in {m.place for m in layout.members}:
         raise ServerError(
-            f"{options.remove} is one of the servers of {options.dir}, which `het-ps up` starts again; a"
-            " directory keeps its servers"
+            f"{options.remove} belongs to {options.dir}, and `het-ps up` would start it again; the servers"
+            " of a directory cannot be removed"
         )
     with contextlib.ExitStack() as stack:
         shards = reshard.Shards(address, stack)
         if options.check:
             todo = [
                 f"slot {move.slot} is open, on its way from {shards.nodes[move.source].place} to"
-                f" {shards.nodes[move.target].place}; " + ("to be finished" if finish else "to be taken back")
+                f" {shards.nodes[move.target].place}; " + ("must be finished" if finish else "must be undone")
                 for move, finish in reshard.open_slots(shards)
             ]
             if not todo and not options.repair:

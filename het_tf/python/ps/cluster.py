@@ -1,8 +1,8 @@
-"""What a Redis Cluster says about itself, and how one is made.
+"""Reads the state of a Redis Cluster, and makes one.
 
-`View` is CLUSTER NODES as one server tells it. `form` makes a cluster of empty servers, with the plain
-commands that `redis-cli --cluster create` uses too; unlike that, it makes clusters of two shards, and after
-an interruption a second call goes on where the first one stopped.
+`View` is CLUSTER NODES as one server reports it. `form` makes a cluster of empty servers, with the same
+commands as `redis-cli --cluster create`; unlike it, `form` makes clusters of two shards, and after an
+interruption a second call goes on where the first one stopped.
 """
 
 import time
@@ -26,11 +26,11 @@ class Peer:
       place: Where clients reach it.
       bus: The port where the other servers reach it.
       flags: Such as myself, master, slave, fail?, fail, handshake, noaddr.
-      primary: The id of its primary; "" if it is one.
-      epoch: Of its claim to its slots: the larger one holds. A replica has that of its primary.
-      connected: Whether the one who tells has a link to it.
-      slots: Those that it owns.
-      migrating, importing: Open slots, and the id of the other side. Only a server itself tells its own.
+      primary: The id of its primary; "" if it is a primary.
+      epoch: Version of its claim to its slots: the larger one wins. A replica has its primary's.
+      connected: Whether the reporting server has a link to it.
+      slots: The slots that it owns.
+      migrating, importing: Open slots, and the id of the other side. A server reports only its own.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Peer:
 
     @property
     def failed(self) -> bool:
-        """Whether it is thought to be down."""
+        """Whether other servers consider it down."""
         return bool(self.flags & {"fail", "fail?"})
 
 
@@ -68,18 +68,18 @@ class View:
 
     @property
     def primaries(self) -> list[Peer]:
-        """Those that own slots or could, ordered by their first slot."""
+        """Servers that own slots or could, ordered by their first slot."""
         found = [peer for peer in self.peers.values() if not peer.primary]
         return sorted(found, key=lambda peer: (min(peer.slots, default=SLOTS), str(peer.place)))
 
     @property
     def epoch(self) -> int:
-        """The newest claim to slots that the server knows of: after a failover the larger one is right."""
+        """Epoch of the newest claim to slots that the server knows: after a failover the larger is right."""
         return max(peer.epoch for peer in self.peers.values())
 
     @property
     def uncovered(self) -> list[int]:
-        """Slots that nobody owns."""
+        """Slots without an owner."""
         return sorted(set(range(SLOTS)).difference(*(peer.slots for peer in self.peers.values())))
 
 
@@ -128,10 +128,10 @@ def is_cluster(node: Node) -> bool:
 
 
 def await_true(check: Callable[[], str], timeout: float, say: Say) -> None:
-    """Waits until `check` returns "", and says what it returns otherwise, whenever that changes.
+    """Waits until `check` returns ""; passes any other result to `say` whenever it changes.
 
     Raises:
-      ServerError: It still returns something after `timeout` seconds.
+      ServerError: `check` does not return "" within `timeout` seconds.
     """
     end = time.monotonic() + timeout
     said = ""
@@ -145,13 +145,13 @@ def await_true(check: Callable[[], str], timeout: float, say: Say) -> None:
 
 
 def form(primaries: list[Node], replicas: list[list[Node]], timeout: float, say: Say) -> None:
-    """Makes one cluster: slots in equal shares, in the order of `primaries`, each with its replicas.
+    """Makes one cluster: equal shares of slots in the order of `primaries`, each with its replicas.
 
     Args:
-      primaries: Servers with `cluster-enabled yes`, empty or of an earlier attempt.
+      primaries: Servers with `cluster-enabled yes`, empty or left by an earlier attempt.
       replicas: For each primary, its replicas.
       timeout: Seconds to wait for the servers to agree.
-      say: Called with what happens.
+      say: Called with each step.
 
     Raises:
       ServerError: A server belongs to another cluster, holds keys, or does not agree in time.
@@ -172,7 +172,7 @@ def form(primaries: list[Node], replicas: list[list[Node]], timeout: float, say:
         first, last = number * SLOTS // shards, (number + 1) * SLOTS // shards - 1
         say(f"{node.place} takes the slots {first}-{last}")
         node.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
-        if len(view.peers) == 1:  # different epochs from the start, so that nobody has to resolve a tie
+        if len(view.peers) == 1:  # different epochs from the start: no tie to resolve
             try:
                 node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
             except Refused as error:
@@ -200,7 +200,7 @@ def form(primaries: list[Node], replicas: list[list[Node]], timeout: float, say:
 
 
 def not_ready(nodes: list[Node]) -> str:
-    """Why a cluster of these servers does not work yet, or ""."""
+    """Returns why a cluster of these servers does not work yet, or ""."""
     for node in nodes:
         lines = str(node.ask("CLUSTER", "INFO")).split()
         if "cluster_state:ok" not in lines:

@@ -1,13 +1,13 @@
 """`het-ps conf`: the lines of redis.conf for servers that someone else runs, each with its reason.
 
-What stands here is what `het-ps up` and `LocalServer` use themselves (`redis_server.SETTINGS`), what the
-examples in examples/deploy carry, and what docs/parameter-server.md explains; tests hold them equal.
+`het-ps up` and `LocalServer` use the same settings (`redis_server.SETTINGS`), the examples in
+examples/deploy carry them, and docs/parameter-server.md explains them; tests hold them equal.
 """
 
 from het_tf.python.ps import redis_server
 
 WHY = {
-    "maxmemory-policy": "Any other policy would throw whole partitions away; the module refuses to load.",
+    "maxmemory-policy": "Any other policy would evict whole partitions; the module refuses to load.",
     "proto-max-bulk-len": "A partition moves between shards as one value: the default ends at 512 MB.",
     "client-query-buffer-limit": "The same, on the receiving side: the default ends at 1 GB.",
     "client-output-buffer-limit": "A replica that is copying must not be cut off because training goes on.",
@@ -15,21 +15,21 @@ WHY = {
     "rdbcompression": "Floats hardly compress, and trying costs time while the server also trains.",
 }
 
-# In a cluster too: the time that MIGRATE of a large partition blocks a node (4.4 s for 300 MB were seen) must
-# stay well under the time-out, or the node is taken for dead in the middle of a resharding.
+# In a cluster too: MIGRATE of a large partition blocks a node (measured: 4.4 s for 300 MB), which must take
+# well under the time-out, or the cluster declares the node dead in the middle of a resharding.
 CLUSTER = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "15000"}
 
-# Settings of the module (het_tf/ps/module/limits.cc), as it has them where nothing is set.
+# Settings of the module (het_tf/ps/module/limits.cc) at their defaults.
 LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096"}
 
-# What a training process sends. Categories such as +@write do not cover a module's commands.
+# Commands of a training process. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.stat +hsetnx +hget"
     " +cluster|slots +asking +readonly +wait +auth +hello +ping"
 )
-# What a process sends that serves an online export (docs/serving.md): it changes nothing.
+# Commands of a process that serves an online export (docs/serving.md): read-only.
 SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +ping"
-# What het-ps sends.
+# Commands of het-ps.
 OPERATOR_RIGHTS = (
     "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"
     " +asking +select +migrate +restore +restore-asking"
@@ -40,7 +40,7 @@ KEYS = "~het:*"
 
 
 def users() -> dict[str, str]:
-    """The rules of each user, as ACL SETUSER takes them, without on, off and passwords."""
+    """Returns each user's rules in ACL SETUSER's form, without on, off and passwords."""
     return {
         "het-worker": f"{KEYS} resetchannels -@all {WORKER_RIGHTS}",
         "het-serving": f"{KEYS} resetchannels -@all {SERVING_RIGHTS}",
@@ -52,14 +52,14 @@ def users() -> dict[str, str]:
 def lines(
     module: str, cluster: bool = False, maxmemory: str = "0", appendfsync: str = "everysec", acl: bool = True
 ) -> str:
-    """The text that `het-ps conf` prints: a valid redis.conf, once the passwords are chosen.
+    """Returns the output of `het-ps conf`: a valid redis.conf once the passwords are chosen.
 
     Args:
       module: Path of het.so where the server runs.
-      cluster: With the settings of a cluster's node.
-      maxmemory: Of a server.
+      cluster: Add the settings of a cluster's node.
+      maxmemory: Memory limit of a server.
       appendfsync: always, everysec or no.
-      acl: With users of its own for workers, for online serving, for het-ps and for replicas.
+      acl: Add separate users for workers, online serving, het-ps and replicas.
     """
     out = ["# Settings of a Valkey (>= 7.2) or Redis (>= 7.0) server that holds tables of het_tf.", ""]
 
@@ -71,7 +71,7 @@ def lines(
 
     add(
         {"loadmodule": module},
-        "The server loads modules from here or from the command line; at run time only if told that it may.",
+        "Servers load modules from here or the command line; at run time only with enable-module-command.",
     )
     add(LIMITS, "The most that a client may take: bytes of the answer to one frame, tables of a partition.")
     for name, value in redis_server.SETTINGS.items():
@@ -79,7 +79,7 @@ def lines(
     add(
         {"maxmemory": maxmemory},
         "A push that does not fit is refused and waits; without a limit the system may kill the server.\n"
-        "# Leave room: a snapshot can need up to as much again, and replicas have their buffers.",
+        "# Leave room: a snapshot can double the memory in use, and replicas need buffers.",
     )
     add(
         {"appendonly": "yes", "appendfsync": appendfsync, "save": ""},

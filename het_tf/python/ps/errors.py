@@ -1,5 +1,5 @@
-"""What goes wrong with servers, for whoever runs them."""
+"""The error of server operations, for operators."""
 
 
 class ServerError(Exception):
-    """A server does not do what was asked of it. The message says which one, why, and what to do."""
+    """A server did not do what it was asked. The message names the server, the reason and the remedy."""

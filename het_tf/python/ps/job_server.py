@@ -1,4 +1,4 @@
-"""Where the tables of N ranks are: what all agree on, or a server that rank 0 starts for the job."""
+"""The store of a job of N ranks: one that all agree on, or a server that rank 0 starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from het_tf.python.ps.node import Node
 from het_tf.python.ps.redis_server import LocalServer
 
 WAIT_SECONDS = 60.0  # at the end, for the last rank to send its updates
-FAILED_SECONDS = 10.0  # the same where rank 0 ends by an error: nobody will read what they send
+FAILED_SECONDS = 10.0  # the same after an error of rank 0: their updates will not be read
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _NAME = "het_rank_"
@@ -30,14 +30,14 @@ _presence: Node | None = None  # on the other ranks: open for as long as the pro
 
 
 def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], None]) -> str:
-    """The address of the tables for all ranks. Every rank must call it.
+    """Returns the address of the tables for all ranks. Every rank must call it.
 
     Args:
       hvd: The module horovod.tensorflow.
-      address: That of this rank, "" if it was given none.
+      address: The address that this rank was given, or "".
       settings: Further arguments of init() that must be equal on all ranks.
-      leave: Called at the exit of rank 0, if it runs the server of the job: sends what this process holds
-        back, and ends Horovod.
+      leave: Called at the exit of rank 0 if it runs the server of the job: sends this process's pending
+        updates and ends Horovod.
 
     Returns:
       `address`, or that of the server that rank 0 has started.
@@ -48,7 +48,7 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
     """
     # Files of TLS may lie elsewhere on another machine.
     mine = {"address": addresses.without_files(address), "machine": _machine(), **settings}
-    # Not LocalServer.address: a server that was stopped or has died is no place for tables.
+    # Not LocalServer.address: the server may have stopped or died, and cannot hold tables then.
     mine["server"] = _server.address if _server is not None and _server.alive() else ""
     of_ranks = hvd.allgather_object(mine, name="het_tf.init")
     for name in ("address", *settings):
@@ -57,13 +57,13 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
                 f"rank {rank}: {addresses.redacted(str(one[name]))!r}" for rank, one in enumerate(of_ranks)
             )
             hint = " (is HET_PS set on every machine?)" if name == "address" else ""
-            raise ValueError(f"the ranks were given different values of {name}: {text}{hint}")
+            raise ValueError(f"{name} differs between the ranks: {text}{hint}; give all ranks one value")
     machines = list(dict.fromkeys(one["machine"] for one in of_ranks))
     if address:
         if len(machines) > 1 and _is_local(address) and hvd.rank() == 0:
             warnings.warn(
-                f"het_tf: {addresses.redacted(address)} names, on each of {len(machines)} machines, that "
-                "machine itself; unless it is a tunnel to one server, give the server's name in the network",
+                f"het_tf: {addresses.redacted(address)} names a different machine on each of {len(machines)} "
+                "machines; unless it is a tunnel to one server, give the server's name in the network",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -72,7 +72,7 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
         names = ", ".join(host for host, _ in machines)
         raise RuntimeError(
             f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
-            "server that rank 0 starts by itself serves one machine alone. Start one that all can reach "
+            "server that rank 0 starts by itself serves only one machine. Start one that all can reach "
             "(`het-ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
         )
     running = next((one["server"] for one in of_ranks if one["server"]), "")
@@ -91,7 +91,7 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
 
 
 def _use(rank: int, address: str) -> str:
-    """Lets the server of the job know that this rank is there, until its process ends, however it ends."""
+    """Registers this rank with the server of the job until the rank's process ends in any way."""
     global _presence
     if _server is None:
         _presence = Node.of(addresses.parse(address))
@@ -103,7 +103,7 @@ def _use(rank: int, address: str) -> str:
 
 
 def _start() -> tuple[str, str]:
-    """Starts the server of the job. Returns its address, or "" and why there is none."""
+    """Starts the server of the job. Returns its address and "", or "" and the reason of the failure."""
     global _server
     try:
         try:
@@ -121,7 +121,7 @@ def _start() -> tuple[str, str]:
 
 
 def _machine() -> tuple[str, str]:
-    """What processes have in common that can meet at a Unix socket, as far as one can tell."""
+    """Identifies the machine: processes with equal values can most likely share a Unix socket."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:
@@ -130,7 +130,7 @@ def _machine() -> tuple[str, str]:
 
 
 def _is_local(address: str) -> bool:
-    """Whether an address names the machine on which it is read; one that is none is refused elsewhere."""
+    """Whether an address names the machine that reads it. False if it is invalid: `parse` reports that."""
     try:
         place = addresses.parse(address).places[0]
     except ValueError:
@@ -139,7 +139,7 @@ def _is_local(address: str) -> bool:
 
 
 def _end_of_job() -> None:
-    """At the exit of rank 0: the server outlives the other ranks' last updates, and not this process."""
+    """At the exit of rank 0: stops the server after the other ranks' last updates."""
     if _server is None or not _server.mine():  # a fork ends neither the server nor the job
         return
     begin = time.monotonic()
@@ -147,17 +147,17 @@ def _end_of_job() -> None:
     failed = getattr(sys, "last_value", None) is not None
     try:
         if _leave is not None:
-            _leave()  # without an error, takes half a minute where a rank is stopped: Horovod asks it
+            _leave()  # takes half a minute, without an error, if a rank is stopped: Horovod asks it
         _wait_for_others(_server, begin, failed)
     finally:
         stop()
 
 
 def _wait_for_others(server: LocalServer, begin: float, failed: bool) -> None:
-    """Waits until the processes of the other ranks have ended, at most for a time since `begin`.
+    """Waits until the other ranks' processes have ended, up to a limit counted from `begin`.
 
-    Where rank 0 has failed, it does not wait for a process that is stopped (SIGSTOP): that sends nothing, and
-    is often what the others have failed by.
+    After a failure of rank 0 it does not wait for processes that are stopped (SIGSTOP): they send nothing,
+    and are often the cause of the failure.
     """
     said = False
     seconds = FAILED_SECONDS if failed else WAIT_SECONDS
@@ -176,8 +176,8 @@ def _wait_for_others(server: LocalServer, begin: float, failed: bool) -> None:
         if stopped or waited > seconds:
             why = "is stopped (SIGSTOP)" if stopped else f"has not ended after {waited:.0f} s"
             _say(
-                f"rank {others} {why}; the parameter server of this job stops, and what was not sent to it "
-                "is lost"
+                f"rank {others} {why}; the parameter server of this job stops, and updates it did not get "
+                "are lost"
             )
             return
         if waited > 5 and not said:
@@ -190,7 +190,7 @@ def _wait_for_others(server: LocalServer, begin: float, failed: bool) -> None:
 
 
 def _stopped(process: int) -> bool:
-    """Whether a process of this machine is stopped, by a signal or a debugger."""
+    """Whether a process of this machine is stopped by a signal or a debugger."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
     except OSError:

@@ -5,11 +5,11 @@
 The server's settings come on standard input. The first line on standard output is the server's process id;
 the server's own output goes to DIRECTORY/log.
 
-A parent that is killed can stop nothing, and a server must not outlive its job. PR_SET_PDEATHSIG alone would
-not do: it fires when the *thread* that started the server ends. So this process, which has one thread, asks
-for the signal on its own death, and itself watches the parent: when the parent is gone, or SIGTERM comes, it
-stops the server, by force after the grace, and removes the directory if that is private. Not where the server
-ended by itself and the parent lives, which will want to read the log.
+A killed parent cannot stop its server, and a server must not outlive its job. PR_SET_PDEATHSIG is not enough:
+it fires when the *thread* that started the server ends. So the keeper, which has one thread, sets that signal
+for its own death and watches the parent: when the parent is gone, or SIGTERM comes, it stops the server, by
+force after the grace, and removes a private directory. If the server ended by itself and the parent lives,
+the directory stays: the parent reads the log.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ WATCH_SECONDS = 0.2
 
 
 def die_with_keeper() -> None:
-    """In the new process, before it becomes the server. The keeper has one thread, so this is safe."""
+    """Runs in the new process before exec. Safe because the keeper has one thread."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -41,7 +41,7 @@ def main() -> int:
     try:
         os.umask(0o077)
         with open(os.path.join(directory, "log"), "ab") as log:
-            # The server inherits the lock, and holds it for as long as it lives.
+            # The server inherits the lock and holds it until it ends.
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
             server = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=die_with_keeper)
         print(server.pid, flush=True)
@@ -63,7 +63,7 @@ def main() -> int:
     except OSError as error:
         sys.exit(str(error))
     finally:
-        # Also when it was told to stop: whoever told it may be killed before it can tidy up by itself.
+        # Also after a signal: its sender may be killed before it can tidy up.
         if afterwards == "remove" and (stopped or os.getppid() != int(parent)):
             shutil.rmtree(directory, ignore_errors=True)
     return status if status >= 0 else 128 - status

@@ -1,12 +1,12 @@
 """The servers that `het-ps up` keeps in a directory, and which of their processes run.
 
-    DIR/het-ps.json             what `up` was asked for; mode 0600, as it may hold a password
+    DIR/het-ps.json             the options of `up`; mode 0600, as it may hold a password
     DIR/address                 the address for HET_PS; mode 0600
     DIR/shard-0/                one directory a server: redis.conf, log, pid, its data
     DIR/shard-0-replica-1/
 
-The process of a server is known by its pid file *and* by its working directory, which is the server's
-directory: after a crash and a reboot the number in a pid file may be anybody's.
+A process is taken for a server only if the pid file names it *and* its working directory is the server's:
+after a crash and a reboot the pid may belong to another program.
 """
 
 import contextlib
@@ -29,21 +29,21 @@ from het_tf.python.ps.node import Node
 
 FORMAT = 1
 APPENDFSYNC = ("always", "everysec", "no")
-LEAST_MEMORY = 16 << 20  # bytes: of a server without rows, with its replication backlog
-BUS_OFFSET = 10000  # of a cluster's second port
+LEAST_MEMORY = 16 << 20  # bytes of a server without rows, with its replication backlog
+BUS_OFFSET = 10000  # of the port of a cluster's bus
 
 
 def check_memory(text: str) -> str:
-    """A number of bytes as redis.conf writes it, such as 512mb or 12gb. ValueError: as `memory_bytes`."""
+    """Returns a number of bytes in redis.conf's form, such as 512mb. ValueError: as `memory_bytes`."""
     memory_bytes(text)
     return text.lower()
 
 
 def memory_bytes(text: str) -> int:
-    """Bytes of a number as redis.conf writes it.
+    """Parses a number of bytes in redis.conf's form.
 
     Raises:
-      ValueError: It is none, or less than a server takes that holds nothing.
+      ValueError: `text` is not such a number, or less than an empty server takes.
     """
     found = re.fullmatch(r"(\d+)(k|kb|m|mb|g|gb)?", text.lower())
     if not found:
@@ -54,8 +54,8 @@ def memory_bytes(text: str) -> int:
     size: int = number * (1024 if unit.endswith("b") else 1000) ** " kmg".index(unit[:1] or " ")
     if 0 < size < LEAST_MEMORY:
         raise ValueError(
-            f"maxmemory is '{text}', {size} bytes, and a server takes megabytes without a row: it would "
-            f"accept none; give at least {LEAST_MEMORY >> 20}mb, such as {number}gb, or 0 for no limit"
+            f"maxmemory is '{text}', {size} bytes, but a server takes megabytes without a row and would "
+            f"refuse all; give at least {LEAST_MEMORY >> 20}mb, such as {number}gb, or 0 for no limit"
         )
     return size
 
@@ -65,9 +65,9 @@ class Member:
     """One server of a directory.
 
     Attributes:
-      shard: Its number, from 0.
-      replica: 0 is the server that begins as the shard's primary; 1.. its replicas.
-      directory: Of its files.
+      shard: Number of its shard, from 0.
+      replica: 0: begins as the shard's primary; 1..: its replicas.
+      directory: Directory of its files.
       place: Where it listens.
     """
 
@@ -78,7 +78,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Such as shard-0 or shard-0-replica-1; the name of its directory."""
+        """The name of its directory, such as shard-0 or shard-0-replica-1."""
         return self.directory.name
 
     @property
@@ -92,7 +92,7 @@ class Member:
         return self.directory / "log"
 
     def pid(self) -> int | None:
-        """The process id of this server, if it runs; a foreign process of the recorded number is none."""
+        """The server's process id if it runs. None if the recorded pid belongs to another process."""
         try:
             pid = int(files.read_bytes(self.directory / "pid", 64))
             if os.readlink(f"/proc/{pid}/cwd") != str(self.directory.resolve()):
@@ -106,21 +106,21 @@ class Member:
 
 @dataclass(frozen=True)
 class Layout:
-    """What `het-ps up` was asked for.
+    """The options of `het-ps up`.
 
     Attributes:
-      directory: Of everything.
+      directory: Directory of all servers.
       shards, replicas: Servers = shards * (1 + replicas); a cluster if that is more than one.
-      port: Of the first server; the others follow.
+      port: Port of the first server; the others follow.
       unix: A Unix socket and no port.
       bind: The IP address that the servers listen on and announce.
-      maxmemory: Of each server; "0" is no limit.
+      maxmemory: Limit of each server; "0" is no limit.
       appendfsync: always, everysec or no.
       node_timeout: Seconds after which a silent server of a cluster counts as failed.
-      password: Of the default user; "" for none.
+      password: Password of the default user; "" for none.
       tls: TLS for workers, replication and the cluster's bus, and no port without it.
-      formed: The cluster was made.
-      wanted: The servers are to run: `up` was called, and `down` was not since.
+      formed: The cluster exists.
+      wanted: The servers should run: `up` was called, and `down` not since.
     """
 
     directory: Path
@@ -163,7 +163,7 @@ class Layout:
 
     @property
     def certificates(self) -> Path:
-        """Of the CA's and the servers' certificates and keys, with `tls`."""
+        """Directory of the CA's and the servers' certificates and keys, with `tls`."""
         return self.directory / "tls"
 
     def node(self, member: Member, timeout: float = 5) -> Node:
@@ -171,7 +171,7 @@ class Layout:
         return Node.of(self.address(member), timeout)
 
     def address(self, member: Member | None = None) -> Address:
-        """For HET_PS: of all servers, or of one."""
+        """The address of all servers, or of `member`, in the form of HET_PS."""
         tls = Tls(ca=str(self.certificates / "ca.crt")) if self.tls else None
         return Address(tuple(m.place for m in ([member] if member else self.members)), "", self.password, tls)
 
@@ -210,7 +210,7 @@ class Layout:
             "port": "0",
             "tls-port": str(member.place.port),
             **{f"tls-{name}-file": str(self.certificates / file) for name, file in files.items()},
-            # Workers show none; the servers show theirs to each other.
+            # Workers show no certificate; servers show each other's their own.
             "tls-auth-clients": "optional",
             "tls-replication": "yes",
             "tls-cluster": "yes" if self.cluster else "no",
@@ -228,7 +228,7 @@ _MOST_BYTES = 1 << 20  # of the record
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner may read; whole or not at all."""
+    """Writes a file atomically that only its owner may read."""
     new = path.with_name(path.name + ".new")
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
@@ -236,7 +236,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def load(directory: Path) -> Layout | None:
-    """The layout of a directory; None if `het-ps up` has made none there.
+    """Reads the layout of a directory; None if `het-ps up` has not made one there.
 
     Raises:
       ServerError: The record cannot be read.
@@ -260,7 +260,7 @@ def load(directory: Path) -> Layout | None:
 
 
 def need(directory: Path) -> Layout:
-    """As `load`, but ServerError where nothing is."""
+    """As `load`, but raises ServerError if the directory has no servers."""
     found = load(directory)
     if found is None:
         raise ServerError(f"{directory} has no servers of het-ps; `het-ps up --dir {directory}` makes them")
@@ -268,7 +268,7 @@ def need(directory: Path) -> Layout:
 
 
 def check_ports(layout: Layout, members: list[Member]) -> None:
-    """Refuses ports that somebody listens on, and addresses that are not this machine's.
+    """Refuses ports in use, and addresses of other machines.
 
     Raises:
       ServerError: Names each, and why.
@@ -299,7 +299,7 @@ def check_ports(layout: Layout, members: list[Member]) -> None:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keeps other `up` and `down` out of a directory. ServerError: one is at work."""
+    """Keeps other `up` and `down` out of a directory. ServerError: another one is at work."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

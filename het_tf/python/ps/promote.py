@@ -1,7 +1,7 @@
-"""`het-ps promote`: a replica becomes its shard's primary, by plan or because the primary is gone.
+"""`het-ps promote`: makes a replica its shard's primary, as planned or because the primary is gone.
 
-A cluster promotes a replica by itself only where a majority of all primaries agrees that one is down. With
-one or two shards there is no such majority without the one that is down, so there an operator decides.
+A cluster promotes a replica by itself only if a majority of all primaries agrees that its primary is down.
+With one or two shards the remaining primaries are not a majority, so an operator must decide.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ AUTOMATIC_SHARDS = 3  # with fewer, no replica is promoted without an operator
 def promote(address: Address, place: Place, timeout: float, say: Say) -> None:
     """Makes the replica at `place` the primary of its shard.
 
-    With the old primary alive this is a hand-over that loses nothing: it pauses, the replica catches up, they
-    swap. Without it, the replica takes over with what it has.
+    If the old primary is alive, the hand-over loses nothing: it pauses, the replica catches up, they swap.
+    Otherwise the replica takes over with the rows that it has.
 
     Raises:
-      ServerError: It is no replica, has never copied its primary's rows, or is not primary in time.
+      ServerError: It is not a replica, has never copied its primary's rows, or is not primary in time.
     """
     with Node(place, address) as node:
         if not cluster.is_cluster(node):
             raise ServerError(
-                f"{place} is not in a cluster; `redis-cli REPLICAOF NO ONE` promotes a single replica"
+                f"{place} is not in a cluster; promote a single replica by `redis-cli REPLICAOF NO ONE`"
             )
         view = cluster.View(node)
         if not view.myself.primary:

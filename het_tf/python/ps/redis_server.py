@@ -1,8 +1,8 @@
-"""A server with the module het: the settings that matter, waiting for it, and a private server of one job.
+"""A server with the module het: its settings, waiting for it, and a private server of one job.
 
     with LocalServer.start() as server:
         het_tf.init(ps=server.address)
-        ...                            # it ends with the block, and with this process however that ends
+        ...                            # ends with the block, or when this process ends in any way
 
 Nothing here imports TensorFlow.
 """
@@ -26,7 +26,7 @@ from het_tf.python.ps import programs
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node, Refused, Unreachable
 
-# What every server of partitions is started with; docs/parameter-server.md says why, setting by setting.
+# Settings of every server of partitions; docs/parameter-server.md gives the reason of each.
 SETTINGS: dict[str, str] = {
     "maxmemory-policy": "noeviction",
     "proto-max-bulk-len": "4gb",
@@ -36,11 +36,11 @@ SETTINGS: dict[str, str] = {
     "rdbcompression": "no",
 }
 
-STOP_SECONDS = 20.0  # a server that was asked to stop and saves; then it is killed
+STOP_SECONDS = 20.0  # for a server to save and stop; then it is killed
 _TRIES = 5  # with another free port each
 _WARNING = re.compile(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ # (.*)")  # a line of a log
-_TAIL_BYTES = 64 << 10  # of a log, that are read
-_ANSWER_SECONDS = 2.0  # of one question to a server that may hang
+_TAIL_BYTES = 64 << 10  # read from the end of a log
+_ANSWER_SECONDS = 2.0  # for one answer of a server that may hang
 
 
 def config_text(settings: dict[str, str]) -> str:
@@ -81,7 +81,7 @@ def log_tail(log: Path) -> str:
 
 
 def last_words(log: Path) -> str:
-    """The warnings with which a server's log ends, the last two: why it ended. "" if there are none."""
+    """Returns the last two warnings of a server's log, which say why it ended; "" without any."""
     words: list[str] = []
     with contextlib.suppress(OSError, ValueError):
         for line in reversed(_last_lines(log)):
@@ -101,20 +101,20 @@ def wait_ready(
     log: Path | None = None,
     pid: int | None = None,
 ) -> None:
-    """Waits until a server answers, has loaded its data and the module het.
+    """Waits until a server answers and has loaded its data and the module het.
 
     Args:
-      url: The server's address; of several nodes the first is asked.
-      timeout: Seconds, in all.
-      alive: Whether the server's process runs; once it does not, waiting is over.
-      say: Called with the reason whenever there is a new one to wait for.
-      log: The server's log, whose end an error message quotes.
-      pid: Its process id: what another process answers there counts for nothing. None: whoever answers.
+      url: The server's address; its first node is asked.
+      timeout: Seconds in total.
+      alive: Whether the server's process runs; the wait ends once it returns False.
+      say: Called with the reason of waiting whenever it changes.
+      log: The server's log; error messages quote its end.
+      pid: Its process id: answers of any other process are ignored. None: accept any.
 
     Raises:
       ServerError: It is not ready in time, ended, refuses the login, or lacks the module; the message says
         which.
-      ValueError: `url` is no address.
+      ValueError: `url` is not an address.
     """
     address = addresses.parse(url)
     tail = f"; its log {log} ends:\n" if log else ""
@@ -153,7 +153,7 @@ def wait_ready(
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at this moment. ServerError: `host` is no address of this machine."""
+    """Returns a TCP port that is free now. ServerError: `host` is not an address of this machine."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         try:
             probe.bind((host, 0))
@@ -165,19 +165,18 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 class LocalServer:
-    """The private server of one job, made by `start`. Stopped by `stop`, or as a context manager.
+    """The private server of one job. `start` makes it; `stop`, or leaving its `with` block, stops it.
 
-    It runs in a session of its own, so Ctrl-C reaches the job alone, which can still flush. It ends when the
-    process that started it ends, even by kill -9 (see keeper.py); a fork of that process does not keep it.
+    It runs in its own session, so Ctrl-C reaches only the job, which can still flush. It ends with the
+    process that started it, even by kill -9 (see keeper.py); a fork of that process does not keep it alive.
 
     Attributes:
-      address: As `het_tf.init(ps=...)` and `HET_PS` take it, from this machine; with the password if there is
-        one.
+      address: For `het_tf.init(ps=...)` and `HET_PS` on this machine; includes the password, if any.
       host, port: Where it listens; "" and 0 for a Unix socket.
-      password: "" if none.
-      program: What runs: a path.
-      pid: Of its process.
-      directory: Of its files; private unless one was given.
+      password: "" without one.
+      program: Path of the server program.
+      pid: Its process id.
+      directory: Directory of its files; private unless one was given.
       log: Its log.
     """
 
@@ -206,20 +205,20 @@ class LocalServer:
         """Starts a server and waits until it is ready.
 
         Args:
-          directory: For its log and data; made if it is missing, kept afterwards. None: a private one, which
-            leaves nothing behind.
-          port: 0: a free one.
+          directory: For its log and data; made if it is missing, kept afterwards. None: a private one that is
+            removed at the end.
+          port: 0: a free port.
           unix: Listen on a Unix socket in the directory, and on no port.
           persist: Write every push to disk before it is acknowledged (append-only file, fsync always), and
-            load at the next start what is there. Needs `directory`.
+            load it at the next start. Needs `directory`.
           bind: The address to listen on, such as "0.0.0.0" for workers on other machines. Any but a loopback
             address gets a random password; give workers `address_from(HOST)`.
-          settings: Further settings of redis.conf; they win. With `requirepass` the address has it.
-          timeout: Seconds to wait until it is ready; loading takes its time.
-          say: Called with what is waited for.
+          settings: Further settings of redis.conf; they win. The address includes `requirepass`.
+          timeout: Seconds to wait until it is ready, loading included.
+          say: Called with the reason of waiting.
 
         Raises:
-          ServerError: It could not be started; the message quotes its log.
+          ServerError: The server could not be started; the message quotes its log.
           ValueError: Arguments that exclude each other.
         """
         if persist and directory is None:
@@ -276,7 +275,7 @@ class LocalServer:
             "loadmodule": str(module),
         }
         if unix:
-            # Not a place for files that others may touch: 0700 of the socket, whatever the umask.
+            # Others must not reach these files: the socket gets 0700, whatever the umask.
             wanted |= {"unixsocket": str(self.directory / "socket"), "unixsocketperm": "700"}
         else:
             wanted["bind"] = bind
@@ -308,7 +307,7 @@ class LocalServer:
             self._keeper.stdin.write(config.encode())
             self._keeper.stdin.close()
         except BrokenPipeError:
-            pass  # it ended; what it says on stderr is the reason
+            pass  # it ended; its stderr gives the reason
         first = self._keeper.stdout.readline()
         if not first:
             why = self._keeper.stderr.read().decode(errors="replace").strip().splitlines()
@@ -320,17 +319,17 @@ class LocalServer:
             raise ServerError(f"no server of this job: {error}") from None
 
     def address_from(self, host: str) -> str:
-        """The address as workers on other machines see it, who know this machine as `host`.
+        """The address for workers on other machines, which know this machine as `host`.
 
         Raises:
           ValueError: The server listens on a Unix socket or on a loopback address.
         """
         if not self.port or is_loopback(self.host):
-            raise ValueError(f"this server listens on {self.address} alone; start it with bind='0.0.0.0'")
+            raise ValueError(f"this server listens only on {self.address}; start it with bind='0.0.0.0'")
         return addresses.Address((addresses.Place(host, self.port),), "", self.password).url()
 
     def mine(self) -> bool:
-        """Whether this process started it, and is no fork of the one that did."""
+        """Whether this process started it; False in a fork of that process."""
         return os.getpid() == self._owner
 
     def alive(self) -> bool:
@@ -340,7 +339,7 @@ class LocalServer:
     def stop(self) -> None:
         """Stops it and waits until it is gone; a second call does nothing.
 
-        A fork of the process that started it leaves it alone.
+        In a fork of the process that started it, does nothing.
         """
         if not self.mine():
             return
@@ -367,5 +366,5 @@ class LocalServer:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether `host` can be reached only from this machine."""
     return host == "localhost" or host == "::1" or host.startswith("127.")

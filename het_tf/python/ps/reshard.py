@@ -1,17 +1,17 @@
-"""`het-ps reshard`: finishes resharding that was interrupted, and moves slots (balance.py says which).
+"""`het-ps reshard`: finishes interrupted resharding, and moves slots (balance.py chooses them).
 
 A slot moves in four steps: the target imports it, the source migrates it, its keys go over one by one
-(MIGRATE), and everybody is told the new owner. Training goes on meanwhile: clients follow the redirections.
-Whoever dies between the steps leaves the slot *open*. Nothing is lost then, but every request for the slot is
+(MIGRATE), and all servers are told the new owner. Training goes on meanwhile: clients follow redirections.
+A crash between the steps leaves the slot *open*. Nothing is lost then, but every request for the slot is
 redirected, and it cannot move again.
 
-What repairs it depends on where its keys are:
+The repair depends on where its keys are:
 
     the target has some of them, or both sides know of the move   -> the move is finished
     only one side knows of it, and the target has none of them    -> the move is taken back
 
-No key is ever overwritten: should both sides have one (a source that lost its last second in a crash), the
-repair stops and says so.
+No key is ever overwritten: if both sides have one (the source lost its last second in a crash), the repair
+stops with an error.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ MIGRATE_SECONDS = 120
 
 
 class Shards:
-    """Connections to all primaries of a cluster, by their ids, and what each says of itself.
+    """Connections to all primaries of a cluster by id, and each one's view of itself.
 
     Raises:
-      ServerError: It is no cluster, or a primary does not answer.
+      ServerError: The server is not in a cluster, or a primary does not answer.
     """
 
     def __init__(self, address: Address, stack: contextlib.ExitStack) -> None:
@@ -44,32 +44,32 @@ class Shards:
             down = peer.failed or "noaddr" in peer.flags
             node = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))
             if not peer.slots and (down or not _answers(node)):
-                continue  # it has nothing to lose, and can get nothing
+                continue  # it owns no slots, and can receive none
             if down:
                 raise ServerError(f"{peer.place} is down; bring it back before slots are moved")
             self.nodes[peer.id] = node
         self.read()
 
     def read(self) -> None:
-        """Asks everybody again who owns what."""
+        """Asks all servers again which slots they own."""
         self.views = {name: cluster.View(node) for name, node in self.nodes.items()}
 
     @property
     def owners(self) -> dict[int, str]:
-        """Slot -> id of the primary that says it is its own."""
+        """Slot -> id of the primary that claims it."""
         return {slot: name for name, slots in self.owned.items() for slot in slots}
 
     def keys(self, name: str, slot: int) -> int:
-        """How many keys of a slot a server has, its owner or not."""
+        """Number of a slot's keys on a server, its owner or not."""
         return int(self.nodes[name].ask("CLUSTER", "COUNTKEYSINSLOT", slot))
 
     @property
     def owned(self) -> dict[str, set[int]]:
-        """Id of each primary -> the slots that it says are its own."""
+        """Id of each primary -> the slots that it claims."""
         return {name: view.myself.slots for name, view in self.views.items()}
 
     def partitions(self) -> Iterator[tuple[str, str]]:
-        """Every partition of het: the id of the server that has it, and its key."""
+        """Yields the server's id and the key of every partition of het."""
         for name, node in self.nodes.items():
             cursor = "0"
             while True:
@@ -79,7 +79,7 @@ class Shards:
                     break
 
     def migrate(self, move: Move) -> int:
-        """Sends all keys of a slot over; returns their number."""
+        """Sends all keys of a slot to the target; returns their number."""
         source, place = self.nodes[move.source], self.nodes[move.target].place
         user, password = self._login
         login = ["AUTH2", user or "default", password] if password else []
@@ -110,11 +110,11 @@ class Shards:
             raise
 
     def run(self, move: Move) -> int:
-        """Moves one slot, from wherever an earlier attempt stopped. Returns how many keys went over."""
+        """Moves one slot, resuming an earlier attempt. Returns the number of keys sent."""
         self.nodes[move.target].ask("CLUSTER", "SETSLOT", move.slot, "IMPORTING", move.source)
         self.nodes[move.source].ask("CLUSTER", "SETSLOT", move.slot, "MIGRATING", move.target)
         count = self.migrate(move)
-        # The target first: were the source told first and this process died, the slot would have no owner.
+        # Tell the target first: if this process died after telling the source, the slot would have no owner.
         rest = [name for name in self.nodes if name != move.target]
         for name in (move.target, *rest):
             self.tell(name, move)
@@ -125,7 +125,7 @@ class Shards:
         try:
             self.nodes[name].ask("CLUSTER", "SETSLOT", move.slot, "NODE", move.target)
         except Refused as error:
-            # Who gave its last slot away becomes a replica, and has heard of it already.
+            # A server that gave its last slot away becomes a replica, and knows the new owner already.
             if name == move.target or "only with masters" not in error.reply:
                 raise
 
@@ -154,7 +154,7 @@ def _first(address: Address, stack: contextlib.ExitStack) -> Node:
 
 
 def open_slots(shards: Shards) -> Iterator[tuple[Move, bool]]:
-    """What interrupted resharding left: each move, and whether it is to be finished (else taken back)."""
+    """Yields each interrupted move, and whether it must be finished (else undone)."""
     owners = shards.owners
     seen = set()
     for name, view in shards.views.items():
@@ -176,10 +176,10 @@ def open_slots(shards: Shards) -> Iterator[tuple[Move, bool]]:
 
 
 def repair(shards: Shards, say: Say) -> int:
-    """Closes all open slots. Returns how many there were.
+    """Closes all open slots. Returns their number.
 
     Raises:
-      ServerError: One cannot be closed; it says why.
+      ServerError: A slot cannot be closed; the message says why.
     """
     count = 0
     for move, finish in list(open_slots(shards)):
@@ -206,7 +206,7 @@ def repair(shards: Shards, say: Say) -> int:
 
 
 def _close(shards: Shards, move: Move) -> None:
-    # Keys that are still at the source would be out of reach: they go over first.
+    # Send the keys that are still at the source first: they would be out of reach.
     if shards.keys(move.source, move.slot):
         shards.migrate(move)
     for name in shards.nodes:
@@ -217,7 +217,7 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
     """Makes an empty server a shard of the cluster; `plan` then gives it its share.
 
     Raises:
-      ServerError: It is not empty, no cluster node, or a member of another cluster.
+      ServerError: It is not empty, not a cluster node, or in another cluster.
     """
     node = stack.enter_context(Node(place, address, MIGRATE_SECONDS + 10))
     if not cluster.is_cluster(node):
@@ -245,25 +245,25 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
 
 
 def member(shards: Shards, place: Place) -> cluster.Peer:
-    """The server of the cluster at `place`, up or down. ServerError: there is none."""
+    """The server of the cluster at `place`, up or down. ServerError: no server is there."""
     peers = next(iter(shards.views.values())).peers.values()
     for peer in peers:
         if peer.place == place:
             return peer
     known = ", ".join(sorted(str(peer.place) for peer in peers))
-    raise ServerError(f"{place} is no server of this cluster; its servers are {known}")
+    raise ServerError(f"{place} is not a server of this cluster; its servers are {known}")
 
 
 def forget(
     shards: Shards, leaving: cluster.Peer, address: Address, stack: contextlib.ExitStack, say: Say
 ) -> None:
-    """Takes a server that owns no slots out of the cluster: it is emptied, and the others forget it.
+    """Removes a server without slots from the cluster: empties it, and makes the others forget it.
 
-    A server that is only stopped stays in everybody's list, as one that failed. Its replicas go on, as those
-    of another shard.
+    Stopping a server is not enough: the others would list it as failed. Its replicas go on as replicas of
+    another shard.
 
     Raises:
-      ServerError: One of the others does not answer, and would tell the rest of it again.
+      ServerError: Another server does not answer; it would reintroduce the removed one.
     """
     peers = next(iter(shards.views.values())).peers.values()
     others = [
@@ -274,14 +274,14 @@ def forget(
         if cluster.View(node).myself.primary == leaving.id:
             node.ask("CLUSTER", "REPLICATE", heir)
             say(f"{node.place} becomes a replica of {shards.nodes[heir].place}")
-    with contextlib.suppress(Unreachable):  # it is down, and tells nobody of itself
+    with contextlib.suppress(Unreachable):  # it is down, and cannot announce itself
         stack.enter_context(Node(leaving.place, address)).ask("CLUSTER", "RESET", "HARD")
 
     def waiting() -> str:
-        # Each keeps it out for a minute: by then no other one speaks of it.
+        # Each bans it for a minute: by then no server announces it.
         for node in others:
             if leaving.id in cluster.View(node).peers:
-                with contextlib.suppress(Refused):  # its own primary, until it has heard of the new one
+                with contextlib.suppress(Refused):  # its own primary, until it knows the new one
                     node.ask("CLUSTER", "FORGET", leaving.id)
         knows = [str(node.place) for node in others if leaving.id in cluster.View(node).peers]
         return f"{', '.join(knows)} still knows {leaving.place}" if knows else ""

@@ -1,6 +1,6 @@
-"""`het-ps save`: every shard writes what it has to disk, one after the other.
+"""`het-ps save`: every shard writes its rows to disk, one shard after the other.
 
-One after the other, because the child that writes can need up to as much memory again as the server has.
+Not in parallel, because the child that writes can double a server's memory.
 """
 
 import time
@@ -15,16 +15,16 @@ Say = Callable[[str], None]
 
 
 def save(address: Address, rdb: bool, timeout: float, say: Say) -> None:
-    """Saves every primary: the append-only file is rewritten where there is one, else a snapshot is made.
+    """Saves every primary: rewrites its append-only file, or makes a snapshot if it has none.
 
     Args:
-      address: Of the store.
+      address: The store.
       rdb: Make a snapshot (dump.rdb) in any case.
       timeout: Seconds without progress after which a shard is given up.
       say: Called with progress.
 
     Raises:
-      ServerError: A shard could not be saved, or is down; all others are saved.
+      ServerError: A shard is down or could not be saved; all others are saved.
     """
     faults = []
     for server in take(address).servers:
@@ -51,7 +51,7 @@ def _save(node: Node, server: Server, rdb: bool, timeout: float, say: Say) -> No
     )
     scheduled = "aof_rewrite_scheduled"
     begin = time.monotonic()
-    # A child that is at work already began before this call; what counts is one that begins now.
+    # Wait for a running child first: its snapshot began before this call and does not count.
     _finish(node, ("aof_rewrite_in_progress", "rdb_bgsave_in_progress", scheduled), timeout, say)
     for _ in range(3):
         try:
@@ -71,7 +71,7 @@ def _save(node: Node, server: Server, rdb: bool, timeout: float, say: Say) -> No
 
 
 def _finish(node: Node, flags: tuple[str, ...], timeout: float, say: Say) -> None:
-    """Waits until none of the flags of INFO persistence is set, for `timeout` seconds without progress."""
+    """Waits until all `flags` of INFO persistence are clear, for `timeout` seconds without progress."""
     seen, end, said = -1, time.monotonic() + timeout, time.monotonic()
     while True:
         info = node.info("persistence")

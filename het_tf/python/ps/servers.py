@@ -1,4 +1,4 @@
-"""`het-ps up` and `het-ps down`: the servers of a directory are started, made a cluster, and stopped."""
+"""`het-ps up` and `het-ps down`: start the servers of a directory, make them a cluster, stop them."""
 
 import contextlib
 import os
@@ -27,16 +27,16 @@ from het_tf.python.ps.node import Refused, Unreachable
 
 Say = Callable[[str], None]
 
-# What a layout cannot change into; the other values can be given anew while no server runs.
+# Fields that cannot change; the others can while no server runs.
 _SHAPE = ("shards", "replicas", "port", "unix", "bind", "tls")
 
 
 def prepare(directory: Path, **asked: object) -> Layout:
-    """The layout of a directory: the recorded one with what was asked, or a new one.
+    """Returns the recorded layout of a directory with the values of `asked`, or a new layout.
 
     Args:
       directory: Made if it is missing.
-      **asked: Fields of `Layout`; None for those that were not given.
+      **asked: Fields of `Layout`; None: not given.
 
     Raises:
       ServerError: The directory holds something else, or another layout.
@@ -45,7 +45,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
     old = load(directory)
     if old is None:
         if directory.exists() and any(directory.iterdir()):
-            raise ServerError(f"{directory} is not empty, and not of het-ps; give a new directory as --dir")
+            raise ServerError(f"{directory} has other files than het-ps's; give a new directory as --dir")
         new = Layout(directory=directory, **{"shards": 1, **given})  # type: ignore[arg-type]
         if new.unix and new.cluster:
             raise ServerError(
@@ -87,12 +87,12 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
     """Starts the servers of a layout that do not run, and waits until all are ready.
 
     Args:
-      layout: What there shall be.
+      layout: The servers to run.
       timeout: Seconds to wait for each server, and for the cluster.
-      say: Called with what happens and what is waited for.
+      say: Called with each step and each reason of waiting.
 
     Raises:
-      ServerError: Why it is not up. Servers that were started go on.
+      ServerError: A server is not up; the message says why. Servers that were started go on.
     """
     with locked(layout.directory):
         recorded = load(layout.directory)
@@ -106,15 +106,15 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
 
 
 def start_again(directory: Path, timeout: float, say: Say) -> None:
-    """As `up` with the layout that is recorded; does nothing if `het-ps down` was called.
+    """As `up` with the recorded layout; does nothing if `het-ps down` was called.
 
     Args:
-      directory: Of the servers.
+      directory: Directory of the servers.
       timeout: Seconds to wait for each server, and for the cluster.
-      say: Called with what happens and what is waited for.
+      say: Called with each step and each reason of waiting.
 
     Raises:
-      ServerError: Why they are not up.
+      ServerError: A server is not up; the message says why.
     """
     with locked(directory):
         layout = need(directory)
@@ -163,10 +163,10 @@ def _start(program: str, layout: Layout, member: Member) -> subprocess.Popen[byt
     member.directory.chmod(0o700)
     write_private(member.config, layout.config_text(member))
     with contextlib.suppress(FileNotFoundError):
-        (member.directory / "pid").unlink()  # of a process that is gone
+        (member.directory / "pid").unlink()  # its process is gone
     with open(os.open(member.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
         try:
-            # A session of its own: it outlives this command and its terminal.
+            # In its own session, so that it outlives this command and its terminal.
             return subprocess.Popen(
                 [program, str(member.config)],
                 cwd=member.directory,
@@ -184,7 +184,7 @@ def _form(layout: Layout, timeout: float, say: Say) -> None:
     with contextlib.ExitStack() as stack:
         nodes = {m: stack.enter_context(layout.node(m)) for m in layout.members}
         if layout.formed:
-            # Who is primary may have changed since; that is the cluster's business.
+            # The cluster may have changed its primaries since; leave them.
             cluster.await_true(lambda: cluster.not_ready(list(nodes.values())), timeout, say)
             return
         primaries = [m for m in layout.members if not m.replica]
@@ -196,14 +196,14 @@ def down(layout: Layout, save: bool, force: bool, timeout: float, say: Say) -> N
     """Stops the servers of a layout, replicas first, and waits until they are gone.
 
     Args:
-      layout: Whose.
-      save: Let each write what it has to disk first.
-      force: Kill those that do not answer, or are not gone in time.
-      timeout: Seconds for each.
-      say: Called with what happens.
+      layout: The servers.
+      save: Let each server write its rows to disk first.
+      force: Kill servers that do not answer or stop in time.
+      timeout: Seconds for each server.
+      say: Called with each step.
 
     Raises:
-      ServerError: Some did not stop; all others did.
+      ServerError: Some servers did not stop; all others did.
     """
     with locked(layout.directory):
         changed(need(layout.directory), wanted=False).write()
@@ -213,7 +213,7 @@ def down(layout: Layout, save: bool, force: bool, timeout: float, say: Say) -> N
             if pid is None:
                 say(f"{member.name}: does not run")
         running = [(member, pid) for member, pid in members if pid is not None]
-        # A primary that stops first would be replaced by its replica, or wait for it.
+        # Replicas first: a replica would replace a primary that stops, or the primary would wait for it.
         for member, pid in sorted(running, key=lambda item: _is_primary(layout, item[0])):
             try:
                 _stop(layout, member, pid, save, force, timeout, say)
@@ -242,7 +242,7 @@ def _stop(
             say(f"{member.name}: stops" + ("" if save else " without saving"))
             node.ask("SHUTDOWN", *([] if save else ["NOSAVE", "NOW", "FORCE"]))
     except Unreachable as error:
-        why = str(error)  # the answer to SHUTDOWN is that the connection closes
+        why = str(error)  # SHUTDOWN answers by closing the connection
     except Refused as error:
         why = str(error)
         if not force:
@@ -261,7 +261,7 @@ def _stop(
 
 
 def summary(layout: Layout) -> str:
-    """What to do with servers that are up, for the end of `het-ps up`."""
+    """Returns the last lines of `het-ps up`: how to use, check and stop the servers."""
     where = layout.directory
     lines = [f"HET_PS={layout.address().public().url()}"]
     if layout.password:

@@ -13,7 +13,7 @@ _COLOURS = {"up": "green", "loading": "yellow", "failing": "yellow", "down": "re
 
 
 def render(picture: Picture) -> Group:
-    """Some lines for each server, and under them what is wrong. Long lines go on below; nothing is cut."""
+    """Returns some lines for each server, then the faults. Long lines wrap; nothing is cut."""
     lines = [line for server in picture.servers for line in _lines(server)]
     lines.append(Text(_totals(picture)))
     lines += [Text(f"note: {note}", style="yellow") for note in picture.notes]

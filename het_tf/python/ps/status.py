@@ -1,7 +1,6 @@
-"""`het-ps status`: what every server of a store does, as figures and as faults with their remedies.
+"""`het-ps status`: figures of every server of a store, and faults with their remedies.
 
-`take` asks all servers once. Rates come from two such pictures: the counters of `INFO het` count everything
-since a server started.
+`take` asks all servers once. Rates need two such pictures: `INFO het` counts from the start of a server.
 """
 
 import time
@@ -19,24 +18,24 @@ from het_tf.python.ps.redis_server import last_words
 
 LARGE_PARTITION = 256 << 20  # bytes; beyond it, moving one takes long
 _ANSWER_SECONDS = 2.0
-REPLICATION = "mem_total_replication_buffers"  # of INFO: the backlog, and what replicas have not got yet
+REPLICATION = "mem_total_replication_buffers"  # in INFO: the backlog, and data not yet sent to replicas
 
 
 @dataclass
 class Server:
-    """One server, as it was when it was asked.
+    """The state of one server at one moment.
 
     Attributes:
-      place: Where it is.
-      name: shard-0 and so on where it is known from a directory.
-      shard: Number of its shard, ordered by slots; None if it has none.
+      place: Where it listens.
+      name: Such as shard-0, if a directory's layout is known.
+      shard: Number of its shard, ordered by slots; None without one.
       role: primary, replica or "?".
       state: up, loading, failing or down.
-      why: Of a state other than up.
-      info: Its INFO; empty when it did not answer.
-      view: What it says of its cluster.
+      why: The reason of a state other than up.
+      info: Its INFO; empty if it did not answer.
+      view: Its view of the cluster.
       lag: Bytes that a replica is behind its primary.
-      pushes, pulls: Pushes applied and rows sent in a second; None without an earlier picture.
+      pushes, pulls: Pushes applied and rows sent per second; None without an earlier picture.
     """
 
     place: Place
@@ -52,13 +51,13 @@ class Server:
     pulls: float | None = None
 
     def number(self, name: str) -> int:
-        """A number of INFO; 0 where it is missing."""
+        """Returns a number of INFO; 0 if it is missing."""
         text = self.info.get(name, "0")
         return int(text) if text.lstrip("-").isdigit() else 0
 
     @property
     def persistence(self) -> str:
-        """What it writes to disk, in a few words."""
+        """Describes its persistence in a few words."""
         if not self.info:
             return ""
         if self.number("aof_enabled"):
@@ -98,9 +97,9 @@ class Picture:
     """All servers at one moment.
 
     Attributes:
-      servers: By shard, primaries first.
-      faults: What is wrong, each with its remedy. Empty: all is well.
-      notes: What is worth knowing and no fault.
+      servers: Ordered by shard, primaries first.
+      faults: Each with its remedy; empty if all is well.
+      notes: Observations that are not faults.
       when: Seconds of a monotonic clock.
     """
 
@@ -122,7 +121,7 @@ class Picture:
         old = {server.place: server for server in before.servers}
         for server in self.servers:
             was = old.get(server.place)
-            # A server that was restarted counts from 0 again.
+            # A restarted server counts from 0 again.
             if was is None or not was.info or was.info.get("run_id") != server.info.get("run_id"):
                 continue
             seconds = max(self.when - before.when, 1e-3)
@@ -145,7 +144,7 @@ def look(node: Node, name: str = "") -> Server:
     except Unreachable as error:
         server.why = str(error).removeprefix(f"{node.place}: ")
     except Refused as error:
-        # Its right to CLUSTER NODES may be missing; what INFO said stands.
+        # The right to CLUSTER NODES may be missing; keep the values of INFO.
         server.state = "up" if server.info else "down"
         server.why = str(error).removeprefix(f"{node.place}: ")
     return server
@@ -155,11 +154,11 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
     """Asks every server of a store.
 
     Args:
-      address: Any of its servers that answers.
-      layout: The directory's, whose servers are shown also when they are down.
+      address: Servers of the store, of which one must answer.
+      layout: Layout of a directory; its servers are shown even if they are down.
 
     Raises:
-      ServerError: No server answers, and there is no layout.
+      ServerError: No server answers, and no layout is given.
     """
     members = {member.place: member for member in layout.members} if layout else {}
     servers: dict[Place, Server] = {}
@@ -201,8 +200,8 @@ def _others(server: Server) -> Iterator[Place]:
 
 
 def number_shards(servers: list[Server]) -> None:
-    """Fills in `shard`, and what the cluster says of servers that did not answer."""
-    # Just after a failover not everyone knows of it yet.
+    """Fills in `shard`, and the cluster's view of servers that did not answer."""
+    # Just after a failover some servers do not know of it yet.
     view = max((server.view for server in servers if server.view), key=lambda v: v.epoch, default=None)
     if view is None:
         for server in servers:
@@ -243,13 +242,13 @@ def _faults(servers: list[Server]) -> Iterator[str]:
                 if full
                 else "Start it (`het-ps up`), or read its log"
             )
-            if not server.name and (server.shard is None or server.role == "replica"):  # no row is only there
+            if not server.name and (server.shard is None or server.role == "replica"):  # has no unique rows
                 remedy += f". If it is gone for good: `het-ps reshard --remove {server.place}`"
             yield f"{here} does not answer: {server.why}. {remedy}"
             heirs = [s for s in servers if s.shard == server.shard and s.role == "replica" and s.info]
             if server.role == "primary" and heirs and shards < AUTOMATIC_SHARDS:
                 yield (
-                    f"{here} is not replaced by itself with {shards} shards."
+                    f"{here} is not replaced automatically with {shards} shards."
                     f" `het-ps promote {heirs[0].place}` does it"
                 )
             continue
@@ -291,7 +290,7 @@ def _notes(servers: list[Server]) -> Iterator[str]:
 
 
 def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:
-    """A picture with rates, measured over `seconds`."""
+    """Takes a picture with rates measured over `seconds`."""
     before = take(address, layout)
     time.sleep(seconds)
     now = take(address, layout)

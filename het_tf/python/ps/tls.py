@@ -1,9 +1,9 @@
-"""TLS of het-ps: its side of connections, what goes wrong there, and certificates for `het-ps up --tls`.
+"""TLS of het-ps: client connections, explanations of errors, and certificates for `het-ps up --tls`.
 
-    DIR/tls/ca.crt, ca.key          a CA of this store alone; ca.key makes further servers and clients
-    DIR/tls/server.crt, server.key  what all servers of the directory show, to workers and to each other
+    DIR/tls/ca.crt, ca.key          a CA for this store only; ca.key makes further servers and clients
+    DIR/tls/server.crt, server.key  certificate of all servers of the directory, for workers and each other
 
-The directory is 0700 and keys are 0600. No path of a key is in a message or in the arguments of a process.
+The directory is 0700 and keys are 0600. No message and no process argument has the path of a key.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Connection(redis.Connection):
     """A connection of redis-py under TLS.
 
     Args:
-      tls: What the address says.
+      tls: TLS settings of the address.
       **others: As `redis.Connection` takes them.
 
     Raises:
@@ -96,12 +96,12 @@ def _using(what: str, wanted: str) -> Iterator[None]:
 
 
 def explain(error: BaseException, tls: Tls | None, answered: bool) -> str:
-    """What TLS, or its absence, has to do with a connection that failed; "" if nothing.
+    """Explains a failed connection by TLS or its absence; "" if neither is the cause.
 
     Args:
-      error: Of redis-py.
-      tls: What the connection was made with.
-      answered: The server has answered something before.
+      error: The error of redis-py.
+      tls: Settings of the connection.
+      answered: The server has answered before.
     """
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
@@ -127,7 +127,7 @@ def explain(error: BaseException, tls: Tls | None, answered: bool) -> str:
     return ""
 
 
-# Codes of X509_verify_cert_error_string; those of a chain that ends elsewhere, and what else has a remedy.
+# Codes of X509_verify_cert_error_string: chains without a known CA, and other errors that have a remedy.
 _OTHER_CA = (2, 7, 18, 19, 20, 21, 30)
 _REMEDIES = {
     9: "check the clocks of both machines",
@@ -153,12 +153,12 @@ def _client(tls: Tls | None) -> str:
 
 
 def check_server(program: str) -> None:
-    """Refuses a server that was built without TLS.
+    """Checks that a server was built with TLS.
 
     Raises:
-      ServerError: It was.
+      ServerError: It was not.
     """
-    # A server stops that has no certificate, and says so if it knows what a certificate is.
+    # A server with TLS stops for want of a certificate, and says so.
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
     if "tls-cert-file" not in done.stdout + done.stderr:
@@ -169,14 +169,14 @@ def check_server(program: str) -> None:
 
 
 def make_certificates(directory: Path, bind: str) -> None:
-    """Makes the CA and the servers' certificate, unless they are there.
+    """Makes the CA and the servers' certificate unless they exist.
 
     Args:
       directory: DIR/tls.
-      bind: The address of this machine that servers are reached at.
+      bind: The address of this machine on which servers listen.
 
     Raises:
-      ServerError: There is no program `openssl`, or it fails.
+      ServerError: The program `openssl` is missing or fails.
     """
     if (directory / "server.crt").exists():
         return
@@ -204,7 +204,7 @@ def make_certificates(directory: Path, bind: str) -> None:
         "-subj",
         "/CN=het-ps CA",
     )
-    # Renamed into place: it is there when all is there.
+    # Rename it into place, so that it exists only when complete.
     signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-keyout", "server.key", "-out", "server.crt.new"]
     _run(directory, openssl, *common, "-extensions", "server", *signed)
     (directory / "server.crt.new").replace(directory / "server.crt")

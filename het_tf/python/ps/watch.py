@@ -1,7 +1,7 @@
-"""`het-ps up --watch`: servers of a directory that end are started again, until `het-ps down`.
+"""`het-ps up --watch`: restarts servers of a directory that end, until `het-ps down`.
 
-A server ends by itself where it may not go on: with `appendfsync always` one that cannot write its
-append-only file, since it could not keep what it acknowledges.
+A server ends by itself when it must not go on: with `appendfsync always` it ends if it cannot write its
+append-only file, since it could not keep the pushes that it acknowledges.
 """
 
 import time
@@ -13,16 +13,16 @@ from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import need
 
 _LOOK_SECONDS = 0.5
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # before a start; it doubles while servers end again
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # before a start; doubles while servers end again
 
 
 def watch(directory: Path, timeout: float, say: Callable[[str], None]) -> None:
-    """Starts again what ends. Returns when `het-ps down` has been called.
+    """Restarts servers that end. Returns after `het-ps down`.
 
     Args:
-      directory: Of servers that `het-ps up` has started.
+      directory: Directory of servers that `het-ps up` has started.
       timeout: Seconds to wait for each server that is started.
-      say: Called with what ends, and why, and with what is started.
+      say: Called with each server that ends, the reason, and each start.
 
     Raises:
       ServerError: The directory has no servers any more.
@@ -45,6 +45,6 @@ def watch(directory: Path, timeout: float, say: Callable[[str], None]) -> None:
         except (
             ServerError,
             OSError,
-        ) as error:  # also of a disk that is still full: files are written to start
+        ) as error:  # also if the disk is still full: a start writes files
             say(f"not started: {error}")
     say("`het-ps down` was called; the watch is over")

@@ -1,4 +1,4 @@
-"""What `het-ps reshard` evens: how many partitions a shard has, or how busy they keep it."""
+"""The weights that `het-ps reshard` evens: a shard's number of partitions, or their load."""
 
 import time
 from collections import Counter
@@ -14,17 +14,17 @@ from het_tf.python.ps.reshard import Say, Shards
 
 
 class ByCount:
-    """Every partition weighs the same. Where there are none at all, every slot does."""
+    """Every partition weighs the same. Without any partition, every slot does."""
 
     even = "partitions are even"
-    enough = 1.0  # times the mean, of the heaviest shard
+    enough = 1.0  # weight of the heaviest shard, as a multiple of the mean
 
     def plan(self, shards: Shards, leaving: str, say: Say) -> list[Move]:
-        """As `balance.plan`. ServerError: nobody can know now."""
+        """As `balance.plan`. ServerError: the weights cannot be measured now."""
         return plan(shards.owned, self.weights(shards, say), leaving, self.enough)
 
     def weights(self, shards: Shards, say: Say) -> Mapping[int, int]:
-        """Slot -> what it weighs."""
+        """Slot -> its weight."""
         slots = (key_slot(key.encode()) for _, key in shards.partitions())
         return Counter(slots) or dict.fromkeys(shards.owners, 1)
 
@@ -38,7 +38,7 @@ class ByLoad(ByCount):
     seconds: float
 
     def weights(self, shards: Shards, say: Say) -> Mapping[int, int]:
-        """Slot -> microseconds; says what share of the mean each shard has."""
+        """Slot -> microseconds. Passes each shard's share of the mean to `say`."""
         if len(shards.nodes) < 2:
             raise ServerError("the cluster has one shard: there is nothing to move; --add adds one")
         found = self._measure(shards)
@@ -70,7 +70,7 @@ class ByLoad(ByCount):
 
 
 def _look(shards: Shards) -> dict[str, tuple[str, int]]:
-    """Key of a partition -> its incarnation, and its microseconds since that began."""
+    """Key of a partition -> its incarnation, and the microseconds since it began."""
     looks = {}
     for name, key in shards.partitions():
         words = (node := shards.nodes[name]).ask("HET.STAT", key)

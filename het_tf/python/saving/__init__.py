@@ -1,9 +1,9 @@
-"""How the tables of a model are saved, restored and copied with it, by the means of TensorFlow and Keras.
+"""Saves, restores and copies the tables of a model with TensorFlow's and Keras' own functions.
 
 * bundle.py: tf.train.Checkpoint. h5.py: .keras and .weights.h5.
-* moment.py: the rows of a table in a directory, which both move; pack.py: such a directory as arrays.
-* refusal.py: get_weights and set_weights, which carry no tables.
-* workers.py: what is different with several workers. beside.py: files that are whole or not there.
+* moment.py: the rows of a table in a directory, which both use; pack.py: such a directory as arrays.
+* refusal.py: get_weights and set_weights, which cannot carry tables.
+* workers.py: several workers. beside.py: atomic files.
 """
 
 from het_tf.python.saving import bundle, h5, notes, refusal

@@ -1,18 +1,18 @@
-"""Files of Keras that are whole or not there: written beside their place, and renamed.
+"""Writes Keras' files atomically: under another name beside their place, then renamed.
 
-Keras opens the file itself, which empties the one that was there. So a model that is to be saved in this way
-is given to Keras' callback as a `Beside`, which saves it under another name first.
+Keras opens the target file itself, which empties an existing one. So Keras' callback gets the model as a
+`Beside`, which saves it under another name first.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
-_FILES = (".keras", ".h5")  # what else Keras writes is several files, or a directory
+_FILES = (".keras", ".h5")  # Keras' other formats are several files, or a directory
 
 
 class Beside:
-    """A model whose `save` and `save_weights` replace a file by a whole one, or leave it as it is."""
+    """A model whose `save` and `save_weights` replace a file atomically."""
 
     def __init__(self, model: Any) -> None:
         self._of = model

@@ -2,10 +2,10 @@
 
 A layer has a `TableState` for each table among its dependencies. TensorFlow hands all of them to `_save`; it
 writes their rows into the checkpoint itself: slices of columns (pack.py), with one SaveV2 for some 32 MB, as
-shards that TensorFlow merges with the dense weights at the end. So there is one checkpoint or none, of one
-moment; whoever copies or deletes it, as CheckpointManager does, does so with the rows; TensorFlow's checksums
-hold; and `tf.train.load_checkpoint` reads them. The price is that rows are written twice, first as row files
-beside the checkpoint. `het_tf.checkpoint` does not do that.
+shards that TensorFlow merges with the dense weights at the end. So the checkpoint is complete or absent, and
+of one moment; copying or deleting it, as CheckpointManager does, includes the rows; TensorFlow's checksums
+cover them; and `tf.train.load_checkpoint` reads them. The price: rows are written twice, first as row files
+beside the checkpoint. `het_tf.checkpoint` writes them once.
 
 Names in the checkpoint: `OBJECT/.ROWS/` and those of pack.py.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorflow.python.saved_model import registration  # TensorFlow 2.8 on; has no public name
+from tensorflow.python.saved_model import registration  # since TensorFlow 2.8; not public
 
 from het_tf.python.saving import moment, pack, workers
 from het_tf.python.session.native import tf
@@ -27,7 +27,7 @@ _SHARD_BYTES = 32 << 20
 
 
 class TableState(tf.__internal__.tracking.Trackable):
-    """One table, as TensorFlow's checkpoints know it: layers with one table share one of these."""
+    """One table for TensorFlow's checkpoints; layers with the same table share it."""
 
     def __init__(self, layer: Any, table: str) -> None:
         self.namespace: str = layer.namespace
@@ -43,19 +43,19 @@ class TableState(tf.__internal__.tracking.Trackable):
         return users[0]
 
     def _copy_trackable_to_cpu(self, object_map: Any) -> None:
-        """AsyncCheckpoint copies all values first and writes them later; a table has no such copy.
+        """Refuses AsyncCheckpoint, which copies all values first and writes them later: a table has no copy.
 
-        Not a NotImplementedError, which TensorFlow would log, to go on without a copy.
+        Not by NotImplementedError: TensorFlow would log it and go on without a copy.
         """
         raise ValueError(
             f"table {self.table!r} cannot be saved asynchronously (CheckpointOptions(enable_async=True)): "
-            "its rows would be those of a later moment than the other weights. Save without it, or use "
+            "its rows would be from a later moment than the other weights. Save without it, or use "
             "het_tf.checkpoint.save"
         )
 
 
 def state_of(layer: Any, table: str) -> TableState:
-    """The object that stands for a table of the layer; the same one for all layers that share the table."""
+    """Returns the state of a layer's table; the same object for all layers that share the table."""
     entry = registry.find(layer.namespace, table)
     if entry is None:
         raise RuntimeError(f"table {table!r} is gone (het_tf.reset()); build the layer {layer.name!r} again")
@@ -67,7 +67,7 @@ def state_of(layer: Any, table: str) -> TableState:
 
 def _save(trackables: dict[str, TableState], file_prefix: Any) -> list[Any]:
     """Writes shards, and returns their names. Called by TensorFlow while it saves."""
-    with tf.init_scope():  # also where TensorFlow traces a function to save from several devices
+    with tf.init_scope():  # TensorFlow may trace a function to save from several devices
         prefix = _text(file_prefix)
         tf.io.gfile.makedirs(os.path.dirname(prefix) or ".")  # as SaveV2 would
         shards: list[Any] = []
@@ -86,7 +86,7 @@ def _save(trackables: dict[str, TableState], file_prefix: Any) -> list[Any]:
 
 
 def _shards(directory: Path) -> Iterator[dict[str, Any]]:
-    """Arrays by name, so many at a time as go into one file."""
+    """Yields arrays by name, those of one file at a time."""
     part: dict[str, Any] = {}
     size = 0
     for key, array in pack.arrays(directory):
@@ -99,7 +99,7 @@ def _shards(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
-    """Puts rows back. Called by TensorFlow while it restores, or when a layer that it waited for is there."""
+    """Restores rows. Called by TensorFlow while it restores, or when an awaited layer is built."""
     with tf.init_scope():
         prefix = _text(merged_prefix)
         for name, state in sorted(trackables.items()):
@@ -129,7 +129,7 @@ def _text(prefix: Any) -> str:
 
 
 def _place(prefix: str) -> str | None:
-    """Directory of the checkpoint, whose disk has room for its rows; None: it is not here, or read-only."""
+    """Directory of the checkpoint, whose disk has room for its rows; None if it is remote or read-only."""
     place = os.path.dirname(prefix) or "."
     return place if "://" not in prefix and os.access(place, os.W_OK) else None
 

@@ -1,11 +1,11 @@
 """Tables in Keras' own files, `.keras` and `.weights.h5`: rows beside the weights of their layer.
 
-Keras gives each layer a store, which takes arrays under names. A layer writes, for each of its tables KEY,
-the arrays of pack.py under `KEY/`. A table that several layers of the file share is written with the first of
-them; the others have `KEY/shared_with`, the place of the first.
+Keras gives each layer a store for named arrays. A layer writes, for each of its tables KEY, the arrays of
+pack.py under `KEY/`. A table that several layers of the file share is written with the first of them; the
+others write `KEY/shared_with`, the place of the first.
 
-Both versions of Keras build a `.keras` file in memory, so it is not for tables that are larger than that.
-What het_tf adds is one slice of a column at a time.
+Both versions of Keras build a `.keras` file in memory, so tables must fit there. het_tf itself holds one
+slice of a column at a time.
 """
 
 import json
@@ -20,7 +20,7 @@ from het_tf.python.saving import moment, pack, workers
 from het_tf.python.table import layer_state
 
 _SHARED = "shared_with"
-_ATTRIBUTE = "het_tf_tables"  # of the file: which table is where in it
+_ATTRIBUTE = "het_tf_tables"  # attribute of the file: place of each table in it
 
 
 def save(layer: Any, store: Any) -> None:
@@ -37,10 +37,10 @@ def save(layer: Any, store: Any) -> None:
 
 
 def load(layer: Any, store: Any) -> None:
-    """Reads them back.
+    """Reads the rows of the layer's tables from Keras' store.
 
     Raises:
-      ValueError: The store has no rows of a table, or of one with another spec.
+      ValueError: The store lacks rows of a table, or has those of another spec.
     """
     restores = workers.restores(layer)
     loaded: set[tuple[str, str, str]] | None = None
@@ -56,7 +56,7 @@ def load(layer: Any, store: Any) -> None:
         what = (f"{_group(place).name}/{key}", layer.namespace, table)
         loaded = _loaded_of(place, layer) if loaded is None else loaded
         if not restores or what in loaded:
-            continue  # in the second case a layer that shares the table was before
+            continue  # False: a layer that shares the table has loaded it
 
         def get(name: str, dtype: Any, place: Any = place, key: str = key) -> Any:
             return np.asarray(place[f"{key}/{name}"])
@@ -67,15 +67,15 @@ def load(layer: Any, store: Any) -> None:
 
 
 def _tables(layer: Any) -> list[tuple[str, str]]:
-    """Names that paths can have, and the tables' names."""
+    """Names for paths, and the tables' names."""
     keys = layer_state.of(layer).file_keys
     return [(urllib.parse.quote(key, safe=""), table) for key, table in keys.items()]
 
 
 def _file(store: Any) -> Any:
-    """The file of a store, or None: Keras 2 gives a group of it, Keras 3 an object around it.
+    """The file of a store: Keras 2 gives a group of it, Keras 3 an object around it.
 
-    Also None where Keras divides the weights into several files (max_shard_size).
+    None if Keras divides the weights into several files (max_shard_size).
     """
     if hasattr(store, "sharding_config"):
         return None
@@ -83,12 +83,12 @@ def _file(store: Any) -> Any:
 
 
 def _group(store: Any) -> Any:
-    """What the store writes into, or reads."""
+    """The group that the store writes or reads."""
     return getattr(store, "_h5_entry_group", store)
 
 
 def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
-    """Where in the file the table is already; None: nowhere yet, and it is noted to be here."""
+    """Place of the table in the file if it was written already; None: claims it for this layer."""
     file = _file(store)
     if file is None:
         return None
@@ -102,13 +102,13 @@ def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
 
 
 def _first(store: Any, path: str) -> tuple[Any, str]:
-    """The group and the key of a table that is with another layer."""
+    """The group and the key of a table that another layer has written."""
     group, _, key = path.rpartition("/")
     return _file(store)[group], key
 
 
 class _Load:
-    """One load of a file: its layers so far, and which tables have got the rows of which place in it."""
+    """One load of a file: its layers so far, and the tables loaded with the place of their rows."""
 
     def __init__(self, file: int) -> None:
         self.file = file
@@ -120,14 +120,14 @@ _load = _Load(-1)
 
 
 def _loaded_of(store: Any, layer: Any) -> set[tuple[str, str, str]]:
-    """That of the load which the layer is a part of; a layer that comes again begins another one.
+    """Tables loaded so far in the layer's load; a layer that repeats begins another load.
 
-    The number of a file alone does not tell: a file that somebody else has open keeps it.
+    The number of a file is not enough: a file that is open elsewhere keeps it.
     """
     global _load
     if _file(store) is None:
         return set()
-    number = h5py.h5o.get_info(_group(store).id).fileno  # another one each time that a file is opened
+    number = h5py.h5o.get_info(_group(store).id).fileno  # changes each time a file is opened
     if _load.file != number or layer in _load.layers:
         _load = _Load(number)
     _load.layers.add(layer)

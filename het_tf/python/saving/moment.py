@@ -1,6 +1,6 @@
-"""One table at one moment, in a directory: taking it and putting it back.
+"""Saves one table at one moment into a directory, and restores it.
 
-The directory is a checkpoint of this table alone. It may be read into a table of another name.
+The directory is a checkpoint of only this table. It may be read into a table of another name.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from het_tf.python.session import native
 from het_tf.python.table import layer_state
 from het_tf.python.table.table import Table
 
-_FILE_BYTES = 32 << 20  # of rows; small tables are not worth several files
+_FILE_BYTES = 32 << 20  # of rows per file; small tables need one file
 
 
 @contextlib.contextmanager
 def workspace(near: str | None = None) -> Iterator[Path]:
-    """A directory for the time being.
+    """Yields a temporary directory.
 
     Args:
-      near: Where; None: the system's directory of temporary files.
+      near: Its parent; None: the system's directory of temporary files.
     """
     path = Path(tempfile.mkdtemp(prefix=".het_tf-", dir=near))
     try:
@@ -38,9 +38,9 @@ def workspace(near: str | None = None) -> Iterator[Path]:
 
 
 def take(directory: Path, namespace: str, table: str) -> Path:
-    """Writes all rows of a table, with slots and clocks, into a directory, which it makes and returns.
+    """Makes a directory with all rows of a table, slots and clocks, and returns it.
 
-    They are as this process sees them, its own unsent updates included.
+    Rows include this process's unsent updates.
     """
     of = Table(table, namespace)
     files = min(1 + of.size * of.row_floats * 4 // _FILE_BYTES, writing.FILES)
@@ -56,21 +56,21 @@ def take(directory: Path, namespace: str, table: str) -> Path:
 
 
 def _info(namespace: str, table: str) -> dict[str, Any]:
-    """The store, with this table alone."""
+    """The store with only this table."""
     info = store_info(namespace)
     return {**info, "tables": {name: one for name, one in info["tables"].items() if name == table}}
 
 
 def put_back(directory: Path, namespace: str, table: str) -> None:
-    """Makes the table what `take` has seen: rows, slots, clocks, the step of its schedules, and no other row.
+    """Restores the state that `take` saved: exactly its rows, slots, clocks, and step of schedules.
 
     Args:
-      directory: What `take` has written, of whatever namespace and under whatever name.
-      namespace: Where the table is.
+      directory: Written by `take`, from any namespace and table.
+      namespace: Namespace of the table.
       table: Its name.
 
     Raises:
-      ValueError: The directory holds a table of another spec, or is damaged; the table is as it was.
+      ValueError: The directory is damaged, or of a table of another spec; the table is unchanged.
     """
     try:
         manifest = manifests.read_manifest(directory)
@@ -80,18 +80,18 @@ def put_back(directory: Path, namespace: str, table: str) -> None:
         loader = f"het_tf-{uuid.uuid4().hex}"
         plan = reading.plan_reading([manifest], namespace, dict.fromkeys(found.tables, table), True, loader)
         reading.verify_files([(part.path, part.entry) for part in plan.parts])
-        native.call("HetFlush", namespace)  # empties the caches, also of tables that are not loaded
+        native.call("HetFlush", namespace)  # empties all caches of the namespace
         reading.load(plan, Ranks(alone=True), lambda *_: None)
-    except ValueError as error:  # names a file of ours, which nobody knows, and what nobody can give here
+    except ValueError as error:  # do not name a temporary file, or an argument that users cannot give here
         text = (
             str(error).replace(f"the checkpoint {directory}", "what was saved").replace(f"{directory}/", "")
         )
-        text = text.replace(", or give slots=False: values stay, and slots begin anew", "")
-        raise ValueError(f"table {table!r} is as it was: {text}") from None
+        text = text.replace(", or give slots=False to restore only the values", "")
+        raise ValueError(f"table {table!r} is unchanged: {text}") from None
 
 
 def copy(old: Any, new: Any) -> None:
-    """Gives the tables of a layer those of another one, which has as many, of the same specs."""
+    """Copies the tables of a layer into those of another one with the same specs."""
     tables = (layer_state.of(layer).file_keys.values() for layer in (old, new))
     for saved, table in zip(*tables, strict=True):
         with workspace() as place:

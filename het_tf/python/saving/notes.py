@@ -1,11 +1,11 @@
-"""What does not hold the rows of tables says so."""
+"""Warnings that a file or an array does not hold the rows of tables."""
 
 import warnings
 from typing import Any
 
 
 class TablesNotSavedWarning(UserWarning):
-    """Weights were saved or restored, and the rows of tables are not, or not wholly, among them."""
+    """Weights were saved or restored without the rows of tables, or without some of them."""
 
 
 def names(layer: Any) -> str:
@@ -14,10 +14,10 @@ def names(layer: Any) -> str:
 
 
 def warn(message: str) -> None:
-    """Gives a TablesNotSavedWarning at the caller's caller."""
+    """Issues a TablesNotSavedWarning at the caller's caller."""
     warnings.warn(message, TablesNotSavedWarning, stacklevel=3)
 
 
 def without_rows(layer: Any, what: str, remedy: str) -> None:
-    """Says that the layer's tables are not in what is being `what` ("saved", ...), and what to do."""
+    """Warns that weights are `what` ("saved", ...) without the layer's tables, with the remedy."""
     warn(f"layer {layer.name!r}: weights are {what} without the rows of table {names(layer)}. {remedy}")

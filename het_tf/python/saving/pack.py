@@ -1,8 +1,8 @@
-"""A directory of rows, as arrays under names, and back: how rows get into a file that holds arrays.
+"""Converts a directory of rows to named arrays and back, so that rows can go into a file of arrays.
 
-`arrays` takes apart what `moment.take` has written: the manifest, and of each row file the
-header and the columns, in slices of some megabytes. `directory` puts the same bytes together again, so that
-the manifest's checksums hold for what went through the other format. Names, for a table "item":
+`arrays` splits the output of `moment.take`: the manifest, and the header and columns of each
+row file, in slices of some megabytes. `directory` restores the same bytes, so that the manifest's checksums
+cover the way through the other format. Names, for a table "item":
 
     layout                              JSON: version, bytes of a slice
     manifest                            manifest.json
@@ -27,13 +27,13 @@ from het_tf.python.checkpoint.rowfile import RowFile, Tensor
 
 _VERSION = 1
 _SLICE_BYTES = 8 << 20
-_MAX_SLICES = 1024  # of all columns, about: formats with a file for each are not to have more
+_MAX_SLICES = 1024  # of all columns, about: some formats make a file of each
 
 Array = npt.NDArray[Any]
 
 
 def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
-    """Names and arrays of a directory of rows; one array is in memory at a time.
+    """Yields names and arrays of a directory of rows, one array in memory at a time.
 
     Args:
       directory: A checkpoint of tables, with its manifest.
@@ -52,15 +52,15 @@ def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
 
 
 def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
-    """The inverse: makes the directory `path` with the files that were taken apart, and returns it.
+    """The inverse of `arrays`: makes the directory `path` with the files, and returns it.
 
     Args:
-      get: Gives the array of a name; its second argument is the dtype that the array has.
-      path: Where to.
+      get: Returns the array of a name; its second argument is the array's dtype.
+      path: The new directory.
 
     Raises:
-      ValueError: The layout is a newer one, or the manifest or a header is damaged. Columns are not looked
-        at: the manifest has their checksums.
+      ValueError: The layout is newer, or the manifest or a header is damaged. Columns are not checked here:
+        the manifest has their checksums.
     """
     slice_bytes = _slice_bytes(bytes(get("layout", np.uint8)))
     path.mkdir()

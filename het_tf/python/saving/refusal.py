@@ -1,7 +1,7 @@
-"""get_weights() and set_weights() of tables are refused: what carries weights as arrays would leave rows out.
+"""Refuses get_weights() and set_weights() of layers with tables: arrays of weights would lack the rows.
 
-Keras reads and assigns the value of every weight, and a layer of tables has one, its anchor, which is always
-0 and which nobody has a use for as an array.
+Keras reads and assigns the value of every weight. A layer with tables has one weight, its anchor, which is
+always 0 and useless as an array.
 """
 
 import functools
@@ -14,15 +14,15 @@ from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 
 _REMEDY = (
-    "Rows are kept and restored by het_tf.callbacks.RestoreBest (in place of "
-    "EarlyStopping(restore_best_weights=True)), het_tf.checkpoint, save_weights and model.save; "
+    "To keep and restore rows, use het_tf.callbacks.RestoreBest (in place of "
+    "EarlyStopping(restore_best_weights=True)), het_tf.checkpoint, save_weights or model.save; "
     "het_tf.Table(name) reads and assigns them; get_weights and set_weights of other layers work"
 )
 
 
 def of_anchor(anchor: Any, layer: Any) -> None:
-    """Makes reading the value of the layer's anchor, and assigning an array to it, a RuntimeError."""
-    text = f"layer {layer.name!r} has table {notes.names(layer)}, which is no array. {_REMEDY}"
+    """Makes it a RuntimeError to read the value of the layer's anchor, or assign an array to it."""
+    text = f"layer {layer.name!r} has table {notes.names(layer)}, which is not an array. {_REMEDY}"
     assign = anchor.assign
 
     def numpy() -> Any:
@@ -34,13 +34,13 @@ def of_anchor(anchor: Any, layer: Any) -> None:
         return assign(value, *args, **kwargs)
 
     anchor.numpy, anchor.assign = numpy, assign_value
-    if hasattr(type(anchor), "__array__"):  # by which Keras 3 reads the weights of its old format, .h5
+    if hasattr(type(anchor), "__array__"):  # used by Keras 3 for weights of its old format, .h5
         one = type(anchor)
         anchor.__class__ = type(one.__name__, (one,), {"__array__": lambda self, *args, **kwargs: numpy()})
 
 
 def of_early_stopping() -> None:
-    """Makes EarlyStopping(restore_best_weights=True) fail when training begins, not after an epoch of it."""
+    """Makes EarlyStopping(restore_best_weights=True) fail at the begin of training, not an epoch later."""
     cls = tf.keras.callbacks.EarlyStopping
     begin = cls.on_train_begin
 
@@ -49,7 +49,7 @@ def of_early_stopping() -> None:
         layers = layer_state.layers_of(self.model) if self.restore_best_weights else []
         if layers:
             raise RuntimeError(
-                "restore_best_weights is True, and EarlyStopping restores arrays: layer "
+                "restore_best_weights is True, but EarlyStopping restores only arrays: layer "
                 f"{layers[0].name!r} has table {notes.names(layers[0])}. Leave it out, and add "
                 f"het_tf.callbacks.RestoreBest({self.monitor!r}) to the callbacks"
             )

@@ -1,4 +1,4 @@
-"""Several workers: tables that all of them share are written when all have sent, and read back by one."""
+"""Several workers: shared tables are saved after all workers have sent, and restored by one."""
 
 import contextlib
 import contextvars
@@ -13,7 +13,7 @@ _met: contextvars.ContextVar[bool] = contextvars.ContextVar("het_tf_workers_have
 
 @contextlib.contextmanager
 def have_met() -> Iterator[None]:
-    """Inside, all workers have sent what they held back, and wait: whoever saves now saves one moment."""
+    """While open, all workers have sent their pending updates and wait: a save sees one moment."""
     token = _met.set(True)
     try:
         yield
@@ -25,14 +25,14 @@ def before_saving(layer: Any) -> None:
     """Warns if other workers may be training while this one saves."""
     if settings.workers() > 1 and not _met.get():
         notes.warn(
-            f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved as the parameter server "
-            "has them, which is behind what other workers hold back, and the workers may go on meanwhile. "
+            f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved from the parameter "
+            "server, which lacks the pending updates of other workers, and these may go on meanwhile. "
             "Use het_tf.callbacks.Checkpoint, or het_tf.checkpoint.save on every rank"
         )
 
 
 def restores(layer: Any) -> bool:
-    """Whether this worker is the one to restore the tables, which all of them share; others say that not."""
+    """Whether this worker must restore the tables, which all share; on others False, with a warning."""
     hvd = settings.horovod()
     if hvd is None or hvd.size() == 1 or hvd.rank() == 0:
         return True

@@ -1,1 +1,1 @@
-"""The process: the native library, settings, the connection to a store, scopes, collectives."""
+"""State of the process: the native library, settings, the connection to a store, scopes, collectives."""

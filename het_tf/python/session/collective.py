@@ -1,4 +1,4 @@
-"""What the rest needs of Horovod, by the module that `het_tf.init(hvd=hvd)` was given."""
+"""The collectives of het_tf, through the Horovod module of `het_tf.init(hvd=hvd)`."""
 
 import collections
 import contextlib
@@ -9,12 +9,12 @@ from typing import Any
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 
-# Collectives so far of a graph, by kind: their numbers are their names, equal on all ranks.
+# Number of collectives of a graph so far, by kind: it makes names that are equal on all ranks.
 _counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def required(what: str) -> Any:
-    """The module horovod.tensorflow; `what`: who asks, for the message.
+    """Returns the module horovod.tensorflow; `what` names the caller in the message.
 
     Raises:
       RuntimeError: `het_tf.init(hvd=hvd)` was not called.
@@ -29,13 +29,13 @@ def required(what: str) -> Any:
 
 
 def name(kind: str) -> str:
-    """A name for a collective that is made now: its number among those of its kind in the graph.
+    """Returns a name for a new collective: its number among those of its kind in the graph.
 
-    Horovod matches tensors by name. Names that TensorFlow derives contain those of layers, which count up
-    differently where one rank has made a layer more; a number of ours does not. Eager collectives run one
-    after the other and may share a name.
+    Horovod matches tensors by name. TensorFlow derives names from layers' names, whose numbers differ
+    if one rank has made one layer more; our numbers do not. Eager collectives run one
+    after another and may share a name.
     """
-    if tf.executing_eagerly():  # no count: workers that come later would begin with another
+    if tf.executing_eagerly():  # no count: later workers would start with another
         return f"het_tf.{kind}"
     graph = tf.compat.v1.get_default_graph()
     counter = _counts.setdefault(graph, collections.Counter())
@@ -44,7 +44,7 @@ def name(kind: str) -> str:
 
 
 def gather(value: Any, label: str) -> list[Any]:
-    """The values of all ranks, in their order. Every rank must call it."""
+    """Returns the values of all ranks in their order. Every rank must call it."""
     hvd = settings.horovod()
     if hvd is None or hvd.size() == 1:
         return [value]
@@ -54,17 +54,17 @@ def gather(value: Any, label: str) -> list[Any]:
 
 @contextlib.contextmanager
 def together(label: str, what: str, kind: type[Exception] = RuntimeError) -> Iterator[None]:
-    """Every rank leaves it when all have come so far; an error on one of them is raised on all.
+    """Waits at the end until all ranks are there; raises an error of one rank on all.
 
     Args:
-      label: Of the collective.
-      what: What is done, for the message: "rank 1 could not <what>: ...".
-      kind: What the error of another rank is raised as.
+      label: Label of the collective.
+      what: The action, for the message: "rank 1 could not <what>: ...".
+      kind: Exception type for the error of another rank.
     """
     failed: Exception | None = None
     try:
         yield
-    except Exception as error:  # told to the others first, who would wait for this rank
+    except Exception as error:  # tell the others first: they wait for this rank
         failed = error
     of_ranks = gather("" if failed is None else str(failed) or type(failed).__name__, label)
     if failed is not None:
@@ -75,7 +75,7 @@ def together(label: str, what: str, kind: type[Exception] = RuntimeError) -> Ite
 
 
 def sum_over_ranks(values: Any, label: str) -> Any:
-    """The sum of an array of numbers over all ranks, as float64. Every rank must call it."""
+    """Sums an array of numbers over all ranks, as float64. Every rank must call it."""
     hvd = settings.horovod()
     tensor = tf.convert_to_tensor(values, tf.float64)
     if hvd is not None and hvd.size() > 1:
@@ -84,7 +84,7 @@ def sum_over_ranks(values: Any, label: str) -> Any:
 
 
 def gather_rows(values: Any, label: str) -> Any:
-    """Tensors of all ranks one after the other, in their order; the first axes may differ.
+    """Concatenates the tensors of all ranks in their order; the first axes may differ.
 
     Every rank must call it.
     """
@@ -96,9 +96,9 @@ def gather_rows(values: Any, label: str) -> Any:
 
 
 def gradient_scale() -> Any:
-    """What the gradients of rows are multiplied by: 1 / workers, or 1.
+    """Returns the factor of the gradients of rows: 1 / workers, or 1.
 
-    A float, or in an elastic job a float32 scalar that is computed when the graph runs.
+    It is a float, or in an elastic job a float32 scalar that is computed when the graph runs.
     """
     hvd = settings.horovod()
     if hvd is None or settings.current.gradient_scale == "sum":
@@ -109,5 +109,5 @@ def gradient_scale() -> Any:
 
 
 def barrier() -> None:
-    """Returns on a rank when every rank has called it."""
+    """Returns when every rank has called it."""
     sum_over_ranks([0.0], "barrier")

@@ -19,27 +19,27 @@ GRADIENT_SCALES = ("mean", "sum")
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """A parameter server, and how a worker uses it: `het_tf.init(ps=het_tf.Store("redis://ps:6379"))`.
+    """A parameter server and its use by a worker: `het_tf.init(ps=het_tf.Store("redis://ps:6379"))`.
 
-    Arguments that are None have their default, which the core fills in.
+    None means an argument's default, which the core fills in.
 
     Args:
       address: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` (one server, or nodes of a cluster),
         "rediss://...?ca=FILE" for TLS, or "unix://PATH". None or "": as `ps` of `het_tf.init`.
-      durability: How long a worker keeps pushes that the parameter server has applied, to send them again
-        should it lose them. "applied" (default): not at all; "replicated": until `min_replicas` replicas
-        have them; "checkpoint": until the tables are saved. What is lost all the same is counted and
+      durability: How long a worker keeps applied pushes, to send them again if the parameter server loses
+        them. "applied" (default): not at all; "replicated": until `min_replicas` replicas have them;
+        "checkpoint": until the tables are saved. Pushes that are lost anyway are counted and
         reported.
-      min_replicas: Replicas that must hold a push under "replicated"; default 1.
-      keep_bytes: Memory for pushes that are kept; default 256 MiB. When it is full, "replicated" waits for
-        the replicas, and "checkpoint" gives up the oldest pushes, and says so.
-      timeout: Seconds without a byte after which a connection that owes an answer is given up: the worker
-        connects and sends again. Default 10.
+      min_replicas: Replicas that must have a push under "replicated"; default 1.
+      keep_bytes: Memory for kept pushes; default 256 MiB. When it is full, "replicated" waits for the
+        replicas, and "checkpoint" drops the oldest pushes with a warning.
+      timeout: Seconds without a byte after which the worker abandons a connection that owes an answer,
+        connects again and resends. Default 10.
       deadline: Seconds without any progress (a push applied, a lookup answered) after which a call fails.
         Default 60.
 
     Raises:
-      ValueError: An argument is of another type or out of range, or unknown.
+      ValueError: An argument is of another type, out of range, or unknown.
     """
 
     address: str | None = None
@@ -58,10 +58,10 @@ class Store:
         self.options()
 
     def options(self) -> str:
-        """The options of ps/client/remote_options.h as JSON: checked, and filled in, by the core."""
+        """Returns the options of ps/client/remote_options.h as JSON, checked and completed by the core."""
         options = {name: plain(value) for name, value in vars(self).items() if name != "address"}
         for name, value in options.items():
-            if isinstance(value, float) and math.isinf(value):  # JSON has no word for it
+            if isinstance(value, float) and math.isinf(value):  # JSON lacks it
                 options[name] = str(value)
         given = {name: value for name, value in options.items() if value is not None}
         # The core refuses other values by their name.
@@ -77,36 +77,36 @@ def init(
     namespace: str = "",
     threads: int | None = None,
 ) -> None:
-    """Sets up het_tf. Optional: without it there is one worker, and tables live in this process.
+    """Sets up het_tf. Optional: without it there is one worker, and tables are in this process.
 
     Call it before the first layer is made, and after `tf.config` (threads, devices): with several ranks it
-    exchanges tensors, by which TensorFlow starts, and that refuses other settings from then on.
+    exchanges tensors, which starts TensorFlow and freezes its settings.
 
     Args:
       hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
-        rank must call `init`, with the same arguments: the ranks compare them.
-      ps: Address of the parameter server, or a `het_tf.Store` with an address and how to use it. Tables then
-        live there, shared by all workers that name the same namespace, and each worker caches rows of them
-        (`het_tf.Cache`; 262,144 of a table where a layer does not say). "": the store inside this process.
+        rank must call `init` with the same arguments: the ranks compare them.
+      ps: Address of the parameter server, or a `het_tf.Store` with an address and options. Tables are then
+        there, shared by all workers with the same namespace, and each worker caches rows of them
+        (`het_tf.Cache`; default: 262,144 rows of each table). "": the store inside this process.
         None: the environment's HET_PS, else the store inside, or with several ranks a server that rank 0
         starts on this machine and stops at the end of the job.
-      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does with
-        those of dense variables; "sum" does not.
-      accumulate: Sums the gradients of a step over all workers and updates each row once, as one process
-        would that sees all their batches; else each worker updates the rows of its batch by itself. Needs
-        a parameter server; costs one exchange between workers a layer and step. docs/protocol.md, "Several
-        workers", has when it matters.
-      namespace: The namespace of layers that are made outside of `het_tf.namespace()`.
-      threads: Threads of the engine, the caller included; None follows
-        `tf.config.threading.get_intra_op_parallelism_threads()`, and where that is 0 the CPUs of the process.
+      gradient_scale: "mean" divides the gradients of rows by the number of workers, as Horovod does for
+        dense variables; "sum" does not.
+      accumulate: Sums the gradients of a step over all workers and updates each row once, like one process
+        that sees all their batches; else each worker updates the rows of its batch by itself. Needs
+        a parameter server; costs one exchange between workers per layer and step. docs/protocol.md, "Several
+        workers", explains when it matters.
+      namespace: The namespace of layers that are made outside `het_tf.namespace()`.
+      threads: Threads of the engine, including the caller; None follows
+        `tf.config.threading.get_intra_op_parallelism_threads()`, or the CPUs of the process if that is 0.
 
     Raises:
-      TypeError: hvd is no module of Horovod's.
+      TypeError: hvd is not a module of Horovod.
       ValueError: Unknown gradient_scale, an argument of another type or out of range, an invalid address, a
-        durability without a parameter server, several ranks and ps="", or other
-        arguments than another rank's.
-      ConnectionError: No server answers there, or it refuses the login.
-      RuntimeError: There are tables somewhere else already, the server has not loaded the het module,
+        durability without a parameter server, several ranks with ps="", or arguments that differ
+        between ranks.
+      ConnectionError: No server answers at the address, or it refuses the login.
+      RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
         `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
     """
     if gradient_scale not in GRADIENT_SCALES:
@@ -118,12 +118,12 @@ def init(
     hvd = _checked_horovod(hvd)
     address = os.environ.get("HET_PS", "") if store.address is None else store.address
     if store.durability not in (None, "applied") and not address:
-        raise ValueError(f"durability is {store.durability!r}, and there is no parameter server; give ps=...")
+        raise ValueError(f"durability is {store.durability!r}, but there is no parameter server; give ps=...")
     options = store.options()
     if hvd is None:
         _refuse_ranks()
     elif settings.is_elastic_job():
-        _require_address(address)  # nothing collective: workers that come later call this alone
+        _require_address(address)  # not collective: workers that join later call it alone
     elif hvd.size() > 1:
         equal = {
             "gradient_scale": gradient_scale,
@@ -151,13 +151,13 @@ def _checked_threads(threads: int | None) -> int | None:
 
 
 def _checked_horovod(hvd: Any) -> Any:
-    """The module horovod.tensorflow for what a user may pass."""
+    """Returns the module horovod.tensorflow for the user's argument."""
     if hvd is None:
         return None
     if getattr(hvd, "__name__", "") in ("horovod.tensorflow.keras", "horovod.keras"):
         import horovod.tensorflow
 
-        hvd = horovod.tensorflow  # the same ranks; its functions take and give tensors
+        hvd = horovod.tensorflow  # the same ranks; its functions work on tensors
     needed = ("size", "rank", "is_initialized", "allreduce", "allgather_object", "broadcast_object")
     if not all(hasattr(hvd, name) for name in needed):
         raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
@@ -167,9 +167,9 @@ def _checked_horovod(hvd: Any) -> Any:
 
 
 def _refuse_ranks() -> None:
-    """RuntimeError: Horovod runs several ranks, of which het_tf was not told.
+    """Raises RuntimeError if Horovod runs several ranks, but het_tf was not told.
 
-    Each would train tables of its own, or push gradients that nobody has scaled, without a message.
+    Each would train its own tables, or push unscaled gradients, without a message.
     """
     hvd = sys.modules.get("horovod.tensorflow")
     if hvd is not None and hvd.is_initialized():
@@ -179,7 +179,7 @@ def _refuse_ranks() -> None:
         ranks = int(size) if size.isdigit() else 1
     if ranks > 1:
         raise RuntimeError(
-            f"Horovod runs {ranks} ranks, and het_tf was not told; before the first layer is made: import "
+            f"Horovod runs {ranks} ranks, but het_tf was not told; before the first layer is made: import "
             "horovod.tensorflow as hvd; hvd.init(); het_tf.init(hvd=hvd)"
         )
 
@@ -187,21 +187,21 @@ def _refuse_ranks() -> None:
 def _require_address(address: str) -> None:
     if not address:
         raise ValueError(
-            "the job is elastic, and no parameter server is given; one that a worker starts would end with "
+            "the job is elastic, but no parameter server is given; one that a worker starts would end with "
             "that worker. Start one that outlives them (`het-ps up`, docs/parameter-server.md), and give its "
             "address by HET_PS or het_tf.init(ps=...)"
         )
 
 
 def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str:
-    """The address of the tables for all ranks; `equal`: what else they must have been given alike."""
+    """Returns the address of the tables for all ranks; `equal` has further arguments that must agree."""
     if ps == "":
         raise ValueError(
-            f'ps is "", the store inside of each process, and Horovod runs {hvd.size()} ranks: every rank '
-            "would train tables of its own. Leave ps out, and rank 0 starts a server for the job, or give an "
+            f'ps is "", the store inside each process, but Horovod runs {hvd.size()} ranks: every rank '
+            "would train its own tables. Leave ps out, and rank 0 starts a server for the job, or give an "
             "address"
         )
-    from het_tf.python.ps import job_server  # takes redis-py, which one worker does not need
+    from het_tf.python.ps import job_server  # needs redis-py, which one worker does not
 
     if hvd.rank() == 0:
         _warn_of_stalls()
@@ -209,10 +209,10 @@ def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str
 
 
 def _warn_of_stalls() -> None:
-    """Says so where Horovod will not end the job after the time that it was asked for.
+    """Warns if Horovod will not end the job after the requested time.
 
-    Its watch of stalls ends no job before it has warned, and sees no process that is stopped, or on a machine
-    that is away: all ranks then wait in Gloo.
+    Its stall check ends a job only after a warning, and does not notice processes that are stopped or on an
+    unreachable machine: all ranks then wait in Gloo.
     """
     asked, warning, gloo = (
         float(os.environ.get(f"HOROVOD_{name}_SECONDS", default))
@@ -220,8 +220,8 @@ def _warn_of_stalls() -> None:
     )
     if 0 < asked < max(warning, gloo):
         log.warning(
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is %g, and Horovod ends no job before "
-            "HOROVOD_STALL_CHECK_TIME_SECONDS (%g) for a rank that hangs, nor before "
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is %g, but Horovod ends a job only after "
+            "HOROVOD_STALL_CHECK_TIME_SECONDS (%g) for a rank that hangs, or after "
             "HOROVOD_GLOO_TIMEOUT_SECONDS (%g) for one that is stopped; set both to at most %g",
             asked, warning, gloo, asked,
         )  # fmt: skip
@@ -231,8 +231,8 @@ def _leave_the_job() -> None:
     settings.leave()
     hvd = settings.horovod()
     if hvd is not None:
-        # As at every exit under Horovod. A rank that still waits for this one learns of it now, and not when
-        # rank 0 has waited for all others.
+        # As at every exit under Horovod. A rank that still waits for this one learns of its exit now, not
+        # after rank 0 has waited for all others.
         hvd.shutdown()
 
 
@@ -254,7 +254,7 @@ def _connect(address: str, namespace: str, options: str) -> None:
 
 
 def connect() -> None:
-    """Follows HET_PS if nobody has called init(); called before the first table is made."""
+    """Follows HET_PS if init() was not called; called before the first table is made."""
     if settings.current.hvd is None:
         _refuse_ranks()
     if settings.current.ps is None:
@@ -262,7 +262,7 @@ def connect() -> None:
 
 
 def update_threads() -> None:
-    """Tells the engine how many threads TensorFlow has been given, if that has changed."""
+    """Passes TensorFlow's number of threads to the engine if it has changed."""
     threads = settings.current.threads or tf.config.threading.get_intra_op_parallelism_threads()
     threads = threads or len(os.sched_getaffinity(0))
     if threads != settings.current.threads_set:

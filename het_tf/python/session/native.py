@@ -1,7 +1,7 @@
 """The plugin, libhet_tf.so: its ops, and the management functions (capi/management.h).
 
-`library` is the ctypes handle, `ops` the module of raw TensorFlow ops. Importing this module is what makes
-TensorFlow know the ops; it fails with one line that names the remedy.
+`library` is the ctypes handle, `ops` the module of raw TensorFlow ops. Importing this module registers the
+ops in TensorFlow; a failure is one line with the remedy.
 """
 
 import ctypes
@@ -28,21 +28,21 @@ call = caller(library)
 
 
 def call_int(function: str, *arguments: Any) -> int:
-    """Calls a management function whose last parameter is an int64 that it sets; returns that."""
+    """Calls a management function that sets its last parameter, an int64; returns that."""
     out = ctypes.c_int64()
     call(function, *arguments, ctypes.byref(out))
     return out.value
 
 
 def build_info() -> dict[str, str]:
-    """How the native library was built: version, compiler, march, tf_headers, build_type."""
+    """Returns version, compiler, march, tf_headers and build_type of the native library."""
     import json
 
     return dict(json.loads(library.HetBuildInfo()))
 
 
 def plain(value: Any) -> Any:
-    """A number as JSON has it: numpy's as Python's, a whole float as an int, NaN as text; else `value`."""
+    """Converts a number for JSON: numpy's to Python's, a whole float to int, NaN to text; else `value`."""
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, float) or math.isinf(value):
         return value

@@ -1,4 +1,4 @@
-"""What holds inside of a `with`: the namespace of new layers, and whether calls of layers train tables."""
+"""Scopes of `with`: the namespace of new layers, and whether calls of layers train tables."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _updates: ContextVar[bool] = ContextVar("het_tf_updates", default=True)
 
 
 def checked_namespace(name: str) -> str:
-    """`name`. ValueError: it is none of a namespace."""
+    """Returns `name`. ValueError: it is not valid for a namespace."""
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"namespace is {name!r}; it must be a string without NUL")
     return name
@@ -25,9 +25,9 @@ def current_namespace() -> str:
 
 @contextlib.contextmanager
 def namespace(name: str) -> Iterator[None]:
-    """Layers made inside belong to the namespace `name`: their tables are apart from equally named others.
+    """Puts layers made inside into the namespace `name`: tables of one name in two namespaces differ.
 
-    This is how a second copy of a model gets tables of its own:
+    So a second copy of a model gets its own tables:
 
         with het_tf.namespace("copy"):
             copy = keras.models.clone_model(model)
@@ -44,10 +44,10 @@ def namespace(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_update() -> Iterator[None]:
-    """Layers called inside give rows without a gradient, also while training: nothing trains a table.
+    """Layers called inside return rows without a gradient, even in training: tables are not trained.
 
     Use it for penalties, saliency maps and second forward passes in training mode. The gradient of a lookup
-    *is* the update of the table, whichever variables a `tf.GradientTape` is asked about. In a `tf.function`
+    *is* the update of the table, for whatever variables a `tf.GradientTape` is asked. In a `tf.function`
     it holds for the calls that are traced inside.
     """
     token = _updates.set(False)
@@ -58,5 +58,5 @@ def no_update() -> Iterator[None]:
 
 
 def updates_enabled() -> bool:
-    """False inside of no_update()."""
+    """False inside no_update()."""
     return _updates.get()

@@ -1,7 +1,7 @@
-"""What `het_tf.init` has set, for the whole process.
+"""The settings of `het_tf.init`, for the whole process.
 
-A leaf: it imports nothing of het_tf, and no TensorFlow. `current` is written by connection.py
-alone; everything else asks the functions.
+A leaf: it imports neither TensorFlow nor other modules of het_tf. Only connection.py writes `current`;
+all others use the functions.
 """
 
 import os
@@ -12,13 +12,13 @@ from typing import Any
 
 @dataclass
 class Settings:
-    """The arguments of `init`, and what the engine was told of them.
+    """The arguments of `init`, and their state in the engine.
 
     Attributes:
       threads: None: as TensorFlow's intra-op threads.
-      threads_set: What the engine was told last.
-      ps: None: HET_PS has not been looked at yet.
-      ps_options: Of ps/client/remote_options.h, as JSON.
+      threads_set: The number last passed to the engine.
+      ps: None: HET_PS has not been read yet.
+      ps_options: Options of ps/client/remote_options.h, as JSON.
     """
 
     namespace: str = ""
@@ -37,7 +37,7 @@ _leaving: list[Callable[[], None]] = []
 
 
 def horovod() -> Any:
-    """The module horovod.tensorflow that init() was given, or None."""
+    """The module horovod.tensorflow given to init(), or None."""
     return current.hvd
 
 
@@ -52,12 +52,12 @@ def workers() -> int:
 
 
 def is_first_worker() -> bool:
-    """Whether this is the only worker, or the one that speaks for all; in an elastic job none does."""
+    """Whether this is the only worker, or rank 0; False for all workers of an elastic job."""
     return current.hvd is None or not (is_elastic_job() or current.hvd.rank())
 
 
 def is_elastic_job() -> bool:
-    """Whether `horovodrun` has started this process as one of an elastic job."""
+    """Whether `horovodrun` has started this process for an elastic job."""
     return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
 
 
@@ -67,21 +67,21 @@ def elastic() -> bool:
 
 
 def several_workers() -> bool:
-    """Whether a graph that is traced now is one of several workers', now or when they have become more."""
+    """Whether a graph traced now may run with several workers, now or after others have joined."""
     return elastic() or workers() > 1
 
 
 def accumulates() -> bool:
-    """Whether the gradients of a step are summed over the workers before one of them updates a row."""
+    """Whether the workers sum the gradients of a step before one of them updates a row."""
     return current.accumulate and several_workers()
 
 
 def at_leaving(action: Callable[[], None]) -> None:
-    """Has `leave` call `action`."""
+    """Registers an action for `leave`."""
     _leaving.append(action)
 
 
 def leave() -> None:
-    """Before the process ends: sends what caches hold back, and forgets all tables."""
+    """Before the process ends: sends pending updates of caches, and forgets all tables."""
     for action in _leaving:
         action()

@@ -1,1 +1,1 @@
-"""Tables: how they are declared, cached and looked at; nothing of Keras."""
+"""Tables: declaration, caching and access, without Keras."""

@@ -1,4 +1,4 @@
-"""How the tables of a layer are cached (public as `het_tf.Cache`), and such a cache in use."""
+"""The configuration of a layer's cache (public as `het_tf.Cache`), and such a cache in use."""
 
 import dataclasses
 import itertools
@@ -16,16 +16,16 @@ from het_tf.python.session.native import plain
 from het_tf.python.table import device
 from het_tf.python.table.config import TableConfig
 
-BOUNDS = ("staleness", "pull_bound", "push_bound")  # what the core calls them
+BOUNDS = ("staleness", "pull_bound", "push_bound")  # names in the core
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Bounds on staleness that are the same for rows of every age: HET's own, `Cache(staleness=Bounds(...))`.
+    """Bounds on staleness for rows of every age, as in HET: `Cache(staleness=Bounds(...))`.
 
     Args:
       pull: Updates of a row that a read may miss, 0 to 2**62; math.inf: unbounded.
-      push: Own updates of a row that the store may not have yet, 0 to 2**62; math.inf: unbounded.
+      push: Own updates of a row that the store may lack, 0 to 2**62; math.inf: unbounded.
     """
 
     pull: float
@@ -42,56 +42,56 @@ class Bounds:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cache:
-    """How a worker caches the rows of a layer's tables, and how stale they may be.
+    """Configures how a worker caches the rows of a layer's tables, and how stale they may be.
 
         cache = het_tf.Cache(bytes=1 << 30, staleness=10)
         embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
 
-    Every table of the layer has a cache of its own, of this kind; a table that an earlier layer has made
-    keeps the one that it has. An argument that is None has its default, which the core fills in
+    Every table of the layer has its own cache with this configuration; a table that an earlier layer has made
+    keeps its cache. None means an argument's default, which the core fills in
     (`het_tf.Table(NAME).options` has the result).
 
     Args:
-      rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: none stays longer than a
-        step. Or a dict from the name of each table to its rows, as `from_plan` has it. Default: 262,144
-        at a parameter server and on a GPU; elsewhere tables are read directly, and the bounds, the policy
-        and the rest are without effect. Equal rows of unequal tables waste memory: better give bytes.
-      bytes: In place of rows: memory that all tables of the layer take together, 1 to 2**62. Each takes what
-        it needs while the sum fits; then those rows leave that were used least, of whichever table
-        (`het_tf.Table(NAME).stats()` has its "capacity" now). Counted are rows and what is kept of each; an
-        unsent update takes as much again as its row. On a GPU each table has an equal share, for good.
-      staleness: How stale a copy of a row may be at most, HET's `s`, 0 to 2**62; default 30. Below that the
-        bound follows the row's age, which is its number of updates: a read may miss one update for each
+      rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: rows stay only for one
+        step. Or a dict from the name of each table to its rows, as in `from_plan`. Default: 262,144
+        at a parameter server and on a GPU; elsewhere tables are read directly, and the other arguments
+        have no effect. Equal numbers of rows for unequal tables waste memory: prefer bytes.
+      bytes: In place of rows: memory of all tables of the layer together, 1 to 2**62. Tables grow as needed
+        while the sum fits; then the least used rows of all tables leave
+        (`het_tf.Table(NAME).stats()` has its present "capacity"). Rows and their metadata count; an
+        unsent update takes as much again as its row. On a GPU each table has a fixed, equal share.
+      staleness: The most updates that a copy of a row may miss, HET's `s`, 0 to 2**62; default 30. Below that
+        the bound follows the row's age, its number of updates: a read may miss one update for each
         10 of them, and the workers together hold back about as many, so young rows are read and written
-        fresh. With an optimizer other than Adagrad's family updates are not held back, and a read may miss
-        10 (docs/concepts.md). 0: every read is checked and every update is applied at once, which makes
-        N workers equal one process. "synchronous": 0, with rows that are rounded on their way (`wire`):
+        fresh. With an optimizer outside Adagrad's family updates are not held back, and a read may miss
+        10 (docs/concepts.md). 0: every read is checked and every update is applied at once, so N
+        workers equal one process. "synchronous": 0, with rows rounded on the wire (`wire`):
         about a quarter of the bytes. math.inf: unbounded.
-        `Bounds(pull, push)`: in place of the age one bound for reads and one for own updates.
-      policy: What leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu", the same
-        with counts up to 8; "lru", the row that was not used for the longest time (docs/concepts.md).
+        `Bounds(pull, push)`: fixed bounds for reads and for own updates, in place of the age.
+      policy: The row that leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu",
+        the same with counts up to 8; "lru", the least recently used row (docs/concepts.md).
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
         (default) to 255.
-      device: Where the cache is, and the lookups run: "cpu" (default), in host memory; "gpu", in
-        the memory of TensorFlow's first GPU; "auto", there if it can be, which is logged where it cannot
+      device: The place of the cache and of the lookups: "cpu" (default), host memory; "gpu",
+        the memory of TensorFlow's first GPU; "auto", the GPU if possible, else a log line and the CPU
         (docs/gpu-cache.md).
-      wire: How rows and updates travel between cache and store: "float32"; "float16", half the bytes;
-        "int8", about a quarter; "int4", that for rows and about an eighth for updates. What rounding takes
-        away from an update is sent with the row's next one; tables and caches hold float32 always
-        (docs/concepts.md). Default: int4 where the table is at a parameter server and cached rows may be
+      wire: Format of rows and updates between cache and store: "float32"; "float16", half the bytes;
+        "int8", about a quarter; "int4", int8 for rows and about an eighth for updates. The rounding error
+        of an update is sent with the row's next one; tables and caches always hold float32
+        (docs/concepts.md). Default: int4 if the table is at a parameter server and cached rows may be
         stale, or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this
-        process, and on a GPU, which can do no other.
-      checks: How cached rows stay within the bound of reads. "asked": at every lookup their clocks are sent
-        to the store. "told": the store remembers what this worker holds and names what has moved past the
-        bound: fewer bytes, and lookups of cached rows that do not wait; a row is within the bound as of
-        the store's answer to the lookup before (docs/protocol.md). Not on a GPU. Default: told where
+        process, and on a GPU, which supports only float32.
+      checks: How cached rows stay within the bound of reads. "asked": every lookup sends their clocks
+        to the store. "told": the worker subscribes to the rows that it holds, and the store notifies it of
+        rows past the bound: fewer bytes, and lookups of cached rows do not wait; a row is within the bound
+        as of the store's answer to the previous lookup (docs/protocol.md). Not on a GPU. Default: told if
         copies may miss 3 updates or more, else asked.
-      dims: For which dim the rows of a table are planned, by its name; the layer refuses another.
+      dims: Planned dim of tables, by name; the layer refuses another.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
-        says what is legal. The layer raises further ones, for what only it can know: the GPU, the
-        workers, and tables that `rows` or a plan does not have or has with another dim.
+        gives the legal values. The layer raises further errors that depend on the GPU, the
+        workers, and tables that `rows` or a plan lacks or has with another dim.
     """
 
     rows: int | Mapping[str, int] | None = None
@@ -121,7 +121,7 @@ class Cache:
         return hash(json.dumps(self.get_config(), sort_keys=True))
 
     def to_json(self, place: str | None, rows: int | None, **more: Any) -> str:
-        """What was given, as the core reads it (engine/table_options.h), for a table with so many rows."""
+        """Returns the arguments in the core's form (engine/table_options.h), for a table with `rows`."""
         given = {**vars(self), "device": place, "rows": rows, "dims": None, "_holds": None, **more}
         if isinstance(self.staleness, Bounds):
             bounds = {f"{name}_bound": value for name, value in vars(self.staleness).items()}
@@ -134,12 +134,12 @@ class Cache:
 
     @property
     def may_be_stale(self) -> bool:
-        """Whether a read may miss an update that another worker has finished."""
+        """Whether a read may miss a finished update of another worker."""
         holds = json.loads(self._holds)["cache"]  # type: ignore[attr-defined]
         return any(holds.get(name, 0) != 0 for name in BOUNDS)
 
     def get_config(self) -> dict[str, Any]:
-        """JSON from which `from_config` makes an equal one: the arguments."""
+        """Returns the arguments as JSON, the input of `from_config`."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -152,13 +152,13 @@ class Cache:
 
     @classmethod
     def from_plan(cls, path: str | os.PathLike[str]) -> "Cache":
-        """The cache of every table as `het-plan` has planned it, with the bounds and options of the plan.
+        """Returns the caches planned by `het-plan`, with the bounds and options of the plan.
 
         Args:
-          path: Of plan.json.
+          path: Path of plan.json.
 
         Raises:
-          ValueError: There is no such file, or it is damaged, no plan, or a plan of another version.
+          ValueError: The file does not exist, is damaged, not a plan, or of another version.
         """
         plan = plan_file.read(path)
         try:
@@ -178,7 +178,7 @@ class Cache:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """The value of an argument, which may have one of each table."""
+    """Returns the value of an argument, which may be a dict by table."""
     by_table = isinstance(value, Mapping)
     if not by_table and (name != "dims" or value is None):
         return plain(value)
@@ -193,7 +193,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def of_argument(cache: Any) -> Cache:
-    """What the argument `cache` of a layer or model means. ValueError: it is no Cache."""
+    """Returns the Cache of a layer's or model's argument `cache`. ValueError: it is not a Cache."""
     if cache is None:
         return Cache()
     if not isinstance(cache, Cache):
@@ -208,23 +208,23 @@ _layers = itertools.count(1)
 
 
 class LayerCache:
-    """The cache of a layer in use: where it is, and what the core is told of it.
+    """The cache of a layer in use: its place, and its options in the core.
 
     Args:
-      given: What the user has asked for.
-      tables: Of the layer.
-      workers: The number of workers now.
+      given: The user's argument.
+      tables: Tables of the layer.
+      workers: The present number of workers.
 
     Attributes:
       given: As the argument.
-      place: "cpu" or "gpu"; for "gpu" everything is loaded.
+      place: "cpu" or "gpu"; for "gpu" all libraries are loaded.
       workers: As the argument.
 
     Raises:
-      ValueError: `rows` names tables, and not all of the layer, or is planned for another dim.
-      ImportError: device="gpu", and a library that it takes is not built, or for another
+      ValueError: `rows` names some, but not all tables of the layer, or is planned for another dim.
+      ImportError: device="gpu", but a library that it needs is not built, or built for another
         TensorFlow.
-      RuntimeError: device="gpu", and there is no GPU, or its driver is too old.
+      RuntimeError: device="gpu", but the machine has no GPU, or its driver is too old.
     """
 
     def __init__(self, given: Cache, tables: Sequence[TableConfig], workers: int = 1) -> None:
@@ -235,7 +235,7 @@ class LayerCache:
         self.place = device.choose(given.device)
 
     def to_json(self, table: TableConfig) -> str:
-        """The options of one of its tables as the core reads them."""
+        """Returns the options of one of its tables in the core's form."""
         return self.given.to_json(self.place, self._rows[table.base], workers=self.workers, **self._layer)
 
 
@@ -247,6 +247,6 @@ def _rows_of(given: Cache, table: TableConfig) -> int | None:
         raise ValueError(f"{what}; give its rows, or profile this model and have het-plan plan it again")
     dim = (given.dims or {}).get(table.base, table.dim)
     if dim != table.dim:
-        what = f"table {quoted(table.base)} has dim {table.dim}, and its cache is planned for dim {dim}"
+        what = f"table {quoted(table.base)} has dim {table.dim}, but its cache is planned for dim {dim}"
         raise ValueError(f"{what}; profile this model and have het-plan plan it again")
     return given.rows[table.base]

@@ -1,4 +1,4 @@
-"""What a table is and how a feature uses it (public as `het_tf.TableConfig`, `het_tf.FeatureConfig`)."""
+"""Configurations of tables and features (public as `het_tf.TableConfig`, `het_tf.FeatureConfig`)."""
 
 import copy
 import json
@@ -12,38 +12,38 @@ COMBINERS = ("sum", "mean", "sqrtn")
 
 
 class TableConfig:
-    """A table of embeddings. Makes no table by itself: the layer that uses it does.
+    """Configures a table of embeddings, which the layer that uses it makes.
 
-    Tables are known by name within a namespace: two layers with equal configurations share one table. Ids are
-    int64 and any value is legal, so there is no size to give. A row takes memory when it is trained for the
-    first time.
+    A table is identified by its name within a namespace: two layers with equal configurations share one.
+    Ids are int64 and any value is legal, so a table has no size. A row takes memory from its first
+    training on.
 
     Args:
       name: Any non-empty string.
       dim: Floats of a row, 1 to 65536.
       optimizer: One of `het_tf.optimizers`, or its name. Default: `RowWiseAdagrad(0.05)`.
       initializer: One of `het_tf.initializers`, or its name. Default: `RandomUniform(-0.05, 0.05)`.
-      seed: Of the initial rows, 0 to 2**64 - 1. Tables of different names differ also with one seed.
+      seed: Seed of the initial rows, 0 to 2**64 - 1. Tables of different names differ even with one seed.
       l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the
         rows).
       max_norm: Rows longer than this (Euclidean) after an update are scaled back to it; None: no limit.
       ttl: Seconds since a row's last update after which it is removed; None: never.
-      max_rows: About how many rows the table may hold; beyond it the least recently updated of a few rows
-        goes. None: no limit.
+      max_rows: Approximate limit of rows; beyond it the least recently updated of a few sampled rows
+        is removed. None: no limit.
       min_count: Rows with fewer updates than this, 0 to 65535, are removed `min_count_ttl` seconds after
         their last one.
       min_count_ttl: Seconds; less than `ttl`.
 
-    The last four bound how far the table grows. They are no part of what the table is: declaring it with
-    others changes them, also for those who use it already.
+    The last four limit the growth of the table. They are not part of its identity: declaring it with
+    other limits changes them for all users.
 
     Attributes:
-      base: The name in files and configurations: without the number of a table of a layer's own.
-      unnamed: Whether nobody has named it: a layer that declares it makes a table of its own.
-      is_own: Whether it is one that a layer has made for itself (registry.py).
+      base: The name in files and configurations: without the number of a layer's own table.
+      unnamed: Whether the user has not named it: a layer that declares it makes its own table.
+      is_own: Whether a layer has made it for itself (registry.py).
 
     Raises:
-      ValueError: Something is out of range or unknown; the message says what is legal.
+      ValueError: An argument is out of range or unknown; the message gives the legal values.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TableConfig:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits as the core reads them; 0: none."""
+        """Returns the limits in the core's form; 0: none."""
         return {
             "ttl": self.ttl or 0,
             "max_rows": self.max_rows or 0,
@@ -104,7 +104,7 @@ class TableConfig:
         }
 
     def own(self, name: str) -> "TableConfig":
-        """The same for a table of a layer's own that is called `name`, with the initial rows of this one."""
+        """Returns a copy for a layer's own table `name`, with the initial rows of this table."""
         made = copy.copy(self)
         made.name, made.is_own = name, True
         made.spec = {**self.spec, "name": name}
@@ -113,7 +113,7 @@ class TableConfig:
         return made
 
     def get_config(self) -> dict[str, Any]:
-        """JSON from which `from_config` makes an equal one."""
+        """Returns JSON, the input of `from_config`."""
         config = {
             "name": self.base,
             "dim": self.dim,
@@ -141,21 +141,21 @@ class TableConfig:
 
 
 class FeatureConfig:
-    """How one input reads a table.
+    """Configures how one input reads a table.
 
     Args:
       table: The table; features may share one (the same object, or an equal configuration).
-      combiner: How the rows of one sample become one: "sum", "mean" (divided by the sum of weights), "sqrtn"
+      combiner: Combines the rows of one sample: "sum", "mean" (divided by the sum of weights), "sqrtn"
         (divided by the root of the sum of their squares); None keeps them apart. A sample without ids gives
         zeros.
-      padding_id: This id reads zeros, learns nothing, counts for nothing in a combiner, and is masked. None:
-        every id is a real one.
+      padding_id: This id reads zeros, is not trained, not counted by a combiner, and is masked. None:
+        no padding.
       max_sequence_length: With combiner None, cuts or pads (with zeros) the last axis of the ids to this
         length, so that ragged and sparse inputs give dense rows. None: as long as the input.
       name: For messages; the collection sets it.
 
     Raises:
-      ValueError: Unknown combiner, padding_id outside of int64, length < 1.
+      ValueError: Unknown combiner, padding_id outside int64, length < 1.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class FeatureConfig:
         self.name = name
 
     def get_config(self) -> dict[str, Any]:
-        """JSON, with the table's name in place of the table."""
+        """Returns JSON, with the table's name in place of the table."""
         return {
             "table": self.table.base,
             "combiner": self.combiner,

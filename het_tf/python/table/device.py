@@ -1,8 +1,8 @@
-"""Caches in the memory of a GPU: where a layer's cache goes, and the two libraries that this takes.
+"""Caches in the memory of a GPU: chooses the place of a layer's cache, and loads the two libraries.
 
-libhet_tf_gpu.so has the ops' kernels for DEVICE_GPU. It is built for one release of TensorFlow, and loaded
-into no other one. libhet_cuda.so works the GPU; it is loaded by libhet_tf.so, and knows nothing of
-TensorFlow. Neither is touched before a layer asks for a cache on a GPU.
+libhet_tf_gpu.so has the ops' kernels for DEVICE_GPU. It is built for one release of TensorFlow, and loads
+only into that. libhet_cuda.so drives the GPU; libhet_tf.so loads it, and it is independent of
+TensorFlow. Neither is loaded before a layer asks for a cache on a GPU.
 """
 
 import functools
@@ -20,8 +20,8 @@ LIBRARY_VARIABLE = "HET_DEVICE_LIBRARY"
 
 GPU_OPS = versions.GPU_OPS
 
-# Where the ops of a layer run: beside its cache. With a kernel for GPUs in the process TensorFlow would
-# otherwise run the lookups of all tables there, and copy ids and rows of those that are in host memory.
+# The ops of a layer run beside its cache. With a kernel for GPUs in the process TensorFlow would
+# otherwise run the lookups of all tables there, and copy ids and rows of tables in host memory.
 OPS_DEVICE = {"cpu": "/device:CPU:0", "gpu": "/device:GPU:0"}
 
 WHO_HAS_THE_MEMORY = (
@@ -34,28 +34,28 @@ log = logging.getLogger("het_tf")
 
 
 def check_place(place: Any) -> Any:
-    """Returns `place`. ValueError: `het_tf.Cache(device=...)` has no such value."""
+    """Returns `place`. ValueError: it is unknown to `het_tf.Cache(device=...)`."""
     if place is not None and place not in PLACES:
         raise ValueError(
             f'cache.device is {place!r}; give "cpu" for a cache in the memory of this process, "gpu" for one '
-            'in the memory of the GPU, or "auto" for the GPU where there is one'
+            'in the memory of the GPU, or "auto" for the GPU if there is one'
         )
     return place
 
 
 def choose(place: str | None) -> str:
-    """Where a cache with this `device` goes.
+    """Chooses the place of a cache with this `device`.
 
     Args:
-      place: "cpu", or None for it; "gpu"; or "auto": "gpu" where that works, else "cpu", which is logged
+      place: "cpu", or None for it; "gpu"; or "auto": "gpu" if that works, else "cpu", which is logged
         once.
 
     Returns:
-      "cpu" or "gpu". For "gpu" everything is loaded.
+      "cpu" or "gpu". For "gpu" all libraries are loaded.
 
     Raises:
       ImportError: A library for GPUs is not built, does not load, or is built for another TensorFlow.
-      RuntimeError: "gpu", and there is no GPU, or its driver is too old.
+      RuntimeError: "gpu", but the machine has no GPU, or its driver is too old.
     """
     if place == "auto":
         return _automatic()
@@ -76,27 +76,27 @@ def _automatic() -> str:
 
 
 def start() -> None:
-    """Makes caches on the GPU possible in this process; once they are, it costs nothing.
+    """Loads all that caches on the GPU need; further calls do nothing.
 
     Raises:
       ImportError: A library is not built, does not load, or is built for another TensorFlow.
-      RuntimeError: There is no GPU, or its driver is too old, or another library works it already.
+      RuntimeError: The machine has no GPU, its driver is too old, or another library drives it already.
     """
     _load_device_library(str(device_library()), _gpu())
     _load_gpu_ops(GPU_OPS)
 
 
 def device_library() -> Path:
-    """libhet_cuda.so, or what the environment's HET_DEVICE_LIBRARY names in its place."""
+    """Path of libhet_cuda.so, or of its replacement in the environment's HET_DEVICE_LIBRARY."""
     return Path(os.environ.get(LIBRARY_VARIABLE) or versions.CUDA)
 
 
 def _gpu() -> int:
-    """The number of TensorFlow's first visible GPU among those of the process, as CUDA counts them."""
+    """CUDA's number of TensorFlow's first visible GPU."""
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
         if tf.config.list_physical_devices("GPU"):
-            remedy = "tf.config.set_visible_devices has hidden those that there are"
+            remedy = "tf.config.set_visible_devices has hidden all GPUs"
         elif tf.test.is_built_with_gpu_support():
             remedy = "nvidia-smi says whether the machine has one"
         else:
@@ -111,10 +111,10 @@ def _gpu() -> int:
 def _load_device_library(path: str, gpu: int) -> None:
     build = versions.gpu_build_command()
     if not Path(path).exists() and os.environ.get(LIBRARY_VARIABLE):
-        raise ImportError(f"the environment's {LIBRARY_VARIABLE} is {path!r}, and there is no such file")
+        raise ImportError(f"the environment's {LIBRARY_VARIABLE} is {path!r}, which does not exist")
     if not Path(path).exists():
         raise ImportError(
-            f"{path}, which works the GPU, is not built; with nvcc of CUDA 13 on the PATH run: {build}"
+            f"{path}, which drives the GPU, is not built; with nvcc of CUDA 13 on the PATH run: {build}"
         )
     try:
         native.call("HetLoadDeviceLibrary", path, gpu)
@@ -131,7 +131,7 @@ def _load_gpu_ops(path: Path) -> None:
     built_for = versions.gpu_ops_tensorflow(path) or "of an unknown version"
     if built_for != tf.__version__:
         raise ImportError(
-            f"{what} is built for TensorFlow {built_for}, and this is {tf.__version__}; build it with this "
+            f"{what} is built for TensorFlow {built_for}, but this is {tf.__version__}; build it with this "
             f"one: {build}"
         )
     try:

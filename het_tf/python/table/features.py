@@ -1,4 +1,4 @@
-"""The features of a layer, and the structure of what goes in and comes out."""
+"""The features of a layer, and the structure of its inputs and outputs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from het_tf.python.table.config import FeatureConfig, TableConfig
 
 
 def _distinct(features: list[FeatureConfig]) -> list[TableConfig]:
-    """The tables of the features, each once. ValueError: two of one name have different specs."""
+    """Returns the tables of the features, each once. ValueError: two of one name have different specs."""
     tables: dict[str, TableConfig] = {}
     for feature in features:
         table = tables.setdefault(feature.table.name, feature.table)
@@ -60,14 +60,14 @@ class Features:
         self.tables = _distinct(self.flat)
 
     def use(self, tables: list[TableConfig]) -> None:
-        """Reads these tables in place of `tables`, in that order."""
+        """Replaces `tables` by these, in order."""
         instead = dict(zip((table.name for table in self.tables), tables, strict=True))
         for feature in self.flat:
             feature.table = instead[feature.table.name]
         self.tables = tables
 
     def flatten(self, values: Any, what: str, optional: bool = False, shapes: bool = False) -> list[Any]:
-        """One value a feature. ValueError: `values` does not have the structure of the features."""
+        """Returns one value per feature. ValueError: `values` has another structure than the features."""
         if values is None and optional:
             return [None] * len(self.flat)
         if self.structure == "single":
@@ -93,7 +93,7 @@ class Features:
         return dict(zip(self.keys, values, strict=True)) if self.structure == "dict" else values
 
     def get_config(self) -> dict[str, Any]:
-        """JSON from which `from_config` makes an equal one; a shared table stands in it once."""
+        """Returns JSON, the input of `from_config`; it has a shared table once."""
         tables = {feature.table.base: feature.table.get_config() for feature in self.flat}
         return {
             "structure": self.structure,

@@ -1,6 +1,6 @@
-"""How a row begins (public as `het_tf.initializers`).
+"""Initial values of rows (public as `het_tf.initializers`).
 
-The row of an id that nobody has written is a pure function of (seed, table, id): every worker, server and
+The row of an unwritten id is a pure function of (seed, table, id): every worker, server and
 restart agrees on it, and it costs no memory.
 """
 
@@ -10,12 +10,12 @@ from het_tf.python.table.spec import SpecObject, lookup_by_name
 
 
 class Initializer(SpecObject):
-    """Base class. `name` is what the core calls it, `a` and `b` its numbers."""
+    """Base class. `name` is its name in the core, `a` and `b` its numbers."""
 
     kind = "initializer"
 
     def to_spec(self) -> dict[str, Any]:
-        """The form that the core reads."""
+        """Returns the core's form."""
         numbers = list(self.arguments.values())
         spec: dict[str, Any] = {"name": self.name}
         for field, number in zip("ab", numbers, strict=False):
@@ -60,7 +60,7 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(Initializer):
-    """Normal, drawn again outside of two standard deviations."""
+    """Normal, drawn again outside two standard deviations."""
 
     name = "truncated_normal"
 
@@ -90,14 +90,14 @@ _CLASSES = (Zeros, Constant, RandomUniform, RandomNormal, TruncatedNormal, Scale
 
 
 def get(initializer: str | dict[str, Any] | Initializer | None) -> Initializer:
-    """Returns the initializer that is meant.
+    """Returns an initializer.
 
     Args:
       initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, or None for
         `RandomUniform()`.
 
     Raises:
-      ValueError: There is none of that name.
+      ValueError: The name is unknown.
     """
     made = lookup_by_name(initializer, RandomUniform, _CLASSES, "initializer", "het_tf.initializers")
     assert isinstance(made, Initializer)

@@ -1,7 +1,7 @@
-"""What het_tf knows of a Keras layer of its own, beside what Keras knows.
+"""The state of het_tf's Keras layers, beside Keras' own.
 
-`EmbeddingCollection` makes a `LayerState` when it is made itself. What deals with layers elsewhere
-(saving, planning, several workers) reads it by `of`, and no other attribute that is not public.
+`EmbeddingCollection` makes a `LayerState` in its constructor. Other modules that work on layers
+(saving, planning, several workers) read it by `of`, and no other private attribute.
 """
 
 import weakref
@@ -17,26 +17,26 @@ ATTRIBUTE = "_het_state"  # of the layer
 
 @dataclass(frozen=True)
 class Call:
-    """What every call of one layer has in common: attributes of its ops, and the layer's number."""
+    """Shared by all calls of one layer: attributes of its ops, and the layer's number."""
 
     tables: tuple[str, ...]  # of each feature
     dims: tuple[int, ...]  # of each feature
     specs: str  # core/engine/call_spec.h
-    place: str = "cpu"  # where the cache is: "cpu" or "gpu"
-    layer: int = 0  # by which the gradient of its lookups finds the layer (registry.py); 0: there is none
+    place: str = "cpu"  # of the cache: "cpu" or "gpu"
+    layer: int = 0  # number by which the gradient of its lookups finds the layer (registry.py); 0: none
 
 
 @dataclass(eq=False)
 class LayerState:
-    """One layer.
+    """The state of one layer.
 
     Attributes:
-      features: And the structure of its inputs.
-      cache: Of its tables.
-      namespace: Where they are.
-      call: What its ops are given.
-      file_keys: What its tables are called in files -> their names.
-      entries: What is known of its tables.
+      features: Its features, with the structure of its inputs.
+      cache: Cache of its tables.
+      namespace: Namespace of its tables.
+      call: Arguments of its ops.
+      file_keys: Names of its tables in files -> their names.
+      entries: Registry entries of its tables.
       model: The outermost model around the last call, or None.
     """
 
@@ -50,11 +50,11 @@ class LayerState:
 
 
 def of(layer: Any) -> LayerState:
-    """The state of a layer of het_tf."""
+    """Returns the state of a layer of het_tf."""
     state: LayerState = getattr(layer, ATTRIBUTE)
     return state
 
 
 def layers_of(model: Any) -> list[Any]:
-    """The layers of het_tf in a Keras model."""
+    """Returns the layers of het_tf in a Keras model."""
     return [layer for layer in model._flatten_layers() if hasattr(layer, ATTRIBUTE)]

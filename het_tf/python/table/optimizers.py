@@ -1,13 +1,13 @@
 """Optimizers of rows (public as `het_tf.optimizers`).
 
-A table has its own optimizer, apart from that of the dense variables: it runs where the row is cached, once
+A table has its own optimizer, separate from the dense variables': it runs where the row is cached, once
 per distinct id and step, with the sum of the id's gradients ("lazy": rows that do not occur in a step do not
 move). Clipping by norm and weight decay of the model's optimizer do not reach tables; `TableConfig(l2=...,
 max_norm=...)` does.
 
 `learning_rate` is a float, a `keras.optimizers.schedules.LearningRateSchedule` (its step counts the updates
-of the table), a `tf.Variable` or Keras variable (read at every update), or "model": the rate of the optimizer
-that the model was compiled with. Other arguments that are None have their default, which the core fills in.
+of the table), a `tf.Variable` or Keras variable (read at every update), or "model": the rate of the model's
+compiled optimizer. None means an argument's default, which the core fills in.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from het_tf.python.table.spec import SpecObject, check_number, lookup_by_name
 
 MODEL = "model"
 
-Default = float | None  # None: the default that the core has
+Default = float | None  # None: the core's default
 
 
 class Optimizer(SpecObject):
@@ -25,7 +25,7 @@ class Optimizer(SpecObject):
 
     Args:
       learning_rate: float, schedule, variable, or "model".
-      **parameters: Numbers that belong to the table's spec.
+      **parameters: Numbers of the table's spec.
     """
 
     kind = "optimizer"
@@ -35,14 +35,14 @@ class Optimizer(SpecObject):
         self.learning_rate = _checked_rate(learning_rate)
 
     def to_spec(self) -> dict[str, Any]:
-        """The form that the core reads: without the learning rate, which comes with every update."""
+        """Returns the core's form: without the learning rate, which comes with every update."""
         return {
             "name": self.name,
             "params": {name: float(value) for name, value in self.arguments.items() if value is not None},
         }
 
     def get_config(self) -> dict[str, Any]:
-        """JSON from which `get` makes an equal one. A variable becomes the number that it holds."""
+        """Returns JSON, an input of `get`. A variable becomes its present value."""
         rate = self.learning_rate
         if is_schedule(rate):
             rate = tf.keras.optimizers.schedules.serialize(rate)
@@ -88,7 +88,7 @@ class SGD(Optimizer):
     Args:
       learning_rate: float, schedule, variable, or "model".
       momentum: 0 (default): no slots; above 0: one slot of dim floats, the velocity.
-      nesterov: Whether momentum is Nesterov's; goes with a momentum.
+      nesterov: Whether momentum is Nesterov's; needs a momentum.
     """
 
     name = "sgd"
@@ -97,7 +97,7 @@ class SGD(Optimizer):
         super().__init__(learning_rate, momentum=momentum, nesterov=bool(nesterov))
 
     def to_spec(self) -> dict[str, Any]:
-        """The form that the core reads, where momentum is an optimizer of its own."""
+        """Returns the core's form, where momentum is a separate optimizer."""
         spec = super().to_spec()
         if spec["params"].get("momentum"):
             return {**spec, "name": "momentum"}
@@ -199,14 +199,14 @@ _CLASSES = (SGD, RMSprop, Adam, Adagrad, RowWiseAdagrad, Ftrl)
 
 
 def get(optimizer: str | dict[str, Any] | Optimizer | None) -> Optimizer:
-    """Returns the optimizer that is meant.
+    """Returns an optimizer.
 
     Args:
       optimizer: An instance, the name of one ("adam", "row_wise_adagrad", ...), its `get_config()`, or None
         for `RowWiseAdagrad()`.
 
     Raises:
-      ValueError: There is none of that name; optimizers of Keras are none.
+      ValueError: The name is unknown, or it is an optimizer of Keras.
     """
     made = lookup_by_name(optimizer, RowWiseAdagrad, _CLASSES, "optimizer", "het_tf.optimizers")
     assert isinstance(made, Optimizer)

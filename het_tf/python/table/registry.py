@@ -1,9 +1,9 @@
-"""Which layers of this process use which table, and with what learning rate.
+"""The layers of this process that use each table, and its learning rate.
 
-The core knows rows; this knows what only Python can know. The gradient of HetLookup looks here.
+The core holds rows; this module holds state of Python. The gradient of HetLookup uses it.
 
-A table is everyone's who names it, or its layers' own: of a layer without a name, and of a copy of a layer
-that still lives. One of the second kind goes with its last layer (docs/adr/0020-whose-table.md).
+A table is shared by all layers that name it, or owned by layers: by one without a name, or by a copy of a
+living layer. An owned table is removed with its last layer (docs/adr/0020-whose-table.md).
 """
 
 import gc
@@ -27,10 +27,10 @@ class Entry:
     """One table of this process.
 
     Attributes:
-      config: As the first of its layers has declared it.
-      users: The layers that read it, and how each caches it.
-      state: What checkpoints of TensorFlow know of it (saving/bundle.py).
-      old_rows: How many rows the table had when a layer was made that did not ask for them; 0: none.
+      config: Its configuration by the first of its layers.
+      users: The layers that read it, each with its cache.
+      state: Its state in checkpoints of TensorFlow (saving/bundle.py).
+      old_rows: Number of rows when a layer was made that did not ask for them; 0: none.
     """
 
     config: TableConfig
@@ -39,16 +39,16 @@ class Entry:
     old_rows: int = 0
 
     def layers(self) -> list[Any]:
-        """Those of `users` that live."""
+        """The living layers of `users`."""
         return list(self.users)
 
 
 class OldRowsWarning(UserWarning):
-    """A layer trains rows that earlier layers have trained, and nobody has said that it should."""
+    """A layer trains rows of earlier layers without being told to."""
 
 
 _entries: dict[tuple[str, str], Entry] = {}
-_left: set[tuple[str, str]] = set()  # own tables that stay at a parameter server: no other is called so
+_left: set[tuple[str, str]] = set()  # own tables that stay at a parameter server: do not reuse names
 _layers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
 
@@ -61,16 +61,16 @@ def register_layer(layer: Any) -> int:
 
 
 def find_layer(number: int | None) -> Any:
-    """The layer of that number if it still lives."""
+    """Returns the layer with this number if it still lives."""
     return None if number is None else _layers.get(int(number))
 
 
 def table_of(namespace: str, config: TableConfig, user: Any, is_copy: bool) -> TableConfig:
-    """What a layer is to declare for `config`: itself, or a table of its own.
+    """Returns the table for a layer to declare: `config`, or the layer's own table.
 
     Args:
-      namespace: Where.
-      config: What the layer was given.
+      namespace: Namespace of the table.
+      config: The layer's argument.
       user: The layer.
       is_copy: Whether it is made from the configuration of another layer.
     """
@@ -85,7 +85,7 @@ def table_of(namespace: str, config: TableConfig, user: Any, is_copy: bool) -> T
             if user.name not in names and _is_untrained(namespace, of_copy.config.name):
                 return of_copy.config
         if not config.unnamed:
-            gc.collect()  # a model that was let go may still be waiting to be collected
+            gc.collect()  # a dropped model may still wait for collection
             if entry is not None and not entry.layers():
                 return config
     return config.own(_free_name(namespace, config.base))
@@ -106,19 +106,19 @@ def _own_tables(namespace: str, base: str) -> list[Entry]:
 
 
 def _is_untrained(namespace: str, table: str) -> bool:
-    """As far as this process knows: all ranks are to decide the same."""
+    """Uses only this process's knowledge, so that all ranks decide the same."""
     return native.call_int("HetApplies", namespace, table) == 0
 
 
 def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, reuse: bool = False) -> Entry:
-    """Makes the table if it is not there yet; sets its limits in any case.
+    """Makes the table if it does not exist; sets its limits in any case.
 
     Args:
-      namespace: Where.
-      config: What `table_of` gives.
-      cache: How the layer caches it.
+      namespace: Namespace of the table.
+      config: The result of `table_of`.
+      cache: The layer's cache.
       user: The layer.
-      reuse: Whether the layer is meant to go on with rows that are there.
+      reuse: Whether the layer should continue with existing rows.
 
     Raises:
       ValueError: A table of the name exists with another spec, other options, or, while another layer uses
@@ -134,8 +134,8 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
         if "exists with another spec" not in str(error):
             raise
         raise ValueError(
-            f"{error}. A layer without a name has a table of its own, which goes with the layer: "
-            "leave the name out where a search builds a model for each trial"
+            f"{error}. A layer without a name has its own table, which is removed with the layer: "
+            "leave the name out if a search builds a model for each trial"
         ) from None
     except MemoryError as error:
         if cache.place == "cpu":
@@ -146,11 +146,11 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     entry = _entries.setdefault(key, Entry(config))
     if not _same_rate(entry.config.optimizer, config.optimizer):
         if entry.users:
-            gc.collect()  # a model that was let go may still be waiting to be collected
+            gc.collect()  # a dropped model may still wait for collection
         if entry.users:
             raise ValueError(
                 f"table {quoted(config.name)} is in use with learning_rate "
-                f"{entry.config.optimizer.learning_rate!r}, and is declared again with "
+                f"{entry.config.optimizer.learning_rate!r}, but is declared again with "
                 f"{config.optimizer.learning_rate!r}; use one TableConfig for both, give the tables "
                 "different names, or call het_tf.reset() first"
             )
@@ -167,20 +167,20 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
 
 
 def _needs_a_word(config: TableConfig, is_new: bool) -> bool:
-    """Whether somebody has to say that rows which the table has already are meant for its new layer."""
+    """Whether a new layer needs the user's consent to continue with existing rows of the table."""
     if not settings.parameter_server():
         return not is_new
-    # There the namespace says it, but for a layer that names nothing; of ranks the first one speaks.
+    # At a server the namespace implies it, except for an unnamed layer; only the first rank warns.
     return config.unnamed and is_new and settings.is_first_worker()
 
 
 def _leave(key: tuple[str, str], entry: Entry) -> None:
-    """A layer has gone: with the last one of an own table that goes as well."""
+    """Handles the end of a layer: removes an own table with its last layer."""
     if _entries.get(key) is not entry or entry.layers():
         return
     try:
         native.call("HetLeaveTable", *key)
-    except Exception as error:  # nobody is there who could catch it
+    except Exception as error:  # no caller could catch it
         warnings.warn(f"het_tf: table {key[1]!r}, whose layers are gone, stays: {error}", stacklevel=2)
         return
     if settings.parameter_server():
@@ -189,19 +189,19 @@ def _leave(key: tuple[str, str], entry: Entry) -> None:
 
 
 def accept_rows(namespace: str, tables: Iterable[str]) -> None:
-    """Somebody has said which rows these tables are to have."""
+    """Records that the user has chosen the rows of these tables."""
     for table in tables:
         if (namespace, table) in _entries:
             _entries[namespace, table].old_rows = 0
 
 
 def warn_of_old_rows(entry: Entry, layer: Any) -> None:
-    """Gives an OldRowsWarning, once."""
+    """Issues an OldRowsWarning, once."""
     name = entry.config.name
     where = "the parameter server" if settings.parameter_server() else "this process"
     warnings.warn(
         f"layer {layer.name!r} trains table {name!r} of {where}, which had {entry.old_rows} rows of earlier "
-        f"layers when the layer was made: the model goes on with what another one has learnt. To begin anew "
+        f"layers when the layer was made: the model continues with rows of another one. To start anew "
         f"call het_tf.Table({name!r}).clear(), or give the layer another name; to go on with the rows give "
         "it reuse=True and a name, or restore what was saved",
         OldRowsWarning,
@@ -220,7 +220,7 @@ def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
 
 
 def follow_workers() -> None:
-    """Tells caches the number of workers that there are now; their bounds follow it."""
+    """Passes the present number of workers to caches, whose bounds depend on it."""
     for (namespace, name), entry in list(_entries.items()):
         for cache in list(entry.users.values()):
             cache.workers = settings.workers()
@@ -228,7 +228,7 @@ def follow_workers() -> None:
 
 
 def find(namespace: str, table: str) -> Entry | None:
-    """What is known of a table, or None if no layer of this process has declared it."""
+    """Returns the entry of a table, or None if no layer of this process has declared it."""
     return _entries.get((namespace, table))
 
 
@@ -238,7 +238,7 @@ def keys() -> list[tuple[str, str]]:
 
 
 def namespaces() -> list[str]:
-    """Where layers of this process have tables."""
+    """Namespaces in which layers of this process have tables."""
     return list(dict.fromkeys(namespace for namespace, _ in list(_entries)))
 
 

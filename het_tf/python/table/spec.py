@@ -1,4 +1,4 @@
-"""What optimizers and initializers have in common: a name, numbers, and a way to JSON and back."""
+"""The base of optimizers and initializers: a name, numbers, and conversion to JSON and back."""
 
 import json
 import math
@@ -9,12 +9,12 @@ from het_tf.python.session import native
 
 
 class SpecObject:
-    """Something that the core knows by a name and a few numbers.
+    """An object that the core knows by a name and a few numbers.
 
     Attributes:
-      name: What the core calls it.
+      name: Its name in the core.
       kind: "optimizer" or "initializer", for messages.
-      arguments: What the constructor was given, by name, and the core's default of what is None.
+      arguments: The constructor's arguments by name, with the core's defaults in place of None.
     """
 
     name: ClassVar[str]
@@ -25,7 +25,7 @@ class SpecObject:
             if value is not None:
                 check_number(value, f"{type(self).__name__}({argument}=...)")
         self.arguments = dict(arguments)
-        # The core checks the rest, as of a table that has it: "table 'any': optimizer ...".
+        # The core checks the rest, as part of a table: "table 'any': optimizer ...".
         spec = {"name": "any", "dim": 1, self.kind: self.to_spec()}
         try:
             holds = json.loads(native.call("HetCheckSpec", json.dumps(spec)))[self.kind]
@@ -37,11 +37,11 @@ class SpecObject:
         }
 
     def to_spec(self) -> dict[str, Any]:
-        """The form that the core reads."""
+        """Returns the core's form."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """JSON from which `from_config` makes an equal one."""
+        """Returns JSON, the input of `from_config`."""
         return {"name": self.name, **self.arguments}
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +56,7 @@ class SpecObject:
 
 
 def check_number(value: Any, what: str) -> None:
-    """ValueError unless `value` is a finite number (or a bool)."""
+    """Raises ValueError unless `value` is a finite number (or a bool)."""
     try:
         finite = math.isfinite(float(value))
     except (TypeError, ValueError):
@@ -66,7 +66,7 @@ def check_number(value: Any, what: str) -> None:
 
 
 def integer(argument: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int. ValueError, with the argument's name: it is none, or not from low to high."""
+    """Returns `value` as an int. ValueError, with the argument's name: not an integer in [low, high]."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and low <= int(value) <= high:
         return int(value)
     raise ValueError(f"{argument} is {value!r}; give an integer from {low} to {high}")

@@ -16,18 +16,18 @@ from het_tf.python.table import registry
 
 
 class Table:
-    """One table of this process, outside of any model: looking at rows, changing, and taking them out.
+    """One table of this process, outside any model: reads, sets and removes rows.
 
-    What is read includes everything that this process has trained so far, also what its cache holds back.
-    Reading makes no rows.
+    Reads include all training of this process so far, even pending updates in its cache. They do not create
+    rows.
 
     Args:
       name: Name of a table that a layer has made.
       namespace: Its namespace; None: the current one.
 
     Raises:
-      LookupError: There is none; the message lists those that there are.
-      ValueError: `name` is no string.
+      LookupError: The table does not exist; the message lists the existing ones.
+      ValueError: `name` is not a string.
     """
 
     def __init__(self, name: str, namespace: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Table:
 
     @property
     def size(self) -> int:
-        """Rows that were ever written; rows that were only read do not count."""
+        """Number of rows that were ever written; rows that were only read do not count."""
         return native.call_int("HetSize", self.namespace, self.name)
 
     @property
@@ -57,23 +57,23 @@ class Table:
 
     @property
     def updates(self) -> int:
-        """Updates so far: the step of a learning-rate schedule."""
+        """Number of updates so far: the step of a learning-rate schedule."""
         return native.call_int("HetApplies", self.namespace, self.name)
 
     @property
     def row_floats(self) -> int:
-        """Floats of a row with the slots of its optimizer."""
+        """Floats of a row including the slots of its optimizer."""
         return native.call_int("HetRowFloats", self.namespace, self.name)
 
     def lookup(self, ids: npt.ArrayLike, stored: bool = False) -> native.FloatArray:
-        """The values of rows; an id that was never written has its initial row.
+        """Returns the values of rows; an unwritten id has its initial row.
 
         Args:
           ids: Integers of any shape.
-          stored: False: as the model reads them now: through the cache of this process, with its own updates,
-            within the cache's bound of those of others, and rounded as its `wire` says. True: as the store
-            has them, like `to_numpy`; sends what the caches of this process hold back before. In a process
-            without a cache both are the same.
+          stored: False: the values that the model reads now: through the cache of this process, with its own
+            updates, others' updates within the cache's bound, and the rounding of its `wire`. True: the
+            store's values, as in `to_numpy`; sends pending updates of this process's caches first. Without
+            a cache both are the same.
 
         Returns:
           float32 of shape `ids.shape + [dim]`.
@@ -88,9 +88,9 @@ class Table:
         """Sets rows, for example pretrained ones. The optimizer's slots return to their initial content.
 
         Args:
-          ids: Integers of shape [N]; of equal ones the last counts.
-          values: Floats of shape [N, dim], or [N, row_floats] with slots, as `to_numpy(with_slots=True)`
-            gives them.
+          ids: Integers of shape [N]; the last of equal ones counts.
+          values: Floats of shape [N, dim], or [N, row_floats] with slots, as from
+            `to_numpy(with_slots=True)`.
           with_slots: Whether values contain slots.
 
         Raises:
@@ -110,7 +110,7 @@ class Table:
         registry.accept_rows(self.namespace, [self.name])
 
     def remove(self, ids: npt.ArrayLike) -> int:
-        """Removes rows: they are initial ones again. Returns how many there were."""
+        """Removes rows, which get their initial values again. Returns their number."""
         keys = _ids(ids, self.name)
         return native.call_int("HetRemove", self.namespace, self.name, keys, keys.size)
 
@@ -120,7 +120,7 @@ class Table:
         registry.accept_rows(self.namespace, [self.name])
 
     def to_numpy(self, with_slots: bool = False) -> tuple[native.Int64Array, native.FloatArray]:
-        """All rows that were ever written, ordered by id.
+        """Returns all rows that were ever written, ordered by id.
 
         Args:
           with_slots: Whether to append the optimizer's slots to each row.
@@ -132,21 +132,21 @@ class Table:
         return rows["ids"], rows["rows"] if with_slots else rows["rows"][:, : self.dim].copy()
 
     def sample(self, count: int, seed: int = 0) -> tuple[native.Int64Array, native.FloatArray]:
-        """Some rows as the store has them, without a pass over all of it; of small tables all rows.
+        """Samples rows of the store without a pass over all of it; returns all rows of a small table.
 
-        Rows come in runs of 64, from random places in the order in which the store keeps them. So rows that
-        were made one after the other come together, and one may come twice.
+        Rows come in runs of 64, from random places in the store's order. So rows that were made one after
+        another come together, and a row may come twice.
 
         Args:
-          count: Rows, >= 1.
-          seed: Of the places.
+          count: Number of rows, >= 1.
+          seed: Seed of the places.
 
         Returns:
-          int64 ids [n], and float32 values [n, dim], with n <= count: of a table with more rows n = count,
-          or a few less where rows were removed meanwhile. What caches hold back is not in them: `flush`.
+          int64 ids [n], and float32 values [n, dim], with n <= count: n = count for a table with more rows,
+          or a few less if rows were removed meanwhile. Pending updates of caches are not included: `flush`.
 
         Raises:
-          ValueError: count is no integer of 1 or more.
+          ValueError: count is not an integer of 1 or more.
         """
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
             raise ValueError(f"count is {count!r}; give a number of rows, an integer of 1 or more")
@@ -156,11 +156,11 @@ class Table:
         return ids[:found], values[:found]
 
     def scan(self) -> dict[str, npt.NDArray[Any]]:
-        """Everything about all rows, ordered by id.
+        """Returns all data of all rows, ordered by id.
 
         Returns:
-          ids int64 [N], clocks int64 [N] (updates of the row, from a common floor on once rows were removed),
-          last_used uint32 [N] (when it was last updated, in seconds since 1970 by the clock of the store),
+          ids int64 [N], clocks int64 [N] (updates of the row, counted from a common floor after removals),
+          last_used uint32 [N] (time of the last update, in seconds since 1970 by the store's clock),
           counts uint16 [N] (updates, saturating), rows float32 [N, row_floats].
         """
         handle, count, width = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_int64()
@@ -183,24 +183,24 @@ class Table:
         return {name: column[order] for name, column in columns.items()}
 
     def stats(self) -> dict[str, Any]:
-        """What the table holds and has done.
+        """Returns figures of the table.
 
         Returns:
           "table", "dim", "mode" ("direct" or "cached"), "updates", "rows" and "bytes"
-          of the store. With a cache also "cache": "rows" and "bytes" that it holds, "capacity" in rows (of a
-          layer with one budget of bytes: now), "unsent_rows" whose
-          updates the store has not seen (so "rows" of the store may be behind: `flush` first), the
-          "staleness" that reads have observed, and counters of traffic (het_tf/core/cache/counters.h has
-          each with its meaning).
+          of the store. With a cache also "cache": its "rows" and "bytes", "capacity" in rows (with one
+          budget of bytes for a layer: at present), "unsent_rows" whose
+          updates the store lacks (so "rows" of the store may be behind: `flush` first), the
+          "staleness" that reads have observed, and counters of traffic (explained in
+          het_tf/core/cache/counters.h).
         """
         return dict(json.loads(native.call("HetStats", self.namespace, self.name)))
 
     def flush(self) -> None:
-        """Sends what caches of the namespace hold back, and waits until it is applied."""
+        """Sends pending updates of the namespace's caches, and waits until they are applied."""
         native.call("HetFlush", self.namespace)
 
     def drop(self) -> None:
-        """Removes the table itself. Layers that use it fail from then on."""
+        """Removes the table. Layers that use it fail from then on."""
         native.call("HetDropTable", self.namespace, self.name)
         registry.forget(self.namespace, self.name)
 
@@ -216,7 +216,7 @@ def _ids(ids: npt.ArrayLike, table: str) -> native.Int64Array:
     array = np.asarray(ids)
     if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"table {quoted(table)}: ids are {array.dtype}; give integers")
-    return np.asarray(array, np.int64, order="C")  # ascontiguousarray would give a scalar an axis
+    return np.asarray(array, np.int64, order="C")  # ascontiguousarray would add an axis to a scalar
 
 
 def tables() -> list[str]:
@@ -225,10 +225,10 @@ def tables() -> list[str]:
 
 
 def flush(all_ranks: bool = False) -> None:
-    """Sends what caches hold back, and waits until it is applied.
+    """Sends pending updates of caches, and waits until they are applied.
 
     Args:
-      all_ranks: False: the caches of the current namespace in this process. True: those of all namespaces of
+      all_ranks: False: caches of the current namespace in this process. True: caches of all namespaces and
         all ranks of the job; every rank must call it, and it returns when every rank has sent.
 
     Raises:
@@ -244,9 +244,9 @@ def flush(all_ranks: bool = False) -> None:
 
 
 def reset(namespace: str | None = None) -> None:
-    """Forgets all tables of a namespace, with their rows. Layers that use them are to be built again.
+    """Forgets all tables of a namespace, with their rows. Layers that use them must be built again.
 
-    Tables at a parameter server stay there, with what the caches held back; `Table.drop` removes one.
+    Tables at a parameter server stay there, with the caches' pending updates; `Table.drop` removes one.
 
     Args:
       namespace: None: the current one.
@@ -258,11 +258,11 @@ def reset(namespace: str | None = None) -> None:
 
 
 def _flush_or_warn(namespace: str) -> None:
-    """Before a namespace is let go: what its caches hold back goes to the parameter server."""
+    """Sends pending updates of a namespace to the parameter server before it is forgotten."""
     try:
         native.call("HetFlushRemote", namespace)
     except Exception as error:
-        why = re.sub(";? updates that were made are kept and will be sent", "", str(error))  # not these
+        why = re.sub(";? updates that were made are kept and will be sent", "", str(error))  # these are lost
         warnings.warn(
             f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {why}",
             RuntimeWarning,

@@ -1,4 +1,4 @@
-"""What reads tables of one's own: files and frames by pyarrow, batch by batch, and their columns as arrays.
+"""Reads users' tables: files and frames by pyarrow, batch by batch, and their columns as arrays.
 
 open_table ─► Table ── batches ─► Batch ── integers, texts, lists, numbers, label ─► arrays
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from het_tf.zoo.data.examples import PADDING, Field, FloatArray, IdArray, Int64Array
 
-ROWS = 1 << 16  # of a batch at most
+ROWS = 1 << 16  # most rows of a batch
 _KINDS = {".csv": ",", ".tsv": "\t", ".parquet": ""}
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _NAN = np.iinfo(np.int64).min
@@ -27,7 +27,7 @@ _LINE = re.compile(r"(?:In CSV column #(\d+): |CSV parse error: )Row #(\d+): (.*
 
 
 def pyarrow() -> Any:
-    """The module, with all of it that is used here. ImportError: it is not installed."""
+    """Returns the module with all parts used here. ImportError: it is not installed."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -46,8 +46,8 @@ class Batch:
     """Some rows of a table.
 
     Attributes:
-      where: What they were read from.
-      first: The number of the first one there, from 0.
+      where: Their source.
+      first: Number of the first row there, from 0.
       data: A `pyarrow.RecordBatch`.
     """
 
@@ -59,33 +59,33 @@ class Batch:
         return int(self.data.num_rows)
 
     def column(self, name: str) -> Any:
-        """A column; categories as what they stand for."""
+        """Returns a column; categories as their values."""
         column = self.data.column(name)
         return column.dictionary_decode() if pyarrow().types.is_dictionary(column.type) else column
 
     def numbers(self, name: str) -> Any:
-        """A column of numbers as a float64 Arrow array, null where one is missing."""
+        """Returns a column of numbers as a float64 Arrow array, null for a missing one."""
         return self._numbers(name, self.column(name))
 
     def floats(self, name: str) -> FloatArray:
-        """The same as float32 `[N]`, NaN where one is missing."""
+        """Returns a column of numbers as float32 `[N]`, NaN for a missing one."""
         return np.asarray(self.numbers(name).to_numpy(zero_copy_only=False), np.float32)
 
     def label(self, name: str) -> FloatArray:
-        """A label, float32 `[N]`; none is missing."""
+        """Returns a label, float32 `[N]`; ValueError if one is missing."""
         values = self.floats(name)
         self._refuse(name, np.isnan(values), "a label is missing; leave the row out")
         return values
 
     def ids(self, field: Field) -> IdArray:
-        """The ids of a field: int64 or strings, `[N]`, or `[N, L]` with padding."""
+        """Returns the ids of a field: int64 or strings, `[N]`, or `[N, L]` with padding."""
         column = self.column(field.name)
         read = self._texts if field.dtype == "string" else self._integers
         if field.length is None:
             return read(field.name, column)
         compute = pyarrow().compute
         if not is_list(column.type):
-            raise self.error(field.name, f"is {column.type}, and the field has lists of ids")
+            raise self.error(field.name, f"is {column.type}, but the field has lists of ids")
         lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         self._refuse(
             field.name,
@@ -98,7 +98,7 @@ class Batch:
         return found
 
     def error(self, name: str, what: str, row: int | None = None) -> ValueError:
-        """The error that names file, row and column."""
+        """Returns an error that names file, row and column."""
         at = "" if row is None else f", row {self.first + row + 1}"
         return ValueError(f"{self.where}{at}, column {name!r}: {what}")
 
@@ -110,22 +110,20 @@ class Batch:
         arrow = pyarrow()
         types, compute = arrow.types, arrow.compute
         if not (is_number(column.type) or types.is_boolean(column.type) or types.is_null(column.type)):
-            raise self.error(
-                name, f"is {column.type}, and no number; make numbers of it before, or leave it out"
-            )
+            raise self.error(name, f"is {column.type}, not a number; convert it, or leave it out")
         if types.is_boolean(column.type):
             column = column.cast(arrow.uint8())
         values = column.cast(arrow.float64(), safe=False)
         return compute.if_else(compute.is_nan(values), arrow.scalar(None, arrow.float64()), values)
 
     def _integers(self, name: str, column: Any) -> Int64Array:
-        """Missing ones are PADDING; uint64 runs over."""
+        """Converts to int64: missing ones are PADDING; uint64 wraps around."""
         arrow = pyarrow()
         kind = column.type
         if arrow.types.is_floating(kind) or arrow.types.is_decimal(kind):
             values = self._numbers(name, column).to_numpy(zero_copy_only=False)
             there = np.where(np.isnan(values), PADDING, values)
-            self._refuse(name, there != np.floor(there), "an id is no whole number")
+            self._refuse(name, there != np.floor(there), "an id is not a whole number")
             most = exact(kind)
             self._refuse(
                 name, np.abs(there) >= most, f"an id is {most:.0f} or more, which {kind} cannot tell apart"
@@ -133,18 +131,18 @@ class Batch:
             return np.asarray(there, np.int64)
         if not (arrow.types.is_integer(kind) or arrow.types.is_boolean(kind) or arrow.types.is_null(kind)):
             raise self.error(
-                name, f"is {kind}, and ids are int64; describe it by strings=[{name!r}], or convert it"
+                name, f"is {kind}, but ids are int64; describe it by strings=[{name!r}], or convert it"
             )
         values = column.cast(arrow.int64(), safe=False).fill_null(PADDING).to_numpy(zero_copy_only=False)
-        self._refuse(name, values == _NAN, "an id is -2^63, which is what NaN becomes as an integer")
+        self._refuse(name, values == _NAN, "an id is -2^63, which NaN becomes as an integer")
         return np.asarray(values, np.int64)
 
     def _texts(self, name: str, column: Any) -> IdArray:
-        """Missing ones are empty."""
+        """Converts to strings: missing ones are empty."""
         arrow = pyarrow()
         types = arrow.types
         if not (is_text(column.type) or types.is_integer(column.type) or types.is_null(column.type)):
-            raise self.error(name, f"is {column.type}, and ids are strings; convert it")
+            raise self.error(name, f"is {column.type}, but ids are strings; convert it")
         column = column.cast(arrow.string()).fill_null("")
         return np.asarray(column.to_numpy(zero_copy_only=False), object)
 
@@ -156,32 +154,32 @@ def is_list(kind: Any) -> bool:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether they are strings."""
+    """Whether values of an Arrow type are strings."""
     types = pyarrow().types
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def is_number(kind: Any) -> bool:
-    """Whether they are integers, floats or decimals."""
+    """Whether values of an Arrow type are integers, floats or decimals."""
     types = pyarrow().types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def value_type(kind: Any) -> Any:
-    """The type of what lists hold and categories stand for; else the type itself."""
+    """The type of the elements of lists and of the values of categories; else the type itself."""
     return kind.value_type if is_list(kind) or pyarrow().types.is_dictionary(kind) else kind
 
 
 def exact(kind: Any) -> float:
-    """Below this, floats of a type tell all whole numbers apart."""
+    """The bound below which floats of a type represent all whole numbers."""
     return 2.0 ** (24 if kind in (pyarrow().float16(), pyarrow().float32()) else 53)
 
 
 class Table:
-    """A table that is read from its beginning as often as one likes; made by `open_table`.
+    """A table that can be read many times from its beginning; made by `open_table`.
 
     Attributes:
-      name: Of its file, or "table".
+      name: Name of its file, or "table".
       types: Arrow's type of each column.
     """
 
@@ -195,18 +193,18 @@ class Table:
 
     @functools.cached_property
     def rows(self) -> int:
-        """How many there are; of CSV, the first who asks waits for a pass over the lines."""
+        """Number of rows; for CSV the first call needs a pass over the lines."""
         with _told(self.name):
             return int(self._dataset.count_rows())
 
     def require(self, names: Sequence[str]) -> None:
-        """ValueError: There is no such column."""
+        """Raises ValueError if a column does not exist."""
         missing = [name for name in names if name not in self.types]
         if missing:
             raise ValueError(f"{self.name} has no columns {missing}; it has {list(self.types)}")
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
-        """All rows in order, with these columns.
+        """Yields all rows in order, with these columns.
 
         Raises:
           ValueError: A file is damaged, or a value is not of its column's type.
@@ -226,17 +224,17 @@ class Table:
             missing, other = (
                 (self.name, fragment.path) if name in schema.names else (fragment.path, self.name)
             )
-            raise ValueError(f"{missing} has no column {name!r}, and {other} has; describe files of one kind")
+            raise ValueError(f"{missing} has no column {name!r}, but {other} has; describe files of one kind")
         for field in schema if not is_csv else ():
             if not _alike(self.types[field.name], field.type):
                 raise ValueError(
-                    f"{fragment.path}: column {field.name!r} is {field.type}, and in the first file "
+                    f"{fragment.path}: column {field.name!r} is {field.type}, but in the first file "
                     f"{self.types[field.name]}; write both alike"
                 )
 
 
 def _alike(first: Any, other: Any) -> bool:
-    """Whether Arrow reads a column of the other type as one of the first."""
+    """Whether Arrow reads a column of the other type as the first type."""
     types, a, b = pyarrow().types, value_type(first), value_type(other)
     kin = (is_text(a) and is_text(b)) or (types.is_floating(a) and is_number(b))
     kin = kin or (types.is_integer(a) and types.is_integer(b))
@@ -245,7 +243,7 @@ def _alike(first: Any, other: Any) -> bool:
 
 @contextlib.contextmanager
 def _told(where: str, names: Sequence[str] = ()) -> Iterator[None]:
-    """Makes of Arrow's errors one that names the file, and the line and column of a CSV."""
+    """Converts Arrow's errors to one that names the file, and the line and column of a CSV."""
     try:
         yield
     except FileNotFoundError:
@@ -263,7 +261,7 @@ def _told(where: str, names: Sequence[str] = ()) -> Iterator[None]:
 
 
 def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] = ()) -> Table:
-    """Opens what `describe` takes. Of CSV, columns are read as `strings`, as `numeric`, or as they look.
+    """Opens a source of `describe`. Reads CSV columns as `strings`, as `numeric`, or by their look.
 
     Raises:
       ImportError, FileNotFoundError, ValueError: See `describe`.
@@ -277,7 +275,7 @@ def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] 
     if len(kinds) != 1:
         raise ValueError(f"{source} are files {sorted(map(str, kinds))}; give files of one kind")
     delimiter = _KINDS[str(kinds.pop())]
-    scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=False)  # which would keep all of a file
+    scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=False)  # it would keep all of a file
     form: Any = arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
     if delimiter:
         types = dict.fromkeys(strings, arrow.string()) | dict.fromkeys(numeric, arrow.float64())
@@ -291,7 +289,7 @@ def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] 
 
 
 def _frame(source: Any) -> Any:
-    """A table in memory as Arrow's; NaN is null."""
+    """Converts a table in memory to Arrow's; NaN becomes null."""
     arrow = pyarrow()
     where = "table"
     try:
@@ -325,5 +323,5 @@ def _files(path: Path) -> list[Path]:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     files = [file for file in files if _kind(file)]
     if not files:
-        raise ValueError(f"{path} is no file *.csv, *.tsv or *.parquet, and no directory with such")
+        raise ValueError(f"{path} is neither a file *.csv, *.tsv or *.parquet, nor a directory of these")
     return files

@@ -1,4 +1,4 @@
-"""`by_time`: a data set cut into periods, for models that keep training while the world changes."""
+"""`by_time`: cuts a data set into periods, for models that keep training while the world changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from het_tf.zoo.data.examples import Examples, Splits
 def by_time(splits: Splits, field: str, count: int) -> list[Splits]:
     """Cuts each part of a data set into periods by a field whose ids are numbered in the order of time.
 
-    Period p holds the ids from `p size / count` to `(p + 1) size / count`, so equally many ids and not
-    examples. Within a period the examples stay in the order that they had.
+    Period p holds the ids from `p size / count` to `(p + 1) size / count`, so periods have equally many ids,
+    not examples. Within a period the examples keep their order.
 
         for period in by_time(het_tf.data.load("gene_papers"), "paper", 20):
             ...  # ask the model about period.test, then
@@ -22,13 +22,13 @@ def by_time(splits: Splits, field: str, count: int) -> list[Splits]:
     Args:
       splits: three `Examples` and their description.
       field: a categorical field with a size.
-      count: how many periods, from 1 to that size.
+      count: number of periods, from 1 to that size.
 
     Returns:
       `count` splits, the earliest first, each with the description of the whole.
 
     Raises:
-      ValueError: there is no such field, its ids have no size, or `count` is out of range.
+      ValueError: the field does not exist, its ids have no size, or `count` is out of range.
     """
     sizes = {one.name: one.size for one in splits.description.categorical}
     size = sizes.get(field)

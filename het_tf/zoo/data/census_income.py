@@ -26,7 +26,7 @@ _CATEGORICAL = (
 )  # fmt: skip
 NUMERIC_NAMES = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
 """The numeric columns. Gains and losses are log(x + 1); all are standardised by the training part.
-`fnlwgt`, a sampling weight, says nothing of a person and is left out."""
+`fnlwgt`, a sampling weight, is left out."""
 
 _BUCKETS = {
     "age_bucket": ("age", (18, 25, 30, 35, 40, 45, 50, 55, 60, 65)),
@@ -52,15 +52,15 @@ _TELL_OF_MARRIAGE = ("marital_status", "relationship")
 def census(cross_buckets: int | None = None, labels: int = 1) -> Splits:
     """Loads Census income; the label is an income above $50K a year (24 % of the people).
 
-    Train and test are 80/20 of `numpy.random.RandomState(0).permutation`; valid is the last tenth of the
-    training part, taken out of it, to choose the number of epochs on. The numeric columns are scaled by the
-    training part alone.
+    Train and test are 80/20 of `numpy.random.RandomState(0).permutation`; valid, for choosing the number of
+    epochs, is the last tenth of the training part, taken out of it. Only the training part defines the scale
+    of the numeric columns.
 
     Args:
       cross_buckets: None for crosses as 64-bit hashes, or ids in `[0, cross_buckets)`, for tables of a
         fixed size.
       labels: 2 adds the label "never married" (33 % of the people), as Ma et al. do (KDD 2018, section 6.3),
-        and takes marital_status, relationship and their crosses out of the fields: labels are float32
+        and removes marital_status, relationship and their crosses from the fields: labels are float32
         `[N, 2]`.
 
     Returns:
@@ -110,7 +110,7 @@ def census(cross_buckets: int | None = None, labels: int = 1) -> Splits:
 def _categorical(
     columns: dict[str, npt.NDArray[np.str_]], hidden: Sequence[str]
 ) -> tuple[dict[str, Int64Array], list[Field]]:
-    """The categorical columns but for the hidden ones, the bucketised numbers, and their fields."""
+    """Returns the categorical columns except the hidden ones, the bucketised numbers, and their fields."""
     categorical: dict[str, Int64Array] = {}
     fields = []
     for name in _CATEGORICAL:

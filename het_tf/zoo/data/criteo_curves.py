@@ -1,10 +1,10 @@
-"""How often each id of a Criteo-like field occurs: a skew curve, and the table that draws from it.
+"""The frequency of each id of a Criteo-like field: a skew curve, and the table that draws from it.
 
-A field's ids are ranked by frequency. Rank 0, the default id, has the mass `top1` by itself. The rest is a
+A field's ids are ranked by frequency. Rank 0, the default id, has the mass `top1`. The rest is a
 superposition of two Pitman-Yor laws: a *head* (discount 0.005, concentration `HEAD_THETA`, share
 `HEAD_SHARE` of the mass) of a few dozen frequent ids and a *tail* (discount d of criteo_like.json,
-concentration fitted). One Pitman-Yor law alone, fitted to `unique_in_8192`, gives 11 % too many unique ids
-at batch 512; the head takes that away. Instead of a random sample of the law we take its mean: the number
+concentration fitted). A single Pitman-Yor law, fitted to `unique_in_8192`, gives 11 % too many unique ids
+at batch 512; the head corrects that. Instead of a random sample of the law we take its mean: the number
 of ids more frequent than x is
 
     R(x) = integral from x to 1 of  y^(-1-d) (1-y)^(theta+d-1) dy / B(1-d, theta+d)
@@ -13,12 +13,12 @@ and their mass U(x) is the survival function of Beta(1-d, theta+d). Ids past the
 mass, spread evenly, brings the count to the cardinality are equally frequent.
 
 The inverse CDF is then cut into 65,536 cells of equal mass. A cell belongs to one frequent id, or holds a
-run of `width` rare ones that are drawn evenly: one table look-up a draw, 512 KiB a field, however large the
+run of `width` rare ids that are drawn evenly: one table look-up a draw, 512 KiB a field, for any
 cardinality.
 
-*Chains*: where a field is determined by another, the child's id is the one at the parent id's own place in
+*Chains*: if a field is determined by another, the child's id is the one at the parent id's place in
 the CDF (the middle of its interval). That is a function of the parent's id, so the dependence is exact, and
-it keeps the child's marginal distribution as long as the child's ids are the coarser ones, which they are.
+it keeps the child's marginal distribution because the child's ids are the coarser ones.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ CELLS = 1 << CELL_BITS
 HEAD_SHARE = 0.28
 HEAD_THETA = 5.0
 HEAD_FROM_UNIQUE = 300
-"""Fields with fewer unique ids in 8,192 rows have no head of their own: the tail's law fits them."""
+"""Fields with fewer unique ids in 8,192 rows have no head: the tail's law fits them."""
 
 BELOW_TOP = 0.6
-"""The second id's frequency, as a share of the first's, where the law would make it higher."""
+"""The second id's frequency, as a share of the first's, if the law would make it higher."""
 
-# Concentrations, found by tools/fit_criteo_like.py: each makes its field's expected unique ids in 8,192 rows
-# those of criteo_like.json. HEAD_SHARE and HEAD_THETA were chosen for its `unique_ids_per_batch` and the
+# Concentrations, found by tools/fit_criteo_like.py: with each, its field's expected unique ids in 8,192 rows
+# are those of criteo_like.json. HEAD_SHARE and HEAD_THETA were chosen for its `unique_ids_per_batch` and the
 # hit rates of its `excerpt`.
 # fmt: off
 THETA = {
@@ -71,10 +71,10 @@ class Curve:
     Attributes:
       cardinality: number of ids.
       packed: int64; `first rank << 16 | width`.
-      place: int64; `start << 16 | step`: the rank at offset o of the cell stands at `start + o * step` in
+      place: int64; `start << 16 | step`: the rank at offset o of the cell is at `start + o * step` in
         the CDF, in units of 2^-32.
-      factor, shift: `id = (rank * factor + shift) % cardinality` scatters the ranks over the ids, for
-        real ids do not come sorted by frequency.
+      factor, shift: `id = (rank * factor + shift) % cardinality` scatters the ranks over the ids, since
+        real ids are not sorted by frequency.
     """
 
     cardinality: int
@@ -147,8 +147,8 @@ def _ranks(field: dict[str, Any], theta: float) -> npt.NDArray[np.float64]:
         head_mass, head_count = _pitman_yor(0.005, HEAD_THETA, head, log_x)
         mass, count = mass + head_mass, count + head_count
 
-    # Above 0.2 the default id stands beside the law; below, it is the law's own first id with its mass
-    # mended, and the mass of the ids that would be more frequent goes to more ids of BELOW_TOP * top1.
+    # Above 0.2 the default id is separate from the law; below, it is the law's first id with its mass
+    # corrected, and the mass of ids that would be more frequent goes to more ids of BELOW_TOP * top1.
     beside = 1 if top > 0.2 else 0
     if not beside:
         cap = int(np.searchsorted(-log_x, -math.log(BELOW_TOP * top)))

@@ -1,13 +1,13 @@
-"""Draws the ids of a Criteo-like stream: any row of any seed by itself, without the rows before it.
+"""Draws the ids of a Criteo-like stream: any row of any seed, without the rows before it.
 
 A row's random bits are hashes of (seed, row number, field), so rows are independent, any range of them can
-be made anywhere, and workers that take disjoint ranges see disjoint parts of one stream.
+be made anywhere, and workers with disjoint ranges see disjoint parts of one stream.
 
 Fields depend on each other in two ways. Within a *chain* a field's id determines the next one's (see
-criteo_curves.py). Between chains there is a *context*, a place in [0, 1) that every row draws, say the page
-with the advertisement: it is the place of the chain C15, C18, C2 in the CDF, so that C2 is its coarsest view.
-Other fields take it for their own place in some of the rows, and draw one in the others. Either way the
-place is uniform, so a field's distribution stays its own.
+criteo_curves.py). Between chains there is a *context*, a place in [0, 1) that every row draws, such as the
+page with the advertisement: it is the place of the chain C15, C18, C2 in the CDF, so C2 is its coarsest view.
+Other fields use it as their own place in some of the rows, and draw one in the others. Either way the
+place is uniform, so a field keeps its distribution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from het_tf.python.hashing import GAMMA, UInt64Array, mix, salt
 from het_tf.zoo.data.criteo_curves import CELL_BITS, Curve, criteo_like_parameters, curve
 
 BLOCK = 1 << 14
-"""Rows worked on at once: their columns and a field's table stay in the processor's cache."""
+"""Rows per block: their columns and a field's table fit in the processor's cache."""
 
 _FRACTION = (1 << CELL_BITS) - 1
 _WIDTH = 0xFFFF
@@ -40,7 +40,7 @@ CONTEXT = "context"
 STRONG = 0.86
 WEAK = 0.62
 TURN = 0.62
-"""Fitted to what placement by each field saves on real rows (benchmarks/criteo_excerpt.py).
+"""Fitted to the savings of placement by each field on real rows (tests/python/lib/criteo_excerpt.py).
 
 The longest chain is turned: its frequent ids come in contexts of middling frequency, not in the most
 frequent ones.
@@ -49,12 +49,12 @@ frequent ones.
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """Where a field's place in its CDF comes from.
+    """The source of a field's place in its CDF.
 
     Attributes:
       source: a field or `CONTEXT`.
-      share: of the rows whose place is the source's; the others draw one.
-      turn: what is added to the source's place, modulo 1.
+      share: share of the rows that use the source's place; the others draw one.
+      turn: added to the source's place, modulo 1.
     """
 
     source: str
@@ -64,7 +64,7 @@ class Link:
 
 @functools.cache
 def links() -> dict[str, Link]:
-    """Returns where the fields' places come from; a field that is not there draws its own."""
+    """Returns the sources of the fields' places; a field without one draws its own."""
     result = {
         "C15": Link(CONTEXT),
         "C3": Link(CONTEXT, STRONG, TURN),

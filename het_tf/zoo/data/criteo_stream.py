@@ -1,4 +1,4 @@
-"""`criteo_like`: rows as Criteo's, made from a seed: ids, numeric columns, and labels of a known truth."""
+"""`criteo_like`: makes rows like Criteo's from a seed: ids, numbers, and labels of a known truth."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from het_tf.zoo.data.streams import Stream
 
 
 def criteo_like(rows: int, seed: int = 0, start: int = 0) -> Examples:
-    """Makes rows `[start, start + rows)` of the endless stream `seed`; the same ones every time, anywhere.
+    """Makes rows `[start, start + rows)` of the endless stream `seed`; equal in every call and place.
 
     The 26 fields have Criteo Kaggle's cardinalities, its skew (share of the most frequent id, unique ids in
     8,192 rows and in batches of 8 to 512), its chains, in which one field determines the next, and a context
-    that chains and other fields share, so that caches hit about as often, and placing rows on workers by a
-    field saves about as much, as on real rows. Labels are drawn from `oracle_logit` with a click rate of
-    about 0.275; the oracle's AUC is about 0.82, that of its first-order terms alone about 0.77. Of the
-    numeric columns I1 to I4 are noisy views of the logit, each with a correlation of about 0.2, and I5 to
-    I13 say nothing of the label; all are like log(x + 1) of a count.
+    that chains and other fields share, so hit rates of caches, and the savings of placing rows on workers by
+    a field, are about those of real rows. Labels are drawn from `oracle_logit` with a click rate of
+    about 0.275; the oracle's AUC is about 0.82, that of only its first-order terms about 0.77. The
+    numeric columns I1 to I4 are noisy views of the logit, each with a correlation of about 0.2; I5 to
+    I13 are independent of the label; all are like log(x + 1) of a count.
 
     Args:
-      rows: how many, 0 or more.
-      seed: of ids, labels and numbers. The truth belongs to the data set: all seeds share it.
+      rows: number of rows, 0 or more.
+      seed: seed of ids, labels and numbers. The truth belongs to the data set: all seeds share it.
       start: the first row's number, 0 or more.
 
     Returns:
@@ -49,7 +49,7 @@ def criteo_like_description() -> Description:
 
 @dataclasses.dataclass(frozen=True)
 class CriteoLikeStream(Stream):
-    """Rows `[start, start + rows)` of the stream `seed`, made as they are needed.
+    """Rows `[start, start + rows)` of the stream `seed`, made on demand.
 
     Attributes:
       rows: the number of rows.

@@ -1,9 +1,9 @@
-"""The hidden truth of the Criteo-like stream: what makes a click, and noisy numeric views of it.
+"""The hidden truth of the Criteo-like stream: the logit of a click, and noisy numeric views of it.
 
     logit(row) = bias + sum over fields of w[field, id] + sum over pairs of <v[field, id], v[other, id']>
 
-Weights w and latent vectors v are normal variates hashed from (field, id), so there is nothing to store
-and every id of 33.8 million has its own. They belong to the data set, not to a seed: streams of different
+Weights w and latent vectors v are normal variates hashed from (field, id), so nothing is stored, and
+each of the 33.8 million ids has its own. They belong to the data set, not to a seed: streams of different
 seeds share one truth, and a model trained on one may be tested on another.
 """
 
@@ -21,10 +21,10 @@ from het_tf.zoo.data.criteo_ids import BLOCK, field_names, row_bits
 from het_tf.zoo.data.examples import Examples, FloatArray, Int64Array
 
 TRUTH = 775
-"""Salt of the weights, chosen among 1,800 for a click rate and AUCs that are those of criteo_like.json."""
+"""Salt of the weights, chosen among 1,800 for the click rate and AUCs of criteo_like.json."""
 
-# criteo_like.json's `latent_sd` of 0.2 is the latent vectors' variance: as a standard deviation it leaves the
-# oracle at an AUC of 0.78; as a variance the oracle has the stated 0.82 and the first order 0.77.
+# criteo_like.json's `latent_sd` of 0.2 is the latent vectors' variance: as a standard deviation it gives the
+# oracle an AUC of 0.78; as a variance the oracle has the stated 0.82 and the first order 0.77.
 
 INFORMATIVE = 4
 SIGNAL = 0.2
@@ -52,8 +52,8 @@ def logits(ids: Mapping[str, Int64Array], pairs: bool = True) -> FloatArray:
     """Returns the true logits of rows of ids.
 
     Args:
-      ids: int64 `[N]` by field name, as `draw_ids` returns them.
-      pairs: False for the first-order terms alone.
+      ids: int64 `[N]` by field name, from `draw_ids`.
+      pairs: False for only the first-order terms.
 
     Returns:
       float32 `[N]`.
@@ -84,11 +84,11 @@ def _block_logits(ids: Mapping[str, Int64Array], pairs: bool) -> FloatArray:
 
 
 def oracle_logit(examples: Examples, pairs: bool = True) -> FloatArray:
-    """Returns the true logits of `criteo_like` rows: what a perfect model would say.
+    """Returns the true logits of `criteo_like` rows: the output of a perfect model.
 
     Args:
       examples: rows from `criteo_like` or a `CriteoLikeStream`, of any seed.
-      pairs: False for the first-order terms alone, the best that a purely linear truth could explain.
+      pairs: False for only the first-order terms, the best that a purely linear truth could explain.
 
     Returns:
       float32 `[N]`; the click probability is their sigmoid.

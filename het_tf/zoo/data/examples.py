@@ -1,4 +1,4 @@
-"""The one result type of every data set: `Examples`, and the `Description` that a model is built from."""
+"""The result type of every data set: `Examples`, and the `Description` that a model is built from."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Field:
     Attributes:
       name: its key in the inputs.
       size: ids are in `[0, size)`; None if they are 64-bit hashes, where any int64 may occur.
-      crossed: the names of the fields (or bucketised columns) that a cross was made of; () if it is none.
+      crossed: the names of the fields (or bucketised columns) of a cross; () if it is not a cross.
       length: the padded length L of a sequence field; None for a field with one id a row.
-      shares: the name of a field of one id a row whose ids, and rows in a model, these are: that of the item
-        for the history of a user's items; None: the ids are the field's own.
-      dtype: "int64", or "string": the model is fed strings, and hashes them to 64 bits.
+      shares: the name of a field of one id a row with which it shares ids, and rows in a model: the item's
+        for the history of a user's items; None: the field has its own ids.
+      dtype: "int64", or "string": the model takes strings, and hashes them to 64 bits.
 
     Raises:
-      ValueError: dtype is neither, or "string" with a size.
+      ValueError: dtype is unknown, or "string" with a size.
     """
 
     name: str
@@ -53,24 +53,24 @@ class Field:
         if self.dtype not in ("int64", "string"):
             raise ValueError(f"field {self.name!r}: dtype is {self.dtype!r}; give 'int64' or 'string'")
         if self.dtype == "string" and self.size is not None:
-            raise ValueError(f"field {self.name!r}: strings have no size, and it is {self.size}; give None")
+            raise ValueError(f"field {self.name!r}: strings have no size, but it is {self.size}; give None")
 
     @property
     def padding(self) -> int | str:
-        """What fills the unused end of a row of a sequence, and stands for what is missing."""
+        """Fills the unused end of a row of a sequence, and replaces missing ids."""
         return PADDING if self.dtype == "int64" else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """What `describe` has found in a column of a table.
+    """A column of a table as found by `describe`.
 
     Attributes:
-      name: Of the column.
-      type: As Arrow calls it.
+      name: Name of the column.
+      type: Its type in Arrow.
       use: "ids", "numeric", "label", "date" or "left out"; dates are left out, too.
-      missing: How many values are: nulls, and NaN.
-      low: The lowest number; None where there are none.
+      missing: Number of missing values: nulls, and NaN.
+      low: The lowest number; None without numbers.
       high: The highest.
     """
 
@@ -88,22 +88,22 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a model must know of a data set.
+    """Describes a data set for a model.
 
     Attributes:
-      name: the data set, as `load` calls it.
+      name: the name of the data set in `load`.
       categorical: fields of one id a row, for the deep part and for first-order terms.
       crosses: crossed features, for the wide part only.
       sequences: fields of up to `length` ids a row.
       numeric: names of the numeric columns, in their order.
-      labels: what 1 means in each column of the label, in words: one for each task of a model.
-      item: the names of the fields that say what is offered (categorical and sequences); the others say to
-        whom. () where a data set has no such sides.
-      columns: What `describe` has found: types, ranges, what is missing, and what it left out.
+      labels: the meaning of 1 in each column of the label, in words: one for each task of a model.
+      item: the names of the fields that describe the offered item (categorical and sequences); the others
+        describe the user. () if a data set has no such sides.
+      columns: Found by `describe`: types, ranges, missing values, and columns that it left out.
 
     Raises:
-      ValueError: `item`, or what a field shares, names no field; two fields, or two numeric columns, have one
-        name; there are no labels.
+      ValueError: `item`, or `shares` of a field, names a field that does not exist; two fields, or two
+        numeric columns, have one name; there are no labels.
     """
 
     name: str
@@ -144,14 +144,14 @@ class Description:
 
     @property
     def histories(self) -> tuple[Field, ...]:
-        """The sequences whose ids are those of another field."""
+        """The sequences that share the ids of another field."""
         return tuple(field for field in self.sequences if field.shares is not None)
 
     def side(self, item: bool) -> Description:
-        """What says what is offered (`item`), or to whom: without crosses; numeric columns are the user's.
+        """Returns the item's side (`item`) or the user's, which has the numeric columns; without crosses.
 
         Raises:
-          ValueError: no field is of this side.
+          ValueError: this side has no fields.
         """
         groups = {
             group: tuple(one for one in getattr(self, group) if (one.name in self.item) == item)
@@ -205,11 +205,11 @@ class Examples:
     Attributes:
       categorical: int64 or strings `[N]` by name: the categorical fields and the crosses.
       sequences: int64 `[N, L]` by name, padded with `PADDING`, or strings, padded with "".
-      numeric: float32 `[N, M]`; M is 0 where there are no numeric columns. NaN: the number is missing.
-      label: float32, 0 or 1: `[N]`, or `[N, T]` of T labels.
+      numeric: float32 `[N, M]`; M is 0 without numeric columns. NaN: the number is missing.
+      label: float32, 0 or 1: `[N]`, or `[N, T]` for T labels.
 
     Raises:
-      ValueError: when made of columns of different lengths or of other dtypes.
+      ValueError: columns have different lengths or other dtypes.
     """
 
     categorical: Mapping[str, IdArray]
@@ -287,9 +287,9 @@ class Examples:
 
         Args:
           batch_size: rows a batch, at least 1.
-          shuffle: whether to visit the rows in an order that is drawn anew for each epoch.
-          seed: of the order; epoch e of the returned dataset uses (seed, e).
-          drop_remainder: whether to leave out a last batch that is smaller.
+          shuffle: whether to shuffle the rows anew in each epoch.
+          seed: seed of the order; epoch e of the returned dataset uses (seed, e).
+          drop_remainder: whether to leave out a smaller last batch.
 
         Raises:
           ValueError: if `batch_size` is not positive.
@@ -305,7 +305,7 @@ class Examples:
 
 
 class Splits(NamedTuple):
-    """What `load` returns: three parts (`Examples` or streams of them) and their `Description`."""
+    """The result of `load`: three parts (`Examples` or streams of them) and their `Description`."""
 
     train: Any
     valid: Any
@@ -328,8 +328,8 @@ def to_tf_dataset(
 
     passes = iter(range(2**62))
 
-    # A tensor from Python costs tens of microseconds: all fields of one id a row cross over as one matrix,
-    # those of strings as another.
+    # A tensor from Python costs tens of microseconds: all int64 fields of one id a row go as one matrix,
+    # all string fields as another.
     groups = {
         dtype: [
             name for name, ids in like.categorical.items() if (ids.dtype == np.int64) == (dtype is np.int64)

@@ -1,4 +1,4 @@
-"""Which papers are about which human gene: 1,793,637 pairs out of PubMed, for retrieval."""
+"""Pairs of papers and the human genes that they are about: 1,793,637 from PubMed, for retrieval."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from het_tf.zoo.data.examples import PADDING, Description, Examples, Field, Int6
 
 PAIRS, GENES, PAPERS = 1_793_637, 46_898, 754_859
 LEFT_OUT = 20
-"""Of the papers with two genes or more, one in so many loses a gene to the test part, and one to valid."""
+"""One in this many papers with two or more genes gives a pair to the test part, and one to valid."""
 
 
 def gene_papers(seed: int = 0, others: int = 8) -> Splits:
-    """Loads pairs of a paper and a gene that it is about: given a paper, which gene is left out?
+    """Loads pairs of a paper and a gene that it is about. The task: find the left-out gene of a paper.
 
-    The genes are the items, the papers those that they are offered to. Both are very skewed: half of the
-    papers have one gene, and the 17,309 genes with a dozen papers or more have nearly all pairs. Of every
-    twentieth paper with two genes or more a random pair is the test part, of another twentieth it is the
-    valid part; everything else trains. So what is asked for in a test has a paper with other genes.
+    The genes are the items, the papers the users. Both are very skewed: half of the
+    papers have one gene, and the 17,309 genes with a dozen papers or more have nearly all pairs. Every
+    twentieth paper with two genes or more gives a random pair to the test part, another twentieth to the
+    valid part; all other pairs train. So every paper in a test has other genes in training.
 
     Args:
-      seed: of which pairs are left out.
+      seed: selects the left-out pairs.
       others: L, the most entries of the sequence "others".
 
     Returns:
       Three `Examples`, shuffled by the seed, all of label 1: categorical paper (754,859 ids by PubMed's
       number, so by time), period (of the paper, 64 of equally many papers), gene (46,898 ids); the sequence
-      others, int64 `[N, L]`, which shares the ids of gene: genes of the paper but for the pair's own, out of
-      the training part. And their description, whose item is the gene.
+      others, int64 `[N, L]`, which shares the ids of gene: the paper's genes in the training part, except
+      the pair's own. And their description, whose item is the gene.
 
     Raises:
       RuntimeError: if the data can be neither found nor downloaded (see `debian.fetch_package`).
       ValueError: if `others` is not positive.
     """
     if others < 1:
-        raise ValueError(f"others is {others}; give the most genes of a paper that are inputs, 1 or more.")
+        raise ValueError(f"others is {others}; give the most other genes of a paper, 1 or more.")
     gene, paper = read_pairs()
     order = np.random.default_rng(seed).permutation(len(gene))
     gene, paper = gene[order], paper[order]
@@ -67,7 +67,7 @@ def gene_papers(seed: int = 0, others: int = 8) -> Splits:
 
 
 def _parts(paper: Int64Array, seed: int) -> npt.NDArray[np.int64]:
-    """The part of each pair (0 train, 1 valid, 2 test): the first pair of a paper may be left out."""
+    """Returns the part of each pair (0 train, 1 valid, 2 test): the first pair of a paper may be left out."""
     _, first, count = np.unique(paper, return_index=True, return_counts=True)
     hashes = mix(np.arange(len(first), dtype=np.uint64) ^ salt("gene_papers", seed)) % np.uint64(LEFT_OUT)
     part = np.zeros(len(paper), np.int64)
@@ -77,16 +77,16 @@ def _parts(paper: Int64Array, seed: int) -> npt.NDArray[np.int64]:
 
 
 def _others(paper: Int64Array, gene: Int64Array, kept: npt.NDArray[np.bool_], length: int) -> Int64Array:
-    """For each pair up to `length` other genes of its paper among those `kept`, int64 `[N, length]`.
+    """Returns up to `length` other `kept` genes of each pair's paper, int64 `[N, length]`.
 
-    Pairs of a paper follow each other in a ring, and each looks at the ones behind it.
+    The pairs of a paper form a ring, and each takes the ones after it.
     """
     places = np.flatnonzero(kept)
     places = places[np.argsort(paper[places], kind="stable")]
     papers, genes = paper[places], gene[places]
     begin = np.searchsorted(papers, paper, side="left")
     count = np.searchsorted(papers, paper, side="right") - begin
-    own = begin.copy()  # pairs that are left out look at the whole ring
+    own = begin.copy()  # left-out pairs take the whole ring
     own[places] = np.arange(len(places)) + 1
     available = count - kept
     steps = np.arange(length)
@@ -98,7 +98,7 @@ def _others(paper: Int64Array, gene: Int64Array, kept: npt.NDArray[np.bool_], le
 
 @functools.cache
 def read_pairs() -> tuple[Int64Array, Int64Array]:
-    """Returns gene and paper of each pair, each numbered from 0 in the order of their numbers there.
+    """Returns gene and paper of each pair, each numbered from 0 in the order of its number in the file.
 
     Raises:
       RuntimeError: if the file has other counts than the package's.

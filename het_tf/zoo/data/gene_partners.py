@@ -9,11 +9,11 @@ from het_tf.zoo.data.gene_papers import GENES, PAPERS, read_pairs
 from het_tf.zoo.data.histories import histories
 
 MOST = 10
-"""Papers with more genes than this are left out: they list a genome and say little of who goes with whom."""
+"""Papers with more genes are left out: they list a genome, and tell little about pairs of genes."""
 
 
 def gene_partners(history: int = 20) -> Splits:
-    """Loads which gene each gene is named together with next, and those that it was named with before.
+    """Loads the next gene that each gene is named with, and the genes that it was named with before.
 
     Each ordered pair of different genes of one paper is an event: the first gene meets the second, its
     partner. Papers with one gene have none, and those with more than ten (`MOST`) are left out. Papers are in

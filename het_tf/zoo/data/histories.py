@@ -1,4 +1,4 @@
-"""What somebody did before: the history of each event, without the event itself and all that is later."""
+"""Makes the history of each event: its owner's earlier events."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def histories(
     kept: npt.NDArray[np.bool_],
     length: int,
 ) -> Int64Array:
-    """Returns the last things that each event's owner met strictly before the event.
+    """Returns the last items that each event's owner met strictly before the event.
 
     Args:
       who: integers `[N]`: the owner of each event.
-      when: numbers `[N]`: its time. What happened at the same time is not before.
-      what: integers `[N]`: what was met, 0 or more.
+      when: numbers `[N]`: its time. Events at the same time are not before each other.
+      what: integers `[N]`: its item, 0 or more.
       kept: bool `[N]`: the events that go into histories.
-      length: L, the most of a history, at least 1; what is older is left out.
+      length: L, the most items of a history, at least 1; older ones are left out.
 
     Returns:
       int64 `[N, L]`, the oldest first, padded with `PADDING` at the end.

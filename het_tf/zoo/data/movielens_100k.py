@@ -24,8 +24,8 @@ def movielens(cross_buckets: int | None = None, history: int | None = None, labe
     """Loads MovieLens-100k; the label is a rating of 4 or 5 (55 % of the ratings).
 
     The split is by time: the first 80 % of the ratings are the training part, the rest test; valid is the
-    last tenth of the training part, taken out of it. Most users and some films of the test part are therefore
-    new, which is what a recommender meets.
+    last tenth of the training part, taken out of it. So most users and some films of the test part are
+    new, as for a real recommender.
 
     Args:
       cross_buckets: None for crosses as 64-bit hashes, or ids in `[0, cross_buckets)`.
@@ -85,7 +85,7 @@ _Columns = dict[str, npt.NDArray[np.str_]]
 def _categorical(
     ratings: _Columns, users: _Columns, items: _Columns
 ) -> tuple[dict[str, Int64Array], tuple[Field, ...]]:
-    """The categorical columns, int64 of one id a rating, and their fields."""
+    """Returns the categorical columns, int64 of one id a rating, and their fields."""
     user = _position(ratings["user_id"], users["user_id"])
     item = _position(ratings["item_id"], items["item_id"])
     year = np.array([int(text) if text.isdigit() else 0 for text in items["release_year"]])
@@ -111,7 +111,7 @@ def _vocabulary(values: npt.NDArray[Any]) -> Int64Array:
 
 
 def _position(values: npt.NDArray[Any], among: npt.NDArray[Any]) -> Int64Array:
-    """Returns where each of `values` stands in `among`, whose entries are distinct."""
+    """Returns the index of each of `values` in `among`, whose entries are distinct."""
     order = np.argsort(among)
     return order[np.searchsorted(among, values, sorter=order)].astype(np.int64)
 

@@ -1,11 +1,11 @@
-"""Passes over a data set that Python makes for `tf.data`, and their end before the interpreter's.
+"""Ends Python's passes over data sets for `tf.data` before the interpreter ends.
 
-TensorFlow calls a generator of Python in threads of its own, which read ahead of the model. A thread
-that asks for the interpreter while the interpreter ends waits forever, and the iterator of the data
-set, which the interpreter destroys at its end, waits for that thread: the process would hang after
+TensorFlow calls a Python generator in its own threads, which read ahead of the model. A thread
+that asks for the interpreter while it ends waits forever, and the data set's iterator,
+which the ending interpreter destroys, waits for that thread: the process would hang after
 its last line. So a hook of `atexit` ends all passes while threads can still run Python. The hook runs
-however the process ends by itself: by its last line, by an exception, by `sys.exit` or by Ctrl-C.
-(A process that a signal kills ends without the interpreter's end, and cannot hang there.)
+at every regular end of the process: by its last line, an exception, `sys.exit` or Ctrl-C.
+(A process killed by a signal skips the interpreter's end, and cannot hang there.)
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _passes: weakref.WeakSet[Pass[Any]] = weakref.WeakSet()
 class Pass(Iterator[T], Generic[T]):
     """The elements of an iterator, until the process ends.
 
-    TensorFlow owns it: it lets go of a pass that has ended, or whose iterator was destroyed.
-    One thread at a time calls it.
+    TensorFlow owns it, and releases a pass that has ended, or whose iterator was destroyed.
+    Only one thread at a time calls it.
     """
 
     def __init__(self, elements: Iterator[T]) -> None:
@@ -53,9 +53,9 @@ class Pass(Iterator[T], Generic[T]):
 def _stop() -> None:
     """Ends all passes; returns when no thread of TensorFlow runs their Python any more.
 
-    A thread that reads ahead asks for one element more, is told that there is none, and lets go of its pass.
-    A thread that has read far enough does not ask: its pass stays, and after a fifth of a second in which
-    nothing ran it counts as ended. An element that takes longer than half a minute is not waited for.
+    A thread that reads ahead asks for one more element, gets StopIteration, and releases its pass.
+    A thread that has read far enough does not ask: its pass stays, and counts as ended after a fifth of a
+    second without activity. The wait for one element ends after half a minute.
     """
     _stopped.set()
     quiet = 0
@@ -64,4 +64,4 @@ def _stop() -> None:
         if not _passes or quiet > _QUIET:
             break
         time.sleep(_POLL)
-    time.sleep(_POLL)  # the thread leaves what TensorFlow's own Python does after the last element
+    time.sleep(_POLL)  # the thread leaves TensorFlow's own Python after the last element

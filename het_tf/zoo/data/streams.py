@@ -1,4 +1,4 @@
-"""What all streams of examples have in common: batches of an exact size, shuffling in a window, tf.data."""
+"""The base of all streams of examples: batches of an exact size, shuffling in a window, tf.data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 SHUFFLE_WINDOW = 1 << 16
-"""Rows held in memory to shuffle among (about 16 MB of 26 ids and 13 numbers)."""
+"""Rows held in memory for shuffling (about 16 MB of 26 ids and 13 numbers)."""
 
 
 class Stream(abc.ABC):
-    """Rows that are made or read as they are needed; the counterpart of `Examples`, with its methods.
+    """Rows that are made or read on demand; the counterpart of `Examples`, with its methods.
 
     Attributes:
-      rows: the number of rows, or None where only a full pass would tell.
+      rows: the number of rows; None if it is unknown without a full pass.
     """
 
     rows: int | None
@@ -32,7 +32,7 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     def blocks(self) -> Iterator[Examples]:
-        """Yields all rows in order, in blocks of any size; each call starts a pass of its own."""
+        """Yields all rows in order, in blocks of any size; each call starts a new pass."""
 
     @abc.abstractmethod
     def like(self) -> Examples:
@@ -55,7 +55,7 @@ class Stream(abc.ABC):
     ) -> Iterator[Examples]:
         """Yields batches of exactly `batch_size` rows (the last may be smaller), shuffled if `rng`.
 
-        Shuffling draws from windows of `SHUFFLE_WINDOW` rows: rows stay near their place in a longer stream.
+        Shuffling is within windows of `SHUFFLE_WINDOW` rows: rows stay near their place in a longer stream.
         """
         window = batch_size if rng is None else -(-SHUFFLE_WINDOW // batch_size) * batch_size
         pending: list[Examples] = []
@@ -97,7 +97,7 @@ class Stream(abc.ABC):
 
 
 def concatenate(parts: list[Examples]) -> Examples:
-    """Returns the rows of all `parts`, one after the other; they must have the same columns."""
+    """Concatenates the rows of all `parts`, which must have the same columns."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

@@ -1,10 +1,10 @@
-"""Tables of one's own, a DataFrame, CSV or Parquet: what is in their columns, and their rows as a stream.
+"""Users' tables (a DataFrame, CSV or Parquet): describes their columns, and streams their rows.
 
-    about = describe("train.csv", label="clicked")      one pass: types, ranges, what is missing
-    train = tabular("train.csv", about)                 a stream, as the other data sets are
+    about = describe("train.csv", label="clicked")      one pass: types, ranges, missing values
+    train = tabular("train.csv", about)                 a stream, like the other data sets
 
-pyarrow reads, in threads of its own, a row group or a megabyte at a time: a file may be larger than memory.
-Nothing counts distinct values, for tables have no size: any string, and any int64 but -2^63, is an id.
+pyarrow reads in its own threads, a row group or a megabyte at a time: a file may be larger than memory.
+Distinct values are not counted, since tables have no size: any string, and any int64 except -2^63, is an id.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ def describe(
     numeric: Sequence[str] = (),
     leave_out: Sequence[str] = (),
 ) -> Description:
-    r"""Describes a table, by one pass over all of it, which checks it, too.
+    r"""Describes and checks a table in one pass over all of it.
 
         about = het_tf.data.describe("train.parquet", label="clicked")
         print(*about.columns, sep="\n")
         model = het_tf.models.DeepFM(about)
 
     Integers, booleans, strings and categories are fields of ids without a size; lists of integers or strings
-    are sequences, as long as the longest list. Floats and decimals are numeric columns. Dates and times are
-    named in `columns`, and left out, as is all else. A column of floats that are all whole numbers and of
-    which some are missing is one of ids: pandas makes that of integers with a hole. Say otherwise by name.
+    are sequences, as long as the longest list. Floats and decimals are numeric columns. Dates, times and all
+    other types are listed in `columns`, but left out. A column of floats that has only whole numbers, some
+    missing, is taken for ids: pandas stores integers with holes so. Name columns to override this.
 
     Args:
-      source: The path of a CSV file (`*.csv`, `*.tsv`, also `.gz`) or a Parquet file, or of a directory of
-        such, or a list of paths; a pandas or other DataFrame, a `pyarrow.Table`, or a dict of columns.
+      source: The path of a CSV file (`*.csv`, `*.tsv`, also `.gz`), of a Parquet file, or of a directory of
+        these, or a list of paths; a pandas or other DataFrame, a `pyarrow.Table`, or a dict of columns.
       label: The column of the label, numbers or booleans; or several.
       ids: Columns of floats that are ids.
-      strings: Columns of strings or integers whose values are ids as text ("007"). Of CSV others, too.
+      strings: Columns of strings or integers whose values are ids as text ("007"); in CSV any columns.
       numeric: Columns of integers that are numbers.
-      leave_out: Columns that no model is to see.
+      leave_out: Columns that models must not see.
 
     Returns:
-      The description; its `columns` say what was found.
+      The description; its `columns` list the findings.
 
     Raises:
       ImportError: pyarrow is not installed.
-      FileNotFoundError: There is no such file.
-      ValueError: A file is damaged, cut or empty, has no such column, or a value that is not of the column's
-        type; files have other columns than the first. The message names file and column and, of CSV, the
-        line, else the row.
+      FileNotFoundError: The file does not exist.
+      ValueError: A file is damaged, truncated or empty, lacks a column, or has a value of another type than
+        its column; files have other columns than the first. The message names file and column, and the line
+        of a CSV, else the row.
     """
     labels = (label,) if isinstance(label, str) else tuple(label)
     table = open_table(source, strings, numeric)
@@ -103,20 +103,20 @@ def describe(
 
 
 def tabular(source: Any, description: Description) -> TabularStream:
-    """Opens a table of a description: its rows, read anew in each pass.
+    """Opens a table by its description, and reads its rows anew in each pass.
 
-    A number that is missing is NaN, which models take for the mean; a missing id is -1, or "" among strings,
-    and has a row as any other.
+    A missing number is NaN, which models replace by the mean; a missing id is -1, or "" among strings,
+    and has a row like any other.
 
     Args:
-      source: As of `describe`.
+      source: As in `describe`.
       description: Of this table, or of one with these columns; its labels are names of columns.
 
     Raises:
       ImportError: pyarrow is not installed.
-      FileNotFoundError: There is no such file.
-      ValueError: As `describe`; while reading, also for an id that is no whole number, for a list that is
-        longer than its field, and for a label that is missing.
+      FileNotFoundError: The file does not exist.
+      ValueError: As in `describe`; while reading, also for an id that is not a whole number, for a list that
+        is longer than its field, and for a missing label.
     """
     texts = [field.name for field in description.fields if field.dtype == "string" and field.length is None]
     table = open_table(source, texts, description.numeric)
@@ -135,7 +135,7 @@ def _names(description: Description) -> list[str]:
 
 
 def _use(kind: Any) -> str:
-    """What a column is for, as far as its type says."""
+    """Returns the default use of a column by its type."""
     types, value = pyarrow().types, value_type(kind)
     if is_text(value) or types.is_integer(value) or types.is_boolean(value):
         return "ids"
@@ -146,7 +146,7 @@ def _use(kind: Any) -> str:
 
 @dataclasses.dataclass
 class _Found:
-    """What is known of a column while `describe` reads it."""
+    """The findings on a column while `describe` reads it."""
 
     name: str
     type: Any
@@ -161,21 +161,21 @@ class _Found:
 
     @property
     def is_read(self) -> bool:
-        """Whether anything is looked at."""
+        """Whether `describe` reads the column."""
         return self.use in ("ids", "numeric", "label")
 
     def field(self) -> Field:
-        """The field of a column of ids."""
+        """Returns the field of a column of ids."""
         text = self.as_text or is_text(value_type(self.type))
         length = max(1, self.longest) if is_list(self.type) else None
         return Field(self.name, None, length=length, dtype="string" if text else "int64")
 
     def column(self) -> Column:
-        """What was found."""
+        """Returns the findings."""
         return Column(self.name, str(self.type), self.use, self.missing, self.low, self.high)
 
     def see(self, batch: Batch) -> None:
-        """Takes a batch into account. ValueError: a value cannot be what the column is for."""
+        """Adds a batch. ValueError: a value does not fit the column's use."""
         compute, column = pyarrow().compute, batch.column(self.name)
         if self.use == "label":
             batch.label(self.name)
@@ -197,20 +197,20 @@ class _Found:
         )
 
     def decide(self, where: str) -> None:
-        """Takes floats for ids where pandas has made them of integers. ValueError: they may have been ids."""
+        """Takes floats for ids if pandas has made them from integers. ValueError: they may have been ids."""
         if self.said or self.use != "numeric" or self.low is None or not self.whole:
             return
         if max(-self.low, self.high or 0) >= exact(self.type):
             raise ValueError(
                 f"{where}, column {self.name!r}: whole numbers up to {self.high:.0f}, which {self.type} "
                 "cannot tell apart; if they are ids, write them as integers, or read a CSV by "
-                f"strings=[{self.name!r}], else say numeric=[{self.name!r}]"
+                f"strings=[{self.name!r}], else give numeric=[{self.name!r}]"
             )
         if self.missing:
             self.use = "ids"
             log.warning(
                 "%s, column %r: whole numbers as %s, %d missing: taken for ids, as pandas writes integers "
-                "with holes; say ids=[%r] or numeric=[%r]",
+                "with holes; give ids=[%r] or numeric=[%r]",
                 where, self.name, self.type, self.missing, self.name, self.name,
             )  # fmt: skip
 
@@ -220,8 +220,8 @@ class TabularStream(Stream):
     """Rows of a table, read anew in each pass; made by `tabular`.
 
     Attributes:
-      table: What is read.
-      description: Of its columns.
+      table: The table.
+      description: Description of its columns.
     """
 
     table: Table
@@ -231,7 +231,7 @@ class TabularStream(Stream):
 
     @property
     def rows(self) -> int:  # type: ignore[override]
-        """Their number. Of CSV, the first who asks waits for a pass over the lines."""
+        """Number of rows; for CSV the first call needs a pass over the lines."""
         return self.table.rows // self.shard_count
 
     def shard(self, index: int, count: int) -> TabularStream:

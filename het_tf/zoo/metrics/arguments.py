@@ -1,4 +1,4 @@
-"""What metrics are given, as flat columns of the same length."""
+"""Arguments of metrics as flat columns of the same length."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ import tensorflow as tf
 
 
 def spread(values: Any, like: Any, name: str) -> Any:
-    """One value for each prediction, flat: values of a sample go to all predictions of that sample.
+    """Returns one value for each prediction, flat: all predictions of a sample get its value.
 
     Args:
       values: `[B]`, `[B, 1]` or the shape of `like`.
       like: The predictions, `[B]` or `[B, ...]`.
-      name: Of the argument, for the message.
+      name: Name of the argument, for the message.
 
     Returns:
       `[size of like]`.
 
     Raises:
-      ValueError: The shapes do not fit, as far as they are known when a graph is made.
+      ValueError: The shapes do not fit, if they are known when a graph is made.
     """
     values, like = tf.convert_to_tensor(values), tf.convert_to_tensor(like)
     rank, wanted = values.shape.rank, like.shape.rank
@@ -30,14 +30,14 @@ def spread(values: Any, like: Any, name: str) -> Any:
     pairs = list(zip(values.shape, like.shape, strict=False))
     if rank > wanted or any(None not in pair and pair[0] not in (1, pair[1]) for pair in pairs):
         raise ValueError(
-            f"{name} has shape {values.shape}, and y_pred {like.shape}; give one value a sample, or one a "
+            f"{name} has shape {values.shape}, but y_pred {like.shape}; give one value a sample, or one a "
             "prediction"
         )
     return tf.reshape(tf.broadcast_to(values, tf.shape(like)), [-1])
 
 
 def flat(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Labels, predictions and weights, each float64 `[N]`; a Keras mask on the predictions is a weight of 0.
+    """Returns labels, predictions and weights, float64 `[N]` each; Keras' mask of y_pred is a weight of 0.
 
     Raises:
       ValueError: Shapes do not fit.
@@ -49,7 +49,7 @@ def flat(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     sizes = labels.shape[0], flat_predictions.shape[0]
     if None not in sizes and sizes[0] != sizes[1]:
         raise ValueError(
-            f"y_true has {sizes[0]} values, and y_pred {sizes[1]}; give one label for each prediction"
+            f"y_true has {sizes[0]} values, but y_pred {sizes[1]}; give one label for each prediction"
         )
     tf.debugging.assert_equal(
         tf.size(labels), tf.size(flat_predictions), "y_true must have one label for each prediction of y_pred"
@@ -64,22 +64,22 @@ def flat(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
 
 
 def probability_labels(labels: Any) -> None:
-    """Part of the graph: InvalidArgumentError if a label is outside of [0, 1]."""
+    """Adds to the graph: InvalidArgumentError if a label is outside [0, 1]."""
     inside = tf.reduce_all((labels >= 0) & (labels <= 1))
     tf.debugging.Assert(inside, ["y_true has a value outside of [0, 1]; give labels of 0 and 1"], summarize=1)
 
 
 def no_nan(scores: Any) -> None:
-    """Part of the graph: InvalidArgumentError if a score is NaN, which has no rank."""
+    """Adds to the graph: InvalidArgumentError if a score is NaN, which has no rank."""
     found = tf.reduce_any(tf.math.is_nan(scores))
     tf.debugging.Assert(~found, ["y_pred is NaN, which has no rank; look at the loss"], summarize=1)
 
 
 def summed(metric: Any, name: str) -> Any:
-    """A state of a metric that is a sum: float64, so that adding up millions of small numbers is exact."""
+    """Makes a state of a metric for a sum: float64, so that sums of millions of small numbers are exact."""
     return metric.add_weight(name=name, shape=(), initializer="zeros", dtype="float64")
 
 
 def as_result(metric: Any, value: Any) -> Any:
-    """A value in the dtype of a metric."""
+    """Casts a value to the dtype of a metric."""
     return tf.cast(value, metric.dtype or "float32")

@@ -1,4 +1,4 @@
-"""How good predicted probabilities are as such: normalised entropy and calibration."""
+"""Metrics of predicted probabilities: normalised entropy and calibration."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ keras: Any = tf.keras
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class NormalizedEntropy(keras.metrics.Metric):
-    """Log loss over that of predicting the base rate for every sample (He et al., ADKDD 2014, equation 1).
+    """Log loss divided by that of the base rate as prediction (He et al., ADKDD 2014, equation 1).
 
         NE = mean of -(y log p + (1 - y) log(1 - p))  /  -(c log c + (1 - c) log(1 - c)),   c = mean of y
 
@@ -21,14 +21,14 @@ class NormalizedEntropy(keras.metrics.Metric):
     `result()` is NaN while all labels are equal (the entropy of the base rate is 0 then).
 
     Args:
-      from_logits: Whether y_pred are logits. False: probabilities, which are brought into [e, 1 - e], e being
-        `keras.backend.epsilon()` (1e-7).
-      name, dtype: As of any Keras metric; states are float64 in any case.
+      from_logits: Whether y_pred are logits. False: probabilities, which are clipped to [e, 1 - e] with
+        e = `keras.backend.epsilon()` (1e-7).
+      name, dtype: As in any Keras metric; states are always float64.
 
     Call arguments of `update_state`:
-      y_true: `[B]` or `[B, ...]`, 0 or 1, or shares between.
-      y_pred: Of as many values; any float type.
-      sample_weight: None, `[B]`, `[B, 1]`, or of the shape of y_pred; >= 0.
+      y_true: `[B]` or `[B, ...]`, in [0, 1].
+      y_pred: The same number of values; any float type.
+      sample_weight: None, `[B]`, `[B, 1]`, or the shape of y_pred; >= 0.
 
     Raises:
       ValueError: Shapes do not fit.
@@ -59,7 +59,7 @@ class NormalizedEntropy(keras.metrics.Metric):
         self._weights.assign_add(tf.reduce_sum(weights))
 
     def result(self) -> Any:
-        """The normalised entropy of all samples so far, a scalar."""
+        """Returns the normalised entropy of all samples so far, a scalar."""
         weights = tf.convert_to_tensor(self._weights)
         rate = tf.convert_to_tensor(self._positives) / weights
         # xlogy: 0 log 0 = 0, so that the entropy of equal labels is 0, and the result NaN.
@@ -75,16 +75,16 @@ class NormalizedEntropy(keras.metrics.Metric):
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class Calibration(keras.metrics.Metric):
-    """Sum of predictions over sum of labels (He et al., ADKDD 2014, section 3); 1 is unbiased.
+    """Sum of predictions divided by sum of labels (He et al., ADKDD 2014, section 3); 1 is unbiased.
 
     `result()` is NaN while the sum of labels is 0.
 
     Args:
-      from_logits: Whether y_pred are logits, of which the sigmoid is taken.
-      name, dtype: As of any Keras metric; states are float64 in any case.
+      from_logits: Whether y_pred are logits, to which the sigmoid is applied.
+      name, dtype: As in any Keras metric; states are always float64.
 
-    Call arguments of `update_state`: as of `NormalizedEntropy`, but for labels, which may be any numbers,
-    such as counts.
+    Call arguments of `update_state`: as in `NormalizedEntropy`, but labels may be any numbers, such as
+    counts.
 
     Raises:
       ValueError: Shapes do not fit.
@@ -106,7 +106,7 @@ class Calibration(keras.metrics.Metric):
         self._observed.assign_add(tf.reduce_sum(weights * labels))
 
     def result(self) -> Any:
-        """The ratio over all samples so far, a scalar."""
+        """Returns the ratio over all samples so far, a scalar."""
         observed = tf.convert_to_tensor(self._observed)
         ratio = tf.convert_to_tensor(self._predicted) / observed
         undefined = tf.constant(float("nan"), tf.float64)

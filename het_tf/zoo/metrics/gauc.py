@@ -1,4 +1,4 @@
-"""AUC within groups: does the model rank the items of one user rightly?"""
+"""AUC within groups: does the model rank the items of one user correctly?"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from het_tf.python.metrics.samples import Samples
 from het_tf.zoo.metrics import arguments
 
 keras: Any = tf.keras
-_HASH = [0x6865745F7466, 0x656D626564]  # key of the hash of strings, that of ids of tables
+_HASH = [0x6865745F7466, 0x656D626564]  # key of the hash of strings, the same as for ids of tables
 
 
 def grouped_auc(groups: Any, labels: Any, scores: Any, weights: Any) -> Any:
-    """Exact AUC in each group, of pairs of samples; equal scores count half.
+    """Returns sums for the exact AUC in each group over pairs of samples; equal scores count half.
 
         AUC_g = sum over positives i and negatives j of g: w_i w_j ([s_i > s_j] + [s_i = s_j] / 2)
                 / (weight of the positives * weight of the negatives)
@@ -27,13 +27,13 @@ def grouped_auc(groups: Any, labels: Any, scores: Any, weights: Any) -> Any:
 
     Returns:
       float64 `[4]`: the sum over groups with both classes of weight * AUC, the sum of their weights, their
-      number, and the number of all groups. The weight of a group is that of its samples.
+      number, and the number of all groups. The weight of a group is the sum over its samples.
     """
     order = tf.argsort(scores)
     order = tf.gather(order, tf.argsort(tf.gather(groups, order), stable=True))
     groups, labels, scores, weights = (tf.gather(one, order) for one in (groups, labels, scores, weights))
     labels, weights = tf.cast(labels, tf.float64), tf.cast(weights, tf.float64)
-    first = tf.ones([tf.minimum(tf.size(groups), 1)], tf.bool)  # none of no samples
+    first = tf.ones([tf.minimum(tf.size(groups), 1)], tf.bool)  # empty without samples
     new_group = tf.concat([first, groups[1:] != groups[:-1]], 0)
     # A block: samples of one group with one score.
     new_block = new_group | tf.concat([first, scores[1:] != scores[:-1]], 0)
@@ -55,7 +55,7 @@ def grouped_auc(groups: Any, labels: Any, scores: Any, weights: Any) -> Any:
 
 
 class _Newest:
-    """What was computed last, of which samples; hidden from Keras, which would take it for a state."""
+    """The newest result and its samples; hidden from Keras, which would take it for a state."""
 
     def __init__(self) -> None:
         with tf.init_scope(), tf.device("/CPU:0"):
@@ -70,37 +70,37 @@ class GAUC(keras.metrics.Metric):
 
         GAUC = sum over groups g of impressions_g * AUC_g / sum over groups g of impressions_g
 
-    AUC_g is exact: all pairs of a positive and a negative of the group, equal scores counted half. With
+    AUC_g is exact: over all pairs of a positive and a negative of the group; equal scores count half. With
     `sample_weight` a pair counts the product of its weights, and the impressions of a group are the sum of
-    its weights. Groups without a positive or without a negative, groups of one sample among them, have no
-    AUC: they are left out, and `left_out` counts them. With no other group `result()` is NaN.
+    its weights. Groups without a positive or without a negative, such as groups of one sample, have no
+    AUC: they are left out, and `left_out` counts them. Without any other group `result()` is NaN.
 
     In `compile` the metric finds the groups in an input of the model:
 
         model = het_tf.metrics.with_inputs(model)
         model.compile("adam", "binary_crossentropy", metrics=[het_tf.metrics.GAUC(by="user")])
 
-    and in a loop of your own it is given them: `gauc.update_state(y, scores, groups=users)`.
+    and in your own loop you give them: `gauc.update_state(y, scores, groups=users)`.
 
     It keeps all samples, 20 bytes each (24 with dtype "float64"). Called eagerly, as by `fit` and `evaluate`
     at the end, `result()` is exact. In a graph, as for the progress bar, it sorts anew when the samples have
-    grown by a quarter since, and gives the newest value until then. The order of predictions is all that
-    matters, so logits and probabilities are the same to it.
+    grown by a quarter, and returns the newest value until then. Only the order of predictions
+    matters, so logits and probabilities give the same result.
 
     Args:
-      by: Which input of the model has the groups: a name if the inputs are a dict, else a number.
-      name: As of any Keras metric.
-      dtype: Of the result and, if it is "float64", of the scores; else they are compared as float32.
+      by: The input of the model with the groups: a name if the inputs are a dict, else a number.
+      name: As in any Keras metric.
+      dtype: Type of the result and, if it is "float64", of the scores; else they are compared as float32.
 
     Call arguments of `update_state`:
       y_true: `[B]`, `[B, 1]`, 0 or 1.
-      y_pred: Of as many values; any float type.
-      sample_weight: None, `[B]` or `[B, 1]`, >= 0. Samples of weight 0 count as not there.
-      groups: Integers or strings, `[B]` or `[B, 1]`; strings are known by a hash of 63 bits. None: those of
-        the input `by`.
+      y_pred: The same number of values; any float type.
+      sample_weight: None, `[B]` or `[B, 1]`, >= 0. Samples of weight 0 are ignored.
+      groups: Integers or strings, `[B]` or `[B, 1]`; strings are compared by a hash of 63 bits. None: the
+        input `by`.
 
     Raises:
-      ValueError: There are no groups, or shapes do not fit.
+      ValueError: No groups are given, or shapes do not fit.
       tf.errors.InvalidArgumentError: A label is neither 0 nor 1, a score NaN, a weight negative.
     """
 
@@ -126,12 +126,12 @@ class GAUC(keras.metrics.Metric):
         groups = arguments.spread(_ids(groups), y_pred, "groups")
         arguments.no_nan(scores)
         binary = tf.reduce_all(tf.equal(labels, 0) | tf.equal(labels, 1))
-        tf.debugging.Assert(binary, ["y_true has a value other than 0 and 1, and GAUC takes no other"])
+        tf.debugging.Assert(binary, ["y_true has a value other than 0 and 1; GAUC takes only these"])
         there = weights > 0
         self.samples.append(*(tf.boolean_mask(one, there) for one in (groups, labels, scores, weights)))
 
     def _sums(self) -> Any:
-        """What grouped_auc says of the samples; in a graph, of those of a while ago."""
+        """Returns `grouped_auc` of the samples; in a graph possibly of an earlier state."""
         newest, samples = self._newest, self.samples
         due = tf.not_equal(samples.changes, newest.changes)
         if not tf.executing_eagerly():
@@ -148,28 +148,28 @@ class GAUC(keras.metrics.Metric):
             return tf.cond(due, compute, lambda: newest.sums.read_value())
 
     def result(self) -> Any:
-        """The GAUC of all samples so far, a scalar; see the class."""
+        """Returns the GAUC of all samples so far, a scalar; see the class."""
         sums = self._sums()
         return arguments.as_result(self, sums[0] / sums[1])
 
     @property
     def groups(self) -> int:
-        """Groups with a positive and a negative, so far."""
+        """Number of groups with a positive and a negative so far."""
         return int(self._sums()[2])
 
     @property
     def left_out(self) -> int:
-        """Groups that lack one of them, so far."""
+        """Number of groups without a positive or without a negative so far."""
         sums = self._sums()
         return int(sums[3] - sums[2])
 
     def merge_state(self, metrics: Sequence[Any]) -> None:
-        """Takes the samples of other metrics of this class, too."""
+        """Adds the samples of other metrics of this class."""
         for metric in metrics:
             self.samples.append(*metric.samples.columns())
 
     def reset_state(self) -> None:
-        """Forgets all samples."""
+        """Removes all samples."""
         self.samples.clear()
 
     def get_config(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Metrics of ranked lists: recall@k, NDCG@k and MRR.
 
-Items with equal scores have no order. A list then counts with the mean over all orders of them (McSherry and
-Najork, ECIR 2008), in closed form, so that results depend neither on how a sort treats them nor on chance.
+Items with equal scores have no order. A list then counts with the mean over all their orders (McSherry and
+Najork, ECIR 2008), in closed form, so that results depend neither on a sort nor on chance.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ keras: Any = tf.keras
 
 
 def expected_gains(scores: Any, gains: Any, k: int) -> Any:
-    """The gain at each of the first k places, on average over the orders of items with equal scores.
+    """Returns the gain at each of the first k places, averaged over the orders of items with equal scores.
 
     Args:
       scores: float `[B, items]`.
@@ -27,7 +27,7 @@ def expected_gains(scores: Any, gains: Any, k: int) -> Any:
     """
     top, places = tf.math.top_k(scores, k)
     gains_of_top = tf.gather(gains, places, batch_dims=1)
-    # Items equal to one within the first k stand there, too, but for those equal to the last.
+    # Items equal to one within the first k are there, too, except items equal to the last one.
     descending = -top
     begin = tf.searchsorted(descending, descending, "left")
     end = tf.searchsorted(descending, descending, "right")
@@ -41,10 +41,10 @@ def expected_gains(scores: Any, gains: Any, k: int) -> Any:
 
 
 def expected_reciprocal_rank(scores: Any, relevant: Any, k: Any) -> Any:
-    """1 / rank of the first relevant item, 0 beyond k; on average over the orders of items with equal scores.
+    """Returns 1 / rank of the first relevant item, 0 beyond k, averaged over orders of equal scores.
 
-    Of t items with one score, r of them relevant, s items being above, the j-th is the first relevant one in
-    C(t - j, r - 1) of C(t, r) orders, and its rank is s + j.
+    If t items have one score, r of them relevant, and s items are above, the j-th is the first relevant one
+    in C(t - j, r - 1) of C(t, r) orders, and its rank is s + j.
 
     Args:
       scores: float `[B, items]`.
@@ -61,7 +61,7 @@ def expected_reciprocal_rank(scores: Any, relevant: Any, k: Any) -> Any:
 
     above, tied = number(scores > best), number(tf.equal(scores, best))
     right = number(tf.equal(scores, best) & relevant)
-    # As many columns as the largest tie needs, of all lists.
+    # As many columns as the largest tie of any list needs.
     widest = tf.maximum(tf.reduce_max(tied - right), 0) + 1
     j = tf.range(1, widest + 1, dtype=tf.float64)[None]
     possible = j <= tied - right + 1
@@ -76,7 +76,7 @@ def expected_reciprocal_rank(scores: Any, relevant: Any, k: Any) -> Any:
 
 
 class _OfLists(keras.metrics.Metric):
-    """A weighted mean over lists of what a subclass says of each; see `RecallAtK` for what they share."""
+    """A weighted mean over lists of a subclass's values; see `RecallAtK` for the shared arguments."""
 
     def __init__(self, k: int | None, sparse: bool, name: str, dtype: Any) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -101,11 +101,11 @@ class _OfLists(keras.metrics.Metric):
         self._left_out.assign_add(tf.reduce_sum(tf.cast(~counted, tf.float64)))
 
     def _values(self, scores: Any, relevance: Any) -> Any:
-        """float64 `[B]`: what is averaged, of lists with a relevant item."""
+        """Returns the values to average, float64 `[B]`, for lists with a relevant item."""
         raise NotImplementedError
 
     def _lists(self, y_true: Any, y_pred: Any, mask: Any) -> tuple[Any, Any]:
-        """Scores, those of padding below all others, and relevance, float64, 0 of padding; `[B, items]`."""
+        """Returns scores (padding below all others) and relevance (float64, padding 0); `[B, items]`."""
         if mask is None:
             mask = getattr(y_pred, "_keras_mask", None)
         scores, labels = tf.convert_to_tensor(y_pred), tf.convert_to_tensor(y_true)
@@ -119,7 +119,7 @@ class _OfLists(keras.metrics.Metric):
             labels = _of_index(labels, scores)
         elif not labels.shape.is_compatible_with(scores.shape):
             raise ValueError(
-                f"y_true has shape {labels.shape}, and y_pred {scores.shape}; give a label for each score, "
+                f"y_true has shape {labels.shape}, but y_pred {scores.shape}; give a label for each score, "
                 "or with sparse=True the number of the one relevant item of each list"
             )
         there = labels >= 0
@@ -127,7 +127,7 @@ class _OfLists(keras.metrics.Metric):
             mask = tf.cast(mask, tf.bool)
             if not mask.shape.is_compatible_with(scores.shape):
                 raise ValueError(
-                    f"mask has shape {mask.shape}, and y_pred {scores.shape}; give one value a score"
+                    f"mask has shape {mask.shape}, but y_pred {scores.shape}; give one value a score"
                 )
             there &= mask
         lowest = tf.constant(-np.inf, scores.dtype)
@@ -137,25 +137,25 @@ class _OfLists(keras.metrics.Metric):
         )
 
     def _with_k(self, scores: Any, labels: Any) -> tuple[Any, Any]:
-        """Both, once it is known that lists have k items."""
+        """Returns both after a check that lists have at least k items."""
         if self.k is None:
             return scores, labels
         items = scores.shape[-1]
         if items is not None and self.k > items:
-            raise ValueError(f"k is {self.k}, and the lists have {items} items; give a k of at most {items}")
+            raise ValueError(f"k is {self.k}, but the lists have {items} items; give a k of at most {items}")
         found = tf.shape(scores)[-1]
-        words = [f"k is {self.k}, and the lists have", found, "items; give a smaller k"]
+        words = [f"k is {self.k}, but the lists have", found, "items; give a smaller k"]
         with tf.control_dependencies([tf.debugging.Assert(self.k <= found, words)]):
             return tf.identity(scores), tf.identity(labels)
 
     def result(self) -> Any:
-        """The mean over all lists so far, a scalar."""
+        """Returns the mean over all lists so far, a scalar."""
         mean = tf.convert_to_tensor(self._total) / tf.convert_to_tensor(self._weights)
         return arguments.as_result(self, mean)
 
     @property
     def left_out(self) -> int:
-        """Lists without a relevant item, so far."""
+        """Number of lists without a relevant item so far."""
         return int(self._left_out.numpy())
 
     def get_config(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class _OfLists(keras.metrics.Metric):
 
 
 def _of_index(labels: Any, scores: Any) -> Any:
-    """Relevance of lists that have one relevant item, by its number `[B]` or `[B, 1]`."""
+    """Returns the relevance of lists with one relevant item, from its number `[B]` or `[B, 1]`."""
     if not labels.dtype.is_integer:
         raise ValueError(
             f"y_true is {labels.dtype.name}; with sparse=True give the number of the relevant item, as an "
@@ -191,22 +191,22 @@ def _one_a_list(sample_weight: Any, y_pred: Any) -> Any:
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class RecallAtK(_OfLists):
-    """Share of the relevant items of a list that stand within its first k, averaged over lists.
+    """Share of the relevant items of a list that are within its first k, averaged over lists.
 
         recall@k = relevant items within the first k / all relevant items
 
-    The first k by score; items with equal scores count with the mean over their orders. Lists without a
-    relevant item are left out, and `left_out` counts them; with no other list `result()` is NaN. With one
+    The first k are by score; items with equal scores count with the mean over their orders. Lists without a
+    relevant item are left out, and `left_out` counts them; without any other list `result()` is NaN. With one
     relevant item a list, this is the hit rate.
 
-    **Padding.** An item is no item where its label is negative, or where the mask is False: the argument
-    `mask`, or the Keras mask of y_pred. k counts the width of the lists, not the items that are left.
+    **Padding.** An item is padding if its label is negative or its mask is False: the argument
+    `mask`, or the Keras mask of y_pred. k counts the width of the lists, including padding.
 
     Args:
       k: 1 up to the number of items.
       sparse: False: y_true has the relevance of every item. True: y_true has the number of the one relevant
-        item of each list, as for SparseCategoricalCrossentropy; a negative one: there is none.
-      name, dtype: As of any Keras metric; states are float64 in any case.
+        item of each list, as for SparseCategoricalCrossentropy; negative: none.
+      name, dtype: As in any Keras metric; states are always float64.
 
     Call arguments of `update_state`:
       y_true: `[B, items]`: relevant where > 0; with `sparse` integers `[B]` or `[B, 1]`.
@@ -215,10 +215,10 @@ class RecallAtK(_OfLists):
       mask: None, or bool `[B, items]`.
 
     Raises:
-      ValueError: k is larger than the number of items (when that is known as a graph is made), or shapes do
+      ValueError: k is larger than the number of items (if that is known when a graph is made), or shapes do
         not fit.
-      tf.errors.InvalidArgumentError: The same where sizes are known later; a score is NaN, a weight negative,
-        or an index of y_true beyond the items.
+      tf.errors.InvalidArgumentError: The same if sizes are known later; a score is NaN, a weight negative,
+        or an index of y_true out of range.
     """
 
     def __init__(self, k: int, sparse: bool = False, name: str | None = None, dtype: Any = None) -> None:
@@ -237,17 +237,17 @@ class NDCG(_OfLists):
         DCG@k = sum over places i = 1..k of gain(relevance of the item at i) / log2(1 + i)
         NDCG@k = DCG@k / DCG@k of the best order
 
-    The order is that of the scores; items with equal scores count with the mean over their orders, as in
-    scikit-learn's `ndcg_score`. Lists without a relevant item are left out, and `left_out` counts them; with
-    no other list `result()` is NaN. Padding, arguments and errors: as of `RecallAtK`; relevance may be
-    graded.
+    The order is by score; items with equal scores count with the mean over their orders, as in
+    scikit-learn's `ndcg_score`. Lists without a relevant item are left out, and `left_out` counts them;
+    without any other list `result()` is NaN. Padding, arguments and errors: as in `RecallAtK`; relevance
+    may be graded.
 
     Args:
       k: 1 up to the number of items.
       gain: "exponential": 2^relevance - 1 (Burges et al., ICML 2005). "linear": the relevance (Järvelin and
         Kekäläinen, TOIS 2002; scikit-learn). The same for relevances of 0 and 1.
-      sparse: As of `RecallAtK`.
-      name, dtype: As of any Keras metric; states are float64 in any case.
+      sparse: As in `RecallAtK`.
+      name, dtype: As in any Keras metric; states are always float64.
     """
 
     def __init__(
@@ -278,14 +278,14 @@ class NDCG(_OfLists):
 class MeanReciprocalRank(_OfLists):
     """Mean reciprocal rank: 1 / place of the first relevant item of a list, averaged over lists.
 
-    The place is that by score; items with equal scores count with the mean over their orders. Lists without a
-    relevant item are left out, and `left_out` counts them; with no other list `result()` is NaN. Padding,
-    arguments and errors: as of `RecallAtK`.
+    The place is by score; items with equal scores count with the mean over their orders. Lists without a
+    relevant item are left out, and `left_out` counts them; without any other list `result()` is NaN.
+    Padding, arguments and errors: as in `RecallAtK`.
 
     Args:
       k: None, or a place beyond which a list counts 0.
-      sparse: As of `RecallAtK`.
-      name, dtype: As of any Keras metric; states are float64 in any case.
+      sparse: As in `RecallAtK`.
+      name, dtype: As in any Keras metric; states are always float64.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One step of GraphSAGE: a node's vector from its own and those of its neighbours."""
+"""One step of GraphSAGE: computes a node's vector from its own and its neighbours' vectors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +22,11 @@ class SageLayer(keras.layers.Layer):
     Args:
       units: Floats of h_v'.
       aggregator: "mean", "gcn" or "pool"; the hidden width of "pool" is `units`. "gcn" has half the weights
-        of "mean", for where few nodes have a class.
-      activation: As of a Dense layer; None: linear.
-      normalize: Whether vectors get the length 1.
+        of "mean", which helps if few nodes have a class.
+      activation: As in a Dense layer; None: linear.
+      normalize: Whether to scale vectors to length 1.
       l2: The layer adds l2 times the sum of the squares of W (and W_pool) to the loss.
-      seed: Of the weights.
+      seed: Seed of the weights.
 
     Call arguments:
       inputs: The pair of h_v, float [N, d], and of the neighbours' h_u, float [N, n, d].

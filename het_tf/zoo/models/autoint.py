@@ -19,12 +19,12 @@ class FieldAttention(keras.layers.Layer):
         a^h_mk = softmax_k <Q_h e_m, K_h e_k>
         e'_m   = ReLU([sum_k a^1_mk V_1 e_k; sum_k a^2_mk V_2 e_k; ...] + R e_m)
 
-    for each head h. Each field m becomes a mixture of the fields k that it goes well with.
+    for each head h. Each field m becomes a mixture of the fields k that it attends to.
 
     Args:
-      heads: How many.
+      heads: Number of heads.
       dim: Floats of a field in one head.
-      **kwargs: As of any Keras layer.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
       inputs: float `[B, F, d]`.
@@ -65,7 +65,7 @@ class FieldAttention(keras.layers.Layer):
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class AutoInt(ClickModel):
-    """AutoInt (Song et al., CIKM 2019): self-attention over the fields learns which ones meet.
+    """AutoInt (Song et al., CIKM 2019): self-attention over the fields learns their interactions.
 
         e^0   = (v_1 x_1, v_2 x_2, ...)
         e^l+1 = FieldAttention(e^l)
@@ -81,7 +81,7 @@ class AutoInt(ClickModel):
       description: See `ClickModel`.
       *args: See `ClickModel`.
       attention_layers: L, 1 or more; each adds an order of interaction.
-      attention_heads: Of each layer.
+      attention_heads: Heads of each layer.
       attention_dim: Floats of a field in one head.
       **kwargs: See `ClickModel`.
 

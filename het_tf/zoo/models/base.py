@@ -1,4 +1,4 @@
-"""What all models have in common: embedding side, numeric columns, configuration."""
+"""The base of all models: embedding side, numeric columns, configuration."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,38 +15,38 @@ from het_tf.zoo.models.embedding_side import EmbeddingSide, Part, config_of
 keras: Any = tf.keras
 
 ADAPT_ROWS = 1 << 17
-"""Rows of a stream that the scale of numeric columns is taken from."""
+"""Rows of a stream from which `adapt` takes the scale of numeric columns."""
 
 
 class ClickModel(keras.Model):
-    """Base class of the click-through models: inputs of `description.inputs()` to logits.
+    """Base class of the click-through models: maps inputs of `description.inputs()` to logits.
 
-    Subclasses say which parts (tables) they have and compute the logits.
+    Subclasses define the parts (tables) and compute the logits.
 
     Args:
-      description: Of the data set; names, sizes and lengths of the fields.
+      description: Description of the data set; names, sizes and lengths of the fields.
       embedding_dim: Floats of a row of the deep part.
       hidden_units: Widths of the deep part's layers; () for none.
-      dropout: Share of the outputs of hidden layers that is dropped in training, in [0, 1).
-      table_optimizer: Of the tables, which are named `NAME/deep` and the like, one of `het_tf.optimizers` or
-        its name; None: as the class says, or `RowWiseAdagrad()`.
-      linear_optimizer: Of the table of first-order weights; None: as the class says.
-      cache: Of the tables, a `het_tf.Cache`; None: its defaults.
-      seed: Of initial rows and weights.
-      name: Of the model, and before the names of its tables. Two models of one name share their tables,
-        unless they are made inside of different `het_tf.namespace()`. None: the tables are the model's own,
-        and go with it.
+      dropout: Share of the outputs of hidden layers to drop in training, in [0, 1).
+      table_optimizer: Optimizer of the tables, which are named `NAME/deep` and the like, one of
+        `het_tf.optimizers` or its name; None: the class's default, or `RowWiseAdagrad()`.
+      linear_optimizer: Optimizer of the table of first-order weights; None: the class's default.
+      cache: Cache of the tables, a `het_tf.Cache`; None: its defaults.
+      seed: Seed of initial rows and weights.
+      name: Name of the model, and prefix of its tables' names. Two models of one name share their tables,
+        unless they are made in different `het_tf.namespace()`. None: the model has its own tables, which
+        are removed with it.
 
     Call arguments:
       inputs: A dict: int64 or strings `[B]` a categorical field, `[B, L]` a sequence (see `Field.dtype`),
         float32 `[B, M]` under "numeric". Fields that the model does not use may be missing.
 
     Returns:
-      Logits, float32 `[B, 1]`, or one for each label where a class says so; `tf.sigmoid` makes them
+      Logits, float32 `[B, 1]`, or one for each label if the class says so; `tf.sigmoid` makes them
       probabilities.
 
     Raises:
-      ValueError: An argument is out of range; the message says what is legal.
+      ValueError: An argument is out of range; the message gives the legal values.
     """
 
     def __init__(
@@ -89,34 +89,34 @@ class ClickModel(keras.Model):
         self.rows = EmbeddingSide(self.parts(), self.name, cache, seed, self._is_named, name="rows")
         self.scale = keras.layers.Normalization(axis=-1, name="scale") if description.numeric else None
         if self.scale is not None:
-            # Built in the first call, that of a traced function, it would keep tensors of that function.
+            # If the first call, in a traced function, built it, it would keep tensors of that function.
             self.scale.build((None, len(description.numeric)))
         self.hidden = hidden_layers(hidden_units, dropout, seed) if self.has_perceptron else []
 
     default_name = "click_model"
     has_perceptron = True
-    """Whether `hidden_units` are those of one perceptron, `run_hidden`."""
+    """Whether `hidden_units` define one perceptron, `run_hidden`."""
 
     @property
     def seed(self) -> int:
-        """Of initial rows and weights."""
+        """Seed of initial rows and weights."""
         return int(self._arguments["seed"])
 
     def parts(self) -> tuple[Part, ...]:
         """The tables of the model."""
-        raise NotImplementedError(f"{type(self).__name__} must say its tables: define parts()")
+        raise NotImplementedError(f"{type(self).__name__} must define its tables: define parts()")
 
     def default_table_optimizer(self) -> optimizers.Optimizer:
-        """The optimizer of the tables where none is given."""
+        """The default optimizer of the tables."""
         return optimizers.get(None)
 
     def default_linear_optimizer(self) -> optimizers.Optimizer:
-        """The optimizer of first-order weights where none is given."""
+        """The default optimizer of first-order weights."""
         return self.table_optimizer
 
     @property
     def deep_fields(self) -> tuple[Field, ...]:
-        """The fields that have rows of `embedding_dim` floats: categorical ones and sequences, no crosses."""
+        """The fields with rows of `embedding_dim` floats: categorical ones and sequences, no crosses."""
         return self.description.categorical + self.description.sequences
 
     def deep_part(self, apart: Sequence[Field] = ()) -> Part:
@@ -128,27 +128,27 @@ class ClickModel(keras.Model):
         """Raises ValueError unless the description has a history of items."""
         if not self.description.histories:
             raise ValueError(
-                f"the description of {self.description.name!r} has no history; give it a sequence whose ids "
-                'are those of another field, Field(..., length=20, shares="item"), as '
+                f"the description of {self.description.name!r} has no history; give it a sequence that "
+                'shares the ids of another field, Field(..., length=20, shares="item"), as '
                 'het_tf.data.load("movielens", history=20) does'
             )
 
     def linear_part(self, name: str, fields: Sequence[Field]) -> Part:
-        """A table of one weight an id; the weights begin at 0."""
+        """Returns a table of one weight an id; the weights start at 0."""
         return Part(name, tuple(fields), 1, self.linear_optimizer, scale=0.0)
 
     # --- numeric columns ------------------------------------------------------------------------------------
 
     def adapt(self, examples: Any) -> None:
-        """Takes mean and variance of the numeric columns, by which they are standardised.
+        """Sets mean and variance of the numeric columns, to standardise them.
 
-        Call it before `fit`, with the training part alone. Without it the columns are used as they are.
+        Call it before `fit`, with only the training part. Without it the columns are not scaled.
 
-        A number that is missing (NaN) counts as the mean, here and in every call.
+        A missing number (NaN) counts as the mean, here and in every call.
 
         Args:
-          examples: A part of a data set, or a `tf.data.Dataset` of inputs or `(inputs, label)` in batches (of
-            a stream or data set the first 131,072 rows are read), or float32 `[N, M]`.
+          examples: A part of a data set, or a `tf.data.Dataset` of inputs or `(inputs, label)` in batches
+            (only the first 131,072 rows of a stream or data set are read), or float32 `[N, M]`.
 
         Raises:
           ValueError: A column has no number.
@@ -164,24 +164,24 @@ class ClickModel(keras.Model):
         self.scale.adapt(np.where(there, numbers, mean).astype(np.float32))
 
     def numeric(self, inputs: Mapping[str, Any]) -> Any:
-        """The standardised numeric columns, float32 `[B, M]`, 0 for a missing one; None if there are none."""
+        """Returns the standardised numeric columns, float32 `[B, M]`, 0 if missing; None without columns."""
         if self.scale is None:
             return None
         scaled = self.scale(inputs[NUMERIC])
         return tf.where(tf.math.is_nan(scaled), tf.zeros_like(scaled), scaled)
 
     def deep_input(self, rows: Any, numeric: Any) -> Any:
-        """Rows `[B, fields, dim]` and numbers `[B, M]`, one after the other: `[B, fields * dim + M]`."""
+        """Concatenates rows `[B, fields, dim]` and numbers `[B, M]`: `[B, fields * dim + M]`."""
         width = int(rows.shape[1]) * int(rows.shape[2])
         flat = tf.reshape(rows, [-1, width])
         return flat if numeric is None else tf.concat([flat, tf.cast(numeric, flat.dtype)], axis=1)
 
     def run_hidden(self, x: Any, training: Any) -> Any:
-        """The hidden layers on `x`."""
+        """Applies the hidden layers to `x`."""
         return apply(self.hidden, x, training)
 
     def input_specs(self) -> dict[str, Any]:
-        """What the model is called with, for `het_tf.export`: a `tf.TensorSpec` an input."""
+        """The inputs of the model for `het_tf.export`: a `tf.TensorSpec` for each."""
         return {
             name: tf.TensorSpec([None, *shape], dtype, name)
             for name, (shape, dtype) in self.description.inputs().items()
@@ -207,7 +207,7 @@ class ClickModel(keras.Model):
 
 
 def _numbers_of(examples: Any) -> np.ndarray:
-    """The numeric columns that `ClickModel.adapt` is given, float32 `[N, M]`."""
+    """Returns the numeric columns of the argument of `ClickModel.adapt`, float32 `[N, M]`."""
     if hasattr(examples, "read"):
         return np.asarray(examples.read(ADAPT_ROWS).numeric, np.float32)
     if not isinstance(examples, tf.data.Dataset):
@@ -222,7 +222,7 @@ def _numbers_of(examples: Any) -> np.ndarray:
 
 
 def description_from_config(config: Mapping[str, Any]) -> Description:
-    """Returns the description of which `config` is the `dataclasses.asdict`, also by way of JSON."""
+    """Returns the description from its `dataclasses.asdict`, which may have passed through JSON."""
 
     def fields(items: Sequence[Mapping[str, Any]]) -> tuple[Field, ...]:
         return tuple(Field(**{**item, "crossed": tuple(item["crossed"])}) for item in items)

@@ -1,4 +1,4 @@
-"""Layers that the models are made of."""
+"""The building blocks of the models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ class FactorizationMachine(keras.layers.Layer):
     which costs O(fields * dim) instead of O(fields^2 * dim).
 
     Call arguments:
-      inputs: float `[B, fields, dim]`, a vector a field (a number times the vector of its column).
+      inputs: float `[B, fields, dim]`, a vector a field (for a column its number times its vector).
 
     Returns:
       float `[B, 1]`.
@@ -41,7 +41,7 @@ class Cross(keras.layers.Layer):
 
     Args:
       rank: r; None for a full matrix.
-      **kwargs: As of any Keras layer.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
       inputs: The pair (x_0, x_l), both float `[B, d]`.
@@ -86,12 +86,12 @@ class Cross(keras.layers.Layer):
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class NumericVectors(keras.layers.Layer):
-    """A vector for each numeric column, times the number: how columns take part where fields meet.
+    """A vector for each numeric column, times the number, so that columns interact with fields.
 
     Args:
       dim: Floats of a vector.
-      seed: Of the initial vectors, uniform in [-0.05, 0.05) as rows of tables are.
-      **kwargs: As of any Keras layer.
+      seed: Seed of the initial vectors, uniform in [-0.05, 0.05) like rows of tables.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
       inputs: float `[B, M]`.
@@ -124,7 +124,7 @@ class NumericVectors(keras.layers.Layer):
 def hidden_layers(
     units: Sequence[int], dropout: float, seed: int, name: str = "hidden", activation: str = "relu"
 ) -> list[Any]:
-    """Dense layers NAME_1, NAME_2, ..., each followed by dropout if there is any; none for no units."""
+    """Returns Dense layers NAME_1, NAME_2, ..., each followed by dropout if it is above 0."""
     layers: list[Any] = []
     for number, width in enumerate(units):
         initializer = keras.initializers.GlorotUniform(seed=seed + number)
@@ -142,7 +142,7 @@ def check_widths(argument: str, units: Sequence[int]) -> list[int]:
     """Returns the widths of layers as a list.
 
     Raises:
-      ValueError: One is below 1.
+      ValueError: A width is below 1.
     """
     if any(width < 1 for width in units):
         raise ValueError(f"{argument} is {tuple(units)}; give widths of 1 or more, or () for none")
@@ -161,7 +161,7 @@ def check_count(argument: str, value: int, low: int = 1) -> int:
 
 
 def apply(layers: Sequence[Any], x: Any, training: Any) -> Any:
-    """Calls the layers one after the other."""
+    """Applies the layers in order."""
     for layer in layers:
         x = layer(x, training=training) if isinstance(layer, keras.layers.Dropout) else layer(x)
     return x

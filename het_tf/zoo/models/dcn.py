@@ -28,11 +28,11 @@ class DCNv2(ClickModel):
     Table: `NAME/deep`.
 
     Args:
-      description: See `ClickModel`, as for all other arguments, inputs, outputs and errors.
+      description: See `ClickModel`, also for all other arguments, inputs, outputs and errors.
       cross_layers: L, the number of cross layers.
       cross_rank: Rank of their matrices; None for full ones.
       structure: "parallel" or "stacked".
-      **kwargs: Those of `ClickModel`. There are no first-order weights: `linear_optimizer` has no effect.
+      **kwargs: See `ClickModel`. The model has no first-order weights: `linear_optimizer` has no effect.
     """
 
     default_name = "dcn"

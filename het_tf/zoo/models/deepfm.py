@@ -20,12 +20,12 @@ class DeepFM(FieldVectorModel):
 
     over the categorical fields and sequences (x = 1; the mean over the ids of a sequence) and the numeric
     columns (x is the standardised number, w and v belong to the column). Second order and deep part share the
-    vectors v; there are no crossed features, for the second order finds them.
+    vectors v; crossed features are not needed, since the second order finds them.
 
-    Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has products of
-    vectors as they are, so a step moves it more than in other models: `table_optimizer` is
-    `RowWiseAdagrad(0.005)`, and `linear_optimizer` `RowWiseAdagrad(0.02)`, or another `table_optimizer` that
-    is given.
+    Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has unscaled products
+    of vectors, so a step moves it more than in other models: `table_optimizer` is
+    `RowWiseAdagrad(0.005)`, and `linear_optimizer` `RowWiseAdagrad(0.02)`, or the given
+    `table_optimizer`.
 
     Args, inputs, outputs and errors: see `ClickModel`.
     """
@@ -38,11 +38,11 @@ class DeepFM(FieldVectorModel):
         self.output_layer = keras.layers.Dense(1, name="deep_logit")
 
     def default_table_optimizer(self) -> optimizers.Optimizer:
-        """Of a smaller rate than tables have by default, see the class."""
+        """RowWiseAdagrad with a smaller rate than the default of tables, see the class."""
         return optimizers.RowWiseAdagrad(0.005)
 
     def default_linear_optimizer(self) -> optimizers.Optimizer:
-        """Of a larger rate than that of the vectors, which occur in products."""
+        """RowWiseAdagrad with a larger rate than for the vectors, which occur in products."""
         given = self.table_optimizer.get_config() != self.default_table_optimizer().get_config()
         return self.table_optimizer if given else optimizers.RowWiseAdagrad(0.02)
 

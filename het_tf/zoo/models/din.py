@@ -19,16 +19,16 @@ class TargetAttention(keras.layers.Layer):
         a_j = w^T MLP([h_j; t; h_j - t; h_j * t]) + b
         y   = sum_j a_j h_j
 
-    of a target t and a history h. There is no softmax: the length of y tells how much of the history is about
+    for a target t and a history h. Without a softmax the length of y shows how much of the history is about
     the target. (The paper feeds the outer product of h_j and t; its authors' code feeds these four.)
 
     Args:
       units: Widths of the hidden layers of the unit, with sigmoid as in the authors' code.
-      seed: Of the initial weights.
-      **kwargs: As of any Keras layer.
+      seed: Seed of the initial weights.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
-      inputs: target float `[B, d]`, history float `[B, L, d]`, and bool `[B, L]`, where there is an item.
+      inputs: target float `[B, d]`, history float `[B, L, d]`, and bool `[B, L]`, True for items.
 
     Returns:
       float `[B, d]`; zeros for an empty history.
@@ -68,7 +68,7 @@ class TargetAttention(keras.layers.Layer):
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class DIN(ClickModel):
-    """DIN, the deep interest network (Zhou et al., KDD 2018): the target asks the history.
+    """DIN, the deep interest network (Zhou et al., KDD 2018): the target attends to the history.
 
         y_h   = TargetAttention(row of the target, rows of history h)
         logit = w^T MLP([rows of the fields; y_1; y_2; ...; numeric columns]) + b
@@ -80,12 +80,12 @@ class DIN(ClickModel):
     Table: `NAME/deep`.
 
     Args:
-      description: See `ClickModel`; it has a history or several.
+      description: See `ClickModel`; it must have one or more histories.
       *args: See `ClickModel`.
       attention_units: Widths of the hidden layers of each activation unit.
       **kwargs: See `ClickModel`.
 
-    Inputs, outputs and errors: see `ClickModel`; ValueError where the description has no history.
+    Inputs, outputs and errors: see `ClickModel`; ValueError if the description has no history.
     """
 
     default_name = "din"

@@ -44,15 +44,15 @@ class DLRM(ClickModel):
         logit = w^T MLP_top([z; p]) + b
 
     over the categorical fields, the sequences (mean of the rows) and the standardised numeric columns.
-    Without numeric columns the bottom perceptron reads the number 1, so z is a vector that is learnt: by its
-    products with the rows each field counts by itself, too. The products of small rows are about 0 and hardly
-    learn from there, and one field has none.
+    Without numeric columns the bottom perceptron reads the number 1, so z is a learnt vector: its products
+    with the rows let each field count by itself, too. Otherwise products of small rows are about 0 and hardly
+    learn, and a single field has none.
 
     Table: `NAME/deep`.
 
     Args:
       description: See `ClickModel`.
-      *args: See `ClickModel`; `hidden_units` are those of the top perceptron.
+      *args: See `ClickModel`; `hidden_units` are the widths of the top perceptron.
       bottom_units: Widths of the bottom perceptron's hidden layers; its last layer has `embedding_dim`.
       **kwargs: See `ClickModel`.
 

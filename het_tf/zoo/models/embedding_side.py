@@ -1,7 +1,7 @@
-"""The embedding side of a click-through model: ids of many fields in, one row a field out.
+"""The embedding side of a click-through model: maps ids of many fields to one row a field.
 
 A `Part` is one table for a group of fields ("deep": rows of dim floats; "wide": one weight an id), and an
-`IdSpace` says which ids of the table are those of a field.
+`IdSpace` maps the ids of a field to ids of the table.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ from het_tf.zoo.data.examples import PADDING, Field
 keras: Any = tf.keras
 
 _NAN = (
-    "ids are -2^63, which is what NaN becomes as an integer; leave these samples out, or give what is "
-    "missing an id of its own before ids are made integers"
+    "ids are -2^63, which is what NaN becomes as an integer; leave these samples out, or give missing "
+    "values a separate id before you convert ids to integers"
 )
 
 
@@ -32,11 +32,11 @@ class Part:
     """One table, and the fields that read it.
 
     Attributes:
-      name: of the table, and the key of its rows in the outputs.
-      fields: those of one id a row, and sequences, whose rows are averaged (an empty one gives zeros).
+      name: name of the table, and key of its rows in the outputs.
+      fields: fields of one id a row, and sequences, whose rows are averaged (an empty one gives zeros).
       dim: floats of a row.
-      optimizer: of the table.
-      scale: rows begin uniform in `[-scale, scale)`; 0: with zeros.
+      optimizer: optimizer of the table.
+      scale: rows start uniform in `[-scale, scale)`; 0: with zeros.
       apart: names of the sequences whose rows are not averaged: each is kept, padding gives zeros.
     """
 
@@ -59,16 +59,16 @@ class Part:
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """The fields of the outputs' second axis: those of one id a row, then averaged sequences."""
+        """The fields of the outputs' second axis: fields of one id a row, then averaged sequences."""
         return self.single + tuple(field for field in self.sequences if field.name not in self.apart)
 
     def key(self, field: Field) -> str:
-        """What a sequence is called among the inputs of the tables; apart, also among the outputs."""
+        """Returns the key of a sequence in the inputs of the tables; if it is apart, also in the outputs."""
         return f"{self.name}/{field.name}"
 
 
 def config_of(cache: Cache | None) -> dict[str, Any]:
-    """The configuration of a model's argument `cache`. ValueError: it is not a Cache."""
+    """Returns the configuration of a model's argument `cache`. ValueError: it is not a Cache."""
     cache = Cache() if cache is None else cache
     if not isinstance(cache, Cache):
         raise ValueError(f"cache is {cache!r}; give a het_tf.Cache, or None for its defaults")
@@ -76,29 +76,29 @@ def config_of(cache: Cache | None) -> dict[str, Any]:
 
 
 def ids_of(field: Field, ids: Any) -> Any:
-    """A tensor of ids as the field has them: int64 or strings.
+    """Returns a tensor of ids in the field's type: int64 or strings.
 
     Raises:
-      ValueError: They are of another type.
+      ValueError: They have another type.
     """
     ids = to_tensor(ids, f"feature {quoted(field.name)}: ids")
     check_dtype(field.name, ids.dtype)
     if (ids.dtype == tf.string) != (field.dtype == "string"):
         given = "string" if ids.dtype == tf.string else "int64"
         raise ValueError(
-            f"feature {field.name!r}: ids are {ids.dtype.name}, and the model was made for {field.dtype}; "
-            f"feed it these, or make it of a description with Field({field.name!r}, None, dtype={given!r})"
+            f"feature {field.name!r}: ids are {ids.dtype.name}, but the model was made for {field.dtype}; "
+            f"feed it these, or make it from a description with Field({field.name!r}, None, dtype={given!r})"
         )
     return ids if field.dtype == "string" else tf.cast(ids, tf.int64)
 
 
 def is_padding(field: Field, ids: Any) -> Any:
-    """Where a sequence has no id, bool of the shape of ids that `ids_of` gives."""
+    """Returns True where a sequence has no id, in the shape of the result of `ids_of`."""
     return tf.equal(ids, tf.constant(field.padding, ids.dtype))
 
 
 def refuse_nan(names: Sequence[str], ids: Any) -> None:
-    """An error, in a graph when it runs, where ids `[..., names]` hold what NaN becomes as an integer."""
+    """Raises an error, also when a graph runs, if ids `[..., names]` hold -2^63, NaN as an integer."""
     is_nan = tf.equal(ids, tf.int64.min)
 
     def refuse() -> Any:
@@ -115,15 +115,15 @@ def refuse_nan(names: Sequence[str], ids: Any) -> None:
 
 
 class IdSpace:
-    """Moves the ids of several fields into one space: the ids of a table.
+    """Maps the ids of several fields into one space: the ids of a table.
 
-    To each id its field's number is added. Fields with a size get numbers by which they follow each other, in
-    [0, sum of sizes). That of a field without a size is a hash of its name, 64 bits, and sums run over: two
-    such fields meet in 2^64 ids as any two hashes do, and ids of one field stay as near to each other as they
-    were (their differences are what travels). A field that shares the ids of another has its number.
+    It adds a field's number to each of its ids. Fields with a size get numbers that place them one after
+    another in [0, sum of sizes). A field without a size gets a 64-bit hash of its name, and sums wrap around:
+    two such fields collide in 2^64 ids like any two hashes, and differences between ids of one field, which
+    travel, stay the same. A field that shares the ids of another has its number.
 
     Args:
-      fields: Of ids in `[0, size)`, or of any int64 (size None).
+      fields: Fields with ids in `[0, size)`, or any int64 (size None).
 
     Attributes:
       size: The sum of the sizes.
@@ -143,7 +143,7 @@ class IdSpace:
             self._offsets[field.name] = self._offsets[str(field.shares)]
 
     def __call__(self, field: Field, ids: Any) -> Any:
-        """Returns the ids of `field`, of any shape, as int64 in the common space; it knows no padding."""
+        """Returns the ids of `field`, of any shape, as int64 in the common space; does not treat padding."""
         return self._moved((field,), as_int64(ids_of(field, ids)))
 
     def stack(self, fields: Sequence[Field], inputs: Mapping[str, Any]) -> Any:
@@ -164,25 +164,25 @@ def _number_of_name(name: str) -> int:
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class EmbeddingSide(keras.layers.Layer):
-    """Reads the rows of all parts by one `het_tf.keras.EmbeddingCollection`, its tables named `PREFIX/PART`.
+    """Reads the rows of all parts by one `het_tf.keras.EmbeddingCollection` with tables `PREFIX/PART`.
 
     Args:
       parts: The tables.
-      prefix: Of the names of tables.
-      cache: Of the collection.
-      seed: Of the initial rows.
-      named: Whether somebody has chosen the prefix; else the tables are the layer's own.
+      prefix: Prefix of the names of tables.
+      cache: Cache of the collection.
+      seed: Seed of the initial rows.
+      named: Whether the user has chosen the prefix; else the layer owns the tables.
 
     Call arguments:
       inputs: int64 `[B]` or `[B, L]` (padded with -1) for each field, or strings (padded with "").
 
     Returns:
       For each part float32 `[B, F + S, dim]`: its F fields of one id a row, then its S averaged sequences
-      (no such entry where it has none); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
+      (no entry if F + S is 0); and for each sequence apart float32 `[B, L, dim]` under `PART/FIELD`.
 
     Raises:
       ValueError: Ids have another type than the field.
-      tf.errors.InvalidArgumentError: Ids are -2^63, which is what NaN becomes as an integer.
+      tf.errors.InvalidArgumentError: Ids are -2^63, which NaN becomes as an integer.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class EmbeddingSide(keras.layers.Layer):
         return outputs
 
     def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the collection is called on: int64 for each of its features."""
+        """Returns the inputs of the collection: int64 for each of its features."""
         ids: dict[str, Any] = {}
         for part, space in zip(self.parts, self._spaces, strict=True):
             if part.single:
@@ -240,21 +240,21 @@ class EmbeddingSide(keras.layers.Layer):
         return ids
 
     def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
-        """Where the rows of a field lie: what `het_tf.Table`, `load_rows` and `projector` call their ids.
+        """Returns ids of the table for ids of a field, for `het_tf.Table`, `load_rows` and `projector`.
 
             table = het_tf.Table("clicks/deep")
             table.lookup(model.rows.row_ids("deep", "user", [5, 7]))
 
         Args:
-          part: Name of a part, "deep" for instance.
+          part: Name of a part, such as "deep".
           field: Name of one of its fields.
-          ids: Of the field, any shape.
+          ids: Ids of the field, any shape.
 
         Returns:
           int64 of the shape of `ids`.
 
         Raises:
-          KeyError: There is no such part, or it has no such field.
+          KeyError: The part does not exist, or lacks the field.
         """
         for one, space in zip(self.parts, self._spaces, strict=True):
             for of_part in one.fields:

@@ -1,4 +1,4 @@
-"""What DeepFM and xDeepFM have in common: first-order weights, and a vector for each field and column."""
+"""The base of DeepFM and xDeepFM: first-order weights, and a vector for each field and column."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ keras: Any = tf.keras
 
 
 class FieldVectorModel(ClickModel):
-    """Base class of models with w_i x_i of first order and vectors v_i x_i for what comes after.
+    """Base class of models with w_i x_i of first order, and vectors v_i x_i for the higher orders.
 
     x is 1 for a categorical field, the mean over the ids of a sequence, and a numeric column's standardised
     number.

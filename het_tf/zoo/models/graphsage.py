@@ -23,48 +23,48 @@ class GraphSAGE(keras.Model):
         h^0  = x,  h^k = SageLayer_k(h^{k-1} of v, h^{k-1} of v's neighbours),  k = 1 ... hops
         z_v  = h^hops,  logits = W z_v + b
 
-    Every hop of `fanouts` is a layer. Rows are a node's own, learned floats, in a table of het_tf; features
-    are given. Of these a model has one or both: features alone is the paper's inductive setting, rows alone
-    what graphs without features need, and the setting of HET (VLDB 2022, section 5.1).
+    Every hop of `fanouts` is a layer. Rows are learned floats of each node, in a table of het_tf; features
+    are given. A model has one or both: only features is the paper's inductive setting, only rows
+    suits graphs without features, and is the setting of HET (VLDB 2022, section 5.1).
 
         task = het_tf.data.load_graph("pubmed")
         model = het_tf.models.GraphSAGE(task.graph.nodes, task.classes, features=task.features)
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.fit(task.train.to_tf(task.graph, 512, model.fanouts, shuffle=True), epochs=10)
 
-    Two models can share rows: `rows=links.rows` reads those that a `LinkGraphSAGE` has trained, and
-    `links.rows.trainable = False` leaves them as they are.
+    Two models can share rows: `rows=links.rows` reads the rows that a `LinkGraphSAGE` has trained, and
+    `links.rows.trainable = False` freezes them.
 
     Args:
-      nodes: Of the graph; ids are in [0, nodes).
-      classes: Floats of the output, the logits of as many classes; None: the output is z.
-      fanouts: Neighbours of each node and hop, as sampled: of `Graph.sample` whole numbers, or for a dict of
+      nodes: Number of nodes of the graph; ids are in [0, nodes).
+      classes: Number of classes, whose logits are the output; None: the output is z.
+      fanouts: Sampled neighbours of each node and hop: whole numbers as in `Graph.sample`, or for a dict of
         types the sum of its counts.
       units: Widths of the layers, one a hop; an int: the same for all.
       aggregator: "mean", "gcn" or "pool" (`SageLayer`).
       embedding_dim: Floats of a row; 0: no rows.
       features: float32 [nodes, F], kept as a weight that is not trained; None: none.
-      dropout: Share of x and of the hidden vectors that is dropped in training, in [0, 1).
-      l2: Of the layers' weights, as of `SageLayer`; rows have none.
-      normalize: Whether the vectors of every layer get the length 1 (algorithm 1, line 7).
-      rows: Those of another model, which `embedding_dim`, `table_optimizer` and `cache` then say nothing of.
-      table_optimizer: Of the table, named `NAME/nodes`, one of `het_tf.optimizers` or its name; None:
-        `RowWiseAdagrad()`, and beside features `RowWiseAdagrad(0.003)`: rows of a larger rate learn the few
-        labelled nodes by heart.
-      cache: Of the table; None: `het_tf.Cache()`.
-      seed: Of initial rows and weights.
-      name: Of the model, and before the name of its table. Two models of one name share it. None: the table
-        is the model's own, and goes with it.
+      dropout: Share of x and of the hidden vectors to drop in training, in [0, 1).
+      l2: L2 of the layers' weights, as in `SageLayer`; rows have none.
+      normalize: Whether to scale the vectors of every layer to length 1 (algorithm 1, line 7).
+      rows: Rows of another model; then `embedding_dim`, `table_optimizer` and `cache` are ignored.
+      table_optimizer: Optimizer of the table `NAME/nodes`, one of `het_tf.optimizers` or its name; None:
+        `RowWiseAdagrad()`, and beside features `RowWiseAdagrad(0.003)`: with a larger rate rows memorise
+        the few labelled nodes.
+      cache: Cache of the table; None: `het_tf.Cache()`.
+      seed: Seed of initial rows and weights.
+      name: Name of the model, and prefix of its table's name. Two models of one name share it. None: the
+        model has its own table, which is removed with it.
 
     Call arguments:
-      inputs: A dict: int64 [B] "hop_0", [B, f1] "hop_1", [B, f1 * f2] "hop_2", ..., as `NodeSet.to_tf` gives
-        them.
+      inputs: A dict: int64 [B] "hop_0", [B, f1] "hop_1", [B, f1 * f2] "hop_2", ..., from
+        `NodeSet.to_tf`.
 
     Returns:
       Logits, float32 [B, classes], or z, float32 [B, units of the last layer].
 
     Raises:
-      ValueError: An argument is out of range; the message says what is legal.
+      ValueError: An argument is out of range; the message gives the legal values.
     """
 
     default_name = "graphsage"
@@ -121,7 +121,7 @@ class GraphSAGE(keras.Model):
             made = (embedding_dim, self.name, self.table_optimizer, cache)
             self.rows = NodeRows(*made, seed=seed, named=self._is_named, name="rows")
         self._make_layers(widths)
-        self.build()  # all shapes are known: nobody has to call it before weights are broadcast
+        self.build()  # all shapes are known, so weights can be broadcast before the first call
 
     def _make_features(self, features: Any) -> Any:
         if features is None:
@@ -151,7 +151,7 @@ class GraphSAGE(keras.Model):
         return tuple(hop_name(number) for number in range(len(self.fanouts) + 1))
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the weights; nothing of their shapes depends on the inputs."""
+        """Makes the weights, whose shapes do not depend on the inputs."""
         width = self._arguments["embedding_dim"] + (
             0 if self.features is None else int(self.features.shape[1])
         )
@@ -170,7 +170,7 @@ class GraphSAGE(keras.Model):
         return vectors if self.head is None else tf.cast(self.head(vectors), tf.float32)
 
     def embed(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
-        """The vectors z of the nodes of "hop_0", float [B, units]; arguments as of a call."""
+        """Returns the vectors z of the nodes of "hop_0", float [B, units]; arguments as in a call."""
         hidden = self._flat_inputs(inputs, training)
         for k, step in enumerate(self.steps):
             reached = zip(hidden[:-1], hidden[1:], self.fanouts, strict=False)
@@ -197,7 +197,7 @@ class GraphSAGE(keras.Model):
         return flat if self.drop is None else [self.drop(x, training=training) for x in flat]
 
     def input_specs(self) -> dict[str, Any]:
-        """What the model is called with, for `het_tf.export`: a `tf.TensorSpec` an input."""
+        """The inputs of the model for `het_tf.export`: a `tf.TensorSpec` for each."""
         widths = np.cumprod(self.fanouts).tolist()
         shapes = [[None], *([None, width] for width in widths)]
         return {
@@ -207,7 +207,7 @@ class GraphSAGE(keras.Model):
     # --- configuration --------------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """The model's arguments. The table is named, not contained; of features the shape is."""
+        """The model's arguments. The table is named, not contained; features are only their shape."""
         return {
             "name": self.name if self._is_named else None,
             **self._arguments,
@@ -230,18 +230,18 @@ class GraphSAGE(keras.Model):
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class LinkGraphSAGE(GraphSAGE):
-    """GraphSAGE that is trained to tell a node's neighbours from others, without labels.
+    """GraphSAGE trained without labels to distinguish a node's neighbours from other nodes.
 
-    Called on batches of `het_tf.data.link_batches`, nodes u, their partners v and Q negatives n, it gives the
+    Called on batches of `het_tf.data.link_batches`, nodes u, their partners v and Q negatives n, it returns
     products of their vectors: z_u . z_v, z_u . z_n1, ..., z_u . z_nQ. Compile it with `LinkLoss`.
 
     Args:
-      nodes: Of the graph.
-      negatives: Q, the nodes that are shared by the pairs of a batch.
-      **kwargs: As of `GraphSAGE`, without classes.
+      nodes: Number of nodes of the graph.
+      negatives: Q, the negatives that the pairs of a batch share.
+      **kwargs: As in `GraphSAGE`, without classes.
 
     Call arguments:
-      inputs: As of `GraphSAGE`, with 2 B + Q nodes in "hop_0".
+      inputs: As in `GraphSAGE`, with 2 B + Q nodes in "hop_0".
 
     Returns:
       float32 [B, 1 + Q]. `embed(inputs)` gives z of any nodes.
@@ -253,7 +253,7 @@ class LinkGraphSAGE(GraphSAGE):
         kwargs.pop("classes", None)
         super().__init__(nodes, None, **kwargs)
         if negatives < 1:
-            raise ValueError(f"negatives is {negatives}; give how many nodes of a batch they are, 1 or more")
+            raise ValueError(f"negatives is {negatives}; give the number of negatives of a batch, 1 or more")
         self.negatives = negatives
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
@@ -277,9 +277,9 @@ class LinkLoss(keras.losses.Loss):
         -log sigmoid(z_u . z_v) - weight * mean_q log sigmoid(-z_u . z_nq)
 
     Args:
-      weight: Of the negatives; None: as many as there are, the paper's sum over them. Where partners are few
-        beside negatives, vectors keep away from all others more than they come near; 1 balances the two.
-      **kwargs: As of any Keras loss.
+      weight: Weight of the negatives; None: their number, the paper's sum over them. If negatives far
+        outnumber partners, vectors are pushed apart more than drawn together; 1 balances the two.
+      **kwargs: As in any Keras loss.
 
     Call arguments:
       y_true: float [B, 1 + Q]: 1 for partners, 0 for negatives.
@@ -293,7 +293,7 @@ class LinkLoss(keras.losses.Loss):
         self.weight = weight
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss of each pair, float [B]."""
+        """Returns the loss of each pair, float [B]."""
         labels = tf.cast(y_true, y_pred.dtype)
         terms = tf.nn.sigmoid_cross_entropy_with_logits(labels, y_pred)
         if self.weight is None:
@@ -314,7 +314,7 @@ def _check(
     features: tuple[int, ...] | None,
     dropout: float,
 ) -> None:
-    """ValueError: an argument is out of range."""
+    """Raises ValueError if an argument is out of range."""
     if nodes < 1:
         raise ValueError(f"nodes is {nodes}; give the nodes of the graph, 1 or more")
     if classes is not None and classes < 1:
@@ -322,7 +322,7 @@ def _check(
     if not fanouts or any(isinstance(fanout, bool) or fanout < 1 for fanout in fanouts):
         raise ValueError(f"fanouts is {fanouts}; give the neighbours of each hop, such as (25, 10)")
     if len(units) != len(fanouts):
-        raise ValueError(f"units is {units}, and fanouts has {len(fanouts)} hops; give one width a hop")
+        raise ValueError(f"units is {units}, but fanouts has {len(fanouts)} hops; give one width a hop")
     if embedding_dim < 0:
         raise ValueError(f"embedding_dim is {embedding_dim}; give the floats of a row, or 0 for no rows")
     if features is None and not embedding_dim:

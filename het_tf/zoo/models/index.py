@@ -1,4 +1,4 @@
-"""Exact search of the nearest items: what a retrieval model is asked with."""
+"""Exact search of the nearest items, for retrieval models."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,21 +8,21 @@ import numpy.typing as npt
 import tensorflow as tf
 
 SCORES = 1 << 24
-"""Scores that are in memory at a time: 64 MiB."""
+"""Scores in memory at a time: 64 MiB."""
 
 
 class Index:
-    """Vectors of items, and their ids; finds the items of the largest dot products with a query.
+    """Vectors of items, and their ids; finds the items with the largest dot products with a query.
 
-    The search is exact: each query meets each item, in blocks of `SCORES` scores at a time. At some millions
-    of items, `to_faiss()` is where approximate indexes begin.
+    The search is exact: it compares each query with each item, in blocks of `SCORES` scores. For some
+    millions of items, start from `to_faiss()` and its approximate indexes.
 
     Args:
       ids: int64 or strings `[N]`: the items, each once.
       vectors: float32 `[N, d]`.
 
     Raises:
-      ValueError: The shapes do not fit, an id comes twice, or a vector is NaN or Inf.
+      ValueError: The shapes do not fit, an id is there twice, or a vector is NaN or Inf.
     """
 
     def __init__(self, ids: npt.ArrayLike, vectors: npt.ArrayLike) -> None:
@@ -36,22 +36,22 @@ class Index:
                 f"ids have shape {self.ids.shape} and vectors {self.vectors.shape}; give [N] and [N, d]"
             )
         if len(np.unique(self.ids)) != len(self.ids):
-            raise ValueError("ids has items that come twice; give each once, as np.unique(ids) does")
+            raise ValueError("ids has items twice; give each once, as np.unique(ids) does")
         if not np.isfinite(self.vectors).all():
-            raise ValueError("vectors hold NaN or Inf; look for what made the training diverge")
+            raise ValueError("vectors hold NaN or Inf; find out why the training diverged")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def search(self, queries: Any, k: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any]]:
-        """The k items of the largest dot products with each query, the largest first.
+        """Returns the k items with the largest dot products with each query, the largest first.
 
         Args:
           queries: float32 `[Q, d]`.
-          k: How many, from 1 to the number of items.
+          k: Number of items to find, from 1 to the number of items.
 
         Returns:
-          Scores float32 `[Q, k]` and ids `[Q, k]`; of equal scores the item that was given first comes
+          Scores float32 `[Q, k]` and ids `[Q, k]`; among equal scores the item that was given first comes
           first.
 
         Raises:
@@ -64,8 +64,8 @@ class Index:
                 "model that made the index"
             )
         if not 1 <= k <= len(self):
-            raise ValueError(f"k is {k} and there are {len(self)} items; give a number from 1 to {len(self)}")
-        items = min(len(self), SCORES // 16)  # 16 queries of a block at least
+            raise ValueError(f"k is {k} but there are {len(self)} items; give a number from 1 to {len(self)}")
+        items = min(len(self), SCORES // 16)  # at least 16 queries a block
         rows = max(1, SCORES // items)
         scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         for begin in range(0, len(queries), rows):
@@ -75,7 +75,7 @@ class Index:
         return scores, self.ids[places]
 
     def _search(self, queries: Any, k: int, items: int) -> tuple[Any, Any]:
-        """Scores and places of the best of each block of items, and then of all blocks."""
+        """Returns scores and places of the best of each block of items, and then of all blocks."""
         best: list[tuple[Any, Any]] = []
         for begin in range(0, len(self), items):
             block = self.vectors[begin : begin + items]
@@ -89,7 +89,7 @@ class Index:
         return found.values, tf.gather(places, found.indices, batch_dims=1)
 
     def to_faiss(self) -> Any:
-        """The same index in FAISS, an `IndexIDMap` over an `IndexFlatIP`: `search` gives scores and ids.
+        """Returns the same index in FAISS, an `IndexIDMap` over an `IndexFlatIP`.
 
         Raises:
           ImportError: FAISS is not installed.
@@ -97,7 +97,7 @@ class Index:
         """
         if self.ids.dtype != np.int64:
             raise ValueError(
-                "ids are strings, and those of FAISS integers; give it Index(np.arange(len(index)), "
+                "ids are strings, but FAISS takes integers; give it Index(np.arange(len(index)), "
                 "index.vectors).to_faiss(), and look its answers up in index.ids"
             )
         try:
@@ -120,10 +120,10 @@ def make_index(
     """Makes the index of items.
 
     Args:
-      encode: From a batch of inputs to vectors, float `[B, d]`.
+      encode: Maps a batch of inputs to vectors, float `[B, d]`.
       inputs: Arrays of N rows by name.
-      name: Of those that say which item it is.
-      batch_size: Items that are encoded at a time.
+      name: Name of the input with the item's id.
+      batch_size: Items to encode at a time.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; give 1 or more")

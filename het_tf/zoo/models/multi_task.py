@@ -14,16 +14,16 @@ keras: Any = tf.keras
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class Experts(keras.layers.Layer):
-    """Perceptrons of one shape beside each other: dense layers with ReLU, computed together.
+    """Perceptrons of one shape in parallel: dense layers with ReLU, computed together.
 
     Args:
-      count: How many.
+      count: Number of experts.
       units: Widths of the layers of each.
-      seed: Of the initial weights: Glorot's, for each expert by itself.
-      **kwargs: As of any Keras layer.
+      seed: Seed of the initial weights: Glorot's, separately for each expert.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
-      inputs: float `[B, d]`: all see the same.
+      inputs: float `[B, d]`, the same for all experts.
 
     Returns:
       float `[B, count, units[-1]]`.
@@ -37,7 +37,7 @@ class Experts(keras.layers.Layer):
         self.count = check_count("experts", count)
         self.units = check_widths("hidden_units", units)
         if not self.units:
-            raise ValueError("hidden_units is (); experts have one layer or more")
+            raise ValueError("hidden_units is (); give experts one layer or more")
         self.seed = seed
 
     def build(self, input_shape: Any) -> None:
@@ -70,29 +70,29 @@ class Experts(keras.layers.Layer):
 
 
 def mixture(gate: Any, x: Any, experts: Any) -> Any:
-    """The mean of the experts `[B, E, d]` by the softmax of a gate's output `[B, E]` on `x`: `[B, d]`."""
+    """Returns the mean of experts `[B, E, d]` by the softmax of a gate's output `[B, E]` on `x`: `[B, d]`."""
     return tf.reduce_sum(tf.nn.softmax(gate(x))[..., None] * experts, axis=1)
 
 
 class MultiTaskModel(ClickModel):
     """Base class of models with a logit for each label of the description.
 
-    Fit them to labels float32 `[B, T]` with `keras.losses.BinaryCrossentropy(from_logits=True)`: the mean of
+    Fit them to labels float32 `[B, T]` with `keras.losses.BinaryCrossentropy(from_logits=True)`, the mean of
     the tasks' losses. `keras.metrics.AUC(multi_label=True, num_labels=T)` is the mean of their AUCs.
 
     Table: `NAME/deep`.
 
     Args:
       description: See `ClickModel`; `description.labels` are the tasks.
-      *args: See `ClickModel`; `hidden_units` are those of an expert.
-      tower_units: Widths of the hidden layers of each task's own perceptron.
+      *args: See `ClickModel`; `hidden_units` are the widths of an expert.
+      tower_units: Widths of the hidden layers of each task's perceptron.
       **kwargs: See `ClickModel`.
 
     Returns:
       Logits, float32 `[B, T]`, in the order of the labels.
     """
 
-    has_perceptron = False  # experts have
+    has_perceptron = False  # experts have them
 
     def __init__(
         self, description: Any, *args: Any, tower_units: Sequence[int] = (32,), **kwargs: Any
@@ -115,7 +115,7 @@ class MultiTaskModel(ClickModel):
 
     @property
     def dropout(self) -> float:
-        """Share of the outputs of the towers' hidden layers that is dropped in training."""
+        """Share of the outputs of the towers' hidden layers to drop in training."""
         return float(self._arguments["dropout"])
 
     def parts(self) -> tuple[Part, ...]:
@@ -123,7 +123,7 @@ class MultiTaskModel(ClickModel):
         return (self.deep_part(),)
 
     def task_inputs(self, x: Any) -> Sequence[Any]:
-        """What each task's tower sees, `[B, d]` each, of the rows and numbers `x`."""
+        """Returns the inputs of the tasks' towers, `[B, d]` each, from the rows and numbers `x`."""
         raise NotImplementedError(f"{type(self).__name__} must mix experts: define task_inputs()")
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
@@ -143,12 +143,12 @@ class MMoE(MultiTaskModel):
         f_k     = sum_i softmax(W_k x)_i expert_i(x)        x: rows of the fields; numeric columns
         logit_k = w_k^T MLP_k(f_k) + b_k
 
-    All experts serve all tasks k; each task has a gate of its own.
+    All experts serve all tasks k; each task has its own gate.
 
     Args:
       description: See `MultiTaskModel`.
       *args: See `MultiTaskModel`.
-      experts: How many.
+      experts: Number of experts.
       **kwargs: See `MultiTaskModel`.
 
     Inputs, outputs and errors: see `MultiTaskModel` and `ClickModel`.
@@ -179,15 +179,15 @@ class PLE(MultiTaskModel):
         logit_k   = w_k^T MLP_k(x^L_k) + b_k
 
     Experts of task k see x^l_k, shared ones x^l_s; x^0 is the rows of the fields and the numeric columns for
-    all. Unlike MMoE, tasks that disturb each other have experts of their own. `levels=1` gives the paper's
-    CGC; the last level needs no x_s.
+    all. Unlike in MMoE, tasks that disturb each other have separate experts. `levels=1` gives the paper's
+    CGC; the last level does not need x_s.
 
     Args:
       description: See `MultiTaskModel`.
       *args: See `MultiTaskModel`.
       levels: L, 1 or more.
       task_experts: Experts of each task in a level.
-      shared_experts: Those of all.
+      shared_experts: Experts that all tasks share.
       **kwargs: See `MultiTaskModel`.
 
     Inputs, outputs and errors: see `MultiTaskModel` and `ClickModel`.
@@ -214,7 +214,7 @@ class PLE(MultiTaskModel):
             "shared_experts": shared_experts,
         }
         units = self._arguments["hidden_units"]
-        counts = [task_experts] * self.tasks + [shared_experts]  # those of all come last
+        counts = [task_experts] * self.tasks + [shared_experts]  # the shared ones come last
         self.experts, self.gates = [], []
         for level in range(levels):
             seeds = (self.seed + 200 + 100 * level + 10 * group for group in range(len(counts)))

@@ -15,7 +15,7 @@ FEATURE = "nodes"
 
 
 def _hops(inputs: Mapping[str, Any]) -> list[Any]:
-    """The nodes of each hop; a data set may give other fields beside them, to place samples by."""
+    """Returns the nodes of each hop; a data set may have other fields beside them, to place samples."""
     return [tf.cast(inputs[name], tf.int64) for name in sorted(inputs) if name.startswith(HOP)]
 
 
@@ -25,12 +25,12 @@ class NodeRows(keras.layers.Layer):
 
     Args:
       dim: Floats of a row.
-      prefix: Of the table's name, `PREFIX/nodes`.
-      optimizer: Of the table.
-      cache: Of the table.
-      scale: Rows begin uniform in [-scale, scale).
-      seed: Of the initial rows.
-      named: Whether somebody has chosen the prefix; else the table is the layer's own.
+      prefix: Prefix of the table's name, `PREFIX/nodes`.
+      optimizer: Optimizer of the table.
+      cache: Cache of the table.
+      scale: Rows start uniform in [-scale, scale).
+      seed: Seed of the initial rows.
+      named: Whether the user has chosen the prefix; else the layer owns the table.
 
     Call arguments:
       inputs: A dict of int64 [B] and [B, n], the nodes of each hop by name.
@@ -67,12 +67,12 @@ class NodeRows(keras.layers.Layer):
         self.collection = EmbeddingCollection({FEATURE: FeatureConfig(table)}, cache=cache, name="tables")
 
     def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the collection is called on: the nodes of all hops, int64 [B * n]."""
+        """Returns the inputs of the collection: the nodes of all hops, int64 [B * n]."""
         flat = [tf.reshape(hop, [-1]) for hop in _hops(inputs)]
         return {FEATURE: tf.concat(flat, axis=0)}
 
     def ids_of_samples(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, sample by sample: int64 [B, n]."""
+        """Returns the same ids sample by sample: int64 [B, n]."""
         return {FEATURE: tf.concat([tf.reshape(hop, [tf.shape(hop)[0], -1]) for hop in _hops(inputs)], 1)}
 
     def call(self, inputs: Mapping[str, Any]) -> list[Any]:

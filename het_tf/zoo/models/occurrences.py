@@ -1,4 +1,4 @@
-"""How often each id has occurred, counted by a table."""
+"""Counts occurrences of ids in a table."""
 
 from typing import Any
 
@@ -16,30 +16,30 @@ TOTAL = np.iinfo(np.int64).min + 1
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class Occurrences(keras.layers.Layer):
-    """Counts the occurrences of ids in training batches: row i of a table of one float is how many.
+    """Counts the occurrences of ids in training batches: row i of a table of one float is the count of id i.
 
-    The table learns them as it learns any row. Its optimizer is SGD of rate 1, and the term that the layer
-    returns for the loss is 0 with a gradient of -1 for each occurrence, so each adds 1. So ids may be any
-    int64, the counts go with the table to the parameter server and into checkpoints, all workers add to the
-    same ones, and whatever scales all gradients (an average over workers) scales all counts: ratios hold.
+    The table learns counts like any row. Its optimizer is SGD with rate 1, and the layer's
+    term for the loss is 0 with a gradient of -1 for each occurrence, so each adds 1. So ids may be any
+    int64, the counts go with the table to the parameter server and into checkpoints, and all workers add to
+    the same counts. A scale of all gradients (an average over workers) scales all counts: ratios hold.
 
-    (The clock of an item's row would count batches that have the item, without its repetitions, and those
-    where it stands in a history that shares its row.) A float32 counts to 2^24.
+    (The clock of an item's row would count batches with the item, without repetitions, including those
+    that have it only in a history that shares its row.) A float32 counts to 2^24.
 
     Args:
-      table: Its name.
-      cache: Of the table.
-      named: Whether somebody has chosen the name of the table.
-      **kwargs: As of any Keras layer.
+      table: Name of the table.
+      cache: Cache of the table.
+      named: Whether the user has chosen the name of the table.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
-      ids: int64 `[N]`, whose counts are read.
-      occurred: How many of them, from the first on, occur; none unless training.
+      ids: int64 `[N]`, the ids to read.
+      occurred: Number of leading `ids` that occur; ignored unless training.
       training: As in Keras.
 
     Returns:
-      Counts before this call, float32 `[N]`; of all ids together, float32 `[]`; and the term to add to the
-      loss, a 0 of float32 `[]`.
+      Counts before this call, float32 `[N]`; their total over all ids, float32 `[]`; and the term to add to
+      the loss, a 0 of float32 `[]`.
     """
 
     def __init__(self, table: str, cache: Cache | None = None, named: bool = True, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Models whose loss is their own: of a batch as a whole, or of every place of a sequence."""
+"""Models that define their loss: over a whole batch, or over every place of a sequence."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ keras: Any = tf.keras
 
 
 class OwnLoss(keras.Model):
-    """A model that is compiled without a loss; `fit` and `evaluate` show its own as "loss"."""
+    """A model that is compiled without a loss; `fit` and `evaluate` show its own loss as "loss"."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -18,19 +18,19 @@ class OwnLoss(keras.Model):
         )  # Keras 3 shows it by itself
 
     def own_loss(self, inputs: Mapping[str, Any], outputs: Any, sample_weight: Any) -> Any:
-        """The loss of a batch, a scalar.
+        """Returns the loss of a batch, a scalar.
 
         Args:
-          inputs: What the model was called with.
-          outputs: What it gave, in training or not.
+          inputs: The inputs of the call.
+          outputs: The outputs of the call, in training or not.
           sample_weight: None, or floats `[B]`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must say its loss: define own_loss()")
+        raise NotImplementedError(f"{type(self).__name__} must define its loss: define own_loss()")
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, **kwargs: Any
     ) -> Any:
-        """Keras calls it in each step; labels are not looked at."""
+        """Called by Keras in each step; ignores labels."""
         del y, kwargs
         loss = self.own_loss(x, y_pred, sample_weight)
         loss = tf.add_n([loss, *(tf.cast(one, loss.dtype) for one in self.losses)])

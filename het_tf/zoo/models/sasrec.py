@@ -28,17 +28,17 @@ class CausalBlock(keras.layers.Layer):
     A place sees itself and the places before it. FFN is two dense layers, ReLU between them.
 
     Args:
-      heads: Of the attention.
-      dropout: Share of attention weights and of outputs that is dropped in training.
-      seed: Of dropout and initial weights.
-      **kwargs: As of any Keras layer.
+      heads: Heads of the attention.
+      dropout: Share of attention weights and of outputs to drop in training.
+      seed: Seed of dropout and initial weights.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
-      inputs: float `[B, L, d]`, and bool `[B, L]`: where there is an item.
+      inputs: float `[B, L, d]`, and bool `[B, L]`, True for items.
       training: As in Keras.
 
     Returns:
-      float `[B, L, d]`, zeros where there is no item.
+      float `[B, L, d]`, zeros for padding.
     """
 
     def __init__(self, heads: int = 1, dropout: float = 0.0, seed: int = 0, **kwargs: Any) -> None:
@@ -78,7 +78,7 @@ class CausalBlock(keras.layers.Layer):
         x, there = inputs
         length = int(x.shape[1])
         before = tf.constant(np.tri(length, dtype=bool))[None]
-        # A place without an item sees itself, so that its softmax is over something.
+        # A place without an item sees itself, so that its softmax is defined.
         mask = before & (there[:, None, :] | tf.eye(length, dtype=tf.bool)[None])
         query = self.norms[0](x)
         seen = self.attention(query, x, x, attention_mask=mask, training=training)
@@ -102,20 +102,20 @@ class SASRec(ClickModel, OwnLoss):
         loss = -mean over t and K negatives j of log sigmoid(r_{s_{t+1} t}) + log(1 - sigmoid(r_jt))
 
     The history `Field(..., shares="item")` of the description gives s_1 ... s_n, the field that it shares
-    gives s_{n+1}. Items of the history, next items and negatives read rows of one table. Each place of a
-    history is trained on; negatives are drawn evenly out of [0, size) for each place and step.
+    gives s_{n+1}. Items of the history, next items and negatives read rows of one table. It trains on each
+    place of a history; negatives are drawn uniformly from [0, size) for each place and step.
 
-    **Training.** All samples are positives: `model.compile("adam")`, `model.fit(dataset)`; labels are not
-    looked at. **Searching.** `model.index(item_ids).search(model(inputs)["user"], k)`.
+    **Training.** All samples are positives: `model.compile("adam")`, `model.fit(dataset)`; labels are
+    ignored. **Searching.** `model.index(item_ids).search(model(inputs)["user"], k)`.
 
     Table: `NAME/item`.
 
     Args:
-      description: See `ClickModel`; it has one history. Other fields are not looked at.
-      *args: See `ClickModel`; `hidden_units` do not count here.
-      blocks: Causal blocks, one after the other.
-      heads: Of their attention; `embedding_dim` is a multiple of it.
-      negatives: K, drawn for each place.
+      description: See `ClickModel`; it must have one history. Other fields are ignored.
+      *args: See `ClickModel`; `hidden_units` are ignored.
+      blocks: Number of causal blocks.
+      heads: Heads of their attention; `embedding_dim` must be a multiple of it.
+      negatives: K, the number of negatives of each place.
       **kwargs: See `ClickModel`.
 
     Returns:
@@ -163,7 +163,7 @@ class SASRec(ClickModel, OwnLoss):
         return self.description.histories[0]
 
     def parts(self) -> tuple[Part, ...]:
-        """The table: item, of which history, next items and negatives are one sequence."""
+        """The table: item. History, next items and negatives are one sequence of it."""
         self.check_history()
         histories = self.description.histories
         if len(histories) > 1:
@@ -171,7 +171,7 @@ class SASRec(ClickModel, OwnLoss):
             raise ValueError(f"the description has the histories {names}; SASRec reads one")
         if histories[0].size is None:
             raise ValueError(
-                f"the items of {histories[0].name!r} are 64-bit hashes; negatives are drawn out of "
+                f"the items of {histories[0].name!r} are 64-bit hashes, but negatives are drawn from "
                 "[0, size): give ids with a size"
             )
         field = Field(ITEMS, histories[0].size, length=histories[0].length)
@@ -192,7 +192,7 @@ class SASRec(ClickModel, OwnLoss):
             draws = [number, length * self.negatives]
             ids.append(tf.random.uniform(draws, 0, self.past.size, tf.int64, seed=self.seed))
         rows = self.rows({ITEMS: tf.concat(ids, axis=1)})[f"item/{ITEMS}"]
-        # Slices would have a gradient of the size of all rows each; that of a split is one concat.
+        # Each slice would have a gradient of the size of all rows; the gradient of a split is one concat.
         past, offered, *drawn = tf.split(rows, [length, 1, *(int(one.shape[1]) for one in ids[2:])], axis=1)
         states = self._states(past, there, training)
         user = tf.gather(states, last, batch_dims=1)
@@ -208,7 +208,7 @@ class SASRec(ClickModel, OwnLoss):
         return outputs
 
     def _states(self, rows: Any, there: Any, training: Any) -> Any:
-        """The f_t of all places, `[B, L, d]`, from the rows of the history."""
+        """Returns f_t of all places, `[B, L, d]`, from the rows of the history."""
         present = tf.cast(there, rows.dtype)[..., None]
         x = rows * self.embedding_dim**0.5 + tf.cast(tf.convert_to_tensor(self.places), rows.dtype)
         x = self.drop(x, training=training) * present
@@ -217,13 +217,13 @@ class SASRec(ClickModel, OwnLoss):
         return self.norm(x)
 
     def own_loss(self, inputs: Mapping[str, Any], outputs: Any, sample_weight: Any) -> Any:
-        """The loss of the class, a scalar."""
+        """Returns the loss of the class, a scalar."""
         if "logits" not in outputs:  # in evaluation
             outputs = self._run(inputs, False, True)
         return self.next_item_loss(outputs, sample_weight)
 
     def next_item_loss(self, outputs: Mapping[str, Any], sample_weight: Any = None) -> Any:
-        """The loss of a call in training: the mean over places with an item, by samples' weights `[B]`."""
+        """Returns the loss of a call in training: the mean over places with an item, by weights `[B]`."""
         logits = outputs["logits"]
         losses = tf.nn.softplus(-logits[..., 0]) + tf.reduce_mean(tf.nn.softplus(logits[..., 1:]), axis=2)
         weight = tf.cast(outputs["there"], tf.float32)
@@ -232,14 +232,14 @@ class SASRec(ClickModel, OwnLoss):
         return tf.math.divide_no_nan(tf.reduce_sum(losses * weight), tf.reduce_sum(weight))
 
     def index(self, items: npt.ArrayLike, batch_size: int = 4096) -> Index:
-        """The index of items, as the model is now; it does not follow later training.
+        """Returns an index of items by the model's present state; it does not follow later training.
 
         Args:
           items: int64 `[N]`.
-          batch_size: Items whose rows are read at a time.
+          batch_size: Rows to read at a time.
 
         Raises:
-          ValueError: There are no items, or one comes twice.
+          ValueError: There are no items, or one is there twice.
         """
 
         def encode(batch: Mapping[str, Any]) -> Any:
@@ -248,6 +248,6 @@ class SASRec(ClickModel, OwnLoss):
         return make_index(encode, {ITEMS: np.asarray(items)}, ITEMS, batch_size)
 
     def input_specs(self) -> dict[str, Any]:
-        """What the model is called with, for `het_tf.export`: history and item."""
+        """The inputs of the model for `het_tf.export`: history and item."""
         specs = super().input_specs()
         return {name: specs[name] for name in (self.past.name, str(self.past.shares))}

@@ -20,19 +20,19 @@ from het_tf.zoo.models.own_loss import OwnLoss
 keras: Any = tf.keras
 
 NEGATIVE = "negative/"
-"""Before the names of the item's fields: the inputs of negatives."""
+"""Prefix of the item's fields in the inputs of negatives."""
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
 class Tower(ClickModel):
-    """One side of a `TwoTower`: the fields of a user, or of an item, to a vector.
+    """One side of a `TwoTower`: maps the fields of a user, or of an item, to a vector.
 
         v = W MLP([rows of the fields; numeric columns]) + b,  divided by its length if `unit_length`
 
-    Table: `NAME/deep`. `het_tf.export(model.user_tower, path)` serves it alone.
+    Table: `NAME/deep`. `het_tf.export(model.user_tower, path)` serves only this side.
 
     Args:
-      description: Of the side: `description.side(item)`.
+      description: Description of the side: `description.side(item)`.
       *args: See `ClickModel`.
       vector_dim: Floats of a vector.
       unit_length: Whether vectors have the length 1.
@@ -72,42 +72,42 @@ class TwoTower(OwnLoss):
         s(x, y)  = <user_tower(x), item_tower(y)> / temperature
         loss_i   = -log( exp(s'(x_i, y_i)) / sum_j exp(s'(x_i, y_j)) ),   s'(x, y_j) = s(x, y_j) - log E_j
 
-    y_i is the item of sample i; the items j of the other samples are its negatives. (Where one of them is y_i
-    again it has the vector of y_i, and is not pushed away.) An item is among the negatives as often as it is
-    met, so that without the correction log E_j (equation 3) popular items would be held down. E_j is
-    B n_j / n, of which the model knows n_j and n: how often item j, and all items, have been met in training
+    y_i is the item of sample i; the items j of the other samples are its negatives. (If one of them is y_i
+    again, it has the vector of y_i, and is not pushed away.) Popular items are negatives more often, so
+    without the correction log E_j (equation 3) the loss would hold them down. E_j is
+    B n_j / n, where the model counts n_j and n, the occurrences of item j and of all items in training
     (`Occurrences`: a table of counts; the paper estimates the same from the distance between two batches with
     an item).
 
     **More negatives.** Inputs `negative/FIELD` for each field of the item, `[K, ...]` or `[B, H, ...]`, are
-    negatives of all samples of the batch. With `drawn_from=N` they are K items drawn evenly out of N (mixed
+    negatives of all samples of the batch. With `drawn_from=N` they are K items drawn uniformly from N (mixed
     negative sampling, Yang et al., WWW 2020; `mixed_negatives` draws them), and E_j = B n_j / n + K / N.
-    Without, they were chosen because they are hard, and E_j = 1.
+    Without it they are taken for hard negatives that you chose, and E_j = 1.
 
-    **Training.** All samples are positives: `model.compile("adam")`, `model.fit(dataset)`; labels are not
-    looked at, so leave out what users did not like (`examples.take(examples.label > 0)`). A sample weight
-    counts. **Searching.** `model.index(items).search(model.user_tower(inputs), k)`.
+    **Training.** All samples are positives: `model.compile("adam")`, `model.fit(dataset)`; labels are
+    ignored, so leave out items that users did not like (`examples.take(examples.label > 0)`). Sample weights
+    count. **Searching.** `model.index(items).search(model.user_tower(inputs), k)`.
 
     Tables: `NAME_user/deep`, `NAME_item/deep`, `NAME/occurrences`.
 
     Args:
-      description: Of the data set; `description.item` names the fields of the item. The first categorical one
-        of them says which item it is.
+      description: Description of the data set; `description.item` names the fields of the item. The first
+        categorical one of them is the item's id.
       vector_dim: Floats of the vectors of users and items.
-      temperature: What scores are divided by, above 0.
-      logq: Whether to correct for how often items are met.
+      temperature: Divisor of scores, above 0.
+      logq: Whether to correct for the frequency of items.
       unit_length: Whether vectors have the length 1.
-      drawn_from: N, of negatives that are drawn evenly; None: those that are given are hard ones.
+      drawn_from: N, if given negatives are drawn uniformly from N items; None: they are hard ones.
       name: See `ClickModel`.
-      **tower: Of both towers: embedding_dim, hidden_units, dropout, table_optimizer, cache and seed of
-        `ClickModel`.
+      **tower: Arguments of both towers: embedding_dim, hidden_units, dropout, table_optimizer, cache and
+        seed of `ClickModel`.
 
     Call arguments:
       inputs: A dict, see `ClickModel`, with the fields of both sides.
 
     Returns:
       A dict: "user" and "item", float32 `[B, vector_dim]`; "score", their dot product, `[B, 1]`; and in
-      training what the loss needs besides.
+      training further inputs of the loss.
 
     Raises:
       ValueError: The description has no fields of one side; an argument is out of range.
@@ -139,8 +139,8 @@ class TwoTower(OwnLoss):
         of_item = description.side(item=True)
         if not of_item.categorical:
             raise ValueError(
-                f"the item side of {description.name!r} has sequences alone; its first categorical field "
-                "says which item it is: give one"
+                f"the item side of {description.name!r} has only sequences; add a categorical field, the "
+                "item's id"
             )
         self.item_field = of_item.categorical[0]
         arguments = {"vector_dim": vector_dim, "unit_length": unit_length, **tower}
@@ -176,7 +176,7 @@ class TwoTower(OwnLoss):
         return outputs
 
     def _items(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        """The items' fields, with negatives behind those of the samples; and whether there are negatives."""
+        """Returns the items' fields, negatives after those of the samples; and whether it has negatives."""
         fields = self.item_tower.description.fields
         missing = [field.name for field in fields if NEGATIVE + field.name not in inputs]
         items = {field.name: ids_of(field, inputs[field.name]) for field in fields}
@@ -193,14 +193,14 @@ class TwoTower(OwnLoss):
         return items, True
 
     def _candidates(self, items: dict[str, Any], vectors: Any, number: Any, training: Any) -> dict[str, Any]:
-        """What the softmax is over: vectors `[B + K, d]` and their log E `[B + K]`; a term of the loss."""
+        """Returns candidates of the softmax, `[B + K, d]`, their log E `[B + K]`, and a term of the loss."""
         ids = items[self.item_field.name]
         result = {"candidates": vectors}
         if self.occurrences is None:
             return {**result, "log_e": tf.zeros_like(vectors[:, 0]), "term": tf.constant(0.0)}
         counts, total, term = self.occurrences(as_int64(ids), occurred=number, training=training)
         size, drawn = (tf.cast(one, tf.float32) for one in (number, tf.shape(ids)[0] - number))
-        expected = size * (counts + 1.0) / (total + 1.0)  # this batch's own are not counted yet
+        expected = size * (counts + 1.0) / (total + 1.0)  # counts lack this batch
         if self.drawn_from is None:
             expected = tf.where(tf.range(tf.shape(ids)[0]) < number, expected, 1.0)
         else:
@@ -208,7 +208,7 @@ class TwoTower(OwnLoss):
         return {**result, "log_e": tf.math.log(expected), "term": term}
 
     def own_loss(self, inputs: Mapping[str, Any], outputs: Any, sample_weight: Any) -> Any:
-        """The softmax over the batch's items, a scalar."""
+        """Returns the softmax loss over the batch's items, a scalar."""
         if "candidates" not in outputs:  # in evaluation
             items, _ = self._items(inputs)
             vectors = self.item_tower(items, training=False)
@@ -216,7 +216,7 @@ class TwoTower(OwnLoss):
         return self.softmax_loss(outputs, sample_weight)
 
     def softmax_loss(self, outputs: Mapping[str, Any], sample_weight: Any = None) -> Any:
-        """The loss of a call in training, a scalar: the mean over samples, by weights `[B]` if given."""
+        """Returns the loss of a call in training: the mean over samples, by weights `[B]` if given."""
         number = tf.shape(outputs["user"])[0]
         logits = tf.matmul(outputs["user"], outputs["candidates"], transpose_b=True) / self.temperature
         logits -= outputs["log_e"][None, :]
@@ -229,16 +229,16 @@ class TwoTower(OwnLoss):
     # --- searching ------------------------------------------------------------------------------------------
 
     def index(self, items: Any, batch_size: int = 4096) -> Index:
-        """The index of items, as the model is now; it does not follow later training.
+        """Returns an index of items by the model's present state; it does not follow later training.
 
         Args:
-          items: int64 or strings `[N]` where the item has one field, its id; else a dict of arrays of the
-            item's fields, or an `Examples` (each item once is taken). Keys that are no fields of the item are
-            ignored.
-          batch_size: Items that the tower is called on at a time.
+          items: int64 or strings `[N]` if the item has one field, its id; else a dict of arrays of the
+            item's fields, or an `Examples` (each item is taken once). Keys that are not fields of the item
+            are ignored.
+          batch_size: Items per call of the tower.
 
         Raises:
-          ValueError: There are no items, one comes twice, or a field is missing.
+          ValueError: There are no items, one is there twice, or a field is missing.
         """
         fields = self.item_tower.description.fields
         name = self.item_field.name
@@ -251,7 +251,7 @@ class TwoTower(OwnLoss):
         missing = [field.name for field in fields if field.name not in items]
         if missing:
             raise ValueError(
-                f"items lack the fields {missing}; give a dict with all of the item's, or Examples"
+                f"items lack the fields {missing}; give a dict with all fields of the item, or Examples"
             )
         columns = {
             field.name: np.asarray(items[field.name], np.int64 if field.dtype == "int64" else object)
@@ -262,7 +262,7 @@ class TwoTower(OwnLoss):
     # --- configuration --------------------------------------------------------------------------------------
 
     def input_specs(self) -> dict[str, Any]:
-        """What the model is called with, for `het_tf.export`: a `tf.TensorSpec` an input."""
+        """The inputs of the model for `het_tf.export`: a `tf.TensorSpec` for each."""
         return {**self.user_tower.input_specs(), **self.item_tower.input_specs()}
 
     def get_config(self) -> dict[str, Any]:
@@ -287,19 +287,19 @@ class TwoTower(OwnLoss):
 
 
 def mixed_negatives(dataset: Any, items: Mapping[str, Any], count: int, seed: int = 0) -> Any:
-    """Adds evenly drawn negatives to each batch, for `TwoTower(drawn_from=N)` (Yang et al., WWW 2020).
+    """Adds uniformly drawn negatives to each batch, for `TwoTower(drawn_from=N)` (Yang et al., WWW 2020).
 
     Args:
       dataset: A `tf.data.Dataset` of `(inputs, label)` batches.
       items: All N items: arrays of N rows, one for each field of the item.
-      count: K, drawn for each batch, with repetition.
-      seed: Of the draws.
+      count: K, drawn for each batch, with replacement.
+      seed: Seed of the draws.
 
     Returns:
       The dataset with inputs `negative/FIELD` of K rows.
 
     Raises:
-      ValueError: There are no items, or of different numbers for different fields; count is below 1.
+      ValueError: There are no items, fields have different numbers of rows, or count is below 1.
     """
     check_count("count", count)
     columns: dict[str, Any] = {name: tf.constant(np.asarray(column)) for name, column in items.items()}

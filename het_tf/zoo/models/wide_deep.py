@@ -20,8 +20,8 @@ class WideDeep(ClickModel):
 
     The wide part is linear over the categorical fields and the crossed features (`description.wide`), the
     deep part sees the categorical fields, the sequences (mean of the rows) and the standardised numeric
-    columns. As in the paper the wide weights are trained by FTRL with L1, which leaves weights of rare
-    crosses at exactly 0, and the rows of the deep part by AdaGrad; `linear_optimizer` and `table_optimizer`
+    columns. As in the paper FTRL with L1 trains the wide weights, and leaves weights of rare
+    crosses at exactly 0, and AdaGrad the rows of the deep part; `linear_optimizer` and `table_optimizer`
     change that.
 
     Tables: `NAME/deep` of `embedding_dim` floats a row, `NAME/wide` of one.

@@ -23,7 +23,7 @@ class CompressedInteraction(keras.layers.Layer):
 
     Args:
       units: H of each layer.
-      **kwargs: As of any Keras layer.
+      **kwargs: As in any Keras layer.
 
     Call arguments:
       inputs: float `[B, F, dim]`, a vector a field.

@@ -12,6 +12,7 @@
 #include "het_tf/core/checkpoint/requests.h"
 #include "het_tf/core/checkpoint/row_reader.h"
 #include "het_tf/core/checkpoint/row_writer.h"
+#include "tests/cpp/testing/golden.h"
 #include "tests/cpp/testing/temp_folder.h"
 
 namespace het::testing {
@@ -134,6 +135,20 @@ TEST_F(RowFileTest, ThereAndBack) {
       EXPECT_TRUE(!tensor.present || tensor.begin % item == 0) << table.TensorName(static_cast<RowColumn>(c));
     }
   }
+}
+
+TEST_F(RowFileTest, Golden) {
+  Write({Plan("a", 2, 2, 2), Plan("b", 1, 0, 2, true, 3)}, {2, 2});
+  const std::string version = R"("version":")";
+  Golden("rows", Bytes(), Bytes().find(version) + version.size(),
+         "kVersion (checkpoint/row_file.cc) and VERSION (python/checkpoint/rowfile.py)");
+  const auto reader = RowReader::Open(GoldenPath("rows"));
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  ExpectRows(*reader.value(), "a", 2);
+  ExpectRows(*reader.value(), "b", 2);
+  Key removed[3];
+  ASSERT_TRUE(reader.value()->Read(*reader.value()->Find("b").value(), kRemovedColumn, 0, 3, removed).ok());
+  EXPECT_THAT(removed, ::testing::ElementsAre(0, 1, 2));
 }
 
 // With fewer rows than planned the file is as if their number had been known.

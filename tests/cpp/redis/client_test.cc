@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/ps/client/online_store.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/testing/redis/redis_server.h"
@@ -198,6 +199,7 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
                                 RedisOnlineStore::Open(address, "n", 10).status()}) {
     EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
     EXPECT_THAT(refused.message(), HasSubstr("another version of het_tf made namespace 'n'"));
+    EXPECT_THAT(refused.message(), HasSubstr("by rule 1, this one by " + std::to_string(Layout::kRule)));
     EXPECT_THAT(refused.message(), HasSubstr("delete 'het:n' and all of 'het:n:*'"));
   }
 }

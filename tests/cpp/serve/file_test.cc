@@ -18,6 +18,7 @@
 #include "het_tf/core/serve/serve_file.h"
 #include "het_tf/core/serve/serve_lookup.h"
 #include "het_tf/core/serve/serve_writer.h"
+#include "tests/cpp/testing/golden.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::serve {
@@ -129,6 +130,18 @@ TEST_F(ServeFileTest, AgainstAMap) {
       ASSERT_EQ(std::memcmp(want.data(), out.data() + i * dim, dim * sizeof(float)), 0) << ids[i];
     }
   }
+}
+
+TEST_F(ServeFileTest, Golden) {
+  const Schema schema = MakeSchema(2);
+  const std::vector<float> rows = {127, -3, 127, 64, 5, -127};  // integers stay as they are
+  Write(Path("rows"), schema, {-1, 1000002, 3}, rows, {RowType::kInt8, Unknown::kZeros});
+  het::testing::Golden("serve", Bytes(Path("rows")), 8, "kVersion (serve/serve_format.h)");
+  const auto file = Open(het::testing::GoldenPath("serve"));
+  ASSERT_NE(file, nullptr);
+  EXPECT_TRUE(file->Verify().ok());
+  EXPECT_EQ(file->schema().ToJson(), schema->ToJson());
+  EXPECT_EQ(Read(*file, {3, -1, 4, 1000002}), std::vector<float>({5, -127, 127, -3, 0, 0, 127, 64}));
 }
 
 TEST_F(ServeFileTest, OneLookupReadsManyFiles) {

@@ -42,7 +42,7 @@ def test_everything_of_a_table_comes_back(tmp_path, name):
     )
 
 
-def test_a_table_behind_a_cache_is_saved_with_what_it_holds_back(tmp_path):
+def test_save_includes_unsent_updates_of_caches(tmp_path):
     def make():
         return het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=math.inf, rows=50))
 

@@ -22,7 +22,7 @@ def steps(place):
     return [checkpoint.read_manifest(path).step for path in checkpoint.checkpoints(place)]
 
 
-def test_every_epoch_and_what_comes_back_is_of_one_moment(tmp_path):
+def test_checkpoint_of_each_epoch_is_consistent(tmp_path):
     made = model()
     x, y = data()
     seen = {}
@@ -71,7 +71,7 @@ def test_the_best_alone(tmp_path):
 def test_arguments_are_checked(tmp_path):
     for path, options, message in (
         ("c/{epoch}", {}, r"named by the step: give it without \{\}"),
-        ("c.keras", {"keep": 3}, "keep and full_every go with a directory"),
+        ("c.keras", {"keep": 3}, "keep and full_every need a directory"),
         ("c", {"keep": 0}, "keep is 0; give an integer from 1"),
         ("c", {"full_every": True}, "full_every is True"),
     ):
@@ -97,7 +97,7 @@ def test_a_directory_of_later_steps_is_refused_before_training(tmp_path):
     made = model()
     before = tables()
     saver = het_tf.callbacks.Checkpoint(tmp_path)
-    with pytest.raises(ValueError, match="ckpt-00000008 is there, and the optimizer has made 0 steps"):
+    with pytest.raises(ValueError, match="ckpt-00000008 exists, but the optimizer has made 0 steps"):
         made.fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[saver])
     same(tables(), before)
     checkpoint.restore(tmp_path, made)

@@ -88,7 +88,7 @@ def swap(file):
         ("base", lambda file: damage(file, -1), ValueError, "{name}"),
         ("increment", cut, ValueError, "{name}"),
         ("increment", swap, ValueError, "{name}"),
-        ("increment", Path.unlink, FileNotFoundError, "{name} is missing, and the manifest of the check"),
+        ("increment", Path.unlink, FileNotFoundError, "{name} is missing, but the manifest of the check"),
         ("dense", lambda file: damage(file, -3), ValueError, r"dense\.safetensors is damaged"),
         ("increment", pipe, ValueError, "{name} is a FIFO, not a regular file"),
         ("dense", pipe, ValueError, r"dense\.safetensors is a FIFO, not a regular file"),
@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["rows", "dense", "manifest"])
-def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(tmp_path, what):
+def test_file_size_limit_keeps_last_checkpoint(tmp_path, what):
     """A limit of the process stands for the disk; which file is too large depends on the model."""
     made = model("Adam")
     fit(made, 0, 4)

@@ -54,7 +54,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
-def test_weights_and_optimizer_come_back_into_a_model_that_is_built_anew(tmp_path, optimizer):
+def test_rebuilt_model_restores_weights_and_optimizer(tmp_path, optimizer):
     model = make(optimizer=optimizer)
     train(model)
     saved = values(model)
@@ -225,12 +225,12 @@ def test_damage_is_noticed_before_anything_is_assigned(tmp_path):
         with pytest.raises(ValueError, match="is damaged"):
             dense.read_header(path)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"dense\.safetensors is missing, and the manifest"):
+    with pytest.raises(FileNotFoundError, match=r"dense\.safetensors is missing, but the manifest"):
         restore(tmp_path, entry, model)
     same(values(model), before)
 
 
-def test_a_write_that_fails_leaves_an_error_with_the_files_name(tmp_path):
+def test_failed_write_names_the_file(tmp_path):
     (tmp_path / dense.FILE).write_text("precious")
     with pytest.raises(FileExistsError, match=r"dense\.safetensors"):
         dense.write(tmp_path, dense.variables_of(make()))

@@ -68,7 +68,7 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path):
     [
         (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 3; .*that wrote it"),
         (lambda d: d.update(version="2"), "version '2', and"),
-        (lambda d: d.update(format="other"), "no manifest of het_tf"),
+        (lambda d: d.update(format="other"), "not a manifest of het_tf"),
         (lambda d: d.pop("step"), "'step' is missing"),
         (lambda d: d.update(step=-1), "'step' of a manifest is -1"),
         (lambda d: d["files"][0].update(name="../other"), "'name' of a file is \"../other\""),
@@ -91,7 +91,7 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, change, message):
 def test_what_is_not_there_or_no_json_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*nowhere"):
         manifest.read_manifest(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"has no manifest\.json: it is no checkpoint, or one that"):
+    with pytest.raises(FileNotFoundError, match=r"has no manifest\.json: it is not a checkpoint, or an"):
         manifest.read_manifest(tmp_path)
     file = tmp_path / manifest.FILE
     for content in (b"{", b"", b"\xff\xfe", b"[1, 2"):
@@ -99,7 +99,7 @@ def test_what_is_not_there_or_no_json_is_refused(tmp_path):
         with pytest.raises(ValueError, match="is damaged: it is not JSON"):
             manifest.read_manifest(tmp_path)
     file.write_bytes(b"[]")
-    with pytest.raises(ValueError, match="no manifest of het_tf"):
+    with pytest.raises(ValueError, match="not a manifest of het_tf"):
         manifest.read_manifest(tmp_path)
     with pytest.raises(NotADirectoryError, match="give the directory"):
         manifest.read_manifest(file)
@@ -155,7 +155,7 @@ def test_a_checkpoint_appears_whole_and_numbers_grow(tmp_path):
     assert len(list(place.iterdir())) == 3
 
 
-def test_leftovers_go_with_the_next_save_and_what_is_not_ours_stays(tmp_path):
+def test_next_save_removes_only_leftovers(tmp_path):
     for name in (".tmp-ckpt-00000001-0a0b0c0d", ".tmp-ckpt-00000003-11111111"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows").write_text("half")
@@ -177,7 +177,7 @@ def test_two_cannot_save_into_one_directory_at_once(tmp_path):
     directory.Pending(tmp_path, 2).abandon()
 
 
-def test_a_process_that_is_forked_meanwhile_does_not_keep_the_lock(tmp_path):
+def test_forked_process_does_not_keep_lock(tmp_path):
     pending = directory.Pending(tmp_path, 1)
     end, wait = os.pipe()
     child = os.fork()
@@ -216,7 +216,7 @@ def test_a_file_in_the_way_is_refused(tmp_path):
         with pytest.raises(NotADirectoryError, match="file is a file; give a directory for checkpoints"):
             directory.make(place)
     assert (tmp_path / "file").read_text() == "precious"
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="exists already"):
         directory.beside(tmp_path / "file")
 
 
@@ -237,7 +237,7 @@ def test_keep_removes_the_oldest_and_never_a_base(tmp_path):
     assert names() == [7]
 
 
-def test_keep_removes_nothing_when_it_cannot_know_what_is_needed(tmp_path):
+def test_keep_removes_nothing_if_bases_are_unknown(tmp_path):
     for number, base in ((1, None), (2, 1), (3, None)):
         checkpoint(tmp_path, number, base)
     (tmp_path / "ckpt-00000002" / manifest.FILE).write_text("{")
@@ -273,7 +273,7 @@ def test_a_chain_is_followed_and_must_be_whole(tmp_path):
     found = directory.chain(tmp_path / "ckpt-00000005")
     assert [one.step for one in found] == [1, 2, 5]
     os.rename(tmp_path / "ckpt-00000001", tmp_path / "away")
-    message = "ckpt-00000002 holds what has changed since ckpt-00000001, and .*ckpt-00000001 is missing"
+    message = "ckpt-00000002 holds the changes since ckpt-00000001, but .*ckpt-00000001 is missing"
     with pytest.raises(FileNotFoundError, match=message):
         directory.chain(tmp_path / "ckpt-00000005")
     checkpoint(tmp_path, 1, namespace="another")
@@ -287,5 +287,5 @@ def test_a_chain_is_followed_and_must_be_whole(tmp_path):
         tmp_path / "ckpt-00000001",
         document(id=f"{1:032x}", base={"name": "ckpt-00000005", "id": f"{5:032x}"}),
     )
-    with pytest.raises(ValueError, match="builds on itself"):
+    with pytest.raises(ValueError, match="is among its own bases"):
         directory.chain(tmp_path / "ckpt-00000005")

@@ -97,7 +97,7 @@ def test_tables_for_other_ways_of_saving(tmp_path):
     same(tables(), {"a": saved["a"], "b": later["b"]})
 
 
-def test_a_load_leaves_other_tables_with_what_their_caches_held_back(tmp_path):
+def test_load_keeps_unsent_updates_of_other_tables(tmp_path):
     def make(name):
         return het_tf.keras.Embedding(3, name=name, cache=het_tf.Cache(staleness=math.inf, rows=50))
 
@@ -143,7 +143,7 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
     train(made, 10, 11)
 
 
-def test_a_rank_that_fails_at_the_end_of_a_load_tells_the_others(tmp_path, monkeypatch):
+def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     """Else they wait for it in the next exchange."""
     train(layer("t"))
     path = checkpoint.save(tmp_path)
@@ -195,7 +195,7 @@ def test_a_table_is_streamed(tmp_path):
 
 
 @pytest.mark.parametrize("function", ["HetLoadBegin", "HetLoadClear", "HetLoadRows", "HetLoadCommit"])
-def test_after_a_load_that_was_interrupted_this_process_can_load_again(tmp_path, monkeypatch, function):
+def test_process_can_load_after_interrupted_load(tmp_path, monkeypatch, function):
     a = layer("a")
     train(a)
     saved = tables()

@@ -16,7 +16,7 @@ keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 
-def test_an_increment_has_what_has_moved_and_what_was_removed(tmp_path):
+def test_increment_has_updates_and_removals(tmp_path):
     made = layer("t")
     train(layer("still"), end=2)
     train(made)
@@ -70,7 +70,7 @@ def test_after_a_restore_increments_go_on(tmp_path):
     same(tables(), state)
 
 
-def test_a_table_that_was_cleared_or_made_anew_is_written_whole(tmp_path):
+def test_cleared_or_new_table_is_written_whole(tmp_path):
     made, other = layer("t"), layer("other")
     train(made), train(other)
     first = checkpoint.save(tmp_path)
@@ -134,7 +134,7 @@ def test_since_must_be_a_checkpoint_of_the_directory(tmp_path):
     path = checkpoint.save(tmp_path / "a")
     elsewhere = checkpoint.save(tmp_path / "b")
     before = files(tmp_path)
-    with pytest.raises(ValueError, match="an increment and what it builds on are in one directory"):
+    with pytest.raises(ValueError, match="an increment and its base must be in one directory"):
         checkpoint.save(tmp_path / "a", since=elsewhere)
     with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
         checkpoint.save(tmp_path / "a", since=path.with_name("ckpt-00000099"))

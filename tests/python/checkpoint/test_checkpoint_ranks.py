@@ -68,7 +68,7 @@ def test_an_optimizer_may_change_if_its_slots_begin_anew(tmp_path):
     here["a"]["slots"] = [["accumulator", 1]]
     with pytest.raises(ValueError, match=r'slots +\[\["accumulator", 4\]\] +\[\["accumulator", 1\]\]'):
         compare.match(saved(tmp_path, a={}), here)
-    # FTRL's values are made of its slots.
+    # Ftrl's values are made of its slots.
     here = live(a={"optimizer": {"name": "ftrl", "params": {}}})
     with pytest.raises(ValueError, match="FTRL computes the values from the slots"):
         compare.match(saved(tmp_path, a={}), here, slots=False)

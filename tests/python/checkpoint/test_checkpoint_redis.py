@@ -18,7 +18,7 @@ from het_tf.python.session import native
 pytestmark = redis_lib.MARKS
 
 
-def test_an_increment_on_a_checkpoint_of_another_number_of_partitions(tmp_path, server):
+def test_increment_on_base_with_other_partition_count(tmp_path, server):
     """16 partitions in this process, 64 at Redis, and back."""
     train(layer("t"))
     checkpoint.save(tmp_path)
@@ -68,7 +68,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server):
 
 
 @pytest.mark.long
-def test_a_server_that_dies_fails_the_save_and_leaves_the_last_one(tmp_path, monkeypatch):
+def test_dead_server_fails_save_keeps_last_checkpoint(tmp_path, monkeypatch):
     call = native.call
     with redis_lib.running(tmp_path / "server") as server:
         het_tf.init(ps=het_tf.Store(server.address, timeout=1.0, deadline=2.0))
@@ -112,7 +112,7 @@ def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
 
 
 @pytest.mark.long
-def test_an_increment_after_a_server_came_back_from_an_older_state(tmp_path):
+def test_increment_after_server_lost_updates(tmp_path):
     """The lost updates come again with other gradients: the clocks are the base's, the rows are not."""
     with redis_lib.running(tmp_path / "server") as server:
         het_tf.init(ps=server.address)

@@ -37,7 +37,7 @@ def test_verify_says_that_all_is_well(chain):
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_anywhere_in_a_file_of_rows_is_seen(chain):
+def test_any_flipped_bit_in_rows_is_detected(chain):
     entry = manifests.read_manifest(chain[0]).files[1]
     path = chain[0] / entry["name"]
     before = path.read_bytes()
@@ -87,7 +87,7 @@ def in_file(path: Path, number: int, count: int) -> list[int]:
         (lambda ids, alien: Table({ids[0]: (-1, [1] * 3, [1], 1, 1)}), "has a clock out of range"),
         (lambda ids, alien: Table(rows(ids[:3])), "rows and 0 removals in its files, and the manifest says"),
         (lambda ids, alien: Table(rows(ids[:3], dim=4), dim=4), "have 4 floats and 1 of slots, and by the"),
-        (lambda ids, alien: Table(rows(ids[:3]), name="other"), "tables that the manifest has not: other"),
+        (lambda ids, alien: Table(rows(ids[:3]), name="other"), "tables that the manifest lacks: other"),
     ],
 )  # fmt: skip
 def test_verify_sees_contents_that_cannot_be(tmp_path, make, message):
@@ -143,8 +143,8 @@ def test_a_fifo_is_not_waited_for(chain, name):
         (b"[" * 100_000, "nested deeper than"),
         (b'{"x":' * 40 + b"1" + b"}" * 40, "nested deeper than"),
         (b'{"format": "\xff"}', "byte 12 is not UTF-8"),
-        (b'{"created": NaN}', "NaN is no number of JSON"),
-        (b'{"created": 1e999}', "1e999 is no number of JSON"),
+        (b'{"created": NaN}', "NaN is not a number of JSON"),
+        (b'{"created": 1e999}', "1e999 is not a number of JSON"),
         ('{"format": ""}'.encode("utf-16"), "byte 0 is not UTF-8"),
     ],
 )
@@ -198,13 +198,16 @@ def header(change: dict[str, Any] | None = None, metadata: Any = None) -> dict[s
 SIZE = 16 + 16 + 24 + 8 + 4
 # Whether a safetensors file is whole is the matter of its package: one of its refusals stands for all.
 BAD_HEADERS = [
-    ({"item/clocks": {"data_offsets": [8, 24]}}, "no whole safetensors file"),
-    ({"item/values": {"shape": [6]}}, "is no column of a table"),
+    ({"item/clocks": {"data_offsets": [8, 24]}}, "not a whole safetensors file"),
+    ({"item/values": {"shape": [6]}}, "is not a column of a table"),
     ({"item/values": {"shape": [1, 6]}}, "2 keys and 1 values"),
-    ({"item/values": {"dtype": "I32"}}, "is no column of a table"),
+    ({"item/values": {"dtype": "I32"}}, "is not a column of a table"),
     ({"item/values": {"dtype": "F4", "shape": [2, 24]}}, "'item/values' is F4; het_tf reads F64"),
-    ({"item/more": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
-    ({"keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is no column of a table"),
+    (
+        {"item/more": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}},
+        "is not a column of a table",
+    ),
+    ({"keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}}, "is not a column of a table"),
     (
         {"x/keys": {"dtype": "I64", "shape": [0], "data_offsets": [SIZE, SIZE]}},
         "has no clocks, values, last_used",
@@ -225,10 +228,10 @@ def test_headers_that_do_not_fit(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"", "its 0 bytes are no whole safetensors file"),
+        (b"", "its 0 bytes are not a whole safetensors file"),
         (b"\xff" * 8 + b"{}", "its 10 bytes are"),
-        (pack({}), "no row file"),
-        (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "no row file"),
+        (pack({}), "not a row file"),
+        (pack(header(metadata={"format": "pt"})) + bytes(SIZE), "not a row file"),
         (pack(header(metadata={"format": "het_tf rows", "version": "2"})) + bytes(SIZE), "of version '2'"),
         (pack(header(metadata={"format": "het_tf rows"})) + bytes(SIZE), "of version None"),
     ],

@@ -18,7 +18,7 @@ def test_what_is_no_plain_file_is_never_replaced(chain, tmp_path):
     os.mkfifo(pipe)
     for force in ([], ["--force"]):
         err = het_ckpt("to-parquet", chain[2], pipe, "--table", "item", *force, status=1).err
-        assert "is no plain file" in err
+        assert "is not a plain file" in err
         assert pipe.is_fifo()
 
 
@@ -38,7 +38,7 @@ def test_to_parquet_overwrites_nothing_unasked(chain, tmp_path):
     err = het_ckpt("to-parquet", chain[2], tmp_path / "directory.parquet", "--table", "item", status=1).err
     assert "is a directory" in err
     err = het_ckpt("to-parquet", chain[2], tmp_path / "none/x.parquet", "--table", "item", status=1).err
-    assert "there is no directory" in err and "none" in err and ".tmp-" not in err
+    assert "does not exist; make it" in err and "none" in err and ".tmp-" not in err
 
 
 def test_damaged_rows_are_not_converted(chain, tmp_path):

@@ -28,7 +28,7 @@ def saved(place):
     return model, paths
 
 
-def test_what_is_in_the_files_is_what_is_in_the_table(tmp_path):
+def test_files_and_table_have_equal_rows(tmp_path):
     _, paths = saved(tmp_path / "run")
     table = het_tf.Table("item").scan()
     columns = [table[name].tolist() for name in ("ids", "clocks", "rows", "last_used", "counts")]

@@ -112,7 +112,7 @@ def test_another_process_predicts_the_same(tmp_path):
 # --- tf.train.Checkpoint ----------------------------------------------------------------------------
 
 
-def test_what_goes_into_a_checkpoint_is_readable_and_goes_with_it(tmp_path, monkeypatch):
+def test_tf_checkpoint_carries_readable_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "_SLICE_BYTES", 64)
     monkeypatch.setattr(bundle, "_SHARD_BYTES", 256)
     model = make_model()
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_table_is_refused(tmp_path):
     model = make_model()
     train(model)
     before = everything()
-    with pytest.raises(ValueError, match="table 't' is as it was: what was saved does not fit") as refused:
+    with pytest.raises(ValueError, match="table 't' is unchanged: what was saved does not fit") as refused:
         tf.train.Checkpoint(model=model).read(path)
     assert "optimizer" in str(refused.value)
     assert ".het_tf-" not in str(refused.value) and "slots=False" not in str(refused.value)

@@ -81,7 +81,7 @@ def test_a_file_without_rows_and_one_of_another_table(tmp_path):
     assert_equal(everything(), before)
 
 
-def test_a_file_that_somebody_else_has_open_is_loaded_every_time(tmp_path):
+def test_file_open_elsewhere_loads_every_time(tmp_path):
     """HDF5 then takes the second opening for the first one."""
     model = build()
     train(model)
@@ -110,7 +110,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
         del file[found[0]]
         file[found[0]] = values if damage == "a bit" else values[:-1]
     before = everything()
-    with pytest.raises(ValueError, match=r"table 't' is as it was: (.|\n)*t/values") as refused:
+    with pytest.raises(ValueError, match=r"table 't' is unchanged: (.|\n)*t/values") as refused:
         model.load_weights(path)
     assert ".het_tf-" not in str(refused.value)
     assert_equal(everything(), before)
@@ -139,7 +139,7 @@ def test_arrays_hold_no_rows(tmp_path):
         lambda: model.layers[1].set_weights([np.zeros((), np.float32)]),
         lambda: model.save(str(tmp_path / "x.h5")),
     ):
-        with pytest.raises(RuntimeError, match=r"'embed' has table 't', which is no array.*RestoreBest"):
+        with pytest.raises(RuntimeError, match=r"'embed' has table 't', which is not an array.*RestoreBest"):
             take()
     dense = model.layers[-1]
     dense.set_weights([one + 1 for one in dense.get_weights()])
@@ -159,7 +159,7 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     path = str(tmp_path / "x.weights.h5")
     saved = everything()
     monkeypatch.setattr(settings.current, "hvd", two)
-    with pytest.warns(het_tf.TablesNotSavedWarning, match="behind what other workers hold back"):
+    with pytest.warns(het_tf.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
         model.save_weights(path)
     model.layers[1].embeddings = None
     het_tf.Table("t").clear()

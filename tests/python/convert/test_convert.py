@@ -126,7 +126,7 @@ def test_another_optimizer_begins_with_slots_of_its_own(fresh):
     old = clicks(OPTIMIZERS["adagrad"]())
     x, y = next(batches(fresh, 1))
     old.train_on_batch(x, y)
-    with pytest.warns(het_tf.ConversionWarning, match="slots of item_rows begin anew"):
+    with pytest.warns(het_tf.ConversionWarning, match="slots of item_rows start anew"):
         new = het_tf.convert(old, optimizer=het_tf.optimizers.RowWiseAdagrad(0.02), verbose=False)
     equal(old, new, x)
     assert het_tf.Table("item_rows").spec["optimizer"]["name"] == "row_wise_adagrad"
@@ -197,7 +197,7 @@ def test_sequential_whose_ids_were_floats(fresh):
     equal(old, new, ids)
 
 
-def test_a_layer_in_a_model_in_a_model_that_is_called_twice(fresh):
+def test_nested_layer_called_twice(fresh):
     tower = keras.Sequential(
         [keras.Input((3,)), keras.layers.Embedding(9, 2, name="e"), keras.layers.GlobalAveragePooling1D()],
         name="tower",
@@ -326,7 +326,7 @@ def test_what_adapt_has_learnt_stays(fresh):
 
 
 @pytest.mark.skipif(not KERAS_3, reason="Keras 2 sums the gradients of an id before it squares them")
-def test_ids_that_repeat_in_a_batch_are_where_keras_3_differs():
+def test_repeated_ids_differ_from_keras_3():
     """docs/migrate/keras.md says so: should Keras change, the page is to follow."""
     variable = keras.Variable(np.zeros((2, 1), "float32"))
     optimizer = keras.optimizers.Adagrad(1.0, initial_accumulator_value=0.0)
@@ -356,7 +356,7 @@ def test_legacy_optimizers_with_another_epsilon_are_told_by_name(fresh, name):
     old = clicks(getattr(keras.optimizers.legacy, name)(0.1))
     x, y = next(batches(fresh, 1))
     old.train_on_batch(x, y)
-    words = f"no formula of legacy {name}, whose epsilon stands behind the root: they have RowWiseAdagrad"
+    words = f"no formula of legacy {name}, whose epsilon is added after the root: they have RowWiseAdagrad"
     with pytest.warns(het_tf.ConversionWarning, match=words):
         new = het_tf.convert(old, verbose=False)
     equal(old, new, x)
@@ -370,7 +370,7 @@ def test_legacy_optimizers_with_another_epsilon_are_told_by_name(fresh, name):
 
 
 @pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
-def test_legacy_optimizers_that_move_the_rows_of_a_batch_train_on_in_silence(fresh, recwarn):
+def test_lazy_legacy_optimizers_convert_without_warning(fresh, recwarn):
     for name in ("legacy_momentum", "legacy_ftrl"):
         old = clicks(OPTIMIZERS[name]())
         old.train_on_batch(*next(batches(fresh, 1)))

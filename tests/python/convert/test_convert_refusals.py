@@ -112,18 +112,18 @@ CASES = {
         "e: activity_regularizer is L2.*ActivityRegularization",
     ),
     "subclass": (lambda: around(Scaled(9, 2, name="s")), "s: it is a Scaled, a subclass of"),
-    "inside": (lambda: around(Holds(name="h")), "h: it is a Holds, which holds the Embedding 'inner'"),
+    "inside": (lambda: around(Holds(name="h")), "h: it is a Holds that holds the Embedding 'inner'"),
     "wrapped": (
         lambda: around(
             keras.layers.TimeDistributed(keras.layers.Embedding(9, 2, name="e"), name="t"), (3, 4)
         ),
-        "t: it is a TimeDistributed, which holds the Embedding 'e'",
+        "t: it is a TimeDistributed that holds the Embedding 'e'",
     ),
     "tied layer": (lambda: tied("layer"), "e: 'tied' reads its rows, too .tied weights."),
     "tied function": (lambda: tied("function"), "e: 'by' reads its rows, too .tied weights."),
     "float64": (lambda: embedding(dtype="float64"), "e: its rows are float64"),
     "floats": (of_floats, "e: its ids come from 'twice' as float32.*cast them"),
-    "ids and numbers": (of_ids_and_numbers, "input 'x' has floats, which are read as ids and as numbers"),
+    "ids and numbers": (of_ids_and_numbers, "input 'x' has floats that are read as ids and as numbers"),
     "not copied": (not_copied, r"layer 'unknown' \(Unknown\) cannot be copied.*get_config"),
     "not finite": (not_finite, "e: its rows hold NaN or Inf"),
     "none": (lambda: around(keras.layers.Dense(1)), "model 'm' has no layer keras.layers.Embedding"),
@@ -140,7 +140,7 @@ def test_refused_with_a_remedy(case):
     assert het_tf.tables() == []
 
 
-def test_a_table_that_is_given_stands_for_what_keras_had(fresh):
+def test_given_table_replaces_keras_settings(fresh):
     old = embedding(embeddings_regularizer="l2")
     table = het_tf.TableConfig("e", 2, l2=0.01)
     new = het_tf.convert(old, {"e": table}, verbose=False)
@@ -170,7 +170,7 @@ def test_all_faults_are_named_and_others_can_be_left():
         ({"layers": ["x"]}, "layers names 'x'"),
         ({"tables": ["e"]}, "give a dict from names of layers"),
         ({"tables": {"e": 3}}, r"tables\['e'\] is 3; give a het_tf.TableConfig"),
-        ({"tables": {"e": het_tf.TableConfig("e", 5)}}, "has dim 5, and the rows of the layer have 2 floats"),
+        ({"tables": {"e": het_tf.TableConfig("e", 5)}}, "has dim 5, but the rows of the layer have 2 floats"),
         ({"optimizer": "nadam"}, "nadam"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_model_that_has_no_weights_yet():
 def test_rows_of_others_are_not_overwritten():
     layer = het_tf.keras.Embedding(2, name="e")
     het_tf.Table("e").assign([1], np.ones((1, 2)))
-    with pytest.raises(ValueError, match="there is a table 'e' already, with 1 rows"):
+    with pytest.raises(ValueError, match="table 'e' exists already, with 1 rows"):
         het_tf.convert(embedding())
     np.testing.assert_array_equal(het_tf.Table("e").to_numpy()[1], np.ones((1, 2)))
     het_tf.convert(embedding(), {"e": "other"}, verbose=False)
@@ -224,8 +224,8 @@ def lookup_model(**more):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (lambda: lookup_model(mask_zero=True), "mask_zero is True, and 'lookup' has no mask_token"),
-        (lambda: lookup_model(twice=True), "what 'lookup' gives is read by 'bag', too"),
+        (lambda: lookup_model(mask_zero=True), "mask_zero is True, but 'lookup' has no mask_token"),
+        (lambda: lookup_model(twice=True), "'bag' reads the output of 'lookup', too"),
     ],
 )
 def test_lookups_that_cannot_go(model, words):

@@ -17,7 +17,7 @@ def two_tables():
 
 
 @pytest.mark.filterwarnings("ignore::het_tf.ConversionWarning")
-def test_rows_are_at_the_server_and_not_overwritten_by_the_next_job(server):
+def test_next_job_does_not_overwrite_server_rows(server):
     old = two_tables()
     ids = np.arange(9)
     expected = np.asarray(old(ids))
@@ -28,7 +28,7 @@ def test_rows_are_at_the_server_and_not_overwritten_by_the_next_job(server):
     new.fit(ids, np.ones(9), verbose=0)
     trained = het_tf.Table("a").to_numpy()[1]
     het_tf.reset()  # the process forgets; the server does not
-    with pytest.raises(ValueError, match="there is a table 'a' already, with 9 rows"):
+    with pytest.raises(ValueError, match="table 'a' exists already, with 9 rows"):
         het_tf.convert(old)
     het_tf.keras.Embedding(2, name="a", optimizer="row_wise_adagrad")
     np.testing.assert_array_equal(het_tf.Table("a").to_numpy()[1], trained)

@@ -47,7 +47,7 @@ def test_names_of_the_table_come_first(tmp_path):
     assert content(into) == EXPECTED
 
 
-def test_the_number_of_a_row_is_its_id_where_none_is_named(tmp_path):
+def test_row_number_is_id_by_default(tmp_path):
     np.savez(tmp_path / "x.npz", weight=VALUES, ids=IDS)
     into = table()
     het_tf.load_rows("item", tmp_path / "x.npz", rows="weight")
@@ -203,7 +203,7 @@ def with_one(value):
 
 # fmt: off
 BAD = {
-    "width": (lambda p: npz(p, values=VALUES[:, :1]), {}, "rows of 1 floats, and table 'item' has dim 2"),
+    "width": (lambda p: npz(p, values=VALUES[:, :1]), {}, "rows of 1 floats, but table 'item' has dim 2"),
     "twice": (lambda p: npz(p, ids=[5, 1, 5, 1]), {}, "2 ids occur again, the first 1, 5; keep one row"),
     "nan": (lambda p: npz(p, values=with_one(np.nan)), {}, f"the row of id {2**62} hold nan as float32"),
     "large": (
@@ -213,20 +213,20 @@ BAD = {
     ),
     "float ids": (
         lambda p: npz(p, ids=IDS.astype(float)), {},
-        "ids are float64; they are integers or strings",
+        "ids are float64, not integers or strings",
     ),
     "large ids": (
         lambda p: npz(p, ids=np.array([1, 2, 3, 2**63], "u8")), {},
         "id 9223372036854775808 is above",
     ),
     "fewer ids": (lambda p: npz(p, ids=IDS[:3]), {}, "ids of shape .3. and 4 rows"),
-    "integers": (lambda p: npz(p, values=VALUES.astype(int)), {}, "is int64, and rows are floats"),
+    "integers": (lambda p: npz(p, values=VALUES.astype(int)), {}, "is int64, but rows are floats"),
     "a cube": (
         lambda p: npz(p, values=VALUES.reshape(2, 2, 2)), {},
-        "has shape .2, 2, 2., and rows .N, dim.",
+        "has shape .2, 2, 2., but rows .N, dim.",
     ),
-    "no array": (lambda p: npz(p), {"rows": "w"}, "rows is 'w', and it has arrays 'ids', 'values'"),
-    "no ids": (lambda p: npz(p), {"rows": "values", "ids": "k"}, "ids is 'k', and it has arrays"),
+    "no array": (lambda p: npz(p), {"rows": "w"}, "rows is 'w', but it has arrays 'ids', 'values'"),
+    "no ids": (lambda p: npz(p), {"rows": "values", "ids": "k"}, "ids is 'k', but it has arrays"),
     "cut": (cut, {}, "x.npz cannot be read: .*copy it again"),
     "text": (lambda p: (p / "x.npz").write_text("a,b") and p / "x.npz", {}, "x.npz cannot be read"),
     "objects": (
@@ -245,11 +245,11 @@ BAD = {
         lambda p: npz(p), {"slots": ["values", "values"]},
         r"slots are \[2, 2\] floats wide, .* 2 together",
     ),
-    "slots of others": (lambda p: npz(p, s=VALUES[:3]), {"slots": "s"}, "has 3 rows, and the values 4"),
+    "slots of others": (lambda p: npz(p, s=VALUES[:3]), {"slots": "s"}, "has 3 rows, but the values 4"),
     "format": (lambda p: npz(p), {"format": "csv"}, "format is 'csv'; give one of"),
     "ending": (
         lambda p: (p / "x.csv").write_text("a") and p / "x.csv", {},
-        "ends in none of .npz, .safetensors",
+        "does not end in .npz, .safetensors",
     ),
     "directory": (lambda p: p, {}, "is a directory without a file 'checkpoint'"),
 }

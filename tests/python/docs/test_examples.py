@@ -114,7 +114,7 @@ def test_bad_arguments(script: str, arguments: list[str], message: str) -> None:
     assert message in fails(script, *arguments)
 
 
-def test_optimizers_of_the_command_line_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_has_all_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import arguments
 
@@ -275,8 +275,10 @@ def test_seeds_repeat() -> None:
 @pytest.mark.long
 def test_compare_with_keras(tmp_path: Path) -> None:
     out = tmp_path / "new" / "compare.json"
-    succeed("../benchmarks/compare_with_keras", "--models", "dcn", "--seeds", 1, "--epochs", 1, "--out", out)
-    document = json.loads(out.read_text())
+    succeed(
+        "../benchmarks/compare_with_keras/run", "--models", "dcn", "--seeds", 1, "--epochs", 1, "--out", out
+    )
+    document = json.loads(out.read_text())["census"]
     assert [one["side"] for one in document["runs"]] == [
         "het",
         "keras",
@@ -303,7 +305,7 @@ def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
         return float(found[1])
 
     place = tmp_path / "graphsage"
-    het, keras = accuracy("--export", place), accuracy(script="../benchmarks/graph_keras")
+    het, keras = accuracy("--export", place), accuracy(script="../benchmarks/graph/twin")
     assert het > 0.8 and het == pytest.approx(keras, abs=0.01)
     assert "serving_default" in tf.saved_model.load(str(place)).signatures
     assert accuracy("--link-epochs", 4, "--epochs", 3) > 0.15  # chance is 1 in 16

@@ -36,7 +36,7 @@ def test_code_parses_and_was_executed_in_order(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_those_of_a_run_without_errors_or_warnings(path: Path) -> None:
+def test_outputs_have_no_errors_or_warnings(path: Path) -> None:
     """And name neither directories nor packages of the machine."""
     for number, cell in enumerate(cells(path, "code"), 1):
         for output in cell["outputs"]:

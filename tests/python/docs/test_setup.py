@@ -124,7 +124,7 @@ def test_an_environment_of_another_tree_stays_with_it(machine, tmp_path):
     assert pth.read_text() == f"{TOOLS.parent}\n"
 
 
-def test_stage_shows_the_end_of_a_failed_log_and_the_remedy(machine, tmp_path):
+def test_stage_shows_log_tail_and_remedy(machine, tmp_path):
     machine.add(
         "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
     )
@@ -167,7 +167,7 @@ def make(*arguments, cwd=ROOT, env=None):
     )
 
 
-def test_a_stage_that_fails_keeps_no_other_one_from_running(tmp_path):
+def test_failed_stage_does_not_stop_others(tmp_path):
     """Defect: the first stage that fails ends `make test`, and nobody sees what the others say."""
     (tmp_path / "Makefile").write_text(
         f"all: first second third\nfirst third:\n\t@{TOOLS}/stage.sh $@ $@ true\n"
@@ -186,7 +186,7 @@ def test_a_stage_that_fails_keeps_no_other_one_from_running(tmp_path):
 
 
 @pytest.mark.parametrize("goal", ["test-stages", "test-fast-stages", "test-all-stages"])
-def test_every_stage_of_tests_runs_where_all_of_them_fail(tmp_path, goal):
+def test_all_test_stages_run_although_all_fail(tmp_path, goal):
     """Defect: a recipe has two stages of tests, and the second does not run where the first fails."""
     (tmp_path / "stage").write_text(
         '#!/bin/bash\n[ "$1" != --show ] || shift\necho "$1" >>"$NAMES"\n'

@@ -91,7 +91,7 @@ def test_two_workers_are_one_process_on_the_union_batch(union, runs, name):
         assert rank[name]["unsent"] == 0
 
 
-def test_rows_that_travel_on_demand_are_one_process_with_every_optimizer(runs):
+def test_rows_on_demand_equal_one_process(runs):
     """Would catch: the copy of the owner of a shared row counts as out of date, or those of others do not."""
     expected = one_process(2, STEPS, full=True)
     for name in ("on_demand", "on_demand_shards"):
@@ -110,7 +110,7 @@ def test_an_error_of_one_worker_is_raised_by_all(runs):
         assert "no derivative" in seen["second derivative"]
 
 
-def test_a_loss_scale_that_overflows_at_one_worker_skips_the_step_of_all(runs):
+def test_overflow_at_one_worker_skips_all_steps(runs):
     for rank in runs[1]:
         seen = rank["agreement"]
         assert seen["overflow"] == "nan" and seen["overflow rows"] == [0.0, 0.0]
@@ -135,7 +135,7 @@ def test_gradients_of_different_layers_are_not_mixed_up(runs):
         assert seen["another order a"] == seen["another order b"] == [0.0, 0.0]
 
 
-def test_above_staleness_0_every_key_still_has_one_tick_a_step(union, runs):
+def test_stale_rows_tick_once_a_step(union, runs):
     """Gradients are taken at older rows."""
     out, _ = runs
     expected, _ = union

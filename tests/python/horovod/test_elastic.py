@@ -113,7 +113,7 @@ def test_a_worker_is_killed_and_the_other_goes_on(tmp_path, given):
         assert survivor[0]["bounds"] == [4, {"most": 0, "of_age": 1.0}] and survivor[-1]["bounds"] == [4, 4]
 
 
-def test_a_worker_comes_and_goes_on_where_the_other_is(tmp_path):
+def test_joining_worker_continues_at_others_step(tmp_path):
     logs, done = elastic(tmp_path, {"grows_at": 8, "accumulate": True, "keras": True}, "localhost:1\n")
     first, second = logs
     assert [line["step"] for line in first] == list(range(1, elastic_worker.STEPS + 1))

@@ -45,7 +45,7 @@ def test_init_refuses_what_is_no_horovod(fresh):
 
 def test_several_ranks_never_train_tables_apart(fresh, monkeypatch):
     hvd = Played()
-    with pytest.raises(ValueError, match="every rank would train tables of its own"):
+    with pytest.raises(ValueError, match="every rank would train its own tables"):
         het_tf.init(hvd=hvd, ps="")
     monkeypatch.setitem(__import__("sys").modules, "horovod.tensorflow", hvd)
     for call in (
@@ -79,7 +79,7 @@ def test_ranks_must_agree(fresh):
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
         het_tf.init(hvd=hvd)
-    with pytest.warns(RuntimeWarning, match="on each of 2 machines, that machine itself"):
+    with pytest.warns(RuntimeWarning, match="names a different machine on each of 2 machines"):
         with pytest.raises(ConnectionError):
             het_tf.init(hvd=hvd, ps="redis://localhost:1")
     compared = []
@@ -117,9 +117,7 @@ def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
         (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
     ],
 )
-def test_another_rank_is_waited_for_no_longer_than_is_said(
-    monkeypatch, capsys, failed, stopped, leaving, ends, told
-):
+def test_wait_for_rank_ends_at_time_limit(monkeypatch, capsys, failed, stopped, leaving, ends, told):
     """A failed rank 0 that waits for a stopped process only holds the job up."""
 
     class Clock:
@@ -226,7 +224,7 @@ def test_a_fit_that_nothing_reduces_is_refused(played):
     tape.gradient(loss, model.trainable_variables)
 
 
-def test_a_train_step_that_goes_past_the_optimizers_is_refused(played):
+def test_train_step_bypassing_optimizer_is_refused(played):
     class Own(keras.Sequential):
         def train_step(self, batch):
             x, y = batch
@@ -270,7 +268,7 @@ def test_reduce_gradients_keeps_the_nest(played):
     assert het_tf.horovod.reduce_gradients(nest) is nest
 
 
-def test_a_reduction_that_only_a_control_edge_keeps_is_run(played, monkeypatch):
+def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
     """Grappler takes ops away that have neither users nor side effects, and Horovod's has none."""
     reduced = []
 

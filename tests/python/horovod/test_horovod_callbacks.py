@@ -133,7 +133,7 @@ def test_rank_0_writes_while_all_others_wait(played, tmp_path):
         )
 
 
-def test_a_checkpoint_that_rank_0_cannot_write_is_known_to_all(played, monkeypatch, tmp_path):
+def test_failed_write_of_rank_0_raises_on_all(played, monkeypatch, tmp_path):
     checkpoint = het_tf.callbacks.Checkpoint(str(tmp_path / "x.weights.h5"), save_weights_only=True)
     model = rules_lib.make_model()
     monkeypatch.setattr(
@@ -229,7 +229,7 @@ def test_shard_refuses(played):
         het_tf.horovod.shard(tf.data.Dataset.range(1))
 
 
-def test_names_count_up_in_a_graph_and_begin_again_in_the_next():
+def test_op_names_restart_in_each_graph():
     for _ in range(2):
         with tf.Graph().as_default():
             assert [collective.name("x"), collective.name("y"), collective.name("x")] == [

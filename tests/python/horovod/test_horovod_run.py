@@ -24,7 +24,7 @@ EXAMPLE = horovod_lib.ROOT / "examples" / "wide_deep.py"
         pytest.param(1, "error", 1, marks=pytest.mark.long),
     ],
 )
-def test_a_rank_that_dies_ends_the_job_and_its_server(victim, how, code, tmp_path):
+def test_dead_rank_ends_job_and_server(victim, how, code, tmp_path):
     done = horovod_lib.launch(
         horovod_lib.WORKER, tmp_path, f"die:{victim}:{how}", TMPDIR=str(tmp_path), timeout=300
     )
@@ -71,7 +71,7 @@ def test_the_example_prints_on_rank_0_alone():
 
 
 @pytest.mark.long
-def test_census_on_two_ranks_and_two_shards_reaches_the_auc_of_one_process(tmp_path):
+def test_census_on_two_ranks_reaches_single_process_auc(tmp_path):
     command = [sys.executable, str(EXAMPLE), "--staleness", "100"]
     environment = {**os.environ, "PYTHONPATH": str(horovod_lib.ROOT)}
     single = auc_of(

@@ -71,7 +71,7 @@ def numbers(batches):
     return np.stack([labels for _, labels in batches])
 
 
-def test_ranks_take_what_the_rule_of_het_data_gives_them(four):
+def test_ranks_place_samples_as_het_data(four):
     """Catches keys that tables share, or features of one table do not; a rule that forgets between batches,
     where owners would go by turns; and a field of the name, which would be taken in place of the rule.
     """
@@ -137,7 +137,7 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
         np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
 
 
-def test_samples_of_a_data_set_are_placed_by_what_a_model_looks_up(four):
+def test_samples_are_placed_by_lookups_of_the_model(four):
     """Catches ids that are taken from the features and not from what the model makes of them: its lookup has
     one column for each field.
     """
@@ -172,9 +172,9 @@ def test_nodes_are_placed_by_their_community(four, tmp_path):
 
 
 REFUSED = {
-    "no plan": (dict(plan=None), r"by is 'location', and plan is None; give plan=LAYER"),
-    "no rule": (dict(by=None, batch=None), r"plan=, sync= and inputs= are of placed streams"),
-    "no layer": (dict(plan=3), "layer is 3, a int, which looks no rows of het_tf up"),
+    "no plan": (dict(plan=None), r"by is 'location', but plan is None; give plan=LAYER"),
+    "no rule": (dict(by=None, batch=None), r"plan=, sync= and inputs= need a placed stream"),
+    "no layer": (dict(plan=3), "layer is 3, a int, without lookups of het_tf"),
     "no layers": (dict(plan=[]), "layer is empty"),
     "other inputs": (dict(data=lambda: tf.data.Dataset.range(99)), r"ids are .* give them a batch axis|dict"),
 }  # fmt: skip

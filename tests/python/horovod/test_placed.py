@@ -83,7 +83,7 @@ def test_other_elements_are_placed_too(four):
 
 FITTING = "'id', 'small', 'row', 'name', 'same'"
 REFUSED = {
-    "no field": (dataset, dict(by="di"), rf"'di', which the data has not; .*: {FITTING}$"),
+    "no field": (dataset, dict(by="di"), rf"'di', which the data lacks; .*: {FITTING}$"),
     "a number": (dataset, dict(by="price"), rf"'price', which is float32, a number .*: {FITTING}$"),
     "a vector": (dataset, dict(by="pair"), r"which has the shape \[2\] a sample"),
     "batches": (lambda: dataset().batch(4), dict(by="id"), r"shape \[None\] a sample; shard comes before"),
@@ -95,12 +95,12 @@ REFUSED = {
         lambda: tf.data.Dataset.from_tensor_slices({"id": [1, 2], "s": tf.sparse.eye(2)}), dict(by="id"),
         r"is sparse .*RaggedTensor\.from_sparse, before shard",
     ),
-    "no features": (lambda: tf.data.Dataset.range(9), dict(by="id"), "the samples are no dict of features"),
+    "no features": (lambda: tf.data.Dataset.range(9), dict(by="id"), "the samples are neither dicts of features"),
     "arrays": (lambda: np.zeros(9), dict(by="id"), r"data is a ndarray.*make one by .*from_tensor_slices"),
     "no batch": (dataset, dict(by="id", batch=None), "by= needs batch="),
     "batch 0": (dataset, dict(by="id", batch=0), "batch is 0; give a whole number, 1 or more"),
     "a batch in turns": (dataset, dict(batch=8), r"batch is 8 without by=; .*\.batch\(8\)"),
-    "what is over": (dataset, dict(by="id", drop_remainder=False), "whole global batches alone"),
+    "what is over": (dataset, dict(by="id", drop_remainder=False), "only whole global batches"),
 }  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def layer(name, table=None):
 NOT_ON_DEMAND = {
     "no plan": (dict(sync="on_demand"), "is 'on_demand' without plan=; give the layer"),
     "no such word": (dict(sync="later", plan=layer), "sync is 'later'; give 'always' or 'on_demand'"),
-    "not placed": (dict(by=None, batch=None, plan=layer, sync="on_demand"), "are of placed streams"),
+    "not placed": (dict(by=None, batch=None, plan=layer, sync="on_demand"), "need a placed stream"),
     "a table of two layers": (
         dict(sync="on_demand", plan=lambda name: [layer("a", table="t"), layer("b", table="t")]),
         "layers 'a' and 'b' share table 't': neither knows",
@@ -145,20 +145,20 @@ def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
         het_tf.horovod.shard(dataset(), by="id", batch=BATCH, plan=layer("id"), sync="on_demand")
 
 
-def test_a_directory_of_het_data_gives_each_rank_its_file(four, tmp_path):
+def test_each_rank_gets_its_het_data_file(four, tmp_path):
     files = [(f"part-{rank}.tsv", 1 + rank) for rank in range(RANKS)]
     for name, size in files:
         (tmp_path / name).write_bytes(b"x" * size)
     Pieces(tmp_path, Placement("C2", RANKS, BATCH), "id", 0, 0, [], files).write(tmp_path)
     four.me = 2
     assert het_tf.horovod.shard(tmp_path) == str(tmp_path / "part-2.tsv")
-    with pytest.raises(ValueError, match=r"batch is 8, and .* is placed already"):
+    with pytest.raises(ValueError, match=r"batch is 8, but .* is placed already"):
         het_tf.horovod.shard(tmp_path, batch=8)
     four.others = lambda mine: [(mine[0], {**mine[1], "id of the files": "x"})] * 3
     with pytest.raises(RuntimeError, match=r"id of the files is 'x' on rank 0, .*'id' on rank 2"):
         het_tf.horovod.shard(str(tmp_path))
     four.ranks = 2
-    with pytest.raises(ValueError, match=r"placed for 4 workers, and there are 2 ranks; .* --workers 2"):
+    with pytest.raises(ValueError, match=r"placed for 4 workers, but there are 2 ranks; .* --workers 2"):
         het_tf.horovod.shard(tmp_path)
 
 
@@ -247,15 +247,13 @@ def test_a_pass_counts_from_its_first_note(played):
     assert notes[-4, 3] == notes[-2, 3] and agreement.EVERY == 16
 
 
-def test_an_elastic_job_with_other_workers_wants_the_stream_anew(played, monkeypatch):
+def test_elastic_job_must_place_stream_anew(played, monkeypatch):
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     played.others = lambda mine: pytest.fail("a worker that joins would ask alone")
     placed = het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
     het_tf.horovod.reduce_gradients([tf.ones([])])
     played.ranks = 3
-    with pytest.raises(
-        RuntimeError, match=r"placed for 2 workers, and there are 3; call .* inside of the func"
-    ):
+    with pytest.raises(RuntimeError, match=r"placed for 2 workers, but there are 3; call .* inside the func"):
         het_tf.horovod.reduce_gradients([tf.ones([])])
     het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
     het_tf.horovod.reduce_gradients([tf.ones([])])

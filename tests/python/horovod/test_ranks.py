@@ -73,7 +73,7 @@ def test_two_ranks_equal_one_process_on_the_union_batch(job, union):
 
 
 @pytest.mark.long
-def test_two_ranks_on_two_shards_equal_one_process_and_train_in_more_ways(union, tmp_path):
+def test_two_ranks_on_two_shards_equal_one_process(union, tmp_path):
     with redis_lib.cluster(tmp_path / "cluster", 2) as cluster:
         ranks = horovod_lib.Ranks(tmp_path, "exact", "more_ways", HET_PS=cluster.address)
         ranks.wait("exact")
@@ -82,7 +82,7 @@ def test_two_ranks_on_two_shards_equal_one_process_and_train_in_more_ways(union,
     equals_the_union(tmp_path / "exact", union)
 
 
-def test_a_checkpoint_of_two_ranks_is_restored_by_one_process(job, fresh):
+def test_one_process_restores_checkpoint_of_two_ranks(job, fresh):
     ranks, place = job
     ranks.wait("save")
     made = model(whole=True)
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_two_ranks_is_restored_by_one_process(job, fresh):
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_one_process_is_restored_by_three_ranks(job, fresh, tmp_path):
+def test_three_ranks_restore_checkpoint_of_one_process(job, fresh, tmp_path):
     ranks, place = job
     ranks.wait("save")
     made = model(whole=True)
@@ -125,11 +125,11 @@ def test_files_of_keras_have_what_both_ranks_have_trained(job, fresh):
         assert_close(saving_lib.predictions(made), found["predictions"], MODEL)
 
 
-def test_ranks_that_read_a_placed_stream_in_two_orders_are_told(job):
+def test_placed_stream_in_two_orders_is_refused(job):
     job[0].wait("orders")
 
 
-def test_ranks_with_streams_of_unknown_lengths_end_with_the_shortest_and_say_so_once(job):
+def test_ranks_end_with_shortest_stream_and_warn_once(job):
     """Ranks with more batches would wait for ever."""
     job[0].wait("end")
     assert job[0].out.count("the data of rank 0 ended first, after 7 batches") == 1

@@ -63,7 +63,7 @@ class Steps(keras.callbacks.Callback):
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_fit_ends_every_epoch_with_the_shortest_stream_and_says_so_once(other, caplog, eager):
+def test_fit_ends_epochs_with_shortest_stream_and_warns_once(other, caplog, eager):
     """A rank that went on would wait for ever in the reduction of its next step."""
     other(3)
     steps = Steps()
@@ -135,7 +135,7 @@ def test_what_cannot_end_together_is_refused(played, other):
 
 
 @pytest.mark.parametrize(("batches", "at_once"), [(0, 1), pytest.param(3, 4, marks=several_steps_at_once)])
-def test_a_rank_without_enough_for_one_execution_ends_with_an_error(other, batches, at_once):
+def test_rank_with_less_than_one_execution_fails(other, batches, at_once):
     """It takes no step in which it could say so: it must not wait, nor end in silence."""
     other(9)
     said = f"this rank has {batches} batches in a pass, and needs {at_once} at least"
@@ -186,7 +186,7 @@ def test_structures_of_batches_pass(other):
     assert [sorted(x) for x in only] == [["r", "s"]] * 3
 
 
-def test_a_look_at_a_stream_asks_nobody_and_waits_for_nobody(other):
+def test_peek_at_stream_does_not_communicate(other):
     """One rank may look at its batches alone: an exchange in the pipeline would wait for the others."""
     other(3)
     stream = het_tf.horovod.until_shortest(dataset(5))

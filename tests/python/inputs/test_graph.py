@@ -14,6 +14,7 @@ from het_tf.inputs.python.graph import writer as writer_lib
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.inputs.python.graph.writer import GraphWriter
 
+GOLDEN = Path(__file__).parents[2] / "cpp" / "golden" / "graph.bin"
 TRIANGLE = [[0, 1], [1, 2], [2, 0]]
 
 
@@ -54,7 +55,7 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
     assert (graph.communities(1) != found).any() and (np.bincount(graph.communities(1)) > 0).sum() > 300
 
 
-def test_a_graph_without_edges_has_a_community_for_each_node(tmp_path: Path) -> None:
+def test_nodes_without_edges_are_own_communities(tmp_path: Path) -> None:
     """Catches a sum over no edges."""
     assert make(tmp_path, np.zeros((0, 2), int), nodes=5).communities().tolist() == [0, 1, 2, 3, 4]
 
@@ -131,10 +132,10 @@ def test_walks_and_negatives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edges", "options", "message"),
     [
-        (np.ones((2, 2)), {}, "edges is float64, and ids of nodes are integers"),
+        (np.ones((2, 2)), {}, "edges is float64, but ids of nodes are integers"),
         (np.array([["a", "b"]]), {}, "ids of nodes are integers"),
         ([[0, 1], [2, -3]], {}, "edges has the id -3 in row 1"),
-        ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, and nodes is 7.*give nodes=8"),
+        ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, but nodes is 7.*give nodes=8"),
         ([0, 1], {}, r"edges has the shape \[2\]"),
         (np.array([[0, 2**64 - 1]], np.uint64), {}, "give ids below 2"),
         ([], {}, "edges is empty and nodes is None"),
@@ -211,8 +212,27 @@ def test_a_writer_is_held_to_its_word(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_new_file_is_read_and_an_old_one_kept(tmp_path: Path) -> None:
+def test_replaced_file_is_read_while_old_graph_works(tmp_path: Path) -> None:
     old = make(tmp_path, TRIANGLE)
     new = make(tmp_path, [[0, 8]])
     assert old.neighbours(0).tolist() == [1, 2]
     assert new.sample([8], (1,))[1].numpy().tolist() == [[0]]
+
+
+def test_the_bytes_of_a_file_change_with_its_version_only(tmp_path: Path) -> None:
+    """Catches a file that another het_tf reads wrong. C++ reads the same bytes (golden_test.cc)."""
+    with GraphWriter(tmp_path / "graph", 4, 4, weighted=True, types=3, symmetric=True) as writer:
+        writer.append([2, 1], [1, 2, 0], [1.0, 3.0, 1.0], [0, 2, 0])
+        writer.append([1, 0], [0], [3.0], [2])
+        writer.finish(self_loops=5, duplicates=6)
+    encoded, golden = (tmp_path / "graph").read_bytes(), GOLDEN.read_bytes() if GOLDEN.exists() else b""
+    raised = golden[8:12] != encoded[8:12]
+    if raised and "HET_GOLDEN_WRITE" in os.environ:
+        GOLDEN.write_bytes(golden := encoded)
+    first = next((i for i in range(len(encoded)) if golden[i : i + 1] != encoded[i : i + 1]), len(encoded))
+    assert golden == encoded, (
+        f"the format 'graph' has other bytes than {GOLDEN}: they differ from offset {first} on"
+        f"{'' if raised else ', and the version in them is the same'}. Remedy: "
+        f"{'' if raised else 'raise kVersion (graph_format.h) and _VERSION (writer.py), then '}"
+        "HET_GOLDEN_WRITE=1 pytest tests/python/inputs/test_graph.py -k bytes"
+    )

@@ -45,7 +45,7 @@ VARIANTS = {
      *(pytest.param(name, "plain", marks=pytest.mark.long) for name in OPTIMIZERS
        if name not in ("Adam", "SGD", "Ftrl"))],
 )  # fmt: skip
-def test_1_every_optimizer_trains_dense_and_table(name, variant):
+def test_every_optimizer_trains_dense_and_table(name, variant):
     rate = 0.1 if name == "Ftrl" else 0.01
     optimizer = getattr(keras.optimizers, name)(learning_rate=rate, **VARIANTS[variant])
     model = make_model(optimizer)
@@ -61,7 +61,7 @@ def test_1_every_optimizer_trains_dense_and_table(name, variant):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_1_a_table_learns_what_a_keras_embedding_learns(mode):
+def test_a_table_learns_what_a_keras_embedding_learns(mode):
     """SGD on the rows, Adam on the rest: as keras.layers.Embedding with two optimizers."""
     table = embedding()
     reference = keras.layers.Embedding(10, 4)
@@ -98,7 +98,7 @@ def test_1_a_table_learns_what_a_keras_embedding_learns(mode):
         assert_close(a, b, TRAINED)
 
 
-def test_1_steps_per_execution_keeps_order():
+def test_steps_per_execution_keeps_order():
     """Momentum and distinct batches: any other order gives other rows."""
     results = []
     for steps in (1, 4):
@@ -115,7 +115,7 @@ def test_1_steps_per_execution_keeps_order():
         assert_close(one, four)
 
 
-def test_1_two_lookups_of_one_table_in_a_step_both_count():
+def test_two_lookups_of_a_table_in_one_step_count():
     layer = embedding(initializer="zeros")
     other = embedding(initializer="zeros", name="second", table="t")
 
@@ -136,7 +136,7 @@ def test_1_two_lookups_of_one_table_in_a_step_both_count():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_2_frozen_layers_and_inference_do_not_train(mode):
+def test_frozen_layers_and_inference_do_not_train(mode):
     layer = embedding()
     before = rows()
     layer.trainable = False
@@ -158,7 +158,7 @@ def test_2_frozen_layers_and_inference_do_not_train(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_2_a_frozen_model_trains_its_other_layers(mode):
+def test_a_frozen_model_trains_its_other_layers(mode):
     model = make_model()
     model.layers[1].trainable = False
     model.compile("sgd", "mse", run_eagerly=mode == "eager")
@@ -174,7 +174,7 @@ def test_2_a_frozen_model_trains_its_other_layers(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_3_a_second_gradient_of_one_call_is_refused(mode):
+def test_a_second_gradient_of_one_call_is_refused(mode):
     layer = embedding()
 
     def twice(ids):
@@ -189,7 +189,7 @@ def test_3_a_second_gradient_of_one_call_is_refused(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_3_a_gradient_of_the_gradient_is_refused(mode):
+def test_a_gradient_of_the_gradient_is_refused(mode):
     layer = embedding()
 
     def second(ids):
@@ -205,7 +205,7 @@ def test_3_a_gradient_of_the_gradient_is_refused(mode):
         (tf.function(second) if mode == "graph" else second)(tf.constant([1], tf.int64))
 
 
-def test_3_a_gradient_penalty_with_no_update_trains_the_dense_part_alone():
+def test_gradient_penalty_without_update_trains_dense_only():
     layer = embedding()
     kernel = tf.Variable(tf.ones([4]))
     dense = tf.ones([2, 4])
@@ -231,7 +231,7 @@ def fit_with_policy(policy, epochs=4):
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_4_mixed_precision_learns_what_float32_learns(policy):
+def test_mixed_precision_learns_what_float32_learns(policy):
     losses, want, _ = fit_with_policy("float32")
     mixed_losses, got, model = fit_with_policy(policy)
     assert model.layers[1](tf.constant([[1]])).dtype == policy.removeprefix("mixed_")
@@ -241,7 +241,7 @@ def test_4_mixed_precision_learns_what_float32_learns(policy):
         assert "LossScale" in type(model.optimizer).__name__
 
 
-def test_4_an_overflow_skips_table_and_dense_and_lowers_the_scale():
+def test_overflow_skips_step_and_lowers_scale():
     keras.mixed_precision.set_global_policy("mixed_float16")
     # float16 ends at 65504: a huge first scale overflows for some steps.
     scale = {"initial_scale": 2.0**30} if KERAS_3 else {"initial_scale": 2.0**30, "dynamic": True}
@@ -263,7 +263,7 @@ def test_4_an_overflow_skips_table_and_dense_and_lowers_the_scale():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_4_custom_loops_add_the_models_losses(mode):
+def test_custom_loops_add_the_models_losses(mode):
     keras.mixed_precision.set_global_policy("mixed_float16")
     model = make_model(mode=mode)
     before = rows([1, 2, 3])
@@ -287,7 +287,7 @@ def test_4_custom_loops_add_the_models_losses(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
 @pytest.mark.parametrize("add", [False, True])
-def test_4_of_all_factors_of_a_loss_the_optimizers_scale_alone_is_divided_out(mode, policy, add):
+def test_only_the_loss_scale_is_divided_out(mode, policy, add):
     inputs = keras.Input((), dtype="int64")
     model = keras.Model(inputs, embedding(initializer="zeros", dtype=policy)(inputs))
     optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=2.0**9)
@@ -310,7 +310,7 @@ def test_4_of_all_factors_of_a_loss_the_optimizers_scale_alone_is_divided_out(mo
 
 
 @keras_3_only
-def test_4_a_loss_scale_factor_is_divided_out():
+def test_a_loss_scale_factor_is_divided_out():
     results = []
     for factor in (None, 64.0):
         het_tf.reset()
@@ -323,7 +323,7 @@ def test_4_a_loss_scale_factor_is_divided_out():
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_4_without_a_loss_scale_a_gradient_that_is_not_finite_raises(mode, bad):
+def test_nonfinite_gradient_without_loss_scale_raises(mode, bad):
     layer = embedding()
     before = rows()
     with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or Inf; no row was changed"):
@@ -335,7 +335,7 @@ def test_4_without_a_loss_scale_a_gradient_that_is_not_finite_raises(mode, bad):
 
 
 @keras_3_only
-def test_5_the_anchor_has_no_slots():
+def test_the_anchor_has_no_slots():
     model = make_model("adam")
     model.fit(*data(), verbose=0)
     anchor = model.layers[1].trainable_variables[0]
@@ -345,7 +345,7 @@ def test_5_the_anchor_has_no_slots():
     assert any("kernel" in name for name in names)
 
 
-def test_5_a_skipped_step_puts_no_nan_into_the_rest():
+def test_skipped_step_leaves_no_nan_in_dense_weights():
     """Global-norm clipping over a NaN makes every gradient NaN."""
     keras.mixed_precision.set_global_policy("mixed_float16")
     inner = keras.optimizers.Adam(0.01, global_clipnorm=1.0)

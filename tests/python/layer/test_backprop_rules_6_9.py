@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
 
 
 @keras_3_only
-def test_6_keras_does_not_compile_a_model_with_tables():
+def test_keras_does_not_compile_a_model_with_tables():
     from keras.src.trainers.trainer import model_supports_jit
 
     assert not embedding(name="u").supports_jit
@@ -33,7 +33,7 @@ def test_6_keras_does_not_compile_a_model_with_tables():
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("kind", ["functional", "sequential", "subclassed"])
-def test_7_large_ids_stay_apart(kind, policy):
+def test_large_ids_stay_apart(kind, policy):
     keras.mixed_precision.set_global_policy(policy)
     layer = embedding(combiner="sum")
     if kind == "functional":
@@ -59,7 +59,7 @@ def test_7_large_ids_stay_apart(kind, policy):
 
 
 @keras_3_only
-def test_7_the_output_spec_does_not_depend_on_the_kind_of_input():
+def test_output_spec_is_equal_for_all_inputs():
     layer = embedding(combiner="mean")
     specs = {
         kind: layer(keras.Input((5,), dtype="int64", **more))
@@ -91,20 +91,20 @@ def unit_steps(rate, count, mode, change=None):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_8_a_schedule_counts_the_updates_of_the_table(mode):
+def test_a_schedule_counts_the_updates_of_the_table(mode):
     schedule = keras.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5)
     np.testing.assert_allclose(unit_steps(schedule, 4, mode), [1, 0.5, 0.25, 0.125], rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_8_a_variable_is_read_at_every_update(mode):
+def test_a_variable_is_read_at_every_update(mode):
     rate = tf.Variable(1.0)
     moved = unit_steps(rate, 3, mode, change=lambda i: rate.assign(float(i + 1)))
     np.testing.assert_allclose(moved, [1, 2, 3], rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_8_model_follows_the_compiled_optimizer(mode):
+def test_model_follows_the_compiled_optimizer(mode):
     inputs = keras.Input((), dtype="int64")
     model = keras.Model(inputs, embedding(het_tf.optimizers.SGD("model"), initializer="zeros")(inputs))
     model.compile(keras.optimizers.Adam(0.5), loss=lambda y, x: tf.reduce_sum(x), run_eagerly=mode == "eager")
@@ -117,7 +117,7 @@ def test_8_model_follows_the_compiled_optimizer(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_8_model_without_an_optimizer_is_refused(mode):
+def test_model_without_an_optimizer_is_refused(mode):
     with pytest.raises(RuntimeError, match=r"call model.compile"):
         step(embedding(het_tf.optimizers.SGD("model")), [1], mode)
 
@@ -125,7 +125,7 @@ def test_8_model_without_an_optimizer_is_refused(mode):
 @keras_3_only
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scaled", [False, True])
-def test_8_gradient_accumulation_of_the_model_is_refused(mode, scaled):
+def test_gradient_accumulation_of_the_model_is_refused(mode, scaled):
     def make():
         optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=4)
         return make_model(keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, mode=mode)
@@ -140,7 +140,7 @@ def test_8_gradient_accumulation_of_the_model_is_refused(mode, scaled):
 
 
 @pytest.mark.parametrize("scale, want", [("mean", -0.25), ("sum", -1.0)])
-def test_8_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch):
+def test_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch):
     het_tf.init(gradient_scale=scale)
     # Past init(), which wants a real Horovod and a server for its ranks.
     monkeypatch.setattr(settings.current, "hvd", Played(ranks=4))
@@ -151,7 +151,7 @@ def test_8_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatc
 # --- 9: copies have tables of their own (test_whose_table.py has the rest) -----------------------------
 
 
-def test_9_training_itself_warns_of_nothing():
+def test_training_itself_warns_of_nothing():
     model = make_model("adam")
     with warnings.catch_warnings():
         warnings.simplefilter("error", het_tf.TablesNotSavedWarning)
@@ -160,7 +160,7 @@ def test_9_training_itself_warns_of_nothing():
         model.summary(print_fn=lambda *args, **kwargs: None)
 
 
-def test_9_a_clone_trains_a_table_of_its_own():
+def test_a_clone_trains_a_table_of_its_own():
     model = make_model()
     ids, labels = data()
     model.fit(ids, labels, verbose=0)
@@ -172,7 +172,7 @@ def test_9_a_clone_trains_a_table_of_its_own():
     assert het_tf.tables() == ["t", "t@2"]
 
 
-def test_9_a_clone_in_a_namespace_has_tables_of_its_own():
+def test_clone_in_namespace_has_own_tables():
     model = make_model()
     with het_tf.namespace("copy"):
         clone = keras.models.clone_model(model)

@@ -53,7 +53,7 @@ def plan(tmp_path):
     return write
 
 
-def test_bytes_are_one_budget_of_all_tables_of_the_layer():
+def test_bytes_are_shared_by_tables_of_layer():
     """Would find bytes that are each table's, and an equal division: one table holds all that fits."""
     layer = collection(het_tf.Cache(bytes=60 * LINE))
     assert cached("item")["capacity"] == cached("user")["capacity"] == 60
@@ -82,7 +82,7 @@ def test_no_update_is_lost_when_the_budget_moves():
         )
 
 
-def test_layers_have_budgets_of_their_own_and_a_table_keeps_its_first():
+def test_layers_have_own_budgets_and_tables_keep_first():
     """Would find layers that share by accident, and a table that is refused since its layers differ."""
     collection(het_tf.Cache(bytes=60 * LINE))
     collection(het_tf.Cache(bytes=60 * LINE), ("user", "shop", "day"))
@@ -153,8 +153,8 @@ def test_a_plan_for_other_tables(plan):
     "changes, message",
     [
         (dict(text="{"), r"plan.json is damaged: .*write it again"),
-        (dict(text="[]"), r'plan.json is no plan: its "format"'),
-        (dict(format="het_tf stats"), r'plan.json is no plan: its "format" is not "het_tf plan"'),
+        (dict(text="[]"), r'plan.json is not a plan: its "format"'),
+        (dict(format="het_tf stats"), r'plan.json is not a plan: its "format" is not "het_tf plan"'),
         (dict(version=2), r"plan.json has version 2, not 1; have this het-plan write it again"),
         (dict(tables=None), r"plan.json is damaged: .*write it again"),
         (dict(tables=[]), r"plan.json is damaged: cache.rows is \{\}"),

@@ -36,7 +36,7 @@ def learned(layers, batch):
 
 
 @pytest.mark.parametrize("batch", [256, 2048])
-def test_the_default_learns_what_a_model_with_keras_tables_learns(fresh, batch):
+def test_default_optimizer_learns_like_keras_embedding(fresh, batch):
     """With an accumulator from 0.1 the tables stood still, and the AUC was nearly 0.5."""
     twin = learned([keras.layers.Embedding(USERS, 8), keras.layers.Embedding(ITEMS, 8)], batch)
     ours = learned([het_tf.keras.Embedding(8), het_tf.keras.Embedding(8)], batch)

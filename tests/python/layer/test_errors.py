@@ -64,7 +64,7 @@ OF_KERAS = [
 
 
 @pytest.mark.parametrize("given, named, message", OF_KERAS)
-def test_a_layer_that_is_called_as_the_one_of_keras(given, named, message):
+def test_call_arguments_of_keras_embedding_are_refused(given, named, message):
     with pytest.raises(TypeError, match=message):
         het_tf.keras.Embedding(*given, **named)
     assert het_tf.tables() == []
@@ -193,7 +193,7 @@ def test_two_tables_of_one_name_in_two_layers(change):
 
 def test_two_learning_rates_for_one_table():
     first = embedding(table="t", name="first", optimizer=het_tf.optimizers.SGD(0.1))
-    with pytest.raises(ValueError, match=r"learning_rate 0.1, and is declared again with 0.2"):
+    with pytest.raises(ValueError, match=r"learning_rate 0.1, but is declared again with 0.2"):
         embedding(table="t", name="second", optimizer=het_tf.optimizers.SGD(0.2))
     embedding(table="t", name="third", optimizer=het_tf.optimizers.SGD(0.1))
     del first
@@ -351,7 +351,7 @@ def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
     monkeypatch.setattr(library.versions, "plugin_march", lambda path: "x86-64-v3")
     monkeypatch.setattr(library.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
     with pytest.raises(
-        ImportError, match=r"built for x86-64-v3, and this CPU lacks avx2, bmi1; run: .*MARCH="
+        ImportError, match=r"built for x86-64-v3, but this CPU lacks avx2, bmi1; run: .*MARCH="
     ):
         library.load(native.LIBRARY)
 

@@ -152,7 +152,7 @@ def test_two_ragged_axes_combine_over_the_inner_one():
     np.testing.assert_allclose(rows.values, [row(1) + row(2), row(3), np.zeros(DIM)], rtol=1e-6)
 
 
-def test_dense_ids_of_rank_three_combine_over_the_last_axis():
+def test_rank_3_ids_combine_over_last_axis():
     ids = np.arange(12).reshape(2, 3, 2)
     rows = embedding("mean")(ids)
     np.testing.assert_allclose(rows[1, 2], (row(10) + row(11)) / 2, rtol=1e-6)

@@ -122,7 +122,7 @@ def test_wrong_structures_are_refused(given, message):
         collection()(given)
 
 
-def test_the_table_has_the_layers_name_if_none_is_given():
+def test_table_gets_layer_name_by_default():
     layer = het_tf.keras.Embedding(4)
     assert het_tf.tables() == [layer.name]
     assert layer.table_config.name == layer.name
@@ -162,7 +162,7 @@ def test_output_shapes_are_the_same_by_every_way(shape, combiner, length, want):
 # --- masks ----------------------------------------------------------------------------------------
 
 
-def test_the_mask_of_a_padded_sequence_reaches_the_next_layer():
+def test_mask_of_padded_sequence_reaches_next_layer():
     ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0]])
     layer = het_tf.keras.Embedding(4, name="t", padding_id=0)
     np.testing.assert_array_equal(layer.compute_mask(tf.constant(ids)), ids != 0)

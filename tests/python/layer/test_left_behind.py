@@ -50,7 +50,7 @@ def left_by(make, models=2):
 
 
 @pytest.mark.slow
-def test_a_trained_model_leaves_no_more_than_one_of_keras():
+def test_trained_model_leaks_no_more_than_keras():
     of_keras, _ = left_by(LAYERS["keras"])
     for kind in ("unnamed", "cached"):
         left, allocated = left_by(LAYERS[kind])
@@ -60,7 +60,7 @@ def test_a_trained_model_leaves_no_more_than_one_of_keras():
 
 
 @pytest.mark.slow
-def test_ops_of_one_model_after_the_other_are_the_same_ones():
+def test_successive_models_share_ops():
     """TensorFlow keeps what it knows of an op for ever: the attributes tell ops apart."""
     specs = set()
     for _ in range(3):

@@ -88,7 +88,7 @@ def test_a_search_over_dims_leaves_the_name_out():
     """Defect: the message of the second trial says nothing that helps a search."""
     search()
     with pytest.raises(
-        ValueError, match=r"'user' exists with another spec: dim.*leave the name out where a search"
+        ValueError, match=r"'user' exists with another spec: dim.*leave the name out if a search"
     ):
         search(name="user")
     het_tf.reset()  # what the message offers, too

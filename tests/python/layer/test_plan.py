@@ -117,7 +117,7 @@ def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
     assert len(list(restored)) == 5
 
 
-def test_a_loop_that_was_left_and_evaluation_in_between_cost_no_plan():
+def test_abandoned_loop_and_evaluation_keep_plan():
     layer = het_tf.keras.Embedding(2, name="t")
     train = trainer(layer)
     dataset = het_tf.plan(batches(np.arange(80)), layer, window=4)
@@ -135,7 +135,7 @@ def test_a_loop_that_was_left_and_evaluation_in_between_cost_no_plan():
 
 @pytest.mark.parametrize("window", [0, -1, 1.5, True, None])
 def test_a_window_is_a_number_of_batches(window):
-    with pytest.raises(ValueError, match=r"window is .*; give how many batches ahead"):
+    with pytest.raises(ValueError, match=r"window is .*; give the batches to plan ahead"):
         het_tf.plan(batches(ids()), het_tf.keras.Embedding(2, name="t"), window=window)
 
 
@@ -143,7 +143,7 @@ def test_what_is_no_dataset_or_no_layer_is_refused():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(TypeError, match=r"dataset is a list; give a tf\.data\.Dataset"):
         het_tf.plan([1, 2], layer)
-    with pytest.raises(ValueError, match="looks no rows of het_tf up"):
+    with pytest.raises(ValueError, match="without lookups of het_tf"):
         het_tf.plan(batches(ids()), tf.keras.layers.Dense(1))
     with pytest.raises(ValueError, match="layer is empty"):
         het_tf.plan(batches(ids()), [])

@@ -58,7 +58,7 @@ def test_strategies_of_several_hosts_are_refused_by_name(fresh, monkeypatch, nam
         step(layer, [1], "eager")
 
 
-def test_a_mirrored_strategy_of_several_hosts_or_ranks_is_refused(fresh, monkeypatch):
+def test_mirrored_strategy_across_hosts_is_refused(fresh, monkeypatch):
     class Mirrored(tf.distribute.MirroredStrategy):
         def __init__(self):
             pass

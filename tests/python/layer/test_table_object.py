@@ -145,7 +145,7 @@ def test_assign_checks_its_arguments():
     assert table.size == 0
 
 
-def test_an_unknown_table_is_named_with_those_that_there_are():
+def test_unknown_table_error_lists_known_tables():
     embedding(name="known")
     with pytest.raises(LookupError, match=r"no table 'unknown'.*there are 'known'"):
         het_tf.Table("unknown")

@@ -5,7 +5,7 @@ import pytest
 from floats_lib import SUM, ULP, assert_close, of_columns
 
 
-def test_a_sum_of_large_terms_may_be_off_by_their_rounding():
+def test_tolerance_grows_with_size_of_terms():
     """Defect: a tolerance relative to the result, which depends on the processor where terms cancel."""
     terms = np.array([1, 2**-13, -1, 2**-14], np.float32)
     forward, backward = (float(np.add.accumulate(some, dtype="f")[-1]) for some in (terms, terms[::-1]))

@@ -112,7 +112,7 @@ def test_the_table_of_a_living_layer_is_not_touched():
     )
 
 
-def test_a_layer_shares_the_table_of_one_without_a_name_by_its_config():
+def test_unnamed_table_is_shared_by_config():
     one = het_tf.keras.Embedding(4, optimizer=het_tf.optimizers.SGD(1.0))
     other = het_tf.keras.Embedding(one.table_config, name="other")
     assert other.table_config.name == one.table_config.name and len(het_tf.tables()) == 1
@@ -141,7 +141,7 @@ def test_memory_of_dead_models_is_freed():
         assert megabytes() < before + 2
 
 
-def test_a_models_tables_are_its_own_unless_it_is_named():
+def test_unnamed_model_owns_its_tables():
     from het_tf.zoo.data.examples import Description, Field
 
     about = Description("one field", (Field("user", 100),))
@@ -216,7 +216,7 @@ def test_rows_that_somebody_asked_for_are_not(tmp_path):
     learn(named())
 
 
-def test_layers_that_share_a_table_from_the_start_need_not_ask():
+def test_layers_may_share_table_from_start():
     model = saving_lib.build("shared")
     saving_lib.train(model)
     assert het_tf.tables() == ["a/b c"]
@@ -339,7 +339,7 @@ def test_names_at_a_server_follow_the_program_alone(server):
     named().fit(IDS, NOISE, verbose=0)  # the namespace says it
 
 
-def test_a_child_or_a_reset_leaves_the_new_table_alone():
+def test_fork_or_reset_keeps_new_table():
     layer = het_tf.keras.Embedding(4)
     het_tf.reset()
     keras.backend.clear_session()

@@ -50,7 +50,7 @@ def test_a_run_as_planned_is_within_a_tenth():
     assert max(map(len, text(lines))) <= 80
 
 
-def test_lines_that_are_off_by_more_than_a_tenth_are_named():
+def test_lines_off_by_a_tenth_are_named():
     lines = compare(PLAN, {"user": {**COUNTED, "miss_pull": 45, "evict_push": 21}}, 10)
     marked = [line for line in text(lines) if line.endswith("*")]
     assert len(marked) == 1 and marked[0].startswith("user: miss_pull")
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_plan(tmp_path):
         het_tf.callbacks.PlanCheck(tmp_path / "nothing.json")
 
 
-def test_a_run_by_its_plan_does_what_the_plan_says(fresh, server, tmp_path, capsys):
+def test_planned_run_matches_its_forecast(fresh, server, tmp_path, capsys):
     """Profile, plan, train: the callback's lines are within a tenth, and in TensorBoard."""
     rng = np.random.default_rng(3)
     ids = rng.choice(2000, STEPS * BATCH, p=(w := 1 / np.arange(1, 2001) ** 1.1) / w.sum()).astype(np.int64)

@@ -108,7 +108,7 @@ def test_there_is_no_second_forward_pass(fresh):
     assert len(calls) == ROWS // BATCH and callback.windows[0]["batches"] == ROWS // BATCH
 
 
-def test_a_window_ends_with_the_execution_in_which_it_is_full(fresh):
+def test_window_ends_with_execution_that_fills_it(fresh):
     callback = Progressive([keras.metrics.MeanSquaredError()], window=3, overall=False)
     history = fit(model(steps_per_execution=2), callback)
     assert [one["batches"] for one in callback.windows] == [4, 4, 2] and list(history) == ["loss"]
@@ -138,7 +138,10 @@ def test_several_outputs(fresh):
     assert callback.windows[0]["of_b"] >= 0
     for given, message in (
         ([keras.metrics.MeanSquaredError()], "the model has several outputs; give .* a dict"),
-        ({"c": [keras.metrics.MeanSquaredError()]}, "metrics of output 'c', and there is no such one"),
+        (
+            {"c": [keras.metrics.MeanSquaredError()]},
+            "metrics of output 'c', which the labels and predictions lack",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             made.fit(inputs, {"a": y, "b": y}, verbose=0, callbacks=[Progressive(given)])
@@ -157,7 +160,7 @@ def test_what_is_refused(fresh, tmp_path):
             Progressive([mse()], window)
     with pytest.raises(ValueError, match="give Keras metrics as objects"):
         Progressive(["mse"])
-    with pytest.raises(ValueError, match="give each one of its own, name="):
+    with pytest.raises(ValueError, match="give each a different one, name="):
         Progressive([mse(), mse()])
     missing = tmp_path / "not" / "there.csv"
     with pytest.raises(ValueError, match=r"there.csv' of ProgressiveEvaluation cannot be written: No such"):

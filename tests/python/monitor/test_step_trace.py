@@ -29,7 +29,7 @@ def fit(callbacks, steps=8, distributed=False):
 
 
 @pytest.mark.tf215
-def test_a_trace_has_the_steps_their_ops_and_what_travelled(fresh, tmp_path):
+def test_trace_has_steps_ops_and_traffic(fresh, tmp_path):
     path = tmp_path / "trace.json"
     counted = []
 
@@ -81,7 +81,7 @@ def test_a_trace_has_the_steps_their_ops_and_what_travelled(fresh, tmp_path):
     assert not any(value for one in of_rows[1::2] for value in one["args"].values())
 
 
-def test_a_fit_that_ends_early_has_what_it_did_and_a_rank_its_own_file(played, tmp_path):
+def test_short_fit_is_traced_into_file_of_rank(played, tmp_path):
     trace = StepTrace(tmp_path / "trace.json", first=2, steps=99)
     fit([trace], steps=3, distributed=True)
     assert len(trace.steps_traced) == 2 and (tmp_path / "trace-rank-0.json").stat().st_size > 100
@@ -126,7 +126,7 @@ def test_parts_belong_to_the_op_that_made_their_call():
     }
 
 
-def test_what_a_fit_has_left_running_ends_with_the_next_one(fresh, tmp_path):
+def test_next_fit_ends_abandoned_profiler(fresh, tmp_path):
     class Fails(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             raise KeyError("over")

@@ -88,7 +88,7 @@ def test_figures_of_epochs(fresh):
     assert all(size > 0 for size in history["t/metadata_bytes_in"])
 
 
-def test_two_figures_of_an_epoch_are_logged_unless_told_otherwise(fresh):
+def test_log_has_two_figures_by_default(fresh):
     layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
     x = keras.Input((3,), dtype="int64")
     model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
@@ -102,7 +102,7 @@ def test_two_figures_of_an_epoch_are_logged_unless_told_otherwise(fresh):
         TableStats(log="rows")
 
 
-def test_norms_of_a_number_of_rows_are_of_stored_ones(fresh, tmp_path):
+def test_norms_of_drawn_rows_use_stored_values(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     fit(made, TableStats(tmp_path, every=4, norms={"t": 1000}))
     het_tf.Table("t").flush()
@@ -111,7 +111,7 @@ def test_norms_of_a_number_of_rows_are_of_stored_ones(fresh, tmp_path):
     assert 0 < found["t/norm/mean"][8] <= found["t/norm/max"][8] == pytest.approx(norms.max(), rel=0.5)
 
 
-def test_norms_are_of_the_rows_that_were_named_and_their_reading_is_no_traffic(fresh, tmp_path):
+def test_norms_of_named_rows_do_not_count_as_traffic(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     callback = TableStats(tmp_path, every=4, norms={"t": np.arange(5)})
     before, after = [], []
@@ -151,7 +151,7 @@ def test_lags_and_rates_are_those_since_the_last_point():
     assert found["lag/p99_so_far"] == 8
 
 
-def test_each_rank_writes_a_run_and_rank_0_the_store(played, tmp_path):
+def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
     made = het_tf.horovod.distribute(model(het_tf.Cache(rows=4)))
     for me in (0, 1):
         played.me = me
@@ -181,7 +181,7 @@ def test_what_is_refused(fresh, tmp_path):
         with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows"):
             TableStats(tmp_path, norms={"t": rows})
     with pytest.raises(
-        ValueError, match=r"norms names \['u'\], and the tables of the model are 't', 'plain'"
+        ValueError, match=r"norms names \['u'\], but the tables of the model are 't', 'plain'"
     ):
         fit(model(), TableStats(tmp_path, norms={"u": [1]}))
 
@@ -237,7 +237,7 @@ def test_the_projector_refuses(fresh, tmp_path):
         (dict(rows=0), "rows is 0; give an integer of 1 or more"),
         (dict(ids=[[1]]), r"ids are int64 of shape \(1, 1\)"),
         (dict(ids=[1], labels=["a"]), "labels are list; give a dict: id -> text"),
-        (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which is there already"),
+        (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which exists already"),
     ):
         with pytest.raises(ValueError, match=message):
             het_tf.write_projector("t", tmp_path, **change)

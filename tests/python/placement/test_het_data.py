@@ -153,13 +153,13 @@ def test_files_are_placed_by_location(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["all", "train"])
-def test_lines_of_criteo_are_placed_by_the_ids_of_its_reader(tmp_path: Path, part: str) -> None:
+def test_criteo_lines_are_placed_by_reader_ids(tmp_path: Path, part: str) -> None:
     source = write_criteo(tmp_path / "day.tsv")
     done = shard(source, tmp_path / "out", "C1", "--part", part)
     examples = criteo(source, part).read()
     order = Placement("C1", WORKERS, BATCH).place(examples.categorical["C1"])
     assert f"{len(order)} global batches of 24 samples in 3 files" in done.out
-    assert f"{len(examples) % 24} samples were left out" in done.out
+    assert f"{len(examples) % 24} samples of an incomplete one were left out" in done.out
     for worker, file in enumerate(sorted((tmp_path / "out").glob("*.tsv"))):
         assert b"\r" not in file.read_bytes()
         mine, expected = criteo(file).read(), examples.take(order[:, worker].ravel())
@@ -185,10 +185,15 @@ def test_several_files_are_one_stream(tmp_path: Path) -> None:
 
 REFUSED = {
     "no such field": ("criteo", "C27", [], "'C27', which .*a.criteo has not; .*: C1, C2, "),
-    "a number": ("criteo", "I1", [], "'I1', which is a number and no id"),
-    "a float": ("parquet", "price", [], "'price', which is double, and no id; .*: n, id, user"),
+    "a number": ("criteo", "I1", [], "'I1', which is a number, not an id"),
+    "a float": ("parquet", "price", [], "'price', which is double, not an id; .*: n, id, user"),
     "a list": ("parquet", "tags", [], "'tags', which has several values a sample"),
-    "a float of a record": ("tfrecord", "price", [], "'price', which is a number and no id; .*: id, n, user"),
+    "a float of a record": (
+        "tfrecord",
+        "price",
+        [],
+        "'price', which is a number, not an id; .*: id, n, user",
+    ),
     "a list of a record": ("tfrecord", "tags", [], "'tags', which has several values a sample"),
     "too few samples": (
         "criteo",
@@ -196,9 +201,9 @@ REFUSED = {
         ["--batch", 100],
         "203 samples, .* 3 workers has 300; give a smaller",
     ),
-    "a part of Parquet": ("parquet", "id", ["--part", "train"], "--part is train, and only Criteo's lines"),
+    "a part of Parquet": ("parquet", "id", ["--part", "train"], "--part is train, but only Criteo's lines"),
     "other lines": ("tfrecord", "C1", ["--format", "criteo"], r"line 1: has \d+ fields, not 40"),
-    "no Parquet": ("criteo", "id", ["--format", "parquet"], "is no file of Parquet"),
+    "no Parquet": ("criteo", "id", ["--format", "parquet"], "is not a file of Parquet"),
     "no TFRecord": ("criteo", "id", ["--format", "tfrecord"], "is damaged"),
 }
 
@@ -228,7 +233,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 def test_wrong_arguments_and_a_directory_that_is_there(tmp_path: Path) -> None:
     source = write_criteo(tmp_path / "day.tsv")
     done = shard(source, tmp_path, "C1", status=1)
-    matches("is there already", done.err)
+    matches("exists already", done.err)
     for words in (["--workers", 0], ["--batch", "x"], ["--part", "most"]):
         shard(source, tmp_path / "out", "C1", *words, status=2)
     matches("No such file", shard(tmp_path / "none", tmp_path / "out", "C1", status=1).err)
@@ -281,10 +286,10 @@ def test_pieces_that_were_damaged_are_named(tmp_path: Path) -> None:
         tmp_path / "out/placement.json",
         json.loads((tmp_path / "out/placement.json").read_text()),
     )
-    with pytest.raises(FileNotFoundError, match=r"has no placement\.json; give a directory that het-data"):
+    with pytest.raises(FileNotFoundError, match=r"has no placement\.json; give a directory of het-data"):
         Pieces.read(tmp_path)
     for change, message in (
-        ({"rule": 2}, "was placed by rule 2, and this het_tf has rule 1"),
+        ({"rule": 2}, "was placed by rule 2, but this het_tf has rule 1"),
         ({"workers": 0}, "damaged: workers is 0"),
         ({"format": "x"}, "damaged: its format is 'x'"),
     ):
@@ -363,7 +368,7 @@ def test_fields_names_the_one_that_others_follow(tmp_path: Path) -> None:
     alone = [b"\t".join([b"0"] * 14 + [b"%08x" % next(values) for _ in range(26)]) for _ in range(200)]
     (tmp_path / "alone.tsv").write_bytes(b"\n".join(alone))
     said = het_data("fields", tmp_path / "alone.tsv", "--workers", 3, "--batch", 10).out
-    assert "share rows of this sample: no field saves any" in said and "saves most" not in said
+    assert "share rows in this sample: no field saves any" in said and "saves most" not in said
     document = json.loads(het_data(*words, "--json").out)
     # Location saves a little more, and is not worth its work.
     assert [one["name"] for one in document["by"]][:3] == ["location", "C6", "C4"], "a user goes with C6"

@@ -51,7 +51,7 @@ def chinese_restaurant(uses: int, alpha: float, theta: float, seed: int) -> list
 
 
 @pytest.mark.parametrize(("alpha", "seed"), [(0.3, 1), (0.6, 2), (0.8, 3)])
-def test_the_rows_of_a_pitman_yor_process_are_within_the_interval(alpha, seed):
+def test_interval_contains_rows_of_pitman_yor_process(alpha, seed):
     points = chinese_restaurant(1 << 17, alpha, 50.0, seed)
     so_far = [point for point in points if point[0] <= 1 << 14]
     least, most = growth.rows_after(so_far, 1 << 17)
@@ -59,12 +59,12 @@ def test_the_rows_of_a_pitman_yor_process_are_within_the_interval(alpha, seed):
     assert so_far[-1][1] < least <= most < 3 * least
 
 
-def test_a_table_that_has_all_its_ids_grows_no_more():
+def test_saturated_table_stops_growing():
     points = [[float(1 << k), 100 * (1 - 0.99 ** (1 << k))] for k in range(15)]
     assert growth.rows_after(points, 1 << 20)[1] < 250
 
 
-def test_rows_now_are_the_rows_of_a_job_that_ends_now():
+def test_forecast_of_finished_job_has_present_rows():
     assert growth.rows_after([[10, 8], [100, 50]], 100) == (50, 50)
 
 
@@ -124,7 +124,7 @@ def test_the_measured_case_that_is_nearest_is_named():
 # --- a forecast
 
 
-def test_caches_get_a_tenth_of_the_rows_memory_and_no_more(made, stats):
+def test_caches_get_a_tenth_of_rows_memory(made, stats):
     rows = sum(table.stats.rows * table.one.line_bytes for table in made.tables)
     assert 0.05 * rows < made.cache_bytes <= 0.1 * rows
     assert made.not_filled == []
@@ -135,7 +135,7 @@ def test_caches_get_a_tenth_of_the_rows_memory_and_no_more(made, stats):
     assert stats.samples == SAMPLES
 
 
-def test_hot_rows_are_those_of_nine_tenths_of_the_uses(made):
+def test_hot_rows_cover_nine_tenths_of_uses(made):
     user, item = made.tables
     assert item.hot < item.stats.rows / 2 and user.hot > user.stats.rows / 2
 
@@ -163,7 +163,7 @@ def test_caches_that_the_sample_cannot_fill_are_named(tmp_path):
 
 def test_servers_that_are_too_small_say_what_would_do(stats):
     with pytest.raises(
-        ValueError, match=r"no plan fits: a server takes [\d,]+ bytes at the end, [\d,]+ more"
+        ValueError, match=r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
     ):
         forecast(stats, Request(job=JOB, ram=100_000, entries=200_000))
 
@@ -173,7 +173,7 @@ def test_caches_of_no_byte_are_legal_and_hit_nothing(stats):
     assert none.hit_rate == 0 and none.cache_bytes == 0
 
 
-def test_a_stream_that_is_too_short_for_the_job_is_refused(stats):
+def test_stream_too_short_for_job_is_refused(stats):
     with pytest.raises(ValueError, match=r"which are 0 steps of 64 workers x 1024"):
         forecast(stats, Request(job=Job(workers=64, batch=1024)))
 
@@ -252,10 +252,10 @@ def test_the_commands_do_what_the_readme_says(tmp_path, stats):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--link", "10"], "no rate of a link in bits a second, such as 10Gb"),
-        (["--rtt", "5"], "no time, such as 0.2ms"),
-        (["--ram", "much"], "no number of bytes, such as 64GB or 64GiB"),
-        (["--batch", "0"], "no whole number of 1 or more"),
+        (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
+        (["--rtt", "5"], "not a time, such as 0.2ms"),
+        (["--ram", "much"], "not a number of bytes, such as 64GB or 64GiB"),
+        (["--batch", "0"], "not a whole number of 1 or more"),
     ],
 )
 def test_arguments_that_say_nothing_are_refused(stats, words, said):

@@ -205,7 +205,7 @@ def test_inputs_say_where_the_ids_are(module):
         (["no_pair"], "train_module:no_pair gives list; let it return"),
         (["no_data"], "dataset is a list; give a tf.data.Dataset"),
         (["missing"], "has no attribute 'missing'; give criteo:FILE, "),
-        (["endless"], r"the dataset has no end; say how many .*--samples"),
+        (["endless"], r"the dataset has no end; give the number .*--samples"),
         (["floats"], "'item': ids are float32"),
         (["labelled", "--dim", "4"], "--dim does not go with --data train_module:labelled; leave it out"),
         (["labelled", "--fields", "a"], "--fields does not go with"),
@@ -223,7 +223,7 @@ def test_files_that_do_not_fit(tmp_path):
     for words, text in [
         (
             ("--fields", "price"),
-            "--fields has 'price', which is double, and no id; fields of ids: user, name",
+            "--fields has 'price', which is double, not an id; fields of ids: user, name",
         ),
         (("--fields", "user,vector"), "'vector', which is list<.*double.*>, and no id"),
         (("--fields", "users"), "'users', which is not there"),
@@ -241,7 +241,7 @@ def test_files_that_do_not_fit(tmp_path):
         (":a", "--data is ':a'"),
         (f"parquet:{tmp_path}/b*", "there is no such file; give one, or a pattern"),
         ("s3:bucket", "--data s3:bucket: No module named 's3'; give criteo:FILE"),
-        (f"parquet:{criteo(tmp_path / 'a.tsv')}", "is no file of Parquet"),
+        (f"parquet:{criteo(tmp_path / 'a.tsv')}", "is not a file of Parquet"),
         (f"criteo:{tmp_path}", "is a directory, not a regular file"),
     ]:
         assert text in refused("--data", given, *out)

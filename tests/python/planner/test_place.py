@@ -72,7 +72,7 @@ def test_milp_is_the_best_of_all_choices(seed):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_greedy_is_within_a_step_of_the_best_on_convex_curves(seed):
+def test_greedy_is_near_optimal_on_convex_curves(seed):
     """Would see pieces out of order: no more than the last piece, in part, may lie between the two."""
     curves = some_curves(seed, convex=True)
     for budget in budgets_of(curves, seed):
@@ -111,7 +111,7 @@ def test_rows_that_save_nothing_stay_unused():
     assert split_budget([flat, dented], 1000) == {"flat": 0, "dented": 20}
 
 
-def test_a_small_first_step_does_not_hide_a_large_second_one():
+def test_small_first_saving_does_not_hide_second():
     """Would see pieces in the order of their slopes where a curve is not convex: 10 rows each."""
     late = Curve("late", 1, ((0, 10.0), (10, 9.0), (20, 0.0)))
     even = Curve("even", 1, ((0, 10.0), (20, 2.0)))

@@ -135,7 +135,7 @@ def zipf(samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).zipf(1.2, samples) * 0x9E3779B97F4A7C1 % (1 << 61)
 
 
-def test_a_table_that_has_too_many_entries_keeps_ids_by_their_hash(tmp_path, monkeypatch):
+def test_table_above_limit_keeps_ids_by_hash(tmp_path, monkeypatch):
     """Twenty streams of other ids: estimates are right on average, and scatter as a sample's do."""
     monkeypatch.setattr(profile_lib, "_HEAD", 100)
     samples, rows_off, sigmas = 20_000, [], []
@@ -172,7 +172,7 @@ def test_the_tail_of_quantiles_is_estimated_by_the_sample(tmp_path, monkeypatch)
     assert np.abs(exact - guessed).max() < 0.03
 
 
-def test_a_table_of_few_ids_keeps_half_of_its_stream(tmp_path):
+def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
     """Of five ids none or all might be left; and a table of many is halved by ids beside it."""
     few, many = RNG.integers(0, 5, 40_000), RNG.integers(0, 1 << 40, 40_000)
     few[-1] = 6  # which is in no entry
@@ -188,7 +188,7 @@ def test_a_table_of_few_ids_keeps_half_of_its_stream(tmp_path):
     assert stats.tables[1].ratio > 1 and stats.tables[1].until == 40_000
 
 
-def test_entries_stay_below_the_limit_also_when_one_id_is_all(tmp_path):
+def test_single_id_stream_stays_below_limit(tmp_path):
     profiler = Profiler([Feature("a", "a")], limit=1000)
     profiler.add({"a": np.zeros((3000, 40), np.int64)})
     stats = profiler.finish(tmp_path)
@@ -228,7 +228,7 @@ def test_samples_beyond_32_bits():
     assert len(next(wide.take())[0]) <= 800  # of 20 bytes
 
 
-def test_the_head_is_exact_of_what_came_before_others_were_left_out():
+def test_head_is_exact_until_ids_are_dropped():
     """New ids get a chance to stay, and no count is above the truth."""
     head, truth = Head(50), collections.Counter()
     rng = np.random.default_rng(0)
@@ -247,7 +247,7 @@ def test_the_head_is_exact_of_what_came_before_others_were_left_out():
     assert all(uses <= truth[one] for one, uses in found.items())
 
 
-def test_an_id_that_comes_late_gets_a_place_in_the_head():
+def test_late_frequent_id_enters_head():
     """Fifty ids of long ago have more uses than it ever has between two times that others are left out."""
     head = Head(50)
     for _ in range(10):
@@ -382,7 +382,7 @@ def test_stats_that_cannot_be_read(tmp_path):
         Stats.load(tmp_path)
     stats.write_text(good)
     keys.write_bytes(good_keys[:-1])
-    with pytest.raises(ValueError, match=r"keys\.npz is damaged, or not of the stats\.json"):
+    with pytest.raises(ValueError, match=r"keys\.npz is damaged, or does not belong to stats\.json"):
         Stats.load(tmp_path)
     keys.unlink()
     with pytest.raises(ValueError, match=r"has no keys\.npz"):

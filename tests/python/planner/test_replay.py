@@ -28,7 +28,7 @@ def kept(sample: Sample, ratio: int) -> Sample:
     return Sample(sample.keys[chosen], sample.samples[chosen], sample.total, ratio)
 
 
-def test_an_eighth_of_the_ids_stands_for_all_of_them():
+def test_sample_of_an_eighth_estimates_all_ids():
     """With the unique ids of a batch, which are counted apart, for ids that are in every batch."""
     whole = zipf(65_536, 20_000)
     of_all = replay(whole, SPEC, {"rows": 2000}, JOB)
@@ -89,7 +89,7 @@ def test_an_argument_that_no_cache_has_is_refused():
         replay(zipf(4096, 100), SPEC, {"rows": 10, "wire": "float33"}, JOB)
 
 
-def test_a_thinned_sample_keeps_few_ids_and_shortens_the_stream():
+def test_thinning_keeps_few_ids_and_shortens_stream():
     many, few = zipf(65_536, 60_000), zipf(65_536, 100)
     thin = thinned(many, 8000, 1000)
     assert thin.ratio > 1 and thin.total == many.total and len(thin.keys) <= 8000

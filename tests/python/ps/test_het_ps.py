@@ -273,7 +273,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
             (["--unix"], "has unix = False, and True was asked for"),
             (["--maxmemory", "1gb"], "maxmemory cannot change while shard-0 run"),
             (["--maxmemory", "1 gb"], "maxmemory is '1 gb'; write a number of bytes such as"),
-            (["--maxmemory", "12"], "maxmemory is '12', 12 bytes, and a server takes"),
+            (["--maxmemory", "12"], "maxmemory is '12', 12 bytes, but a server takes"),
         ]:
             assert why in het_ps("up", "--dir", directory, *words, status=1).err
         assert pids(directory) == before
@@ -289,7 +289,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     assert "het-ps.json is damaged" in het_ps("up", "--dir", directory, status=1).err
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").write_text("")
-    assert "is not empty, and not of het-ps" in het_ps("up", "--dir", tmp_path / "full", status=1).err
+    assert "has other files than het-ps's" in het_ps("up", "--dir", tmp_path / "full", status=1).err
     for words, why in [
         (["--plan", plan, "--shards", 2], f"--shards 2 contradicts {plan}, which has 4"),
         (["--plan", tmp_path / "none"], f"{tmp_path / 'none'}: No such file"),

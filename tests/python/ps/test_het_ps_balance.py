@@ -218,13 +218,13 @@ def test_what_up_takes_of_a_plan(tmp_path):
     [
         ("", "plan.json is damaged: "),
         (json.dumps(PLAN)[:-3], "plan.json is damaged: .*have het-plan write it again"),
-        ("[]", "plan.json is no plan"),
-        (json.dumps(PLAN | {"format": "het_tf stats"}), "is no plan: its .format. is not .het_tf plan."),
+        ("[]", "plan.json is not a plan"),
+        (json.dumps(PLAN | {"format": "het_tf stats"}), "is not a plan: its .format. is not .het_tf plan."),
         (json.dumps(PLAN | {"version": 2}), "has version 2, not 1"),
         (json.dumps(PLAN | {"servers": None}), "shards of its servers is None"),
         (json.dumps(PLAN | {"servers": {"shards": 4, "maxmemory": 0}}), "replicas of its servers is None"),
         (json.dumps(PLAN | {"servers": PLAN["servers"] | {"shards": True}}), "shards of its servers is True"),
-        (json.dumps(PLAN | {"servers": PLAN["servers"] | {"shards": 0}}), "is 0, and must be a whole number"),
+        (json.dumps(PLAN | {"servers": PLAN["servers"] | {"shards": 0}}), "is 0; it must be a whole number"),
         (json.dumps(PLAN | {"servers": PLAN["servers"] | {"maxmemory": 5}}), "maxmemory is '5', 5 bytes"),
     ],
 )  # fmt: skip

@@ -58,7 +58,7 @@ def test_kubernetes():
     assert [f"$(ip {n}):6379" in loop for n in range(4)] == [True] * spec["replicas"] + [False]
 
 
-def test_the_manual_names_the_rights_of_workers_and_of_serving():
+def test_manual_lists_acl_rights():
     lines = (ROOT / "docs/parameter-server.md").read_text().splitlines()
     assert conf.WORKER_RIGHTS in lines
     assert conf.SERVING_RIGHTS in lines

@@ -102,7 +102,7 @@ def test_it_ends_with_its_job_and_leaves_nothing(how):
 
 
 @pytest.mark.long
-def test_a_job_that_is_killed_while_it_stops_its_server_leaves_nothing():
+def test_job_killed_during_stop_leaves_nothing():
     more = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
     process, pid, directory, _ = job(more=more)
     process.kill()
@@ -111,7 +111,7 @@ def test_a_job_that_is_killed_while_it_stops_its_server_leaves_nothing():
 
 
 @pytest.mark.long
-def test_it_outlives_the_thread_that_started_it_but_not_the_job():
+def test_server_outlives_thread_but_not_job():
     more = """
 import tempfile
 import threading
@@ -253,7 +253,7 @@ def test_waiting_has_an_end_and_a_reason(tmp_path):
 
 
 @pytest.mark.long
-def test_settings_are_written_so_that_the_server_reads_them_back(tmp_path):
+def test_server_reads_back_written_settings(tmp_path):
     place = tmp_path / 'a "b" #c'
     with (
         LocalServer.start(place, settings={"requirepass": 'p "#\\ q'}) as server,

@@ -84,7 +84,7 @@ def answers(address: str, *words: str) -> None:
             time.sleep(0.05)
 
 
-def test_a_server_that_a_full_disk_has_ended_runs_again_when_there_is_room(disk):
+def test_server_restarts_when_full_disk_has_room(disk):
     port = free_ports(1)
     address = f"redis://127.0.0.1:{port}"
     assert disk.start("truncate", "--size=1", disk.place / "other").wait() == 0

@@ -64,7 +64,7 @@ def test_arguments_of_another_type(arguments):
 
 
 def test_durability_needs_a_server():
-    with pytest.raises(ValueError, match="durability is 'checkpoint', and there is no parameter server"):
+    with pytest.raises(ValueError, match="durability is 'checkpoint', but there is no parameter server"):
         het_tf.init(ps=het_tf.Store(durability="checkpoint"))
 
 
@@ -189,7 +189,7 @@ def test_a_server_that_is_gone_can_be_left(tmp_path):
     assert het_tf.Table("t").stats()["mode"] == "direct"
 
 
-def test_updates_that_are_lost_are_not_said_to_be_kept(tmp_path):
+def test_lost_updates_are_reported(tmp_path):
     with redis_lib.running(tmp_path / "r") as server:
         het_tf.init(ps=het_tf.Store(server.address, deadline=0.5, timeout=0.5))
         redis_lib.train(redis_lib.counter(staleness=math.inf), 1)

@@ -77,7 +77,7 @@ def test_a_plugin_of_another_version_and_a_crash(monkeypatch, capsys):
         subprocess, "run", lambda command, **rest: real([command[0], "-c", "import os; os.abort()"], **rest)
     )
     found = doctor.look("GPU")
-    assert (found.works, found.text) == (False, "the process that tried it ended with signal 6")
+    assert (found.works, found.text) == (False, "the process of the check ended with signal 6")
     assert "doctor.tell(" in found.remedy
 
 

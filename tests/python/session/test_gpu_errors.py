@@ -79,7 +79,7 @@ def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     monkeypatch.delenv("HET_DEVICE_LIBRARY", raising=False)
     monkeypatch.setattr(versions, "CUDA", tmp_path / "libhet_cuda.so")
     with pytest.raises(
-        ImportError, match=r"libhet_cuda.so, which works the GPU, is not built; with nvcc .* run: "
+        ImportError, match=r"libhet_cuda.so, which drives the GPU, is not built; with nvcc .* run: "
     ):
         embedding(device="gpu")
     monkeypatch.setenv("HET_DEVICE_LIBRARY", str(tmp_path / "other.so"))
@@ -92,7 +92,7 @@ def test_the_device_library_is_not_built(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("a_gpu")
-def test_the_gpu_ops_are_not_built_or_for_another_tensorflow(monkeypatch, tmp_path):
+def test_missing_or_mismatched_gpu_ops_are_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(device, "_load_device_library", lambda path, gpu: None)
     monkeypatch.setattr(device, "GPU_OPS", tmp_path / "libhet_tf_gpu.so")
     device._load_gpu_ops.cache_clear()

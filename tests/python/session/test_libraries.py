@@ -31,11 +31,11 @@ def test_the_cpu_decides_between_two_libraries(package: Path, monkeypatch: pytes
     assert versions.library("libhet_tf.so") == package / "lib/libhet_tf.so"
 
 
-def test_a_library_that_is_nowhere_is_named_where_a_build_puts_it(package: Path) -> None:
+def test_missing_library_error_names_build_path(package: Path) -> None:
     assert versions.library("libhet_cuda.so") == package / "lib/libhet_cuda.so"
 
 
-def test_libraries_for_gpus_come_from_the_package_het_tf_gpu(
+def test_gpu_libraries_come_from_het_tf_gpu(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "het_tf_gpu"
@@ -46,7 +46,7 @@ def test_libraries_for_gpus_come_from_the_package_het_tf_gpu(
     assert versions.library("libhet_cuda.so") == other / "lib/libhet_cuda.so"
 
 
-def test_the_plugin_takes_nothing_from_tensorflow_but_its_c_api() -> None:
+def test_plugin_uses_only_tensorflow_c_api() -> None:
     # zlib and std::string were taken from TensorFlow's library, which exports its own.
     done = subprocess.run([sys.executable, ROOT / "tools/tf_symbols.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

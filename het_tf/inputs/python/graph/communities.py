@@ -1,9 +1,9 @@
-"""Communities of a graph by label propagation (Raghavan, Albert and Kumara, 2007), of a bounded size.
+"""Finds communities of bounded size by label propagation (Raghavan, Albert and Kumara, 2007).
 
-Every node begins as a community of its own. In a round half of the nodes, drawn anew, go to the community
-that most of their edges lead to and come from; of equal ones to that with the larger hash, which each round
-changes. Half, since neighbours that move at once would change places for ever. A community that has reached
-its largest size takes nobody in: else popular nodes draw all of a graph into one.
+Every node starts as its own community. In each round a random half of the nodes moves to the community with
+most of their edges, in either direction; ties go to the larger hash, which changes each round.
+Only half moves, since neighbours that move at once would swap places forever. A community at its largest
+size accepts no more nodes: else popular nodes would draw the whole graph into one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Int64Array = npt.NDArray[np.int64]
 
 ROUNDS = 12
 PARTS, LEAST = 256, 8
-"""A community stops to grow at the 256th part of the nodes, so that 30 workers get about equally many; in
-small graphs at 8 nodes."""
+"""A community grows up to 1/256 of the nodes, so that 30 workers get about equally many; in small graphs up
+to 8 nodes."""
 
 
 def communities(offsets: Int64Array, edge_ends: npt.NDArray[np.integer], seed: int = 0) -> Int64Array:
-    """The community of each node of a graph in CSR form, by the number of one of its nodes.
+    """Returns the community of each node of a graph in CSR form, as the number of one of its nodes.
 
     Args:
       offsets: `[nodes + 1]`: the edges of node v are [offsets[v], offsets[v + 1]).
-      edge_ends: `[edges]`: the node that each leads to. Directions do not count.
-      seed: Of the order in which nodes move.
+      edge_ends: `[edges]`: the node that each edge leads to. Directions are ignored.
+      seed: Seed of the order in which nodes move.
 
     Returns:
       int64 `[nodes]`. Memory: about 50 bytes an edge while it runs.

@@ -1,4 +1,4 @@
-"""Edges as a user has them, checked and put in the order of a graph's file."""
+"""Checks a user's edges, and puts them in the order of a graph's file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SortedEdges(NamedTuple):
       neighbours: int64 [E].
       weights: float64 [E] or None.
       types: uint8 [E] or None.
-      self_loops: Edges that were left out.
-      duplicates: Edges that were merged into others.
+      self_loops: Number of edges that were left out.
+      duplicates: Number of edges that were merged into others.
     """
 
     degrees: Int64Array
@@ -40,7 +40,7 @@ def sort_edges(
     types: npt.ArrayLike | None = None,
     directed: bool = False,
 ) -> SortedEdges:
-    """Returns the edges as a file has them; arguments and errors as of `Graph.from_edges`."""
+    """Returns the edges in the order of a file; arguments and errors as in `Graph.from_edges`."""
     pairs = _check_edges(edges)
     count = _check_nodes(nodes, pairs)
     weight = _check_weights(weights, len(pairs))
@@ -74,7 +74,7 @@ def _merge(
     weight: npt.NDArray[np.float64] | None,
     nodes: int,
 ) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8] | None, npt.NDArray[np.float64] | None, int]:
-    """Sorts by source, type and target, and merges equal edges; last: how many went."""
+    """Sorts by source, type and target, and merges equal edges; the last result is the number merged."""
     if kind is None and weight is None and nodes <= 2**31:  # one key an edge sorts five times as fast
         key = np.sort(source * nodes + target)
         first = np.ones(len(key), bool)
@@ -101,7 +101,7 @@ def _check_edges(edges: npt.ArrayLike) -> Int64Array:
         array = np.zeros((0, 2), np.int64)
     if array.dtype.kind not in "iu":
         raise ValueError(
-            f"edges is {array.dtype}, and ids of nodes are integers from 0; number the nodes "
+            f"edges is {array.dtype}, but ids of nodes are integers from 0; number the nodes "
             "(numpy.unique(names, return_inverse=True) does) and give int64"
         )
     if array.ndim != 2 or array.shape[1] != 2:
@@ -130,7 +130,7 @@ def _check_nodes(nodes: int | None, pairs: Int64Array) -> int:
     if needed > nodes:
         row = int(np.flatnonzero((pairs >= nodes).any(axis=1))[0])
         raise ValueError(
-            f"edges has the id {int(pairs[row].max())} in row {row}, and nodes is {nodes}: ids are from 0 to "
+            f"edges has the id {int(pairs[row].max())} in row {row}, but nodes is {nodes}: ids are from 0 to "
             f"{nodes - 1}; give nodes={needed}, or remove the row"
         )
     return int(nodes)
@@ -148,8 +148,8 @@ def _check_weights(weights: npt.ArrayLike | None, count: int) -> npt.NDArray[np.
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            f"weights has {array[row]} in row {row}; give finite weights above 0, and leave an edge that is "
-            "never drawn out of edges"
+            f"weights has {array[row]} in row {row}; give finite weights above 0, and remove edges that are "
+            "never drawn"
         )
     return array.astype(np.float64)
 

@@ -27,25 +27,25 @@ _ANY_TYPE = -1
 
 
 class Graph:
-    """A graph in a file that is mapped into memory: neighbours of nodes are drawn by a TensorFlow op.
+    """A graph in a memory-mapped file; a TensorFlow op draws neighbours of nodes.
 
         graph = Graph.from_edges("friends.graph", edges)             # int64 [E, 2]
         batch, friends, theirs = graph.sample([7, 9], (25, 10))      # [2], [2, 25], [2, 250]
 
-    All graphs that a process opens, and all processes of a machine, share one copy of a file, whose pages
-    come into memory as they are read. A file that is in use is replaced by writing a new one to its path;
+    All graphs of a process, and all processes of a machine, share one copy of a file, whose pages
+    come into memory as they are read. To replace a file in use, write a new one to its path;
     never truncate or overwrite it in place.
 
     Attributes:
-      path: Of the file, absolute.
-      nodes: Their number; ids are int64 in [0, nodes).
-      edges: Their number in the file: of an undirected graph each is there in both directions.
+      path: Absolute path of the file.
+      nodes: Number of nodes; ids are int64 in [0, nodes).
+      edges: Number of edges in the file; an undirected graph has each in both directions.
       directed: Whether edges have a direction.
-      weighted: Whether edges have weights, by which they are drawn.
-      types: How many types edges have; 0: none.
-      isolated: How many nodes have no edge.
-      self_loops: How many edges from a node to itself were left out when the file was made.
-      duplicates: How many edges were merged into an equal one.
+      weighted: Whether edges have weights; draws are proportional to them.
+      types: Number of types of edges; 0: none.
+      isolated: Number of nodes without edges.
+      self_loops: Number of edges from a node to itself that were left out of the file.
+      duplicates: Number of edges that were merged into an equal one.
       offsets: int64 [nodes + 1], mapped: the edges of node v are [offsets[v], offsets[v + 1]).
       edge_ends: uint32 or int64 [edges], mapped: the neighbour that each edge leads to.
     """
@@ -76,15 +76,15 @@ class Graph:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Graph:
-        """Opens the file of a graph. Reads its header and offsets, 8 bytes a node, and checks them.
+        """Opens the file of a graph. Reads and checks its header and offsets, 8 bytes a node.
 
         Args:
-          path: Of a file that `from_edges` or a `GraphWriter` wrote.
+          path: A file written by `from_edges` or a `GraphWriter`.
 
         Raises:
-          FileNotFoundError: There is none.
+          FileNotFoundError: It does not exist.
           OSError: It cannot be read.
-          ValueError: It is no graph, cut off or damaged, or of another version.
+          ValueError: It is not a graph, truncated or damaged, or of another version.
         """
         return cls(path)
 
@@ -100,24 +100,24 @@ class Graph:
     ) -> Graph:
         """Writes a graph to a file and opens it.
 
-        An edge from a node to itself is left out: GraphSAGE takes a node's own vector beside those of its
-        neighbours anyway. An edge that comes several times (of an undirected graph, in whatever direction)
-        counts once, with the sum of its weights; with other types it is another edge. Both are counted, in
+        Leaves out edges from a node to itself: GraphSAGE uses a node's own vector beside those of its
+        neighbours anyway. Merges repeated edges (in an undirected graph in either direction) into one with
+        the sum of their weights; edges of different types are different. Both are counted, in
         `self_loops` and `duplicates`. Takes memory for some four copies of the edges; the generator of
-        `graph_like` shows how a larger graph is written in pieces.
+        `graph_like` shows how to write a larger graph in pieces.
 
         Args:
-          path: Of the file; one that is there is replaced, once the new one is complete.
+          path: The file; an existing one is replaced once the new one is complete.
           edges: Integers [E, 2]: the two ends of each, ids from 0. Directed: from the first to the second,
-            and the neighbours of a node are those that its edges lead to.
-          nodes: Their number; None: the largest id and one. Nodes without edges are legal.
-          weights: Floats [E], finite and above 0: neighbours are drawn in proportion. None: all alike.
-          types: Integers [E], 0 to 255: of each edge. None: there are no types.
+            and a node's edges lead to its neighbours.
+          nodes: Number of nodes; None: the largest id plus one. Nodes without edges are legal.
+          weights: Floats [E], finite and above 0: neighbours are drawn in proportion. None: uniformly.
+          types: Integers [E], 0 to 255, the type of each edge. None: no types.
           directed: False: each edge goes both ways.
 
         Raises:
-          ValueError: Ids are no integers, negative or not below `nodes`; weights or types are not as said.
-          OSError: The file cannot be written; what was at `path` before is there still.
+          ValueError: Ids are not integers, negative or not below `nodes`; weights or types are invalid.
+          OSError: The file cannot be written; an existing file at `path` is unchanged.
         """
         sort = sort_edges(edges, nodes, weights, types, directed)
         count = len(sort.degrees)
@@ -138,27 +138,27 @@ class Graph:
         return cls(path)
 
     def degrees(self) -> Int64Array:
-        """How many edges each node has (of a directed graph: that lead away from it), int64 [nodes]."""
+        """Returns the number of each node's edges (outgoing, in a directed graph), int64 [nodes]."""
         return np.asarray(np.diff(self.offsets), np.int64)
 
     def neighbours(self, node: int) -> Int64Array:
-        """All neighbours of a node in the order of the file, int64 [degree].
+        """Returns all neighbours of a node in the order of the file, int64 [degree].
 
         Raises:
-          ValueError: There is no such node.
+          ValueError: The node does not exist.
         """
         if not 0 <= node < self.nodes:
             raise ValueError(f"node is {node}; give an id from 0 to {self.nodes - 1}")
         return self.edge_ends[self.offsets[node] : self.offsets[node + 1]].astype(np.int64)
 
     def communities(self, seed: int = 0) -> Int64Array:
-        """A community of each node, int64 [nodes]: nodes that have most of their edges among each other.
+        """Returns a community of each node, int64 [nodes]: nodes with most of their edges among each other.
 
-        Found once and kept in memory: by label propagation over all edges, a second for a million of them. To
-        place samples by, see `NodeSet.samples`.
+        Found once by label propagation over all edges, a second for a million of them, and kept in memory.
+        To place samples by it, see `NodeSet.samples`.
 
         Args:
-          seed: Others find other communities.
+          seed: Different seeds find different communities.
 
         Returns:
           For each node the number of one of its community's nodes, the same on all machines.
@@ -174,27 +174,27 @@ class Graph:
     ) -> tuple[tf.Tensor, ...]:
         """Draws neighbours of nodes, neighbours of those, and so on (Hamilton et al. 2017, algorithm 2).
 
-        As in the paper each node has a fixed number of draws, uniform and with replacement; by weight where
-        the graph has weights. A node that has no edge (of the type that is drawn) draws itself. The draws are
-        a function of the arguments and of the file: the same on every machine, by however many threads, and
-        independent for other seeds or batches. The neighbours of node i of hop k are [i * f, (i + 1) * f) of
-        hop k + 1.
+        As in the paper each node has a fixed number of draws, uniform and with replacement; by weight if
+        the graph has weights. A node without edges (of the drawn type) draws itself. The draws are
+        a function of the arguments and of the file: equal on every machine and for any number of threads, and
+        independent for different seeds or batches. The neighbours of node i of hop k are [i * f, (i + 1) * f)
+        of hop k + 1.
 
             dataset.map(lambda nodes, batch: graph.sample(nodes, (25, 10), seed=1, batch=batch))
 
         Args:
           nodes: Ids, integers [B].
           fanouts: Neighbours to draw of each node, hop by hop, beginning with those of `nodes`. A dict
-            {type: count} draws over edges of those types, in its order, and not of others.
+            {type: count} draws only over edges of those types, in its order.
           seed: An integer, or a scalar int64 tensor.
           batch: The number of the batch, likewise.
 
         Returns:
-          int64 tensors: [B], [B, f1], [B, f1 * f2], ...: the nodes and what was drawn, hop by hop.
+          int64 tensors: [B], [B, f1], [B, f1 * f2], ...: the nodes and the drawn ones, hop by hop.
 
         Raises:
-          ValueError: fanouts has no hops, counts below 1, or types that the graph does not have.
-          tf.errors.InvalidArgumentError: nodes has an id that is no node; the file is damaged.
+          ValueError: fanouts has no hops, counts below 1, or types that the graph lacks.
+          tf.errors.InvalidArgumentError: nodes has an id outside the graph; the file is damaged.
         """
         import tensorflow as tf
 
@@ -226,14 +226,14 @@ class Graph:
         Args:
           nodes: Ids, integers [B].
           length: Steps of a walk, 1 or more.
-          seed: As of `sample`.
-          batch: As of `sample`.
+          seed: As in `sample`.
+          batch: As in `sample`.
 
         Returns:
-          int64 [B, length]: where each walk is after 1, 2, ... steps. A walk that can not go on stays.
+          int64 [B, length]: the node of each walk after 1, 2, ... steps. A walk at a dead end stays there.
 
         Raises:
-          ValueError, tf.errors.InvalidArgumentError: As of `sample`.
+          ValueError, tf.errors.InvalidArgumentError: As in `sample`.
         """
         import tensorflow as tf
 
@@ -245,23 +245,23 @@ class Graph:
         """Draws nodes by their degree to the power of 0.75: negatives for link prediction.
 
         Args:
-          count: How many, with replacement.
-          seed: As of `sample`, from whose draws these are independent.
-          batch: As of `sample`.
-          uniform: Draw all nodes alike, those without edges too.
+          count: Number of draws, with replacement.
+          seed: As in `sample`, whose draws are independent of these.
+          batch: As in `sample`.
+          uniform: Draw all nodes uniformly, including those without edges.
 
         Returns:
           int64 [count].
 
         Raises:
-          ValueError: count is no integer of 1 or more; the graph has no edges, and `uniform` is False.
+          ValueError: count is not an integer of 1 or more; the graph has no edges, and `uniform` is False.
         """
         import tensorflow as tf
 
         from het_tf.inputs.python.native import ops
 
         if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
-            raise ValueError(f"count is {count!r}; give how many nodes to draw, an integer of 1 or more")
+            raise ValueError(f"count is {count!r}; give the number of nodes to draw, an integer of 1 or more")
         if not uniform and self.edges == 0:
             raise ValueError(f"{self.path} has no edges to draw nodes by; give uniform=True")
         with tf.device("/device:CPU:0"):
@@ -276,11 +276,11 @@ class Graph:
         return nodes
 
     def check_fanouts(self, fanouts: Sequence[Fanout]) -> None:
-        """ValueError: fanouts has no hops, counts below 1, or types that the graph does not have."""
+        """Raises ValueError if fanouts has no hops, counts below 1, or types that the graph lacks."""
         self._draws(fanouts)
 
     def _draws(self, fanouts: Sequence[Fanout]) -> list[tuple[int, int, int]]:
-        """What the op is told: hop, type, count."""
+        """Returns the arguments of the op: hop, type, count."""
         if isinstance(fanouts, (str, Mapping)) or not isinstance(fanouts, Sequence) or not fanouts:
             raise ValueError(f"fanouts is {fanouts!r}; give the draws of each hop, such as (25, 10)")
         draws: list[tuple[int, int, int]] = []
@@ -293,6 +293,6 @@ class Graph:
                     raise ValueError(f"fanouts is {fanouts!r}; give integers of 1 or more")
                 if isinstance(fanout, Mapping) and not 0 <= kind < self.types:
                     have = f"0 to {self.types - 1}" if self.types else "none"
-                    raise ValueError(f"fanouts is {fanouts!r}, and the types of {self.path} are {have}")
+                    raise ValueError(f"fanouts is {fanouts!r}, but the types of {self.path} are {have}")
                 draws.append((hop, int(kind), int(count)))
         return draws

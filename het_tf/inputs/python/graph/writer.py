@@ -4,8 +4,8 @@
         writer.append(degrees=[2, 1, 1], neighbours=[1, 2, 0, 0])
         writer.finish()
 
-The file gets its name when it is complete and on the disk: nobody ever sees half of one, and a writer that
-fails, for a full disk or whatever else, leaves what was there before.
+The file gets its name when it is complete and on disk, so readers never see half of one. A writer that fails,
+for example on a full disk, leaves an existing file unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VERSION = 1
 _ALIGN = 64
 _WEIGHTED, _TYPED, _SYMMETRIC = 1, 2, 4
 # magic, version, header bytes | file bytes, nodes, edges | neighbour bytes, flags, types, 0 |
-# where offsets, popularity, neighbours, weights, types begin | self loops, duplicates, isolated | zeros
+# begins of offsets, popularity, neighbours, weights, types | self loops, duplicates, isolated | zeros
 _HEADER = struct.Struct("<8sII3Q4I5Q3Q64s")
 _CHECKSUM = struct.Struct("<Q")
 _HEADER_BYTES = 192
@@ -34,18 +34,18 @@ assert _HEADER.size + _CHECKSUM.size == _HEADER_BYTES
 
 MOST_TYPES = 256
 POPULARITY_POWER = 0.75
-"""Of the degree, in the distribution of negatives (Mikolov et al. 2013; Hamilton et al. 2017 follow them)."""
+"""Exponent of the degree in the distribution of negatives (Mikolov et al. 2013; Hamilton et al. 2017)."""
 
 
 class GraphWriter:
-    """A graph on its way into a file.
+    """Writes a graph into a file.
 
     Args:
-      path: Of the file; one that is there is replaced when this one is complete.
-      nodes: Their number, 1 or more; ids are in [0, nodes).
-      edges: How many there will be, both directions counted.
+      path: The file; an existing one is replaced when this one is complete.
+      nodes: Number of nodes, 1 or more; ids are in [0, nodes).
+      edges: Final number of edges, counting both directions.
       weighted: Whether edges have weights.
-      types: How many types edges have, at most 256; 0: none.
+      types: Number of types of edges, at most 256; 0: none.
       symmetric: Whether every edge comes in both directions; kept in the header.
 
     Raises:
@@ -69,7 +69,7 @@ class GraphWriter:
         self._popularity = 0.0
         sections = [8 * (nodes + 1), 8 * nodes, self._neighbour.itemsize * edges]
         sections += [8 * edges * weighted, edges * (types > 0)]
-        self._at: list[int] = []  # where sections begin
+        self._at: list[int] = []  # begins of sections
         self._bytes = _HEADER_BYTES
         for size in sections:
             self._at.append(self._bytes if size or len(self._at) < 3 else 0)
@@ -78,7 +78,7 @@ class GraphWriter:
             prefix=f".{self.path.name}.", suffix=".part", dir=self.path.parent
         )
         try:
-            os.posix_fallocate(self._file, 0, self._bytes)  # a disk without room says so now
+            os.posix_fallocate(self._file, 0, self._bytes)  # a full disk fails here
             self._write(self._at[0], np.zeros(1, "<i8"))
         except BaseException:
             self.discard()
@@ -105,15 +105,15 @@ class GraphWriter:
         """Adds the next nodes with all of their edges.
 
         Args:
-          degrees: int64 [n], of each of the next n nodes.
-          neighbours: int64 [sum(degrees)], their edges' other ends, one node after the other; of equal types
-            side by side, types ascending, within a node.
-          weights: float64 [sum(degrees)], above 0; where edges have weights.
-          types: uint8 [sum(degrees)]; where edges have types.
+          degrees: int64 [n], degrees of the next n nodes.
+          neighbours: int64 [sum(degrees)], the other ends of their edges, node by node; within a node sorted
+            by type.
+          weights: float64 [sum(degrees)], above 0; if edges have weights.
+          types: uint8 [sum(degrees)]; if edges have types.
 
         Raises:
-          ValueError: There are more nodes or edges than was said, or lengths differ.
-          OSError: The disk refuses.
+          ValueError: There are more nodes or edges than announced, or lengths differ.
+          OSError: The file cannot be written.
         """
         degree = np.asarray(degrees, np.int64)
         ends = np.cumsum(degree)
@@ -123,8 +123,8 @@ class GraphWriter:
         if node + len(degree) > self.nodes or edge + count > self.edges or len(other) != count:
             raise ValueError(
                 f"degrees and neighbours are those of {node + len(degree):,} nodes and "
-                f"{edge + len(other):,} edges so far, and the file is made for {self.nodes:,} and "
-                f"{self.edges:,}; give as many as it was made for, and as many neighbours as degrees say"
+                f"{edge + len(other):,} edges so far, but the file is made for {self.nodes:,} and "
+                f"{self.edges:,}; give as many as it was made for, and sum(degrees) neighbours"
             )
         self._write(self._at[0] + 8 * (node + 1), (ends + edge).astype("<i8"))
         popularity = self._popularity + np.cumsum(degree.astype(np.float64) ** POPULARITY_POWER)
@@ -142,15 +142,15 @@ class GraphWriter:
         self._popularity = float(popularity[-1]) if len(popularity) else self._popularity
 
     def finish(self, self_loops: int = 0, duplicates: int = 0) -> None:
-        """Gives the file its name.
+        """Completes the file and gives it its name.
 
         Args:
-          self_loops: Edges from a node to itself that were left out; kept in the header.
-          duplicates: Edges that were merged into others; kept in the header.
+          self_loops: Number of edges from a node to itself that were left out; kept in the header.
+          duplicates: Number of edges that were merged into others; kept in the header.
 
         Raises:
           ValueError: Nodes or edges are missing.
-          OSError: The disk refuses.
+          OSError: The file cannot be written.
         """
         if (self._written_nodes, self._written_edges) != (self.nodes, self.edges):
             raise ValueError(
@@ -175,7 +175,7 @@ class GraphWriter:
         self.discard()
 
     def discard(self) -> None:
-        """Removes what is written, unless it was finished."""
+        """Removes the file unless it was finished."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

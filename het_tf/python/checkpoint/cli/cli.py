@@ -12,19 +12,19 @@ from het_tf.python.show import Command, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Looks at checkpoints of het_tf, checks them, merges increments and converts.
+Shows, checks, merges and converts checkpoints of het_tf.
 Only merge needs TensorFlow.
 
   het-ckpt inspect runs/ctr
-      what the newest checkpoint in a directory holds
+      show the newest checkpoint in a directory
   het-ckpt verify runs/ctr/ckpt-00000012
-      reads every byte of it; exit status 1 if something is wrong
+      read every byte of it; exit status 1 on a fault
   het-ckpt merge full runs/ctr/ckpt-00000012
-      it and what it builds on, as one full checkpoint
+      write it and its bases as one full checkpoint
   het-ckpt to-parquet runs/ctr rows --table item
 
-A PATH is a checkpoint, or a directory of checkpoints: then its newest one. An
-increment counts with the rows of all that it builds on.
+A PATH is a checkpoint, or a directory: then its newest checkpoint. An increment
+includes the rows of all its bases.
 `het-ckpt COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
@@ -41,7 +41,7 @@ def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> N
 
 
 def _inspect(command: Command) -> None:
-    sub = command("inspect", "show tables, rows, clocks, dates, files, what it builds on, and dense weights")
+    sub = command("inspect", "show tables, rows, clocks, dates, files, bases and dense weights")
     _path(sub)
     sub.add_argument("--table", metavar="T", help="everything about this table")
     sub.add_argument("--json", action="store_true", help="for programs")
@@ -52,7 +52,7 @@ def _verify(command: Command) -> None:
     sub = command(
         "verify",
         "check every checksum, that each row is once and in the right file, and that floats are finite",
-        "So too for all that the checkpoint builds on.",
+        "Checks the bases of the checkpoint too.",
     )
     _path(sub)
 
@@ -61,8 +61,8 @@ def _merge(command: Command) -> None:
     sub = command(
         "merge",
         "write a checkpoint and the increments on it as one checkpoint",
-        "Of one IN all that it builds on is looked for beside it. Several must build on one another; without"
-        " the full one among them the result is an increment. The dense weights are those of the newest.",
+        "The bases of a single IN are read from its directory. Several must build on one another; without a"
+        " full one among them the result is an increment. The dense weights are those of the newest.",
     )
     _path(sub, "out", "the new checkpoint; must not exist")
     sub.add_argument("inputs", type=Path, metavar="IN", nargs="+", help="checkpoints, in any order")
@@ -72,13 +72,13 @@ def _to_parquet(command: Command) -> None:
     sub = command("to-parquet", "write rows as Parquet (needs pyarrow: pip install het_tf[parquet])")
     _path(sub)
     _path(sub, "out", "a file *.parquet for one table, else a directory for one file a table")
-    sub.add_argument("--table", metavar="T", help="this table only")
-    sub.add_argument("--slots", action="store_true", help="the optimizer's slots, too")
-    sub.add_argument("--force", action="store_true", help="overwrite what is there")
+    sub.add_argument("--table", metavar="T", help="write only this table")
+    sub.add_argument("--slots", action="store_true", help="write the optimizer's slots, too")
+    sub.add_argument("--force", action="store_true", help="overwrite existing files")
 
 
 def _checked(view: View, what: str) -> View:
-    """What is written anew looks sound: damage must not get a checksum that fits, or lose its own."""
+    """Checks a view before it is rewritten: a new checksum would hide damage."""
     with bar(f"checksums of {what}") as (begin, advance):
         begin(verify.total_bytes(view.chain))
         faults = verify.checksums(view.chain, advance)

@@ -1,4 +1,4 @@
-"""`het-ckpt to-parquet`: rows for programs that know nothing of het_tf."""
+"""`het-ckpt to-parquet`: writes rows for other programs."""
 
 import contextlib
 import json
@@ -23,20 +23,20 @@ Advance = Callable[[int], None]
 
 @contextlib.contextmanager
 def appearing(path: Path, force: bool) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when the block ends well.
+    """Yields a temporary file beside `path` that replaces it if the block succeeds.
 
     Raises:
-        FileExistsError: There is something of that name, and `force` is false or it is no plain file.
+        FileExistsError: `path` exists, and `force` is false or it is not a plain file.
         FileNotFoundError: Its directory is missing.
     """
     if path.is_dir():
         raise FileExistsError(f"{path} is a directory; give the name of a file")
     if path.exists() and not path.is_file():
-        raise FileExistsError(f"{path} is no plain file, and would be replaced by one; give another name")
+        raise FileExistsError(f"{path} is not a plain file and would be replaced; give another name")
     if path.exists() and not force:
-        raise FileExistsError(f"{path} is there already; --force overwrites it")
+        raise FileExistsError(f"{path} exists already; --force overwrites it")
     if not path.parent.exists():
-        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} into; make it")
+        raise FileNotFoundError(f"the directory {path.parent} for {path.name} does not exist; make it")
     temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
     try:
         with manifests.naming(path):
@@ -47,7 +47,7 @@ def appearing(path: Path, force: bool) -> Iterator[Path]:
 
 
 def pyarrow() -> Any:
-    """The module pyarrow, with pyarrow.parquet.
+    """Returns the module pyarrow with pyarrow.parquet loaded.
 
     Raises:
         ValueError: It is missing.
@@ -63,10 +63,10 @@ def pyarrow() -> Any:
 
 
 def parquet_path(path: Path, tables: list[TableView], table: TableView) -> Path:
-    """Where a table goes: `path` itself if that is called *.parquet, else a file in the directory `path`.
+    """Returns a table's file: `path` itself if that is *.parquet, else a file in the directory `path`.
 
     Raises:
-        ValueError: One file was asked for, for several tables.
+        ValueError: `path` is one file, for several tables.
     """
     if path.suffix != ".parquet":
         return path / (quote(table.name, safe=" ") + ".parquet")
@@ -82,14 +82,14 @@ def to_parquet(path: Path, table: TableView, slots: bool, force: bool, advance: 
     """Writes a table as a Parquet file, a row group at a time.
 
     Columns: id int64, clock int64, last_used timestamp (UTC), count uint16, value and slots as lists of fixed
-    length. The spec stands in the file's metadata under "het_tf".
+    length. The file's metadata has the spec under "het_tf".
 
     Args:
         path: The file.
-        table: What goes into it.
+        table: The table to write.
         slots: Whether to write slots, too.
         force: Whether an existing file may be overwritten.
-        advance: Told how many rows more were written.
+        advance: Called with the number of rows just written.
 
     Returns:
         The number of rows.
@@ -123,7 +123,7 @@ def to_parquet(path: Path, table: TableView, slots: bool, force: bool, advance: 
     with (
         appearing(path, force) as temporary,
         pa.OSFile(str(temporary), "wb") as out,
-        # A dictionary of floats or ids that hardly repeat only costs time and memory.
+        # A dictionary of values that hardly repeat only costs time and memory.
         pa.parquet.ParquetWriter(out, schema, use_dictionary=False) as writer,
     ):
         group = max(1, min(_GROUP_ROWS, _GROUP_BYTES // table.row_bytes))
@@ -136,7 +136,7 @@ def to_parquet(path: Path, table: TableView, slots: bool, force: bool, advance: 
 
 
 def _regrouped(blocks: Iterator[dict[str, Array]], size: int) -> Iterator[dict[str, Array]]:
-    """The same rows, `size` a block but the last: row groups as small as a file's end are slow to read."""
+    """Yields the same rows, `size` per block except the last: small row groups are slow to read."""
     waiting: list[dict[str, Array]] = []
     count = 0
     for block in blocks:

@@ -1,4 +1,4 @@
-"""`het-ckpt inspect`: what is in a checkpoint."""
+"""`het-ckpt inspect`: shows the contents of a checkpoint."""
 
 import textwrap
 from collections.abc import Callable, Iterator
@@ -20,15 +20,15 @@ _MANY = 8  # lines of files and of dense tensors, without --all
 
 
 def take(view: View, table: str | None, advance: Callable[[int], None]) -> dict[str, Any]:
-    """Everything about a checkpoint, as --json prints it.
+    """Returns everything about a checkpoint, in the form of --json.
 
     Args:
         view: The checkpoint.
         table: The only table to look at; None: all.
-        advance: Told how many rows more were looked at.
+        advance: Called with the number of rows just read.
 
     Raises:
-        ValueError: There is no such table, or a file is damaged.
+        ValueError: The table does not exist, or a file is damaged.
     """
     document = view.manifest.document
     return {
@@ -110,12 +110,12 @@ def moment(seconds: float) -> str:
 
 
 def render(found: dict[str, Any], everything: bool, one_table: bool) -> Group:
-    """As a person reads it.
+    """Formats it for people.
 
     Args:
-        found: What `take` answered.
-        everything: Whether to list all files and dense tensors, however many.
-        one_table: Whether a table was chosen, of which everything is shown.
+        found: The result of `take`.
+        everything: Whether to list all files and dense tensors.
+        one_table: Whether to show all details of a single chosen table.
     """
     parts: list[Any] = [_head(found), Text(), *map(Text, _tables(found["tables"]))]
     if one_table:
@@ -186,7 +186,7 @@ def _chain(chain: list[dict[str, Any]]) -> Table:
     out = _grid("chain|step|rows|removed|bytes", "step|rows|removed|bytes")
     for one in chain:
         step = "-" if one["step"] is None else str(one["step"])
-        name = Text(Path(one["path"]).name)  # they lie in one directory
+        name = Text(Path(one["path"]).name)  # all are in one directory
         out.add_row(name, step, number(one["rows"]), number(one["removed"]), size(one["bytes"]))
     return out
 
@@ -203,7 +203,7 @@ def _files(files: list[dict[str, Any]], everything: bool) -> Table:
 
 
 def _runs(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] as "0-2, 5"."""
+    """Formats [0, 1, 2, 5] as "0-2, 5"."""
     runs: list[list[int]] = []
     for one in numbers:
         if runs and one == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""`het-ckpt merge`: a checkpoint and increments on it become one checkpoint."""
+"""`het-ckpt merge`: merges a checkpoint and increments on it into one checkpoint."""
 
 import secrets
 import shutil
@@ -15,14 +15,14 @@ from het_tf.python.checkpoint.store import merge_rows
 
 
 def chain_of(paths: list[Path]) -> list[Manifest]:
-    """The manifests to be merged, the oldest first.
+    """Returns the manifests to merge, the oldest first.
 
     Args:
-        paths: One checkpoint, which brings along all that it builds on; or several, in any order, of which
-            each but one builds on another.
+        paths: One checkpoint, to merge with all its bases; or several, in any order, of which all except one
+            build on another.
 
     Raises:
-        ValueError: They are no chain.
+        ValueError: They do not form a chain.
     """
     found = [directory.resolve(path) for path in paths]
     if len(found) == 1:
@@ -31,11 +31,11 @@ def chain_of(paths: list[Path]) -> list[Manifest]:
     by_base = {one.base["id"] if one.base else None: one for one in given}
     ids = {one.id for one in given}
     if len(by_base) < len(given) or len(ids) < len(given):
-        raise ValueError("of the checkpoints to be merged, two are the same or build on the same one")
+        raise ValueError("two of the checkpoints to merge are the same or have the same base; give a chain")
     starts = [one for one in given if one.base is None or one.base["id"] not in ids]
     if len(starts) != 1:
         names = ", ".join(f"{one.path} (on {one.base['name'] if one.base else 'nothing'})" for one in starts)
-        raise ValueError(f"one checkpoint has to be the base of all others; these are not: {names}")
+        raise ValueError(f"one checkpoint must be the base of all others; these are not: {names}")
     chain = starts
     while len(chain) < len(given):
         chain.append(by_base[chain[-1].id])
@@ -43,22 +43,22 @@ def chain_of(paths: list[Path]) -> list[Manifest]:
 
 
 def merge(target: Path, view: View, advance: Callable[[int], None]) -> dict[str, Any]:
-    """Writes what `view` holds as one checkpoint.
+    """Writes the rows of `view` as one checkpoint.
 
-    It is full if the view's oldest checkpoint is, else an increment on what that one builds on. The dense
+    It is full if the view's oldest checkpoint is, else an increment on the base of that one. The dense
     weights are those of the newest. As in a save, the target appears when all of it is on disk.
 
     Args:
         target: Its directory, which must not exist.
-        view: What is merged.
-        advance: Told how many files more were written.
+        view: The checkpoints to merge.
+        advance: Called with the number of files just written.
 
     Returns:
         The manifest.
 
     Raises:
         ValueError: A dense file does not have its checksum.
-        OSError: A file cannot be read or written; nothing is left of the target.
+        OSError: A file cannot be read or written; the target does not exist then.
     """
     temporary = directory.beside(target)
     try:
@@ -103,7 +103,7 @@ def _write(place: Path, view: View, advance: Callable[[int], None]) -> dict[str,
 
 
 def _table(table: TableView, group: Group) -> dict[str, Any]:
-    """What `merge_rows` has to know of a table."""
+    """Describes a table for `merge_rows`."""
     files = [
         str(file.path)
         for level in table.levels

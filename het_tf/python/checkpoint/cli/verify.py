@@ -1,4 +1,4 @@
-"""`het-ckpt verify`: reads every byte of a checkpoint and of what it builds on."""
+"""`het-ckpt verify`: reads every byte of a checkpoint and of its bases."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ Advance = Callable[[int], None]
 
 
 def total_bytes(chain: list[Manifest]) -> int:
-    """What `checksums` reads."""
+    """Number of bytes that `checksums` reads."""
     return sum(manifest.bytes for manifest in chain)
 
 
@@ -26,11 +26,11 @@ def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -
 
     Args:
         chain: The manifests.
-        advance: Told how many bytes more were read.
-        contents: Whether also to look at keys, clocks and floats.
+        advance: Called with the number of bytes just read.
+        contents: Whether to check keys, clocks and floats, too.
 
     Returns:
-        What is wrong, a line each.
+        The faults, a line each.
     """
     faults: list[str] = []
     for manifest in chain:
@@ -58,15 +58,15 @@ def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -
 def verify(
     path: str | Path, advance: Advance, begin: Callable[[int], None]
 ) -> tuple[list[Manifest], list[str]]:
-    """All that can be known to be wrong with a checkpoint.
+    """Finds all faults of a checkpoint.
 
     Args:
-        path: The checkpoint, or a directory of checkpoints, whose newest is meant.
-        advance: Told how many bytes more were read.
-        begin: Told before that how many there will be.
+        path: The checkpoint, or a directory: then its newest one.
+        advance: Called with the number of bytes just read.
+        begin: Called first, with the number of bytes in total.
 
     Returns:
-        The manifests, the oldest first, and what is wrong, a line each; none: the checkpoint is sound.
+        The manifests, the oldest first, and the faults, a line each; the checkpoint is sound without any.
 
     Raises:
         ValueError, OSError: A manifest is missing or damaged.
@@ -97,7 +97,7 @@ def _row_file(
     faults: list[str],
 ) -> None:
     path = manifest.path / entry["name"]
-    odd: dict[str, str] = {}  # of a tensor once is enough
+    odd: dict[str, str] = {}  # report a tensor once
 
     def look(name: str, block: Array) -> None:
         table, _, column = name.rpartition("/")
@@ -107,7 +107,7 @@ def _row_file(
     file = rowfile.verify(path, entry, advance, look)
     faults += odd.values()
     if strange := file.tables.keys() - counted.keys():
-        raise file.damaged(f"it has tables that the manifest has not: {', '.join(sorted(strange))}")
+        raise file.damaged(f"it has tables that the manifest lacks: {', '.join(sorted(strange))}")
     store = manifest.document["store"]
     for table, of in file.tables.items():
         counted[table][0] += of.rows
@@ -118,7 +118,7 @@ def _row_file(
 
 
 def _keys(file: RowFile, table: str, group: Group) -> list[str]:
-    """Each key stands in the file of its partition, and there once."""
+    """Checks that each key is in the file of its partition, and there once."""
     out = []
     known = {"row": np.sort(keys_of(file, table)), "removal": np.sort(file.removed(table))}
     for kind, keys in known.items():

@@ -1,4 +1,4 @@
-"""The rows that a checkpoint means: its own, and those of its bases that no later increment has touched."""
+"""The rows of a checkpoint: its own, and those of its bases that no later increment has touched."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ NO_KEYS: Keys = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Group:
-    """Some partitions of a store: the keys that one file holds."""
+    """The partitions of a store whose keys one file holds."""
 
     partitions: frozenset[int]
     of: int  # partitions of the store
     hash_seed: int
 
     def has(self, keys: Keys, table: str) -> npt.NDArray[np.bool_]:
-        """Which keys of a table belong to it."""
+        """Mask of the keys of a table that belong to it."""
         wanted = np.zeros(self.of, bool)
         wanted[list(self.partitions)] = True
         return wanted[partition_of(keys, table, self.of, self.hash_seed)]
@@ -41,16 +41,16 @@ class Level:
 
     @classmethod
     def open(cls, manifest: Manifest) -> "Level":
-        """Opens the files; their headers are checked, their tensors are not."""
+        """Opens the files; checks their headers, but not their tensors."""
         store = manifest.document["store"]
         of, seed = store["partitions"], store["hash_seed"]
         if not (1 <= of <= 65536 and seed.isdecimal() and int(seed) < 1 << 64):
-            raise ValueError(f"{manifest.path} is no valid checkpoint: its manifest's store is {store}")
+            raise ValueError(f"{manifest.path} is not a valid checkpoint: its manifest's store is {store}")
         listed = sorted(one for entry in manifest.files for one in entry["partitions"])
         if listed != list(range(of)) and (listed or manifest.tables):
             raise ValueError(
-                f"{manifest.path} is no valid checkpoint: by its manifest the store has {of} partitions, and"
-                f" the files have {listed}"
+                f"{manifest.path} is not a valid checkpoint: its manifest has {of} partitions, but its files"
+                f" have {listed}"
             )
         files = [
             (Group(frozenset(entry["partitions"]), of, int(seed)), RowFile(manifest.path / entry["name"]))
@@ -61,12 +61,12 @@ class Level:
 
 @dataclass
 class TableView:
-    """One table of a chain: blocks of the rows that are current, each row once.
+    """One table of a chain: blocks of the current rows, each row once.
 
     Attributes:
-        document: What the newest manifest says of the table.
+        document: The table's entry in the newest manifest.
         levels: From the last complete one to the newest; each with the files that have the table.
-        whole: Whether the oldest of them is complete. Only parts of a chain are not.
+        whole: Whether the oldest of them is complete. False only for a part of a chain.
     """
 
     name: str
@@ -82,16 +82,16 @@ class TableView:
             self.slot_floats = sum(int(floats) for _, floats in self.document["slots"])
         except (KeyError, TypeError, ValueError):
             raise ValueError(
-                f"the manifest says too little of table {self.name!r}: {self.document}"
+                f"the manifest's entry of table {self.name!r} is incomplete: {self.document}"
             ) from None
 
     @property
     def row_bytes(self) -> int:
-        """What a row takes in a file."""
+        """Bytes of a row in a file."""
         return 8 + 8 + 4 * (self.dim + self.slot_floats) + 4 + 2
 
     def touched(self, level: int) -> Keys:
-        """Keys, sorted, of which a later level than this one has the row or the removal."""
+        """Sorted keys whose row or removal is in a later level than this one."""
         if not self._touched:
             later = NO_KEYS
             found = [later]
@@ -108,7 +108,7 @@ class TableView:
         """The current rows, some megabytes at a time, in the order of the files.
 
         Args:
-            columns: Of rowfile.COLUMNS; "keys" always comes along.
+            columns: Names of rowfile.COLUMNS; "keys" is always included.
 
         Yields:
             Arrays of equal length by column.
@@ -131,13 +131,13 @@ class TableView:
 
 
 class View:
-    """What one checkpoint, or several that follow one another, hold together.
+    """The rows of one checkpoint, or of consecutive ones together.
 
     Args:
         chain: Manifests, the oldest first; each builds on the one before it.
 
     Raises:
-        ValueError: A file is damaged, or lacks what the manifest says.
+        ValueError: A file is damaged, or does not match the manifest.
         OSError: A file cannot be read.
     """
 
@@ -148,7 +148,7 @@ class View:
 
     @classmethod
     def open(cls, path: str | Path) -> "View":
-        """The checkpoint at `path`, or the newest in the directory `path`, with all that it builds on."""
+        """Opens the checkpoint at `path`, or the newest in the directory `path`, with all its bases."""
         return cls(directory.chain(directory.resolve(path)))
 
     @property
@@ -157,10 +157,10 @@ class View:
         return [level.manifest for level in self.levels]
 
     def select(self, table: str | None) -> list[TableView]:
-        """All tables, or the one of that name.
+        """Returns all tables, or the named one.
 
         Raises:
-            ValueError: There is none of that name.
+            ValueError: The named table does not exist.
         """
         if table is None:
             return list(self.tables.values())
@@ -185,7 +185,7 @@ class View:
         return self._checked(TableView(name, self.manifest.tables[name], levels[::-1], whole))
 
     def _checked(self, table: TableView) -> TableView:
-        """Its files have rows of the width that its spec says."""
+        """Checks that rows in its files have the width of its spec."""
         for files in table.levels:
             for _, file in files:
                 of = file.tables[table.name]
@@ -198,12 +198,12 @@ class View:
 
 
 def keys_of(file: RowFile, table: str) -> Keys:
-    """All keys that a file has rows of, in its order."""
+    """Keys of all rows of a file, in its order."""
     return np.concatenate([NO_KEYS, *(block["keys"] for block in file.blocks(table, ("keys",)))])
 
 
 def _among(keys: Keys, ordered: Keys) -> npt.NDArray[np.bool_]:
-    """Which keys are among those of a sorted array."""
+    """Mask of the keys that are in a sorted array."""
     if not len(ordered):
         return np.zeros(len(keys), bool)
     place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)

@@ -1,1 +1,1 @@
-"""Checkpoints of a Keras model: its tables, its dense weights and its optimizer, of one moment."""
+"""Checkpoints of a Keras model: its tables, dense weights and optimizer at one moment."""

@@ -1,9 +1,9 @@
-"""dense.safetensors: the weights of a Keras model that are no tables, and the state of its optimizer.
+"""dense.safetensors: the dense weights of a Keras model, and the state of its optimizer.
 
-A plain safetensors file; the name of a tensor is the path of its variable. While it is written, its bytes
-are in memory; variables are read one at a time. Restoring goes by name; where the names differ only in the
-numbers that Keras counts up for a model that is built twice in a process ("dense" and "dense_1"), by the
-order of the variables, which the header's metadata has.
+A plain safetensors file; a tensor's name is the path of its variable. The whole file is in memory while it is
+written; variables are read one at a time. Restoring matches by name. If the names differ only in the numbers
+that Keras adds when a process builds a model twice ("dense" and "dense_1"), it matches by the order of the
+variables, which the header's metadata has.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state
 
 FILE = "dense.safetensors"
-# Type of the safetensors format -> TensorFlow's name of it, and back.
+# Type in the safetensors format -> its name in TensorFlow, and back.
 _NAMES = {code: np.dtype(kind).name for code, kind in DTYPES.items()} | {"BF16": "bfloat16"}
 _TYPES = {name: code for code, name in _NAMES.items()}
 _PARTS = ("model", "optimizer")
@@ -33,7 +33,7 @@ _PARTS = ("model", "optimizer")
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable in the file: "model" or "optimizer", its name there, its type and its shape."""
+    """One variable in the file: "model" or "optimizer", its name, type and shape."""
 
     part: str
     name: str
@@ -53,12 +53,12 @@ class Live:
 
 
 def variables_of(model: Any) -> list[Live]:
-    """The variables of a model that are no tables, then those of its optimizer, which is built if it is not.
+    """Returns a model's dense variables, then those of its optimizer; builds the optimizer if needed.
 
-    Metrics, which begin anew with every epoch, are left out, and so are the layers' anchors, which are 0.
+    Leaves out metrics, which start anew in every epoch, and the layers' anchors, which are always 0.
 
     Raises:
-      TypeError: `model` is no Keras model, or has a variable of a type that a file cannot hold.
+      TypeError: `model` is not a Keras model, or has a variable of a type that a file cannot hold.
       RuntimeError: It has no weights yet.
     """
     if not isinstance(model, tf.keras.Model):
@@ -78,7 +78,7 @@ def variables_of(model: Any) -> list[Live]:
             if id(variable) in apart_of[part]:
                 continue
             path = getattr(variable, "path", variable.name).removesuffix(":0")
-            if part == "optimizer":  # Keras 2 has its name there or not, by where it was built
+            if part == "optimizer":  # Keras 2 adds its name or not, depending on where it was built
                 path = path.removeprefix(f"{model.optimizer.name}/")
             name = _unique(f"{part}/{path}", seen)
             dtype = str(tf.as_dtype(variable.dtype).name)
@@ -92,7 +92,7 @@ def variables_of(model: Any) -> list[Live]:
 
 
 def _unique(name: str, seen: set[str]) -> str:
-    """Two layers may have one name; then the second one's variables have a number behind theirs."""
+    """Returns a unique name: if two layers share one, the second one's variables get a number."""
     numbered = (f"{name}#{number}" for number in itertools.count(2))
     chosen = name if name not in seen else next(one for one in numbered if one not in seen)
     seen.add(chosen)
@@ -113,11 +113,11 @@ def write(directory: Path, variables: list[Live]) -> dict[str, Any]:
 
 
 def read_header(path: Path) -> list[Entry]:
-    """What is in the file, in the order in which it was given to `write`.
+    """Returns the entries of the file, in the order of `write`.
 
     Raises:
-      FileNotFoundError: There is no such file.
-      ValueError: It is damaged, or no file of `write`.
+      FileNotFoundError: It does not exist.
+      ValueError: It is damaged, or was not written by `write`.
     """
     file = TensorFile(path)
     try:
@@ -129,18 +129,18 @@ def read_header(path: Path) -> list[Entry]:
 
 
 def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tuple[Entry, Live]]:
-    """Which variable of the file goes into which one of the model. Changes nothing but builds the optimizer.
+    """Pairs the variables of the file with those of the model. Builds the optimizer, but changes nothing.
 
-    A model that is not compiled takes its weights alone.
+    A model that is not compiled takes only its weights.
 
     Args:
       path: The file, for messages.
-      entries: What is in it.
+      entries: Its entries.
       model: A built Keras model.
-      strict: False: what only one side has is left as it is.
+      strict: False: ignore variables that only one side has.
 
     Raises:
-      ValueError: A side has variables that the other has not (`strict`), or one of another shape or type.
+      ValueError: One side lacks variables of the other (`strict`), or a shape or type differs.
     """
     live = variables_of(model)
     pairs: list[tuple[Entry, Live]] = []
@@ -176,7 +176,7 @@ def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tu
 
 
 def _alike(there: list[Entry], here: list[Live]) -> bool:
-    """Whether the names differ in nothing but the numbers that Keras counts up."""
+    """Whether the names differ only in the numbers that Keras adds."""
     plain = [[re.sub(r"_\d+(?![^/_#])", "", one.name) for one in side] for side in (there, here)]
     return plain[0] == plain[1]
 
@@ -187,7 +187,7 @@ def _missing(text: str, side: list[Any], found: list[tuple[Entry, Live]], which:
 
 
 def assign(path: Path, pairs: list[tuple[Entry, Live]]) -> None:
-    """Gives the variables of a model their values, one after the other."""
+    """Assigns the variables of a model one by one."""
     with safe_open(path, framework="np") as file:
         for entry, live in pairs:
             live.variable.assign(file.get_tensor(entry.name))

@@ -1,4 +1,4 @@
-"""Restoring, verifying: everything is read and compared before a table or a weight is touched."""
+"""Restores and verifies: reads and compares everything before it changes a table or a weight."""
 
 import os
 import uuid
@@ -28,42 +28,42 @@ def restore(
     namespace: str | None = None,
     progress: bool = False,
 ) -> Manifest:
-    """Gives live tables, and the dense weights of a model, what a checkpoint has.
+    """Restores live tables, and the dense weights of a model, from a checkpoint.
 
         het_tf.checkpoint.restore("ckpts", model)       # the newest one
 
-    The layers that use the tables must have been made. The number of workers, of partitions and of servers
-    may be another one than when it was saved, and so may the namespace. All files are verified first: after
-    an error of a file or of a table that does not fit nothing has changed. Rows that the tables had are gone
-    afterwards. Under Horovod every rank must call it, with the same arguments; the ranks share the work.
+    The layers that use the tables must exist. The number of workers, partitions and servers may differ from
+    the save, and so may the namespace. All files are verified first: after an error of a file, or of a table
+    that does not fit, nothing has changed. The tables' previous rows are removed. Under Horovod every rank
+    must call it with the same arguments; the ranks share the work.
 
     A table must be declared as it was saved: dim, optimizer and its parameters, initializer and seed. The
-    learning rate, l2, max_norm and the limits (ttl, ...) may be others; those of the live table hold, and its
-    limits apply to what is loaded. Counts of updates, by which learning-rate schedules go, are restored.
+    learning rate, l2, max_norm and the limits (ttl, ...) may differ; the live table's hold, and its limits
+    apply to the loaded rows. Counts of updates, which drive learning-rate schedules, are restored.
 
     Args:
       path: A checkpoint, or a directory of checkpoints: its newest one.
-      model: A built Keras model. Its weights are restored, and the state of its optimizer (its learning rate
-        too) if it is compiled. None: tables alone.
+      model: A built Keras model. Its weights are restored, and the state of its optimizer (with the learning
+        rate) if it is compiled. None: only tables.
       strict: The checkpoint and the namespace must have the same tables, and the model the same variables.
-        False: what both have is restored, the rest is as it was; the Manifest that is returned names the
-        tables.
-      slots: False: values are restored, and the slots of the tables' optimizers begin anew. Then the
-        optimizers may be others.
-      namespace: None: that of the model's tables, or without a model the current one.
+        False: restores only those that both have; the returned Manifest names the tables that only one side
+        has.
+      slots: False: restores only values; the slots of the tables' optimizers start anew, and the optimizers
+        may differ.
+      namespace: None: the namespace of the model's tables, or without a model the current one.
       progress: Shows a bar; under Horovod on rank 0.
 
     Returns:
       The manifest of the checkpoint.
 
     Raises:
-      FileNotFoundError, NotADirectoryError: There is no checkpoint, or a file of it, or the checkpoint that
-        an increment builds on, is missing.
-      ValueError: A file is damaged, or of a newer het_tf; the checkpoint does not fit, and the message shows
-        the differences; it has no dense weights, and a model is given; the ranks were given different
-        arguments.
-      TypeError, RuntimeError: `model` is no Keras model, or has no weights yet. RuntimeError also: the load
-        broke off half-way, and the tables are to be restored again before they are used.
+      FileNotFoundError, NotADirectoryError: The checkpoint, one of its files, or a base of an increment is
+        missing.
+      ValueError: A file is damaged, or of a newer het_tf; the checkpoint does not fit (the message shows
+        the differences); it has no dense weights, but a model is given; the ranks' arguments
+        differ.
+      TypeError, RuntimeError: `model` is not a Keras model, or has no weights yet. RuntimeError also: the
+        load broke off half-way, and the tables must be restored again before use.
       ConnectionError, TimeoutError: The parameter server does not answer.
       Under Horovod an error of one rank is raised on all.
     """
@@ -77,7 +77,7 @@ def restore(
     target, loader = ranks.first(
         "find the checkpoint", lambda: (directories.resolve(place), f"het_tf-{uuid.uuid4().hex}")
     )
-    # What has been pushed and not yet applied is not to meet the rows that are loaded.
+    # Pending pushes must not be applied to the loaded rows.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
 
     def look() -> tuple[list[Manifest], Any, reading.Reading, Any]:
@@ -126,7 +126,7 @@ def _match_dense(manifest: Manifest, model: Any, strict: bool) -> Any:
 
 
 def verify(path: str | os.PathLike[str]) -> Manifest:
-    """Reads a checkpoint, with all that it builds on, and compares it with its checksums. Needs no tables.
+    """Reads a checkpoint with all its bases and compares their checksums. Needs no tables.
 
     Args:
       path: A checkpoint, or a directory of checkpoints: its newest one.
@@ -135,8 +135,8 @@ def verify(path: str | os.PathLike[str]) -> Manifest:
       Its manifest.
 
     Raises:
-      FileNotFoundError, NotADirectoryError: There is none, or something of it is missing.
-      ValueError: Something is damaged; the message says what.
+      FileNotFoundError, NotADirectoryError: The checkpoint or one of its files is missing.
+      ValueError: A file is damaged; the message names it.
     """
     chain = directories.chain(directories.resolve(path))
     for one in chain:

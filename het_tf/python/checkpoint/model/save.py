@@ -1,7 +1,7 @@
-"""Saving: all ranks flush and meet, each writes its share of the files, rank 0 the rest.
+"""Saves: all ranks flush and meet, each writes its share of the files, rank 0 the rest.
 
-The order of what happens is what makes a crash harmless: files into a temporary directory, each on disk
-before the manifest, the manifest before the directory has its name, old checkpoints go after that.
+The order makes a crash harmless: files go into a temporary directory and are on disk before the manifest; the
+manifest is on disk before the directory gets its name; old checkpoints are removed after that.
 """
 
 import numbers
@@ -31,37 +31,37 @@ def save(
     namespace: str | None = None,
     progress: bool = False,
 ) -> Path:
-    """Writes a checkpoint: all tables of a namespace, and the dense weights of a model, of the same moment.
+    """Writes a checkpoint: all tables of a namespace, and a model's dense weights, at one moment.
 
         het_tf.checkpoint.save("ckpts", model, step=1000, keep=3)
 
-    Training must stand still meanwhile: call it between steps. Under Horovod every rank must call it, with
-    the same arguments and a directory that all of them see; the ranks share the work. The checkpoint appears
-    under its name when all of it is on disk. Until then, and after an error, the directory has what it had.
+    Training must pause meanwhile: call it between steps. Under Horovod every rank must call it, with the same
+    arguments and a directory that all of them see; the ranks share the work. The checkpoint appears under its
+    name when all of it is on disk. Until then, and after an error, the directory is unchanged.
 
     Args:
-      directory: Where checkpoints are kept; it is made if need be. The new one is DIRECTORY/ckpt-NUMBER.
-      model: A built Keras model: its weights that are no tables, and the state of its optimizer, are saved
-        too. None: tables alone.
+      directory: The directory of checkpoints; made if needed. The new one is DIRECTORY/ckpt-NUMBER.
+      model: A built Keras model: its dense weights, and the state of its optimizer, are saved too. None:
+        only tables.
       step: NUMBER, from 0, larger than those in the directory. None: the next one.
-      keep: How many checkpoints the directory keeps, this one included: older ones are removed when it is
-        complete, but for those that a kept increment builds on. None: all.
-      since: Writes an increment: of tables that have not been cleared or loaded since, only rows that were
-        updated, and removals. A checkpoint in `directory` by its path or Manifest, or "latest": the newest
-        one; while there is none, all rows are written. Dense weights are always written.
-      namespace: None: that of the model's tables, or without a model the current one.
+      keep: The number of checkpoints to keep, this one included: older ones are removed once it is
+        complete, except bases of kept increments. None: all.
+      since: Writes an increment: only updated rows and removals, for tables that were not cleared or loaded
+        since. A checkpoint in `directory` by its path or Manifest, or "latest": the newest one, or all rows
+        if there is none. Dense weights are always written.
+      namespace: None: the namespace of the model's tables, or without a model the current one.
       progress: Shows a bar; under Horovod on rank 0.
 
     Returns:
       The path of the checkpoint.
 
     Raises:
-      ValueError: An argument is out of range, the ranks were given different ones, there are no tables, or
-        `since` is no checkpoint of this directory.
-      TypeError: `model` is no Keras model, or has a variable of a type that a file cannot hold.
+      ValueError: An argument is out of range or differs between ranks, there are no tables, or `since` is not
+        a checkpoint of this directory.
+      TypeError: `model` is not a Keras model, or has a variable of a type that a file cannot hold.
       RuntimeError: The model has no weights yet, a table was cleared while it was saved, or another process
         saves in this directory.
-      OSError: A file cannot be written (among them a full disk), or there is no checkpoint `since`.
+      OSError: A file cannot be written (for example on a full disk), or `since` does not exist.
       ConnectionError, TimeoutError: The parameter server does not answer.
       Under Horovod an error of one rank is raised on all.
     """
@@ -89,13 +89,13 @@ def save(
         entries = [one for part in written for one in part]
         path = ranks.first("end the save", lambda: saving.finish(plan, entries))
     finally:
-        saving.abandon()  # all ranks have ended what they wrote
+        saving.abandon()  # no rank is still writing
     ranks.together("go on", lambda: native.call("HetMarkDurable", name))
     return path
 
 
 class _Save:
-    """What rank 0 does alone: makes the directory of a checkpoint, and gives it its name in the end."""
+    """The part of rank 0: makes the directory of a checkpoint, and publishes it at the end."""
 
     def __init__(self, where: Path, namespace: str, number: int | None, model: Any, keep: int | None) -> None:
         self._where = where
@@ -108,7 +108,7 @@ class _Save:
         self._info: dict[str, Any] = {}
 
     def begin(self, since: Any, ranks: int) -> writing.Writing:
-        """Decides which rank writes what."""
+        """Plans the files of all ranks."""
         directories.make(self._where)
         self._pending = directories.Pending(self._where, self._number)
         self._info = store_info(self._namespace)
@@ -122,7 +122,7 @@ class _Save:
         )
 
     def finish(self, plan: writing.Writing, entries: list[dict[str, Any]]) -> Path:
-        """Adds dense weights and manifest to the files of rows, and publishes all of it."""
+        """Adds dense weights and manifest to the files of rows, and publishes the checkpoint."""
         assert self._pending is not None
         after = store_info(self._namespace)
         writing.require_same(plan, self._info, after)
@@ -137,7 +137,7 @@ class _Save:
         return path
 
     def abandon(self) -> None:
-        """Removes what was not published."""
+        """Removes an unpublished checkpoint."""
         if self._pending is not None:
             self._pending.abandon()
 
@@ -145,7 +145,7 @@ class _Save:
 def _checked(
     directory: Any, model: Any, step: Any, keep: Any, since: Any, namespace: str | None
 ) -> tuple[Path, str, int | None]:
-    """The directory, the namespace and the step; refuses what no checkpoint can be made of."""
+    """Returns the directory, the namespace and the step; refuses invalid arguments."""
     for argument, value, least in (("step", step, 0), ("keep", keep, 1)):
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if value is not None and (not whole or value < least):
@@ -159,10 +159,10 @@ def _checked(
 
 
 def namespace_of(model: Any, namespace: str | None) -> str:
-    """The namespace that is meant: the one given, the model's, or the current one.
+    """Returns the given namespace, the model's, or the current one.
 
     Raises:
-      ValueError: The model's tables are in another one than that which is given, or in several.
+      ValueError: The model's tables are in several namespaces, or not in the given one.
     """
     found = (
         []
@@ -171,12 +171,12 @@ def namespace_of(model: Any, namespace: str | None) -> str:
     )
     if len(found) > 1:
         raise ValueError(
-            f"the tables of model {model.name!r} are in the namespaces {', '.join(map(repr, found))}, and a "
-            "checkpoint is of one; save its parts apart, each with its own directory"
+            f"the tables of model {model.name!r} are in the namespaces {', '.join(map(repr, found))}, but a "
+            "checkpoint has only one; save its parts separately, each in its own directory"
         )
     if namespace is not None and found and found[0] != namespace:
         raise ValueError(
-            f"namespace is {namespace!r}, and the tables of model {model.name!r} are in {found[0]!r}: its "
+            f"namespace is {namespace!r}, but the tables of model {model.name!r} are in {found[0]!r}: its "
             "dense weights would be saved without them"
         )
     if namespace is None:
@@ -185,7 +185,7 @@ def namespace_of(model: Any, namespace: str | None) -> str:
 
 
 def _base(where: Path, namespace: str, since: Any) -> list[Manifest]:
-    """The manifests of the checkpoint that is built on, the full one first; empty: all rows are written."""
+    """Returns the manifests of the base, the full one first; empty: write all rows."""
     if since is None:
         return []
     if since == "latest":
@@ -197,8 +197,8 @@ def _base(where: Path, namespace: str, since: Any) -> list[Manifest]:
         path = Path(os.path.abspath(since.path if isinstance(since, Manifest) else since))
     if path.parent.resolve() != where.resolve():
         raise ValueError(
-            f"since is {path}, and the new checkpoint will be in {where}; an increment and what it builds on "
-            "are in one directory"
+            f"since is {path}, but the new checkpoint will be in {where}; an increment and its base "
+            "must be in one directory"
         )
     chain = directories.chain(path)
     if chain[-1].namespace != namespace:
@@ -206,5 +206,5 @@ def _base(where: Path, namespace: str, since: Any) -> list[Manifest]:
             f"since is {path}, which is of the namespace {chain[-1].namespace!r}, not of {namespace!r}"
         )
     if isinstance(since, Manifest) and since.id != chain[-1].id:
-        raise ValueError(f"{path} is another checkpoint than the Manifest that since is; read it again")
+        raise ValueError(f"since is the Manifest of a checkpoint that {path} has replaced; read it again")
     return chain

@@ -1,1 +1,1 @@
-"""Rows in files of others, and how they come into tables."""
+"""Loads rows from files of other programs into tables."""

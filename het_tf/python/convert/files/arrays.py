@@ -1,8 +1,8 @@
-"""Files that hold arrays by name: .npz, safetensors, Parquet, and checkpoints of TensorFlow.
+"""Files of named arrays: .npz, safetensors, Parquet, and checkpoints of TensorFlow.
 
 .npz           numpy.load, without pickles
 safetensors    https://github.com/huggingface/safetensors; mapped into memory
-Parquet        a column is an array; of lists of one length one of two dimensions. Needs pyarrow
+Parquet        a column is an array; a column of lists of one length has two dimensions. Needs pyarrow
 checkpoint     tf.train.load_checkpoint: a variable's key, as tf.train.list_variables shows it
 """
 
@@ -25,10 +25,10 @@ class Arrays(ABC):
     """The arrays of one file.
 
     Args:
-      path: Of the file, or the prefix of the files of a checkpoint.
+      path: The file, or the prefix of a checkpoint's files.
 
     Raises:
-      FileNotFoundError: There is none.
+      FileNotFoundError: It does not exist.
       ValueError: It is damaged, or another kind of file; the message names it.
     """
 
@@ -38,15 +38,15 @@ class Arrays(ABC):
 
     @abstractmethod
     def _open(self) -> dict[str, tuple[int | None, ...]]:
-        """The shapes of all arrays; None: known when it is read."""
+        """Opens the file. Returns the shapes of all arrays; None: unknown until it is read."""
 
     @abstractmethod
     def read(self, name: str) -> Array:
-        """An array, in memory or mapped. KeyError: there is none of that name."""
+        """Returns an array, in memory or mapped. KeyError: the name does not exist."""
 
     def broken(self, why: object) -> ValueError:
-        """The error that says that a file is not what it should be."""
-        return ValueError(f"{self.path} cannot be read: {why}; copy it again, or say what it is by format=")
+        """Returns the error for a damaged file, or one of another format."""
+        return ValueError(f"{self.path} cannot be read: {why}; copy it again, or give its format=")
 
 
 class Npz(Arrays):
@@ -88,7 +88,7 @@ class Safetensors(Arrays):
 
 
 class Parquet(Arrays):
-    """A Parquet file, or a directory of such with equal columns."""
+    """A Parquet file, or a directory of Parquet files with equal columns."""
 
     def _open(self) -> dict[str, tuple[int | None, ...]]:
         try:
@@ -96,7 +96,7 @@ class Parquet(Arrays):
             import pyarrow.dataset
         except ImportError as error:
             raise ValueError(
-                f"{self.path} is Parquet, which takes pyarrow ({error}); pip install het_tf[parquet]"
+                f"{self.path} is Parquet, which needs pyarrow ({error}); pip install het_tf[parquet]"
             ) from None
         if not self.path.is_dir():
             open_file(self.path).close()
@@ -127,7 +127,7 @@ class Parquet(Arrays):
                 f"{self.path}: lists of column {name!r} hold nulls; give every row all its floats"
             )
         width = len(flat) // max(1, len(column))
-        lengths = column.value_lengths() if hasattr(column, "value_lengths") else []  # of one length by type
+        lengths = column.value_lengths() if hasattr(column, "value_lengths") else []  # fixed by the type
         if any(np.asarray(lengths) != width):
             raise ValueError(
                 f"{self.path}: lists of column {name!r} have different lengths; a row has one width"

@@ -1,4 +1,4 @@
-"""The function `het_tf.load_rows`: rows of files into a table."""
+"""The function `het_tf.load_rows`: loads rows from files into a table."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ _KINDS: dict[str, type[Arrays]] = {
 FORMATS = (*_KINDS, "tfra")
 _IDS = ("ids", "keys", "id", "key")
 _VALUES = ("values", "rows", "value", "row")
-_CHUNK = 1 << 22  # floats that are read at a time
+_CHUNK = 1 << 22  # floats per read
 Names = str | Sequence[str]
 
 
@@ -36,7 +36,7 @@ def load_rows(
     format: str | None = None,
     row_ids: Callable[[Array], Array] | None = None,
 ) -> int:
-    """Sets rows of a table from a file: those of another system, of another program, or pretrained ones.
+    """Sets rows of a table from a file of another system, another program, or pretrained rows.
 
         het_tf.load_rows("item", "rows.npz")                                       # arrays ids, values
         het_tf.load_rows("item", "model.safetensors", rows="item_embedding.weight")  # row number = id
@@ -44,35 +44,35 @@ def load_rows(
         het_tf.load_rows("item", "ckpts/model-7", rows="item/embeddings/.ATTRIBUTES/VARIABLE_VALUE")
         het_tf.load_rows("item", "model/TFRADynamicEmbedding", rows="item")        # of TFRA
 
-    Everything is looked at before the first row is set, so a bad file changes nothing. Rows of other ids
-    stay. With a job of several workers all call it; rows at a parameter server are set by the first.
+    It checks everything before it sets the first row, so a bad file changes nothing. Rows of other ids stay.
+    All workers of a job must call it; the first sets rows at a parameter server.
 
     Args:
-      table: The table, or its name; a layer has made it.
-      path: Of a file `*.npz`, `*.safetensors`, `*.parquet`; of a checkpoint of TensorFlow (its prefix, or the
-        directory with its file "checkpoint"); or of a directory with files `*-keys` and `*-values` of
+      table: The table, or its name; a layer must have made it.
+      path: A file `*.npz`, `*.safetensors`, `*.parquet`; a checkpoint of TensorFlow (its prefix, or the
+        directory with its file "checkpoint"); or a directory with files `*-keys` and `*-values` of
         `tfra.dynamic_embedding`.
-      rows: The array of the rows, floats [N, dim]; several are put side by side. Of a checkpoint the key of a
-        variable (`tf.train.list_variables`). Of TFRA the name of the table. None: TABLE/values, values, rows,
-        value or row; of TFRA the only table.
-      ids: The array of the ids, integers or strings [N]; strings are hashed as the layers do. None:
+      rows: The array of the rows, floats [N, dim]; several are concatenated by columns. For a checkpoint the
+        key of a variable (`tf.train.list_variables`), for TFRA the name of the table. None: TABLE/values,
+        values, rows, value or row; for TFRA the only table.
+      ids: The array of the ids, integers or strings [N]; strings are hashed as in the layers. None:
         TABLE/ids, TABLE/keys, ids, keys, id or key, if `rows` is None, too; else the number of a row is its
         id.
       slots: The arrays of the optimizer's slots in the order of a row, together
         `table.row_floats - table.dim` wide; a number stands for a slot that is equal in all rows (the step of
-        Adam). Of TFRA the names of the slots' tables, matched by id. Empty: slots begin anew.
-      format: "npz", "safetensors", "parquet", "checkpoint" or "tfra"; None: as the path says.
-      row_ids: From the ids of the file to those of the table, for tables that several fields read:
-        `lambda ids: model.rows.row_ids("deep", "user", ids)`. None: they are the same.
+        Adam). For TFRA the names of the slots' tables, matched by id. Empty: slots start anew.
+      format: "npz", "safetensors", "parquet", "checkpoint" or "tfra"; None: by the path.
+      row_ids: Maps ids of the file to ids of the table, for tables that several fields read:
+        `lambda ids: model.rows.row_ids("deep", "user", ids)`. None: they are equal.
 
     Returns:
-      How many rows were set.
+      The number of rows that were set.
 
     Raises:
-      LookupError: There is no such table.
-      FileNotFoundError: There is no such file.
-      ValueError: The file is damaged, of another kind, has no such array, rows of another width, an id twice,
-        ids that are no integers or strings, NaN or Inf. The table is unchanged.
+      LookupError: The table does not exist.
+      FileNotFoundError: The file does not exist.
+      ValueError: The file is damaged, of another format, lacks an array, has rows of another width, an id
+        twice, ids that are not integers or strings, NaN or Inf. The table is unchanged.
     """
     into = Table(table) if isinstance(table, str) else table
     with collective.together("load_rows", "load rows"):
@@ -91,11 +91,11 @@ def load_rows(
 
 
 class _Source:
-    """A file, and how its arrays are called."""
+    """A file, and the names of its arrays."""
 
     def __init__(self, path: Path, format: str | None, table: str) -> None:
         if format is not None and format not in FORMATS:
-            raise ValueError(f"format is {format!r}; give one of {FORMATS}, or None for what the path says")
+            raise ValueError(f"format is {format!r}; give one of {FORMATS}, or None to take it from the path")
         self.path, self.table = path, table
         self.format = format or _format_of(path)
         self.arrays = _KINDS[self.format](path) if self.format in _KINDS else None
@@ -106,7 +106,7 @@ class _Source:
             self.tables = tfra.tables_of_checkpoint(self.arrays)
 
     def values(self, rows: Names | None, ids: str | None) -> Rows:
-        """The rows that are asked for."""
+        """Returns the requested rows."""
         if rows is None and ids is None and (self.arrays is None or len(self.tables) == 1):
             if len(self.tables) != 1:
                 raise ValueError(f"{self.path} has {self._known()}; name one by rows=")
@@ -121,7 +121,7 @@ class _Source:
         return Rows(where, None if ids is None else self._read(ids, "ids"), checked_parts(where, parts))
 
     def slot(self, name: str | float, values: Rows) -> Rows | float:
-        """One of the slots: rows of their own, or a number."""
+        """Returns a slot: separate rows, or a number."""
         if not isinstance(name, str):
             return float(name)
         if name in self.tables or self.arrays is None:
@@ -130,7 +130,7 @@ class _Source:
         found = Rows(where, None, checked_parts(where, [self._read(name, "slots")]))
         if found.count != values.count:
             raise ValueError(
-                f"{where} has {found.count} rows, and the values {values.count}; give slots of these"
+                f"{where} has {found.count} rows, but the values {values.count}; give slots of these"
             )
         return found
 
@@ -160,7 +160,7 @@ class _Source:
         try:
             return self.arrays.read(name)
         except KeyError:
-            raise ValueError(f"{self.path}: {argument} is {name!r}, and it has {self._known()}") from None
+            raise ValueError(f"{self.path}: {argument} is {name!r}, but it has {self._known()}") from None
 
     def _side_by_side(self, names: Names, argument: str) -> Array:
         if isinstance(names, str):
@@ -172,7 +172,7 @@ class _Source:
 
 
 def _format_of(path: Path) -> str:
-    """What a path holds. FileNotFoundError: nothing is there. ValueError: nobody can say."""
+    """Returns the format of a path. FileNotFoundError: it does not exist. ValueError: unknown format."""
     if path.is_dir():
         if (path / "checkpoint").exists():
             return "checkpoint"
@@ -193,16 +193,16 @@ def _format_of(path: Path) -> str:
         return "checkpoint"
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}, and no checkpoint of that prefix")
-    raise ValueError(f"{path} ends in none of .npz, .safetensors, .parquet; say what it is by format=")
+    raise ValueError(f"{path} does not end in .npz, .safetensors or .parquet; give its format=")
 
 
 class _Loading:
-    """Rows on their way into a table: all are looked at, then all are set.
+    """Loads rows into a table: checks all of them, then sets all.
 
     Args:
-      table: Where to.
+      table: The table.
       values: The rows.
-      ids: Theirs, int64 [N], each once.
+      ids: Ids of the rows, int64 [N], each once.
       slots: The slots, in the order of a row.
     """
 
@@ -215,7 +215,7 @@ class _Loading:
         ]
 
     def run(self) -> int:
-        """Sets them; how many."""
+        """Sets the rows; returns their number."""
         self._check_widths()
         step = max(1, _CHUNK // self._table.row_floats)
         begins = range(0, len(self._ids), step)
@@ -229,19 +229,19 @@ class _Loading:
         table, values = self._table, self._values
         if values.count and values.width != table.dim:
             raise ValueError(
-                f"{values.where} has rows of {values.width} floats, and table {table.name!r} has dim "
+                f"{values.where} has rows of {values.width} floats, but table {table.name!r} has dim "
                 f"{table.dim}; load them into a table of that dim"
             )
         wanted = table.row_floats - table.dim
         widths = [1 if isinstance(slot, float) else slot.width for slot in self._slots]
         if self._slots and values.count and sum(widths) != wanted:
             raise ValueError(
-                f"slots are {widths} floats wide, and those of table {table.name!r} "
+                f"slots are {widths} floats wide, but those of table {table.name!r} "
                 f"({table.spec['optimizer']['name']}) {wanted} together; leave slots out, or name others"
             )
 
     def _match(self, slot: Rows) -> native.Int64Array:
-        """Where a slot has what belongs to each row; -1: nowhere."""
+        """Index of each row's slot in `slot`; -1: it has none."""
         theirs = int64_ids(slot)
         if not len(theirs):
             return np.full(len(self._ids), -1, np.int64)
@@ -251,7 +251,7 @@ class _Loading:
         return np.where(theirs[places] == self._ids, places, -1).astype(np.int64)
 
     def _block(self, numbers: native.Int64Array, check: bool) -> None:
-        """Looks at some rows, or sets them: those with all slots, then those that have none."""
+        """Checks or sets some rows: those with all slots, then those without."""
         whole = np.ones(len(numbers), bool)
         for places in self._places:
             if places is not None:
@@ -281,5 +281,5 @@ class _Loading:
             what = "row" if column < self._table.dim else "slots"
             raise ValueError(
                 f"{self._values.where}: the {what} of id {self._ids[numbers[row]]} hold "
-                f"{floats[row, column]} as float32; leave the row out, or look for what made it"
+                f"{floats[row, column]} as float32; leave the row out, or find its cause"
             )

@@ -1,4 +1,4 @@
-"""Rows of one table as a file has them: ids, and floats that are read some at a time."""
+"""Rows of one table in a file: ids, and floats that are read in chunks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,8 +19,8 @@ class Rows:
 
     Attributes:
       where: File and array, for messages.
-      ids: Integers or strings [N] as the file has them; None: the number of a row is its id.
-      parts: Floats [n, width] each, N together; in memory or mapped.
+      ids: Integers or strings [N] of the file; None: the number of a row is its id.
+      parts: Arrays of floats [n, width], N rows together; in memory or mapped.
     """
 
     where: str
@@ -29,7 +29,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return sum(len(part) for part in self.parts)
 
     @property
@@ -38,12 +38,12 @@ class Rows:
         return int(self.parts[0].shape[1]) if self.parts else 0
 
     def moved(self, row_ids: Callable[[Array], Array]) -> "Rows":
-        """The same rows, with the ids that `row_ids` makes of these."""
+        """Returns the same rows with their ids mapped by `row_ids`."""
         ids = np.arange(self.count, dtype=np.int64) if self.ids is None else self.ids
         return replace(self, ids=np.asarray(row_ids(ids)))
 
     def floats(self, numbers: native.Int64Array) -> native.FloatArray:
-        """Rows by their numbers, float32 [n, width]."""
+        """Returns rows by their numbers, float32 [n, width]."""
         out = np.empty((len(numbers), self.width), np.float32)
         begin = 0
         for part in self.parts:
@@ -54,18 +54,18 @@ class Rows:
 
 
 def checked_parts(where: str, arrays: list[Array]) -> list[Array]:
-    """Arrays of floats as parts of rows: of one dimension they are one float wide.
+    """Returns arrays of floats as parts of rows; those of one dimension are one float wide.
 
     Raises:
-      ValueError: They are no floats, have more dimensions, or other widths.
+      ValueError: They are not floats, have more than two dimensions, or different widths.
     """
     parts = []
     for array in arrays:
         if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
-            raise ValueError(f"{where} is {array.dtype}, and rows are floats; name another array by rows=")
+            raise ValueError(f"{where} is {array.dtype}, but rows are floats; name another array by rows=")
         if array.ndim not in (1, 2):
             raise ValueError(
-                f"{where} has shape {list(array.shape)}, and rows [N, dim]; reshape it, or name another one"
+                f"{where} has shape {list(array.shape)}, but rows [N, dim]; reshape it, or name another one"
             )
         parts.append(array.reshape(len(array), -1) if array.ndim == 1 else array)
     if len({part.shape[1] for part in parts}) > 1:
@@ -75,10 +75,10 @@ def checked_parts(where: str, arrays: list[Array]) -> list[Array]:
 
 
 def int64_ids(rows: Rows) -> native.Int64Array:
-    """The ids of rows: integers, hashes of strings, or the numbers of the rows.
+    """Returns the ids of rows: integers, hashes of strings, or the numbers of the rows.
 
     Raises:
-      ValueError: They are neither, out of range, not as many as the rows, or one occurs twice.
+      ValueError: They have another type, are out of range, not one per row, or one occurs twice.
     """
     if rows.ids is None:
         return np.arange(rows.count, dtype=np.int64)
@@ -97,9 +97,7 @@ def int64_ids(rows: Rows) -> native.Int64Array:
             )
         ids = np.asarray(given, np.int64)
     else:
-        raise ValueError(
-            f"{rows.where}: ids are {given.dtype}; they are integers or strings. Save them as int64"
-        )
+        raise ValueError(f"{rows.where}: ids are {given.dtype}, not integers or strings; save them as int64")
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) < len(ids):
         twice = ", ".join(str(one) for one in unique[counts > 1][:3])

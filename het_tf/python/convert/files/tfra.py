@@ -1,13 +1,13 @@
-"""Tables that TensorFlow Recommenders Addons has saved (`tfra.dynamic_embedding`, 0.8).
+"""Tables saved by TensorFlow Recommenders Addons (`tfra.dynamic_embedding`, 0.8).
 
-`Variable.save_to_file_system` and `FileSystemSaver` write two files for each shard of a table, without a head
-and little-endian: int64 [N] and float32 [N, dim].
+`Variable.save_to_file_system` and `FileSystemSaver` write two headerless little-endian files for each shard
+of a table: int64 [N] and float32 [N, dim].
 
-    item_mht_1of2_rank0_size1-keys      shard 1 of 2 of the table "item", of the first of one process
+    item_mht_1of2_rank0_size1-keys      shard 1 of 2 of the table "item", rank 0 of 1 process
     item_mht_1of2_rank0_size1-values
-    item_look_m_mht_1of2_...            the slot m of its optimizer, a table of its own
+    item_look_m_mht_1of2_...            the slot m of its optimizer, a separate table
 
-A `tf.train.Checkpoint` has the same as tensors:
+A `tf.train.Checkpoint` has the same data as tensors:
 
     item/tables_of_item/0/.ATTRIBUTES/table-keys        and table-values: shard 0
 """
@@ -26,7 +26,7 @@ _TENSOR = re.compile(r"(?P<table>.+)/\d+/\.ATTRIBUTES/table-keys")
 
 
 def tables_of_directory(path: Path) -> dict[str, list[Path]]:
-    """The tables in a directory: by name, the files of their keys."""
+    """Returns the tables in a directory: name -> the files of keys."""
     found: dict[str, list[Path]] = {}
     for file in sorted(path.glob("*-keys")):
         if match := _FILE.fullmatch(file.name):
@@ -35,7 +35,7 @@ def tables_of_directory(path: Path) -> dict[str, list[Path]]:
 
 
 def tables_of_checkpoint(arrays: Arrays) -> dict[str, list[str]]:
-    """The tables in a checkpoint: by name, the tensors of their keys."""
+    """Returns the tables in a checkpoint: name -> the tensors of keys."""
     found: dict[str, list[str]] = {}
     for name in sorted(arrays.shapes):
         if match := _TENSOR.fullmatch(name):
@@ -44,11 +44,11 @@ def tables_of_checkpoint(arrays: Arrays) -> dict[str, list[str]]:
 
 
 def read_files(table: str, files: list[Path]) -> Rows:
-    """The rows of a table from its files, mapped into memory.
+    """Returns the rows of a table from its files, mapped into memory.
 
     Raises:
       FileNotFoundError: A file of values is missing.
-      ValueError: The sizes of two files do not fit.
+      ValueError: The sizes of two files do not match.
     """
     keys, values = [], []
     for file in files:
@@ -72,12 +72,12 @@ def read_files(table: str, files: list[Path]) -> Rows:
 
 
 def read_tensors(table: str, names: list[str], arrays: Arrays) -> Rows:
-    """The rows of a table from the tensors of a checkpoint. ValueError: a tensor of values is missing."""
+    """Returns the rows of a table from a checkpoint. ValueError: a tensor of values is missing."""
     keys, values = [], []
     for name in names:
         other = name[: -len("keys")] + "values"
         if other not in arrays.shapes:
-            raise ValueError(f"{arrays.path} has {name!r}, and no {other!r}; it is no whole checkpoint")
+            raise ValueError(f"{arrays.path} has {name!r} but not {other!r}; copy the whole checkpoint")
         if arrays.shapes[name] != (0,):
             keys.append(arrays.read(name))
             values.append(arrays.read(other))

@@ -1,1 +1,1 @@
-"""The command `het-data`: which field places samples, and files that are placed."""
+"""The command `het-data`: compares fields for placing samples, and writes placed files."""

@@ -23,25 +23,25 @@ Places samples on workers by a field, so that fewer rows of tables travel
 (docs/horovod.md).
 
   het-data fields train.tsv --workers 8
-      a table of the fields: what each would save; the first lines are enough
+      show what each field would save; the first lines are enough
   het-data shard train.tsv --by C24 --workers 8 --batch 128 --out placed
-      placed/part-00000-of-00008.tsv and so on, and placed/placement.json; the
-      k-th 128 samples of all files together are the k-th 1,024 of the stream.
-      A rank reads its own:
+      write placed/part-00000-of-00008.tsv and so on, and placed/placement.json;
+      the k-th 128 samples of all files are the k-th 1,024 of the stream.
+      A rank reads its own file:
       het_tf.data.criteo(het_tf.horovod.shard("placed"))
   het-data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
   het-data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
 
 Files are Criteo's lines (also .gz), Parquet (.parquet; needs pyarrow) or
-TFRecords of tf.train.Example (.tfrecord, also .gz; needs TensorFlow); --format
-says which where a name does not. Several files are one stream, in the order in
-which they are given. Validate on samples that are not placed.
+TFRecords of tf.train.Example (.tfrecord, also .gz; needs TensorFlow); for other
+names give --format. Several files are one stream, in the given order. Validate
+on samples that are not placed.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord"}
 _PARTS = ("all", "train", "valid", "test")
 _WIDEST = 24
-_WORTH = 0.8  # of the rows that travel by the best field, so many may by location
+_WORTH = 0.8  # location is preferred if at most this share of the best field's rows travels
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,11 +53,11 @@ def _fields(command: Command) -> None:
     sub = command(
         "fields",
         "show what placing by each field saves",
-        "Counted on the first samples, dealt to workers as they come, by each field and by location, with"
-        " caches that hold all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag:"
+        "Deals the first samples to workers as they come, by each field and by location, with caches that"
+        " hold all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag:"
         " updates of others"
         " that a copy lacks when it is used again. first id: samples of the most frequent value. spilled:"
-        " samples that go to another worker than their own, since that has enough. by location: each sample"
+        " samples that go to another worker because their own has enough. by location: each sample"
         " goes to the worker that used most of its ids last.",
     )
     _files(sub)
@@ -66,7 +66,7 @@ def _fields(command: Command) -> None:
         "--batch", type=_count, default=128, metavar="B", help="samples of a worker in a step (%(default)s)"
     )
     sub.add_argument(
-        "--samples", type=_count, default=100_000, metavar="M", help="how many are counted (100,000)"
+        "--samples", type=_count, default=100_000, metavar="M", help="samples to count (100,000)"
     )
     sub.add_argument("--json", action="store_true", help="for programs")
 
@@ -75,40 +75,38 @@ def _shard(command: Command) -> None:
     sub = command(
         "shard",
         "write one file a worker, whose k-th batches together are the k-th global batch",
-        "The directory appears when all of it is on disk. Samples that make no whole global batch are left"
-        " out. Of each global batch a worker has the samples whose field hashes to it; those that are too"
-        " many for it go to workers that have too few. --by location: the samples whose ids, of all fields"
-        " of one integer or string, it used last, for data without a good field.",
+        "The directory appears when all of it is on disk. A last, incomplete global batch is left out. A"
+        " worker takes the samples of each global batch whose field hashes to it; samples above its share"
+        " go to workers that have too few. --by location, for data without a good field: it takes samples"
+        " whose ids, in all fields of one integer or string, it used last.",
     )
     _files(sub)
-    sub.add_argument(
-        "--by", required=True, metavar="FIELD", help="of one integer or string a sample; or 'location'"
-    )
+    sub.add_argument("--by", required=True, metavar="FIELD", help="field of one id a sample; or 'location'")
     sub.add_argument("--workers", type=_count, required=True, metavar="N", help="ranks of the job")
     sub.add_argument(
         "--batch",
         type=_count,
         required=True,
         metavar="B",
-        help="samples of a worker in a step; of all, N * B",
+        help="samples of a worker in a step; a global batch has N * B",
     )
     sub.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not exist")
 
 
 def _files(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="of samples, in the order of the stream"
+        "files", type=Path, nargs="+", metavar="FILE", help="files of samples, in the order of the stream"
     )
     sub.add_argument("--format", choices=("criteo", "parquet", "tfrecord"), help="default: by the names")
     sub.add_argument(
         "--part", choices=_PARTS, default="all",
-        help="of Criteo's lines: as het_tf.data.criteo draws it by the line's number (%(default)s)",
+        help="part of Criteo's lines, drawn by the line's number as in het_tf.data.criteo (%(default)s)",
     )  # fmt: skip
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
     return int(text)
 
 
@@ -116,12 +114,12 @@ def _open(options: argparse.Namespace) -> Samples[Any]:
     kinds = {_SUFFIXES.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix, "criteo")
              for path in options.files}  # fmt: skip
     if options.format is None and len(kinds) > 1:
-        raise ValueError(f"the files are of several formats ({', '.join(sorted(kinds))}); place them apart")
+        raise ValueError(f"the files have several formats ({', '.join(sorted(kinds))}); split them up")
     kind = options.format or kinds.pop()
     if kind == "criteo":
         return CriteoLines(options.files, options.part)
     if options.part != "all":
-        raise ValueError(f"--part is {options.part}, and only Criteo's lines have parts; leave it out")
+        raise ValueError(f"--part is {options.part}, but only Criteo's lines have parts; leave it out")
     return ParquetRows(options.files) if kind == "parquet" else Records(options.files)
 
 
@@ -155,7 +153,7 @@ def run_fields(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[FieldFigures]) -> list[str]:
-    few = plain.unique / 100  # rows of a batch, of which a share says nothing
+    few = plain.unique / 100  # rows of a batch; a share of fewer means nothing
 
     def saved(before: float, after: float, least: float = few) -> str:
         return f"{100 * (1 - after / before):8.1f}" if before > least else f"{'-':>8}"
@@ -163,7 +161,7 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
     wide = max(len("by location"), min(_WIDEST, max(len(one.name) for one in found)))
     text = (
         f"{count:,} samples, {options.workers} workers of {options.batch} in a step. As samples come, a "
-        f"batch has {plain.unique:.0f} rows: {plain.new:.0f} are new to the worker and not to all, "
+        f"batch has {plain.unique:.0f} rows: {plain.new:.0f} are new to the worker but not to all, "
         f"{plain.changed:.0f} were changed by another one since. A copy lacks {plain.lag:.1f} updates."
     )
     lines = [
@@ -188,15 +186,15 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
         )
     lines.append("")
     if skewed:
-        lines.append(f"* more than 1/{options.workers} of the samples have one id: what is above spills.")
+        lines.append(f"* more than 1/{options.workers} of the samples have one id: the excess spills.")
     best = f"At a large bound {(name := _best(found))} saves most: het-data shard --by {name}"
     shared = plain.bounded > few
-    lines.append(best if shared else "Workers hardly share rows of this sample: no field saves any.")
+    lines.append(best if shared else "Workers hardly share rows in this sample: no field saves any.")
     return lines
 
 
 def _best(found: list[FieldFigures]) -> str:
-    """The best field; or location, where it is better by so much that its work on every rank pays."""
+    """The best field; or location, if it is better by enough to pay for its work on every rank."""
     field = next((one for one in found if one.distinct is not None), found[0])
     worth = found[0].rows.bounded <= _WORTH * field.rows.bounded
     return found[0].name if worth else field.name
@@ -212,8 +210,8 @@ def run_shard(options: argparse.Namespace) -> int:
     written = size(sum(one for _, one in pieces.files))
     print(
         f"{options.out}: {pieces.samples // placement.samples:,} global batches of {placement.samples:,}"
-        f" samples in {placement.workers} files, {written}; {pieces.left_out:,} samples were left out,"
-        " which make no whole one"
+        f" samples in {placement.workers} files, {written}; {pieces.left_out:,} samples of an incomplete"
+        " one were left out"
     )
     return 0
 

@@ -1,4 +1,4 @@
-"""Files of Criteo's format for `het-data`: lines, which are passed on as they are."""
+"""Files of Criteo's format for `het-data`: copies lines unchanged."""
 
 import gzip
 import itertools
@@ -28,7 +28,7 @@ class CriteoLines(Samples[list[Line]]):
 
     Args:
       paths: The files.
-      part: As of `het_tf.data.criteo`: all, train, valid or test, by the number of a line in its file.
+      part: As in `het_tf.data.criteo`: all, train, valid or test, by the number of a line in its file.
     """
 
     suffix = ".tsv"
@@ -42,11 +42,11 @@ class CriteoLines(Samples[list[Line]]):
 
     def fields(self) -> dict[str, str]:
         """I1 to I13 are numbers."""
-        numbers = dict.fromkeys(NUMERIC_NAMES, "is a number and no id")
+        numbers = dict.fromkeys(NUMERIC_NAMES, "is a number, not an id")
         return {**numbers, **dict.fromkeys(CATEGORICAL_NAMES, "")}
 
     def blocks(self, size: int) -> Iterator[list[Line]]:
-        """See Samples. ValueError: a line has not 40 fields."""
+        """See Samples. ValueError: a line does not have 40 fields."""
         lines = itertools.chain.from_iterable(map(self._lines, range(len(self.paths))))
         while block := list(itertools.islice(lines, size)):
             yield block
@@ -69,7 +69,7 @@ class CriteoLines(Samples[list[Line]]):
                 raise ValueError(f"{path} is damaged: {error}; unpack or download it again") from None
 
     def _wanted(self) -> Iterator[bool]:
-        """Whether each line is of the part; does not end."""
+        """Yields whether each line is in the part; does not end."""
         for begin in itertools.count(0, _CHUNK):
             lines = np.arange(begin, begin + _CHUNK, dtype=np.uint64)
             tenth = mix(lines * GAMMA + salt("criteo", "split")) % np.uint64(10)
@@ -79,7 +79,7 @@ class CriteoLines(Samples[list[Line]]):
         return ValueError(f"{self.paths[line[0]]}, line {line[1] + 1}: {what}; mend it, or take it out")
 
     def columns(self, rows: list[Line], names: Sequence[str]) -> dict[str, Any]:
-        """Ids as het_tf.data.criteo has them, int64. ValueError: one is no hexadecimal number."""
+        """Ids as in het_tf.data.criteo, int64. ValueError: one is not a hexadecimal number."""
         split = [line[2].split(b"\t") for line in rows]
         found = {}
         for name in names:

@@ -10,8 +10,8 @@ import numpy as np
 from het_tf.python.placement.cli.samples import SEVERAL, Samples, Writer
 from het_tf.python.placement.placement import Int64Array
 
-_READ, _GROUP = 1 << 14, 1 << 16  # rows that are read at a time, and of a row group that is written
-_BUFFER = 1 << 16  # bytes a column, in place of all of its row group
+_READ, _GROUP = 1 << 14, 1 << 16  # rows per read, and per row group that is written
+_BUFFER = 1 << 16  # bytes of a column per read, in place of its whole row group
 
 
 def _pyarrow() -> Any:
@@ -40,14 +40,14 @@ class ParquetRows(Samples[Any]):
             with self._open(path) as file:
                 self.total += file.metadata.num_rows
                 if self._schema is not None and not file.schema_arrow.equals(self._schema):
-                    raise ValueError(f"{path} has another schema than {paths[0]}; place them apart")
+                    raise ValueError(f"{path} has another schema than {paths[0]}; place them separately")
                 self._schema = file.schema_arrow
 
     def _open(self, path: Path) -> Any:
         try:
             return self._pa.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
         except self._pa.ArrowInvalid as error:
-            raise ValueError(f"{path} is no file of Parquet: {error}") from None
+            raise ValueError(f"{path} is not a file of Parquet: {error}") from None
 
     def fields(self) -> dict[str, str]:
         """Columns of integers and of strings fit."""
@@ -62,7 +62,7 @@ class ParquetRows(Samples[Any]):
             return ""
         if self._is_list(kind) and not self._reason(kind.value_type):
             return SEVERAL
-        return f"is {kind}, and no id"
+        return f"is {kind}, not an id"
 
     def _is_list(self, kind: Any) -> bool:
         types = self._pa.types

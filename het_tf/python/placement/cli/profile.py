@@ -1,8 +1,8 @@
-"""`het-data fields`: how much less rows travel, and lag, if a field or location places the samples.
+"""`het-data fields`: how many fewer rows travel, and how much less they lag, under each placement.
 
-A sample of the stream is dealt to workers as it comes, by each field and by location; counted is what the ids
-decide, with caches that hold everything: how many rows a batch has, how many of them this worker uses for the
-first time, how many were changed by another one since, and by how many updates.
+It deals a sample of the stream to workers as it comes, by each field and by location, and counts for caches
+that hold everything: rows of a batch, rows that this worker uses for the first time, rows that another worker
+changed since, and the number of these changes.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ from het_tf.python.placement.placement import Int64Array, Placement, hashes
 
 @dataclass(frozen=True)
 class Rows:
-    """What a worker uses in a step.
+    """Rows that a worker uses in a step.
 
     Attributes:
       unique: Rows of a batch.
-      new: Of these, rows that this worker has not used before, and another one has. (A row that is new to all
-        travels wherever its sample goes, and there are ever fewer of them in a long stream.)
-      changed: Of the others, rows that another worker has changed since this one used them.
+      new: Rows among them that this worker has not used before, but another one has. (A row that is new to
+        all travels under any placement, and a long stream has ever fewer of them.)
+      changed: Other rows that another worker has changed since this one used them.
       lag: Updates of others that a copy lacks, mean over uses.
     """
 
@@ -46,14 +46,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class FieldFigures:
-    """What placing by a field, or by location, does.
+    """The effect of placing by a field or by location.
 
     Attributes:
       name: The field, or "location".
-      distinct: Values in the sample; None: it is no field.
-      first: Share of the samples that the most frequent value has; None likewise.
+      distinct: Values in the sample; None for location.
+      first: Share of the samples with the most frequent value; None for location.
       spilled: Share of the samples that go to another worker than their owner.
-      rows: With it.
+      rows: Rows under this placement.
     """
 
     name: str
@@ -64,11 +64,11 @@ class FieldFigures:
 
 
 def count(numbers: Int64Array, order: Int64Array) -> Rows:
-    """Counts what travels when samples are dealt to workers.
+    """Counts the rows of each step when samples are dealt to workers.
 
     Args:
-      numbers: Of the ids of each sample, int64 `[samples, fields]`, 0, 1, ... over all fields.
-      order: Which samples each worker takes in each step, int64 `[steps, workers, batch]`.
+      numbers: Numbers of each sample's ids, int64 `[samples, fields]`, 0, 1, ... over all fields.
+      order: Samples that each worker takes in each step, int64 `[steps, workers, batch]`.
     """
     steps, workers, batch = order.shape
     place = np.empty(steps * workers * batch, np.int64)
@@ -76,11 +76,11 @@ def count(numbers: Int64Array, order: Int64Array) -> Rows:
     uses = np.sort((numbers[: len(place)] * (steps * workers) + place[:, None]).ravel())
     uses = uses[np.diff(uses, prepend=-1) > 0]  # np.unique takes several times as long
     key = uses // (steps * workers)
-    begins = np.flatnonzero(np.diff(uses // workers, prepend=-1))  # of the uses of a row in one step
+    begins = np.flatnonzero(np.diff(uses // workers, prepend=-1))  # begins of a row's uses in one step
     size = np.diff(begins, append=len(uses))
     group = np.repeat(np.arange(len(begins)), size)
     first = begins[group]
-    # A copy is of the worker's last use; it lacks the uses of others from that step on.
+    # A copy dates from the worker's last use; it lacks others' uses from that step on.
     copy = key * workers + uses % workers
     by_worker = np.argsort(copy, kind="stable")
     last = np.full(len(uses), -1)
@@ -96,26 +96,26 @@ def count(numbers: Int64Array, order: Int64Array) -> Rows:
 def profile(
     columns: Mapping[str, Any], workers: int, batch: int, advance: Callable[[int], None]
 ) -> tuple[Rows, list[FieldFigures]]:
-    """Counts what travels without a placement, by each field and by location.
+    """Counts the rows that travel without a placement, by each field and by location.
 
     Args:
       columns: Integers or strings `[samples]` by field.
-      workers: How many.
-      batch: Samples of each in a step.
-      advance: Told of each field, and of location.
+      workers: Number of workers.
+      batch: Samples of a worker in a step.
+      advance: Called for each field, and for location.
 
     Returns:
-      Rows as samples come, and the fields and location, those that save most first.
+      Rows without a placement, and figures of the fields and location, the best first.
 
     Raises:
-      ValueError: The samples make no two global batches.
+      ValueError: The samples are fewer than two global batches.
     """
     hashed = {name: hashes(values) for name, values in columns.items()}
     samples = len(next(iter(hashed.values())))
     steps = samples // (workers * batch)
     if steps < 2:
         raise ValueError(
-            f"there are {samples} samples, and two global batches of {workers} workers have "
+            f"there are {samples} samples, but two global batches of {workers} workers have "
             f"{2 * workers * batch}; give a smaller --batch, or fewer --workers"
         )
     used = steps * workers * batch

@@ -14,7 +14,7 @@ class ByField:
     """By the hash of a field.
 
     Args:
-      samples: What is placed.
+      samples: The samples to place.
       placement: Field, workers and batch.
 
     Attributes:
@@ -30,22 +30,22 @@ class ByField:
         self._placement = placement
 
     def words(self, columns: Mapping[str, Any]) -> Any:
-        """What the rule goes by, uint64 `[M, ...]`, of the columns of samples."""
+        """Returns the rule's input from the columns of samples, uint64 `[M, ...]`."""
         return hashes(columns[self._placement.by])
 
     def owners(self, words: Any) -> Int64Array:
-        """The owners of a global batch, int64 `[samples]`; batches come in the order of the stream."""
+        """Returns the owners of a global batch, int64 `[samples]`. Call it in the order of the stream."""
         return self._placement.owners(words)  # type: ignore[no-any-return]
 
 
 class ByLocation:
-    """By the workers that used a sample's ids last: those of all fields of one integer or string a sample."""
+    """By the workers that last used a sample's ids, in all fields of one integer or string a sample."""
 
     def __init__(self, samples: Samples[Any], placement: Placement) -> None:
         self.names = [name for name, reason in samples.fields().items() if not reason]
         if not self.names:
             raise ValueError(
-                f"--by is {LOCATION!r}, and {samples.paths[0]} has no field of one integer or string a sample"
+                f"--by is {LOCATION!r}, but {samples.paths[0]} has no field of one integer or string a sample"
             )
         self._rule = Location(placement)
 
@@ -59,10 +59,10 @@ class ByLocation:
 
 
 def location_keys(hashed: Mapping[str, Any]) -> Any:
-    """Keys of samples, uint64 `[M, fields]`, of the hashes of each field; a field is a table of its own."""
+    """Returns keys of samples, uint64 `[M, fields]`, from each field's hashes; each field is a table."""
     return keys_of([(table, one[:, None].view(np.int64)) for table, one in enumerate(hashed.values())])
 
 
 def rule_of(samples: Samples[Any], placement: Placement) -> ByField | ByLocation:
-    """The rule of a placement. ValueError: samples cannot be placed by it."""
+    """Returns the rule of a placement. ValueError: it cannot place the samples."""
     return (ByLocation if placement.by == LOCATION else ByField)(samples, placement)

@@ -1,4 +1,4 @@
-"""Files of samples, whatever their format, as `het-data` reads and writes them."""
+"""The interface of files of samples that `het-data` reads and writes, for all formats."""
 
 import abc
 import os
@@ -12,25 +12,25 @@ from het_tf.python.placement.placement import Int64Array
 
 Rows = TypeVar("Rows")
 
-SEVERAL = "has several values a sample"  # why samples are not placed by a field of lists of ids
+SEVERAL = "has several values a sample"  # why a field of lists of ids cannot place samples
 
 
 class Writer(abc.ABC, Generic[Rows]):
-    """A file that is being written."""
+    """A file being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @abc.abstractmethod
     def append(self, rows: Rows) -> None:
-        """Writes samples behind those before. OSError: it cannot."""
+        """Appends samples. OSError: it cannot."""
 
     @abc.abstractmethod
     def finish(self) -> None:
-        """Closes the file, also after an error; a second time does nothing. OSError: it cannot."""
+        """Closes the file, also after an error; a second call does nothing. OSError: it cannot."""
 
     def close(self) -> int:
-        """Waits until the file is on disk; returns its bytes. OSError: it is not."""
+        """Waits until the file is on disk; returns its bytes. OSError: it cannot."""
         self.finish()
         directory.sync(self.path)
         return self.path.stat().st_size
@@ -43,12 +43,12 @@ class Samples(abc.ABC, Generic[Rows]):
       paths: The files.
 
     Attributes:
-      suffix: Of the names of files that are written.
-      total: What `units` sums up to; None if that is not known.
+      suffix: Suffix of files that are written.
+      total: The sum of `units` over all samples; None if unknown.
 
     Raises:
-      ValueError: There is no file, or one is none of the format.
-      OSError: One cannot be read.
+      ValueError: No file is given, or a file has another format.
+      OSError: A file cannot be read.
     """
 
     suffix: str
@@ -60,40 +60,40 @@ class Samples(abc.ABC, Generic[Rows]):
 
     @abc.abstractmethod
     def fields(self) -> dict[str, str]:
-        """The fields, and why samples are not placed by one; "" if they can be."""
+        """Returns the fields, each with the reason why it cannot place samples; "" if it can."""
 
     @abc.abstractmethod
     def blocks(self, size: int) -> Iterator[Rows]:
-        """All samples in their order, `size` a block; the last block may have fewer."""
+        """Yields all samples in order, `size` per block; the last block may have fewer."""
 
     @abc.abstractmethod
     def columns(self, rows: Rows, names: Sequence[str]) -> dict[str, Any]:
-        """Integers, or strings, of fields by which samples can be placed."""
+        """Returns the integers or strings of fields that can place samples."""
 
     def only(self, names: Sequence[str]) -> None:
-        """Of the fields, `columns` and `lists` will be asked for these."""
+        """Restricts `columns` and `lists` to these fields."""
 
     def lists(self, rows: Rows, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-        """Integers or strings of fields that are `SEVERAL`, one after the other, and each sample's number."""
+        """Returns the concatenated values of fields that are `SEVERAL`, and each sample's number of them."""
         return {}
 
     @abc.abstractmethod
     def take(self, rows: Rows, index: Int64Array) -> Rows:
-        """Some of the samples."""
+        """Returns some of the samples."""
 
     @abc.abstractmethod
     def units(self, rows: Rows) -> int:
-        """How far these samples bring a pass."""
+        """Returns these samples' share of `total`."""
 
     @abc.abstractmethod
     def writer(self, path: Path) -> Writer[Rows]:
-        """A new file of the format."""
+        """Opens a new file of the format."""
 
     def require(self, by: str) -> None:
-        """Samples can be placed by a field.
+        """Checks that a field can place samples.
 
         Raises:
-          ValueError: They cannot.
+          ValueError: It cannot.
         """
         fields = self.fields()
         if fields.get(by, "missing"):
@@ -102,15 +102,15 @@ class Samples(abc.ABC, Generic[Rows]):
             raise ValueError(f"--by is {by!r}, {fault}; fields of one integer or string a sample: {fit}")
 
     def require_unchanged(self) -> None:
-        """The files are what they were when reading began.
+        """Checks that no file has changed since reading began.
 
         Raises:
-          ValueError: One is not.
+          ValueError: A file has.
         """
         for path, before in zip(self.paths, self._found, strict=True):
             if _state(path) != before:
                 raise ValueError(
-                    f"{path} has changed while it was read: samples would be missing, or there twice; begin "
+                    f"{path} has changed while it was read: samples would be missing or twice; start "
                     "again when nothing writes to it"
                 )
 

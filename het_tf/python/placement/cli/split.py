@@ -1,4 +1,4 @@
-"""`het-data shard`: one file a worker, whose k-th batches together are the k-th global batch."""
+"""`het-data shard`: writes one file a worker; their k-th batches together are the k-th global batch."""
 
 import contextlib
 import shutil
@@ -17,17 +17,17 @@ from het_tf.python.placement.placement import Placement
 
 
 def split(samples: Samples[Any], placement: Placement, out: Path, advance: Callable[[int], None]) -> Pieces:
-    """Writes a directory, which appears when all of it is on disk.
+    """Writes a directory that appears when all of it is on disk.
 
     Args:
-      samples: What is placed.
-      placement: By which rule.
+      samples: The samples to place.
+      placement: The rule.
       out: The directory; must not exist.
-      advance: Told how far a block has brought the pass, see `Samples.units`.
+      advance: Called with the `Samples.units` of each block.
 
     Raises:
-      ValueError: Samples cannot be placed by the rule, there is no whole global batch, or a file is damaged
-        or has changed meanwhile. Nothing is left of the directory, as after any error.
+      ValueError: The rule cannot place the samples, they are fewer than a global batch, or a file is damaged
+        or has changed meanwhile. After any error the directory does not exist.
       OSError: A file cannot be read or written.
     """
     rule = rule_of(samples, placement)
@@ -43,7 +43,7 @@ def split(samples: Samples[Any], placement: Placement, out: Path, advance: Calla
                 writers.append(samples.writer(temporary / name))
             try:
                 pieces = _write(samples, rule, placement, out, writers, advance)
-            finally:  # also before an error of the samples, which may be those of a half-written file
+            finally:  # also after an error of the samples: the file may be half-written
                 samples.require_unchanged()
             directory.sync(pieces.write(temporary))
             directory.publish(temporary, out)
@@ -79,7 +79,7 @@ def _write(
         advance(samples.units(rows))
     if not batches:
         raise ValueError(
-            f"there are {left} samples, and a global batch of {placement.workers} workers has "
+            f"there are {left} samples, but a global batch of {placement.workers} workers has "
             f"{placement.samples}; give a smaller --batch, or fewer --workers"
         )
     files = []
@@ -94,7 +94,7 @@ def _write(
 
 @contextlib.contextmanager
 def _named(temporary: Path, out: Path) -> Iterator[None]:
-    """Errors of the disk name the directory that was asked for, and say what is left of it."""
+    """Makes errors of the disk name the requested directory instead of the temporary one."""
     try:
         yield
     except OSError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from het_tf.python.placement.cli.samples import SEVERAL, Samples, Writer
 from het_tf.python.placement.placement import Int64Array
 
-_LOOKED_AT = 100  # records that tell which fields there are
+_LOOKED_AT = 100  # records that define the fields
 _HEAD = 16  # bytes of a record beside its content
 
 
@@ -28,7 +28,7 @@ def _tensorflow() -> Any:
 class Records(Samples[Any]):
     """Records, each a tf.train.Example; gzip if a name ends in ".gz". A missing value counts as 0, or as "".
 
-    What is written is not compressed.
+    Written files are not compressed.
     """
 
     suffix = ".tfrecord"
@@ -41,15 +41,15 @@ class Records(Samples[Any]):
             self.total = sum(path.stat().st_size for path in paths)
 
     def _look(self) -> dict[str, tuple[str, bool]]:
-        """By field: the kind of its values, and whether a record has several."""
+        """Returns for each field the kind of its values, and whether a record has several."""
         if self._kinds is None:
             self._kinds = {}
             for record in next(self.blocks(_LOOKED_AT), ()):
                 try:
                     example = self._tf.train.Example.FromString(record)
-                except Exception as error:  # of protobuf, whose module may be any
+                except Exception as error:  # protobuf's, which may come from any of its modules
                     raise ValueError(
-                        f"{self.paths[0]} has a record that is no tf.train.Example: {error}"
+                        f"{self.paths[0]} has a record that is not a tf.train.Example: {error}"
                     ) from None
                 for name, feature in example.features.feature.items():
                     kind = feature.WhichOneof("kind") or ""
@@ -59,12 +59,12 @@ class Records(Samples[Any]):
         return dict(sorted(self._kinds.items()))
 
     def fields(self) -> dict[str, str]:
-        """Features of int64 and of bytes fit; the first records tell."""
+        """Features of int64 and of bytes fit, by the first records."""
         found = {}
         for name, (kind, several) in self._look().items():
             found[name] = SEVERAL if several else ""
             if kind not in ("int64_list", "bytes_list"):
-                found[name] = "is a number and no id" if kind == "float_list" else "has no values"
+                found[name] = "is a number, not an id" if kind == "float_list" else "has no values"
         return found
 
     def blocks(self, size: int) -> Iterator[Any]:
@@ -83,7 +83,7 @@ class Records(Samples[Any]):
             raise ValueError(f"a file of {names} is damaged: {error.message}") from None
 
     def columns(self, rows: Any, names: Sequence[str]) -> dict[str, Any]:
-        """See Samples. ValueError: a record has several values of a field, or others than the first ones."""
+        """See Samples. ValueError: a record has several values of a field, or another type than the first."""
         tf = self._tf
         found = self._parse(rows, names, lambda dtype, none: tf.io.FixedLenFeature([], dtype, none))
         return {name: np.asarray(column.numpy()) for name, column in found.items()}
@@ -105,7 +105,7 @@ class Records(Samples[Any]):
             return dict(tf.io.parse_example(tf.constant(rows), spec)) if spec else {}
         except tf.errors.InvalidArgumentError as error:
             reason = error.message.partition("[Op:")[0].strip()
-            raise ValueError(f"{self.paths[0]}: records are not alike: {reason}") from None
+            raise ValueError(f"{self.paths[0]}: records differ in type: {reason}") from None
 
     def take(self, rows: Any, index: Int64Array) -> Any:
         """See Samples."""
@@ -129,7 +129,7 @@ class _Records(Writer[Any]):
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """TensorFlow's errors as those of the system."""
+        """Turns TensorFlow's errors into OSError."""
         try:
             yield
         except self._tf.errors.OpError as error:

@@ -1,4 +1,4 @@
-"""BlogCatalog: bloggers, their friends, and the groups that they are in."""
+"""BlogCatalog: bloggers, their friends and their groups."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NODES, _GROUPS = 10_312, 39
 def blog_catalog(seed: int = 0) -> NodeTask:
     """Loads BlogCatalog (Tang and Liu, KDD 2009): no features, several labels.
 
-    Half of the bloggers are the learning part, as in most work on this graph, and half test; valid is a tenth
-    of the learning part, taken out of it.
+    Half of the bloggers train, as in most work on this graph, and half test; valid is a tenth of the training
+    part, taken out of it.
 
     Args:
-      seed: Of the split.
+      seed: Seed of the split.
 
     Returns:
-      10,312 bloggers, 333,983 friendships, 39 groups (1.4 of each blogger).
+      10,312 bloggers, 333,983 friendships, 39 groups (1.4 per blogger).
 
     Raises:
       RuntimeError: The data can be neither found nor downloaded; the message has the command that gets it.

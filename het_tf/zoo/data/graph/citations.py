@@ -1,4 +1,4 @@
-"""PubMed: papers, what they cite, and which kind of diabetes they are about."""
+"""PubMed: papers, their citations, and their kind of diabetes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pubmed() -> NodeTask:
     """Loads PubMed (Sen et al. 2008) in the standard split of Yang et al., ICML 2016: 20 papers a class.
 
     Returns:
-      19,717 papers, 44,324 citations (without three self loops; directions left out), 500 features (TF-IDF of
+      19,717 papers, 44,324 citations (without directions and three self loops), 500 features (TF-IDF of
       words, each row of length 1), 3 classes; 60 papers train, 500 valid, 1,000 test.
 
     Raises:
@@ -31,7 +31,7 @@ def pubmed() -> NodeTask:
     paths = dict(zip(wheels.PUBMED, wheels.fetch_all(list(wheels.PUBMED.values())), strict=True))
     parts = {name: _unpickle(path.read_bytes()) for name, path in paths.items() if name != "test.index"}
     test = np.loadtxt(paths["test.index"], dtype=np.int64)
-    place = np.concatenate([np.arange(len(parts["ally"])), test])  # of rows of "all", then of the test
+    place = np.concatenate([np.arange(len(parts["ally"])), test])  # rows of "all", then of the test
     features = np.zeros((len(place), parts["allx"].shape[1]), np.float32)
     features[place] = np.concatenate([parts["allx"].dense(), parts["tx"].dense()])
     features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
@@ -45,7 +45,7 @@ def pubmed() -> NodeTask:
 
 
 def graph_file(name: str, edges: npt.NDArray[np.int64], nodes: int) -> Graph:
-    """Returns the graph of a data set, written to the cache if it is not there.
+    """Returns the graph of a data set; writes it to the cache if it is missing.
 
     Raises:
       RuntimeError: The cache cannot be written.
@@ -53,7 +53,7 @@ def graph_file(name: str, edges: npt.NDArray[np.int64], nodes: int) -> Graph:
     path = wheels.cache_dir() / "graphs" / f"{name}.graph"
     try:
         return Graph.open(path)
-    except (OSError, ValueError):  # there is none, or it was damaged
+    except (OSError, ValueError):  # missing or damaged
         pass
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def graph_file(name: str, edges: npt.NDArray[np.int64], nodes: int) -> Graph:
 
 
 class _SparseRows:
-    """What a pickle has of a scipy.sparse.csr_matrix."""
+    """The pickled state of a scipy.sparse.csr_matrix."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.shape: tuple[int, int] = state["_shape"]
@@ -78,7 +78,7 @@ class _SparseRows:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes arrays, sparse matrices and dicts of lists, and nothing else."""
+    """Makes only arrays, sparse matrices and dicts of lists."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("scipy.sparse.csr", "csr_matrix"):
@@ -89,7 +89,7 @@ class _Unpickler(pickle.Unpickler):
             return super().find_class(module, name)
         if (module, name) == ("__builtin__", "list"):
             return list
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of this data")
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of this data")
 
 
 def _unpickle(content: bytes) -> Any:

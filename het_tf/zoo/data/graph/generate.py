@@ -1,13 +1,13 @@
-"""`graph_like`: a graph of any size with communities and a power law of degrees, made in pieces.
+"""`graph_like`: makes a graph of any size with communities and a power law of degrees, in pieces.
 
-Nodes are numbered so that node v is in community v % communities, and is the more popular the smaller v is.
-An edge leads from a node to a member of its own community (`_INSIDE` of the edges), or to any node; to either
-with a probability that falls with the place r in the order of popularity as (r + 1)^-_SKEW. How many edges a
-node has follows a Pareto distribution: P(degree >= d) ~ d^(1 - _TAIL). Both are within what is reported of
-citations and friendships (Clauset, Shalizi and Newman, 2009: exponents of 2 to 3).
+Node v is in community v % communities, and smaller v are more popular.
+An edge leads from a node to a member of its own community (`_INSIDE` of the edges), or to any node; the
+probability falls with the rank r of popularity as (r + 1)^-_SKEW. The number of a node's edges follows a
+Pareto distribution: P(degree >= d) ~ d^(1 - _TAIL). Both match reports on citations and friendships
+(Clauset, Shalizi and Newman, 2009: exponents of 2 to 3).
 
-A piece of nodes depends on the seed and its own number alone (Philox, counter-based): the file is made with
-the memory of one piece, and the same by whoever makes it.
+A piece of nodes depends only on the seed and its number (Philox, counter-based), so every machine makes the
+same file, with the memory of one piece.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _NOISE = 0.1
 CLASSES = 16
 LEAST_NODES, MOST_NODES = 10_000, 2**31
 VERSION = 1
-"""Of what is made; another one is another file."""
+"""Version of the generator; part of the file's name."""
 
 Int64Array = npt.NDArray[np.int64]
 
 
 def graph_like(nodes: int = 100_000, seed: int = 0, path: str | os.PathLike[str] | None = None) -> NodeTask:
-    """Makes a graph with communities and a power law of degrees, or opens the file of it.
+    """Makes a graph with communities and a power law of degrees, or opens its file.
 
-    The class of a node is that of its community, but for a tenth of the nodes, whose class is random: no
-    model is right more often than in 90.6 % of the nodes. Up to a million nodes have one: eight tenths train,
+    The class of a node is its community's, except for a tenth of the nodes, whose class is random: the best
+    accuracy of a model is 90.6 %. Up to a million nodes have a class: eight tenths train,
     a tenth is valid, a tenth tests. There are no features.
 
     Args:
       nodes: 10,000 to 2^31. Edges are some 11 times as many, directed.
-      seed: Of edges and classes.
-      path: Of the file; None: in the cache (`HET_DATA_DIR`, or ~/.cache/het_tf). One that is there is used if
-        it has as many nodes.
+      seed: Seed of edges and classes.
+      path: The file; None: in the cache (`HET_DATA_DIR`, or ~/.cache/het_tf). An existing file is used if it
+        has as many nodes.
 
     Returns:
       The task; 16 classes.
 
     Raises:
-      ValueError: nodes is out of range; the file at `path` is no graph or has another number of nodes.
+      ValueError: nodes is out of range; the file at `path` is not a graph or has another number of nodes.
       RuntimeError: The file cannot be written.
     """
     if not LEAST_NODES <= nodes <= MOST_NODES:
@@ -75,7 +75,7 @@ def graph_like(nodes: int = 100_000, seed: int = 0, path: str | os.PathLike[str]
             f"has room for {_bytes(nodes) / 1e6:,.0f} MB."
         ) from error
     if graph.nodes != nodes:
-        raise ValueError(f"{file} has {graph.nodes:,} nodes, and nodes is {nodes:,}; give another path")
+        raise ValueError(f"{file} has {graph.nodes:,} nodes, but nodes is {nodes:,}; give another path")
     rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
     count = min(nodes, _MOST_LABELLED)
     ids = rng.permutation(count) * (nodes // count)
@@ -117,7 +117,7 @@ def _bytes(nodes: int) -> int:
 
 
 def _degrees(piece: int, nodes: int, seed: int) -> Int64Array:
-    """The degrees of the nodes of a piece."""
+    """Returns the degrees of the nodes of a piece."""
     begin, end = piece * _PIECE, min((piece + 1) * _PIECE, nodes)
     rng = np.random.Generator(np.random.Philox(key=[seed, 2], counter=[0, 0, 0, piece]))
     drawn = _SMALLEST * (1 - rng.random(end - begin)) ** (-1 / (_TAIL - 1))
@@ -141,7 +141,7 @@ def _pieces(nodes: int, seed: int) -> Iterator[tuple[Int64Array, Int64Array]]:
 
 
 def _places(unit: npt.NDArray[np.float64], limit: Int64Array) -> Int64Array:
-    """Places in [0, limit), by (place + 1)^-_SKEW: the inverse of the distribution's integral."""
+    """Returns places in [0, limit), by (place + 1)^-_SKEW: the inverse of the distribution's integral."""
     power = 1 - _SKEW
     place = ((limit + 1.0) ** power * unit + (1 - unit)) ** (1 / power) - 1
     return np.minimum(place.astype(np.int64), limit - 1)

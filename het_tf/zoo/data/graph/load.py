@@ -1,4 +1,4 @@
-"""`load_graph`: a graph with labelled nodes by its name on the command line."""
+"""`load_graph`: loads a graph with labelled nodes by its name on the command line."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CHOICES = "pubmed, blogcatalog, debian, graph_like or graph_like:NODES"
 
 
 def load_graph(name: str, seed: int = 0) -> NodeTask:
-    """Loads a graph whose nodes are to be classified.
+    """Loads a graph for classification of its nodes.
 
     Args:
-      name: "pubmed", "blogcatalog", "debian", "graph_like" or "graph_like:NODES" (100,000 unless told).
-      seed: Of graph_like's edges and classes; the splits of the others are fixed.
+      name: "pubmed", "blogcatalog", "debian", "graph_like" or "graph_like:NODES" (default: 100,000).
+      seed: Seed of graph_like's edges and classes; the splits of the others are fixed.
 
     Returns:
-      Graph, labelled nodes, and features where there are some.
+      Graph, labelled nodes, and features if it has any.
 
     Raises:
-      ValueError: There is no such data set.
+      ValueError: The data set does not exist.
       RuntimeError: The data can be neither found nor made; the message has the command that gets them.
     """
     kind, colon, argument = name.partition(":")

@@ -1,4 +1,4 @@
-"""Labelled nodes of a graph, and the batches that a GraphSAGE model is trained on."""
+"""Labelled nodes of a graph, and batches to train GraphSAGE models."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Int64Array = npt.NDArray[np.int64]
 
 
 HOP = "hop_"
-"""How names of inputs begin that are nodes."""
+"""Prefix of the names of inputs that are nodes."""
 
 
 def hop_name(number: int) -> str:
-    """The input of a model that has the nodes of a hop: "hop_0" those of the batch."""
+    """Name of the input with the nodes of a hop; "hop_0" is the batch."""
     return f"{HOP}{number}"
 
 
@@ -33,7 +33,7 @@ class NodeSet:
 
     Attributes:
       ids: int64 [N].
-      labels: int64 [N], a class of each; or float32 [N, classes] of 0 and 1, where a node may have several.
+      labels: int64 [N], a class of each; or float32 [N, classes] of 0 and 1, if a node may have several.
     """
 
     ids: Int64Array
@@ -79,22 +79,22 @@ class NodeSet:
     ) -> tf.data.Dataset:
         """Returns batches of nodes with their sampled neighbourhoods.
 
-        Neighbours are drawn anew in each pass over the data set, several batches at a time, and are the same
-        in each run of a seed.
+        Neighbours are drawn anew in each pass over the data set, several batches at a time, and are equal
+        in all runs with the same seed.
 
         Args:
-          graph: Whose neighbours are drawn.
+          graph: The graph of the neighbours.
           batch_size: Nodes of a batch; the last one may be smaller.
-          fanouts: Draws of each hop, as of `Graph.sample`.
-          shuffle: Whether the nodes are shuffled, otherwise in each pass.
-          seed: Of order and draws.
+          fanouts: Draws of each hop, as in `Graph.sample`.
+          shuffle: Whether to shuffle the nodes, differently in each pass.
+          seed: Seed of order and draws.
           drop_remainder: Leaves a smaller last batch out.
 
         Returns:
           A tf.data.Dataset of ({"hop_0": int64 [B], "hop_1": int64 [B, f1], ...}, labels).
 
         Raises:
-          ValueError: batch_size is no integer of 1 or more; fanouts as of `Graph.sample`.
+          ValueError: batch_size is not an integer of 1 or more; fanouts as in `Graph.sample`.
         """
         return self.samples(graph, fanouts, shuffle, seed).to_tf(batch_size, drop_remainder)
 
@@ -106,7 +106,7 @@ class NodeSet:
         seed: int = 0,
         community: npt.ArrayLike | None = None,
     ) -> NodeSamples:
-        """Returns the nodes with their sampled neighbourhoods, as `het_tf.horovod.shard` places them.
+        """Returns the nodes with their sampled neighbourhoods, to be placed by `het_tf.horovod.shard`.
 
             samples = task.train.samples(task.graph, shuffle=True, community=task.graph.communities())
             batches = het_tf.horovod.shard(samples, by="community", batch=512)
@@ -114,14 +114,14 @@ class NodeSet:
         Every rank draws the neighbourhoods of all nodes, with one seed.
 
         Args:
-          graph: As of `to_tf`, and so are fanouts, shuffle and seed.
-          fanouts: See there.
-          shuffle: See there.
-          seed: See there.
-          community: Integers [nodes of the graph], which samples then have as the field "community".
+          graph: As in `to_tf`.
+          fanouts: As in `to_tf`.
+          shuffle: As in `to_tf`.
+          seed: As in `to_tf`.
+          community: Integers [nodes of the graph]; adds the field "community" to samples.
 
         Raises:
-          ValueError: fanouts as of `Graph.sample`; there is not a community for each node.
+          ValueError: fanouts as in `Graph.sample`; community does not have a value for each node.
         """
         graph.check_fanouts(fanouts)
         of_nodes = None if community is None else np.asarray(community, np.int64)
@@ -135,7 +135,7 @@ class NodeSet:
 
 @dataclasses.dataclass(frozen=True)
 class NodeSamples:
-    """Nodes and how their neighbourhoods are drawn; of `NodeSet.samples`, which says what is what."""
+    """Nodes and the draws of their neighbourhoods; made by `NodeSet.samples`, which explains the fields."""
 
     nodes: NodeSet
     graph: Graph
@@ -145,7 +145,7 @@ class NodeSamples:
     community: Int64Array | None
 
     def to_tf(self, batch_size: int, drop_remainder: bool = False) -> tf.data.Dataset:
-        """Returns batches as `NodeSet.to_tf` does, with the field "community" if there is one."""
+        """Returns batches like `NodeSet.to_tf`, with the field "community" if it is given."""
         import tensorflow as tf
 
         check_batch_size(batch_size)
@@ -169,16 +169,16 @@ class NodeSamples:
 
 @dataclasses.dataclass(frozen=True)
 class NodeTask:
-    """A graph whose nodes are to be classified.
+    """A graph with classes of its nodes.
 
     Attributes:
-      name: Of the data set.
+      name: Name of the data set.
       graph: Its edges.
-      classes: Their number.
+      classes: Number of classes.
       multi_label: Whether a node may have several classes; labels are then float32 [N, classes].
       train, valid, test: Disjoint sets of nodes.
-      features: float32 [nodes, F], or None: there are none.
-      label: What the classes are, in words.
+      features: float32 [nodes, F], or None.
+      label: The meaning of the classes, in words.
     """
 
     name: str
@@ -193,12 +193,12 @@ class NodeTask:
 
 
 def hops_of(hops: Sequence[Any]) -> dict[str, Any]:
-    """Returns what a model is called on: the nodes of each hop by name."""
+    """Returns the inputs of a model: the nodes of each hop by name."""
     return {hop_name(number): nodes for number, nodes in enumerate(hops)}
 
 
 def batch_numbers(seed: int) -> tf.data.Dataset:
-    """Returns numbers of batches without an end: the same in each run, others in each pass."""
+    """Returns endless numbers of batches: equal in all runs, different in each pass."""
     import tensorflow as tf
 
     return tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
@@ -214,27 +214,27 @@ def link_batches(
     seed: int = 0,
     uniform: bool = False,
 ) -> tf.data.Dataset:
-    """Returns batches for link prediction (Hamilton et al. 2017, section 3.2), to train a `LinkGraphSAGE` on.
+    """Returns batches for link prediction (Hamilton et al. 2017, section 3.2), to train a `LinkGraphSAGE`.
 
-    A pair is a node u and one that a random walk from u meets within `walk_length` steps; `negatives` nodes,
-    drawn by degree^0.75, are shared by all pairs of a batch.
+    A pair is a node u and a node that a random walk from u meets within `walk_length` steps. All pairs of a
+    batch share `negatives` nodes, drawn by degree^0.75.
 
     Args:
-      graph: Whose neighbours are drawn.
-      nodes: Integers [N], where walks begin; each once a pass, in another order.
+      graph: The graph of the neighbours.
+      nodes: Integers [N], starts of the walks; each once a pass, in a different order.
       batch_size: Pairs of a batch; a smaller last one is left out.
-      fanouts: As of `Graph.sample`.
-      negatives: Nodes of a batch that its pairs are told from.
+      fanouts: As in `Graph.sample`.
+      negatives: Number of negatives that the pairs of a batch share.
       walk_length: Steps of a walk.
-      seed: Of order and draws.
-      uniform: Draw negatives alike from all nodes.
+      seed: Seed of order and draws.
+      uniform: Draw negatives uniformly from all nodes.
 
     Returns:
       A tf.data.Dataset of ({"hop_0": int64 [2 * B + negatives], "hop_1": ...}, float32 [B, 1 + negatives]):
       the nodes u, then their partners, then the negatives; labels are 1 in the first column and 0 in others.
 
     Raises:
-      ValueError: A number is no integer of 1 or more; there are fewer nodes than a batch has.
+      ValueError: A number is not an integer of 1 or more; there are fewer nodes than a batch has.
     """
     import tensorflow as tf
 
@@ -242,7 +242,7 @@ def link_batches(
     graph.check_fanouts(fanouts)
     ids = np.asarray(nodes, np.int64)
     if len(ids) < batch_size:
-        raise ValueError(f"batch_size is {batch_size}, and there are {len(ids)} nodes; give fewer")
+        raise ValueError(f"batch_size is {batch_size}, but there are {len(ids)} nodes; give a smaller one")
     starts = tf.data.Dataset.from_tensor_slices(ids).shuffle(len(ids), seed=seed)
     label = np.zeros((batch_size, 1 + negatives), np.float32)
     label[:, 0] = 1

@@ -1,4 +1,4 @@
-"""The Debian package graph: what packages depend on, and the section of each. Names are left out."""
+"""The Debian package graph: dependencies of packages, and the section of each, without names."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _REMEDY = "run: apt-get update (on a Debian or Ubuntu system)"
 def debian_packages(seed: int = 0) -> NodeTask:
     """Reads the graph of packages from the lists that apt has on this system.
 
-    An edge is a Depends, a Pre-Depends or a Recommends, alternatives each one, without direction; what nobody
-    in the lists is called is left out. The class is the section, of the last version that is listed. Nodes
-    are numbered by the hash of the package's name: no name is kept. Of the packages, in an order by `seed`,
-    three fifths train, a tenth is valid, the others test. The cache keeps the graph of the newest lists: that
-    of earlier ones is removed.
+    An edge is a Depends, a Pre-Depends or a Recommends, one for each alternative, without direction; names
+    that the lists lack are ignored. The class is the section of the last listed version. Nodes
+    are numbered by the hash of the package's name: no name is kept. In an order by `seed`,
+    three fifths of the packages train, a tenth is valid, the others test. The cache keeps only the graph of
+    the newest lists.
 
     Args:
-      seed: Of the split.
+      seed: Seed of the split.
 
     Returns:
       On Debian 12: about 63,000 packages and 58 sections.
 
     Raises:
-      RuntimeError: There is no apt, or it has no lists; the message has the command that gets them.
+      RuntimeError: The system has no apt, or apt no lists; the message has the command that gets them.
     """
     requirements, section_of = _parse(_available())
     names = sorted(requirements, key=lambda name: hashlib.sha256(name).digest())
@@ -63,22 +63,22 @@ def debian_packages(seed: int = 0) -> NodeTask:
 
 
 def _newest(edges: npt.NDArray[np.int64], nodes: int) -> Graph:
-    """Returns the graph, under the digest of what it holds, and removes those that other lists gave."""
+    """Returns the graph under the digest of its content, and removes the graphs of other lists."""
     digest = hashlib.sha256(np.int64(nodes).tobytes() + edges.tobytes()).hexdigest()[:12]
     graph = graph_file(f"debian-{digest}", edges, nodes)
     path = Path(graph.path)
     for other in path.parent.glob(f"debian-{'[0-9a-f]' * len(digest)}.graph"):
         if other != path:
-            with contextlib.suppress(OSError):  # somebody else's, or gone already
+            with contextlib.suppress(OSError):  # another user's, or gone already
                 other.unlink()
     return graph
 
 
 def _available() -> bytes:
-    """What apt knows, as it prints it."""
+    """Returns the output of `apt-cache dumpavail`."""
     apt = shutil.which("apt-cache")
     if apt is None:
-        raise RuntimeError(f"the package graph needs apt, and there is no apt-cache; {_REMEDY}")
+        raise RuntimeError(f"the package graph needs apt, but there is no apt-cache; {_REMEDY}")
     done = subprocess.run([apt, "dumpavail"], capture_output=True, check=False)
     if done.returncode or b"Package: " not in done.stdout:
         raise RuntimeError(f"apt-cache dumpavail knows no packages; {_REMEDY}")
@@ -86,7 +86,7 @@ def _available() -> bytes:
 
 
 def _parse(text: bytes) -> tuple[dict[bytes, set[bytes]], dict[bytes, bytes]]:
-    """Returns what each package requires, and its section."""
+    """Returns the requirements of each package, and its section."""
     requirements: dict[bytes, set[bytes]] = {}
     section_of: dict[bytes, bytes] = {}
     for stanza in text.split(b"\n\n"):

@@ -43,20 +43,23 @@ class WithoutSigpipe {
   sigset_t before_;
 };
 
+std::string Setting(const char* variable, const char* otherwise) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
 }  // namespace
 
 std::string RedisServer::Missing() {
-  if (!std::filesystem::exists(HET_REDIS_MODULE)) return std::string(HET_REDIS_MODULE) + " is not built";
+  if (!std::filesystem::exists(Module())) return Module() + " is not built";
   if (std::system(("command -v " + Program() + " >/dev/null 2>&1").c_str()) != 0) {
     return Program() + " is not installed (apt-get install redis-server)";
   }
   return "";
 }
 
-std::string RedisServer::Program() {
-  const char* program = std::getenv("HET_TEST_SERVER");
-  return program != nullptr && *program != '\0' ? program : "redis-server";
-}
+std::string RedisServer::Program() { return Setting("HET_TEST_SERVER", "redis-server"); }
+std::string RedisServer::Module() { return Setting("HET_TEST_MODULE", HET_REDIS_MODULE); }
 
 int RedisServer::FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -105,7 +108,7 @@ bool RedisServer::Start() {
                     "--save",
                     "",
                     "--loadmodule",
-                    HET_REDIS_MODULE,
+                    Module(),
                     "--enable-debug-command",
                     "yes"};
   args.insert(args.end(), settings_.begin(), settings_.end());

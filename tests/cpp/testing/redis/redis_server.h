@@ -33,6 +33,8 @@ class RedisServer {
   static std::string Missing();
   // HET_TEST_SERVER in the environment chooses another program, such as valkey-server.
   static std::string Program();
+  // HET_TEST_MODULE in the environment chooses the het.so of another build.
+  static std::string Module();
   // A free TCP port.
   static int FreePort();
 

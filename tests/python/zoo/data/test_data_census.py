@@ -149,7 +149,7 @@ def test_numbers_are_standardised_by_the_training_part(splits: Splits) -> None:
     assert (np.abs(splits.test.numeric.mean(axis=0)) > 1e-3).any()
 
 
-def test_a_cross_is_a_function_of_its_parts_and_tells_them_apart(splits: Splits) -> None:
+def test_cross_is_injective_function_of_parts(splits: Splits) -> None:
     ids = splits.train.categorical
     for field in splits.description.crosses:
         assert field.size is None and set(field.crossed) <= set(ids)

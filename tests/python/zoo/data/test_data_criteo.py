@@ -44,7 +44,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_line_is_named_with_file_number_reason_and_remedy(tmp_path: Path, name: str) -> None:
+def test_bad_line_error_has_file_line_reason_remedy(tmp_path: Path, name: str) -> None:
     bad, reason = BAD[name]
     path = write(tmp_path / "day.tsv", [line(), line(), bad, line()])
     with pytest.raises(ValueError, match=rf"day\.tsv, line 3: .*{reason}.*errors='skip'"):
@@ -81,7 +81,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is a directory"):
         criteo(tmp_path)
     os.mkfifo(tmp_path / "fifo.tsv")
-    with pytest.raises(FileNotFoundError, match=r"fifo\.tsv is no regular file"):
+    with pytest.raises(FileNotFoundError, match=r"fifo\.tsv is not a regular file"):
         criteo(tmp_path / "fifo.tsv")
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(ValueError, match=r"empty\.tsv is empty; download or unpack it again"):
@@ -95,9 +95,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         criteo(tmp_path / "cut.gz").read()
 
 
-def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_line_is_refused_within_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tsv, "_MAX_LINE_BYTES", 5000)
     monkeypatch.setattr(tsv, "CHUNK_BYTES", 1000)
     (tmp_path / "blob").write_bytes(b"x" * 20000)
@@ -119,7 +117,7 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
         criteo(path).to_tf(0)
 
 
-def test_numbers_are_log_of_x_plus_1_and_negative_or_missing_ones_zero(tmp_path: Path) -> None:
+def test_numbers_become_log1p_and_invalid_ones_zero(tmp_path: Path) -> None:
     examples = criteo(write(tmp_path / "day.tsv", [line()])).read()
     counts = [1, 0, 0, 5, 1382, 4, 15, 2, 181, 1, 2, 0, 2]
     np.testing.assert_allclose(examples.numeric, [np.log1p(counts)], rtol=1e-6)

@@ -56,7 +56,7 @@ def test_every_pair_is_in_one_part(small: None) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 3, 8])
-def test_others_are_the_papers_other_genes_of_the_training_part(small: None, length: int) -> None:
+def test_others_are_training_genes_of_the_paper(small: None, length: int) -> None:
     splits = gene_papers(others=length)
     train = {paper: set() for paper in range(300)}
     for gene, paper in zip(

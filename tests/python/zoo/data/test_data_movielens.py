@@ -129,8 +129,8 @@ def test_sides_of_user_and_item(splits: Splits) -> None:
         ("movielens", {"history": 0}, "history is 0; give"),
         ("movielens", {"labels": 3}, "labels is 3; movielens has 1 or 2"),
         ("census", {"labels": 0}, "labels is 0; census has 1 or 2"),
-        ("census", {"history": 5}, "history is 5, and 'census' has no histories"),
-        ("criteo_like", {"labels": 2}, "labels is 2, and 'criteo_like' has 1"),
+        ("census", {"history": 5}, "history is 5, but 'census' has no histories"),
+        ("criteo_like", {"labels": 2}, "labels is 2, but 'criteo_like' has 1"),
     ],
 )
 def test_what_a_data_set_does_not_have(name: str, arguments: dict[str, int], message: str) -> None:

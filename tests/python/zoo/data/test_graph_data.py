@@ -145,7 +145,7 @@ def test_files_of_one_wheel_are_downloaded_once(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_pickle_that_is_no_data_is_refused() -> None:
-    with pytest.raises(Exception, match=r"posix\.system is no part of this data"):
+    with pytest.raises(Exception, match=r"posix\.system is not part of this data"):
         _unpickle(b"cposix\nsystem\n(S'true'\ntR.")
 
 
@@ -184,7 +184,7 @@ def test_generated_graph_is_the_same_in_whatever_pieces(
     assert again.read_bytes() == Path(generated.graph.path).read_bytes()
     generate.write_graph_like(tmp_path / "other.graph", 30_000, 4)
     assert (tmp_path / "other.graph").read_bytes() != again.read_bytes()
-    with pytest.raises(ValueError, match=r"has 30,000 nodes, and nodes is 20,000"):
+    with pytest.raises(ValueError, match=r"has 30,000 nodes, but nodes is 20,000"):
         graph_like(20_000, 3, again)
     for nodes in (9_999, 2**31 + 1):
         with pytest.raises(ValueError, match=f"nodes is {nodes}"):

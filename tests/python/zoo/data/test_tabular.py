@@ -200,7 +200,7 @@ BAD_CSV = [
     (["a,clicked", "1,0", "x,1"], "line 3, column 'a'.*'x'.*strings="),
     (["a,clicked", "1,0", "2"], "line 3: Expected 2 columns, got 1"),
     (["a,clicked", "1,0", "2,"], "row 2, column 'clicked': a label is missing"),
-    (["a,clicked", "1,yes"], "column 'clicked': is string, and no number"),
+    (["a,clicked", "1,yes"], "column 'clicked': is string, not a number"),
     (["a,clicked"], "has no rows"),
     ([""], "cannot be read.*Empty CSV"),
     (["a,a,clicked", "1,2,0"], "multiple columns named a"),
@@ -242,7 +242,7 @@ def test_bad_files(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns()), other)
     with pytest.raises(ValueError, match=r"other.parquet has no columns \['more'\]"):
         tabular(other, about)
-    with pytest.raises(ValueError, match=r"other.parquet has no column 'more', and .*good.parquet has"):
+    with pytest.raises(ValueError, match=r"other.parquet has no column 'more', but .*good.parquet has"):
         describe([good, other])
     narrow = pa.table(
         columns(user=pa.array([4, 5, 6], pa.int32()), more=pa.array(["a"] * 3, pa.large_string()))
@@ -258,12 +258,12 @@ def test_bad_files(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.table(columns(more=[1, 2, 3])), other)
     with pytest.raises(
-        ValueError, match=r"other.parquet: column 'more' is int64, and in the first file string"
+        ValueError, match=r"other.parquet: column 'more' is int64, but in the first file string"
     ):
         describe([good, other])
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.csv"):
         describe(tmp_path / "nowhere.csv")
-    with pytest.raises(ValueError, match=r"is no file \*.csv"):
+    with pytest.raises(ValueError, match=r"is neither a file \*.csv"):
         describe(write(tmp_path / "x.txt", ROWS))
     with pytest.raises(ValueError, match="give files of one kind"):
         describe([good, write(tmp_path / "x.csv", ROWS)])
@@ -280,13 +280,13 @@ MIXED = Description("mixed", (Field("user", None),), sequences=(Field("past", No
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"user": [1, 1.7, 2.5]}, r"row 2, column 'user': an id is no whole number \(2 of 3 here\)"),
+        ({"user": [1, 1.7, 2.5]}, r"row 2, column 'user': an id is not a whole number \(2 of 3 here\)"),
         ({"user": np.array([1, 2**24, 3], np.float32)}, "row 2, column 'user': an id is 16777216 or more"),
-        ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which is what NaN becomes.*1 of 3"),
-        ({"user": ["a", "b", "c"]}, "column 'user': is string, and ids are int64; describe it by strings="),
+        ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which NaN becomes.*1 of 3"),
+        ({"user": ["a", "b", "c"]}, "column 'user': is string, but ids are int64; describe it by strings="),
         ({"user": [1, "b", 3]}, "column 'user': Could not convert 'b'.*a column has one type"),
         ({"past": [[1], [1, 2, 3], []]}, "row 2, column 'past': a list has more than 2 ids"),
-        ({"past": [1, 2, 3]}, "column 'past': is int64, and the field has lists"),
+        ({"past": [1, 2, 3]}, "column 'past': is int64, but the field has lists"),
         ({"clicked": [1, None, 0]}, "row 2, column 'clicked': a label is missing"),
     ],
 )
@@ -299,11 +299,11 @@ def test_bad_values(source: dict[str, Any], message: str) -> None:
 def test_strings_where_the_field_is_one_of_strings() -> None:
     """Floats are no text: 7.0 and 7 would be two ids."""
     field = Description("x", (Field("user", None, dtype="string"),))
-    with pytest.raises(ValueError, match="column 'user': is double, and ids are strings"):
+    with pytest.raises(ValueError, match="column 'user': is double, but ids are strings"):
         tabular(columns(user=[7.5, 1.0, 2.0]), field).read()
     with pytest.raises(ValueError, match="dtype is 'str'; give 'int64' or 'string'"):
         Field("user", None, dtype="str")
-    with pytest.raises(ValueError, match="strings have no size, and it is 5"):
+    with pytest.raises(ValueError, match="strings have no size, but it is 5"):
         Field("user", 5, dtype="string")
     with pytest.raises(ValueError, match=r"shares 'a'; give .* dtype, string"):
         Description(

@@ -32,7 +32,7 @@ def feed(metric, group, label, score, weight=None, batch=64):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_is_the_auc_over_all_pairs_of_each_group(weighted):
+def test_gauc_is_auc_over_pairs_of_groups(weighted):
     group, label, score, weight = samples()
     weight = weight if weighted else np.ones_like(weight)
     expected, found, left_out = metrics_lib.gauc(group, label, score, weight)
@@ -102,7 +102,7 @@ def test_in_compile_it_finds_the_groups_in_an_input(fresh):
 
 
 @pytest.mark.long
-def test_in_a_graph_it_is_computed_anew_when_samples_have_grown_by_a_quarter():
+def test_graph_recomputes_after_growth_by_a_quarter():
     group, label, score, _ = samples(400)
     gauc = GAUC()
 
@@ -137,8 +137,8 @@ def test_states_merge_and_configurations_return():
 BAD = [
     (dict(groups=None), ValueError, "GAUC has no groups; give update_state groups="),
     (dict(groups=[0.5, 1.0]), ValueError, "groups are float32; give integers or strings"),
-    (dict(groups=[1, 2, 3]), ValueError, r"groups has shape \(3,\), and y_pred \(2,\)"),
-    (dict(y_true=[1, 0, 1]), ValueError, "y_true has 3 values, and y_pred 2"),
+    (dict(groups=[1, 2, 3]), ValueError, r"groups has shape \(3,\), but y_pred \(2,\)"),
+    (dict(y_true=[1, 0, 1]), ValueError, "y_true has 3 values, but y_pred 2"),
     (dict(y_true=[1, 2]), tf.errors.InvalidArgumentError, "y_true has a value other than 0 and 1"),
     (dict(y_pred=[0.1, np.nan]), tf.errors.InvalidArgumentError, "y_pred is NaN"),
     (dict(sample_weight=[1.0, -1.0]), tf.errors.InvalidArgumentError, "sample_weight has a negative value"),
@@ -161,7 +161,7 @@ def test_inputs_that_are_not_there_are_named(fresh):
     x, y = {"user": group, "x": np.ones((8, 3), "float32")}, label[:, None].astype("float32")
     for by in ("item", 0):
         made = het_tf.metrics.with_inputs(model([GAUC(by=by)]))
-        with pytest.raises(ValueError, match="have no such one; they have the names 'user', 'x'"):
+        with pytest.raises(ValueError, match="has no such input; its inputs have the names 'user', 'x'"):
             made.evaluate(x, y, verbose=0)
     made = het_tf.metrics.with_inputs(model([GAUC(by="user")], jit_compile=True))
     with pytest.raises(ValueError, match=r"is compiled by XLA, which .* give compile jit_compile=False"):

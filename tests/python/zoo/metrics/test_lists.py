@@ -49,7 +49,7 @@ def expected():
 
 
 @pytest.mark.parametrize("number", range(len(METRICS)), ids=IDS)
-def test_a_list_counts_the_mean_over_the_orders_of_equal_scores(number, expected):
+def test_ties_count_mean_over_their_orders(number, expected):
     scores, relevance = lists()
     metric, _ = METRICS[number]
     for wanted, s, r in zip(expected[number], scores, relevance, strict=True):
@@ -103,7 +103,7 @@ def test_the_number_of_the_relevant_item_is_enough():
         assert float(one.result()) == float(other.result()) and one.left_out == other.left_out > 0
 
 
-def test_in_compile_with_half_precision_and_a_mask_of_keras(fresh):
+def test_compile_with_half_precision_and_keras_mask(fresh):
     keras.mixed_precision.set_global_policy("mixed_float16")
     scores = fresh.integers(0, 9, (20, 5)).astype("float32")
     y = fresh.integers(0, 2, (20, 5)).astype("float32")
@@ -137,7 +137,7 @@ GOOD = dict(y_true=[[1, 0, 0]], y_pred=[[0.1, 0.2, 0.3]])
 INVALID = tf.errors.InvalidArgumentError
 BAD = [
     (dict(), dict(y_pred=[0.1, 0.2]), ValueError, r"y_pred has shape \(2,\); give scores \[batch, items\]"),
-    (dict(), dict(y_true=[[1, 0]]), ValueError, r"y_true has shape \(1, 2\), and y_pred \(1, 3\)"),
+    (dict(), dict(y_true=[[1, 0]]), ValueError, r"y_true has shape \(1, 2\), but y_pred \(1, 3\)"),
     (dict(), dict(y_pred=[[np.nan, 0, 0]]), INVALID, "y_pred is NaN"),
     (dict(), dict(mask=[[True]]), ValueError, r"mask has shape \(1, 1\)"),
     (dict(), dict(sample_weight=[[1.0, 1.0, 1.0]]), ValueError, "give one weight a list"),
@@ -156,7 +156,7 @@ def test_bad_input_is_refused(arguments, change, error, message):
 
 def test_k_is_refused_beyond_the_items():
     for kind in (RecallAtK, NDCG, MeanReciprocalRank):
-        with pytest.raises(ValueError, match="k is 4, and the lists have 3 items; give a k of at most 3"):
+        with pytest.raises(ValueError, match="k is 4, but the lists have 3 items; give a k of at most 3"):
             kind(4).update_state(**GOOD)
         for k in (0, 2.0, True):
             with pytest.raises(ValueError, match="give an integer of 1 or more"):
@@ -170,6 +170,6 @@ def test_k_is_refused_beyond_the_items():
     def update(y, scores):
         metric.update_state(y, scores)
 
-    with pytest.raises(INVALID, match="k is 4, and the lists have") as error:
+    with pytest.raises(INVALID, match="k is 4, but the lists have") as error:
         update(*(tf.constant(one, tf.float32) for one in GOOD.values()))
     assert "[3]" in str(error.value)

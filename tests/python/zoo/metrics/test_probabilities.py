@@ -50,7 +50,7 @@ def test_both_are_their_formulas_over_all_batches(from_logits):
         assert again.from_logits == from_logits and again.name == metric.name
 
 
-def test_the_base_rate_has_an_entropy_of_one_and_equal_labels_none():
+def test_entropy_of_base_rate_and_equal_labels():
     y, _, _ = samples()
     metric = NormalizedEntropy()
     metric.update_state(y, np.full(200, y.mean()))
@@ -93,7 +93,7 @@ def test_bad_input_is_refused():
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"y_true has a value outside of \[0, 1\]"):
         NormalizedEntropy().update_state([2.0], [0.5])
     for metric in (NormalizedEntropy(), Calibration()):
-        with pytest.raises(ValueError, match="y_true has 2 values, and y_pred 3"):
+        with pytest.raises(ValueError, match="y_true has 2 values, but y_pred 3"):
             metric.update_state([0.0, 1.0], [0.5, 0.5, 0.5])
         with pytest.raises(tf.errors.InvalidArgumentError, match="sample_weight has a negative value"):
             metric.update_state([0.0], [0.5], [-1.0])

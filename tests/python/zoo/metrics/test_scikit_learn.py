@@ -15,7 +15,7 @@ def sklearn_metrics():
     return sklearn.metrics
 
 
-def test_gauc_of_one_group_is_roc_auc_and_of_many_their_weighted_mean(fresh, sklearn_metrics):
+def test_gauc_matches_weighted_roc_auc(fresh, sklearn_metrics):
     rows = 2000
     label, score, weight = fresh.integers(0, 2, rows), fresh.integers(0, 50, rows) / 50, fresh.random(rows)
     weight = weight.astype("float32")

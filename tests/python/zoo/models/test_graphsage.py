@@ -177,7 +177,7 @@ def test_bad_arguments() -> None:
         ({"embedding_dim": -1}, "embedding_dim is -1"),
         ({"embedding_dim": 4, "fanouts": ()}, r"fanouts is \(\)"),
         ({"embedding_dim": 4, "fanouts": (3, 0)}, r"fanouts is \(3, 0\)"),
-        ({"embedding_dim": 4, "units": (8,)}, r"units is \(8,\), and fanouts has 2 hops"),
+        ({"embedding_dim": 4, "units": (8,)}, r"units is \(8,\), but fanouts has 2 hops"),
         ({"embedding_dim": 4, "units": 0}, "units is 0"),
         ({"embedding_dim": 4, "classes": 0}, "classes is 0"),
         ({"embedding_dim": 4, "dropout": 1.0}, "dropout is 1.0"),
@@ -192,7 +192,7 @@ def test_bad_arguments() -> None:
         LinkGraphSAGE(NODES, 0, embedding_dim=4)
 
 
-def test_batches_are_the_same_in_each_run_and_others_in_each_pass(graph: Graph) -> None:
+def test_batches_repeat_by_run_not_by_pass(graph: Graph) -> None:
     def passes(seed: int) -> list[np.ndarray]:
         batches = labelled().to_tf(graph, 20, FANOUTS, shuffle=True, seed=seed)
         return [np.concatenate([x["hop_2"] for x, _ in batches.as_numpy_iterator()]) for _ in range(2)]
@@ -202,7 +202,7 @@ def test_batches_are_the_same_in_each_run_and_others_in_each_pass(graph: Graph) 
     assert (first[0] != first[1]).any() and (first[0] != other[0]).any()
     parts = [labelled().shard(index, 2) for index in range(2)]
     assert sorted(np.concatenate([part.ids for part in parts])) == list(range(NODES))
-    with pytest.raises(ValueError, match="batch_size is 100, and there are 60 nodes"):
+    with pytest.raises(ValueError, match="batch_size is 100, but there are 60 nodes"):
         link_batches(graph, np.arange(NODES), 100)
     with pytest.raises(ValueError, match="ids is float64"):
         NodeSet(np.zeros(3), np.zeros(3))

@@ -226,7 +226,7 @@ def test_strings_are_ids(fresh: np.random.Generator, cls: Any, tmp_path: Path) -
     if cls is TwoTower:
         scores, ids = model.index(examples).search(model.user_tower(tensors(examples)), 3)
         assert set(ids.ravel()) <= set("0123456") and scores.shape == (64, 3)
-        with pytest.raises(ValueError, match="ids are strings, and those of FAISS integers"):
+        with pytest.raises(ValueError, match="ids are strings, but FAISS takes integers"):
             model.index(examples).to_faiss()
         return
     table = het_tf.Table("texts/deep")
@@ -245,8 +245,8 @@ def test_strings_are_ids(fresh: np.random.Generator, cls: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"user": [1, 2]}, "feature 'user': ids are int.*, and the model was made for string"),
-        ({"kind": ["a", "b"]}, "feature 'kind': ids are string, and the model was made for int64"),
+        ({"user": [1, 2]}, "feature 'user': ids are int.*, but the model was made for string"),
+        ({"kind": ["a", "b"]}, "feature 'kind': ids are string, but the model was made for int64"),
         ({"kind": [1.0, np.nan]}, "feature 'kind': ids are float.*must be integers"),
         ({"kind": [-(2**63), 1]}, r"(?s)feature.*kind.*1.*ids are -2\^63, which is what NaN becomes"),
     ],

@@ -311,10 +311,10 @@ def test_faiss_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0]], 3), "k is 3 and there are 2 items"),
+        (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0]], 3), "k is 3 but there are 2 items"),
         (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0]], 0), "k is 0"),
         (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0, 2.0]], 1), r"give \[Q, 1\]"),
-        (lambda: Index([1, 1], [[1.0], [2.0]]), "come twice"),
+        (lambda: Index([1, 1], [[1.0], [2.0]]), "has items twice"),
         (lambda: Index([1.0], [[1.0]]), "ids are float64"),
         (lambda: Index([1], [[np.nan]]), "NaN or Inf"),
         (lambda: Index([1], [[1.0], [2.0]]), r"give \[N\] and \[N, d\]"),

@@ -1,0 +1,415 @@
+// Question: how close do the calls of the cache on a device come to the goals, and to what the device's
+// memory could do? Everything goes through the C ABI (core/device/abi.h), so what is measured is
+// what the engine gets, waits for the host included.
+//
+//   cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] [--json FILE]
+//
+//   lookup         all of `batch` different keys are there: probe and gather
+//   install+evict  `batch` new rows enter full buckets, and as many dirty ones leave
+//   apply          RowWiseAdagrad: sums and ticks of `batch` different keys
+//   step           26 features of 4096 ids (Zipf, exponent 1.05), dim 16, all hits: lookup, then apply
+//
+// Shares are of the bandwidth of a copy within the device, measured first in the same run. Bytes of a row are
+// counted as what has to move at the least; they stand in the table. tools/gpu_check.sh builds and runs this;
+// on the host library it runs small, and its figures mean nothing.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/gpu_cache/cuda_clock.h"
+#include "benchmarks/gpu_cache/cuda_table.h"
+#include "tests/cpp/device/check/library.h"
+
+namespace het::bench {
+namespace {
+
+struct Sizes {
+  uint64_t rows = 0;  // of a table; 0: what memory allows, at most 2^24
+  uint64_t batch = 0;
+  int repeats = 20;
+  std::string only;  // the part to measure; empty: all
+};
+
+struct Line {
+  std::string what;
+  uint32_t dim;
+  double load;
+  double value;
+  const char* unit;  // "G rows/s" or "us"
+  double goal;       // 0: there is none
+  double bytes;      // of a row, at the least; 0: not counted
+  double share;      // of the copy bandwidth; 0: not counted
+  double wall_us;
+};
+
+HetDevFeature Feature(uint64_t n, const int64_t* ids, float* rows, const float* gradients) {
+  HetDevFeature feature = {};
+  feature.n = n;
+  feature.ids = ids;
+  feature.rows = rows;
+  feature.gradients = gradients;
+  return feature;
+}
+
+class Bench {
+ public:
+  Bench(const Library& library, const Sizes& sizes)
+      : library_(library), sizes_(sizes), cuda_(std::string(library.info.executor) == "cuda"), clock_(cuda_) {
+    if (sizes_.batch == 0) sizes_.batch = cuda_ ? 1 << 20 : 1 << 12;
+    Must(library, library.CreateContext(0, &context_), "CreateContext");
+  }
+  ~Bench() { library_.DestroyContext(context_); }
+
+  void Run() {
+    size_t copied = size_t{4} << 30;
+    while (cuda_ && copied * 3 > library_.info.free_bytes) copied /= 2;
+    if (!cuda_) copied = size_t{64} << 20;
+    bandwidth_ = clock_.CopyBandwidth(copied);
+    MeasureLink();
+    std::printf("%s, executor %s, built by %s\n", library_.info.name, library_.info.executor,
+                library_.info.built);
+    std::printf("copy within the device %.0f GB/s (read and written), to it %.1f GB/s, from it %.1f GB/s\n\n",
+                bandwidth_ * 1e-9, to_device_ * 1e-9, from_device_ * 1e-9);
+    if (!cuda_) std::printf("The host plays the device: the figures below mean nothing.\n\n");
+    std::printf("%-30s %4s %5s %10s %-9s %6s %6s %8s %6s %10s\n", "", "dim", "load", "measured", "", "goal",
+                "of it", "bytes", "share", "wall, us");
+    const std::pair<uint32_t, double> goals[] = {{16, 6.0}, {32, 5.5}, {64, 4.5}, {128, 2.8}};
+    for (const auto& [dim, goal] : goals) {
+      if (Measured("lookup")) Lookups(dim, goal);
+    }
+    if (Measured("install")) InstallAndEvict(32);
+    for (const auto& [dim, goal] : goals) {
+      if (Measured("apply")) Apply(dim);
+    }
+    if (Measured("step")) Steps();
+  }
+
+  void WriteJson(const std::string& path) const {
+    std::FILE* file = std::fopen(path.c_str(), "w");
+    if (file == nullptr) {
+      std::fprintf(stderr, "cuda_cache: cannot write %s\n", path.c_str());
+      std::exit(1);
+    }
+    std::fprintf(
+        file,
+        "{\"device\": \"%s\", \"executor\": \"%s\", \"built\": \"%s\", \"driver\": %d, \"batch\": %llu,\n",
+        library_.info.name, library_.info.executor, library_.info.built, library_.info.driver_version,
+        static_cast<unsigned long long>(sizes_.batch));
+    std::fprintf(
+        file,
+        " \"copy_bytes_per_s\": %.6g, \"to_device_bytes_per_s\": %.6g, \"from_device_bytes_per_s\": %.6g,\n",
+        bandwidth_, to_device_, from_device_);
+    std::fprintf(file, " \"lines\": [");
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      const Line& line = lines_[i];
+      std::fprintf(file,
+                   "%s\n  {\"what\": \"%s\", \"dim\": %u, \"load\": %.2f, \"value\": %.6g, \"unit\": \"%s\", "
+                   "\"goal\": %g, "
+                   "\"bytes\": %g, \"share\": %.4g, \"wall_us\": %.6g}",
+                   i == 0 ? "" : ",", line.what.c_str(), line.dim, line.load, line.value, line.unit,
+                   line.goal, line.bytes, line.share, line.wall_us);
+    }
+    std::fprintf(file, "\n ]}\n");
+    std::fclose(file);
+  }
+
+ private:
+  bool Measured(const char* part) const { return sizes_.only.empty() || sizes_.only == part; }
+
+  uint64_t Rows(uint32_t dim, bool keep_updates) const {
+    if (sizes_.rows != 0) return sizes_.rows;
+    if (!cuda_) return 1 << 14;
+    HetDevInfo info = {};
+    Must(library_, library_.Describe(0, &info), "Describe");
+    uint64_t rows = uint64_t{1} << 24;
+    for (; rows > sizes_.batch * 2; rows /= 2) {
+      const HetDevTableConfig config = Table::Config(dim, rows, keep_updates);
+      uint64_t bytes = 0;
+      Must(library_, library_.TableBytes(&config, &bytes), "TableBytes");
+      if (bytes < info.free_bytes / 2) break;
+    }
+    return rows;
+  }
+
+  // Copies through page-locked memory, as rows take them.
+  void MeasureLink() {
+    const size_t bytes = cuda_ ? size_t{256} << 20 : size_t{1} << 20;
+    void* staged = nullptr;
+    Must(library_, library_.Stage(context_, bytes, &staged), "Stage");
+    std::memset(staged, 1, bytes);
+    Buffer there(library_, context_, bytes);
+    std::vector<double> in, out;
+    for (int i = 0; i < 8; ++i) {
+      in.push_back(clock_
+                       .Measure([&] {
+                         Must(library_, library_.CopyIn(context_, there.as<void>(), staged, bytes, nullptr),
+                              "CopyIn");
+                       })
+                       .wall);
+      out.push_back(clock_
+                        .Measure([&] {
+                          Must(library_, library_.CopyOut(context_, staged, there.as<void>(), bytes, nullptr),
+                               "CopyOut");
+                        })
+                        .wall);
+    }
+    to_device_ = static_cast<double>(bytes) / Median(in);
+    from_device_ = static_cast<double>(bytes) / Median(out);
+  }
+
+  Time Repeat(const std::function<void(int)>& prepare, const std::function<void(int)>& work) {
+    std::vector<double> device, wall;
+    for (int i = -2; i < sizes_.repeats; ++i) {  // two to warm up
+      const int turn = i + 2;
+      prepare(turn);
+      Must(library_, library_.Synchronize(context_, nullptr), "Synchronize");
+      const Time time = clock_.Measure([&] { work(turn); });
+      if (i < 0) continue;
+      device.push_back(time.device);
+      wall.push_back(time.wall);
+    }
+    return {Median(device), Median(wall)};
+  }
+
+  void Add(const Line& line) {
+    lines_.push_back(line);
+    char goal[16] = "-", of_it[16] = "-", bytes[16] = "-", share[16] = "-";
+    if (line.goal > 0) {
+      std::snprintf(goal, sizeof goal, "%.3g", line.goal);
+      const double reached = line.unit[0] == 'u' ? line.goal / line.value : line.value / line.goal;
+      std::snprintf(of_it, sizeof of_it, "%.0f %%", 100 * reached);
+    }
+    if (line.bytes > 0) std::snprintf(bytes, sizeof bytes, "%.0f", line.bytes);
+    if (line.share > 0) std::snprintf(share, sizeof share, "%.0f %%", 100 * line.share);
+    std::printf("%-30s %4u %5.2f %10.3f %-9s %6s %6s %8s %6s %10.1f\n", line.what.c_str(), line.dim,
+                line.load, line.value, line.unit, goal, of_it, bytes, share, line.wall_us);
+    std::fflush(stdout);
+  }
+
+  void AddRate(const std::string& what, uint32_t dim, double load, uint64_t rows, const Time& time,
+               double goal, double bytes) {
+    const double rate = static_cast<double>(rows) / time.device;
+    Add({what, dim, load, rate * 1e-9, "G rows/s", goal, bytes, rate * bytes / bandwidth_, time.wall * 1e6});
+  }
+
+  // Ids of some batches of different keys that are there.
+  std::vector<std::vector<int64_t>> Batches(const std::vector<int64_t>& resident, uint64_t batch) const {
+    std::vector<std::vector<int64_t>> batches;
+    for (size_t begin = 0; begin + batch <= resident.size() && batches.size() < 8; begin += batch) {
+      batches.emplace_back(resident.begin() + static_cast<std::ptrdiff_t>(begin),
+                           resident.begin() + static_cast<std::ptrdiff_t>(begin + batch));
+    }
+    if (batches.empty()) {
+      std::fprintf(stderr, "cuda_cache: %zu rows are there, fewer than --batch %llu; give more --rows\n",
+                   resident.size(), static_cast<unsigned long long>(batch));
+      std::exit(2);
+    }
+    return batches;
+  }
+
+  void Lookups(uint32_t dim, double goal) {
+    const uint64_t n = sizes_.batch;
+    Table table(library_, context_, dim, Rows(dim, false), n, false);
+    Buffer ids(library_, context_, n * sizeof(int64_t)), rows(library_, context_, n * dim * sizeof(float));
+    for (const double load : {0.5, 0.75, 1.0}) {
+      table.Fill(load);
+      const auto batches = Batches(table.resident(), n);
+      const HetDevFeature feature = Feature(n, ids.as<int64_t>(), rows.as<float>(), nullptr);
+      const Time time = Repeat(
+          [&](int turn) {
+            table.Reset();
+            ids.Put(batches[static_cast<size_t>(turn) % batches.size()]);
+          },
+          [&](int) { Expect(table.Lookup({feature}, true).n == 0); });
+      // Id, tag, digests of the bucket, slot read and written, row read and written: ANCHORS of the design.
+      AddRate("lookup, all hits", dim, load, n, time, goal, 113 + 8.0 * dim);
+    }
+  }
+
+  void InstallAndEvict(uint32_t dim) {
+    const uint64_t n = sizes_.batch;
+    Table table(library_, context_, dim, Rows(dim, true), n, true);
+    Buffer ids(library_, context_, n * sizeof(int64_t)),
+        gradients(library_, context_, n * dim * sizeof(float));
+    gradients.Put(std::vector<float>(n * dim, 0.01f));
+    table.Fill(1.0);
+    const std::vector<int64_t> resident = table.resident();
+    for (size_t begin = 0; begin + n <= resident.size(); begin += n) {  // all of them get an update
+      ids.Put(std::vector<int64_t>(resident.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   resident.begin() + static_cast<std::ptrdiff_t>(begin + n)));
+      const HetDevFeature feature = Feature(n, ids.as<int64_t>(), nullptr, gradients.as<float>());
+      table.Lookup({feature}, true);
+      table.Apply({feature});
+      table.Reset();
+    }
+    std::vector<int64_t> keys;
+    uint64_t victims = 0, turns = 0;
+    const int repeats = sizes_.repeats;  // as many as there are dirty rows for
+    sizes_.repeats =
+        static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(repeats), resident.size() / n / 2 + 1));
+    const Time time = Repeat(
+        [&](int) {
+          table.Reset();
+          keys = table.NewKeys(n);
+          table.Look(keys);
+        },
+        [&](int) {
+          victims += table.Enter(keys);
+          ++turns;
+        });
+    sizes_.repeats = repeats;
+    const double dirty = static_cast<double>(victims) / static_cast<double>(turns * n);
+    char what[64];
+    std::snprintf(what, sizeof what, "install+evict, %.0f %% dirty", 100 * dirty);
+    // Rows in, and as much out, cross the link to the host: that is the limit, and the share is of it.
+    const double bytes = 4.0 * (dim + 1) + 16;
+    const double limit = 1 / (bytes / to_device_ + dirty * bytes / from_device_);
+    const double rate = static_cast<double>(n) / time.device;
+    Add({what, dim, 1.0, rate * 1e-9, "G rows/s", 1.2, 0, 0, time.wall * 1e6});
+    Add({"  of the link's limit", dim, 1.0, limit * 1e-9, "G rows/s", 0, bytes, rate / limit, 0});
+  }
+
+  void Apply(uint32_t dim) {
+    const uint64_t n = sizes_.batch;
+    Table table(library_, context_, dim, Rows(dim, true), n, true);
+    Buffer ids(library_, context_, n * sizeof(int64_t)),
+        gradients(library_, context_, n * dim * sizeof(float));
+    std::vector<float> drawn(n * dim);
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal(0, 0.01f);
+    for (float& g : drawn) g = normal(random);
+    gradients.Put(drawn);
+    table.Fill(0.75);
+    const auto batches = Batches(table.resident(), n);
+    const HetDevFeature feature = Feature(n, ids.as<int64_t>(), nullptr, gradients.as<float>());
+    const Time time = Repeat(
+        [&](int turn) {
+          table.Reset();
+          ids.Put(batches[static_cast<size_t>(turn) % batches.size()]);
+          table.Lookup({feature}, true);
+        },
+        [&](int) { table.Apply({feature}); });
+    // Id and gradient read; slot, row and update read and written.
+    const double bytes = 8 + 4.0 * dim + 2 * 32 + 2 * 4.0 * (dim + 1) + 2 * 4.0 * (dim + 1);
+    AddRate("apply, row_wise_adagrad", dim, 0.75, n, time, 0.5 * bandwidth_ / bytes * 1e-9, bytes);
+  }
+
+  void Steps() {
+    const uint32_t dim = 16, features = 26, ids_of_feature = 4096;
+    const uint64_t n = uint64_t{features} * ids_of_feature;
+    Table table(library_, context_, dim, std::max<uint64_t>(Rows(dim, true), 1 << 14), sizes_.batch, true);
+    table.Fill(0.75);
+    const std::vector<int64_t>& resident = table.resident();
+    constexpr int kBatches = 8;
+    Buffer ids(library_, context_, kBatches * n * sizeof(int64_t)),
+        rows(library_, context_, n * dim * sizeof(float));
+    Buffer gradients(library_, context_, n * dim * sizeof(float));
+    gradients.Put(std::vector<float>(n * dim, 0.01f));
+    // Inversion of the continuous distribution with the same exponent; ranks are scattered over the ids.
+    const double exponent = 1.05, top = std::pow(static_cast<double>(resident.size()) + 1, 1 - exponent) - 1;
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<double> uniform(0, 1);
+    std::vector<int64_t> drawn(kBatches * n);
+    for (int64_t& id : drawn) {
+      const double x = std::pow(1 + uniform(random) * top, 1 / (1 - exponent));
+      id = resident[std::min<size_t>(resident.size() - 1, static_cast<size_t>(x - 1))];
+    }
+    ids.Put(drawn);
+    const auto step = [&](int turn) {
+      std::vector<HetDevFeature> all;
+      for (uint32_t f = 0; f < features; ++f) {
+        const uint64_t at = uint64_t{f} * ids_of_feature;
+        const int64_t* of = ids.as<int64_t>() + static_cast<uint64_t>(turn % kBatches) * n + at;
+        all.push_back(
+            Feature(ids_of_feature, of, rows.as<float>() + at * dim, gradients.as<float>() + at * dim));
+      }
+      return all;
+    };
+    std::vector<HetDevFeature> all;
+    const auto lookup = [&](int) { Expect(table.Lookup(all, true).n == 0); };
+    const Time looked = Repeat(
+        [&](int turn) {
+          table.Reset();
+          all = step(turn);
+        },
+        lookup);
+    const Time whole = Repeat(
+        [&](int turn) {
+          table.Reset();
+          all = step(turn);
+        },
+        [&](int turn) {
+          lookup(turn);
+          table.Apply(all);
+        });
+    Add({"step of 26 x 4096: lookup", dim, 0.75, looked.device * 1e6, "us", 25, 0, 0, looked.wall * 1e6});
+    Add({"step of 26 x 4096: all of it", dim, 0.75, whole.device * 1e6, "us", 60, 0, 0, whole.wall * 1e6});
+  }
+
+  static void Expect(bool all_hits) {
+    if (all_hits) return;
+    std::fprintf(stderr, "cuda_cache: a lookup that should be all hits is not\n");
+    std::exit(1);
+  }
+
+  const Library& library_;
+  Sizes sizes_;
+  bool cuda_;
+  Clock clock_;
+  HetDevContext* context_ = nullptr;
+  double bandwidth_ = 0, to_device_ = 0, from_device_ = 0;
+  std::vector<Line> lines_;
+};
+
+}  // namespace
+}  // namespace het::bench
+
+int main(int argc, char** argv) {
+  const char* usage =
+      "usage: cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] "
+      "[--json FILE]\n";
+  if (argc < 2 || argc % 2 != 0) {
+    std::fprintf(stderr, "%s", usage);
+    return 2;
+  }
+  het::bench::Sizes sizes;
+  std::string json;
+  for (int i = 2; i < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--json") {
+      json = argv[i + 1];
+      continue;
+    }
+    if (name == "--only") {
+      sizes.only = argv[i + 1];
+      const std::set<std::string> parts = {"lookup", "install", "apply", "step"};
+      if (parts.count(sizes.only) == 1) continue;
+      std::fprintf(stderr, "--only %s: there are lookup, install, apply and step\n%s", argv[i + 1], usage);
+      return 2;
+    }
+    const uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
+    if (value == 0 || (name != "--rows" && name != "--batch" && name != "--repeats")) {
+      std::fprintf(stderr, "%s %s\n%s", argv[i], argv[i + 1], usage);
+      return 2;
+    }
+    if (name == "--rows") sizes.rows = value;
+    if (name == "--batch") sizes.batch = value;
+    if (name == "--repeats") sizes.repeats = static_cast<int>(std::min<uint64_t>(value, 100000));
+  }
+  std::string error;
+  const auto library = het::device_check::Library::Open(argv[1], &error);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return 2;
+  }
+  het::bench::Bench bench(*library, sizes);
+  bench.Run();
+  if (!json.empty()) bench.WriteJson(json);
+  return 0;
+}
