@@ -53,7 +53,7 @@ class ComingStepsTest : public ::testing::Test {
   }
 };
 
-TEST_F(ComingStepsTest, ALookupIsTheOldestBatchWithItsIds) {
+TEST_F(ComingStepsTest, LookupMatchesTheOldestBatchWithItsIds) {
   Add({1, 2});
   Add({3});
   Add({1, 2});
@@ -66,7 +66,7 @@ TEST_F(ComingStepsTest, ALookupIsTheOldestBatchWithItsIds) {
   EXPECT_FALSE(Match({1, 2})) << "each is looked up once";
 }
 
-TEST_F(ComingStepsTest, TheNextOfEachLaneBeginsAndNoOther) {
+TEST_F(ComingStepsTest, OnlyTheNextBatchOfALaneBegins) {
   Add({1});
   Add({2});
   Add({10}, /*lane=*/2);
@@ -80,7 +80,7 @@ TEST_F(ComingStepsTest, TheNextOfEachLaneBeginsAndNoOther) {
   EXPECT_EQ(Begin(), 2);
 }
 
-TEST_F(ComingStepsTest, ABatchThatMayNotBeginKeepsTheNextOnesBack) {
+TEST_F(ComingStepsTest, BlockedBatchBlocksLaterOnes) {
   auto step = coming_.New();
   step->of_feature = {0};
   coming_.Add(1, 100, std::move(step));
@@ -89,7 +89,7 @@ TEST_F(ComingStepsTest, ABatchThatMayNotBeginKeepsTheNextOnesBack) {
 }
 
 // An iterator that was left: the new one's batches begin, and the old ones go at last.
-TEST_F(ComingStepsTest, WhatWasPassedOverBeginsNoMoreAndGoes) {
+TEST_F(ComingStepsTest, PassedOverBatchesAreDropped) {
   Add({1});
   Add({2});
   EXPECT_EQ(Begin(), 1);
@@ -105,7 +105,7 @@ TEST_F(ComingStepsTest, WhatWasPassedOverBeginsNoMoreAndGoes) {
   EXPECT_FALSE(Match({1}));
 }
 
-TEST_F(ComingStepsTest, ALaneHasNoMoreThanItsWindowAndSomeBeside) {
+TEST_F(ComingStepsTest, LaneIsLimitedToItsWindowAndSlack) {
   for (int64_t id = 0; id < 20; ++id) Add({id}, /*lane=*/1, /*window=*/4);
   EXPECT_FALSE(Match({static_cast<int64_t>(20 - 4 - ComingSteps::kBeside - 1)}));
   EXPECT_TRUE(Match({static_cast<int64_t>(20 - 4 - ComingSteps::kBeside)}));

@@ -54,7 +54,7 @@ class DeviceAge : public DeviceEngine {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-TEST_F(DeviceAge, AYoungRowsUpdateLeavesAtOnceAndAnOldOnesIsHeldBack) {
+TEST_F(DeviceAge, OldRowsHoldBackMoreTicks) {
   Make(CacheOf("gpu", 1000, kPull, Bound(2, 10)));
   for (auto& worker : workers_) {
     SCOPED_TRACE(worker->engine().name());
@@ -75,7 +75,7 @@ TEST_F(DeviceAge, AYoungRowsUpdateLeavesAtOnceAndAnOldOnesIsHeldBack) {
 }
 
 // Rows that stay with the call leave with their tick: as victims, unless it is past their bound.
-TEST_F(DeviceAge, WhatLeavesWithItsTickIsCountedByItsBound) {
+TEST_F(DeviceAge, ExportsWithATickAreCountedByBound) {
   std::vector<Key> ids(40);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
   for (const uint32_t every : {1, 2}) {

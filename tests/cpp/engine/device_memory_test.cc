@@ -57,7 +57,7 @@ TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
   EXPECT_GT(failed, 5);
 }
 
-TEST_F(DeviceEngineMemory, ACacheThatDoesNotFitIsNoTable) {
+TEST_F(DeviceEngineMemory, OversizedCacheCreatesNoTable) {
   Create("t", 2, CacheOf("gpu", 32, 0, 2));
   DeviceOf(&engine_)->FailAllocation(1);
   const Status status = engine_.tables().Create(SpecOf("large", 2), CacheOf("gpu", 1 << 20, 0, 2));
@@ -123,7 +123,7 @@ TEST_F(DeviceEngineMemory, AssignedRowsAreReadThoughMemoryEnds) {
   EXPECT_TRUE(assigned);
 }
 
-TEST_F(DeviceEngineMemory, ADeviceThatFailsIsLostWithWhatItHeld) {
+TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());

@@ -49,7 +49,7 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
   EXPECT_FALSE(gpu.value().cache->sync().subscribes);
 }
 
-TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
+TEST_F(DeviceEngine, BytesDetermineTheRows) {
   const DeviceLibrary& library = *DeviceLibrary::Get().value();
   const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
   HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
@@ -72,7 +72,7 @@ TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
 
 // --- tokens
 
-TEST_F(DeviceEngine, ATokenIsUsedOnceAndByEitherPath) {
+TEST_F(DeviceEngine, TokenIsUsedOnceOnEitherPath) {
   Create("t", 2, CacheOf("gpu", 100, 3, 3));
   StepOf step(&engine_, {{"t", {1, 2, 1}}});
   for (const bool there : {false, true}) {
@@ -102,7 +102,7 @@ TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
   EXPECT_LE(CacheStats(&engine_, "t")["rows"], 64);
 }
 
-TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+TEST_F(DeviceEngine, PushesPastSmallBoundsAndAtLargerBounds) {
   for (int64_t bound : {SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush, SyncPolicy::kEarlyPush + 3}) {
     const std::string name = "t" + std::to_string(bound);
     Create(name, 2, CacheOf("gpu", 100, 0, bound));
@@ -133,7 +133,7 @@ TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
 }
 
 // No row of an old step is pinned: fetching the one that has left drives out the next one, and so on.
-TEST_F(DeviceEngine, RowsOfAnOldStepDriveEachOtherOutOnceAtMost) {
+TEST_F(DeviceEngine, OldStepsRowsEvictEachOtherOnce) {
   Create("t", 2, CacheOf("gpu", 32, kUnbounded, kUnbounded));  // one bucket
   std::vector<Key> ids(32);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
@@ -274,7 +274,7 @@ TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
               HasSubstr("named twice"));
 }
 
-TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
+TEST_F(DeviceEngine, DroppedTableMayBeCreatedAgain) {
   Create("t", 2, CacheOf("gpu", 100, 5, 5));
   Create("u", 2, CacheOf("gpu", 100, 5, 5));
   StepOf before(&engine_, {{"t", {1}}, {"u", {1}}});
@@ -323,7 +323,7 @@ TEST_F(DeviceEngine, CountersTellWhatHappened) {
   EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0);
 }
 
-TEST_F(DeviceEngine, SavesWhatAnOrdinaryTableSavesAndLoadsIt) {
+TEST_F(DeviceEngine, SavesAndLoadsLikeAnOrdinaryTable) {
   TempFolder folder;
   const std::string path = folder.path() + "/rows";
   Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded), "adagrad");

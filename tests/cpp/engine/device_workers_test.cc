@@ -15,7 +15,7 @@ namespace {
 using DeviceWorkers = DeviceEngine;
 
 // Its rows go while they are looked up: the store answers that the table is a new one.
-TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
+TEST_F(DeviceWorkers, ClearedTableIsFetchedAgain) {
   for (const auto& [training, pull] :
        {std::pair<bool, int64_t>(true, 0), {false, 0}, {true, kUnbounded}, {false, kUnbounded}}) {
     LocalService service(4, 0);
@@ -63,7 +63,7 @@ class LazyTransport : public LocalTransport {
   std::vector<OutFrame> frames_;
 };
 
-TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
+TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
   for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
     LocalService service(8, 0);
     Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
@@ -106,7 +106,7 @@ class ClearingTransport : public LocalTransport {
 };
 
 // A flush takes its rows in turns; what the first one learns holds for what the later ones take.
-TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
+TEST_F(DeviceWorkers, FlushSkipsATableClearedMeanwhile) {
   LocalService service(4, 0);
   auto own = std::make_unique<ClearingTransport>(&service);
   ClearingTransport* const transport = own.get();

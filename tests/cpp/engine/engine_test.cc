@@ -366,7 +366,7 @@ TEST(EngineErrors, MoreIdsThanACallHolds) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("a lookup of 4294967296 ids; at most 4294967294"));
 }
 
-TEST(EngineErrors, ADroppedTableIsAnErrorAndNoNewTable) {
+TEST(EngineErrors, DroppedTableIsAnError) {
   Engine engine("e");
   ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
   Call call(&engine, "t", {1});

@@ -35,7 +35,7 @@ struct Batch {
   }
 };
 
-TEST(NextUsesTest, ABatchKnowsTheNextUseOfEachKeyInTheWindow) {
+TEST(NextUsesTest, BatchKnowsNextUsesInTheWindow) {
   NextUses uses;
   Batch first({1, 2, 3, 1}, &uses);
   Batch second({2, 9}, &uses);
@@ -44,7 +44,7 @@ TEST(NextUsesTest, ABatchKnowsTheNextUseOfEachKeyInTheWindow) {
   EXPECT_EQ(second.Next(), (std::map<Key, uint32_t>{{2, third.number}, {9, 0}}));
 }
 
-TEST(NextUsesTest, AKeyThatNoWaitingBatchUsedIsLate) {
+TEST(NextUsesTest, KeyWithoutAWaitingUseIsLate) {
   NextUses uses;
   Batch first({1, 2}, &uses);
   EXPECT_EQ(uses.TakeLate().size(), 2u);

@@ -288,7 +288,7 @@ TEST(OnDemandExact, EveryOptimizerWhereGradientsAreSummed) {
 }
 
 // Would catch: rows that stay behind when a loop is left, and the next loop reads them.
-TEST(OnDemandExact, AfterAFlushOfAllAnyLookupMayFollow) {
+TEST(OnDemandExact, AnyLookupMayFollowAFlushOfAll) {
   Config config;
   config.workers = 3;
   config.capacity = 20;
@@ -305,7 +305,7 @@ TEST(OnDemandExact, AfterAFlushOfAllAnyLookupMayFollow) {
 }
 
 // Would catch: a silent read of what another worker holds back.
-TEST(OnDemandExact, ALookupThatIsNotTheSuccessorIsRefused) {
+TEST(OnDemandExact, RefusesALookupOtherThanTheSuccessor) {
   Config config;
   config.late = 0;
   Fleet fleet(config);
@@ -337,7 +337,7 @@ TEST(OnDemandExact, SummedGradientsTakeAPlan) {
 }
 
 // Would catch: a second layer of a table whose step runs within that of the first one.
-TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
+TEST(OnDemandExact, RefusesTwoLayersOfATable) {
   Config config;
   config.late = 0;
   Fleet fleet(config);

@@ -103,7 +103,7 @@ TEST_F(EnginePlanTest, RowsAreThoseOfStepsWithoutIt) {
   }
 }
 
-TEST_F(EnginePlanTest, WithAPullBoundOfZeroTheLookupAsks) {
+TEST_F(EnginePlanTest, PullBoundZeroDisablesEarlyLookups) {
   for (const int64_t pull : {0, 1}) {
     Make(/*remote=*/true, pull);
     Step({1});
@@ -127,7 +127,7 @@ TEST_F(EnginePlanTest, AReadWithoutTrainingTakesNoPlan) {
   EXPECT_EQ(planned(), 1);
 }
 
-TEST_F(EnginePlanTest, ATableThatIsMadeAnewHasNoPlans) {
+TEST_F(EnginePlanTest, RecreatedTableHasNoPlans) {
   Make(/*remote=*/true);
   const TableSpec spec = table_->schema->spec();
   const TableOptions options = table_->options;
@@ -167,7 +167,7 @@ TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
 }
 
 // Would find a cache that thrashes in silence, or a line for each of its batches.
-TEST_F(EnginePlanTest, ACacheThatIsSmallerThanABatchIsToldOnce) {
+TEST_F(EnginePlanTest, SmallCacheIsReportedOnce) {
   Make(/*remote=*/true);
   std::vector<int64_t> ids(40);
   std::iota(ids.begin(), ids.end(), 0);

@@ -24,7 +24,7 @@ CacheConfig Cache(const std::string& fields, bool remote = true) {
   return *Resolved(fields, remote).value().cache;
 }
 
-TEST(CacheOptions, ATableInTheProcessHasNoCacheUnlessItsSizeIsGiven) {
+TEST(CacheOptions, LocalTableHasACacheOnlyIfSized) {
   EXPECT_FALSE(Resolved("", false).value().cache.has_value());
   EXPECT_FALSE(Resolved("\"staleness\": 3, \"policy\": \"lru\"", false).value().cache.has_value());
   EXPECT_EQ(ToJson(TableOptions()), "{}");
@@ -48,7 +48,7 @@ TEST(CacheOptions, BytesAreOfAllTablesOfALayer) {
 }
 
 // A default-constructed CacheConfig is what one worker gets that gives nothing.
-TEST(CacheOptions, WhatIsNotGivenHasTheDefaultsOfCacheConfig) {
+TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
   const CacheConfig cache = Cache("");
   const CacheConfig standard;
   EXPECT_EQ(cache.capacity, standard.capacity);
@@ -98,7 +98,7 @@ TEST(CacheOptions, TheBoundThatIsNotGivenIsStaleness) {
   EXPECT_EQ(Cache("\"staleness\": null").pull_bound, kUnbounded);
 }
 
-TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
+TEST(CacheOptions, StaleCopiesAtAParameterServerAreRounded) {
   EXPECT_EQ(Cache("").wire, RowFormat::kInt4);
   EXPECT_EQ(Cache("\"pull_bound\": 0, \"push_bound\": 1").wire, RowFormat::kInt4);
   EXPECT_EQ(Cache("\"staleness\": 0").wire, RowFormat::kFloat32);
@@ -112,7 +112,7 @@ TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
   EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);
 }
 
-TEST(CacheOptions, RowsAreToldOfFromABoundOfThreeOn) {
+TEST(CacheOptions, ChecksAreToldFromABoundOfThree) {
   EXPECT_EQ(Cache("").checks, Checks::kTold);
   EXPECT_EQ(Cache("\"staleness\": 2").checks, Checks::kAsked);
   EXPECT_EQ(Cache("\"pull_bound\": 3, \"push_bound\": 0").checks, Checks::kTold);

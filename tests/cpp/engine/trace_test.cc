@@ -175,7 +175,7 @@ TEST_F(TraceTest, NothingIsLoggedUnlessItIsOn) {
   EXPECT_EQ(entries.kept.capacity(), 0u);
 }
 
-TEST_F(TraceTest, BeginEmptiesTheLogAndItHasABound) {
+TEST_F(TraceTest, BeginClearsTheLogWhichIsBounded) {
   TraceLog log;
   log.Begin();
   log.Add(TraceKind::kPlan, 1, 2);

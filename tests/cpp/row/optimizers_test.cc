@@ -72,7 +72,7 @@ TEST(Ftrl, ZeroLearningRateLeavesRowAndUpdate) {
   EXPECT_EQ(update, pending);
 }
 
-TEST(Ftrl, AnElementWithoutGradientKeepsItsValueWhereKerasDividesZeroByZero) {
+TEST(Ftrl, ElementWithoutGradientKeepsItsValue) {
   const auto optimizer = Make({"ftrl", {{"initial_accumulator", 0}}}, 2);
   Row row = {0.5f, 0.25f, 0, 0, 0, 0, 0};
   const Row g = {1, 0};

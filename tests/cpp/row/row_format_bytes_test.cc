@@ -28,7 +28,7 @@ TEST(RowFormatBytes, TheBytesThemselves) {
 
 // A single float that is more than its upper half travels whole, behind a NaN. Would find one that loses
 // bits.
-TEST(RowFormatBytes, ASingleFloatIsItsUpperHalfOrWhole) {
+TEST(RowFormatBytes, SingleFloatIsUpperHalfOrWhole) {
   const Bytes whole = Pack(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f});
   EXPECT_EQ(Bytes(whole.end() - 6, whole.end()), (Bytes{0xff, 0xff, 0xcd, 0xcc, 0xcc, 0x3d}));
   EXPECT_EQ(Unpack(RowFormat::kInt8, {2, 3}, whole), (Row{0, 0, 0.1f}));

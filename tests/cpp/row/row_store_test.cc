@@ -133,7 +133,7 @@ TEST(RowStore, ReservedRoomIsEnough) {
   }
 }
 
-TEST(RowStore, ASmallTableIsSmallAndClearGivesEverythingBack) {
+TEST(RowStore, SmallTableIsSmallAndClearFreesAll) {
   const size_t before = AllocatedBytes();
   {
     RowStore store(16, 1);
@@ -150,7 +150,7 @@ TEST(RowStore, ASmallTableIsSmallAndClearGivesEverythingBack) {
   EXPECT_EQ(AllocatedBytes(), before);
 }
 
-TEST(RowStore, DataOfARowIsAlignedWithItsWidth) {
+TEST(RowStore, RowDataIsAlignedToItsWidth) {
   RowStore store(16, 1);
   for (Key key = 0; key < 100; ++key) {
     const uint32_t row = store.Insert(key, store.Hash(key));

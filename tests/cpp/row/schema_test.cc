@@ -61,7 +61,7 @@ TEST(Schema, JsonThereAndBack) {
   EXPECT_EQ(parsed.value().seed, ~uint64_t{0});
 }
 
-TEST(Schema, InitialRowsAreDrawnAsThoseOfAnotherName) {
+TEST(Schema, DrawnAsUsesAnotherTablesInitialRows) {
   TableSpec spec = Spec();
   spec.name = "t@2";
   float other[3], of_t[3], drawn[3];

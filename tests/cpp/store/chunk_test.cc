@@ -187,7 +187,7 @@ TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
   EXPECT_NE(status.message().find("2 of 6"), std::string::npos) << status.message();
 }
 
-TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
+TEST_F(ChunkTest, AssignedRowsTickAndKeepClients) {
   const TableSchema& schema = Table("a")->schema();
   const std::vector<Key> keys = {0, -8, 0};
   std::vector<float> rows(keys.size() * schema.row_floats());

@@ -56,7 +56,7 @@ class HoldingsTest : public ::testing::Test {
   uint32_t request_ = 0;
 };
 
-TEST_F(HoldingsTest, RowPastTheBoundIsNamedOnceAndLetGo) {
+TEST_F(HoldingsTest, NotifiesOnceAndEndsTheSubscription) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   EXPECT_TRUE(first.reset);
   EXPECT_NE(first.number, 0u);
@@ -113,7 +113,7 @@ TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
 }
 
 // The client fetches a row before it knows that the row was named: the answer has it as it is.
-TEST_F(HoldingsTest, RowThatIsFetchedWhileItIsNamedIsHeld) {
+TEST_F(HoldingsTest, RowFetchedWhileNamedStaysSubscribed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   ASSERT_EQ(Ask(kAnn, ack).named, Names({1}));
@@ -127,7 +127,7 @@ TEST_F(HoldingsTest, RowThatIsFetchedWhileItIsNamedIsHeld) {
   EXPECT_EQ(Ask(kAnn, within.number).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, RowThatMovesBeforeItsAnswerIsAcknowledgedIsNamed) {
+TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNamed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   const Answer brought = Ask(kAnn, ack, {1});
@@ -168,7 +168,7 @@ TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, RowThatLeftWithItsPushIsNotNamed) {
+TEST_F(HoldingsTest, RowEvictedWithItsPushIsNotNamed) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2, 3}).number;
   Ask(kBob, 0, {1});
   Left(kAnn, ack, {1, 5});
@@ -314,7 +314,7 @@ TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
 }
 
 // The look for clients that left comes with the very request of one that was silent for as long.
-TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
+TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
   while (bob + 1 < 65 * 1024) bob = Ask(kBob, bob).number;
@@ -326,7 +326,7 @@ TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
 }
 
 // Would find a partition that names young rows by the bound of old ones.
-TEST_F(HoldingsTest, ARowIsNamedPastTheBoundOfItsAge) {
+TEST_F(HoldingsTest, NotifiesPastTheBoundOfARowsAge) {
   bound_ = Bound(3, 10);
   g_ = {{1, 0}, {2, 100}};
   const uint32_t first = Ask(kAnn, 0, {1, 2}).number;

@@ -92,7 +92,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
 }
 
 // Of 64 partitions a table has 8: shares of a 64th would keep an eighth of the rows.
-TEST(LocalStore, MaxRowsIsDividedByThePartitionsOfTheTable) {
+TEST(LocalStore, MaxRowsIsSharedByTheTablesPartitions) {
   TableSpec spec = MakeSchema("a", 2, "sgd")->spec();
   spec.limits.emplace().max_rows = 800;
   const Schema schema = TableSchema::Create(spec).value();
@@ -314,7 +314,7 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(), Code::kFile);
 }
 
-TEST_F(CheckpointStore, WithoutSlotsRowsHaveThoseOfANewOne) {
+TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
   const Schema adam = MakeSchema("a", 3, "adam");
   const Schema adagrad = MakeSchema("a", 3, "adagrad");
   Embedded first(2, 5, {adam});

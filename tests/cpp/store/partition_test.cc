@@ -124,7 +124,7 @@ TEST_F(PartitionTest, AnswersInTheFormatThatIsAskedFor) {
 }
 
 // What rounding kept back of ticks that are here already.
-TEST_F(PartitionTest, AnUpdateWithoutATickChangesTheRowAlone) {
+TEST_F(PartitionTest, UpdateWithoutATickChangesOnlyTheRow) {
   Handle(Push(1, {1}));
   Request q = Push(2, {1, 2}, 0);
   q.time = 50;

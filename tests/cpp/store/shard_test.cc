@@ -49,7 +49,7 @@ class ShardTest : public ::testing::Test {
   Vector<Key> removed_;
 };
 
-TEST_F(ShardTest, RowsGoByTheAgeOfTheirLastUpdate) {
+TEST_F(ShardTest, RowsExpireByTheirLastUpdate) {
   TableLimits limits;
   limits.ttl = 100;
   Make(limits);

@@ -257,7 +257,7 @@ class SharedShards : public WorldTest {
   }
 };
 
-TEST_F(SharedShards, AStepIsOneFrameAShardAndWay) {
+TEST_F(SharedShards, StepIsOneFramePerShardAndDirection) {
   for (const uint32_t shards : {1u, 2u}) {
     Make(Shared(8, shards));
     Train(0, Some());
@@ -289,7 +289,7 @@ TEST_F(SharedShards, LargePartsGoAlone) {
   Drained();
 }
 
-TEST_F(SharedShards, APartThatIsNotAnsweredIsSentAgain) {
+TEST_F(SharedShards, UnansweredPartIsSentAgain) {
   Make(Shared(8, 1));
   Train(0, Some());
   for (uint32_t p : {0u, 3u, 7u}) {

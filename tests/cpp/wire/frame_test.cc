@@ -9,7 +9,7 @@ namespace het::testing::frame_test {
 namespace {
 
 // Memory ends in the middle of a part: what was written before stays, and a short part fits for each to come.
-TEST(Frame, AReplyThatFindsNoMemoryLeavesRoomForTheOthers) {
+TEST(Frame, ReplyWithoutMemoryLeavesRoomForOthers) {
   Reply large;
   large.tables.resize(1);
   large.tables[0].row_floats = 100;
