@@ -1,4 +1,4 @@
-// Batches whose lookups will come: which one a lookup is, which one may begin, and which ones go.
+// Batches of future lookups: which one a lookup matches, which one may begin, and which ones are dropped.
 #include "het_tf/core/engine/coming_steps.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class ComingStepsTest : public ::testing::Test {
     step->plan.Build({&feature, 1}, {&table, 1}, PartitionId(), nullptr);
     coming_.Add(lane, window, std::move(step));
   }
-  // The batch is planned, and the plan is of these ids.
+  // Whether the batch is planned, with a plan of these ids.
   bool Match(const Ids& ids, uint64_t lane = 1) {
     const FeatureIds feature = Feature(ids);
     Step step;
@@ -33,7 +33,7 @@ class ComingStepsTest : public ::testing::Test {
     }
     return found_.planned;
   }
-  // The first id of the batch that begins; -1: none does.
+  // The first id of the batch that begins; -1: none.
   int64_t Begin() {
     int64_t id = -1;
     coming_.BeginNext([&](PlannedStep* step) {
@@ -88,7 +88,7 @@ TEST_F(ComingStepsTest, BlockedBatchBlocksLaterOnes) {
   EXPECT_EQ(Begin(), -1);
 }
 
-// An iterator that was left: the new one's batches begin, and the old ones go at last.
+// An abandoned iterator: the new one's batches begin, and the old ones are dropped at last.
 TEST_F(ComingStepsTest, PassedOverBatchesAreDropped) {
   Add({1});
   Add({2});

@@ -1,5 +1,5 @@
-// Bounds by the age of a row (wire/bound.h) in a cache on a device, beside one in host memory: the same
-// updates are held back, and the figures are the same.
+// Bounds by the age of a row (wire/bound.h) in a cache on a device and in one in host memory: both hold back
+// the same updates, and have the same counters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPull = 20;
 
-// A worker of a store of its own.
+// A worker with a store of its own.
 class Worker {
  public:
   explicit Worker(const TableOptions& options)
@@ -43,7 +43,7 @@ class Worker {
 
 class DeviceAge : public DeviceEngine {
  protected:
-  // On a device, and in host memory.
+  // Makes one worker on a device, and one in host memory.
   void Make(TableOptions options) {
     workers_.clear();
     for (const bool on_device : {true, false}) {
@@ -74,7 +74,7 @@ TEST_F(DeviceAge, OldRowsHoldBackMoreTicks) {
   }
 }
 
-// Rows that stay with the call leave with their tick: as victims, unless it is past their bound.
+// Rows that stay with the call are exported with their tick: counted as evictions, unless past their bound.
 TEST_F(DeviceAge, ExportsWithATickAreCountedByBound) {
   std::vector<Key> ids(40);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);

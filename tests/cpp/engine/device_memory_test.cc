@@ -1,4 +1,4 @@
-// Tables whose cache is on a device, where memory ends: the device's, the host's, or the device itself.
+// Tables with a cache on a device, when the device's or the host's memory is exhausted, or the device fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
       return status;
     };
     DeviceOf(&engine)->FailAllocation(n);
-    // Larger and larger: memory that a step has taken serves the next one.
+    // Larger and larger, since later steps reuse memory.
     for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 300}, {30, 1500}}) {
       const Status status = train(first, size);
       if (status.ok()) continue;

@@ -1,7 +1,7 @@
-// Tables whose cache is on a device, through the engine: tokens, gradients, errors, figures
-// and files. Memory that ends: device_memory_test.cc; random calls: device_schedules_test.cc; several
-// workers: device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library
-// that HET_DEVICE_LIBRARY names.
+// Tables with a cache on a device, through the engine: tokens, gradients, errors, counters and files.
+// Exhausted memory: device_memory_test.cc; random calls: device_schedules_test.cc; several workers:
+// device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library in
+// HET_DEVICE_LIBRARY.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs first: afterwards the library is loaded, once and for all.
+// Runs first: afterwards the library stays loaded.
 TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
   Engine engine("test");
   const Status none = engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
@@ -117,7 +117,7 @@ TEST_F(DeviceEngine, PushesPastSmallBoundsAndAtLargerBounds) {
   }
 }
 
-// The rows of a step stay with it: while it waits others make no row of it leave, or it finds them again.
+// The rows of a step stay with it: while it waits others do not evict its rows, or it fetches them again.
 TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   Create("t", 2, CacheOf("gpu", 1, 0, kUnbounded));
   std::vector<Key> ids(500);
@@ -132,7 +132,7 @@ TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   EXPECT_EQ(stats["bound_push"], 0);
 }
 
-// No row of an old step is pinned: fetching the one that has left drives out the next one, and so on.
+// Rows of an old step are not pinned: fetching the one that has left evicts the next one, and so on.
 TEST_F(DeviceEngine, OldStepsRowsEvictEachOtherOnce) {
   Create("t", 2, CacheOf("gpu", 32, kUnbounded, kUnbounded));  // one bucket
   std::vector<Key> ids(32);
@@ -229,7 +229,7 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
-    // What is active is said, not found out.
+    // `active` is given, not computed.
     merged.tables[0].active = 0;
     ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
@@ -241,7 +241,7 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
   }
 }
 
-// --- what does not go
+// --- refused calls
 
 TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
   Create("g", 2, CacheOf("gpu", 100, 0, 0));
@@ -291,7 +291,7 @@ TEST_F(DeviceEngine, DroppedTableMayBeCreatedAgain) {
   EXPECT_EQ(engine_.tables().Create(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
 }
 
-// --- figures and files
+// --- counters and files
 
 TEST_F(DeviceEngine, CountersTellWhatHappened) {
   Create("t", 2, CacheOf("gpu", 100, 0, 1));

@@ -1,4 +1,4 @@
-// Steps between their lookup and their gradient: one list of the newest, numbers that are used once.
+// Steps between their lookup and their gradient: one list of the newest, and numbers that are used once.
 #include "het_tf/core/engine/step_store.h"
 
 #include <gmock/gmock.h>

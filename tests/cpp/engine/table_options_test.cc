@@ -1,4 +1,4 @@
-// What users say about a cache as JSON: every field, what is refused, and the rules that fill in the rest.
+// Users' cache options as JSON: every field, refusals, and the rules for missing fields.
 #include "het_tf/core/engine/table_options.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ TEST(CacheOptions, LocalTableHasACacheOnlyIfSized) {
   EXPECT_EQ(Cache("\"bytes\": 1000000", false).capacity, 1000000u / (5 * 4 + 58));
 }
 
-// Would find bytes that are taken for each table's, and layers whose options differ by their number.
+// Defects: bytes that are taken for each table's, and layers whose options depend on their number.
 TEST(CacheOptions, BytesAreOfAllTablesOfALayer) {
   const CacheConfig one = Cache("\"bytes\": 10000, \"tables\": 4, \"layer\": 7");
   EXPECT_EQ(one.layer, 7u);
@@ -47,7 +47,7 @@ TEST(CacheOptions, BytesAreOfAllTablesOfALayer) {
                                        "into 25 bytes; the smallest one takes 78"));
 }
 
-// A default-constructed CacheConfig is what one worker gets that gives nothing.
+// A default-constructed CacheConfig equals one worker's options without fields.
 TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
   const CacheConfig cache = Cache("");
   const CacheConfig standard;

@@ -1,4 +1,4 @@
-// What an optimizer refuses, and how its rows are laid out.
+// Refusals of optimizers, and the layout of their rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What a partition believes its clients hold (core/store/holdings.h): each rule by itself. The random
-// schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
+// A partition's record of its clients' subscriptions (core/store/holdings.h): each rule separately. The
+// random schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
 #include "het_tf/core/store/holdings.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class HoldingsTest : public ::testing::Test {
  protected:
   using Names = Vector<Key>;
 
-  // A request of a client that acknowledges `ack`, fetches keys at clock g_[key], and lets others go.
+  // A request of a client that acknowledges `ack`, fetches keys at clock g_[key], and evicts others.
   struct Answer {
     uint32_t number;
     bool reset;
@@ -112,7 +112,7 @@ TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
-// The client fetches a row before it knows that the row was named: the answer has it as it is.
+// The client fetches a row before it knows that the row was named: the answer has the current row.
 TEST_F(HoldingsTest, RowFetchedWhileNamedStaysSubscribed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
@@ -143,7 +143,7 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
   EXPECT_EQ(answer.named, Names());
   Push(kBob, 1, 1);
   answer = Ask(kAnn, answer.number, {1});
-  Push(kAnn, 1, 100);  // between the answer that brings the row and its acknowledgement
+  Push(kAnn, 1, 100);  // between the answer with the row and its acknowledgement
   Push(kBob, 1, kBound);
   EXPECT_EQ(Ask(kAnn, answer.number).named, Names());
 }
@@ -158,7 +158,7 @@ TEST_F(HoldingsTest, DroppedRowIsNotNamed) {
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
-// The client fetches a row twice at once, lets the first copy go, and says so before the second has come.
+// The client fetches a row twice at once, evicts the first copy, and says so before the second has come.
 TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
@@ -179,7 +179,7 @@ TEST_F(HoldingsTest, RowEvictedWithItsPushIsNotNamed) {
   EXPECT_EQ(Ask(kAnn, ack).named, Names({3})) << "2 left while it was to be named";
 }
 
-// A push that says so was made while another answer with the row was on its way.
+// A push that reports the eviction was made while another answer with the row was in flight.
 TEST_F(HoldingsTest, LeavingDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
@@ -313,7 +313,7 @@ TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
   EXPECT_EQ(holdings_.clients(), 1u);
 }
 
-// The look for clients that left comes with the very request of one that was silent for as long.
+// A client's request after a long silence itself triggers the search for idle clients.
 TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
@@ -325,7 +325,7 @@ TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
   EXPECT_EQ(Ask(kAnn, back.number).named, Names({1}));
 }
 
-// Would find a partition that names young rows by the bound of old ones.
+// Defect: a partition notifies of young rows by the bound of old ones.
 TEST_F(HoldingsTest, NotifiesPastTheBoundOfARowsAge) {
   bound_ = Bound(3, 10);
   g_ = {{1, 0}, {2, 100}};
@@ -358,7 +358,7 @@ TEST_F(HoldingsTest, MemoryIsCounted) {
   EXPECT_EQ(holdings_.bytes(), 0u);
 }
 
-// A push is never refused for what would have to be noted: the client that it is about is forgotten.
+// A push is never refused for lack of memory to note it: the affected client is forgotten.
 TEST_F(HoldingsTest, OutOfMemoryForgets) {
   std::vector<Key> keys(100);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
