@@ -93,7 +93,7 @@ TEST_F(DeviceAge, BoundsFollowTheNumberOfWorkers) {
   for (auto& worker : workers_) {
     SCOPED_TRACE(worker->engine().name());
     worker->Train({1}, 3);
-    EXPECT_EQ(worker->Stats()["bound_push"], 0) << "nobody else reads it";
+    EXPECT_EQ(worker->Stats()["bound_push"], 0) << "no other worker reads it";
     ASSERT_TRUE(worker->engine().caches().SetWorkers("t", 4).ok());
     EXPECT_EQ(worker->Stats()["unsent_rows"], 0);
     const int flushed = worker->Stats()["bound_push"];

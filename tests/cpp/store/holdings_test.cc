@@ -302,7 +302,7 @@ TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
   answer = Ask(kAnn, answer.number, {1, 2, 3, 4, 5});
   EXPECT_TRUE(answer.reset);
   EXPECT_EQ(answer.number, 0u) << "that many are never held";
-  EXPECT_FALSE(Ask(kBob, other.number).reset) << "and nobody pays for it";
+  EXPECT_FALSE(Ask(kBob, other.number).reset) << "other clients keep theirs";
   EXPECT_EQ(holdings_.held(), 1u);
 }
 

@@ -297,7 +297,7 @@ TEST_F(SharedShards, UnansweredPartIsSentAgain) {
     const double before = net().Now();
     Train(0, Some());
     EXPECT_FALSE(net().omit.has_value());
-    EXPECT_LT(net().Now() - before, ClientConfig().request_timeout / 2) << "nobody waited for it";
+    EXPECT_LT(net().Now() - before, ClientConfig().request_timeout / 2) << "no call waited for it";
   }
   Drained();
 }
