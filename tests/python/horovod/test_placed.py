@@ -95,7 +95,11 @@ REFUSED = {
         lambda: tf.data.Dataset.from_tensor_slices({"id": [1, 2], "s": tf.sparse.eye(2)}), dict(by="id"),
         r"is sparse .*RaggedTensor\.from_sparse, before shard",
     ),
-    "no features": (lambda: tf.data.Dataset.range(9), dict(by="id"), "the samples are neither dicts of features"),
+    "no features": (
+        lambda: tf.data.Dataset.range(9),
+        dict(by="id"),
+        "the samples are neither dicts of features",
+    ),
     "arrays": (lambda: np.zeros(9), dict(by="id"), r"data is a ndarray.*make one by .*from_tensor_slices"),
     "no batch": (dataset, dict(by="id", batch=None), "by= needs batch="),
     "batch 0": (dataset, dict(by="id", batch=0), "batch is 0; give a whole number, 1 or more"),
