@@ -1,7 +1,7 @@
-"""Large variables out of arrays, without a second copy in memory.
+"""Makes large variables from arrays without a second copy in memory.
 
-TensorFlow copies an array of numpy into a tensor. It takes a buffer over as it is by DLPack, if that begins
-at a multiple of 64 bytes; and a variable made of a tensor shares its buffer.
+TensorFlow copies an array of numpy into a tensor. By DLPack it takes over a buffer that begins
+at a multiple of 64 bytes; and a variable made from a tensor shares its buffer.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ _ALIGNMENT = 64
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
-    """An array of zeros that `variable` takes over."""
+    """Returns an array of zeros that `variable` can take over."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + _ALIGNMENT, np.uint8)
     first = -raw.ctypes.data % _ALIGNMENT
@@ -24,12 +24,12 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
 
 
 def variable(array: npt.NDArray[Any], name: str) -> Any:
-    """A variable that has an array of `zeros`, which is not to be written to any more."""
+    """Makes a variable that takes over an array of `zeros`; do not write to the array afterwards."""
     bfloat16 = tf.bfloat16.as_numpy_dtype
     with tf.device("CPU:0"):
         if array.size == 0:
             return tf.Variable(array, trainable=False, name=name)
-        if array.dtype == bfloat16:  # numpy cannot hand it over
+        if array.dtype == bfloat16:  # numpy cannot export it
             shared = tf.experimental.dlpack.from_dlpack(array.view(np.uint16).__dlpack__())
             return tf.Variable(tf.bitcast(shared, tf.bfloat16), trainable=False, name=name)
         shared = tf.experimental.dlpack.from_dlpack(array.__dlpack__())

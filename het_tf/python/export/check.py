@@ -1,4 +1,4 @@
-"""The function `het_tf.check_export`: does an export answer as the live model does?"""
+"""The function `het_tf.check_export`: compares the answers of an export with the live model's."""
 
 import json
 import os
@@ -20,15 +20,15 @@ from het_tf.python.session.native import tf
 from het_tf.python.table.table import Table
 
 TOLERANCE = 1e-6
-"""How far predictions from rows of float32 may be from the live model's: the kernels of a graph add up and
-round in orders of their own."""
+"""Relative difference allowed for rows of float32: the kernels of a graph add up and round in a different
+order."""
 
-_RECORD_BYTES = 1 << 20  # at most, of what an export says of itself
+_RECORD_BYTES = 1 << 20  # limit of an export's record
 
 TIMEOUT = 600.0
 """Seconds that a process may take to load an export and answer."""
 
-# What serves: a process that knows TensorFlow and, unless the export is portable, the library of ops.
+# Serves in a process that has only TensorFlow and, unless the export is portable, the library of ops.
 _PROGRAM = """
 import json, pathlib, sys
 sys.modules["het_tf"] = None  # importing it is an ImportError
@@ -51,14 +51,14 @@ for number, (name, output) in enumerate(sorted(serve(**feed).items())):
 
 @dataclass(frozen=True)
 class Check:
-    """How one export compares.
+    """The comparison of one export.
 
     Attributes:
-      path: Of the SavedModel.
-      format, row_dtype: What it is; "?" where nothing says it.
-      difference: The largest difference of any output, as a part of the largest number of that output; inf if
-        shapes or NaNs differ.
-      tolerance: What is allowed; None: anything that is finite.
+      path: The SavedModel.
+      format, row_dtype: As recorded; "?" if unknown.
+      difference: The largest difference of any output, as a fraction of the output's largest number; inf
+        if shapes or NaNs differ.
+      tolerance: The allowed difference; None: any finite one.
     """
 
     path: Path
@@ -84,30 +84,30 @@ def check_export(
     signature: str = signatures.DEFAULT,
     verbose: bool = True,
 ) -> list[Check]:
-    """Asks exports, each in a process of its own that cannot import het_tf, and compares the answers.
+    """Runs each export in a separate process that cannot import het_tf, and compares the answers.
 
         het_tf.export(model, "models/1")
         het_tf.check_export("models/1", next(iter(dataset))[0], model)
 
-    Call it before the tables train on: the live model reads the rows that the store has now, which an export
-    has, too. A cache may have them as they were before, or rounded (`Cache(wire=...)`).
+    Call it before further training of the tables: the live model reads the store's present rows, like an
+    export. A cache may have older or rounded rows (`Cache(wire=...)`).
 
     Args:
-      path: An export; several; or a directory with exports in it (of several formats, say).
-      sample: A batch of inputs, as the model takes it.
-      model: The live model. None: the first export is what the others are compared with.
-      tolerance: The largest difference that is right, as a part of the largest number of its output. None:
-        1e-6 where rows are float32; of smaller rows any finite difference is, and is printed.
-      signature: Which to ask; it must be one of the model's inputs, as the default one is.
+      path: An export; several; or a directory of exports (for example in several formats).
+      sample: A batch of the model's inputs.
+      model: The live model. None: compare the others with the first export.
+      tolerance: The largest allowed difference, as a fraction of the largest number of its output. None:
+        1e-6 for rows of float32; any finite difference for smaller rows, which is printed.
+      signature: The signature to run; it must take the model's inputs, like the default one.
       verbose: Whether to print the table.
 
     Returns:
-      One check an export.
+      One check per export.
 
     Raises:
-      RuntimeError: A difference is not within the tolerance, or an export does not load or answer; the
-        message has the table, or what the process said.
-      FileNotFoundError: There is no export.
+      RuntimeError: A difference is above the tolerance, or an export does not load or answer; the
+        message has the table, or the error of the process.
+      FileNotFoundError: No export is there.
       ValueError: The sample does not fit.
     """
     exports = _exports(path)
@@ -154,7 +154,7 @@ class _Stored(redirect.Backend):
 
 
 def text(checks: Sequence[Check], reference: str) -> str:
-    """As a table."""
+    """Formats checks as a table."""
     lines = [f"{'format':<10}{'rows':<10}{'max difference':>17}  allowed    against {reference}"]
     for check in checks:
         allowed = "any" if check.tolerance is None else f"{check.tolerance:g}"
@@ -162,7 +162,7 @@ def text(checks: Sequence[Check], reference: str) -> str:
         numbers = f"{check.difference:>17.9g}  {allowed:<9}"
         lines.append(f"{check.format:<10}{check.row_dtype:<10}{numbers}  {check.path}{verdict}")
     if all(check.ok for check in checks):
-        lines.append(f"Right: every answer is that of {reference}, within what is allowed.")
+        lines.append(f"Right: every answer is that of {reference}, within the tolerance.")
     return "\n".join(lines)
 
 
@@ -177,7 +177,7 @@ def _exports(path: Any) -> list[Path]:
             found += [each.absolute() for each in inside]
         else:
             raise FileNotFoundError(
-                f"{one} is no SavedModel, and has none in it; give what het_tf.export wrote"
+                f"{one} is not a SavedModel, and contains none; give a path of het_tf.export"
             )
     if not found:
         raise ValueError("path is empty; give at least one export")
@@ -196,7 +196,7 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def _feed(sample: Any, model: Any, path: Path, signature: str) -> tuple[list[str], list[Any]]:
-    """Names and tensors of the flattened inputs."""
+    """Returns names and tensors of the flattened inputs."""
     if isinstance(sample, tf.data.Dataset):
         raise ValueError("sample is a tf.data.Dataset; give one batch of inputs: next(iter(dataset))[0]")
     specs = signatures.batch_specs(sample)
@@ -219,7 +219,7 @@ def _composite(x: Any) -> bool:
 
 
 def _ask(path: Path, record: Mapping[str, Any], feed: Mapping[str, Any], signature: str) -> dict[str, Any]:
-    """The outputs of an export by name, from a process of its own."""
+    """Returns the outputs of an export by name, from a separate process."""
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         files = {}
@@ -246,7 +246,7 @@ def _ask(path: Path, record: Mapping[str, Any], feed: Mapping[str, Any], signatu
             error = here / "error"
             said = error.read_text() if error.exists() else done.stdout
             said = "\n".join(said.strip().splitlines()[-5:])
-            raise RuntimeError(f"{path} does not load or does not answer in a process of its own:\n{said}")
+            raise RuntimeError(f"{path} does not load or does not answer in a separate process:\n{said}")
         answer = json.loads((here / "answer.json").read_text())
         return {
             name: tf.io.parse_tensor((here / file).read_bytes(), dtype).numpy()

@@ -1,4 +1,4 @@
-"""The function `het_tf.export`: checks what it is asked for, traces the model, writes, gives it its name."""
+"""The function `het_tf.export`: checks its arguments, traces the model, writes and publishes it."""
 
 import importlib
 import inspect
@@ -24,7 +24,7 @@ keras = tf.keras
 FORMATS = ("portable", "native", "online")
 UNKNOWN = ("initial", "zeros")
 RECORD = "assets.extra/het_tf.json"
-"""In each export: what it is, for `het_tf.check_export` and for people."""
+"""The record in each export, for `het_tf.check_export` and for people."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class TableSummary:
     """One table of an export.
 
     Attributes:
-      name, namespace: Of the table.
+      name, namespace: Name and namespace of the table.
       dim: Floats of a row.
-      rows: How many are in the export; None: it reads them elsewhere.
-      dropped: How many `min_count` and `max_age` left out.
-      bytes: What the rows take, without index; None: as rows.
+      rows: Number of rows in the export; None: it reads them elsewhere.
+      dropped: Number of rows left out by `min_count` and `max_age`.
+      bytes: Bytes of the rows, without index; None: it reads them elsewhere.
     """
 
     name: str
@@ -49,13 +49,13 @@ class TableSummary:
 
 @dataclass(frozen=True, repr=False)
 class Export:
-    """What was exported. Printed, it is a table.
+    """The summary of an export; prints as a table.
 
     Attributes:
       path: The SavedModel.
-      format, row_dtype, unknown: As they were given.
-      signatures: Their names.
-      tables: One summary each.
+      format, row_dtype, unknown: The arguments of `export`.
+      signatures: Names of the signatures.
+      tables: One summary for each table.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Export:
         ]
         for table in self.tables:
             if table.rows is None:
-                text = "read where it is"
+                text = "read from the server"
             else:
                 text = f"{table.rows:,} rows of {table.dim}, {show.size(table.bytes or 0)}"
                 if table.dropped:
@@ -97,41 +97,41 @@ def export(
     verbose: bool = True,
     **options: Any,
 ) -> Export | None:
-    """Writes a model with its tables as a SavedModel that answers as `model(x, training=False)` does.
+    """Writes a model with its tables as a SavedModel that answers like `model(x, training=False)`.
 
         het_tf.export(model, "models/clicks/1")
         tf.saved_model.load("models/clicks/1").signatures["serving_default"](item=..., user=...)
 
-    What caches hold back is sent first. Optimizer slots never leave. Under Horovod every rank must call it:
-    all send what they hold back, rank 0 writes, and all return when it is there.
+    It sends pending updates of caches first, and leaves out optimizer slots. Under Horovod every rank must
+    call it: all send their pending updates, rank 0 writes, and all return when the export exists.
 
     Args:
-      model: A built Keras model with layers of het_tf. Nothing in it changes.
-      path: Of the SavedModel, a local directory that is not there yet; its parents are made. It gets its name
-        when everything is written: who sees it sees all of it.
-      format: "portable": TensorFlow's own ops and variables, for TensorFlow Serving, `saved_model_cli`, the C
-        API, as they are. "native": rows in a file that is mapped into memory, shared by the serving processes
-        of a machine; needs the library of het_tf. "online": reads the parameter server.
-      signatures: What it can be asked. None: "serving_default" with the model's inputs, by their names. Else
-        a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure that the model is
-        called with), or a batch of them, or a tf.function with an input_signature that calls the model and
-        gives a dict of tensors.
-      row_dtype: How rows are stored: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
-      unknown: What an id without a row reads: "initial": its initial row, as in training; "zeros".
+      model: A built Keras model with layers of het_tf. It does not change.
+      path: Path of the SavedModel, a local directory that must not exist; its parents are made. It gets its
+        name when everything is written: readers never see a part of it.
+      format: "portable": TensorFlow's own ops and variables, for unmodified TensorFlow Serving,
+        `saved_model_cli` and the C API. "native": rows in a memory-mapped file that the serving processes
+        of a machine share; needs the library of het_tf. "online": reads the parameter server.
+      signatures: Its signatures. None: "serving_default" with the model's inputs, by their names. Else
+        a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure of its
+        inputs), or a batch of them, or a tf.function with an input_signature that calls the model and
+        returns a dict of tensors.
+      row_dtype: Type of stored rows: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
+      unknown: The row of an id without one: "initial": its initial row, as in training; "zeros".
       min_count: Leaves out rows with fewer updates than this, 0 to 65535.
-      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: none.
+      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: no limit.
       overwrite: Whether a SavedModel at the path may be replaced.
-      verbose: Whether to print what was exported.
-      **options: Those of the format, see docs/serving.md.
+      verbose: Whether to print a summary.
+      **options: Options of the format, see docs/serving.md.
 
     Returns:
-      What was exported; on other ranks than 0: None.
+      The summary; None on other ranks than 0.
 
     Raises:
-      TypeError: model is no Keras model; an option that the format does not have.
+      TypeError: model is not a Keras model; the format lacks an option.
       ValueError: The model has no weights yet, or no layers of het_tf; an argument is out of range.
-      FileExistsError: There is something at the path.
-      OSError: The path cannot be written; nothing is left there.
+      FileExistsError: The path exists.
+      OSError: The path cannot be written; it does not exist then.
     """
     asked = redirect.Options(row_dtype, unknown)
     writes = settings.workers() == 1 or settings.horovod().rank() == 0
@@ -144,7 +144,7 @@ def export(
     result: Export | None = None
     with collective.together("export", "export"):
         for namespace in dict.fromkeys(layer.namespace for layer in layers):
-            native.call("HetRefresh", namespace)  # every rank goes on with the rows that are exported
+            native.call("HetRefresh", namespace)  # every rank continues with the exported rows
         if writes:
             sources = _sources(layers, Filter(min_count, max_age))
             result = _export(model, target, format, signatures, asked, sources, overwrite, options)
@@ -201,7 +201,7 @@ def _export(
 
 
 def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max_age: Any) -> list[Any]:
-    """The layers of het_tf in the model."""
+    """Checks arguments. Returns the layers of het_tf in the model."""
     if not isinstance(model, keras.Model):
         raise TypeError(f"model is {type(model).__name__}; give a built keras.Model")
     for argument, value, known in (
@@ -219,8 +219,8 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
         raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
     if format == "online" and (asked.row_dtype != "float32" or min_count or max_age is not None):
         raise ValueError(
-            "format is 'online', which exports no rows; row_dtype, min_count and max_age go with 'portable' "
-            "and 'native' (max_lag bounds how far a served row may be behind)"
+            "format is 'online', which exports no rows; row_dtype, min_count and max_age need 'portable' "
+            "or 'native' (max_lag bounds the age of a served row)"
         )
     if not model.built:
         raise ValueError(
@@ -228,21 +228,19 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
         )
     layers = layer_state.layers_of(model)
     if not layers:
-        raise ValueError(
-            f"model {model.name!r} has no layers of het_tf; model.export(path) of Keras is made for it"
-        )
+        raise ValueError(f"model {model.name!r} has no layers of het_tf; use Keras' model.export(path)")
     return layers
 
 
 def _check_options(format: str, options: dict[str, Any]) -> None:
-    """A format takes as options what its backend takes by keyword alone."""
+    """Checks options: the keyword-only arguments of the format's backend."""
     parameters = inspect.signature(_backend(format).__init__).parameters.values()
     known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
     foreign = sorted(set(options) - known)
     if foreign:
         has = ", ".join(sorted(known)) or "none"
         raise TypeError(
-            f"format={format!r} has no option {', '.join(map(repr, foreign))}; those of its own are: {has}"
+            f"format={format!r} has no option {', '.join(map(repr, foreign))}; its options are: {has}"
         )
 
 
@@ -258,14 +256,14 @@ def _check_path(path: Any, overwrite: bool) -> Path:
             raise FileExistsError(f"{target} exists; give another path, or overwrite=True to replace it")
         if not (target / "saved_model.pb").is_file():
             raise FileExistsError(
-                f"{target} exists and is no SavedModel, which is all that overwrite=True replaces; give "
+                f"{target} exists and is not a SavedModel; overwrite=True replaces only these; give "
                 "another path"
             )
     return target
 
 
 def _sources(layers: Sequence[Any], which: Filter) -> list[Source]:
-    """Each table of the layers once."""
+    """Returns each table of the layers once."""
     found = {
         (layer.namespace, table.name): Source(table, layer.namespace, which)
         for layer in layers
@@ -279,7 +277,7 @@ def _backend(format: str) -> Any:
 
 
 def _check_ops(format: str, functions: dict[str, Any]) -> None:
-    """What reads the live tables has not been traced with the backend."""
+    """Refuses signatures that read live tables: they were not traced with the backend."""
     allowed = {"portable": set(), "native": {"HetServe"}, "online": {"HetLookup"}}[format]
     for name, function in functions.items():
         graph = function.graph.as_graph_def()
@@ -294,7 +292,7 @@ def _check_ops(format: str, functions: dict[str, Any]) -> None:
 
 
 def _captured(model: Any, functions: Any) -> list[Any]:
-    """The variables that the functions read, and the tables of the model's preprocessing layers."""
+    """Returns the variables of the functions, and the tables of the model's preprocessing layers."""
     found: dict[int, Any] = {}
     for function in functions:
         found |= {id(variable): variable for variable in function.variables}

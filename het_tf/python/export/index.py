@@ -1,22 +1,22 @@
-"""Finding a row by its id with gathers alone: a perfect hash, made when all ids are known.
+"""Finds a row by its id with only gathers: a perfect hash, made when all ids are known.
 
-A SavedModel cannot hold a hash table of ours, and TensorFlow's own take some 60 bytes an id, are filled anew
-at every load, and hold no more than fits into a message of 2 GB. `tf.searchsorted` copies its keys at every
-call and then visits 20 of them for each id. Ours is "hash and displace" (Belazzougui, Botelho and
+A SavedModel cannot hold our hash table, and TensorFlow's own take some 60 bytes an id, are filled anew
+at every load, and are limited to a message of 2 GB. `tf.searchsorted` copies its keys at every
+call and then visits 20 of them for each id. We use "hash and displace" (Belazzougui, Botelho and
 Dietzfelbinger, ESA 2009; pilots as in Pibiri and Trani's PTHash, SIGIR 2021):
 
     h      = mix(id)                                64 bits; a bijection, so different ids stay different
-    bucket = h * buckets / 2^64                     2 ids a bucket in the mean
-    pilot  = pilots[bucket]                         16 bits: what makes the bucket's ids fall on free slots
-    slot   = hash(h xor pilot) * slots / 2^64       no two ids of the table have the same one
+    bucket = h * buckets / 2^64                     2 ids a bucket on average
+    pilot  = pilots[bucket]                         16 bits that make the bucket's ids fall on free slots
+    slot   = hash(h xor pilot) * slots / 2^64       distinct for all ids of the table
     found  = keys[slot] == id
 
-so a lookup is two gathers of one number an id before the one of the row itself, and some arithmetic that is
+so a lookup is two gathers of one number an id before the gather of the row, and some arithmetic,
 vectorised over the batch. An id costs 9.5 bytes: 8 for the key, 1 for its share of a pilot, and 6 % of the
-slots are free. Free slots hold the key of another slot, which nothing that is looked up there can equal: any
-int64 is a legal id, and none is set aside.
+slots are free. Free slots hold the key of another slot, which no id that maps there can equal: so any
+int64 is a legal id.
 
-Several tables share the arrays, each in a region of its own, so that the tables of a model are read at once.
+Several tables share the arrays, each in its own region, so one series of ops reads all tables of a model.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 
 def _hash(ids: Any, seed: UInt64) -> Any:
-    """64 mixed bits of each id; of arrays and of tensors."""
+    """Returns 64 mixed bits of each id, for arrays and tensors."""
     x = ids * u64(_GOLDEN) + seed
     x = xor(x, shift(x, 32)) * u64(_MIX)
     return xor(x, shift(x, 32))
@@ -60,11 +60,11 @@ class Region:
     """The part of one table in the arrays of a group.
 
     Attributes:
-      seed: Of the hash.
+      seed: Seed of the hash.
       pilots: uint16 [buckets].
       slot_of: int64 [N]: the slot of each id, in [0, slots).
-      slots: How many there are.
-      filler: int64 [slots]: what free slots hold as their key (where a slot is taken, it says nothing).
+      slots: Number of slots.
+      filler: int64 [slots]: keys of free slots (unused for taken slots).
     """
 
     seed: int
@@ -79,13 +79,13 @@ def build(ids: Int64Array, pilots: int = PILOTS) -> Region:
 
     Args:
       ids: int64 [N], each once.
-      pilots: How many of them a bucket may try.
+      pilots: Number of pilots that a bucket may try.
 
     Returns:
       The region. Takes about a second for each million ids, and 40 bytes of memory an id while it runs.
 
     Raises:
-      ValueError: Over 2^31 ids; an id that occurs twice.
+      ValueError: 2^31 or more ids; an id that occurs twice.
     """
     if ids.size >= 1 << 31:
         raise ValueError(f"a table has {ids.size} rows; format='portable' takes fewer than 2**31 of each")
@@ -99,7 +99,7 @@ def build(ids: Int64Array, pilots: int = PILOTS) -> Region:
 
 
 def _empty() -> Region:
-    """Two slots, each with an id that falls on the other one: nothing is found."""
+    """Returns two slots, each with an id that maps to the other one, so that nothing is found."""
     numbers = np.arange(256, dtype=np.int64)
     slots = _slot(_hash(numbers.view(np.uint64), u64(0)), u64(0), u64(2))
     filler = np.array([numbers[slots == 1][0], numbers[slots == 0][0]])
@@ -135,7 +135,7 @@ def _try(ids: Int64Array, seed: int, limit: int) -> Region | None:
                     ordered = np.sort(wanted, 1)
                     fits &= (ordered[:, 1:] != ordered[:, :-1]).all(1)
                 candidates = np.flatnonzero(fits)
-                # Of buckets that want the same slot the last one wins, if it wins all of its slots.
+                # The last of the buckets that want the same slot wins, if it wins all of its slots.
                 claim[wanted[candidates]] = candidates[:, None]
                 winners = candidates[(claim[wanted[candidates]] == candidates[:, None]).all(1)]
                 free[wanted[winners]] = False
@@ -151,12 +151,12 @@ class Index:
     """The regions of a group of tables, as variables.
 
     Args:
-      ids: One int64 [N] a table, each id of a table once.
+      ids: One int64 [N] per table, each id of a table once.
 
     Attributes:
-      regions: One a table.
+      regions: One per table.
       first: The first slot of each table.
-      slots: How many there are in all.
+      slots: Number of slots in total.
     """
 
     def __init__(self, ids: list[Int64Array]) -> None:
@@ -185,27 +185,27 @@ class Index:
 
     @property
     def variables(self) -> list[Any]:
-        """What is to be saved."""
+        """The variables to save."""
         return [self.keys, self.pilots]
 
     def forget_regions(self) -> None:
-        """Lets go of what only filling the arrays of rows needs."""
+        """Frees the data that only filling the arrays of rows needs."""
         del self.regions
 
     @property
     def bytes(self) -> int:
-        """What keys and pilots take."""
+        """Bytes of keys and pilots."""
         return 8 * int(self.keys.shape[0]) + 2 * int(self.pilots.shape[0])
 
     def find(self, ids: Any, tables: Any) -> tuple[Any, Any]:
-        """The slots of ids, as ops.
+        """Returns the slots of ids, as ops.
 
         Args:
           ids: int64 of any shape.
-          tables: The table of each id, int32 of that shape; None: there is but one.
+          tables: The table of each id, int32 of that shape; None: there is only one.
 
         Returns:
-          Of the shape of ids: int64, a slot in [0, slots) in any case; bool: whether it is that of the id.
+          In the shape of ids: int64, a slot in [0, slots) in any case; bool: whether it belongs to the id.
         """
         bits = tf.bitcast(ids, tf.uint64)
         if tables is None:

@@ -1,9 +1,9 @@
-"""The rows of ids that nobody has written, as TensorFlow ops: core/row/initializer.cc, bit for bit.
+"""Rows of unwritten ids as TensorFlow ops: core/row/initializer.cc, bit for bit.
 
-The core uses integer arithmetic and IEEE's exactly rounded operations alone, in an order that is for ever the
-same. TensorFlow's uint64 and float64 ops do the same ones, so the rows are equal to the last bit. One thing
-must be kept off: Grappler adds and multiplies constants that meet each other ahead of time, in an order of
-its own. So the numbers of the formulas are read from a variable, and are no constants of the graph.
+The core uses only integer arithmetic and IEEE's exactly rounded operations, in a fixed order.
+TensorFlow's uint64 and float64 ops do the same, so the rows are equal to the last bit. But
+Grappler adds and multiplies adjacent constants ahead of time, in a different order.
+So the numbers of the formulas are read from a variable, not constants of the graph.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 _CONSTANT, _UNIFORM, _NORMAL, _TRUNCATED = "constant", "uniform", "normal", "truncated_normal"
 
-# Of the normal quantile and its logarithm, in the order in which `_quantile` takes them.
+# Coefficients of the normal quantile and its logarithm, in the order of `_quantile`.
 _PHI = 0.022750131948179207
 _UNIT = (0.5, 2.0**-32, _PHI, 1 - 2 * _PHI)
 _CENTRE = (5.9109374720e01, 1.5929113202e02, 5.0434271938e01, 3.3871327179e00,
@@ -33,11 +33,11 @@ _EDGES = (0.425, 0.180625, 1.6, 5.0)
 
 
 class Form:
-    """How the unknown rows of a table are made. Tables of one `kind` are made by the same ops.
+    """The form of a table's unknown rows. Tables of one `kind` use the same ops.
 
     Attributes:
       kind: "constant", "uniform", "normal" or "truncated_normal".
-      stream: Of the random bits, by seed and name of the table, without the number of one of its own.
+      stream: Stream of random bits, by seed and name of the table, without the number of a layer's own table.
       a, b: float32. A constant; the two bounds; mean and standard deviation.
     """
 
@@ -62,7 +62,7 @@ class Form:
             self.kind = name
         else:
             raise ValueError(
-                f"table {table.name!r}: the initializer {name!r} is not known to export; give unknown='zeros'"
+                f"table {table.name!r}: export lacks the initializer {name!r}; give unknown='zeros'"
             )
         self.a, self.b = np.float32(a), np.float32(b)
         if self.kind == _UNIFORM and self.a == self.b:
@@ -73,7 +73,7 @@ class InitialRows:
     """Makes the initial rows of a group of tables of one kind and dim.
 
     Args:
-      forms: One a table, of one kind, which is not "constant".
+      forms: One per table, of one kind, not "constant".
       dim: Floats of a row.
     """
 
@@ -97,15 +97,15 @@ class InitialRows:
 
     @property
     def variables(self) -> list[Any]:
-        """What is to be saved."""
+        """The variables to save."""
         return [self._numbers] if self._formula is None else [self._numbers, self._formula]
 
     def make(self, ids: Any, tables: Any) -> Any:
-        """The rows, as ops.
+        """Returns the rows, as ops.
 
         Args:
           ids: int64 [n].
-          tables: The table of each id, int32 [n]; None: there is but one.
+          tables: The table of each id, int32 [n]; None: there is only one.
 
         Returns:
           float32 [n, dim].
@@ -126,7 +126,7 @@ class InitialRows:
         return tf.cast(mean + deviation * self._normal(half), tf.float32)
 
     def _halves(self, state: Any) -> Any:
-        """32 random bits an element, as uint64 [n, dim]: splitmix64 gives those of two."""
+        """Returns 32 random bits per element, as uint64 [n, dim]: one splitmix64 serves two elements."""
         pairs = (self.dim + 1) // 2
         offsets = np.array([u64((pair + 1) * GOLDEN) for pair in range(pairs)], np.uint64)
         both = mix64(state[:, None] + offsets)
@@ -134,7 +134,7 @@ class InitialRows:
         return tf.reshape(tf.stack([upper, lower], -1), [-1, 2 * pairs])[:, : self.dim]
 
     def _normal(self, half: Any) -> Any:
-        """Standard normal numbers, by the quantile of numbers inside of (0, 1)."""
+        """Returns standard normal numbers, by the quantile of numbers in (0, 1)."""
         values = iter(tf.unstack(tf.convert_to_tensor(self._formula)))
 
         def take(count: int) -> list[Any]:
@@ -158,7 +158,7 @@ def _horner(coefficients: list[Any], x: Any) -> Any:
 
 
 def _quantile(p: Any, half: Any, centre: Any, near: Any, far: Any, log: Any, edges: Any) -> Any:
-    """The normal quantile of p in (0, 1): Wichura's PPND7, as core/row/initializer.cc has it."""
+    """Returns the normal quantile of p in (0, 1): Wichura's PPND7, as in core/row/initializer.cc."""
     edge, middle, offset, limit = edges
     q = p - half
     r = middle - q * q
@@ -174,7 +174,7 @@ def _quantile(p: Any, half: Any, centre: Any, near: Any, far: Any, log: Any, edg
 
 
 def _log(x: Any, numbers: list[Any]) -> Any:
-    """The logarithm of normal x > 0, as core/row/initializer.cc has it: by the series of atanh."""
+    """Returns the logarithm of normal x > 0 by the series of atanh, as in core/row/initializer.cc."""
     root_two, log_two, *series = numbers
     bits = tf.bitcast(x, tf.int64)
     exponent = tf.bitwise.right_shift(bits, np.int64(52)) - 1023

@@ -4,9 +4,9 @@
       assets/rows-000.het        one file a table (het_tf/core/serve/serve_format.h)
       saved_model.pb             HetServe(ids, path of the asset): one op for all features of a layer
 
-The files are read where they lie: a SavedModel that is moved or copied as a whole goes on working, processes
-that serve the same one share one copy of its rows in memory, and rows that nobody asks for take none. Whoever
-loads it needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
+The files are mapped in place: a SavedModel still works after it is moved or copied as a whole, processes
+that serve it share one copy of its rows in memory, and unused rows take no memory. Loading it
+needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
 """
 
 import json
@@ -36,7 +36,7 @@ class Backend(redirect.Backend):
             self._bytes[source.key] = written["rows"] * written["row_bytes"]
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
-        """One op for all features: their waits for memory overlap. See `redirect.Backend`."""
+        """Makes one op for all features, whose waits for memory overlap. See `redirect.Backend`."""
         with tf.device("CPU:0"):
             return list(
                 native.ops.het_serve(
@@ -57,20 +57,20 @@ class Backend(redirect.Backend):
 
 
 def write(path: Path, source: Source, options: redirect.Options) -> dict[str, Any]:
-    """Writes the rows of a table to a serving file, some at a time.
+    """Writes the rows of a table to a serving file in chunks.
 
     Args:
-      path: Where there is nothing yet.
-      source: The table, and which rows are left out; learns how many that were.
-      options: How rows are stored, and what unknown ids read.
+      path: The new file.
+      source: The table and its filter; gets the number of dropped rows.
+      options: The type of stored rows, and the rows of unknown ids.
 
     Returns:
       As `inspect`, and "dropped".
 
     Raises:
-      ValueError: A value is beyond what float16 can hold.
-      LookupError: There is no such table.
-      OSError: There is something at `path`, or it cannot be written.
+      ValueError: A value is too large for float16.
+      LookupError: The table does not exist.
+      OSError: `path` exists, or cannot be written.
     """
     how: dict[str, Any] = {
         "rows": options.row_dtype,
@@ -86,7 +86,7 @@ def write(path: Path, source: Source, options: redirect.Options) -> dict[str, An
 
 
 def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:
-    """What a serving file holds.
+    """Returns the header of a serving file.
 
     Args:
       path: The file.
@@ -97,7 +97,7 @@ def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:
       "bytes" of the file.
 
     Raises:
-      LookupError: There is no file.
+      LookupError: The file does not exist.
       RuntimeError: It is damaged, or of a newer version.
     """
     return dict(json.loads(native.call("HetServeInspect", str(path), int(verify))))

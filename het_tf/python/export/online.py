@@ -2,10 +2,10 @@
 
     saved_model.pb     HetLookup(ids), with the tables' specs, the server's address and the bound on staleness
 
-No row is in the SavedModel: it serves what training has pushed so far, at most `max_lag` seconds or
-`pull_bound` ticks behind (het_tf/core/serve/online_reader.h). Whoever loads it needs het_tf's library and
-a parameter server that has the tables; a serving process makes none there, and a user of the server who may
-only read suffices.
+The SavedModel has no rows: it serves the present state of training, at most `max_lag` seconds or
+`pull_bound` ticks behind (het_tf/core/serve/online_reader.h). Loading it needs het_tf's library and
+a parameter server that has the tables; a serving process does not make tables there, and a user of the
+server with read rights is enough.
 """
 
 import json
@@ -27,24 +27,24 @@ class Backend(redirect.Backend):
     """Lookups by HetLookup at a parameter server. See `redirect.Backend`.
 
     Args:
-      sources: See `redirect.Backend`. They have no filters: the table is served as it is.
+      sources: See `redirect.Backend`. They have no filters: the whole table is served.
       options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
       directory: See `redirect.Backend`.
       ps: Address of the parameter server, "redis://HOST[:PORT][,...]", "rediss://..." or "unix://PATH";
-        None: the one of this process. In the serving process the environment's HET_SERVE_PS goes before it,
-        with the login and the client's certificate where there are: a SavedModel has neither.
+        None: this process's. In the serving process the environment's HET_SERVE_PS overrides it and
+        may have a login and a client's certificate, which a SavedModel never has.
       max_lag: Seconds that a served row may be behind the server; or
-      pull_bound: Updates that it may be behind. One of the two is given.
+      pull_bound: Updates that it may be behind. Give one of the two.
       cache_rows: Rows of each table that a serving process keeps; default 262,144.
-      stale_ok: What happens when the server does not answer within the deadline. False (default): the call
-        fails. True: rows that were read before are served as they are, counted ("stale" in `stats`) and
+      stale_ok: If the server does not answer within the deadline: False (default): the call
+        fails. True: cached rows are served, counted ("stale" in `stats`) and
         reported on stderr; a call with rows that were never read fails.
       deadline: Seconds that a call waits for the server; default 2.
-      connections: Calls that may ask the server at once; others wait for a connection. Default 4.
+      connections: Number of simultaneous calls to the server; others wait for a connection. Default 4.
 
     Raises:
-      ValueError: An argument is out of range, or does not go with this format.
-      RuntimeError: The server has no such namespace or table.
+      ValueError: An argument is out of range, or does not suit this format.
+      RuntimeError: The server lacks the namespace or a table.
       ConnectionError: No server answers.
     """
 
@@ -65,7 +65,7 @@ class Backend(redirect.Backend):
         super().__init__(sources, options, directory)
         if options.unknown != "initial":
             raise ValueError(
-                f'unknown is {options.unknown!r}, and with format="online" an id without a row reads its '
+                f'unknown is {options.unknown!r}, but with format="online" an id without a row reads its '
                 "initial row, as in training; leave it out"
             )
         address, stored = _address(ps)
@@ -86,7 +86,7 @@ class Backend(redirect.Backend):
             native.call("HetOnlineCheck", json.dumps(specs))
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
-        """One op, and so one exchange with each server, for all features. See `redirect.Backend`."""
+        """Makes one op for all features, with one exchange per server. See `redirect.Backend`."""
         tables = list({request.table.name: request.table for request in requests}.values())
         numbers = {table.name: number for number, table in enumerate(tables)}
         specs = self._specs(requests[0].namespace, tables)
@@ -117,13 +117,13 @@ class Backend(redirect.Backend):
 
 
 def _address(ps: str | None) -> tuple[str, str]:
-    """The address, and what of it may stand in a SavedModel."""
+    """Returns the address, and the part of it that a SavedModel may have."""
     if ps is not None and not isinstance(ps, str):
         raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
     address = settings.parameter_server() if ps is None else ps
     if not address:
         raise ValueError(
-            'format="online" reads the tables of a parameter server, and there is none; give ps=..., or '
+            'format="online" reads the tables of a parameter server, but there is none; give ps=..., or '
             'format="native"'
         )
     parsed = addresses.parse(address)
@@ -133,20 +133,20 @@ def _address(ps: str | None) -> tuple[str, str]:
     if ps is not None:
         what = "a password" if parsed.password else "the certificate of a client"
         raise ValueError(
-            f"ps has {what}, and a SavedModel is no place for one; leave it out of ps, and give the serving"
+            f"ps has {what}, which must not be in a SavedModel; leave it out of ps, and give the serving"
             " process the whole address by the environment's HET_SERVE_PS"
         )
     return address, stored.url()
 
 
 def stats() -> list[dict[str, Any]]:
-    """What this process reads online.
+    """Returns the counters of this process's online lookups.
 
     Returns:
-      For each namespace and server: "namespace", "at" (the address), and how many rows were served "fresh"
-      (without asking), "confirmed" (asked, no news), "refreshed" (asked, changed), "fetched" (were not in the
+      For each namespace and server: "namespace", "at" (the address), and the numbers of rows served "fresh"
+      (without asking), "confirmed" (asked, unchanged), "refreshed" (asked, changed), "fetched" (not in the
       cache) and "stale" (past the bound, since the server did not answer); "failures" (exchanges without an
-      answer in time), "emptied" (a table was loaded, or a server restarted, and what was cached was
-      forgotten), and "tables": rows, bytes and evicted rows of each table in the cache.
+      answer in time), "emptied" (the cache was dropped after a load or a restart of a server),
+      and "tables": rows, bytes and evicted rows of each table in the cache.
     """
     return list(json.loads(native.call("HetOnlineStats")))

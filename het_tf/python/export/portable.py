@@ -1,14 +1,14 @@
-"""The portable format: TensorFlow's own ops and variables, nothing else.
+"""The portable format: only TensorFlow's own ops and variables.
 
-Tables that are read alike (equal dim, unknown rows made by the same ops) form a group: one perfect hash with
-a region for each table (index.py), and one array of rows in the order of its slots. So all features of a
-model are usually read by one or two series of ops, however many tables it has:
+Tables with equal dim and the same ops for unknown rows form a group: one perfect hash with
+a region for each table (index.py), and one array of rows in the order of its slots. So one or two series of
+ops usually read all features of a model, for any number of tables:
 
     ids [n], tables [n] ─► Index.find ─► slots [n] ─► RowArray.gather ─► rows [n, dim]
-                                      └► found [n] ─► unknown ids: a row of the table's own behind the last
-                                                      slot (zeros, constants), else InitialRows for those few
+                                      └► found [n] ─► unknown ids: a row of the table after the last
+                                                      slot (zeros, constants), else InitialRows for these few
 
-Rows are variables, and lie in the SavedModel's variable files: no size but the disk's bounds them, and the
+Rows are variables in the SavedModel's variable files: only the disk limits their size, and the
 graph stays small.
 """
 
@@ -35,7 +35,7 @@ class _Group:
         read = [source.read(work) for source in self.sources]
         self.bytes = [len(one.keys) * quantise.row_bytes(row_dtype, self.dim) for one in read]
         self.index = Index([one.keys for one in read])
-        # Behind the rows: what the unknown ids of each table read.
+        # After the rows: the row of each table's unknown ids.
         self.values = quantise.RowArray(row_dtype, self.index.slots + len(members), self.dim)
         for number, (first, region) in enumerate(zip(self.index.first, self.index.regions, strict=True)):
             self.values.put(first + region.slot_of, read[number].values, self.sources[number].table.name)
@@ -52,7 +52,7 @@ class _Group:
         self.values.freeze("rows")
 
     def read(self, ids: Any, tables: Any) -> Any:
-        """float32 `ids.shape + [dim]`, as ops; tables: int32 of the ids' shape, None where there is one."""
+        """Returns float32 `ids.shape + [dim]`, as ops; tables: int32 of the ids' shape, None if only one."""
         with tf.device("CPU:0"):
             return self._read(ids, tables)
 
@@ -91,7 +91,7 @@ class Backend(redirect.Backend):
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
-        """One series of ops for each group of tables."""
+        """Makes one series of ops for each group of tables."""
         members: dict[int, list[int]] = {}
         for number, request in enumerate(requests):
             group = self._group_of[request.key]
@@ -121,7 +121,7 @@ class Backend(redirect.Backend):
 
 
 def _repeat(numbers: list[int], ids: list[Any]) -> Any:
-    """int32: for each id of `redirect.join(ids)` the number of the tensor that it comes from."""
+    """Returns int32: for each id of `redirect.join(ids)` the number of its tensor."""
     if len(ids) == 1:
         return tf.fill(tf.shape(ids[0]), numbers[0])
     ends = tf.cumsum(tf.stack([tf.size(one) for one in ids]))

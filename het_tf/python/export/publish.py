@@ -1,4 +1,4 @@
-"""How a SavedModel appears under its name: written beside it, and moved there when all of it is on disk."""
+"""Publishes a SavedModel: writes it beside its path, and moves it there when all of it is on disk."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from het_tf.python.checkpoint.directory import sync
 
 @contextlib.contextmanager
 def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
-    """Two directories beside the target, gone at the end: for the SavedModel, and for what becomes assets."""
+    """Yields two temporary directories beside the target: for the SavedModel, and for its assets."""
     base = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def publish(staging: Path, target: Path, overwrite: bool) -> None:
-    """Writes out to the disk, and gives the name."""
+    """Waits until all files are on disk, and renames the directory."""
     for file in staging.rglob("*"):
         sync(file)
     sync(staging)

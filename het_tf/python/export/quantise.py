@@ -1,11 +1,11 @@
-"""How rows are stored in an export: 32, 16 or 8 bits an element.
+"""Storage of rows in an export: 32, 16 or 8 bits per element.
 
     float32    as trained, to the bit
     float16    11 bits of precision, up to 65504; half the bytes
     bfloat16   8 bits of precision, the range of float32; half the bytes
     int8       round(x / scale), with scale = max |x| / 127 of each row: a quarter, and 4 bytes a row
 
-The graph gathers the stored rows and turns those few into float32.
+The graph gathers the stored rows and converts these few to float32.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ from het_tf.python.session.native import FloatArray, tf
 ROWS = ("float32", "float16", "bfloat16", "int8")
 """The values of `row_dtype`."""
 
-_CHUNK = 1 << 16  # rows turned at a time
+_CHUNK = 1 << 16  # rows converted at a time
 
 
 class RowArray:
-    """Rows of equal dim, being filled, then read by ops.
+    """Rows of equal dim: filled first, then read by ops.
 
     Args:
-      row_dtype: How they are stored, one of `ROWS`.
-      count: How many.
+      row_dtype: Type of stored rows, one of `ROWS`.
+      count: Number of rows.
       dim: Floats of a row.
     """
 
@@ -41,7 +41,7 @@ class RowArray:
         """Stores float32 values [n, dim] at the positions `at` [n].
 
         Raises:
-          ValueError: A value is beyond what float16 can hold; names the table.
+          ValueError: A value is too large for float16; the message names the table.
         """
         for start in range(0, len(values), _CHUNK):
             chunk, where = values[start : start + _CHUNK], at[start : start + _CHUNK]
@@ -58,7 +58,7 @@ class RowArray:
             self._values[where] = stored
 
     def freeze(self, name: str) -> None:
-        """Makes variables of what was put."""
+        """Makes variables of the rows."""
         self._stored = [arrays.variable(self._values, name)]
         if self._scales is not None:
             self._stored.append(arrays.variable(self._scales, f"{name}_scales"))
@@ -66,11 +66,11 @@ class RowArray:
 
     @property
     def variables(self) -> list[Any]:
-        """What is to be saved; after `freeze`."""
+        """The variables to save; after `freeze`."""
         return self._stored
 
     def gather(self, at: Any) -> Any:
-        """float32 `at.shape + [dim]`: the rows at the positions `at` (int64), as ops."""
+        """Returns the rows at the positions `at` (int64), float32 `at.shape + [dim]`, as ops."""
         stored = tf.gather(self._stored[0], at)
         if self.row_dtype == "float32":
             return stored
@@ -84,7 +84,7 @@ def row_bytes(row_dtype: str, dim: int) -> int:
 
 
 def to_int8(values: FloatArray) -> tuple[Any, FloatArray]:
-    """int8 [n, dim] and float32 scales [n] of float32 [n, dim]; a row of zeros has the scale 0.
+    """Converts float32 [n, dim] to int8 [n, dim] and float32 scales [n]; zeros have the scale 0.
 
     Each element is off by at most half a scale.
     """

@@ -1,11 +1,11 @@
-"""The seam of export: while a model is traced for serving, its lookups go to a backend.
+"""Redirects a model's lookups to a backend while the model is traced for serving.
 
 The model's own code runs as always, with its combiners, ragged ids, weights and masks. Only the op at the
-bottom is another one:
+bottom differs:
 
     EmbeddingCollection.call ─► layer/source.py ─► redirect.lookup ─► backend.lookup
 
-so a backend knows nothing of features: int64 ids in, float32 rows out.
+so a backend does not handle features: it maps int64 ids to float32 rows.
 """
 
 import abc
@@ -23,11 +23,11 @@ from het_tf.python.table.config import FeatureConfig, TableConfig
 
 @dataclass(frozen=True)
 class Options:
-    """What the user has asked for, checked.
+    """The user's options, checked.
 
     Attributes:
-      row_dtype: How rows are stored: "float32", "float16", "bfloat16" or "int8".
-      unknown: What the row of an id is that has none: "initial" or "zeros".
+      row_dtype: Type of stored rows: "float32", "float16", "bfloat16" or "int8".
+      unknown: The row of an id without one: "initial" or "zeros".
     """
 
     row_dtype: str = "float32"
@@ -39,7 +39,7 @@ class Request:
     """One feature's part of a lookup.
 
     Attributes:
-      table: Whose rows.
+      table: The table to read.
       namespace: The namespace of the table.
       ids: int64 tensor of any shape, known or not; may be empty, may hold any id.
     """
@@ -50,26 +50,26 @@ class Request:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name: what tells tables apart."""
+        """Namespace and name, which identify a table."""
         return self.namespace, self.table.name
 
 
 class Backend(abc.ABC):
     """Answers the lookups of one exported model.
 
-    One is made for every export, and used in this order:
+    Every export makes one, and uses it in this order:
 
-        backend = Backend(sources, options, directory, **what the format alone knows)
+        backend = Backend(sources, options, directory, **options of the format)
         tf.function, once for each signature: with redirect.to(backend): model(...)      # lookup
         module.backend = backend.trackables()
         tf.saved_model.save(module, path)
 
-    Caches are flushed before it is made. An exception at any point ends the export, and leaves nothing at the
+    Caches are flushed first. An exception at any point ends the export, and leaves nothing at the
     path.
 
     Args:
-      sources: One for each table of the model, each once. `source.read(directory)` gives the rows.
-      options: See `Options`. A backend refuses what it cannot do with a ValueError that names the argument.
+      sources: One for each table of the model. `source.read(directory)` returns the rows.
+      options: See `Options`. A backend refuses unsupported ones by a ValueError that names the argument.
       directory: Empty, on the file system of the export, removed after it: for files that become assets
         (`tf.saved_model.Asset` copies them into the SavedModel).
     """
@@ -81,10 +81,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def lookup(self, requests: Sequence[Request]) -> list[Any]:
-        """The rows of all features of a layer's call, in their order, as ops in the graph that is traced.
+        """Returns the rows of all features of a layer's call, in order, as ops in the traced graph.
 
         Args:
-          requests: Of the sources' tables; the batch dimension of their ids is unknown.
+          requests: For tables of the sources; the batch dimension of their ids is unknown.
 
         Returns:
           For each float32 of shape `ids.shape + [dim]`, on the CPU. An id without a row has its initial row,
@@ -92,20 +92,20 @@ class Backend(abc.ABC):
         """
 
     def trackables(self) -> Any:
-        """Variables, assets and tables of the ops that `lookup` has made: a trackable, a dict or a list."""
+        """Returns variables, assets and tables of the ops of `lookup`: a trackable, a dict or a list."""
         return {}
 
     def row_bytes(self) -> dict[tuple[str, str], int] | None:
-        """Bytes that each table's rows take in the export, for the summary; None: rows are not in it."""
+        """Returns the bytes of each table's rows in the export, for the summary; None: it has no rows."""
         return {}
 
 
 def join(ids: Sequence[Any]) -> tuple[Any, Any]:
-    """Several tensors of ids as one.
+    """Joins several tensors of ids.
 
     Returns:
-      The ids: of one tensor itself, else int64 [n]; and a function from their rows and dim to a list of one
-      tensor of rows a tensor of ids, of shape `ids.shape + [dim]`.
+      The ids: a single tensor unchanged, else int64 [n]; and a function from their rows and dim to a list of
+      one tensor of rows per tensor of ids, of shape `ids.shape + [dim]`.
     """
     if len(ids) == 1:
         return ids[0], lambda rows, dim: [rows]
@@ -123,9 +123,9 @@ def join(ids: Sequence[Any]) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def to(backend: Backend) -> Iterator[None]:
-    """Inside, layers called read from the backend, and nothing trains.
+    """While open, layers called read from the backend, and do not train.
 
-    Enter it in the function that is traced, not around the `tf.function`.
+    Enter it inside the traced function, not around the `tf.function`.
     """
     root = _graph()
 
@@ -138,17 +138,17 @@ def to(backend: Backend) -> Iterator[None]:
 
 
 def _refuse_inner_function(root: Any) -> None:
-    """The lookup is made in the function `root`, whose rows it is to have.
+    """Checks that the lookup is made in the function `root`.
 
     Raises:
-      RuntimeError: The layer is called inside of a `tf.function` of the model's own, which would keep the
-        exported rows for later calls, outside of any export.
+      RuntimeError: The layer is called inside a `tf.function` of the model, which would keep the
+        exported rows for later calls, outside any export.
     """
     graph = _graph()
     while graph is not None and graph is not root:
-        if type(graph).__name__ == "FuncGraph":  # the bodies of cond and while have types of their own
+        if type(graph).__name__ == "FuncGraph":  # the bodies of cond and while have other types
             raise RuntimeError(
-                f"the embeddings are called inside of {graph.name!r}, a tf.function of the model's own, "
+                f"the embeddings are called inside {graph.name!r}, a tf.function of the model's own, "
                 "which would go on reading the exported rows after the export; take @tf.function off (fit, "
                 "predict and export compile the model themselves)"
             )
@@ -156,16 +156,16 @@ def _refuse_inner_function(root: Any) -> None:
 
 
 def _graph() -> Any:
-    """The function that is being traced; None: nothing is."""
+    """Returns the function being traced, or None."""
     return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
 
 def lookup(
     backend: Backend, features: Sequence[FeatureConfig], namespace: str, ids: Sequence[Any]
 ) -> list[Any]:
-    """What `ops.lookup` answers, from the backend: one float32 tensor `ids.shape + [dim]` a feature.
+    """As `ops.lookup`, from the backend: returns one float32 tensor `ids.shape + [dim]` per feature.
 
-    Padding ids read zeros, whatever the table has.
+    Padding ids read zeros.
     """
     requests = [Request(feature.table, namespace, one) for feature, one in zip(features, ids, strict=True)]
     results = []

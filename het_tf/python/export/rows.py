@@ -1,7 +1,7 @@
-"""The rows of a table at one moment, without slots, as an export takes them.
+"""The rows of a table at one moment, without slots, for an export.
 
-They come by way of a row file (core/checkpoint/row_file.h), which the core writes some rows at a time,
-wherever the table is, and which is mapped here: a table is not in memory a second time.
+The core writes them to a row file (core/checkpoint/row_file.h) in chunks, wherever the table is, and
+this module maps it: the table is not in memory twice.
 """
 
 import time
@@ -23,12 +23,12 @@ _CHUNK = 1 << 16  # rows copied at a time
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows are left out.
+    """The rows to leave out.
 
     Attributes:
-      min_count: Rows with fewer updates; 0: none. Counts end at 65535.
-      max_age: Rows whose last update is longer ago, in seconds; None: none.
-      now: Seconds since 1970 from which ages count.
+      min_count: Leave out rows with fewer updates; 0: none. Counts end at 65535.
+      max_age: Leave out rows whose last update is longer ago, in seconds; None: none.
+      now: The time from which ages count, in seconds since 1970.
     """
 
     min_count: int = 0
@@ -51,14 +51,14 @@ class Rows:
 
 @dataclass
 class Source:
-    """A table of the model that is exported.
+    """A table of the exported model.
 
     Attributes:
       table: Its configuration.
       namespace: Its namespace.
-      filter: Which rows are left out.
-      kept: After `read`: how many rows there are; None: nobody has read them.
-      dropped: After `read`: how many the filter left out.
+      filter: The rows to leave out.
+      kept: Number of rows; None before `read`.
+      dropped: Number of rows that the filter left out; set by `read`.
     """
 
     table: TableConfig
@@ -73,10 +73,10 @@ class Source:
         return self.namespace, self.table.name
 
     def read(self, directory: Path) -> Rows:
-        """All rows that the filter lets pass. What caches hold back is to be sent before.
+        """Reads all rows that pass the filter. Flush caches first.
 
         Args:
-          directory: Where there is room for the table with its slots, which is taken for a moment.
+          directory: Must have room for the table with its slots, which is used for a moment.
         """
         path = directory / "rows.safetensors"
         partitions = range(store_info(self.namespace)["partitions"])
@@ -85,7 +85,7 @@ class Source:
             file = RowFile(path)
             columns = {name: file.column(self.table.name, name) for name in _COLUMNS}
         finally:
-            path.unlink(missing_ok=True)  # what is mapped stays until it is let go
+            path.unlink(missing_ok=True)  # the mapping keeps its data
         keys, values = columns["keys"], columns["values"]
         keep = np.flatnonzero(self._keep(columns))
         self.kept, self.dropped = keep.size, keys.size - keep.size

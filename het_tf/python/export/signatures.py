@@ -1,6 +1,6 @@
-"""What a SavedModel is asked with: names, types and shapes of inputs, and names of outputs.
+"""Signatures of a SavedModel: names, types and shapes of inputs, and names of outputs.
 
-A signature takes and gives plain tensors by name. Ragged and sparse inputs go in by their parts:
+A signature takes and returns plain tensors by name. Ragged and sparse inputs are given by their parts:
 
     dense    x        x
     ragged   x        x_values, x_row_splits          (x_row_splits_0, x_row_splits_1 with two ragged axes)
@@ -22,35 +22,35 @@ _SPECS = (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
 
 
 def functions(model: Any, signatures: Any, backend: redirect.Backend) -> dict[str, Any]:
-    """The concrete functions of an export, traced with the backend in place of the live tables.
+    """Returns the concrete functions of an export, traced with the backend in place of the live tables.
 
     Args:
       model: A built Keras model.
-      signatures: As `het_tf.export` takes them.
+      signatures: As in `het_tf.export`.
       backend: Answers lookups.
 
     Returns:
-      Name of the signature -> concrete function of tensors by name, which gives a dict of tensors.
+      Name of the signature -> concrete function of tensors by name, which returns a dict of tensors.
 
     Raises:
-      ValueError: What the model takes is not known, or a signature is none.
+      ValueError: The model's inputs are unknown, or a signature is invalid.
     """
     if signatures is None:
         signatures = {DEFAULT: input_specs(model)}
     if not isinstance(signatures, Mapping) or not signatures:
         raise ValueError(
             f"signatures is {signatures!r}; give a dict from names (such as {DEFAULT!r}) to the model's "
-            "inputs (tf.TensorSpec in the structure of what the model is called with, or a batch) or to a "
+            "inputs (tf.TensorSpec in the structure of the model's inputs, or a batch) or to a "
             "tf.function with an input_signature"
         )
     return {name: _function(model, name, one, backend) for name, one in signatures.items()}
 
 
 def input_specs(model: Any) -> Any:
-    """What the model is called with: specs with an unknown batch dimension.
+    """Returns specs of the model's inputs with an unknown batch dimension.
 
     Raises:
-      ValueError: It has no keras.Input, and does not say it by a method `input_specs()`.
+      ValueError: It has neither a keras.Input nor a method `input_specs()`.
     """
     own = getattr(model, "input_specs", None)
     if callable(own):
@@ -62,7 +62,7 @@ def input_specs(model: Any) -> Any:
         structure = (getattr(model, "inputs", None) or [None])[0]
     if structure is None:
         raise ValueError(
-            f"model {model.name!r} has no keras.Input, so what it takes is not known; give "
+            f"model {model.name!r} has no keras.Input, so its inputs are unknown; give "
             f'signatures={{"{DEFAULT}": batch}} with a batch of its inputs (or with tf.TensorSpec), or give '
             "the class a method input_specs()"
         )
@@ -70,7 +70,7 @@ def input_specs(model: Any) -> Any:
 
 
 def _spec_of_input(x: Any) -> Any:
-    """Of a symbolic input of Keras."""
+    """Returns the spec of a symbolic input of Keras."""
     spec = getattr(x, "type_spec", None)  # Keras 2
     if spec is not None:
         if isinstance(spec, tf.TensorSpec):
@@ -85,10 +85,10 @@ def _spec_of_input(x: Any) -> Any:
 
 
 def batch_specs(batch: Any) -> Any:
-    """Specs of a batch of inputs (arrays or tensors), or of specs, with an unknown first dimension.
+    """Returns specs of a batch of inputs (arrays, tensors or specs) with an unknown first dimension.
 
     Raises:
-      ValueError: Something in it is neither, or has no batch dimension.
+      ValueError: An element has another type, or no batch dimension.
     """
 
     def spec(x: Any) -> Any:
@@ -101,7 +101,7 @@ def batch_specs(batch: Any) -> Any:
             return tf.RaggedTensorSpec(shape, x.dtype, x.ragged_rank, x.row_splits.dtype)
         if not tf.is_tensor(x):
             if not isinstance(x, (np.ndarray, np.generic, list, tuple, int, float, str, bytes)):
-                raise ValueError(f"{x!r} is no input of a model; give arrays, tensors or tf.TensorSpec")
+                raise ValueError(f"{x!r} is not an input of a model; give arrays, tensors or tf.TensorSpec")
             x = tf.convert_to_tensor(x)
         if x.shape.rank == 0:
             raise ValueError(f"an input is the scalar {x.numpy()!r}; give it a batch dimension, shape [B]")
@@ -111,12 +111,12 @@ def batch_specs(batch: Any) -> Any:
 
 
 def names_of(model: Any, specs: Any) -> list[str]:
-    """A name for each of the flattened specs: the keys of a dict, else the names of Keras' inputs."""
+    """Returns a name for each flattened spec: the keys of a dict, else the names of Keras' inputs."""
     if isinstance(specs, Mapping):
         if any(tf.nest.is_nested(one) for one in specs.values()):
             raise ValueError(
-                f"the inputs are a dict with structures inside ({list(specs)}); a signature has names for "
-                "tensors alone, give a tf.function with an input_signature"
+                f"the inputs are a dict with structures inside ({list(specs)}); a signature has names only "
+                "for tensors, give a tf.function with an input_signature"
             )
         return sorted(str(name) for name in specs)
     flat = tf.nest.flatten(specs)
@@ -135,7 +135,7 @@ def names_of(model: Any, specs: Any) -> list[str]:
 
 
 def _parts(name: str, spec: Any) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], Any]]:
-    """The plain inputs of one input by name, and a function that puts it together again."""
+    """Returns the plain parts of one input by name, and a function that joins them again."""
     if isinstance(spec, tf.SparseTensorSpec):
         indices, values, shape = f"{name}_indices", f"{name}_values", f"{name}_shape"
         rank = spec.shape.rank
@@ -163,7 +163,7 @@ def _parts(name: str, spec: Any) -> tuple[dict[str, Any], Callable[[Mapping[str,
 
 
 def feed(names: list[str], values: list[Any]) -> dict[str, Any]:
-    """The plain tensors that a signature takes, of inputs with those names."""
+    """Returns the plain tensors of a signature for inputs with these names."""
     given: dict[str, Any] = {}
     for name, x in zip(names, values, strict=True):
         if isinstance(x, tf.SparseTensor):
@@ -213,7 +213,7 @@ def _function(model: Any, name: str, what: Any, backend: redirect.Backend) -> An
 
 
 def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
-    """A tf.function of the user's, traced anew: an earlier trace of it reads the live tables."""
+    """Traces the user's tf.function anew: an earlier trace of it reads the live tables."""
     signature = getattr(function, "input_signature", None)
     if signature is None:
         raise ValueError(
@@ -231,7 +231,7 @@ def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
 
 
 def outputs_of(model: Any, outputs: Any) -> dict[str, Any]:
-    """What the model gives, by its own keys, the names of Keras' outputs, or output_0, output_1, ..."""
+    """Names the model's outputs by its keys, the names of Keras' outputs, or output_0, output_1, ..."""
     if isinstance(outputs, Mapping):
         return {str(name): one for name, one in outputs.items()}
     flat = tf.nest.flatten(outputs)

@@ -1,4 +1,4 @@
-"""Arithmetic modulo 2^64 that reads the same for arrays of numpy and for tensors, both uint64."""
+"""Arithmetic modulo 2^64 with the same functions for numpy arrays and tensors of uint64."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MASK = 2**64 - 1
 
 
 def u64(number: Any) -> np.uint64:
-    """A number modulo 2^64."""
+    """Returns a number modulo 2^64."""
     return np.uint64(int(number) & MASK)
 
 
@@ -23,12 +23,12 @@ def xor(a: UInt64, b: UInt64) -> UInt64:
 
 
 def shift(a: UInt64, bits: int) -> UInt64:
-    """The bits moved to the right, zeros from the left."""
+    """Shifts the bits to the right, with zeros from the left."""
     return tf.bitwise.right_shift(a, np.uint64(bits)) if tf.is_tensor(a) else a >> np.uint64(bits)
 
 
 def reduce(h: UInt64, size: UInt64) -> UInt64:
-    """Even hashes to [0, size), size < 2^32, by their upper half."""
+    """Maps uniform hashes to [0, size), size < 2^32, by their upper half."""
     return shift(shift(h, 32) * size, 32)
 
 

@@ -1,4 +1,4 @@
-"""A process that is killed while it saves leaves checkpoints that are whole, and no other."""
+"""A process killed during a save leaves only complete checkpoints."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def unchanged(made, place):
 
 
 def refused(error, message, path, made, tables_too=True):
-    """Restoring and verifying fail; `tables_too`: also restoring the tables alone."""
+    """Restoring and verifying fail; `tables_too`: also restoring only the tables."""
     actions = [lambda: checkpoint.restore(path, made), lambda: checkpoint.verify(path)]
     with unchanged(made, path.parent):
         for action in [*actions, lambda: checkpoint.restore(path)] if tables_too else actions:
@@ -136,7 +136,7 @@ def test_a_path_that_is_no_text(name, tmp_path):
 
 @contextlib.contextmanager
 def small_disk(place, size):
-    """A file system of so many bytes; skips where none can be mounted."""
+    """Mounts a file system of `size` bytes, or skips."""
     place.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""Checkpoints that hold what has changed since an earlier one."""
+"""Checkpoints with the changes since an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables must have in common to be loaded, and what several ranks tell each other; needs no rows."""
+"""Matching of tables before a load, and exchanges between ranks, without rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row files by the management calls alone: what a checkpoint is made of, without its manifest."""
+"""Row files by only the management calls: the files of a checkpoint without its manifest."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_it_counts_methods_and_members_of_every_class(lint):
     }
 
 
-def test_what_is_too_large_or_listed_wrongly_is_a_fault(lint, tmp_path):
+def test_large_or_wrongly_listed_classes_are_faults(lint, tmp_path):
     """A list whose entries outlive their reason would hide the next class that grows."""
     (core := tmp_path / "het_tf/core").mkdir(parents=True)
     methods = "".join(f"void F{i}() {{}}\n" for i in range(37))

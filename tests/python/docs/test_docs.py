@@ -5,7 +5,7 @@ Python blocks of one file run in one process, in order. `python ...` lines of sh
 make, and `make wheel` in test_wheel.py.
 
 Blocks marked `console` show commands after "$ " and what they print. They run in the directory in which the
-page's Python has run, and every line shown must be among those printed, in this order, but for numbers and
+page's Python has run, and every line shown must be among those printed, in this order, except numbers and
 spaces. A line "..." stands for any lines. Python that names a server of the network is only compiled.
 """
 

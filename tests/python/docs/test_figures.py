@@ -42,7 +42,7 @@ def test_a_loss_is_the_negated_number(root):
     "marker",
     ["gone.json runs of=a part .1%", "result.json runs n=8 part .1%", "result.json runs of=a other .1%"],
 )
-def test_a_marker_that_selects_no_single_number_is_a_fault(root, marker):
+def test_marker_must_select_one_number(root, marker):
     """Would catch a figure that is silently kept after its file was moved, or its entry renamed."""
     text = f"<!-- figure {marker} -->1<!-- end -->"
     new, faults = figures.renewed(text, root)

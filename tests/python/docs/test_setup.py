@@ -168,7 +168,7 @@ def make(*arguments, cwd=ROOT, env=None):
 
 
 def test_failed_stage_does_not_stop_others(tmp_path):
-    """Defect: the first stage that fails ends `make test`, and nobody sees what the others say."""
+    """Defect: the first stage that fails ends `make test`, and hides the results of the others."""
     (tmp_path / "Makefile").write_text(
         f"all: first second third\nfirst third:\n\t@{TOOLS}/stage.sh $@ $@ true\n"
         f"second:\n\t@{TOOLS}/stage.sh second second false\ntest:\n\t@{TOOLS}/stages.sh all\n"

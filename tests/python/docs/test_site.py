@@ -1,6 +1,6 @@
 """The site of `make docs`: it builds without a warning, every link leads somewhere, every name is there.
 
-Links and anchors are read from the HTML alone; where there is a Chromium it opens every page, too.
+Links and anchors are read from the HTML; if Chromium is installed, it opens every page, too.
 """
 
 import html.parser
@@ -92,7 +92,7 @@ def test_every_link_and_anchor_resolves(site, pages):
     assert not broken, "\n".join(broken)
 
 
-def test_the_reference_has_every_public_name_and_nothing_that_keras_calls(site, pages):
+def test_reference_lists_exactly_the_public_names(site, pages):
     spec = importlib.util.spec_from_file_location("het_site", ROOT / "tools/docs_site.py")
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)

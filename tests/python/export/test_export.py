@@ -224,7 +224,7 @@ def test_signatures_of_the_users(rng, tmp_path):
         ({"": {"ids": np.array([1])}}, "non-empty strings"),
         ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
         ({"x": {"ids": 3}}, "batch dimension"),
-        ({"x": {"ids": object()}}, "no input of a model"),
+        ({"x": {"ids": object()}}, "is not an input of a model"),
     ],
 )
 def test_bad_signatures(given, message, tmp_path):

@@ -91,7 +91,7 @@ def test_predictions_follow_training(server: Any, tmp_path: Path) -> None:
     het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
     loaded = tf.saved_model.load(str(tmp_path / "m"))
     for _ in range(3):
-        assert_equal(answer(loaded), wanted(model))  # rows that nobody has trained, too
+        assert_equal(answer(loaded), wanted(model))  # untrained rows, too
         step(model)
     assert_equal(answer(loaded), wanted(model))
     assert stats()["refreshed"] > 0
@@ -219,7 +219,7 @@ def test_tables_that_are_not_there(server: Any, tmp_path: Path) -> None:
 
 
 def make_gone(name: str) -> Any:
-    """A model whose table somebody has dropped."""
+    """A model whose table was dropped."""
     model = make_model(name)
     het_tf.Table(name).drop()
     return model
@@ -253,7 +253,7 @@ def test_a_server_that_goes_and_comes_back(tmp_path: Path, capfd: pytest.Capture
         until = time.monotonic() + 60
         while not np.array_equal(answer(lenient)["id"], wanted(model)["id"]):
             assert time.monotonic() < until, "the lenient one has not come back"
-            time.sleep(0.1)  # it leaves the server alone for as long as its deadline
+            time.sleep(0.1)  # it does not contact the server again for its deadline
 
 
 # --- what is refused ----------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def test_a_process_that_has_no_het_tf(exported, tmp_path):
     one = exported["WideDeep"]
     path, wanted = one.paths["portable"], one.answers[1]
     inputs = {name: column.numpy() for name, column in one.batches[1].items()}
-    # By the file alone: saved_model_cli takes arrays as files.
+    # Only with the file: saved_model_cli takes arrays as files.
     np.savez(tmp_path / "inputs.npz", **inputs)
 
     lib.run_alone(_FRESH, str(path), str(tmp_path / "inputs.npz"), str(tmp_path))

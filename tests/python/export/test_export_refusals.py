@@ -86,7 +86,7 @@ def test_a_path_that_exists(rng, tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "me.jpg").write_text("me")
-    with pytest.raises(FileExistsError, match="no SavedModel"):
+    with pytest.raises(FileExistsError, match="not a SavedModel"):
         het_tf.export(model, photos, overwrite=True)
     assert (photos / "me.jpg").read_text() == "me"
 

@@ -40,7 +40,7 @@ MESSAGES = {
 
 
 def parse(name: str, text: str) -> Any:
-    """A message of text format; raises if it is none."""
+    """Parses a message of text format; raises if it is invalid."""
     proto = descriptor_pb2.FileDescriptorProto(name="serving.proto", package="serving")
     kinds = {"s": 9, "i": 3, "b": 8}
     for message, fields in MESSAGES.items():

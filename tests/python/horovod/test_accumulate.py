@@ -37,7 +37,7 @@ def one_process(workers: int, steps: int, full: bool = False) -> tuple[dict, np.
 
 @pytest.fixture(scope="module")
 def union() -> tuple[dict, np.ndarray]:
-    """What one process learns from the batches of both workers."""
+    """Trains one process on the batches of both workers."""
     return one_process(2, STEPS)
 
 
@@ -46,7 +46,7 @@ def check(file: Path, expected: dict, dense: np.ndarray) -> None:
     assert_close(found["dense"], dense)
     for table, scan in expected.items():
         np.testing.assert_array_equal(found[f"{table}/ids"], scan["ids"], table)
-        # One tick a key and step, whoever made it.
+        # One tick per key and step, by any worker.
         np.testing.assert_array_equal(found[f"{table}/clocks"], scan["clocks"], table)
         dim = accumulate_lib.DIMS[table]
         values, slots = found[f"{table}/rows"][:, :dim], found[f"{table}/rows"][:, dim:]
@@ -86,7 +86,7 @@ def runs(tmp_path_factory):
 def test_two_workers_are_one_process_on_the_union_batch(union, runs, name):
     out, ranks = runs
     check(out / f"{name}.npz", *union)
-    for rank in ranks:  # a schedule counts steps, at every worker, whoever updates the row
+    for rank in ranks:  # a schedule counts steps at every worker, whichever updates the row
         assert rank[name]["applies"] == {table: STEPS for table in accumulate_lib.OPTIMIZERS}
         assert rank[name]["unsent"] == 0
 

@@ -62,7 +62,7 @@ def alive(pid: int) -> bool:
 
 
 def lines(out: Path) -> list[list[dict]]:
-    """What each worker has logged, the longest log first."""
+    """Returns the log of each worker, the longest first."""
     logs = [[json.loads(line) for line in (out / str(pid)).read_text().splitlines()] for pid in workers(out)]
     return sorted(logs, key=len, reverse=True)
 
@@ -99,7 +99,7 @@ def test_a_worker_is_killed_and_the_other_goes_on(tmp_path, given):
     logs, done = elastic(tmp_path, given, "localhost:1\n127.0.0.1:1\n")
     survivor, victim = logs
     assert [line["step"] for line in victim] == list(range(1, 11))
-    # Back to the last commit, at step 8, and on alone to the end.
+    # Back to the last commit, at step 8, then without the other to the end.
     assert [line["step"] for line in survivor] == [*range(1, 11), *range(9, elastic_worker.STEPS + 1)]
     assert [line["size"] for line in survivor] == [2] * 10 + [1] * (elastic_worker.STEPS - 8)
     assert done["step"] == done["iterations"] == done["applies"] == elastic_worker.STEPS

@@ -31,7 +31,7 @@ def four(played):
 
 
 def ids():
-    """Of a table two features, whose ids meet, and of another table one, whose ids are the same numbers."""
+    """Two features of one table, whose ids meet, and one of another table with the same numbers."""
     rng = np.random.default_rng(2)
     home = rng.integers(0, 60, SAMPLES)
     near = lambda width: home[:, None] * 5 + rng.integers(0, 9, (SAMPLES, width))  # noqa: E731

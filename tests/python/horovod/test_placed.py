@@ -95,7 +95,7 @@ REFUSED = {
         lambda: tf.data.Dataset.from_tensor_slices({"id": [1, 2], "s": tf.sparse.eye(2)}), dict(by="id"),
         r"is sparse .*RaggedTensor\.from_sparse, before shard",
     ),
-    "no features": (lambda: tf.data.Dataset.range(9), dict(by="id"), "the samples are neither dicts of features"),
+    "no features": (lambda: tf.data.Dataset.range(9), dict(by="id"), "samples are neither dicts of features"),
     "arrays": (lambda: np.zeros(9), dict(by="id"), r"data is a ndarray.*make one by .*from_tensor_slices"),
     "no batch": (dataset, dict(by="id", batch=None), "by= needs batch="),
     "batch 0": (dataset, dict(by="id", batch=0), "batch is 0; give a whole number, 1 or more"),
@@ -216,7 +216,7 @@ def test_ranks_that_read_another_order_are_told(played, eager):
     mine = Stream._notes.newest.numpy()
     assert mine[-6:, :3].tolist() == [[1, 1, number] for number in range(16, 97, 16)]
     assert len(set(mine[-6:, 3])) == 6
-    # What another rank has noted, which has another order from the 40th global batch on.
+    # Notes of another rank, whose order differs from the 40th global batch on.
     other = mine.copy()
     other[-4:, 3] += 1
     begin_again()

@@ -41,7 +41,7 @@ def job(tmp_path_factory):
 
 @pytest.mark.parametrize("case", ["ways", "begin", "metrics", "loops", "fail", "export"])
 def test_both_ranks_are_through(job, case):
-    """What a case asserts stands in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
+    """The assertions of a case are in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
     job[0].wait(case)
 
 
@@ -140,5 +140,5 @@ def test_the_job_leaves_nothing_behind(job):
     assert ranks.end() == 0, ranks.out[-3000:]
     assert all(f"[{rank}]<stdout>:rank {rank} is done" in ranks.out for rank in (0, 1))
     assert ranks.out.count("runs the parameter server of this job at unix://") == 1
-    assert "keeps the parameter server" not in ranks.out, "nobody had to be waited for"
+    assert "keeps the parameter server" not in ranks.out, "rank 0 should not wait"
     assert not horovod_lib.servers_below(place) and not list(place.glob("het_ps_*"))

@@ -32,7 +32,7 @@ def dataset(batches, known=False):
 
 @pytest.fixture
 def other(played, monkeypatch):
-    """The played rank; it has seen the end of its data after so many batches."""
+    """Plays another rank that has seen the end of its data after a number of batches."""
     monkeypatch.setattr(shortest, "_told", set())
 
     def has(batches):
@@ -95,7 +95,7 @@ def test_ranks_of_one_length_say_nothing(other, caplog):
 
 
 def test_steps_per_epoch_goes_on_in_the_stream(other):
-    """An end that is forgotten at the begin of an epoch would let this rank go on alone."""
+    """If an epoch forgot the end at its begin, this rank would go on without the others."""
     other(7)
     steps = Steps()
     model().fit(dataset(20), epochs=2, steps_per_epoch=3, verbose=0, callbacks=[steps])
@@ -147,7 +147,7 @@ def test_rank_with_less_than_one_execution_fails(other, batches, at_once):
 
 
 def looped(stream, calls=1):
-    """How many batches a loop takes whose step reduces so many times."""
+    """Returns the number of batches of a loop whose step reduces `calls` times."""
     weight = tf.Variable(1.0)
 
     @tf.function
@@ -187,14 +187,14 @@ def test_structures_of_batches_pass(other):
 
 
 def test_peek_at_stream_does_not_communicate(other):
-    """One rank may look at its batches alone: an exchange in the pipeline would wait for the others."""
+    """A single rank may look at its batches: an exchange in the pipeline would wait for the others."""
     other(3)
     stream = het_tf.horovod.until_shortest(dataset(5))
     assert [sum(1 for _ in stream), sum(1 for _ in stream.take(2)), looped(stream)] == [5, 2, 3]
 
 
 def test_reading_ahead_of_the_steps_is_an_error(other):
-    """It would take a batch that another rank has not, and wait for ever in its step."""
+    """It would take a batch that another rank lacks, and wait forever in its step."""
     other(30)
     ahead = het_tf.horovod.until_shortest(dataset(40)).prefetch(4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="nothing may read ahead of them; put prefetch"):

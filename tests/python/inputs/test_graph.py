@@ -219,7 +219,7 @@ def test_replaced_file_is_read_while_old_graph_works(tmp_path: Path) -> None:
     assert new.sample([8], (1,))[1].numpy().tolist() == [[0]]
 
 
-def test_the_bytes_of_a_file_change_with_its_version_only(tmp_path: Path) -> None:
+def test_file_bytes_change_only_with_version(tmp_path: Path) -> None:
     """Catches a file that another het_tf reads wrong. C++ reads the same bytes (golden_test.cc)."""
     with GraphWriter(tmp_path / "graph", 4, 4, weighted=True, types=3, symmetric=True) as writer:
         writer.append([2, 1], [1, 2, 0], [1.0, 3.0, 1.0], [0, 2, 0])

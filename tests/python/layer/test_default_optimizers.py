@@ -1,4 +1,4 @@
-"""What optimizers do when nobody gives them a number."""
+"""Optimizers with default arguments."""
 
 import numpy as np
 import pytest

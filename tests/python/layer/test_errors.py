@@ -56,7 +56,7 @@ BAD = [
 ]
 
 OF_KERAS = [
-    ((1000, 16), {}, r"Embedding\(1000, 16\) is how keras.* write Embedding\(16\)"),
+    ((1000, 16), {}, r"Embedding\(1000, 16\) has the arguments of keras.* write Embedding\(16\)"),
     ((16,), dict(mask_zero=True), r"mask_zero is True, .*give padding_id=0"),
     ((), dict(input_dim=1000, output_dim=16), r"input_dim is 1000, .*leave it out"),
     ((), dict(output_dim=16), r"output_dim is 16, .*as dim"),

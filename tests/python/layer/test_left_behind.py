@@ -1,4 +1,4 @@
-"""What a model leaves behind in a process that goes on is no more than what Keras' own layers leave."""
+"""A model leaks no more into its process than one with Keras' own layers."""
 
 import gc
 
@@ -23,7 +23,7 @@ LAYERS = {
 
 
 def graphs():
-    """FuncGraphs of this process that nobody can collect."""
+    """FuncGraphs of this process that cannot be collected."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
     for _ in range(3):  # what a finalizer lets go is for the next time

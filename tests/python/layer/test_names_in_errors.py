@@ -1,4 +1,4 @@
-"""What an error is about: the feature or the table by its name, a long name without its middle."""
+"""Errors name the feature or the table; long names lack their middle."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""`het_tf.plan`: what it takes and refuses, and that training with it is training without it."""
+"""`het_tf.plan`: its arguments, and equality of training with and without it."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class TestAtAServer:
 
 
 def told_of(layer, monkeypatch, elements, workers, batch, inputs=None):
-    """What the core is told of each worker's ids: a list of workers, of features, of sets of ids."""
+    """Ids of each worker in the core: a list of workers, of features, of sets of ids."""
     from het_tf.python.layer import plan as plan_lib
     from het_tf.python.session import native
 

@@ -22,7 +22,7 @@ OF_BOTH_KERAS = ("fit_adagrad", "fit_eager", "loop_sgd", "mixed")
 
 @pytest.fixture(scope="module")
 def printed():
-    """What the cases have printed."""
+    """The output of the cases."""
     script = Path(replicas_worker.__file__)
     environment = {**os.environ, "PYTHONPATH": str(script.parents[3]), "TF_CPP_MIN_LOG_LEVEL": "2"}
     cases = replicas_worker.CASES if native.KERAS_3 else OF_BOTH_KERAS
@@ -40,7 +40,7 @@ def printed():
     ],
 )
 def test_two_replicas(case, printed):
-    """What a case asserts stands in replicas_worker.py."""
+    """The assertions of a case are in replicas_worker.py."""
     assert f"{case}: ok\n" in printed, printed[-6000:]
 
 

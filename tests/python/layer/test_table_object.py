@@ -167,7 +167,7 @@ def test_namespaces():
     assert het_tf.Table("t").size == 0
     assert het_tf.Table("t", namespace="inner").size == 1
     assert "namespace='inner'" in repr(het_tf.Table("t", namespace="inner"))
-    np.testing.assert_array_equal(  # initial rows depend on seed, name and id alone
+    np.testing.assert_array_equal(  # initial rows depend only on seed, name and id
         outer(tf.constant([5]), training=False), inner(tf.constant([5]), training=False)
     )
     het_tf.reset("inner")

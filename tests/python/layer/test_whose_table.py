@@ -1,4 +1,4 @@
-"""No model trains an old one's rows unseen: tables of a layer's own, and rows that nobody asked for."""
+"""No model silently trains an old one's rows: own tables of layers, and warnings of old rows."""
 
 import gc
 import warnings
@@ -256,7 +256,7 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
 
 
 class Subclassed(keras.Model):
-    """Its layers are made by its own constructor, whoever calls that."""
+    """Its constructor makes its layers, for any caller."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -33,7 +33,7 @@ STRANGE = np.array([1 - 2**63, 2**63 - 1, -1, 2**53 + 1], np.int64)
 
 
 def batches(workers: int, steps: int, full: bool = False) -> list[dict[str, np.ndarray]]:
-    """What worker w sees at step t is [t][...][w]: few ids, so that workers share most of them.
+    """Worker w sees [t][...][w] at step t: few ids, so that workers share most of them.
 
     At step 3 worker 0 has no samples, unless `full`; from step 5 on every fifth time its feature "other"
     counts for nothing, whose ids are then not those of the other workers.
@@ -43,7 +43,7 @@ def batches(workers: int, steps: int, full: bool = False) -> list[dict[str, np.n
     for step in range(steps):
         ids = rng.integers(0, 15, (workers, BATCH, 3))
         ids[:, :2, 0] = rng.choice(STRANGE, (workers, 2))
-        ids[:, 3, 1] = 100 + np.arange(workers)[:, None].T[0]  # ids of one worker alone
+        ids[:, 3, 1] = 100 + np.arange(workers)[:, None].T[0]  # ids of only one worker
         ids[:, 4, 2] = NONE
         weight = np.ones((workers, BATCH), np.float32)
         other = np.ones((workers, BATCH), np.float32)
@@ -100,7 +100,7 @@ class Model:
         return tf.reduce_sum(tf.square(tf.add_n(outputs) - batch["target"])) / samples
 
     def inputs(self, ids: Any) -> dict[str, Any]:
-        """Of the first layer."""
+        """Returns the inputs of the first layer."""
         return {name + end: ids[:, 1] if end else ids for name in OPTIMIZERS for end in ("", "_other")}
 
     def step(self, batch: dict[str, Any], samples: int, hvd: Any = None, scale: str = "mean") -> None:
@@ -193,7 +193,7 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """What happens to all when something is wrong at worker 1."""
+    """A fault at worker 1 raises at all workers."""
     het_tf.init(hvd=hvd, ps=given["ps"], accumulate=True, namespace="agreement")
     one = hvd.rank() == 1
     seen: dict[str, Any] = {}

@@ -4,7 +4,7 @@ Each round is a child of this process, which has TensorFlow loaded and has not u
 checkpoint, checks that it is whole, and saves one after the other until it kills itself with SIGKILL: at
 something that Python does to the directory (an audit hook sees opening, renaming, removing), chosen by its
 name in the first rounds and by its number later, or after a random time, which also hits what the native
-library does. A line of JSON for each round goes to stdout. In the last round nobody is killed.
+library does. A line of JSON for each round goes to stdout. In the last round it is not killed.
 
 What is saved with step n is the number n, in every value of the table and in every dense weight: a checkpoint
 that is not of one moment shows.

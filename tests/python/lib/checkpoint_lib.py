@@ -1,4 +1,4 @@
-"""What the tests of checkpoints have in common: models that train on small integers, and tables compared."""
+"""Shared by the tests of checkpoints: models that train on small integers, and comparisons of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks run to save and restore together (ranks_worker.py)."""
+"""Cases of ranks that save and restore together (ranks_worker.py)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def equal(found, expected, what):
 
 
 def save(hvd, place):
-    """Two ranks train, save, go on; a second job of theirs goes on from the checkpoint and ends equal."""
+    """Two ranks train, save, go on; a second job of them continues from the checkpoint and ends equal."""
     made = make(hvd)
     batches(hvd, made, 0, 4)
     calls = []
@@ -84,7 +84,7 @@ def load(hvd, place):
 
 
 def fail(hvd, place):
-    """What goes wrong on one rank is an error of all, nobody waits, and the last checkpoint stays."""
+    """An error of one rank is raised on all, no rank waits, and the last checkpoint stays."""
     place = place / f"fail{hvd.size()}"
     made = make(hvd)
     batches(hvd, made, 0, 2)
@@ -124,7 +124,7 @@ def fail(hvd, place):
     checkpoint.restore(place, made)
     equal(state(made), expected, "restored at last")
 
-    # Rank 0 alone: dense weights, the directory.
+    # Only rank 0: dense weights, the directory.
     write = dense.write
 
     def no_space(*_):

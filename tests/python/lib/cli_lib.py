@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Done:
-    """What a command answered."""
+    """The result of a command."""
 
     def __init__(self, status: int, out: str, err: str) -> None:
         self.status, self.out, self.err = status, out, err

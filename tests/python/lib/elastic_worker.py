@@ -2,7 +2,7 @@
 
     python elastic_worker.py '{"ps": ..., "out": ..., "accumulate": false, ...}'
 
-Every worker adds a line for each step to `OUT/PID`; whoever is rank 0 at the end writes `OUT/done`.
+Every worker adds a line for each step to `OUT/PID`; the last rank 0 writes `OUT/done`.
 """
 
 from __future__ import annotations

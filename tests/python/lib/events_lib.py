@@ -1,4 +1,4 @@
-"""What TensorBoard reads of a run: with its own reader where it is installed, else record by record."""
+"""Reads the events of a run: with TensorBoard's reader if it is installed, else record by record."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TOY = Description(
 
 
 def toy_examples(rng: np.random.Generator, rows: int, ids: int = 9) -> Examples:
-    """Of `ids` 64-bit hashes and small ids; sequences of every length."""
+    """Returns examples with `ids` distinct 64-bit hashes, small ids, and sequences of every length."""
     a = rng.integers(0, 5, rows)
     h = np.random.default_rng(1).integers(-(2**63), 2**63, ids)[rng.integers(0, ids, rows)]
     s = rng.integers(0, 6, (rows, 3))
@@ -90,7 +90,7 @@ def assert_predicts(got: Any, wanted: Any) -> None:
 
 
 def ops_of(path: Any) -> set[str]:
-    """All ops in a SavedModel, also inside of its functions, from the file alone."""
+    """Returns all ops in a SavedModel, also inside its functions, by reading its file."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     model = saved_model_pb2.SavedModel()

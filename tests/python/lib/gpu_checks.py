@@ -1,4 +1,4 @@
-"""What a process with a GPU does: checks that gpu_worker.py runs, each on its own in one process.
+"""Checks in a process with a GPU: gpu_worker.py runs them one by one in one process.
 
 Layers are made twice, in the namespaces "cpu" and "gpu", and must agree.
 """

@@ -1,4 +1,4 @@
-"""What the checks of gpu_checks.py share: layers on either device, steps, comparisons."""
+"""Shared by the checks of gpu_checks.py: layers on either device, steps, comparisons."""
 
 from __future__ import annotations
 

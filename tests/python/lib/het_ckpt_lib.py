@@ -42,7 +42,7 @@ def partition(key: int, table: str = "item", partitions: int = PARTITIONS, seed:
 
 @dataclass
 class Table:
-    """What goes into a checkpoint of one table."""
+    """The content of one table in a checkpoint."""
 
     rows: Rows
     removed: list[int] = field(default_factory=list)

@@ -104,7 +104,7 @@ def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
 
 
 def check(expected: np.ndarray) -> None:
-    """What `train` counted is what the store has."""
+    """Checks that the store has the counts of `train`."""
     np.testing.assert_array_equal(het_tf.Table("t").lookup(np.arange(200))[:, 0], -expected)
 
 

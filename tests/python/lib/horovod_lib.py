@@ -33,7 +33,7 @@ RANKS = pytest.mark.skipif(bool(missing()), reason=missing() or "there is Horovo
 
 
 def _command(ranks: int, *command: object) -> list[str]:
-    """What runs `python COMMAND...` on every rank."""
+    """Returns the command line that runs `python COMMAND...` on every rank."""
     run = [str(_horovodrun()), "-np", str(ranks), "-H", f"localhost:{ranks}", "--gloo", sys.executable]
     return [*run, *map(str, command)]
 

@@ -1,4 +1,4 @@
-"""What ranks run to train together (ranks_worker.py): every way, bulk-synchronous, and a death."""
+"""Cases of ranks that train together (ranks_worker.py): every way, bulk-synchronous, and a death."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def integers(y_true, y_pred):
 
 
 def batches(ranks, seed=5):
-    """Of each step and rank: ids [BATCH, 2], numbers [BATCH, 3], labels [BATCH, 1]; small integers."""
+    """For each step and rank: ids [BATCH, 2], numbers [BATCH, 3], labels [BATCH, 1]; small integers."""
     rng = np.random.default_rng(seed)
     shape = (STEPS, ranks, BATCH)
     ids = rng.integers(0, IDS, (*shape, 2))
@@ -292,7 +292,7 @@ def orders(hvd):
 
 
 def filtered(batches):
-    """A dataset of so many batches, which it does not tell."""
+    """A dataset of unknown length."""
     ids, x, y = (one[: batches * BATCH] for one in part(2, 0))
     return tf.data.Dataset.from_tensor_slices(((ids, x), y)).batch(BATCH).filter(lambda *_: True)
 
@@ -328,7 +328,7 @@ def end_together(hvd):
 
     stream = het_tf.horovod.until_shortest(mine)
     if hvd.rank() == 1:
-        next(iter(stream))  # one rank alone may look
+        next(iter(stream))  # a single rank may look
     for (ids, x), y in stream:
         step(ids, x, y)
     assert int(optimizer.iterations) == 7, optimizer.iterations

@@ -16,8 +16,8 @@ class KerasRows(keras.layers.Layer):
     """Stands in for an `EmbeddingCollection`: int64 ids of its features in, rows out.
 
     Args:
-      collection: Of tables that have learnt nothing; the twin begins with their rows.
-      sizes: Of each table how many ids, from 0 on, have a row each.
+      collection: Has untrained tables; the twin starts with their rows.
+      sizes: Number of ids of each table, from 0 on, with a row each.
       buckets: How many rows all other ids share, by the remainder.
       first: The id whose initial row is the first one; another number, another draw.
     """

@@ -26,7 +26,7 @@ EVENTS = Description(
 
 
 def events(rng: np.random.Generator, rows: int = 32) -> Examples:
-    """Of EVENTS; the first row has an empty history, the second a full one."""
+    """Returns inputs from EVENTS; the first row has an empty history, the second a full one."""
 
     def sequence(size: int, lengths: np.ndarray, length: int) -> np.ndarray:
         ids = rng.integers(0, size, (rows, length))

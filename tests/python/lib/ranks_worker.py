@@ -1,4 +1,4 @@
-"""What two ranks run, one case after the other: `horovodrun -np 2 ... ranks_worker.py DIRECTORY CASE...`.
+"""Runs cases on two ranks in order: `horovodrun -np 2 ... ranks_worker.py DIRECTORY CASE...`.
 
 A case is a name, or a name and its arguments with colons between them. Each rank prints "CASE: ok" when it is
 through; the first error ends the job. Every case finds an empty server.

@@ -1,7 +1,7 @@
 """Two replicas on two logical CPUs, against keras.layers.Embedding: `python replicas_worker.py CASE...`.
 
 The model of keras.layers.Embedding has the whole batch on one device: replicas have to learn what one learns.
-TensorFlow takes logical devices before its first op alone, so these cases have a process of their own. Each
+TensorFlow takes logical devices only before its first op, so these cases have a separate process. Each
 prints "CASE: ok", or what it has raised.
 """
 
@@ -120,7 +120,7 @@ def fit(name, eager=False, cache=None, planned=False):
     ids, labels = batches()
     expected = train(theirs, ids, labels)
     found = train(ours, ids, labels, table=True, planned=planned)
-    # Replicas look parts of a batch up, which nobody has planned.
+    # Replicas look up parts of a batch, which are not planned.
     assert het_tf.Table("t").stats()["planned"] == 0
     assert len(found) == STEPS
     for mine, other in zip(found, expected, strict=True):

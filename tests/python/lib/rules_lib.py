@@ -1,4 +1,4 @@
-"""What the tests of the nine rules share: a layer, a model, a step."""
+"""Shared by the tests of the nine rules: a layer, a model, a step."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the tests of saving share: a model whose training repeats exactly, and ways to save and restore it."""
+"""Shared by the tests of saving: a model with repeatable training, and ways to save and restore it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What het-plan has forecast stands beside what a run does."""
+"""PlanCheck prints the forecast of het-plan beside the run."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def metrics():
 
 
 def results(users, y, p):
-    """Of metrics(), over these samples."""
+    """Returns the results of metrics() over these samples."""
     found = metrics()
     found[0].update_state(y, p, groups=users)
     for one in found[1:]:

@@ -38,7 +38,7 @@ def values(samples: int = SAMPLES) -> np.ndarray:
 
 
 def lines(samples: int = SAMPLES) -> list[bytes]:
-    """Of Criteo's format; I1 is the number of the line, C1 is missing now and then, C2 goes with it."""
+    """Lines of Criteo's format; I1 is the number of the line, C1 is sometimes missing, C2 depends on it."""
     found = []
     for number, value in enumerate(values(samples)):
         first = b"%08x" % value if value % 5 else b""
@@ -314,7 +314,7 @@ def test_pieces_that_were_damaged_are_named(tmp_path: Path) -> None:
 
 
 def counted(numbers: np.ndarray, order: np.ndarray) -> tuple[float, ...]:
-    """What `profile.count` says, by following every copy."""
+    """Computes `profile.count` by following every copy."""
     steps, workers, _ = order.shape
     ticks: dict[int, int] = {}
     copies: dict[tuple[int, int], int] = {}  # ticks of a row that a worker's copy has, its own included

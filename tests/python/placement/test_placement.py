@@ -15,7 +15,7 @@ GAMMA, WORDS = 0x9E3779B97F4A7C15, 1 << 64
 
 
 def hashed(value: int | str | bytes) -> int:
-    """Of ADR 0028, by numbers of Python."""
+    """Computes the rule of ADR 0028 with Python integers."""
     if isinstance(value, int):
         x = value % WORDS
     else:

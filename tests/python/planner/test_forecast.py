@@ -1,4 +1,4 @@
-"""What het-plan says of a job: growth, memory, time, text; and what it refuses."""
+"""Forecasts of het-plan: growth, memory, time, text; and refused arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOB = Job(workers=4, batch=128)
 
 @pytest.fixture(scope="module")
 def stats(tmp_path_factory):
-    """Of a stream of two tables: users of a flat law, items of a steep one."""
+    """A stream of two tables: users with a flat law, items with a steep one."""
     rng = np.random.default_rng(5)
     items = rng.choice(3000, (SAMPLES, 2), p=(w := 1 / np.arange(1, 3001) ** 1.1) / w.sum())
     users = rng.integers(0, 20_000, SAMPLES)

@@ -78,7 +78,7 @@ def test_greedy_is_near_optimal_on_convex_curves(seed):
     for budget in budgets_of(curves, seed):
         rows = split_budget(curves, budget)
         off = [curve for curve in curves if rows[curve.name] not in dict(curve.points)]
-        assert len(off) <= 1  # the last piece alone is cut
+        assert len(off) <= 1  # only the last piece is cut
         row = (
             max(curve.cost(r) - curve.cost(r + 1) for curve in off for r in [rows[curve.name]]) if off else 0
         )

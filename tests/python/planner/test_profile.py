@@ -1,4 +1,4 @@
-"""What a profile counts: against plain Python, whatever the batches, in bounded memory."""
+"""Counts of a profile: against plain Python, for any batches, in bounded memory."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_batches_of_any_size_make_the_same_files(tmp_path, limit, monkeypatch):
 
 
 def test_arrays_can_be_used_again(tmp_path):
-    """What waits for the rest of its block is a copy."""
+    """The waiting part of a block is a copy."""
     profiler, given = Profiler(FEATURES), batch(0, SAMPLES)
     arrays = [given["user"], given["item"].copy(), *(of.copy() for of in given["history"])]
     profiler.add({"user": arrays[0], "item": arrays[1], "history": tuple(arrays[2:])})
@@ -173,7 +173,7 @@ def test_the_tail_of_quantiles_is_estimated_by_the_sample(tmp_path, monkeypatch)
 
 
 def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
-    """Of five ids none or all might be left; and a table of many is halved by ids beside it."""
+    """Hashes might keep none or all of five ids; and a table of many beside it is halved by ids."""
     few, many = RNG.integers(0, 5, 40_000), RNG.integers(0, 1 << 40, 40_000)
     few[-1] = 6  # which is in no entry
     profiler = Profiler([Feature("few", "few"), Feature("many", "many")], limit=20_000)
@@ -265,7 +265,7 @@ def test_the_hash_is_even_whatever_the_ids():
 
 
 def test_ties_in_drift():
-    """Of twenty ids that are used once, two are the top tenth."""
+    """Two of twenty ids that are used once are the top tenth."""
     ids, samples = np.array([*range(20), 0, 1, 2, 3]), np.array([0] * 20 + [1] * 4)
     assert drift(ids, samples, 20, 2) == 0.5
 

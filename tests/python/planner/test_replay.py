@@ -16,7 +16,7 @@ JOB = Job(workers=4, batch=64)
 
 
 def zipf(samples: int, ids: int, seed: int = 1) -> Sample:
-    """Ids of a Zipf law, one a sample, of so many."""
+    """Ids of a Zipf law, one a sample."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, ids + 1) ** 1.05
     keys = rng.choice(ids, samples, p=weights / weights.sum()).astype(np.int64)

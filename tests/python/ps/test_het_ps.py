@@ -189,7 +189,7 @@ def test_down_leaves_others_alone(tmp_path):
     with up(directory, "--port", port):
         kill(directory, "shard-0")
         file = directory / "shard-0/pid"
-        # The number of a dead server's process has become somebody else's; one of them even stands there.
+        # The pid of a dead server belongs to another process, which may even run in the server's directory.
         with (
             subprocess.Popen(["sleep", "60"]) as stranger,
             subprocess.Popen(["sleep", "60"], cwd=directory / "shard-0") as visitor,
@@ -257,7 +257,7 @@ def test_ports_that_are_taken(tmp_path):
 
 
 def plan_of(path: Path, shards: int) -> Path:
-    """A plan of het-plan for so many servers of 1 GB."""
+    """A plan of het-plan for servers of 1 GB."""
     of = {"shards": shards, "replicas": 0, "maxmemory": 1 << 30}
     path.write_text(json.dumps({"format": "het_tf plan", "version": 1, "servers": of}))
     return path

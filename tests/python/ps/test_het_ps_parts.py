@@ -108,7 +108,7 @@ def test_addresses_of_sockets():
 
 
 def view_of(nodes: str, place: Place) -> cluster.View:
-    """What CLUSTER NODES at `place` answers."""
+    """The answer of CLUSTER NODES at `place`."""
     return cluster.View(type("N", (), {"ask": lambda *_: nodes, "place": place})())
 
 

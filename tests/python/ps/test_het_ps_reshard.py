@@ -106,7 +106,7 @@ def test_a_key_on_both_sides_is_not_overwritten(two):
     done = het_ps("reshard", "--ps", url, status=1)
     assert f"{key} is both at" in done.err and "neither was changed" in done.err
     assert ask(urls[0], "HET.STAT", key) == rows
-    # What the message says.
+    # Follows the message.
     with redis_node(urls[1]) as node:
         pipe = node._redis.pipeline(transaction=False)
         pipe.execute_command("ASKING")
@@ -167,7 +167,7 @@ def test_shards_come_and_go_while_training(two):
         ).err  # fmt: skip
         het_tf.Table("u").drop()
         het_tf.Table("t").drop()
-    assert picture("--ps", url)["faults"] == [], "the third is stopped, and nobody waits for it"
+    assert picture("--ps", url)["faults"] == [], "the third is stopped, and not waited for"
 
 
 def test_busy_partitions_spread_while_training(two):

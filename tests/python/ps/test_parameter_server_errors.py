@@ -1,4 +1,4 @@
-"""What goes wrong with a parameter server: it is said at once, names its remedy, and loses nothing."""
+"""Faults of a parameter server: reported at once with a remedy, and without loss."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def address_of(directory: Path) -> str:
 
 
 def complaint(address: str) -> str:
-    """What a training process says of an address that it cannot use."""
+    """Errors of a training process for unusable addresses."""
     with pytest.raises((ConnectionError, OSError, ValueError)) as caught:
         het_tf.init(ps=address)
     redis_lib.leave()

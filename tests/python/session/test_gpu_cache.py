@@ -40,7 +40,7 @@ def outcome_with_a_server(tmp_path_factory, shared_server):
     return gpu_lib.run_checks(folder / "outcome.json", *names, HET_PS=shared_server.address)
 
 
-# What is about the layer alone, or about one process whose tables go with it.
+# Tests of only the layer, or of one process whose tables end with it.
 NOT_WITH_A_SERVER = {"a_layer_is_made_anew_from_its_config", "a_cache_of_so_many_bytes"}
 
 

@@ -1,4 +1,4 @@
-"""Asking for a cache on a GPU where there is none: one clear message, and nothing has changed."""
+"""A cache on a GPU without a GPU: one clear message, and no change."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def embedding(**cache):
 
 @pytest.fixture(autouse=True)
 def forget():
-    """What earlier tests were told about this process."""
+    """Findings of earlier tests about this process."""
     kept = (device._automatic, device._load_device_library, device._load_gpu_ops)
     for function in kept:
         function.cache_clear()
@@ -83,7 +83,7 @@ def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     ):
         embedding(device="gpu")
     monkeypatch.setenv("HET_DEVICE_LIBRARY", str(tmp_path / "other.so"))
-    with pytest.raises(ImportError, match=r"HET_DEVICE_LIBRARY is .*other.so.* no such file"):
+    with pytest.raises(ImportError, match=r"HET_DEVICE_LIBRARY is .*other.so.*, which does not exist"):
         embedding(device="gpu")
     (tmp_path / "other.so").write_text("no library")
     with pytest.raises(ImportError, match=r"other.so"):
@@ -102,7 +102,7 @@ def test_missing_or_mismatched_gpu_ops_are_reported(monkeypatch, tmp_path):
         embedding(device="gpu")
     text = b"...het_tf's GPU ops are built for TensorFlow 2.17.9;..."
     (tmp_path / "libhet_tf_gpu.so").write_bytes(text)
-    with pytest.raises(ImportError, match=f"for TensorFlow 2.17.9, and this is {tf.__version__}; build it"):
+    with pytest.raises(ImportError, match=f"for TensorFlow 2.17.9, but this is {tf.__version__}; build it"):
         embedding(device="gpu")
     (tmp_path / "libhet_tf_gpu.so").write_bytes(text.replace(b"2.17.9", tf.__version__.encode()))
     with pytest.raises(ImportError, match=r"does not load \(.*libhet_tf_gpu.so.*run: "):

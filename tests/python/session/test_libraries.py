@@ -1,4 +1,4 @@
-"""Which native library is taken, and what it takes from TensorFlow."""
+"""The choice of the native library, and its symbols from TensorFlow."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def train(layer, ids):
 
 
 def await_size(size):
-    """Waits until the table has so many rows, at most a minute."""
+    """Waits until the table has `size` rows, at most a minute."""
     for _ in range(600):
         if het_tf.Table("t").size == size:
             return True

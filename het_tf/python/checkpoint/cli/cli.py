@@ -121,7 +121,7 @@ def run_merge(options: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from het_tf.python.checkpoint.cli import merge  # loads TensorFlow, which the other commands do without
 
-    view = _checked(View(merge.chain_of(options.inputs)), "what is merged")
+    view = _checked(View(merge.chain_of(options.inputs)), "the inputs")
     with bar("files") as (begin, advance):
         begin(len(view.manifest.files))
         document = merge.merge(options.out, view, advance)
@@ -144,7 +144,7 @@ def run_to_parquet(options: argparse.Namespace) -> int:
     targets = [convert.parquet_path(options.out, tables, table) for table in tables]
     if options.out not in targets and options.out.exists() and not options.out.is_dir():
         raise FileExistsError(f"{options.out} is a file; give a directory, or one file called *.parquet")
-    _checked(view, "what is converted")
+    _checked(view, "the checkpoint")
     if options.out not in targets:
         options.out.mkdir(parents=True, exist_ok=True)
     for table, target in zip(tables, targets, strict=True):

@@ -118,7 +118,7 @@ def _match_dense(manifest: Manifest, model: Any, strict: bool) -> Any:
     entry = manifest.dense
     if entry is None:
         raise ValueError(
-            f"{manifest.path} was saved without a model and has no dense weights; restore the tables alone, "
+            f"{manifest.path} was saved without a model and has no dense weights; restore only the tables, "
             "without model"
         )
     file = manifest.path / entry["name"]

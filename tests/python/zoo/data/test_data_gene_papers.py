@@ -180,7 +180,7 @@ FILE = PackageFile("r-pairs", "1.0-1", "usr/share/pairs.sqlite", hashlib.sha256(
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """apt-get that downloads what dpkg-deb unpacks, in a directory that is all of PATH but for the shell."""
+    """A fake apt-get whose download dpkg-deb unpacks, in a directory that is all of PATH except the shell."""
     folder = tmp_path / "tools"
     folder.mkdir()
     for name, line in (

@@ -99,7 +99,7 @@ def test_cache_has_one_file_of_packages(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert load_with(lambda name: name[::-1] + b"z" if name > b"b" else b"~") == first
     assert first.stat().st_ino == written
     (first.parent / "debian-of-mine.graph").write_bytes(b"")
-    lists = STANZAS + b"\nPackage: e\n"  # which nobody requires: the same edges, one more node
+    lists = STANZAS + b"\nPackage: e\n"  # not required by any: the same edges, one more node
     second = load_with(lambda name: name)
     assert second != first
     assert {path.name for path in first.parent.iterdir()} == {second.name, "debian-of-mine.graph"}

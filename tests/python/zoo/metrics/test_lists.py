@@ -37,7 +37,7 @@ IDS = ["recall", "ndcg", "ndcg-linear", "mrr", "mrr-at-k"]
 
 @pytest.fixture(scope="module")
 def expected():
-    """Of each metric and list, the mean over all orders; NaN without a relevant item."""
+    """Returns for each metric and list the mean over all orders; NaN without a relevant item."""
     scores, relevance = lists()
     return [
         np.array([

@@ -40,7 +40,7 @@ def normal(x: np.ndarray) -> np.ndarray:
 
 
 def rows_of(model: Any, ids: np.ndarray) -> np.ndarray:
-    """What a node brings, read as the formula says and not as the model does it."""
+    """The input of a node by the formula, independent of the model's code."""
     flat = ids.ravel()
     parts = [het_tf.Table(f"{model.name}/nodes").lookup(flat), model.features.numpy()[flat]]
     return np.concatenate(parts, axis=1).reshape(*ids.shape, -1)

@@ -73,7 +73,7 @@ def test_the_loss_is_the_formula(fresh: np.random.Generator, negatives: str) -> 
 
 
 def as_examples(inputs: dict[str, Any]) -> Any:
-    """What `train` batches: one batch of these inputs, whatever their lengths."""
+    """Batches for `train`: one batch of these inputs, of any lengths."""
 
     class Batch:
         label = np.zeros(1, np.float32)
@@ -116,7 +116,7 @@ def test_items_are_counted_once_each_time_they_occur(fresh: np.random.Generator)
 
 
 def test_the_correction_lets_popular_items_score(fresh: np.random.Generator) -> None:
-    """Users choose by popularity alone: with the correction scores are its log, without they are flat."""
+    """Users choose only by popularity: with the correction scores are its log, without they are flat."""
     popularity = np.array([0.6, 0.25, 0.1, 0.05])
     users, items = fresh.integers(0, 5, 4096), fresh.choice(4, 4096, p=popularity)
     gaps = {}
