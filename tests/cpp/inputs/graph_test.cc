@@ -160,7 +160,7 @@ TEST_F(GraphTest, BadRequestsAreNamed) {
   graph.types = 1;
   EXPECT_NE(CheckHops(*Open(graph), {&typed, 1}).message().find("are 0 to 0"), std::string::npos);
   EXPECT_EQ(GraphFile::Open(folder_.path() + "/none").status().code(), Code::kNotFound);
-  EXPECT_NE(GraphFile::Open(folder_.path()).status().message().find("no regular file"), std::string::npos);
+  EXPECT_NE(GraphFile::Open(folder_.path()).status().message().find("not a regular file"), std::string::npos);
 }
 
 TEST_F(GraphTest, FileThatIsReplacedIsOpenedAgain) {
