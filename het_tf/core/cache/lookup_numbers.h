@@ -30,8 +30,9 @@ namespace het {
 
 class LookupNumbers {
  public:
-  static constexpr uint32_t kSteps = 8;          // steps that keep their rows
-  static constexpr uint32_t kFarthest = kSteps;  // that a hold may end ahead of the newest
+  static constexpr uint64_t kNoStep = ~uint64_t{0};  // that no lookup has
+  static constexpr uint32_t kSteps = 8;              // steps that keep their rows
+  static constexpr uint32_t kFarthest = kSteps;      // that a hold may end ahead of the newest
 
   // The lookup of a step names the table, with all its parts one after the other.
   void Begin(uint64_t step) {

@@ -109,7 +109,7 @@ Status Client::Read(CachedRead* read, uint64_t step) {
 }
 
 void Client::ReadEarly(CachedRead* read, uint64_t step) {
-  early_.Add(reader_.Begin(read, step));
+  early_.Add(step, reader_.Begin(read, step));
   Progress(0);
 }
 
@@ -153,7 +153,7 @@ Status Client::FetchMissing(CachedWrite* write) {
   for (const CachedWrite::Part& part : write->parts) {
     for (size_t u = 0; u < part.uniques; ++u) {
       if (part.touched[u] && part.rows[u] != kNoRow)
-        tables_.at(part.table).HoldForStep(part.rows[u], ReadOp::kNoLookup);
+        tables_.at(part.table).HoldForStep(part.rows[u], LookupNumbers::kNoStep);
     }
   }
   CachedRead read;
@@ -163,7 +163,7 @@ Status Client::FetchMissing(CachedWrite* write) {
     read.parts.push_back({wanted.part->table, wanted.part->partition, wanted.keys.size(), wanted.keys.data(),
                           wanted.hashes.data(), wanted.rows.data(), wanted.values.data()});
   }
-  HET_RETURN_IF_ERROR(Read(&read, ReadOp::kNoLookup));
+  HET_RETURN_IF_ERROR(reader_.Await(reader_.BeginMissing(&read).get()));
   for (const Wanted& wanted : all) {
     for (size_t i = 0; i < wanted.at.size(); ++i) wanted.part->rows[wanted.at[i]] = wanted.rows[i];
   }

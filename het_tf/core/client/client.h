@@ -82,7 +82,6 @@ class Client : private Exchange::Listener {
   Status Read(CachedRead* read, uint64_t step);
   // Begins the training read of a step whose lookup will come: Read with the same keys and step then waits
   // for what is missing alone. Several may have begun. Never waits itself; trouble is the lookup's to tell.
-  // Fills in rows.
   void ReadEarly(CachedRead* read, uint64_t step);
   // The planned lookup of this number will use the row, if it is in the cache.
   void SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned);

@@ -15,15 +15,13 @@ void Client::OnRows(Session* session, const Reply& reply, const PartitionReadPtr
     const TableReply* const said = reply.Of(cache->schema().id());
     const TableReply& t = said == nullptr ? nothing : *said;
     Counters& counters = cache->counters();
-    const auto cached =
-        static_cast<size_t>(std::count_if(asked.fetches.begin(), asked.fetches.end(),
-                                          [&](Key key) { return cache->lines().Find(key) != kNoRow; }));
     ReplyRows rows(t);
-    const bool subscribes = asked.subscribes && reply.told != 0;
-    op->sink->Take(asked, {&session->log(), reply.last_seq, t, subscribes}, &rows);
-    if (subscribes) cache->SetAnswered(session->partition(), *asked.subscribes);
-    counters.update_pull += t.refreshed.size() + cached;
-    counters.miss_pull += asked.fetches.size() - cached;
+    const bool subscribes = asked.subscribed_in && reply.told != 0;
+    const size_t absent =
+        op->sink->Take(asked, {session->partition(), &session->log(), reply.last_seq, t, subscribes}, &rows);
+    if (subscribes) cache->SetAnswered(session->partition(), *asked.subscribed_in);
+    counters.update_pull += t.refreshed.size() + asked.fetches.size() - absent;
+    counters.miss_pull += absent;
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
   }
   if (notifies) session->SetNotified(reply.told);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "het_tf/core/client/asker.h"
 #include "het_tf/core/client/client.h"
 
 namespace het {
@@ -33,9 +34,11 @@ std::unique_ptr<ReadOp> Client::BeginReadForDevice(DeviceRead* read, bool traini
     op->error = CheckDevice(part.table);
     if (!op->error.ok()) return op;
   }
-  op->sink = std::make_unique<DeviceSink>(&device_reads_, op.get());
+  auto sink = std::make_unique<DeviceSink>(&device_reads_, op.get(), *read);
+  DeviceSink& rows = *sink;
+  op->sink = std::move(sink);
   Asker asker(op.get(), &subscriptions_);
-  for (DeviceRead::Part& part : read->parts) asker.ForDevice(&tables_.at(part.table), &part, training);
+  rows.Classify(tables_, training, &asker);
   asker.Ask(&exchange_.sessions());
   return op;
 }

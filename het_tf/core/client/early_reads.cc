@@ -3,8 +3,8 @@
 namespace het {
 
 std::unique_ptr<ReadOp> EarlyReads::Take(uint64_t step) {
-  const auto found = std::find_if(reads_.begin(), reads_.end(),
-                                  [step](const Early& early) { return early.op->step == step; });
+  const auto found =
+      std::find_if(reads_.begin(), reads_.end(), [step](const Early& early) { return early.step == step; });
   if (found == reads_.end()) return nullptr;
   Early early = std::move(*found);
   reads_.erase(found);

@@ -22,10 +22,10 @@ namespace het {
 
 class EarlyReads {
  public:
-  void Add(std::unique_ptr<ReadOp> op) {
+  void Add(uint64_t step, std::unique_ptr<ReadOp> op) {
     op->early = true;
     op->read = nullptr;  // whose rows they are is known when its lookup comes
-    reads_.push_back({std::move(op), false});
+    reads_.push_back({step, std::move(op), false});
   }
   // Answers are on their way.
   bool busy() const {
@@ -42,6 +42,7 @@ class EarlyReads {
 
  private:
   struct Early {
+    uint64_t step;
     std::unique_ptr<ReadOp> op;
     bool disturbed;
   };

@@ -7,10 +7,20 @@
 
 namespace het {
 
+namespace {
+
+// Of questions, whose answers have no rows.
+class QuestionSink : public RowSink {
+ public:
+  bool subscribes() const override { return true; }
+  size_t Take(const TableRead&, const TableAnswer&, ReplyRows*) override { return 0; }
+};
+
+}  // namespace
+
 Subscriptions::Subscriptions(const CachedTables* tables) : tables_(tables), left_(tables->partitions()) {
-  questions_.step = ReadOp::kNoLookup;
   questions_.early = true;
-  questions_.sink = std::make_unique<PrivateSink>(&questions_);
+  questions_.sink = std::make_unique<QuestionSink>();
 }
 
 void Subscriptions::Ask(const PartitionReadPtr& question, Session* session) {
@@ -30,12 +40,12 @@ bool Subscriptions::asking() const {
 void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request* request) {
   for (TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
-    asked.subscribes.reset();
-    if (!read->op->training() || asked.device != nullptr || !cache->sync().subscribes) continue;
+    asked.subscribed_in.reset();
+    if (!read->op->sink->subscribes() || !cache->sync().subscribes) continue;
     // A push that rows have left with says what it knew. What is acknowledged late is named once more.
     const uint32_t knew = request->told_ack;
     request->told_ack = knew == 0 ? session.notified() : std::min(knew, session.notified());
-    asked.subscribes = cache->numbers().newest();
+    asked.subscribed_in = cache->numbers().newest();
     const uint64_t table = cache->schema().id();
     for (Key key : cache->left_subscribed()) left_[tables_->PartitionOf(*cache, key)][table].push_back(key);
     cache->left_subscribed().clear();
