@@ -52,6 +52,11 @@ class LookupNumbers {
     }
     return passed();
   }
+  // The same of a step that is not known, too: past all that the end of a known one could end.
+  uint32_t Until(uint64_t step) const {
+    const uint32_t known = HeldBy(step);
+    return known == passed() ? farthest() : known;
+  }
   uint32_t newest() const { return newest_; }
   uint32_t farthest() const { return newest_ + kFarthest; }
   uint32_t passed() const { return newest_ - 1; }

@@ -8,7 +8,7 @@ void Asker::Begin(TableCache* cache, uint32_t partition) {
   cache_ = cache;
   partition_ = partition;
   asked_ = nullptr;
-  sync_ = cache->sync();
+  sync_ = cache->policy().sync();
   trusts_ = op_->sink->subscribes() && cache->numbers().answered(partition);
 }
 
@@ -23,8 +23,8 @@ TableRead* Asker::Add() {
 }
 
 SyncPolicy::Pull Asker::PullOf(uint32_t line) const {
-  if (line == kNoRow || cache_->invalid(line)) return SyncPolicy::Pull::kFetch;
-  return sync_.OnRead(cache_->moved(line), trusts_ && cache_->subscribed(line));
+  if (line == kNoRow || cache_->marks().invalid(line)) return SyncPolicy::Pull::kFetch;
+  return sync_.OnRead(cache_->marks().moved(line), trusts_ && cache_->marks().subscribed(line));
 }
 
 void Asker::Key(het::Key key, uint32_t line, uint32_t at) {
@@ -38,7 +38,7 @@ void Asker::Key(het::Key key, uint32_t line, uint32_t at) {
       ++cache_->counters().trusted;
       return;
     case SyncPolicy::Pull::kCheck:
-      return asked()->Check(key, cache_->base(line), at);
+      return asked()->Check(key, cache_->lines().base(line), at);
   }
 }
 

@@ -22,8 +22,8 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, std::unique_ptr<Cac
   for (const CachedRead::Part& part : read->parts) {
     const TableCache& cache = tables_->at(part.table);
     if (cache.device() == nullptr) continue;
-    op->error = FailedPrecondition("table '" + cache.schema().spec().name +
-                                   "' is cached on a device; use ReadForDevice and PushForDevice");
+    op->error = FailedPrecondition("table '" + cache.schema()->spec().name +
+                                   "' is cached on a device; use Client::devices");
   }
   if (!op->error.ok()) return op;
   CacheSink& rows = *sink;

@@ -10,7 +10,6 @@
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/exchange.h"
 #include "het_tf/core/client/partition_read.h"
-#include "het_tf/core/client/push_builder.h"
 #include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/client/waiter.h"
 
@@ -18,13 +17,8 @@ namespace het {
 
 class CacheReader {
  public:
-  CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions,
-              PushBuilder* pushes, Waiter* waiter)
-      : tables_(tables),
-        exchange_(exchange),
-        subscriptions_(subscriptions),
-        pushes_(pushes),
-        waiter_(waiter) {}
+  CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions, Waiter* waiter)
+      : tables_(tables), exchange_(exchange), subscriptions_(subscriptions), waiter_(waiter) {}
 
   // As Client::Read. Throws std::bad_alloc; then there is no read.
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
@@ -41,7 +35,6 @@ class CacheReader {
   const CachedTables* const tables_;
   Exchange* const exchange_;
   Subscriptions* const subscriptions_;
-  PushBuilder* const pushes_;
   Waiter* const waiter_;
 };
 

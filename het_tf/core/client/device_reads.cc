@@ -28,7 +28,7 @@ void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* aske
     asked->checks.reserve(rows.n - fetches);
     asked->clocks.reserve(rows.n - fetches);
     asked->check_at.reserve(rows.n - fetches);
-    const bool filter = training && cache.config().admit_after > 1;
+    const bool filter = training && cache.policy().config().admit_after > 1;
     for (uint32_t i = 0; i < rows.n; ++i) {
       rows.came[i] = 0;
       rows.admit[i] = training;
@@ -37,14 +37,14 @@ void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* aske
         continue;
       }
       // Counted here, since a key may be asked for more than once until its row is there.
-      if (filter) rows.admit[i] = cache.Admit(cache.lines().Hash(rows.keys[i]));
+      if (filter) rows.admit[i] = cache.policy().Admit(cache.lines().Hash(rows.keys[i]));
       asked->Fetch(rows.keys[i], i);
     }
   }
 }
 
 size_t DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
-  const TableSchema& schema = asked.cache->schema();
+  const TableSchema& schema = *asked.cache->schema();
   const DeviceRead::Part& part =
       *std::find_if(read_.parts.begin(), read_.parts.end(), [&](const DeviceRead::Part& each) {
         return each.table == schema.id() && each.partition == answer.partition;

@@ -42,8 +42,8 @@ struct TableRead {
   // All of them may come back as rows.
   size_t rows() const { return checks.size() + fetches.size(); }
   size_t most_row_bytes() const {
-    const TableSchema& schema = cache->schema();
-    return MostAnswerBytes(cache->row_format(), schema.dim(), schema.row_floats());
+    const TableSchema& schema = *cache->schema();
+    return MostAnswerBytes(cache->policy().row_format(), schema.dim(), schema.row_floats());
   }
   // The last `rows` of the questions, or all, become another read's.
   TableRead TakeLast(size_t rows);

@@ -9,15 +9,18 @@ namespace {
 
 // Makes `line` the row of an answer, with every own update on top.
 void FillLine(TableCache* cache, uint32_t line, Clock clock, const float* row, const TableAnswer& answer) {
-  const TableSchema& schema = cache->schema();
-  float* const x = cache->lines().data(line);
-  const bool subscribed = cache->subscribed(line);
-  cache->SetInvalid(line, true);  // until all is on top
-  const uint64_t own = FillRow(schema, cache->lines().meta(line).key, row, answer.log, answer.applied, x);
-  cache->base(line) = clock + static_cast<Clock>(own);
-  if (cache->has_update(line)) schema.optimizer().MergeInto(cache->UpdateOf(line), cache->pending(line), x);
-  cache->SetInvalid(line, false);
-  cache->SetSubscribed(line, subscribed);
+  const TableSchema& schema = *cache->schema();
+  Lines& lines = cache->lines();
+  LineMarks& marks = cache->marks();
+  float* const x = lines.data(line);
+  const bool subscribed = marks.subscribed(line);
+  marks.Invalidate(line);  // until all is on top
+  const uint64_t own = FillRow(schema, lines.meta(line).key, row, answer.log, answer.applied, x);
+  lines.base(line) = clock + static_cast<Clock>(own);
+  Unsent& unsent = cache->unsent();
+  if (unsent.has_update(line)) schema.optimizer().MergeInto(unsent.UpdateOf(line), lines.pending(line), x);
+  marks.Validate(line);
+  if (subscribed) marks.Subscribe(line);
 }
 
 }  // namespace
@@ -79,7 +82,7 @@ size_t CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyR
   for (const Vector<uint32_t>* places : {&asked.check_at, &asked.fetch_at}) {
     for (uint32_t at : *places) {
       const uint32_t line = lines_[at];
-      if (line != kNoRow && !cache->invalid(line)) cache->SetSubscribed(line, true);
+      if (line != kNoRow && !cache->marks().invalid(line)) cache->marks().Subscribe(line);
     }
   }
   return absent;
@@ -90,13 +93,13 @@ void CacheSink::Renew(TableRead* asked) {
   size_t kept = 0;
   for (size_t i = 0; i < asked->checks.size(); ++i) {
     const uint32_t at = asked->check_at[i];
-    if (cache->invalid(lines_[at])) {
+    if (cache->marks().invalid(lines_[at])) {
       asked->Fetch(asked->checks[i], at);
       continue;
     }
     asked->checks[kept] = asked->checks[i];
     asked->check_at[kept] = at;
-    asked->clocks[kept++] = cache->base(lines_[at]);
+    asked->clocks[kept++] = cache->lines().base(lines_[at]);
   }
   asked->checks.resize(kept);
   asked->check_at.resize(kept);
@@ -107,7 +110,7 @@ void CacheSink::FillIn(CachedRead* read) {
   const uint32_t* line = lines_.data();
   for (CachedRead::Part& part : read->parts) {
     TableCache& cache = tables_->at(part.table);
-    if (read->planned != 0) cache.set_planned(read->planned);
+    if (read->planned != 0) cache.policy().set_planned(read->planned);
     for (size_t u = 0; u < part.uniques; ++u) {
       uint32_t& row = part.rows[u] = *line++;
       if (row == kNoRow) row = cache.lines().Find(part.keys[u], part.hashes[u]);
@@ -115,7 +118,7 @@ void CacheSink::FillIn(CachedRead* read) {
         part.values[u] = ValueOf(read, &cache, part.keys[u]);
         continue;
       }
-      if (part.next_use != nullptr) cache.SetNextUse(row, part.next_use[u]);
+      if (part.next_use != nullptr) cache.policy().SetNextUse(row, part.next_use[u]);
       part.values[u] = cache.lines().data(row);
     }
   }
@@ -124,40 +127,45 @@ void CacheSink::FillIn(CachedRead* read) {
 // --- a training read
 
 LineSink::~LineSink() {
-  for (const auto& [cache, number] : waiting_) cache->EndWaiting(number);
+  for (const auto& [cache, number] : waiting_) cache->numbers().EndWaiting(number);
 }
 
 void LineSink::Enter(TableCache* cache) {
   if (!waiting_.empty() && waiting_.back().first == cache) return;
-  waiting_.emplace_back(cache, cache->BeginWaiting(step_));
+  waiting_.emplace_back(cache, cache->numbers().BeginWaiting(step_));
 }
 
 void LineSink::Meet(TableCache* cache, Span<const uint32_t> lines) {
+  EvictionPolicy& eviction = cache->policy().eviction();
+  const uint32_t until = cache->numbers().Until(step_);
   size_t hits = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const size_t next = i + TableCache::kLinesAhead;
+    const size_t next = i + Lines::kAhead;
     if (next < lines.size() && lines[next] != kNoRow) {
-      cache->PrefetchState(lines[next]);
-      cache->PrefetchTouch(lines[next]);
+      cache->lines().PrefetchState(lines[next]);
+      eviction.Prefetch(lines[next]);
     }
     if (lines[i] == kNoRow) continue;
-    cache->Touch(lines[i]);
-    Hold(cache, lines[i]);
+    if (!cache->marks().transient(lines[i])) eviction.Touch(lines[i]);
+    cache->marks().Hold(lines[i], until);
     ++hits;
   }
   cache->counters().reads += lines.size();
   cache->counters().hits += hits;
 }
 
-void LineSink::Hold(TableCache* cache, uint32_t line) { cache->HoldForStep(line, step_); }
+void LineSink::Hold(TableCache* cache, uint32_t line) {
+  cache->marks().Hold(line, cache->numbers().Until(step_));
+}
 
 uint32_t LineSink::TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) {
-  const bool transient = !cache->Admit(fetched.hash) || cache->config().capacity == 0;
+  const bool transient = !cache->policy().Admit(fetched.hash) || cache->policy().config().capacity == 0;
   const uint32_t line = cache->Insert(fetched.key, fetched.hash, 0, transient);
-  cache->SetInvalid(line, true);
-  if (transient) cache->Pass();
+  cache->marks().Invalidate(line);
+  if (transient) cache->policy().eviction().Pass();
   Hold(cache, line);
-  if (const TableCache::Queued* queued = cache->FindQueued(fetched.key)) cache->Restore(line, *queued);
+  const WriteBackQueue::Queued* const queued = cache->unsent().queue().Find(fetched.key);
+  if (queued != nullptr) cache->unsent().Restore(line, *queued);
   FillLine(cache, line, fetched.clock, fetched.row, answer);
   return line;
 }
@@ -170,21 +178,21 @@ void LookupSink::Enter(TableCache* cache) {
 // --- a read without training
 
 PrivateSink::~PrivateSink() {
-  for (TableCache* cache : reading_) cache->EndReading();
+  for (TableCache* cache : reading_) cache->numbers().EndReading();
 }
 
 void PrivateSink::Enter(TableCache* cache) {
   reading_.push_back(cache);
-  cache->BeginReading();
+  cache->numbers().BeginReading();
 }
 
 uint32_t PrivateSink::TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) {
-  const TableSchema& schema = cache->schema();
+  const TableSchema& schema = *cache->schema();
   Vector<float>& own = fetched_[{cache, fetched.key}];
   own.resize(schema.row_floats());
   FillRow(schema, fetched.key, fetched.row, answer.log, answer.applied, own.data());
-  if (const TableCache::Queued* queued = cache->FindQueued(fetched.key)) {
-    schema.optimizer().MergeInto(cache->queued_update(*queued), queued->ticks, own.data());
+  if (const WriteBackQueue::Queued* queued = cache->unsent().queue().Find(fetched.key)) {
+    schema.optimizer().MergeInto(cache->unsent().update(*queued), queued->ticks, own.data());
   }
   return kNoRow;
 }

@@ -8,6 +8,7 @@
 
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/row_sink.h"
+#include "tests/cpp/testing/held_lines.h"
 
 namespace het {
 namespace {
@@ -64,7 +65,7 @@ TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndHeld) {
   EXPECT_EQ(asked.checks, Vector<Key>({7}));
   EXPECT_EQ(asked.clocks, Vector<Clock>({3}));
   EXPECT_TRUE(asked.fetches.empty());
-  EXPECT_EQ(cache_->Held(), 1u);
+  EXPECT_EQ(testing::HeldLines(*cache_), 1u);
   EXPECT_EQ(op_.open_parts, 1u);
   EXPECT_TRUE(sessions_[0].waits());
   EXPECT_FALSE(sessions_[1].waits());
@@ -72,12 +73,12 @@ TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndHeld) {
 
 TEST_F(AskerTest, AnAbsentRowIsFetched) {
   EXPECT_EQ(AskedFor(7).fetches, Vector<Key>({7}));
-  EXPECT_EQ(cache_->Held(), 0u);
+  EXPECT_EQ(testing::HeldLines(*cache_), 0u);
 }
 
 TEST_F(AskerTest, AnInvalidRowIsFetched) {
   const uint32_t line = Line(7, 3);
-  cache_->SetInvalid(line, true);
+  cache_->marks().Invalidate(line);
   EXPECT_EQ(AskedFor(7).fetches, Vector<Key>({7}));
 }
 
@@ -95,20 +96,20 @@ TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
   config.checks = Checks::kTold;
   Cache(config);
   const uint32_t line = Line(7, 3);
-  cache_->SetSubscribed(line, true);
+  cache_->marks().Subscribe(line);
   EXPECT_EQ(AskedFor(7).checks.size(), 1u) << "it has never answered";
-  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
   cache_->BeginLookup(1);
   EXPECT_EQ(AskedFor(7).checks.size(), 1u) << "nothing bounds how long before the first lookup that was";
-  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
   for (uint64_t step = 2; step <= 3; ++step) {
     cache_->BeginLookup(step);
     EXPECT_EQ(AskedFor(7).checks.size(), step == 2 ? 0u : 1u) << step;
     EXPECT_TRUE(subscriptions_.asking()) << "the lookup after this one wants to know";
   }
   EXPECT_EQ(cache_->counters().trusted, 1u);
-  cache_->SetAnswered(0, cache_->numbers().newest());
-  cache_->SetMoved(line);
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
+  cache_->marks().Notify(line);
   EXPECT_EQ(AskedFor(7).fetches, Vector<Key>({7}));
 }
 
@@ -117,9 +118,9 @@ TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
   config.checks = Checks::kTold;
   Cache(config);
   const uint32_t line = Line(7, 3);
-  cache_->SetSubscribed(line, true);
+  cache_->marks().Subscribe(line);
   cache_->BeginLookup(1);
-  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
   EXPECT_TRUE(AskedFor(7).empty());
   EXPECT_TRUE(op_.done());
   EXPECT_TRUE(sessions_[0].waits());

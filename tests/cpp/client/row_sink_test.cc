@@ -11,6 +11,7 @@
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/device_reads.h"
 #include "het_tf/core/client/push_builder.h"
+#include "tests/cpp/testing/held_lines.h"
 
 namespace het {
 namespace {
@@ -46,7 +47,7 @@ class RowSinkTest : public ::testing::Test {
     EXPECT_NE(line, kNoRow);
     return cache_->lines().data(line)[0];
   }
-  Clock Base(Key key) { return cache_->base(cache_->lines().Find(key)); }
+  Clock Base(Key key) { return cache_->lines().base(cache_->lines().Find(key)); }
   // A read of these keys begins; returns what it asks of the one partition.
   TableRead Begin(CacheSink* sink, const Vector<Key>& keys) {
     keys_ = keys;
@@ -101,16 +102,16 @@ TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
   const uint32_t line = Line(7, 1, 0);
   Push(7, 100);
   Push(7, 200);
-  cache_->UpdateOf(line)[0] = 1000;
-  cache_->AddTick(line);
+  cache_->unsent().UpdateOf(line)[0] = 1000;
+  cache_->lines().AddTick(line);
   LookupSink sink(&tables_, 1);
   const TableRead asked = Begin(&sink, {7});
   EXPECT_EQ(asked.checks, Vector<Key>({7}));
-  cache_->SetInvalid(line, true);
+  cache_->marks().Invalidate(line);
   Answer(&sink, asked, /*applied=*/1);
   EXPECT_EQ(Value(7), 10 + 200 + 1000) << "the first push is in the row";
   EXPECT_EQ(Base(7), 1 + 1) << "unsent ticks are no part of the base";
-  EXPECT_FALSE(cache_->invalid(line));
+  EXPECT_FALSE(cache_->marks().invalid(line));
 }
 
 TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
@@ -118,31 +119,31 @@ TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
   const TableRead asked = Begin(&sink, {1, 2, 3, 4, 5, 6});
   Answer(&sink, asked, 0, /*subscribed=*/true);
   EXPECT_EQ(cache_->lines().size(), 6u);
-  EXPECT_EQ(cache_->resident(), 6u) << "more than the cache may have, until the step ends";
-  EXPECT_EQ(cache_->Held(), 6u);
+  EXPECT_EQ(cache_->marks().resident(), 6u) << "more than the cache may have, until the step ends";
+  EXPECT_EQ(testing::HeldLines(*cache_), 6u);
   EXPECT_EQ(Value(6), 60);
-  EXPECT_TRUE(cache_->subscribed(cache_->lines().Find(1)));
+  EXPECT_TRUE(cache_->marks().subscribed(cache_->lines().Find(1)));
 }
 
 TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
   const uint32_t line = Line(7, 1, 0);
-  cache_->UpdateOf(line)[0] = 5;
-  cache_->AddTick(line);
+  cache_->unsent().UpdateOf(line)[0] = 5;
+  cache_->lines().AddTick(line);
   for (Key key = 20; key < 24; ++key) Line(key, 0, 0);
   cache_->MakeRoom(4);
-  ASSERT_NE(cache_->FindQueued(7), nullptr);
+  ASSERT_NE(cache_->unsent().queue().Find(7), nullptr);
   {
     PrivateSink sink(&tables_);
     Answer(&sink, Begin(&sink, {7}), 0);
     sink.FillIn(&read_);
     EXPECT_EQ(values_[0][0], 15);
     EXPECT_EQ(rows_[0], kNoRow);
-    EXPECT_NE(cache_->FindQueued(7), nullptr) << "it does not enter the cache";
+    EXPECT_NE(cache_->unsent().queue().Find(7), nullptr) << "it does not enter the cache";
   }
   LookupSink sink(&tables_, 1);
   Answer(&sink, Begin(&sink, {7}), 0);
   EXPECT_EQ(Value(7), 15);
-  EXPECT_EQ(cache_->FindQueued(7), nullptr);
+  EXPECT_EQ(cache_->unsent().queue().Find(7), nullptr);
 }
 
 // Would find a number that was taken when the read began and is another row's by now.
@@ -158,7 +159,7 @@ TEST_F(RowSinkTest, LinesStayTheReadsUntilItEnds) {
       cache_->MakeRoom(4);
     }
     cache_->Drop(line);
-    EXPECT_TRUE(cache_->invalid(line));
+    EXPECT_TRUE(cache_->marks().invalid(line));
     Answer(sink.get(), asked, 0);
     sink->FillIn(&read_);
     EXPECT_EQ(rows_[0], line);
@@ -186,8 +187,8 @@ TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {
   PrivateSink sink(&tables_);
   TableRead asked = Begin(&sink, {1, 2});
   EXPECT_EQ(asked.clocks, Vector<Clock>({4, 5}));
-  cache_->SetInvalid(a, true);
-  cache_->base(b) = 9;
+  cache_->marks().Invalidate(a);
+  cache_->lines().base(b) = 9;
   sink.Renew(&asked);
   EXPECT_EQ(asked.checks, Vector<Key>({2}));
   EXPECT_EQ(asked.clocks, Vector<Clock>({9}));
