@@ -1,9 +1,8 @@
 // What a cache does, as it is now: bounds, formats of rows, which rows enter, and which leave first.
 //
 // Bounds follow `staleness` and the number of workers (staleness.h), or what a user gives. Rows enter when
-// their key has occurred often enough (admission_filter.h). They leave in the order of an eviction policy;
-// lines that a lookup will use which the pipeline has planned (engine/next_uses.h) leave after all others,
-// the one that is used last first.
+// their key has occurred often enough (admission_filter.h). Lines leave in the order of an eviction policy.
+// Lines that a planned lookup will use (engine/next_uses.h) leave after all others, in reverse order of use.
 #pragma once
 
 #include <algorithm>
@@ -43,9 +42,9 @@ class CachePolicy {
   const EvictionPolicy& eviction() const { return *eviction_; }
   // The lookup of this plan is here.
   void set_planned(uint32_t number) { planned_ = std::max(planned_, number); }
-  // One that will use the line; 0: none. Of several it is the first. Throws std::bad_alloc.
+  // The first planned lookup that will use the line; 0: none. Throws std::bad_alloc.
   void SetNextUse(uint32_t line, uint32_t number);
-  // A line that comes has no next use.
+  // A new line has no next use.
   void ForgetNextUse(uint32_t line) {
     if (line < next_use_.size()) next_use_[line] = 0;
   }

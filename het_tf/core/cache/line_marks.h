@@ -1,24 +1,21 @@
 // What a read may do with a line, and whether the line may leave.
 //
-// 1. The copy of its row is in one of four states:
+// 1. The copy of a row is in one of four states. The next lookup of the row
 //
-//                checked     subscribed   moved       invalid      the next lookup
-//   Subscribe    subscribed  subscribed   subscribed  -            checked     asks whether its clock is
-//   within Unsubscribe  checked     checked      moved       invalid                  the pull bound Notify
-//   checked     moved        moved       invalid      subscribed  reads it: the server names it when Outdate
-//   moved       moved        moved       invalid                  it has moved (store/holdings.h) Invalidate
-//   invalid     invalid      invalid     invalid      moved       fetches it Validate     -           - -
-//   checked      invalid     fetches it, and reads no value
+//      checked      asks the server whether its clock is within the pull bound
+//      subscribed   reads it: the server names it when it has moved past the bound (store/holdings.h)
+//      moved        fetches it
+//      invalid      fetches it, and must not read its value before
 //
-//   Subscribe    an answer has brought or checked the row, and the server holds it for this client
-//   Unsubscribe  the server has forgotten all that it held, or a push says that the row leaves
-//   Notify       the server has named the row
-//   Outdate      another worker has updated it, as the stream says (engine/on_demand.h)
-//   Invalidate   the base is not to be trusted (the partition has another incarnation), or the row is being
-//                filled in; an update stays
-//   Validate     the row of an answer is there
+//    from           checked      subscribed   moved        invalid
+//    Subscribe      subscribed   subscribed   subscribed   -
+//    Unsubscribe    checked      checked      moved        invalid
+//    Notify         checked      moved        moved        invalid
+//    Outdate        moved        moved        moved        invalid
+//    Invalidate     invalid      invalid      invalid      invalid
+//    Validate       -            -            -            checked
 //
-//   When a subscribed line leaves, the server must hear of it: by its push, or left().
+//    When a subscribed line leaves, the server must hear of it: by a push, or by left().
 //
 // 2. A transient line was not admitted, or had no room: it leaves as soon as it is not held.
 // 3. A held line does not leave: a step uses it, or its lookup waits (lookup_numbers.h).
@@ -43,20 +40,27 @@ class LineMarks {
   bool invalid(uint32_t line) const { return lines_.state(line).copy == Copy::kInvalid; }
   bool subscribed(uint32_t line) const { return lines_.state(line).copy == Copy::kSubscribed; }
   bool moved(uint32_t line) const { return lines_.state(line).copy == Copy::kMoved; }
+  // An answer has brought or checked the row, and the server holds it for this client.
   void Subscribe(uint32_t line) { lines_.state(line).copy = Copy::kSubscribed; }
+  // The server has forgotten what it held, or a push says that the row leaves.
   void Unsubscribe(uint32_t line) {
     if (subscribed(line)) lines_.state(line).copy = Copy::kChecked;
   }
+  // The server has named the row.
   void Notify(uint32_t line) {
     if (subscribed(line)) lines_.state(line).copy = Copy::kMoved;
   }
+  // Another worker has updated the row, as the stream says (engine/on_demand.h).
   void Outdate(uint32_t line) {
     if (!invalid(line)) lines_.state(line).copy = Copy::kMoved;
   }
   void OutdateAll() {
     lines_.ForEach([this](uint32_t line) { Outdate(line); });
   }
+  // The base is not to be trusted: the partition has another incarnation, or the row is being filled in. An
+  // update stays.
   void Invalidate(uint32_t line) { lines_.state(line).copy = Copy::kInvalid; }
+  // The row of an answer is there.
   void Validate(uint32_t line) { lines_.state(line).copy = Copy::kChecked; }
   // Keys of subscribed lines that have left since this was emptied. Where there was no memory, some are
   // missing: the server will name them for nothing.

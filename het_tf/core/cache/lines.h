@@ -1,4 +1,4 @@
-// The rows of a cache: a RowStore whose rows, its lines, have ticks of this worker on top.
+// The rows of a cache: a RowStore whose rows (lines) contain ticks of this worker, too.
 //
 //   clock of the row here  =  base (ticks that the server has, or that are in a frame to it)
 //                           + pending (ticks that are in no frame yet)
@@ -25,7 +25,8 @@ namespace het {
 // Whether the copy of a row in a line may be read (line_marks.h).
 enum class Copy : uint8_t { kChecked, kSubscribed, kMoved, kInvalid };
 
-// What a cache knows of a line beside its row: 16 bytes, in one piece for all objects that know something.
+// What a cache knows of a line beside its row. One record for all parts of the cache: a hit reads one cache
+// line.
 struct LineState {
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
@@ -46,7 +47,7 @@ class Lines : public RowStore {
 
   // A clean line with this base; its row is the caller's to fill in. Throws std::bad_alloc.
   uint32_t Add(Key key, uint64_t hash, Clock base);
-  void Remove(uint32_t line) { Erase(line); }
+  using RowStore::Erase;
 
   Clock& base(uint32_t line) { return meta(line).clock; }
   uint32_t pending(uint32_t line) const { return states_[line].pending; }
@@ -57,7 +58,7 @@ class Lines : public RowStore {
   LineState& state(uint32_t line) { return states_[line]; }
   const LineState& state(uint32_t line) const { return states_[line]; }
   // For loops over lines: what is known of a line will be used soon.
-  static constexpr size_t kAhead = 12;  // the line in work is so many behind
+  static constexpr size_t kAhead = 12;  // lines between the one in work and the one that is fetched
   void PrefetchState(uint32_t line) const { __builtin_prefetch(&states_[line], 1); }
   // fn(line) for every line; it may remove it.
   template <typename Fn>
@@ -70,7 +71,6 @@ class Lines : public RowStore {
 
  private:
   using RowStore::Clear;
-  using RowStore::Erase;
   using RowStore::Insert;
 
   Vector<LineState> states_;

@@ -21,7 +21,7 @@ uint32_t TableCache::Insert(Key key, uint64_t hash, Clock base, bool transient) 
     marks_.Begin(line, transient);
     if (!transient) policy_.eviction().Insert(line);
   } catch (...) {
-    lines_.Remove(line);
+    lines_.Erase(line);
     throw;
   }
   policy_.ForgetNextUse(line);
@@ -45,7 +45,7 @@ uint32_t TableCache::Drop(uint32_t line) {
     budget_->Give(lines_.line_bytes());
   }
   marks_.End(line);
-  lines_.Remove(line);
+  lines_.Erase(line);
   return ticks;
 }
 

@@ -6,8 +6,8 @@
 //   policy()   bounds, formats, admission and the order of eviction        cache_policy.h
 //   numbers()  lookups by number, which hold lines                         lookup_numbers.h
 //
-// Here stands what concerns all of them: how a line comes, and how it goes. How many lines there may
-// be is the budget's to say (cache_budget.h). Not thread-safe; the client that owns it locks.
+// TableCache itself adds and removes lines, which concerns all five. The budget (cache_budget.h) limits the
+// number of lines. Not thread-safe; the client that owns it locks.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What the rows of a cache contain and the server was never sent: updates of lines, and of rows that have
-// left the cache (the write-back queue).
+// Updates that the server was never sent: those of lines, and those of rows that have left the cache (the
+// write-back queue).
 //
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
@@ -23,7 +23,7 @@ namespace het {
 
 class Unsent {
  public:
-  // What it is told of the cache. `seed`: of what is rounded at random.
+  // The parts of the cache that it uses. `seed`: of the rounding at random.
   struct Cache {
     Lines* lines;
     const CachePolicy* policy;

@@ -20,14 +20,14 @@ size_t RequestMaker::RowBytes(const Session::Outgoing& what) const {
   return bytes;
 }
 
-OutTableRequest* RequestMaker::TableOf(const Session& session, uint64_t table, OutRequest* request) const {
+OutTableRequest* RequestMaker::TableOf(Session* session, uint64_t table, OutRequest* request) const {
   for (OutTableRequest& t : request->tables) {
     if (t.table == table) return &t;
   }
   const TableCache& cache = tables_->at(table);
   OutTableRequest& t = request->tables.emplace_back();
   t.table = table;
-  t.epoch = session.epochs().Of(table);
+  t.epoch = session->epochs().Of(table);
   t.push_format = cache.policy().push_format();
   t.row_format = cache.policy().row_format();
   t.block = static_cast<uint32_t>(cache.schema()->dim());
@@ -44,7 +44,7 @@ void RequestMaker::Make(const Outgoing& sending, const PartitionId& partition, O
   if (what.frame != nullptr) {
     for (const TablePush& push : what.frame->tables) {
       if (push.keys.empty()) continue;
-      OutTableRequest* const t = TableOf(*session, push.schema->id(), request);
+      OutTableRequest* const t = TableOf(session, push.schema->id(), request);
       t->push_keys = push.keys;
       t->push_ticks = push.ticks;
       t->push_updates = push.wire;
@@ -54,7 +54,7 @@ void RequestMaker::Make(const Outgoing& sending, const PartitionId& partition, O
   }
   if (what.read == nullptr) return;
   for (const TableRead& asked : what.read->tables) {
-    OutTableRequest* const t = TableOf(*session, asked.cache->schema()->id(), request);
+    OutTableRequest* const t = TableOf(session, asked.cache->schema()->id(), request);
     t->check_keys = asked.checks;
     t->check_clocks = asked.clocks;
     t->fetch_keys = asked.fetches;

@@ -28,7 +28,7 @@ class RequestMaker {
              const Vector<TableBytes>& tables, size_t bytes) const;
 
  private:
-  OutTableRequest* TableOf(const Session& session, uint64_t table, OutRequest* request) const;
+  OutTableRequest* TableOf(Session* session, uint64_t table, OutRequest* request) const;
 
   const CachedTables* const tables_;
   Subscriptions* const subscriptions_;

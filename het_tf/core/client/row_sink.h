@@ -6,13 +6,13 @@
 //   PrivateSink  a read without training: cached rows are refreshed, others go to the read alone
 //   DeviceSink   into memory that the caller gave, for a cache on a device (device_reads.h)
 //
-// The first three are of rows in lines. Each finds the line of every row once, when the read begins, and
-// keeps its number, by the row's place in the read; a row that is absent is looked for once more when it
-// comes, since another read may have brought it. A number stays good as long as the sink is there: the lines
-// of a training read are held, from when it meets or inserts them, until it waits no longer
-// (LookupNumbers::BeginWaiting), and a read without training holds every line of its tables (BeginReading).
-// What is held neither leaves nor gives its line away; what forgets rows makes it invalid instead
-// (TableCache::Drop).
+// The first three keep rows in lines. Such a sink looks up the line of every row once, when the read begins,
+// and keeps the number of the line by the row's place in the read. It looks up an absent row once more, when
+// the answer comes, since another read may have brought the row. The numbers stay valid as long as the sink
+// exists. A training read holds each line from the moment when it finds or inserts it until it waits no
+// longer (LookupNumbers::BeginWaiting), and a read without training holds all lines of its tables
+// (BeginReading). A held line never leaves, so no other row gets its number: code that forgets rows only
+// makes it invalid (TableCache::Drop).
 //
 // Whatever the partition sends is the row as it had it after push `applied`: every sink puts the
 // own updates on top that this lacks. Functions throw std::bad_alloc: rows that were taken stay

@@ -152,7 +152,6 @@ class Session {
   // What the session says in the request: client, seq, after_seq, incarnation, told_ack.
   void FillIn(const Outgoing& sending, OutRequest* request) const;
   Epochs& epochs() { return known_.epochs; }
-  const Epochs& epochs() const { return known_.epochs; }
   // The frame was sent before.
   bool WasSent(const PushFrame& frame) const { return frame.seq <= sent_.ever; }
   void Sent(const Outgoing& sent, const OutRequest& request, uint32_t frame, double now, uint64_t connection);

@@ -23,7 +23,7 @@ TableSpec PsWorkerConfig::spec() const {
 
 int64_t PsWorkerConfig::MostUnseen(Clock ticks, int64_t in_progress) const {
   if (cache.pull_bound == kUnbounded || cache.push_bound == kUnbounded) return kUnbounded;
-  const int64_t held_back = cache.policy().sync().most_unapplied(ticks);
+  const int64_t held_back = cache.sync().most_unapplied(ticks);
   return cache.pull_bound.Of(ticks) + (static_cast<int64_t>(workers) - 1) * (held_back + in_progress);
 }
 
