@@ -2,10 +2,10 @@
 // tables and tokens becomes calls of the library (core/device/abi.h) and of the client
 // (device_rows.h), in the order that both want.
 //
-//   lookup   HetDevLookup ─► wanted ─► Client::ReadForDevice ─► HetDevInstall ─► victims ─► PushForDevice
+//   lookup   HetDevLookup ─► wanted ─► DeviceClient::Read ─► HetDevInstall ─► victims ─► DeviceClient::Push
 //                 └► HetDevGather
-//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► PushForDevice, WaitForDevice
-//   flush    HetDevTake ─► PushForDevice, until nothing is left ─► Client::Flush
+//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► DeviceClient::Push, Wait
+//   flush    HetDevTake ─► DeviceClient::Push, until nothing is left ─► Client::Flush
 //
 // Who owns what. The library's context, tables and calls belong to this object, the rows and unsent updates
 // to the device, numbered frames and what is on its way to the client. An update is in one place at any
