@@ -1,6 +1,6 @@
-// What the client does for tables whose cache is on a device, where the random schedules with devices
-// (protocol/schedules_test.cc) do not get: calls of the wrong kind, reads that overlap what happens to their
-// partition, and what frames look like.
+// The client's part for tables with caches on a device, where the random schedules
+// (protocol/schedules_test.cc) do not reach: calls of the wrong kind, reads that overlap events of their
+// partition, and the form of frames.
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace het::testing {
 namespace {
 
-// A read of partition 0, with memory of its own for what comes.
+// A read of partition 0, with its own memory for the rows.
 struct Rows {
   Rows(const Schema& schema, std::vector<Key> k, std::vector<Clock> b)
       : keys(std::move(k)),
@@ -30,7 +30,7 @@ struct Rows {
   DeviceRead read;
 };
 
-// Updates of one tick each, of rows that had none before: 1 in every float of the row.
+// Updates of one tick each, for rows without earlier ticks: 1 in every float of the row.
 struct Ticks {
   Ticks(const Schema& schema, std::vector<Key> k)
       : keys(std::move(k)),
@@ -55,11 +55,11 @@ struct Lines : DeviceLines {
   int invalidated = 0, dropped = 0;
 };
 
-// The test is the device of worker 0's tables.
+// The test plays the device of worker 0's tables.
 class DeviceClient : public WorldTest {
  protected:
   void Make(const WorldConfig& config) {
-    Abandon();  // its rows are the test's
+    Abandon();  // the test has its rows
     WorldTest::Make(config);
     for (uint32_t t = 0; t < config.tables; ++t) {
       client().RemoveTable(world().schema(t)->id());
@@ -73,7 +73,7 @@ class DeviceClient : public WorldTest {
   Lines lines_;
 };
 
-TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
+TEST_F(DeviceClient, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -96,7 +96,7 @@ TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
   EXPECT_EQ(net(0).served() + net(1).served(), 0u);
 }
 
-// Of two reads of one partition, the second one's answer tells that the first one's are of another life.
+// Of two reads of one partition, the second answer shows that the first is from an earlier life.
 TEST_F(DeviceClient, IncarnationChangesDuringRead) {
   for (bool keep : {true, false}) {
     for (bool cleared : {false, true}) {
@@ -105,7 +105,7 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
       config.workers = 2;
       config.client.on_reload = keep ? ClientConfig::kKeep : ClientConfig::kDiscard;
       Make(config);
-      Rows known(schema(), {9}, {kNoBase});  // its answer tells of this life
+      Rows known(schema(), {9}, {kNoBase});  // its answer is from the current life
       ASSERT_TRUE(client().devices().Read(&known.read, true).ok());
       const Bytes empty = world().Snapshot(0);
       Train(1, {1, 2, 3});
@@ -125,7 +125,7 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
       for (int i = 0; i < 1000 && !(a->done() && b->done()); ++i) client().Progress(0.05);
       ASSERT_TRUE(client().FinishRead(a.get()).ok());
       ASSERT_TRUE(client().FinishRead(b.get()).ok());
-      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "what was checked is fetched";
+      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "checked rows are fetched";
       EXPECT_EQ(first.clocks, (std::vector<Clock>{0, 0}));
       EXPECT_EQ(first.rows[0], kInitial);
       EXPECT_EQ(first.rows[schema()->row_floats()], kInitial);
@@ -195,10 +195,10 @@ TEST_F(DeviceClient, OnlyTrainingReadsAdmit) {
   }
 }
 
-// Updates have left the device: they are taken whatever the network says, and that is told by the wait.
+// Exported updates are accepted despite errors of the network, which the wait reports.
 TEST_F(DeviceClient, APartitionThatRefusesTheClient) {
   Make(Bounded(0));
-  LocalService other(1, 4711);  // partitions of another hash
+  LocalService other(1, 4711);  // its partitions have another hash seed
   struct Crossed : LocalTransport {
     using LocalTransport::LocalTransport;
     PartitionId id(uint32_t) const override { return {0, 1, 1}; }

@@ -1,5 +1,5 @@
-// Steps that overlap: lookups whose gradients come late or never, validation in between, reads and pushes of
-// a key that meet on the wire.
+// Overlapping steps: lookups whose gradients come late or never, validation in between, reads and pushes of a
+// key that cross on the wire.
 #include <gtest/gtest.h>
 
 #include "tests/cpp/testing/held_lines.h"
@@ -38,7 +38,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
   Train(0, {1, 2, 3, 4});
   auto step = Read(0, {1, 2});
   const Counters before = cache()->counters();
-  // Own unsent updates are seen; nothing is admitted, evicted or counted as used.
+  // Own unsent updates are seen; no row is admitted, evicted or counted as used.
   auto validation = Read(0, {1, 2, 3, 50, 51, 52}, false);
   EXPECT_EQ(validation->Value(At(1).first, 1)[0], kInitial - 1);
   EXPECT_EQ(validation->Value(At(50).first, 50)[0], kInitial);
@@ -55,7 +55,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
 TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
   Make(Bounded(kUnbounded, 3));
   for (Key key : {1, 2, 3}) Train(0, {key});
-  Read(0, {1}, false);  // were it a use, 2 would be the victim
+  Read(0, {1}, false);  // if it counted as a use, 2 would be evicted
   Train(0, {4});
   EXPECT_EQ(cache()->lines().Find(1), kNoRow);
   EXPECT_NE(cache()->lines().Find(2), kNoRow);
@@ -69,9 +69,9 @@ TEST_F(Overlap, InferenceSeesAQueuedUpdate) {
   EXPECT_NE(cache()->unsent().queue().Find(1), nullptr);
 }
 
-// An inference read that waits for a row which a training read brings, and which leaves again before it is
-// looked at.
-TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
+// An inference read waits for a row that a training read fetches, and that leaves again before the inference
+// looks at it.
+TEST_F(Overlap, InferenceFindsARowThatLeavesMeanwhile) {
   Make(Bounded(kUnbounded, 0));
   auto inference = world().NewStep({{1}});
   auto training = world().NewStep({{1}});
@@ -88,8 +88,8 @@ TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
   EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 
-// A lookup that waits for one row has found the other one in the cache, which is too small for two.
-TEST_F(Overlap, AStepThatIsOverReleasesNoRowOfOneThatWaits) {
+// A lookup that waits for one row has found another in the cache, which is too small for two.
+TEST_F(Overlap, EndedStepReleasesNoRowOfAWaitingStep) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   auto waits = world().NewStep({{1, 2}});
@@ -116,8 +116,8 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
   Drained();
 }
 
-// Two reads fetch one row, and it moves between them: the second one must not get what the first one brought.
-TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
+// Two reads fetch one row, which moves in between: the second read must not return the first read's row.
+TEST_F(Overlap, SecondReadGetsTheNewerRow) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -144,12 +144,12 @@ TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
   Drained();
 }
 
-// --- pushes and fetches that meet
+// --- pushes and fetches that cross
 
-TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
+TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
   WorldConfig config = Bounded(3, 0);
   config.cache.write_back_rows =
-      0;  // an evicted row goes into a frame at once, which leaves with the next call
+      0;  // an evicted row goes into a frame at once, which is sent with the next call
   Make(config);
   Train(0, {1});
   world().transport(0).record = true;
@@ -162,7 +162,7 @@ TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
   Drained();
 }
 
-TEST_F(Overlap, KeyEvictedAndReadAgainBeforeItsPushLeft) {
+TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   for (Key key = 2; key < 5; ++key) Read(0, {key});  // without the end of a step, some lookups make room
@@ -176,8 +176,8 @@ TEST_F(Overlap, KeyEvictedAndReadAgainBeforeItsPushLeft) {
   EXPECT_EQ(world().ServerClock(At(1)), 2);
 }
 
-// CHECK and FETCH are answered, the answers are held up, and meanwhile a write pushes the keys: the answers
-// do not contain that push, and no unsent update is left to put on top.
+// CHECK and FETCH are answered, the answers are delayed, and meanwhile a write pushes the keys: the answers
+// lack that push, and no unsent update is left to put on top.
 TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
   for (const char* optimizer : {"sgd", "momentum", "adam"}) {
     WorldConfig config = Bounded(0);
@@ -185,7 +185,7 @@ TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
     config.dim = 2;
     Make(config);
     Train(0, {1, 2});
-    // A new life: the lines are invalid, so a read fetches them.
+    // After a restart the lines are invalid, so a read fetches them.
     world().Restart(0, world().Snapshot(0));
     auto writing = Read(0, {1, 2});
     world().Restart(0, world().Snapshot(0), /*close=*/false);

@@ -1,4 +1,4 @@
-// checks="told": rows that change by other means than a push, or are gone. The rest is in told_test.cc.
+// checks="told": rows that change by other means than a push, or are removed. told_test.cc has the rest.
 #include "tests/cpp/protocol/told_fixture.h"
 
 namespace het::testing {
@@ -30,7 +30,7 @@ TEST_F(ToldChanges, RowsThatAreChangedByHandAreSeen) {
   Abandon();
 }
 
-TEST_F(ToldChanges, ARowThatIsSweptIsNamed) {
+TEST_F(ToldChanges, SweptRowIsReported) {
   WorldConfig config = ToldConfig(3);
   config.limits = TableLimits();
   config.limits->ttl = 100;
@@ -57,8 +57,8 @@ TEST_F(ToldChanges, ARowThatIsSweptIsNamed) {
   Abandon();
 }
 
-// A bound that is set while an answer is on its way: the request did not ask to hold the rows.
-TEST_F(ToldChanges, RowsThatWereNotAskedToBeHeldAreNot) {
+// A bound is set while an answer is in flight: its request did not subscribe to the rows.
+TEST_F(ToldChanges, RowsWithoutASubscriptionAreNotCounted) {
   Make(1, 2, 1000, /*tables=*/2);
   const uint64_t first = world().schema(0)->id(), second = world().schema(1)->id();
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
