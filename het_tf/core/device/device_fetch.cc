@@ -89,9 +89,9 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
   auto* at = static_cast<float*>(memory);
   for (DeviceRead::Part& part : read.parts) {
     part.rows = at;
-    at += part.n * client_->cache(part.table)->schema().row_floats();
+    at += part.n * client_->cache(part.table)->schema()->row_floats();
   }
-  HET_RETURN_IF_ERROR(client_->ReadForDevice(&read, training));
+  HET_RETURN_IF_ERROR(client_->devices().Read(&read, training));
   HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
 
   f.Pack(tables, store_.count, static_cast<float*>(memory));

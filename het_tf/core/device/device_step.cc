@@ -43,7 +43,7 @@ Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
     const uint64_t id = given->schema->id();
     const auto it = tables_.find(id);
     if (it == tables_.end() || !client_->HasTable(id)) return TableIsGone(*given);
-    HET_RETURN_IF_ERROR(client_->CheckDevice(id));
+    HET_RETURN_IF_ERROR(client_->devices().Check(id));
     DeviceTable* const table = it->second.get();
     if (std::find(batch->tables.begin(), batch->tables.end(), table) != batch->tables.end()) {
       return InvalidArgument("table '" + table->name() +
@@ -144,7 +144,7 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
   for (size_t t = 0; t < batch.uses.size(); ++t) {
     TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
     if (token != 0) cache->BeginLookup(token);
-    batch.uses[t].check = cache->config().pull_bound != kUnbounded;
+    batch.uses[t].check = cache->policy().config().pull_bound != kUnbounded;
   }
   if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
@@ -212,7 +212,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, bool* s
   Place(step, &batch);
   for (size_t t = 0; t < batch.uses.size(); ++t) {
     HetDevUse& use = batch.uses[t];
-    const Bound unsent = client_->cache(batch.tables[t]->schema().id())->config().sync().unsent();
+    const Bound unsent = client_->cache(batch.tables[t]->schema().id())->policy().sync().unsent();
     use.learning_rate = args.learning_rates[t];
     use.push_bound = unsent.most;
     use.push_every = unsent.every;
@@ -277,14 +277,14 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
   for (Export& given : exports_) {
     // An update within its push bound is exported only because its row stayed with the call.
-    const SyncPolicy sync = client_->cache(given.table->schema().id())->config().sync();
+    const SyncPolicy sync = client_->cache(given.table->schema().id())->policy().sync();
     for (uint64_t i = 0; i < given.updates.n; ++i)
       given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
   }
   try {
-    const uint64_t of_step = client_->next_frame();
+    const uint64_t of_step = client_->devices().next_frame();
     PushExports();
-    return client_->WaitForDevice(of_step);
+    return client_->devices().Wait(of_step);
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,
                   "out of memory while pushing; the updates of this step were made and are kept, and go out "

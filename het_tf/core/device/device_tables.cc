@@ -63,7 +63,7 @@ Status DeviceTables::Add(const Schema& schema, const CacheConfig& config) {
 
 Status DeviceTables::ConnectWithClient(uint64_t id, const CacheConfig& config) {
   DeviceTable* const table = tables_.at(id).get();
-  HET_RETURN_IF_ERROR(client_->AddDeviceTable(table->shared_schema(), config, table));
+  HET_RETURN_IF_ERROR(client_->devices().AddTable(table->shared_schema(), config, table));
   table->counters = &client_->cache(id)->counters();
   return Status();
 }
@@ -159,7 +159,7 @@ void DeviceTables::PushExports() {
                           given.updates.ticks, given.updates.clocks, given.updates.updates, given.evicted});
   }
   // Fails only for a table that is not on a device.
-  static_cast<void>(client_->PushForDevice(push));
+  static_cast<void>(client_->devices().Push(push));
   for (const Export& given : exports_) {
     if (given.table->counters == nullptr || given.table->dropped()) continue;
     given.table->counters->bound_push -= given.left;

@@ -1,10 +1,10 @@
 // All tables of one engine whose caches are in device memory: translates the engine's calls, in terms of
 // tables and tokens, into calls of the library (core/device/abi.h) and of the client (device_rows.h).
 //
-//   lookup   HetDevLookup ─► wanted ─► Client::ReadForDevice ─► HetDevInstall ─► victims ─► PushForDevice
+//   lookup   HetDevLookup ─► wanted ─► DeviceClient::Read ─► HetDevInstall ─► victims ─► DeviceClient::Push
 //                 └► HetDevGather
-//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► PushForDevice, WaitForDevice
-//   flush    HetDevTake ─► PushForDevice, until nothing is left ─► Client::Flush
+//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► DeviceClient::Push, Wait
+//   flush    HetDevTake ─► DeviceClient::Push, until nothing is left ─► Client::Flush
 //
 // Ownership: the library's context, tables and calls belong to this object, rows and unsent updates to the
 // device, numbered and in-flight frames to the client. An update is always in one place: on the device; once

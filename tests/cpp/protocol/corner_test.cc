@@ -5,6 +5,7 @@
 #include <map>
 
 #include "het_tf/core/wire/layout.h"
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -51,7 +52,7 @@ TEST_F(Corner, CapacityZeroKeepsNoRowBeyondItsStep) {
   for (int i = 0; i < 6; ++i) {
     Train(0, {1, 2, 3});
     EXPECT_EQ(cache()->lines().size(), 0u);
-    EXPECT_EQ(cache()->Held(), 0u);
+    EXPECT_EQ(HeldLines(*cache()), 0u);
   }
   Drained();
 }
@@ -105,7 +106,7 @@ TEST_F(Corner, TwoLookupsOfOneTableInAStep) {
   Write(0, a.get());
   Write(0, b.get());
   EXPECT_EQ(world().ServerClock(At(2)), 2);
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 
@@ -116,7 +117,7 @@ TEST_F(Corner, AllZeroGradientMakesNoTick) {
   Write(0, step.get());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
   EXPECT_EQ(world().service().Rows(At(1).first), 0u);
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 
 // --- keys
@@ -275,7 +276,7 @@ TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
   for (int i = 0; i < 4; ++i) train(1);
   EXPECT_EQ(world().ServerClock(At(1)), limit + 6);
   ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(cache(0)->base(cache(0)->lines().Find(1)), limit + 6)
+  EXPECT_EQ(cache(0)->lines().base(cache(0)->lines().Find(1)), limit + 6)
       << "further behind than the bound: refreshed";
   Abandon();  // the oracle does not know assigned clocks
 }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <set>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -63,7 +64,7 @@ TEST_F(Early, AsksAtItsBeginAndNotAtItsLookup) {
   EXPECT_EQ(cache()->counters().reads, 6u);
   EXPECT_EQ(cache()->counters().hits, 2u);
   EXPECT_EQ(cache()->counters().miss_pull, 5u);  // one of them the first of all
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 
@@ -164,13 +165,13 @@ TEST_F(Early, AbandonedOneIsDropped) {
   auto here = Begin({1, 2});
   net().HoldReplies(0, true);
   auto on_way = Begin({3});
-  EXPECT_GT(cache()->Held(), 0u);
+  EXPECT_GT(HeldLines(*cache()), 0u);
   world().client(0).EndLookup(here->token);
   world().client(0).EndLookup(on_way->token);
   EXPECT_FALSE(OnWay());
   net().HoldReplies(0, false);
   Settle();
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   EXPECT_EQ(cache()->lines().Find(3), kNoRow);
   for (Key key = 10; key < 20; ++key) Train(0, {key});
   EXPECT_LE(cache()->lines().size(), 3u);
@@ -190,7 +191,7 @@ TEST_F(Early, LookupReportsErrors) {
   EXPECT_NE(status.message().find("a lookup"), std::string::npos) << status.message();
   net().faults = Faults::None();
   Train(0, {1, 2});
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 

@@ -1,6 +1,7 @@
 // Failing calls and vanishing rows: cleared or dropped tables, exhausted memory, deadlines.
 #include <gtest/gtest.h>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -59,7 +60,7 @@ TEST_F(Failure, ClearedBetweenReadAndWrite) {
     auto step = Read(0, {1, 2, 3, 4});
     world().service().ClearTable(At(1).first);
     EXPECT_TRUE(world().client(0).Write(step->MakeWrite(1), step->token, nullptr).ok());
-    EXPECT_EQ(cache()->Held(), 0u);
+    EXPECT_EQ(HeldLines(*cache()), 0u);
     // The push met the new epoch: it was dropped and reported, or applied to the new content.
     for (Key key : {1, 2, 3, 4})
       EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
@@ -158,7 +159,7 @@ TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
       << status.message();
   ASSERT_EQ(notices.size(), 4u) << "after 5, 10, 20 and 40 s";
   EXPECT_NE(notices[3].find("a push waited for 40 s; partitions 0, 1, 2: "), std::string::npos) << notices[3];
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   net().faults.refuse = 0;
   Drained();
 }

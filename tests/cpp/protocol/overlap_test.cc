@@ -2,6 +2,7 @@
 // key that cross on the wire.
 #include <gtest/gtest.h>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -14,10 +15,10 @@ using Overlap = WorldTest;
 TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
   Make(Bounded(kUnbounded, 100));
   for (int i = 0; i < 10000; ++i) Read(0, {i % 50, 1000 + i % 77});
-  EXPECT_LE(cache()->Held(), 2 * LookupNumbers::kSteps);
+  EXPECT_LE(HeldLines(*cache()), 2 * LookupNumbers::kSteps);
   EXPECT_LE(cache()->lines().size(), 100 + 2 * LookupNumbers::kSteps);
   for (size_t i = 0; i < LookupNumbers::kSteps; ++i) Train(0, {1});
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   EXPECT_LE(cache()->lines().size(), 100u);
 }
 
@@ -46,7 +47,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
   EXPECT_EQ(cache()->counters().transient_rows, before.transient_rows);
   EXPECT_EQ(cache()->counters().reads, before.reads);
   EXPECT_EQ(cache()->lines().size(), 4u);
-  EXPECT_EQ(cache()->Held(), 2u);
+  EXPECT_EQ(HeldLines(*cache()), 2u);
   Write(0, step.get());
   Drained();
 }
@@ -63,9 +64,9 @@ TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
 TEST_F(Overlap, InferenceSeesAQueuedUpdate) {
   Make(Bounded(kUnbounded, 0));
   Train(0, {1});
-  ASSERT_NE(cache()->FindQueued(1), nullptr);
+  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
   EXPECT_EQ(Read(0, {1}, false)->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_NE(cache()->FindQueued(1), nullptr);
+  EXPECT_NE(cache()->unsent().queue().Find(1), nullptr);
 }
 
 // An inference read waits for a row that a training read fetches, and that leaves again before the inference
@@ -84,7 +85,7 @@ TEST_F(Overlap, InferenceFindsARowThatLeavesMeanwhile) {
   EXPECT_EQ(inference->Value(At(1).first, 1)[0], kInitial - 1);
   client.Progress(0);
   Train(0, {2});
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 
 // A lookup that waits for one row has found another in the cache, which is too small for two.
@@ -107,7 +108,7 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
   world().transport(0).HoldReplies(0, true);
   auto op = world().client(0).BeginRead(step->MakeRead(), world().NewToken());
   world().client(0).Progress(0);
-  EXPECT_EQ(cache()->Held(), 2u);
+  EXPECT_EQ(HeldLines(*cache()), 2u);
   EXPECT_FALSE(world().client(0).FinishRead(op.get()).ok());
   op.reset();
   world().transport(0).HoldReplies(0, false);
@@ -165,10 +166,10 @@ TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   for (Key key = 2; key < 5; ++key) Read(0, {key});  // without the end of a step, some lookups make room
-  ASSERT_NE(cache()->FindQueued(1), nullptr);
+  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
   auto step = Read(0, {1});
   EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_EQ(cache()->FindQueued(1), nullptr);
+  EXPECT_EQ(cache()->unsent().queue().Find(1), nullptr);
   EXPECT_EQ(world().ServerClock(At(1)), 0);
   Write(0, step.get());
   Drained();
@@ -189,7 +190,7 @@ TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
     auto writing = Read(0, {1, 2});
     world().Restart(0, world().Snapshot(0), /*close=*/false);
     Read(0, {7});
-    ASSERT_TRUE(cache()->invalid(cache()->lines().Find(1)));
+    ASSERT_TRUE(cache()->marks().invalid(cache()->lines().Find(1)));
     auto reading = world().NewStep({{1, 2}});
     auto op = world().client(0).BeginRead(reading->MakeRead(), world().NewToken());
     world().transport(0).HoldRepliesFor(0, 1);

@@ -67,15 +67,15 @@ TEST_F(ToldChanges, RowsWithoutASubscriptionAreNotCounted) {
     return step;
   };
   Write(0, read(0, {{1}, {9}}).get());
-  world().client(0).cache(second)->set_bounds(kUnbounded, 0);
+  world().client(0).cache(second)->policy().set_bounds(kUnbounded, 0);
   auto step = world().NewStep({{1, 2}, {1}});
   net(0).HoldReplies(0, true);
   auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
-  world().client(0).cache(second)->set_bounds(1, 0);
+  world().client(0).cache(second)->policy().set_bounds(1, 0);
   net(0).HoldReplies(0, false);
   Finish(0, op.get(), step.get());
-  ASSERT_TRUE(cache()->subscribed(cache()->lines().Find(2))) << "of table " << first;
+  ASSERT_TRUE(cache()->marks().subscribed(cache()->lines().Find(2))) << "of table " << first;
   for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
   EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 2);
   Drained();

@@ -60,15 +60,15 @@ TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
   const TableKey key{world.schema(0)->id(), 5};
   TableCache* cache = world.client(0).cache(key.first);
   const uint32_t line = cache->lines().Find(5);
-  ASSERT_TRUE(cache->HasUnsent(line));
+  ASSERT_TRUE(cache->unsent().Any(line));
   std::vector<float> expected = world.ServerRow(key);
   RoundRow({RowFormat::kInt8}, 8, 16, expected.data(), expected.data());
-  for (size_t i = 0; i < 16; ++i) expected[i] += cache->UpdateOf(line)[i];
+  for (size_t i = 0; i < 16; ++i) expected[i] += cache->unsent().UpdateOf(line)[i];
   auto step = world.NewStep({{5}});
   ASSERT_TRUE(world.Read(0, step.get()).ok());
   const float* row = cache->lines().data(line);
   EXPECT_EQ(std::vector<float>(row, row + 16), expected);
-  EXPECT_EQ(cache->base(line), 2);
+  EXPECT_EQ(cache->lines().base(line), 2);
 }
 
 // A client that lost its remainders would show it here: only pushes, each smaller than a step of the format.
@@ -87,11 +87,11 @@ TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
   const TableKey key{world.schema(0)->id(), 5};
   TableCache* cache = world.client(0).cache(key.first);
   const uint32_t line = cache->lines().Find(5);
-  ASSERT_TRUE(cache->HasUnsent(line));
-  ASSERT_EQ(cache->pending(line), 0u);
+  ASSERT_TRUE(cache->unsent().Any(line));
+  ASSERT_EQ(cache->lines().pending(line), 0u);
   const int64_t clock = world.ServerClock(key);
   ASSERT_TRUE(world.Flush(0).ok());
-  EXPECT_FALSE(cache->HasUnsent(line));
+  EXPECT_FALSE(cache->unsent().Any(line));
   EXPECT_EQ(world.ServerClock(key), clock);
   world.CheckDrained();
   EXPECT_EQ(world.FirstError(), "");

@@ -185,7 +185,7 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
 Clock PsWorker::ClockOf(Key key) {
   const TableCache* cache = ps_.client().cache(ps_.schema().id());
   const uint32_t line = cache->lines().Find(key);
-  return line == kNoRow ? 0 : cache->clock(line);
+  return line == kNoRow ? 0 : cache->lines().clock(line);
 }
 
 Clock PsWorker::AllTicks(Key key) {

@@ -87,7 +87,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   SetDurability(seed, &c.client);
   if (Lot(seed, "budget").Chance(0.3)) {
     c.cache.layer = 1;
-    c.cache.layer_bytes = c.tables * c.cache.capacity * TableCache::LineBytes(c.workers + 1);
+    c.cache.layer_bytes = c.tables * c.cache.capacity * Lines::Bytes(c.workers + 1);
   }
   c.early = c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {

@@ -96,7 +96,7 @@ void Schedule::MoveBudget(size_t w) {
   Random& r = world_.random();
   const CacheConfig& config = world_.config().cache;
   const TableCache& cache = *world_.client(w).cache(world_.schema(0)->id());
-  cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.line_bytes());
+  cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.lines().line_bytes());
 }
 
 void Schedule::OneStep() {

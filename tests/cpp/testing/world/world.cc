@@ -183,7 +183,7 @@ Clock World::WorkerClock(size_t w, const TableKey& key) {
   }
   const TableCache* cache = client(w).cache(key.first);
   const uint32_t line = cache->lines().Find(key.second);
-  return line == kNoRow ? 0 : cache->clock(line);
+  return line == kNoRow ? 0 : cache->lines().clock(line);
 }
 
 std::vector<float> World::ServerRow(const TableKey& key) {

@@ -21,10 +21,11 @@ void World::CheckConservation() {
   for (size_t w = 0; w < workers_.size(); ++w) {
     for (const Schema& schema : schemas_) {
       TableCache* cache = client(w).cache(schema->id());
-      cache->ForEachLine([&](uint32_t line) {
-        found[{schema->id(), cache->lines().meta(line).key}] += cache->pending(line);
+      cache->lines().ForEach([&](uint32_t line) {
+        found[{schema->id(), cache->lines().meta(line).key}] += cache->lines().pending(line);
       });
-      for (const TableCache::Queued& q : cache->queue()) found[{schema->id(), q.key}] += q.ticks;
+      for (const WriteBackQueue::Queued& q : cache->unsent().queue().entries())
+        found[{schema->id(), q.key}] += q.ticks;
     }
     for (uint32_t p = 0; p < service_.partitions(); ++p) {
       const Session& session = client(w).session(p);
@@ -180,7 +181,7 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   }
   if (!keeps() && lossy_) return;
   TableCache* cache = client(w).cache(key.first);
-  if (cache->schema().dim() <= config_.workers) return;
+  if (cache->schema()->dim() <= config_.workers) return;
   const std::vector<float> row_now = ServerRow(key);
   int64_t contained = 0;
   int64_t unseen = 0;
@@ -217,11 +218,11 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
     }
   }
   const uint32_t line = cache->lines().Find(key.second);
-  if (line != kNoRow && cache->lines().data(line) == value && !cache->invalid(line)) {
-    if (cache->base(line) + cache->pending(line) != contained) {
-      Error("base " + std::to_string(cache->base(line)) + " + pending " +
-                std::to_string(cache->pending(line)) + ", but the row contains " + std::to_string(contained) +
-                " ticks",
+  if (line != kNoRow && cache->lines().data(line) == value && !cache->marks().invalid(line)) {
+    if (cache->lines().base(line) + cache->lines().pending(line) != contained) {
+      Error("base " + std::to_string(cache->lines().base(line)) + " + pending " +
+                std::to_string(cache->lines().pending(line)) + ", but the row contains " +
+                std::to_string(contained) + " ticks",
             w, key);
     }
   }
