@@ -146,6 +146,7 @@ LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of 
   "test-all-tf215=those of them for TensorFlow 2.15" \
   "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
   "test-all-benchmarks=tests of the benchmarks' programs" \
+  "test-all-instructions=instructions that a cached row costs" \
   "test-all-notebooks=the tutorials, executed"
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
@@ -162,7 +163,7 @@ test-fast: ## what is quick to run again: a minute and a half once all is built
 	@tools/stages.sh test-fast-stages "test=all that a change must pass"
 
 # --- the rest of the tests, before a release --------------------------------------------------------
-.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 test-all-tf220 test-all-python-long test-all-benchmarks
+.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions
 test-all-cpp-full: build ## every random schedule, release build (an hour)
 	@$(STAGE) build-full "C++ tests, release build" $(call cmake,release,full)
 	@$(STAGE) full "C++ tests, release, all random schedules" $(call ctest,full,1)
@@ -205,6 +206,10 @@ test-symbols: build
 test-all-benchmarks: python-libraries benchmark-tools ## tests of the benchmarks' programs
 	@$(STAGE) --show benchmarks "tests of the benchmarks" $(PY) $(PYTEST) $(BENCHMARK_TESTS)
 
+test-all-instructions: build ## instructions that a cached row costs, against benchmarks/instructions/result.json
+	@$(STAGE) build-instructions "native build of what is counted" $(call cmake,release,instructions)
+	@$(STAGE) --show instructions "instructions that a cached row costs" $(PY) benchmarks/instructions/run.py
+
 .PHONY: notebooks test-all-notebooks
 notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials and store their outputs; NOTEBOOKS= for some of them
 	@$(STAGE) --show notebooks "tutorials, executed and stored" $(PY) tools/notebooks.py --write $(NOTEBOOKS)
@@ -213,7 +218,7 @@ test-all-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials, docs/tuto
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
 test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 \
-  test-all-tf220 test-all-python-long test-all-benchmarks test-all-notebooks
+  test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 

@@ -20,9 +20,7 @@ Size = tuple[int, ...]  # one or the other
 
 # What is larger, and why.
 LARGER: dict[str, Size] = {
-    "Client": (50, 12),  # its reads, writes and tables are to become objects
-    "TableCache": (79, 20),  # its lines, marks, unsent updates and policy are to become objects
-    "TableRequest": (1, 16),  # one part of a frame: a list for each list of the wire
+    "TableRequestOf": (1, 16),  # one part of a frame: a list for each list of the wire
     "serve::Header": (0, 22),  # the same
 }
 

@@ -37,7 +37,7 @@ class Watcher : public ReplayWatcher {
   void BeginCounting() override {
     counting_ = true;
     before_ = Sum();
-    for (Client* client : clients_) outcome_.unsent_rows_before += Cache(client).Unsent();
+    for (Client* client : clients_) outcome_.unsent_rows_before += Cache(client).unsent().keys();
   }
   Status SeeRead(const ReplayBatch& all, Span<const ReplayBatch> workers,
                  const Vector<const float*>& values) override;
@@ -118,8 +118,8 @@ void Watcher::End() {
     outcome_.client_bytes +=
         own.row_bytes_in + own.row_bytes_out + own.metadata_bytes_in + own.metadata_bytes_out;
     outcome_.client_rows += own.miss_pull + own.update_pull + own.bound_push + own.evict_push;
-    outcome_.pull = Cache(client).config().pull_bound;
-    outcome_.push = Cache(client).config().push_bound;
+    outcome_.pull = Cache(client).policy().config().pull_bound;
+    outcome_.push = Cache(client).policy().config().push_bound;
   }
 }
 

@@ -1,4 +1,4 @@
-// The way of the management functions to the engine of a namespace.
+// Connects the management functions to the engine of a namespace.
 #pragma once
 
 #include "het_tf/core/base/answer.h"
@@ -6,7 +6,7 @@
 
 namespace het {
 
-// body(engine) -> Status for the engine of that namespace.
+// Runs body(engine) -> Status for the namespace's engine.
 template <typename Body>
 int WithEngine(const char* name_space, const Body& body) {
   return Answer([&]() -> Status {

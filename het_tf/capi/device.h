@@ -1,13 +1,13 @@
-// The library that works a GPU, and what fits into its memory. Codes and HetText() as in management.h.
+// The library that uses a GPU, and the rows that fit into its memory. Codes and HetText() as in management.h.
 #pragma once
 
 #include "het_tf/capi/management.h"
 
 extern "C" {
 
-// The library that works the device (core/device/abi.h), by path; and the device, a number among
-// those that this process sees. Once a process; an equal second call is fine. FailedPrecondition: others are
-// in use, or the library is of another version. NotFound: it cannot be loaded.
+// Loads the library that uses the device (core/device/abi.h) by path; `device` is numbered among the visible
+// ones. Once a process; an equal second call is fine. FailedPrecondition: another library or device is in
+// use, or the library has another version. NotFound: it cannot be loaded.
 HET_EXPORT int HetLoadDeviceLibrary(const char* path, int device);
 // Text: one JSON object: "library", "device", and of HetDevInfo "executor", "built", "name",
 // "compute_capability", "driver_version", "runtime_version", "multiprocessors", "memory_bytes", "free_bytes".

@@ -12,7 +12,7 @@
 namespace het {
 namespace {
 
-// f(table) for the table of that name.
+// Runs f(table) for the table of that name.
 template <typename F>
 int WithTable(const char* name_space, const char* table, const F& f) {
   return WithEngine(name_space, [&](Engine& engine) {

@@ -1,7 +1,7 @@
 // The tables as objects, for Python: a C ABI that ctypes calls, outside of any graph.
 //
-// Every function answers a het::Code (0: OK). HetText() then holds, for this thread, the error message, or
-// the text that the function was asked for. Strings are UTF-8. `name_space` is "" for the default namespace.
+// Every function returns a het::Code (0: OK). HetText() then returns, in this thread, the error message, or
+// the function's text. Strings are UTF-8. `name_space` is "" for the default namespace.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 extern "C" {
 
-// How the library was built: one JSON object. Owned by the library.
+// Describes the build as one JSON object, owned by the library.
 HET_EXPORT const char* HetBuildInfo();
 
-// Text: the spec in canonical form, defaults filled in. InvalidArgument names what is wrong.
+// Text: the spec in canonical form, with defaults. InvalidArgument names the error.
 HET_EXPORT int HetCheckSpec(const char* spec);
-// cache: one JSON object (engine/table_options.h). Text: the options of a table with it at a parameter
-// server, defaults filled in; of "bytes" that says nothing. InvalidArgument names what is wrong.
+// cache: one JSON object (engine/table_options.h). Text: a table's options with it at a parameter server,
+// with defaults, but without an effect of "bytes". InvalidArgument names the error.
 HET_EXPORT int HetCheckCache(const char* cache);
-// cache: as of HetCheckCache.
+// cache: as for HetCheckCache.
 HET_EXPORT int HetCreateTable(const char* name_space, const char* spec, const char* cache);
 HET_EXPORT int HetDropTable(const char* name_space, const char* table);
-// The same in this process, while rows at a parameter server stay.
+// The same in this process; rows at a parameter server stay.
 HET_EXPORT int HetLeaveTable(const char* name_space, const char* table);
 // Text: {"spec": ..., "options": ...}.
 HET_EXPORT int HetFindTable(const char* name_space, const char* table);
@@ -32,13 +32,13 @@ HET_EXPORT int HetTableNames(const char* name_space);
 HET_EXPORT int HetSize(const char* name_space, const char* table, int64_t* rows);
 HET_EXPORT int HetBytes(const char* name_space, const char* table, int64_t* bytes);
 HET_EXPORT int HetApplies(const char* name_space, const char* table, int64_t* applies);
-// The step of learning-rate schedules: a worker that joins a job goes on where the others are.
+// Sets the step of learning-rate schedules, for a worker that joins a job.
 HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t applies);
-// The number of workers that train the table, at least 1. Bounds that follow it change, and caches are
-// flushed.
+// Sets the number of workers that train the table, at least 1. Bounds that follow it change, and caches
+// flush.
 HET_EXPORT int HetSetWorkers(const char* name_space, const char* table, int64_t workers);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
-// values: count * dim. `stored`: as the store has them, and no id twice; else as a lookup reads them.
+// values: count * dim. `stored`: the store's rows, with unique ids; else as a lookup reads them.
 HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,
                        int stored, float* values);
 // rows: count * dim, or count * row_floats with slots.
@@ -50,34 +50,34 @@ HET_EXPORT int HetClear(const char* name_space, const char* table);
 // Text: a JSON object of counters.
 HET_EXPORT int HetStats(const char* name_space, const char* table);
 
-// What calls of steps spend their time on (core/base/trace_log.h), between the two. Text of the second:
-// {"left_out": n, "entries": [[kind, thread, begin, end], ...]}, nanoseconds since 1970.
+// Records the phases of step calls (core/base/trace_log.h) between the two. Text of the second: {"left_out":
+// n, "entries": [[kind, thread, begin, end], ...]}, nanoseconds since 1970.
 HET_EXPORT int HetTraceBegin(const char* name_space);
 HET_EXPORT int HetTraceEnd(const char* name_space);
 
-// Rows of the store: all of them where there are at most `count`, else so many, or a few less, from random
-// places. ids: count; values: count * dim; *rows: how many there are.
+// Reads rows of the store: all if there are at most `count`, else `count` or a few less from random
+// positions. ids: count; values: count * dim; *rows: the number read.
 HET_EXPORT int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,
                          float* values, int64_t* rows);
 
-// All rows at one moment; *scan is to be freed.
+// Reads all rows at one moment; *scan must be freed.
 HET_EXPORT int HetScan(const char* name_space, const char* table, void** scan, int64_t* count,
                        int64_t* row_floats);
 HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint32_t* last_used,
                            uint16_t* counts, float* rows);
 HET_EXPORT void HetScanFree(void* scan);
 
-// Engines of namespaces that are not in use yet have their tables at this parameter server; "": in this
-// process. `options`: a JSON object (ps/client/remote_options.h), or "".
+// Unused namespaces will have their tables at this parameter server; "": in this process. `options`: a JSON
+// object (ps/client/remote_options.h), or "".
 HET_EXPORT int HetConnectWith(const char* address, const char* options);
-// Text: the same with defaults filled in. InvalidArgument names what is wrong.
+// Text: the same with defaults. InvalidArgument names the error.
 HET_EXPORT int HetCheckOptions(const char* options);
-// What the namespace has applied so far is in a checkpoint, and need not be kept any longer.
+// A checkpoint has all updates that the namespace has applied, so they need not be kept longer.
 HET_EXPORT int HetMarkDurable(const char* name_space);
-// As HetFlush where the namespace is in use and its tables are at a parameter server; else nothing.
+// As HetFlush if the namespace is in use and its tables are at a parameter server; else does nothing.
 HET_EXPORT int HetFlushRemote(const char* name_space);
 HET_EXPORT int HetFlush(const char* name_space);
-// HetFlush, and empties the caches: reads give what a scan gives, to the last bit.
+// HetFlush, and empties the caches: reads then equal a scan, to the last bit.
 HET_EXPORT int HetRefresh(const char* name_space);
 
 // --- checkpoints: row files (core/checkpoint/row_file.h). Texts and requests are JSON objects.
@@ -86,35 +86,35 @@ HET_EXPORT int HetRefresh(const char* name_space);
 // "applies", "rows", "clock_floor", "epochs": ["decimal", ... one a partition], "row_floats",
 // "slots": [[name, floats], ...]}}}.
 HET_EXPORT int HetStoreInfo(const char* name_space);
-// Writes the new file `path` and syncs it; several calls at once are fine. What caches have not sent is not
-// in it: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables": {name:
-// [path of a row file, oldest first]}}}; a table that `since` names is saved as an increment. Text: {"bytes",
+// Writes the new file `path` and syncs it; concurrent calls are fine. Unsent updates of caches are not
+// included: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables":
+// {name: [path of a row file, oldest first]}}}; a table in `since` is saved as an increment. Text: {"bytes",
 // "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
-// Writes the new file `path`: of each key the newest row of a chain of files. No namespace takes part.
-// Request: {"store": {"partitions": P, "hash_seed": n}, "partitions": [number], "tables": [{"name", "dim",
+// Writes the new file `path`: each key's newest row from a chain of files. Uses no namespace. Request:
+// {"store": {"partitions": P, "hash_seed": n}, "partitions": [number], "tables": [{"name", "dim",
 // "slot_floats", "complete": bool, "files": [path of a row file, oldest first]}]}; a table that is not
-// complete keeps the keys that its files remove. Text as of HetSaveRows.
+// complete keeps the keys that its files remove. Text as for HetSaveRows.
 HET_EXPORT int HetMergeRows(const char* path, const char* request);
-// Request: {"loader": "a word", "seconds": n}. From now on nobody else uses the tables: in this process every
-// call is refused, and at a parameter server others wait, for at most so many seconds. Again: renewed.
+// Request: {"loader": "a word", "seconds": n}. Excludes other uses of the tables: in this process every call
+// fails, and at a parameter server others wait, for at most `seconds`. Repeating it renews the time.
 HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);
-// All rows go. Between Begin and Commit.
+// Removes all rows. Call between Begin and Commit.
 HET_EXPORT int HetLoadClear(const char* name_space, const char* table);
-// Rows and removals of a file into the store; several calls at once are fine. Request: {"tables": {name in
-// the file: {"to": name, "slots": true}}}; without slots each row gets a new row's. Text: {"tables": {name in
-// the file: {"rows", "removed"}}}.
+// Loads the rows and removals of a file into the store; concurrent calls are fine. Request: {"tables": {name
+// in the file: {"to": name, "slots": true}}}; without slots each row gets a new row's. Text: {"tables": {name
+// in the file: {"rows", "removed"}}}.
 HET_EXPORT int HetLoadRows(const char* name_space, const char* path, const char* request);
-// Request: {"clock_floors": {name: n}, "applies": {name: n}}. Every table has a new epoch.
+// Request: {"clock_floors": {name: n}, "applies": {name: n}}. Gives every table a new epoch.
 HET_EXPORT int HetLoadCommit(const char* name_space, const char* request);
-// Ends a load that has begun; tables stay loaded in part.
+// Ends a load; tables stay loaded in part.
 HET_EXPORT int HetLoadAbort(const char* name_space);
 
-// Forgets the namespace and its tables.
+// Drops the namespace and its tables.
 HET_EXPORT int HetReset(const char* name_space);
-// Of all engines, the caller included.
+// Sets the threads of all engines, including the caller.
 HET_EXPORT int HetSetThreads(size_t threads);
-// For tests: the core's memory ends at `bytes`.
+// For tests: limits the core's memory to `bytes`.
 HET_EXPORT int HetSetAllocLimit(size_t bytes);
 HET_EXPORT int HetAllocatedBytes(int64_t* bytes);
 

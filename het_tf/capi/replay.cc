@@ -83,7 +83,7 @@ int HetReplay(const char* request, const int64_t* keys, const uint64_t* ends, si
     const SyncPolicy sync = settings.cache.sync();
     answer["pull_most"] = sync.pull.most;
     answer["push_most"] = sync.push.most;
-    answer["line_bytes"] = TableCache::LineBytes(settings.schema->row_floats());
+    answer["line_bytes"] = Lines::Bytes(settings.schema->row_floats());
     Text() = answer.dump();
     return Status();
   });

@@ -1,4 +1,4 @@
-// A job of N workers replayed over a sample of its keys (core/replay/replay.h), for Python.
+// Replays a job of N workers over a sample of its keys (core/replay/replay.h), for Python.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,9 @@
 
 extern "C" {
 
-// keys: the keys of one table, batch after batch; ends: `batches` numbers, where in them each batch ends.
-// Batch b is that of worker b % workers in step b / workers. Request: {"spec": as HetCheckSpec takes it,
-// "cache": as HetCheckCache, with "workers"; "partitions", "shards", "warm_steps", "window": numbers;
-// "on_demand", "rows_exist": bool}.
+// keys: the keys of one table, batch after batch; ends: `batches` end offsets. Batch b belongs to worker b %
+// workers in step b / workers. Request: {"spec": as for HetCheckSpec, "cache": as for HetCheckCache, with
+// "workers"; "partitions", "shards", "warm_steps", "window": numbers; "on_demand", "rows_exist": bool}.
 // Text: {"steps", "waiting_reads", "waiting_writes", "client_seconds", "store_seconds", "store_rows",
 // "store_bytes", "cached_rows", "unsent_rows", "evictions", "line_bytes" (of a cached row), "partition_bytes"
 // (without rows), "pull_most",

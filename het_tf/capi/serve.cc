@@ -46,7 +46,7 @@ Result<ServeRequest> ParseRequest(const std::string& text) {
   return request;
 }
 
-// Adds the rows of `batch` that the request lets pass, and counts the others.
+// Adds the rows of `batch` that pass the request's filters, and counts the others.
 Status AddRows(const RowBatch& batch, const ServeRequest& request, ServeWriter* writer, uint64_t* dropped) {
   const auto passes = [&](size_t i) {
     return batch.counts()[i] >= request.min_count && batch.last_used()[i] >= request.last_used;

@@ -1,4 +1,4 @@
-// Serving files for Python (core/serve): a C ABI like the one of management.h, with the same answers.
+// Serving files for Python (core/serve): a C ABI like that of management.h, with the same answers.
 #pragma once
 
 #include <cstddef>
@@ -8,22 +8,21 @@
 
 extern "C" {
 
-// Writes the rows of a table to a file at `path`, where there must be nothing; what caches have not sent is
-// not in it. Some rows at a time pass through memory. `options`: {"rows": "float32" | "float16" | "bfloat16"
-// | "int8", "unknown": "initial" | "zeros", "min_count": updates that a row must have, "last_used": seconds
-// since 1970 before which a row must not have been updated last}. Text: as of HetServeInspect, and "dropped":
-// rows that the last two left out.
+// Writes the rows of a table to a new file `path`; unsent updates of caches are not included. Only some rows
+// at a time are in memory. `options`: {"rows": "float32" | "float16" | "bfloat16" | "int8", "unknown":
+// "initial" | "zeros", "min_count": least number of updates of a row, "last_used": least time of its last
+// update, in seconds since 1970}. Text: as for HetServeInspect, and "dropped": rows that these two left out.
 HET_EXPORT int HetServeWrite(const char* name_space, const char* table, const char* path,
                              const char* options);
 
 // Text: {"spec": ..., "rows": n, "row_type": "float32", "row_bytes": n, "unknown": "initial", "bytes": n}.
-// With `verify` all of the file is read and its checksums are compared.
+// With `verify` the whole file is read and its checksums are compared.
 HET_EXPORT int HetServeInspect(const char* path, int verify);
 
-// Opens what a graph with these specs (core/engine/call_spec.h) would read: an error now rather than when it
-// serves.
+// Opens the tables that a graph with these specs (core/engine/call_spec.h) would read, so that errors show
+// now rather than in serving.
 HET_EXPORT int HetOnlineCheck(const char* specs);
-// Text: a list of what this process reads online, with counters.
+// Text: a list of this process's online readers, with counters.
 HET_EXPORT int HetOnlineStats();
 
 }  // extern "C"

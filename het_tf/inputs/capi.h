@@ -1,4 +1,4 @@
-// Graphs for Python (inputs/graph): a C ABI like the one of management.h, with the same answers.
+// Graphs for Python (inputs/graph): a C ABI like that of management.h, with the same answers.
 #pragma once
 
 #include "het_tf/core/base/c_text.h"

@@ -1,4 +1,4 @@
-// The ops of the readers: what they take, what they give, and the shapes of it.
+// The readers' ops: inputs, outputs, and their shapes.
 #include "het_tf/ops/op_definition.h"
 
 namespace het {
@@ -36,9 +36,9 @@ void VectorShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
 }
 
-// The selected lines of a file of Criteo's format, `batches` times `batch` of them, or fewer batches before
-// the end, or what is left there (inputs/criteo/line_reader.h). skip: bad lines are left out and counted.
-// selection: first tenth, end of the tenths, shard, shards, salt of the parts (inputs/criteo/criteo.h).
+// Returns selected lines of a file of Criteo's format: `batches` times `batch` of them, fewer batches or the
+// rest near the end (inputs/criteo/line_reader.h). skip: bad lines are left out and counted. selection: first
+// tenth, end of the tenths, shard, shards, salt of the parts (inputs/criteo/criteo.h).
 void RegisterReadCriteo() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReadCriteo");
   TF_OpDefinitionBuilderAddInput(op, "path: string");
@@ -57,8 +57,8 @@ void RegisterReadCriteo() {
   Register(op, &ReadCriteoShape);
 }
 
-// Their rows (inputs/criteo/criteo.h), in batches, or in one where `batch` does not divide their number. salts:
-// of the 26 fields. path: for messages. seed: of the order in which a text's lines become rows, with shuffle.
+// Parses the lines into rows (inputs/criteo/criteo.h), in batches, or in one if `batch` does not divide their
+// number. salts: of the 26 fields. path: for messages. seed: for shuffling a text's lines.
 void RegisterParseCriteo() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetParseCriteo");
   TF_OpDefinitionBuilderAddInput(op, "text: uint8");
@@ -76,8 +76,8 @@ void RegisterParseCriteo() {
   Register(op, &ParseCriteoShape);
 }
 
-// Neighbours of `nodes` in the graph at `path`, hop after hop (inputs/graph/neighbour_sampler.h). draws
-// [draws, 3]: hop, type (-1: any), count. A function of the file and the inputs.
+// Draws neighbours of `nodes` in the graph at `path`, hop after hop (inputs/graph/neighbour_sampler.h). draws
+// [draws, 3]: hop, type (-1: any), count. A pure function of the file and the inputs.
 void RegisterSampleNeighbours() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSampleNeighbours");
   TF_OpDefinitionBuilderAddInput(op, "path: string");
@@ -87,10 +87,10 @@ void RegisterSampleNeighbours() {
   TF_OpDefinitionBuilderAddInput(op, "batch: int64");
   TF_OpDefinitionBuilderAddOutput(op, "hops: H * int64");
   TF_OpDefinitionBuilderAddAttr(op, "H: int >= 1");
-  Register(op, &UnknownShape);  // [batch, draws] a hop: Python knows the draws
+  Register(op, &UnknownShape);  // [batch, draws] for each hop: Python knows the draws
 }
 
-// `count` nodes of the graph at `path`, by degree^0.75 or uniform.
+// Draws `count` nodes of the graph at `path`, by degree^0.75 or uniformly.
 void RegisterSampleNodes() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSampleNodes");
   TF_OpDefinitionBuilderAddInput(op, "path: string");

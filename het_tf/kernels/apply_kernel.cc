@@ -1,4 +1,4 @@
-// HetApplyGrad: the gradient of HetLookup, which is the update itself. HetApplyCount: the step of a schedule.
+// HetApplyGrad: the gradient of HetLookup, which updates rows. HetApplyCount: the step of a schedule.
 #include <limits>
 
 #include "het_tf/kernels/gradient_inputs.h"

@@ -18,7 +18,7 @@ struct HetNode {
 namespace het {
 namespace {
 
-// One call's features, with ids and rows where they were given: on the device.
+// One call's features, with the given pointers to ids and rows, on the device.
 Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* const* ids,
                                            const int64_t* counts, size_t features) {
   const std::vector<CallSpec::Feature>& wanted = node.spec->features();
@@ -42,7 +42,7 @@ bool OnDevice(const std::vector<TablePtr>& tables) {
                      [](const TablePtr& table) { return table->options.on_device(); });
 }
 
-// Ids, and rows or gradients, of a call whose tables are not on the device.
+// Host copies of ids, and rows or gradients, for a call whose tables are not on the device.
 class OnHost {
  public:
   static Result<OnHost> Create(const HetNode& node, const std::vector<FeatureIds>& there,

@@ -1,4 +1,4 @@
-// What the ops that take gradients have in common: ids * N, grads * N, token, and later scale and loss_scale.
+// Inputs shared by the ops that take gradients: ids * N, grads * N, token, and later scale and loss_scale.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct GradientInputs {
   GradientScale scale;
 
   BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features, layer}; }
-  // All but the learning rates.
+  // All arguments except the learning rates.
   ApplyArgs args() const;
 };
 
@@ -25,7 +25,7 @@ struct GradientInputs {
 Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
                                          const CallSpec::Resolved& resolved, int scale);
 
-// float32 [tables of spec], finite. `tensor` owns them.
+// Reads float32 [tables of spec], finite. `tensor` owns them.
 Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const CallSpec& spec, int index,
                                            TfTensor* tensor);
 

@@ -1,5 +1,5 @@
-// HetLookup: the rows of all features of a model, in one call. The node's specs say which kernel it has: one
-// for tables of this process's engine, one for tables that a serving process reads from a live server.
+// HetLookup: the rows of all features of a model, in one call. The specs choose the kernel: one for tables of
+// this process's engine, one for a serving process that reads tables from a live server.
 #include "het_tf/kernels/lookup_outputs.h"
 #include "het_tf/kernels/online_tables.h"
 

@@ -1,4 +1,4 @@
-// The outputs of HetLookup, which its two kernels share: rows * N, token, probe.
+// The outputs of HetLookup's two kernels: rows * N, token, probe.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@ namespace het {
 
 struct RowOutputs {
   std::vector<TfTensor> tensors;
-  std::vector<float*> rows;  // of each feature
+  std::vector<float*> rows;  // for each feature
 };
 
-// Inputs of the op: ids * N, anchor, hints * N. Allocates rows for the ids. InvalidArgument: a
-// hint, from which the static shape of the rows came, tells another dim than the table's.
+// Inputs of the op: ids * N, anchor, hints * N. Allocates rows for the ids. InvalidArgument: a hint, which
+// gave the rows their static shape, has another dim than the table.
 Result<RowOutputs> NewRowOutputs(TF_OpKernelContext* context, const CallSpec& spec, const IdInputs& ids);
 
-// Token and probe.
+// Sets token and probe.
 Status SetScalarOutputs(TF_OpKernelContext* context, const CallSpec& spec, uint64_t token);
 
 }  // namespace het

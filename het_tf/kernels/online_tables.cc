@@ -9,7 +9,7 @@
 namespace het {
 namespace {
 
-// TensorFlow's functions turn Unavailable into Internal: to them it means that a worker is gone.
+// TensorFlow's functions turn Unavailable, which means a lost worker to them, into Internal.
 Status ForGraphs(const Status& status) {
   return status.code() == Code::kUnavailable ? Status(Code::kDeadlineExceeded, status.message()) : status;
 }

@@ -1,5 +1,5 @@
-// The tables of a lookup that reads a live parameter server (core/serve/online_reader.h): looked for at the
-// first call, so that a model loads before its server is there, and then kept.
+// The tables of a lookup that reads a live parameter server (core/serve/online_reader.h). They are resolved
+// at the first call and kept, so that a model can load before its server runs.
 #pragma once
 
 #include <memory>
@@ -14,26 +14,26 @@ namespace het {
 
 class OnlineTables {
  public:
-  // For one call: it holds the reader.
+  // Valid for one call: holds the reader.
   struct Resolved {
     std::shared_ptr<serve::OnlineReader> reader;
     const std::vector<serve::OnlineTable*>* tables = nullptr;
 
-    // out[f] receives the rows of feature f.
+    // Writes the rows of feature f to out[f].
     Status Lookup(Span<const FeatureIds> features, Span<float* const> out) const;
   };
 
-  // InvalidArgument: the options are none. `spec` outlives it.
+  // InvalidArgument: the options are invalid. `spec` must outlive the object.
   static Result<std::unique_ptr<OnlineTables>> Create(const CallSpec& spec);
-  // DeadlineExceeded: no server answers; FailedPrecondition: it has no such namespace or table. The next call
-  // tries again. Thread-safe.
+  // DeadlineExceeded: no server answers; FailedPrecondition: it does not have the namespace or table. The
+  // next call tries again. Thread-safe.
   Result<Resolved> Resolve();
 
   explicit OnlineTables(const CallSpec* spec) : spec_(spec) {}
 
  private:
   const CallSpec* const spec_;
-  std::mutex mutex_;  // guards what follows, which is set once
+  std::mutex mutex_;  // guards the members below, which are set once
   std::shared_ptr<serve::OnlineReader> reader_;
   std::vector<serve::OnlineTable*> tables_;
 };

@@ -1,4 +1,4 @@
-// HetPlaceSamples: the workers of a global batch's samples, by who used their rows last
+// HetPlaceSamples: chooses workers for a global batch's samples by the last users of their rows
 // (core/plan/location.h).
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// HetPlan: a batch whose lookup will come, sorted out and asked for while the batches before it are computed.
+// HetPlan: sorts the ids of a coming lookup and requests its rows while earlier batches are computed.
 #include <algorithm>
 #include <new>
 
@@ -23,8 +23,8 @@ class PlanKernel {
     return kernel;
   }
 
-  // Inputs: ids * N, and where rows travel on demand all * N, ends * N; place. Of trouble with the tables the
-  // lookup tells, in the step that needs them.
+  // Inputs: ids * N, and if rows travel on demand all * N, ends * N; place. Table errors are reported by the
+  // lookup, in the step that needs the tables.
   Status Compute(TF_OpKernelContext* context) {
     HET_ASSIGN_OR_RETURN(const IdInputs inputs, GetIdInputs(context, *spec_, 0));
     if (FindEngine(spec_->name_space()) == nullptr) return Status();  // Resolve would connect
@@ -35,7 +35,7 @@ class PlanKernel {
       if (!on_demand_) return resolved.value().engine->steps().Plan(call, window_);
       return PlanOnDemand(context, call, resolved.value().engine.get());
     } catch (const std::bad_alloc&) {
-      return Status();  // the lookup will say so, if it is still true then
+      return Status();  // the lookup reports the error if it persists
     }
   }
 

@@ -1,7 +1,7 @@
 // HetServe: the rows of all features of a model, from serving files.
 //
-// A kernel keeps the files that its paths named last, so that a call costs no look at the file system. They
-// are the process's: kernels of the same files share one mapping, and the last kernel closes it.
+// A kernel keeps the files of its last paths, so that a call does not access the file system. Kernels of the
+// same files share one mapping, and the last kernel closes it.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,7 +60,7 @@ class ServeKernel {
  private:
   using Files = std::shared_ptr<const std::vector<std::shared_ptr<const serve::ServeFile>>>;
 
-  // The files that the inputs name: those of the call before, or newly opened ones.
+  // Returns the files of the inputs: the previous call's, or newly opened ones.
   Result<Files> GetFiles(TF_OpKernelContext* context) {
     const int n = static_cast<int>(tables_.size());
     std::vector<TfTensor> tensors;
@@ -89,14 +89,13 @@ class ServeKernel {
     return files_;
   }
 
-  // Whether the file is the one that the graph was made for: the static shape of the rows came from the hint.
+  // Checks that the file is the one that the graph was made for: the hint gave the rows their static shape.
   Status CheckFile(TF_OpKernelContext* context, int f, const serve::ServeFile& file) const {
     const std::string& table = file.schema().spec().name;
     if (table != tables_[f]) {
-      return InvalidArgument(
-          "HetServe: " + file.path() + " has the rows of table '" + table +
-          "', and this graph reads table '" + tables_[f] +
-          "'; the SavedModel is put together of parts of several ones: copy it as a whole");
+      return InvalidArgument("HetServe: " + file.path() + " has the rows of table '" + table +
+                             "', and this graph reads table '" + tables_[f] +
+                             "'; the SavedModel mixes parts of several models: copy it as a whole");
     }
     HET_ASSIGN_OR_RETURN(auto hint, GetInput(context, 2 * static_cast<int>(tables_.size()) + f));
     const std::vector<int64_t> shape = ShapeOf(hint.get());
@@ -108,7 +107,7 @@ class ServeKernel {
 
   std::vector<std::string> tables_;
 
-  std::mutex mutex_;  // guards what follows: what the last call used
+  std::mutex mutex_;  // guards the members below: the last call's files
   std::vector<std::string> paths_;
   Files files_;
 };

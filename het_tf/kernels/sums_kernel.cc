@@ -1,4 +1,4 @@
-// HetSumGrads and HetApplySums: HetApplyGrad in two halves, between which workers exchange gradients.
+// HetSumGrads and HetApplySums: the halves of HetApplyGrad, between which workers exchange gradients.
 #include <cstring>
 #include <limits>
 
@@ -24,7 +24,7 @@ class SumGradsKernel {
     if (count < 1 || count > 65536) {
       return InvalidArgument("HetSumGrads: there are " + std::to_string(count) + " workers");
     }
-    // The other workers wait for this one's part, so an error here is sent to them.
+    // The other workers wait for this worker's part, so it carries an error too.
     const uint32_t others = static_cast<uint32_t>(count);
     GradientSums sums;
     Bytes bytes;

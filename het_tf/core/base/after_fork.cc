@@ -25,7 +25,7 @@ Status CheckNotInChild() {
       "this process was forked from one that uses het_tf, and cannot use it: threads, connections and GPU "
       "are "
       "the parent's. Start children with spawn (multiprocessing.set_start_method(\"spawn\")), or use het_tf "
-      "in the child alone");
+      "only in the child");
 }
 
 }  // namespace het

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-// AddressSanitizer watches what malloc gives.
+// AddressSanitizer must see malloc's blocks.
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 #define HET_OWN_MAPPINGS
 #include <sys/mman.h>
@@ -19,8 +19,7 @@ std::atomic<size_t> g_allocated{0};
 
 constexpr size_t kMallocAlignment = alignof(std::max_align_t);
 
-// A block aligned beyond malloc's own promise is cut out of a larger one; the pointer that malloc gave stands
-// in the word before it.
+// A block aligned beyond malloc's promise is cut out of a larger one; malloc's pointer is in the word before.
 size_t Overhead(size_t alignment) { return alignment <= kMallocAlignment ? 0 : alignment + sizeof(void*); }
 
 }  // namespace
@@ -64,7 +63,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
-// malloc's own limit, before it has seen how large blocks come and go.
+// malloc's own initial limit, before it adapts.
 constexpr size_t kOwnMappingBytes = size_t{128} << 10;
 
 bool IsOwnMapping(size_t bytes) { return bytes >= kOwnMappingBytes && g_hooks.allocate == &std::malloc; }
@@ -87,7 +86,7 @@ void* AllocateBlock(size_t bytes) {
     g_allocated.fetch_sub(pages, std::memory_order_relaxed);
     throw std::bad_alloc();
   }
-  // A large one begins where a large page can; what is before and behind goes back.
+  // A large block begins where a large page can; the bytes before and behind it are unmapped.
   const auto first = reinterpret_cast<uintptr_t>(mapped);
   const uintptr_t begin = (first + alignment - 1) & ~(alignment - 1);
   if (begin > first) ::munmap(mapped, begin - first);

@@ -1,10 +1,10 @@
-// All memory that grows with the data goes through one hook.
+// All memory that grows with the data is allocated through one hook.
 //
-// Why: inside a Redis module the server must see what the tables take (its `maxmemory` knows only memory that
-// was taken through RedisModule_Alloc), and tests must be able to say "memory ends here" at any byte.
+// Why: a Redis server must see the memory of a module's tables (`maxmemory` counts only RedisModule_Alloc),
+// and tests must be able to exhaust memory at any byte.
 //
-// Use `Vector<T>` for arrays that grow with rows or ids. Running out throws std::bad_alloc; every function
-// of the core that can meet it says in what state it leaves its object.
+// Use `Vector<T>` for arrays that grow with rows or ids. Exhaustion throws std::bad_alloc; every function of
+// the core that can meet it documents the state of its object then.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +15,27 @@
 namespace het {
 
 struct AllocHooks {
-  void* (*allocate)(size_t bytes);  // aligned as malloc does; null when memory is exhausted
+  void* (*allocate)(size_t bytes);  // aligned as by malloc; null when memory is exhausted
   void (*release)(void* pointer);
 };
 
-// Replaces malloc and free. Call before the first allocation of the core, once.
+// Replaces malloc and free. Call once, before the core's first allocation.
 void SetAllocHooks(AllocHooks hooks);
 
-// Allocate() fails as soon as more than `bytes` would be held. The default is no limit.
+// Allocate() fails if more than `bytes` would be held. The default is no limit.
 void SetAllocLimit(size_t bytes);
 
-// Bytes held now through Allocate().
+// Returns the bytes held through Allocate().
 size_t AllocatedBytes();
 
 // `alignment` is a power of two. Throws std::bad_alloc.
 void* Allocate(size_t bytes, size_t alignment);
-// `bytes` and `alignment` as they were given to Allocate.
+// `bytes` and `alignment` must equal Allocate's.
 void Release(void* pointer, size_t bytes, size_t alignment) noexcept;
 
-// The same for memory that is held long, at the alignment of a cache line. Where malloc is in use, large
-// blocks are the kernel's own: they go back to it at once, and can be of 2 MB pages. (malloc keeps what was
-// freed, and what a table gives back when it is cleared is as much again as the next one takes.)
+// The same for long-lived memory, aligned to a cache line. Without hooks, large blocks are mapped from the
+// kernel: they return to it at once, and can use 2 MB pages. (malloc would keep freed memory: after a clear,
+// a table would take as much again.)
 void* AllocateBlock(size_t bytes);
 void ReleaseBlock(void* pointer, size_t bytes) noexcept;
 
@@ -54,8 +54,8 @@ struct Allocator {
 template <typename T>
 using Vector = std::vector<T, Allocator<T>>;
 
-// Elements that are made without a value have none: resize(n) leaves what it adds unwritten, for a caller
-// that writes it next. resize(n, value) is as everywhere.
+// resize(n) leaves new elements uninitialised, for callers that write them next. resize(n, value) is as
+// usual.
 template <typename T>
 struct UnwrittenAllocator : Allocator<T> {
   template <typename U>

@@ -1,4 +1,4 @@
-// What a C function of libhet_tf.so answers: a het::Code, and a text that HetText() gives.
+// The results of libhet_tf.so's C functions: a het::Code, and a text that HetText() returns.
 #pragma once
 
 #include <exception>
@@ -10,10 +10,10 @@
 
 namespace het {
 
-// What HetText() answers to this thread.
+// The text that HetText() returns to this thread.
 std::string& Text();
 
-// Runs body() -> Status and turns whatever comes out of it into a code and a text.
+// Runs body() -> Status and converts its result, or exception, into a code and a text.
 template <typename Body>
 int Answer(const Body& body) {
   Status status;
@@ -23,7 +23,7 @@ int Answer(const Body& body) {
     if (!status.ok()) Text() = status.message();
   } catch (const std::bad_alloc&) {
     status = Status(Code::kResourceExhausted, "");
-    Text() = "out of memory";  // short enough to need none
+    Text() = "out of memory";  // short enough to need no allocation
   } catch (const std::exception& error) {
     status = Status(Code::kInternal, "");
     Text() = error.what();

@@ -30,14 +30,14 @@ void Background::Wake() {
 void Background::Start() {
   event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (event_ < 0) return;
-  // Signals are for the threads that know what to do with them.
+  // This thread must not receive the process's signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     thread_ = std::make_unique<std::thread>([this] { Loop(); });
-  } catch (const std::exception&) {  // no threads left, or no memory: the next Wake tries again
+  } catch (const std::exception&) {  // out of threads or memory: the next Wake tries again
     close(event_);
     event_ = -1;
   }

@@ -1,9 +1,9 @@
-// A thread that runs a function again and again, and sleeps in between until a descriptor is ready, some time
-// has passed, or somebody wakes it.
+// A thread that runs a function repeatedly, and sleeps in between until a descriptor is ready, a timeout
+// passes, or Wake is called.
 //
 //   Wake ──► run() ──► Pause ──► poll ──► run() ──► Pause ──► ...
 //
-// The first Wake starts the thread, which is the only one that calls run. A child of fork does not have it
+// The first Wake starts the thread, and only this thread calls run. A forked child does not have it
 // (after_fork.h).
 #pragma once
 
@@ -20,7 +20,7 @@ namespace het {
 class Background {
  public:
   struct Pause {
-    double seconds = -1;  // at most; negative: until Wake or a descriptor
+    double seconds = -1;  // timeout; negative: none
     std::vector<pollfd> descriptors;
   };
 
@@ -30,7 +30,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // Runs the function soon. Not to be called by two threads at once.
+  // Runs the function soon. Not thread-safe.
   void Wake();
   bool started() const { return thread_ != nullptr; }
 

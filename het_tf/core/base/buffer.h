@@ -1,5 +1,5 @@
-// An array that is not initialised and keeps its memory from step to step: clearing megabytes that are about
-// to be overwritten costs as much as the work itself.
+// An uninitialised array that keeps its memory from step to step: clearing megabytes before overwriting them
+// would cost as much as the work itself.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Buffer {
     return *this;
   }
 
-  // Room for `size` elements; what was there before is lost. Throws std::bad_alloc and holds nothing then.
+  // Makes room for `size` elements and loses old ones. Throws std::bad_alloc and is empty then.
   T* Resize(size_t size) {
     if (size > capacity_) {
       Release(data_, capacity_ * sizeof(T), kAlignment);

@@ -1,5 +1,5 @@
-// Byte buffers that are used again. A frame of a large step takes tens of kilobytes to megabytes, and memory
-// that is new each time is paid for page by page: a third of a client's time went there.
+// Recycled byte buffers. A large step's frame takes tens of kilobytes to megabytes, and fresh memory costs a
+// page fault a page: that took a third of a client's time.
 //
 // Not thread-safe.
 #pragma once
@@ -13,14 +13,14 @@ namespace het {
 
 class BytePool {
  public:
-  // What it keeps at most, in bytes.
+  // `most`: bytes to keep at most.
   explicit BytePool(size_t most = size_t{64} << 20) : most_(most) {}
 
-  // Empty, with room for `size` bytes. Throws std::bad_alloc and loses nothing but a kept buffer then.
+  // An empty buffer with room for `size` bytes. If it throws std::bad_alloc, a kept buffer may be lost.
   Bytes Take(size_t size) {
     Bytes bytes;
     if (!kept_.empty()) {
-      // Buffers of one kind of step are about of one size: the first that fits is among the last ones.
+      // Buffers of one kind of step have similar sizes: the last ones probably include one that fits.
       size_t at = kept_.size() - 1;
       for (size_t tried = 0; at > 0 && tried < kTries && kept_[at].capacity() < size; ++tried) --at;
       std::swap(kept_[at], kept_.back());
@@ -41,7 +41,7 @@ class BytePool {
 
  private:
   static constexpr size_t kTries = 8;
-  static constexpr size_t kSmallest = 4096;  // smaller ones are malloc's own business
+  static constexpr size_t kSmallest = 4096;  // malloc handles smaller buffers well
   static constexpr size_t kMost = 1024;
 
   const size_t most_;

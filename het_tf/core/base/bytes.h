@@ -1,6 +1,6 @@
 // Reading and writing the bytes of frames: fixed-width little-endian integers, varints, and runs of keys.
 //
-// A reader never trusts a length: every read checks what is left, and a failed read sticks (ok() stays
+// A reader never trusts a length: every read checks the bytes left, and a failed read sticks (ok() stays
 // false), so a decoder checks once at the end of a section rather than after every field.
 #pragma once
 
@@ -31,13 +31,13 @@ class Writer {
   void Raw(const void* data, size_t size) {
     if (size > 0) std::memcpy(Append(size), data, size);
   }
-  // The next `size` bytes, for the caller to write before anything else is written.
+  // Reserves the next `size` bytes, which the caller must fill before the next write.
   uint8_t* Append(size_t size) {
     const size_t at = out_->size();
     out_->resize(at + size);
     return out_->data() + at;
   }
-  // Of the last bytes so many were not needed.
+  // Gives back the last `size` bytes.
   void TakeBack(size_t size) { out_->resize(out_->size() - size); }
   void Varint(uint64_t value) {
     while (value >= 0x80) {
@@ -46,8 +46,8 @@ class Writer {
     }
     out_->push_back(static_cast<uint8_t>(value));
   }
-  // Keys as differences from the key before: two bytes or three a key when they are sorted and dense, correct
-  // in any order and for any int64.
+  // Writes keys as differences from the previous key: two or three bytes a key if they are sorted and dense;
+  // correct for any int64 in any order.
   template <typename Keys>
   void KeyRun(const Keys& keys) {
     uint64_t before = 0;
@@ -74,7 +74,7 @@ class Reader {
     if (const uint8_t* bytes = Raw(sizeof(T))) std::memcpy(&value, bytes, sizeof(T));
     return value;
   }
-  // Null when fewer than `size` bytes are left.
+  // Returns null if fewer than `size` bytes are left.
   const uint8_t* Raw(size_t size) {
     if (!ok_ || size > left()) {
       ok_ = false;
@@ -85,14 +85,14 @@ class Reader {
     return bytes;
   }
   uint64_t Varint() {
-    // Without a branch on the length, which nobody can predict where keys are a hundred apart.
+    // Without a branch on the length, which is unpredictable for keys a hundred apart.
     if (left() >= sizeof(uint64_t)) {
       uint64_t word = 0;
       std::memcpy(&word, at_, sizeof(word));
       const uint64_t ends = ~word & 0x8080808080808080;
       if (ends != 0) {
         at_ += __builtin_ctzll(ends) / 8 + 1;
-        word &= ends ^ (ends - 1);  // nothing behind the first end
+        word &= ends ^ (ends - 1);  // keeps the bits up to the first end
         word = ((word & 0x7f007f007f007f00) >> 1) | (word & 0x007f007f007f007f);
         word = ((word & 0x3fff00003fff0000) >> 2) | (word & 0x00003fff00003fff);
         return ((word & 0x0fffffff00000000) >> 4) | (word & 0x000000000fffffff);
@@ -108,8 +108,8 @@ class Reader {
     ok_ = false;
     return 0;
   }
-  // A count of things that take at least one byte each: never more than the bytes that are left, so that a
-  // damaged count cannot ask for memory.
+  // Reads a count of items of at least one byte each. It fails above the number of bytes left, so that a
+  // damaged count cannot cause a huge allocation.
   size_t Count() {
     const uint64_t count = Varint();
     if (count > left()) ok_ = false;
@@ -120,7 +120,7 @@ class Reader {
     if (count > left()) ok_ = false;
     if (!ok_) return;
     keys->resize(count);
-    Reader r = *this;  // in registers
+    Reader r = *this;  // a copy that stays in registers
     uint64_t before = 0;
     for (size_t i = 0; i < count && r.ok_; ++i) {
       before += static_cast<uint64_t>(UnZigZag(r.Varint()));

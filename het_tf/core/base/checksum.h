@@ -1,5 +1,4 @@
-// XXH3-64 (https://xxhash.com): the checksum of everything in a checkpoint, in a serving file and in the head
-// of a graph.
+// XXH3-64 (https://xxhash.com): the checksum in checkpoints, serving files and the head of graph files.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -11,7 +10,7 @@
 
 namespace het {
 
-// Of bytes that come piece by piece; how they are cut changes nothing.
+// The checksum of bytes that come in pieces; it does not depend on how they are cut.
 class Checksum {
  public:
   Checksum() { XXH3_64bits_reset(&state_); }
@@ -20,7 +19,7 @@ class Checksum {
   uint64_t value() const { return XXH3_64bits_digest(&state_); }
 
   static uint64_t Of(const void* data, size_t size) { return XXH3_64bits(data, size); }
-  // 16 hex digits, as manifests have it.
+  // Returns 16 hex digits, as in manifests.
   static std::string Text(uint64_t value);
 
  private:

@@ -1,4 +1,4 @@
-// 16-bit floats (IEEE 754 binary16), one at a time: what the F16C instructions do, bit for bit, for numbers.
+// 16-bit floats (IEEE 754 binary16), one at a time: equal to the F16C instructions, bit for bit, for numbers.
 #pragma once
 
 #include <cmath>
@@ -19,13 +19,13 @@ inline float FloatFromBits(uint32_t bits) {
   return value;
 }
 
-// The nearest one, ties to even; from 65520 on infinity.
+// Rounds to nearest, ties to even; values from 65520 become infinity.
 inline uint16_t ToHalf(float value) {
   const uint32_t bits = FloatBits(value), magnitude = bits & 0x7fffffff;
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   if (magnitude > 0x7f800000) return sign | 0x7e00;   // NaN
   if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds to 65536 or more
-  if (magnitude < 0x38800000) {  // below the smallest normal one, 2^-14: a multiple of 2^-24
+  if (magnitude < 0x38800000) {  // below the smallest normal number, 2^-14: a multiple of 2^-24
     const float multiple = std::nearbyint(FloatFromBits(magnitude) * 0x1p24f);
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(multiple));
   }
@@ -33,7 +33,7 @@ inline uint16_t ToHalf(float value) {
   return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
 }
 
-// The next one towards zero, of a value below 65536.
+// Rounds a value below 65536 towards zero.
 inline uint16_t ToHalfDown(float value) {
   const uint32_t bits = FloatBits(value), magnitude = bits & 0x7fffffff;
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);

@@ -1,4 +1,4 @@
-// Hashing of keys. One 64-bit hash serves three masters, each from its own bits:
+// Hashing of keys. Three users share one 64-bit hash, each with its own bits:
 //   bits 63..32  the bucket in an index        (key_index.h)
 //   bits 31..16  the partition                 (wire/layout.h)
 //   bits  7..0   the tag in a bucket           (key_index.h)
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-// For functions that kernels of a GPU use too.
+// For functions that GPU kernels also use.
 #ifdef __CUDACC__
 #define HET_HOST_DEVICE __host__ __device__
 #else
@@ -39,7 +39,7 @@ struct KeyHash {
   size_t operator()(Key key) const { return HashKey(key, 0); }
 };
 
-// FNV-1a and a final mix: names of tables. Stable for ever, since it goes on the wire and into files.
+// FNV-1a and a final mix, for names of tables. It must never change, since it is in messages and files.
 inline uint64_t HashName(std::string_view name) {
   uint64_t h = 0xcbf29ce484222325ULL;
   for (unsigned char c : name) h = (h ^ c) * 0x100000001b3ULL;

@@ -13,7 +13,7 @@ void AdviseHugePages(void* memory, size_t bytes) {
   constexpr uintptr_t kPage = 4096;
   constexpr size_t kWorthwhile = size_t{1} << 20;
   if (bytes < kWorthwhile) return;
-  // The edges may share pages with somebody else's memory: whole pages only.
+  // Edges may share pages with foreign memory: advise only whole pages.
   const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + kPage - 1) & ~(kPage - 1);
   const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) & ~(kPage - 1);
   if (first < end) (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);

@@ -23,7 +23,7 @@ Status CannotOpen(const std::string& path, const MappedFile::Kind& kind, int err
                           "; " + kind.if_missing);
 }
 
-// What every head begins with.
+// The beginning of every head.
 struct HeadStart {
   char magic[MappedFile::kMagicBytes];
   uint32_t version;
@@ -40,12 +40,12 @@ Result<MappedFile::Identity> MappedFile::Find(const std::string& path, const Kin
 }
 
 Result<MappedFile> MappedFile::Open(const std::string& path, const Kind& kind) {
-  // O_NONBLOCK: a FIFO is opened without waiting for its writer, and refused.
+  // O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused below.
   const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return CannotOpen(path, kind, errno);
   MappedFile file(path, kind);
   const Status mapped = file.Map(descriptor);
-  (void)close(descriptor);  // the mapping does not need it
+  (void)close(descriptor);  // the mapping does not need the descriptor
   HET_RETURN_IF_ERROR(mapped);
   return file;
 }
@@ -53,7 +53,8 @@ Result<MappedFile> MappedFile::Open(const std::string& path, const Kind& kind) {
 Status MappedFile::Map(int descriptor) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0) return CannotOpen(path_, *kind_, errno);
-  if (!S_ISREG(status.st_mode)) return InvalidArgument(path_ + " is no regular file; give a " + kind_->name);
+  if (!S_ISREG(status.st_mode))
+    return InvalidArgument(path_ + " is not a regular file; give a " + kind_->name);
   if (status.st_size == 0) return Damaged("it is empty");
   const auto size = static_cast<size_t>(status.st_size);
   void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);

@@ -1,5 +1,4 @@
-// The edge at which memory that ends becomes an error: TensorFlow's kernels, and whoever else calls
-// an engine and must not throw.
+// Turns exhausted memory into an error, for TensorFlow's kernels and other callers that must not throw.
 #pragma once
 
 #include <new>
@@ -8,8 +7,7 @@
 
 namespace het {
 
-// body() -> Status. ResourceExhausted where it throws std::bad_alloc: what a worker does in a step
-// leaves rows as they were then.
+// Runs body() -> Status; ResourceExhausted if it throws std::bad_alloc. A failed step must change no row.
 template <typename Body>
 Status AtMemoryEdge(const Body& body) {
   try {

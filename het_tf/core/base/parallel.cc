@@ -11,7 +11,7 @@ void Pause() {
 #endif
 }
 
-// Looks for `ready` some twenty microseconds long.
+// Polls `ready` for some twenty microseconds.
 template <typename Ready>
 void Spin(Ready ready) {
   for (int i = 0; i < 500 && !ready(); ++i) Pause();
@@ -56,7 +56,7 @@ void ThreadPool::For(size_t tasks, const std::function<void(size_t)>& task) {
   }
   wake_.notify_all();
   Drain(0, task);
-  // Workers that have not woken up by now find no task left; task_ = null tells them so.
+  // task_ = null tells workers that wake up late that no task is left.
   std::unique_lock<std::mutex> lock(mutex_);
   task_ = nullptr;
   if (busy_.load() == 0) return;

@@ -1,16 +1,15 @@
-// A small thread pool. Each thread has its share of a loop's tasks, the same in every loop of as many tasks,
-// so that what a task wrote is found in the caches of the core that reads it a loop or a step later. Whoever
-// has finished his share takes tasks from the others': a worker that lost its core to another process delays
-// one task and not the whole loop, as a static split with a barrier would.
+// A small thread pool. Each thread has a share of a loop's tasks, the same in every loop of as many tasks, so
+// that a task's output is in the caches of the core that reads it a loop or a step later. A thread that has
+// finished its share steals tasks from the others: a worker that lost its core to another process delays one
+// task, and not the whole loop, as a static split with a barrier would.
 //
-// A step is a few loops of some hundred microseconds, one right after the other, and waking a sleeping thread
-// takes about as long as a tenth of one: a worker that has finished looks for the next loop for some twenty
-// microseconds before it sleeps, and so does the caller for the workers' last tasks.
+// A step is a few consecutive loops of some hundred microseconds, and waking a sleeping thread takes about a
+// tenth of one. So a worker without tasks polls for the next loop for some twenty microseconds before it
+// sleeps, and so does the caller for the workers' last tasks.
 //
-// Concurrency: one loop runs on the pool at a time. A second caller, or a loop inside a loop, runs its tasks
-// on its own thread instead of waiting. Tasks must not throw. What a loop is about (task_, shares_) is
-// written under mutex_ while no worker is busy; loop_ and busy_ change under it too, and are atomic for those
-// who only look.
+// Concurrency: one loop runs on the pool at a time. A second caller, or a nested loop, runs its tasks on its
+// own thread instead of waiting. Tasks must not throw. A loop's state (task_, shares_) is written under
+// mutex_ while no worker is busy; loop_ and busy_ change under it too, and are atomic for lock-free readers.
 #pragma once
 
 #include <atomic>
@@ -33,11 +32,11 @@ class ThreadPool {
 
   size_t threads() const { return workers_.size() + 1; }
 
-  // Calls task(i) once for every i < tasks and returns when all are done.
+  // Calls task(i) once for every i < tasks and returns when all have ended.
   void For(size_t tasks, const std::function<void(size_t)>& task);
 
  private:
-  // What is left of one thread's share; on a cache line of its own.
+  // The rest of one thread's share, on its own cache line.
   struct alignas(128) Share {
     std::atomic<size_t> next{0};
     size_t end = 0;
@@ -53,10 +52,10 @@ class ThreadPool {
   std::condition_variable wake_;
   std::condition_variable done_;
   const std::function<void(size_t)>* task_ = nullptr;
-  std::atomic<size_t> busy_{0};    // workers on this loop's tasks
-  std::atomic<uint64_t> loop_{0};  // its number
+  std::atomic<size_t> busy_{0};    // workers running this loop's tasks
+  std::atomic<uint64_t> loop_{0};  // number of the current loop
   std::atomic<bool> stop_{false};
-  std::vector<Share> shares_;  // the caller's first
+  std::vector<Share> shares_;  // the caller's is the first
 };
 
 }  // namespace het

@@ -11,7 +11,7 @@ namespace het {
 enum class Code {
   kOk = 0,
   kCancelled = 1,
-  kFile = 2,  // TensorFlow's UNKNOWN: the operating system refused a file; the message has its reason
+  kFile = 2,  // TensorFlow's UNKNOWN: the system refused a file; the message has the reason
   kInvalidArgument = 3,
   kDeadlineExceeded = 4,
   kNotFound = 5,
@@ -46,7 +46,7 @@ inline Status FailedPrecondition(std::string message) {
   return Status(Code::kFailedPrecondition, std::move(message));
 }
 
-// Either a value or the reason why there is none.
+// A value, or the error that explains its absence.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -70,8 +70,8 @@ class [[nodiscard]] Result {
     if (::het::Status het_status_ = (expr); !het_status_.ok()) return het_status_; \
   } while (false)
 
-// HET_ASSIGN_OR_RETURN(Schema schema, Schema::Create(spec)): declares or assigns the value of a Result; its
-// error returns from the function.
+// HET_ASSIGN_OR_RETURN(Schema schema, Schema::Create(spec)): declares or assigns a Result's value; returns
+// its error from the function.
 #define HET_ASSIGN_OR_RETURN(lhs, expr) HET_ASSIGN_OR_RETURN_(HET_CONCAT_(het_result_, __LINE__), lhs, expr)
 #define HET_ASSIGN_OR_RETURN_(result, lhs, expr) \
   auto result = (expr);                          \

@@ -1,4 +1,4 @@
-// Seconds of a clock that nobody sets: differences count, the value itself says nothing.
+// Seconds of a monotonic clock: only differences are meaningful.
 #pragma once
 
 #include <chrono>

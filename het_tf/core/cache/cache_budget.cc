@@ -9,7 +9,7 @@ namespace het {
 
 void CacheBudget::Leave(TableCache* cache) {
   caches_.erase(std::find(caches_.begin(), caches_.end(), cache));
-  Give(cache->resident() * cache->line_bytes());
+  Give(cache->marks().resident() * cache->lines().line_bytes());
 }
 
 void CacheBudget::MakeRoom(size_t incoming) {
@@ -22,17 +22,18 @@ void CacheBudget::MakeRoom(size_t incoming) {
   for (size_t i = 0; i < caches_.size(); ++i) caches_[i]->LetGo(lines[i]);
   // In place of lines that are held.
   for (size_t i = 0; i < caches_.size() && over() > 0; ++i) {
-    caches_[i]->LetGo((over() - 1) / caches_[i]->line_bytes() + 1);
+    caches_[i]->LetGo((over() - 1) / caches_[i]->lines().line_bytes() + 1);
   }
 }
 
 size_t CacheBudget::ShareOut(size_t rank, size_t need, Vector<size_t>* lines) const {
   size_t left = 0;  // bytes of this rank, of the caches from i on
-  for (const TableCache* cache : caches_) left += cache->LinesOfRank(rank) * cache->line_bytes();
+  for (const TableCache* cache : caches_)
+    left += cache->policy().eviction().LinesOfRank(rank) * cache->lines().line_bytes();
   for (size_t i = 0; i < caches_.size() && need > 0; ++i) {
-    const size_t all = caches_[i]->LinesOfRank(rank);
+    const size_t all = caches_[i]->policy().eviction().LinesOfRank(rank);
     if (all == 0) continue;
-    const size_t line_bytes = caches_[i]->line_bytes();
+    const size_t line_bytes = caches_[i]->lines().line_bytes();
     const double share = static_cast<double>(need) / static_cast<double>(left);
     left -= all * line_bytes;
     const auto fair = static_cast<size_t>(std::round(share * static_cast<double>(all)));

@@ -34,7 +34,7 @@ class CacheBudget {
   size_t bytes() const { return bytes_; }
   // Less than is used: lines leave when room is next made.
   void set_bytes(size_t bytes) { bytes_ = bytes; }
-  // Of the lines that count (TableCache::resident).
+  // Of the lines that count (LineMarks::resident).
   size_t used() const { return used_; }
   size_t left() const { return used_ < bytes_ ? bytes_ - used_ : 0; }
 

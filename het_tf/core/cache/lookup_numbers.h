@@ -30,8 +30,9 @@ namespace het {
 
 class LookupNumbers {
  public:
-  static constexpr uint32_t kSteps = 8;          // steps that keep their rows
-  static constexpr uint32_t kFarthest = kSteps;  // that a hold may end ahead of the newest
+  static constexpr uint64_t kNoStep = ~uint64_t{0};  // that no lookup has
+  static constexpr uint32_t kSteps = 8;              // steps that keep their rows
+  static constexpr uint32_t kFarthest = kSteps;      // that a hold may end ahead of the newest
 
   // The lookup of a step names the table, with all its parts one after the other.
   void Begin(uint64_t step) {
@@ -50,6 +51,11 @@ class LookupNumbers {
       if (steps_[number % kSteps] == step) return number + kSteps - 1;
     }
     return passed();
+  }
+  // The same of a step that is not known, too: past all that the end of a known one could end.
+  uint32_t Until(uint64_t step) const {
+    const uint32_t known = HeldBy(step);
+    return known == passed() ? farthest() : known;
   }
   uint32_t newest() const { return newest_; }
   uint32_t farthest() const { return newest_ + kFarthest; }

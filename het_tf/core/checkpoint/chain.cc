@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kSomeRows = 65536;
 
-// f(keys, first, rows) for one run of a column of keys after the other.
+// Calls f(keys, first, rows) for each run of a column of keys.
 template <typename F>
 Status ForKeys(const RowReader& file, const RowTable& table, RowColumn column, F f) {
   Buffer<Key> keys;
@@ -67,7 +67,7 @@ Status Chain::Add(const RowReader& file, const std::string& name) {
     for (size_t i = 0; i < rows; ++i) mine += is_wanted(Hash(keys[i])) ? 1 : 0;
     return Status();
   }));
-  // Exactly so much: what grows step by step takes twice the memory while it does.
+  // Reserves exactly: growing step by step would need twice the memory while it copies.
   if (rows_.empty()) {
     rows_.reserve(mine);
     index_.Reserve([](uint32_t) { return uint64_t{0}; }, mine);

@@ -1,7 +1,7 @@
-// Which clock the row of each key had in a chain of row files: a full one and the increments after it. The
-// next increment holds what has changed since, and a merge the newest row of each key.
+// The clock of each key's row in a chain of row files: a full file and the increments after it. The next
+// increment holds rows that have changed since, and a merge holds the newest row of each key.
 //
-// Memory: 16 bytes a row and 5 to 8 of index, for the keys of the partitions that are asked for.
+// Memory: 16 bytes a row and 5 to 8 of index, for the keys of the given partitions.
 #pragma once
 
 #include <string>
@@ -15,36 +15,36 @@ namespace het {
 
 class Chain {
  public:
-  // Keys that live in one of `partitions` of a store, whatever the shape of the store that wrote the files.
+  // Considers only keys in `partitions` of this layout, whatever layout wrote the files.
   Chain(const TableLayout& layout, const std::vector<uint32_t>& partitions);
 
-  // The next file, oldest first; one without the table says nothing about it. Throws std::bad_alloc.
+  // Adds the next file, oldest first. A file without the table changes nothing. Throws std::bad_alloc.
   Status Add(const RowReader& file, const std::string& table);
-  // Rows and removals that the files can bring, at most.
+  // Returns an upper bound on the rows and removals in the files.
   static Result<uint64_t> MostRows(const std::vector<std::string>& files, const std::string& table);
 
-  // The store has this row: true if the chain has it with another clock, or not at all.
+  // Call for each row of the store. Returns true if the chain has it with another clock, or not at all.
   bool Changed(Key key, Clock clock);
-  // Appends keys of the chain that Changed was never asked about, going on at *cursor (at first 0), at most
-  // `most`. False: these were the last.
+  // Appends at most `most` keys of the chain that Changed was never called for, continuing at *cursor (at
+  // first 0). Returns false when these were the last.
   bool Removed(uint64_t* cursor, size_t most, Vector<Key>* keys) const;
 
-  // What the chain makes of its keys: rows, and keys that a file has removed and no later row brings back.
+  // Counts over the chain's keys: keys with a row, and keys whose last entry is a removal.
   struct Counts {
     uint64_t rows = 0;
     uint64_t gone = 0;
   };
   Counts Count() const;
-  // True once for each key that has a row: for the newest of its rows, if the caller goes from the last row
+  // Returns true once for each key that has a row: for its newest row, if the caller goes from the last row
   // of the chain to the first.
   bool Take(Key key);
-  // As Removed, for the keys that are gone.
+  // As Removed, for the keys whose last entry is a removal.
   bool Gone(uint64_t* cursor, size_t most, Vector<Key>* keys) const;
 
  private:
   struct Row {
     Key key;
-    Clock clock;  // kGone: removed by a file; kSeen: the store has it, or Take did
+    Clock clock;  // kGone: removed by a file; kSeen: passed to Changed or Take
   };
   static constexpr Clock kGone = -1;
   static constexpr Clock kSeen = -2;
@@ -58,7 +58,7 @@ class Chain {
   bool Collect(uint64_t* cursor, size_t most, Vector<Key>* keys, Wanted wanted) const;
 
   const TableLayout layout_;
-  Vector<uint8_t> wanted_;  // of each partition
+  Vector<uint8_t> wanted_;  // for each partition: 1 if it is asked for
   KeyIndex index_;
   Vector<Row> rows_;
 };

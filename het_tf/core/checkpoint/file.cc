@@ -39,7 +39,7 @@ Status FromErrno(int error, const std::string& during, const std::string& path) 
   return Status(Code::kFile, std::move(text));
 }
 
-// More than one call of the kernel takes: it stops at about 2 GB.
+// Bytes per system call; one call transfers at most about 2 GB.
 constexpr size_t kMostBytes = size_t{1} << 30;
 
 }  // namespace
@@ -69,7 +69,7 @@ Result<File> File::Create(const std::string& path) {
 Result<File> File::Open(const std::string& path) {
   File file;
   file.path_ = path;
-  // O_NONBLOCK: a FIFO is opened without waiting for its writer, and refused.
+  // O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused below.
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (file.fd_ < 0) {
     const Code code = errno == ENOENT ? Code::kNotFound : Code::kFile;
@@ -108,7 +108,7 @@ Status File::ReadAt(uint64_t offset, void* data, size_t size) const {
     if (read < 0) return Error("cannot read");
     if (read == 0) {
       return InvalidArgument("'" + path_ + "' ends at byte " + std::to_string(offset) + "; " +
-                             std::to_string(size) + " more were to be read: it was cut off meanwhile");
+                             std::to_string(size) + " more bytes were expected: it was cut off meanwhile");
     }
     at += read;
     offset += static_cast<uint64_t>(read);
@@ -123,7 +123,7 @@ Status File::Truncate(uint64_t size) const {
 
 void File::StartWriting(uint64_t offset, uint64_t size) const {
 #if defined(__linux__)
-  // Advice: what it cannot do, Sync does.
+  // Only a hint: Sync writes what is left.
   static_cast<void>(
       ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE));
 #endif
@@ -132,7 +132,7 @@ void File::StartWriting(uint64_t offset, uint64_t size) const {
 Status File::Sync() const { return ::fsync(fd_) == 0 ? Status() : Error("cannot write to"); }
 
 Status File::Close() {
-  // Whatever close says, the descriptor is gone.
+  // The descriptor is closed even if close reports an error.
   return ::close(std::exchange(fd_, -1)) == 0 ? Status() : Error("cannot write to");
 }
 

@@ -1,5 +1,5 @@
-// A file as an object: reads and writes at an offset that end whole or with an error that names the file and
-// what the operating system said.
+// A file whose reads and writes at an offset complete, or return an error with the file's name and the
+// system's message.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ class File {
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
 
-  // A new file, open for reading and writing; one that is there is left alone: an error.
+  // Creates a file for reading and writing. It is an error if it exists.
   static Result<File> Create(const std::string& path);
-  // NotFound where there is none.
+  // NotFound: there is no such file.
   static Result<File> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   Result<uint64_t> Size() const;
 
-  // Safe to call from several threads, as all that follow.
+  // Safe to call from several threads, like all methods below except Close.
   Status WriteAt(uint64_t offset, const void* data, size_t size) const;
-  // InvalidArgument: the file ends before.
+  // InvalidArgument: the file is too short.
   Status ReadAt(uint64_t offset, void* data, size_t size) const;
   Status Truncate(uint64_t size) const;
-  // The kernel begins to write these bytes to the disk, so that Sync has less to wait for.
+  // Starts to write these bytes to the disk, so that Sync has less to wait for.
   void StartWriting(uint64_t offset, uint64_t size) const;
-  // What was written survives a loss of power.
+  // Makes all written bytes survive a loss of power.
   Status Sync() const;
   Status Close();
 

@@ -43,7 +43,7 @@ Status ReserveRows(TableStore* store, const RowReader& file, const RowTable& tab
   return store->Reserve(to, {rows_of.data(), rows_of.size()});
 }
 
-// Slots as a row has them that nobody has ticked.
+// Fills in the slots of a row without ticks.
 void FillSlots(const TableSchema& to, RowBatch* batch) {
   Vector<float> row(to.row_floats());
   to.optimizer().InitSlots(row.data());
@@ -76,7 +76,7 @@ Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowT
       HET_ASSIGN_OR_RETURN(const uint64_t removed, store->Remove(to, {keys.data(), rows}));
       loaded.removed += removed;
     }
-    // Most of an increment's rows are in the place of others.
+    // Most rows of an increment replace rows that exist.
     if (!table.increment) HET_RETURN_IF_ERROR(ReserveRows(store, file, table, to));
     RowBatch batch(to, kBatchBytes);
     for (; loaded.rows < table.rows; loaded.rows += batch.size()) {
@@ -87,7 +87,7 @@ Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowT
     }
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,
-                  "out of memory while rows were loaded from '" + file.path() + "'; a part of them is there");
+                  "out of memory while rows were loaded from '" + file.path() + "'; some of them are there");
   }
   return loaded;
 }

@@ -1,10 +1,10 @@
-// From a row file into a store, in place: rows go to the partition of their key, whatever store wrote them.
+// Loads a row file into a store: each row goes to the partition of its key, whatever layout wrote the file.
 //
 //   RowReader ──► RowBatch ──► [slots] ──► TableStore::LoadBatch
 //
-// The file is read twice as to its keys: first to tell the store how many rows each partition will get. One
-// batch is in memory (kBatchBytes). Nothing can be taken back, so the caller has verified everything before
-// the first table is cleared (RowReader::Verify).
+// The keys are read twice: first to tell the store how many rows each partition will get. One batch is in
+// memory (kBatchBytes). A load cannot be undone, so the caller must verify all files before it clears the
+// first table (RowReader::Verify).
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ namespace het {
 
 struct LoadedRows {
   uint64_t rows = 0;
-  uint64_t removed = 0;  // keys of the file's removals that were there
+  uint64_t removed = 0;  // the file's removals whose keys the store had
 };
 
-// Into table `to`, between the store's BeginLoad and CommitLoad. Without `slots` each row gets the slots of a
-// new one. InvalidArgument, before anything has changed, if the widths differ.
+// Loads into table `to`, between the store's BeginLoad and CommitLoad. Without `slots` each row gets a new
+// row's slots. InvalidArgument if the widths differ; nothing has changed then.
 Result<LoadedRows> LoadRows(TableStore* store, const RowReader& file, const RowTable& table,
                             const TableSchema& to, bool slots);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kGoneAtOnce = 65536;
 
-// Null: the file has no such table.
+// Returns null if the file does not have the table.
 Result<const RowTable*> TableOf(const RowReader& file, const MergedTable& wanted) {
   const auto& tables = file.tables();
   const auto table =
@@ -72,7 +72,7 @@ Result<RowFileSummary> MergeRows(const std::string& path, const MergeRequest& re
   for (uint32_t p : request.partitions) {
     if (p < request.layout.partitions()) continue;
     return InvalidArgument("partition " + std::to_string(p) +
-                           " is to be merged; the store has the partitions 0 to " +
+                           " cannot be merged; the store has the partitions 0 to " +
                            std::to_string(request.layout.partitions() - 1));
   }
   try {

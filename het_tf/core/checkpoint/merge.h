@@ -1,7 +1,7 @@
-// From a chain of row files into one: each key's newest row, of some partitions of some tables.
+// Merges a chain of row files into one: each key's newest row, for some partitions of some tables.
 //
-// The files are read twice, first their keys (chain.h), then from the newest to the oldest their rows. What
-// is in memory is two batches (kBatchBytes each), and the chains of all tables for these partitions.
+// The files' keys are read first (chain.h), then their rows from the newest file to the oldest. Two batches
+// (kBatchBytes each) and the chains of all tables for these partitions are in memory.
 #pragma once
 
 #include <string>
@@ -16,18 +16,18 @@ struct MergedTable {
   std::string name;
   uint32_t dim = 0;
   uint32_t slot_floats = 0;
-  bool complete = true;            // the chain begins with a full file, so that removals need not be kept
-  std::vector<std::string> files;  // oldest first; those without the table say nothing about it
+  bool complete = true;            // the chain begins with a full file: removals need not be kept
+  std::vector<std::string> files;  // oldest first; files without the table change nothing
 };
 
 struct MergeRequest {
-  Layout layout{1, 0};               // of the store that the partitions are of
+  Layout layout{1, 0};               // that `partitions` belong to
   std::vector<uint32_t> partitions;  // ascending
   std::vector<MergedTable> tables;
 };
 
-// Writes the new file `path`. On error there is none. InvalidArgument: a partition that the store has not, or
-// a file with rows of other widths.
+// Writes the new file `path`; an error leaves no file. InvalidArgument: the store does not have a partition,
+// or a file's rows have other widths.
 Result<RowFileSummary> MergeRows(const std::string& path, const MergeRequest& request);
 
 }  // namespace het

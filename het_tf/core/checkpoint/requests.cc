@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMostPartitions = 65536;  // core/base/hash.h
 
-// fill(json) -> Status, which may throw what nlohmann throws: a field that is missing or of another type.
+// Calls fill(json) -> Status, which may throw nlohmann's exceptions: a field is missing or has another type.
 template <typename T, typename Fill>
 Result<T> Parse(const char* what, const std::string& text, Fill fill) {
   T request;
@@ -23,7 +23,7 @@ Result<T> Parse(const char* what, const std::string& text, Fill fill) {
     const Json json = Json::parse(text);
     HET_RETURN_IF_ERROR(fill(json, &request));
   } catch (const Json::exception& error) {
-    return InvalidArgument(std::string("the ") + what + " is not what it should be: " + error.what());
+    return InvalidArgument(std::string("the ") + what + " is malformed: " + error.what());
   }
   return request;
 }
@@ -45,7 +45,7 @@ Status ReadNumbers(const Json& json, const char* field, int64_t most,
 Status ReadPartitions(const Json& json, std::vector<uint32_t>* partitions) {
   for (const Json& partition : json) {
     if (!partition.is_number_unsigned() || partition.get<uint64_t>() > UINT32_MAX) {
-      return InvalidArgument("partitions has " + partition.dump() + "; it lists numbers of partitions");
+      return InvalidArgument("partitions has " + partition.dump() + "; it must list numbers of partitions");
     }
     partitions->push_back(partition.get<uint32_t>());
   }
@@ -54,7 +54,7 @@ Status ReadPartitions(const Json& json, std::vector<uint32_t>* partitions) {
   return Status();
 }
 
-// An unsigned number from `least` to `most`.
+// Reads an unsigned number from `least` to `most`.
 Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t most, uint64_t* out) {
   const Json& number = json.at(field);
   if (!number.is_number_unsigned() || number.get<uint64_t>() < least || number.get<uint64_t>() > most) {
@@ -113,7 +113,7 @@ Result<BeginRequest> ParseBeginRequest(const std::string& text) {
         request->loader = json.at("loader").get<std::string>();
         if (request->loader.empty() || request->loader.find_first_of(" \r\n") != std::string::npos) {
           return InvalidArgument("loader is '" + request->loader +
-                                 "'; say who loads, in a word without spaces");
+                                 "'; give the loader's name, without spaces");
         }
         uint64_t seconds = 0;
         HET_RETURN_IF_ERROR(ReadNumber(json, "seconds", 1, TableLimits::kDay, &seconds));

@@ -1,5 +1,5 @@
-// What the management calls about checkpoints ask for and answer, as JSON (capi/management.h shows the
-// forms). Parse* answers InvalidArgument with the field's name for anything else.
+// Requests and answers, as JSON, of the management calls about checkpoints (capi/management.h shows the
+// forms). Parse* returns InvalidArgument with the field's name for malformed input.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace het {
 struct SaveRequest {
   std::vector<std::string> tables;
   std::vector<uint32_t> partitions;  // ascending
-  // Of tables that are to be saved as an increment: their chain's row files, oldest first.
+  // For tables to be saved as an increment: their chain's row files, oldest first.
   std::map<std::string, std::vector<std::string>> since;
 };
 
@@ -46,7 +46,7 @@ Result<CommitRequest> ParseCommitRequest(const std::string& json);
 std::string ToJson(const RowFileSummary& summary);
 std::string ToJson(const std::map<std::string, LoadedRows>& loaded);
 
-// What an engine answers about its store: its shape, and what it knows of each table.
+// An engine's answer about its store: the store's shape, and facts about each table.
 struct StoreInfo {
   struct OfTable {
     Schema schema;

@@ -31,7 +31,7 @@ constexpr ColumnKind kKinds[kRowColumns] = {
     {"removed", "I64", 8, false},
 };
 
-// JSON of a file that may be hostile, as an error message shows it: its beginning.
+// The beginning of a possibly hostile file's JSON, for an error message.
 std::string ShownJson(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, 200); }
 
 Status Wrong(const std::string& what) { return InvalidArgument("not a file of rows: " + what); }
@@ -40,7 +40,7 @@ uint64_t WidthOf(const RowTable& table, RowColumn column) {
   return column == kValuesColumn ? table.dim : column == kSlotsColumn ? table.slot_floats : 1;
 }
 
-// "NAME/keys" -> its column. False: the name ends in no column's.
+// "NAME/keys" -> its column. Returns false if the name ends in no column's name.
 bool SplitName(const std::string& tensor, std::string* table, RowColumn* column) {
   const size_t slash = tensor.rfind('/');
   if (slash == std::string::npos) return false;
@@ -59,7 +59,7 @@ bool Number(const Json& json, uint64_t* number) {
   return true;
 }
 
-// One tensor's entry of the header. `data`: where the first tensor begins.
+// Parses one tensor's entry of the header. `data`: offset of the first tensor.
 Status ParseTensor(const std::string& name, const Json& entry, uint64_t data, uint64_t file_bytes,
                    RowTable* table, RowColumn column) {
   const ColumnKind& kind = kKinds[column];
@@ -100,7 +100,7 @@ Status ParseTensor(const std::string& name, const Json& entry, uint64_t data, ui
   return Status();
 }
 
-// The columns of one table belong together.
+// Checks that the columns of one table fit together.
 Status CheckTable(RowTable* table) {
   for (RowColumn column : {kKeysColumn, kClocksColumn, kValuesColumn, kLastUsedColumn, kCountsColumn}) {
     if (!table->tensors[column].present)
@@ -134,7 +134,7 @@ std::string RowTable::TensorName(RowColumn column) const { return name + "/" + k
 std::string LayOut(std::vector<RowTable>* tables, size_t least) {
   std::string json =
       std::string(R"({"__metadata__":{"format":")") + kFormat + R"(","version":")" + kVersion + R"("})";
-  uint64_t at = 0;  // from the first tensor on
+  uint64_t at = 0;  // from the first tensor
   for (uint64_t item_bytes : {8, 4, 2}) {
     for (RowTable& table : *tables) {
       for (size_t c = 0; c < kRowColumns; ++c) {
@@ -188,7 +188,7 @@ std::vector<std::pair<size_t, RowColumn>> InOrder(const std::vector<RowTable>& t
   }
   const auto place = [&tables](const std::pair<size_t, RowColumn>& which) {
     const RowTensor& tensor = tables[which.first].tensors[which.second];
-    return std::make_pair(tensor.begin, tensor.begin + tensor.bytes());  // an empty one before its neighbour
+    return std::make_pair(tensor.begin, tensor.begin + tensor.bytes());  // empty tensors before neighbours
   };
   std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
   return order;
@@ -198,7 +198,7 @@ Result<std::vector<RowTable>> ParseRowHeader(Span<const uint8_t> json, uint64_t 
   const uint64_t data = kLengthBytes + json.size();
   if (json.size() > kMostHeaderBytes || file_bytes < data)
     return Wrong("its header has an impossible length");
-  // Names that come twice hide a tensor from whoever keeps one of them.
+  // Reject duplicate names: readers that keep one entry a name would lose a tensor.
   std::vector<std::set<std::string>> seen;
   bool twice = false;
   bool too_deep = false;
@@ -222,7 +222,7 @@ Result<std::vector<RowTable>> ParseRowHeader(Span<const uint8_t> json, uint64_t 
     if (name == "__metadata__") continue;
     std::string table;
     RowColumn column{};
-    if (!SplitName(name, &table, &column)) return Wrong("tensor '" + name + "' is no column of a table");
+    if (!SplitName(name, &table, &column)) return Wrong("tensor '" + name + "' is not a column of a table");
     RowTable& of = by_name[table];
     of.name = table;
     HET_RETURN_IF_ERROR(ParseTensor(name, entry, data, file_bytes, &of, column));

@@ -17,11 +17,11 @@ Result<std::unique_ptr<RowReader>> RowReader::Open(const std::string& path) {
   HET_ASSIGN_OR_RETURN(reader->bytes_, reader->file_.Size());
   uint64_t length = 0;
   if (reader->bytes_ < kLengthBytes) {
-    return reader->Damaged("it has " + std::to_string(reader->bytes_) + " bytes, no header");
+    return reader->Damaged("it has " + std::to_string(reader->bytes_) + " bytes, too few for a header");
   }
   HET_RETURN_IF_ERROR(reader->file_.ReadAt(0, &length, sizeof(length)));
   if (length > kMostHeaderBytes || length > reader->bytes_ - kLengthBytes) {
-    return reader->Damaged("its header is said to have " + std::to_string(length) + " bytes; the file has " +
+    return reader->Damaged("the length of its header is " + std::to_string(length) + " bytes; the file has " +
                            std::to_string(reader->bytes_));
   }
   Bytes head(kLengthBytes + length);

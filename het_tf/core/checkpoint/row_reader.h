@@ -1,4 +1,4 @@
-// Reads a row file (row_file.h) piece by piece; never more of it is in memory than the caller's buffers.
+// Reads a row file (row_file.h) piece by piece, into the caller's buffers only.
 //
 // Thread-safe once it is open.
 #pragma once
@@ -15,19 +15,19 @@ namespace het {
 
 class RowReader {
  public:
-  // Checks the structure: any file is safe to give. InvalidArgument names the file and what is wrong.
+  // Opens and checks the structure of an untrusted file. InvalidArgument names the file and what is wrong.
   static Result<std::unique_ptr<RowReader>> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   uint64_t bytes() const { return bytes_; }
   const std::vector<RowTable>& tables() const { return tables_; }
-  // NotFound lists the tables there are.
+  // NotFound lists the tables that exist.
   Result<const RowTable*> Find(const std::string& name) const;
 
-  // Rows [first, first + rows) of one column.
+  // Reads rows [first, first + rows) of one column.
   Status Read(const RowTable& table, RowColumn column, uint64_t first, uint64_t rows, void* out) const;
-  // Fills the batch with rows from `first` on, up to its capacity; its widths are the table's. Without
-  // `slots` the batch's are left as they are.
+  // Fills the batch, which must have the table's widths, with rows from `first`, up to its capacity. Without
+  // `slots` the batch's slots stay as they are.
   Status ReadRows(const RowTable& table, uint64_t first, bool slots, RowBatch* batch) const;
 
  private:

@@ -55,8 +55,8 @@ Status RowWriter::AppendRemoved(size_t table, Span<const Key> keys) {
   return Status();
 }
 
-// The columns move to where they belong. In the order of the file each moves towards its beginning, over
-// what has moved before, so nothing that is still wanted is overwritten.
+// Moves the columns to their places. In file order each moves towards the beginning, over columns that were
+// moved before, so no unmoved byte is overwritten.
 Status RowWriter::CloseUp() {
   const std::vector<RowTable> planned = tables_;
   for (size_t t = 0; t < tables_.size(); ++t) {

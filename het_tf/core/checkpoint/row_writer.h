@@ -1,12 +1,10 @@
-// Writes a row file (row_file.h) in one pass, whatever its size: each column is one run at its place in the
-// file, and batches are appended to all columns at once.
+// Writes a row file (row_file.h) of any size in one pass: each column is one run at its place in the file,
+// and batches are appended to all columns at once.
 //
-// How many rows there will be must be said first, because a column's place depends on it. It may become
-// fewer, when rows went meanwhile, or when an increment turns out small: at the end the columns are moved
-// together then. What was never written takes no space on the disk.
+// The caller must say first how many rows there will be at most, because the columns' places depend on it. If
+// fewer come, the columns are moved together at the end. Bytes that were never written take no disk space.
 //
-// The file belongs to one writer and one thread. Until Finish it is not worth anything, and it goes with the
-// writer.
+// The file belongs to one writer and one thread. It is invalid before Finish; the destructor deletes it then.
 #pragma once
 
 #include <memory>
@@ -20,27 +18,27 @@
 
 namespace het {
 
-// What a manifest says of a row file, but for its name and partitions.
+// A manifest's entry of a row file, except name and partitions.
 struct RowFileSummary {
   uint64_t bytes = 0;
-  uint64_t header_checksum = 0;                              // of everything before the first tensor
-  std::vector<RowTable> tables;                              // as they are in the file
+  uint64_t header_checksum = 0;                              // of all bytes before the first tensor
+  std::vector<RowTable> tables;                              // as in the file
   std::vector<std::array<uint64_t, kRowColumns>> checksums;  // of each table's tensors
 };
 
 class RowWriter {
  public:
-  // `tables`: with names, widths, and at most so many rows and removals. The file must not be there.
+  // `tables`: names, widths, and upper bounds on rows and removals. The file must not exist.
   static Result<std::unique_ptr<RowWriter>> Create(const std::string& path, std::vector<RowTable> tables);
   ~RowWriter();
 
-  // Rows that table number `table` may still get.
+  // Returns how many rows table number `table` may still get.
   uint64_t RowsLeft(size_t table) const { return tables_[table].rows - state_[table].rows; }
-  // At most RowsLeft of them.
+  // Appends at most RowsLeft rows.
   Status Append(size_t table, const RowBatch& rows);
   Status AppendRemoved(size_t table, Span<const Key> keys);
 
-  // The file is whole, and on the disk.
+  // Completes the file and writes it to the disk.
   Result<RowFileSummary> Finish();
 
  private:

@@ -9,10 +9,10 @@ namespace het {
 namespace {
 
 constexpr size_t kKeysAtOnce = 65536;
-// How often a file is begun again with more room, because rows have come while it was written.
+// How often a save starts again with more room, because rows arrived while it wrote.
 constexpr int kMostTries = 4;
 
-// What the file may hold of one table.
+// Plans one table's room in the file.
 Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions) {
   const TableSchema& schema = *table.schema;
   RowTable plan;
@@ -27,7 +27,7 @@ Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vec
   return plan;
 }
 
-// *full: there was no room for all rows, so that some are missing that have been there all the while.
+// Sets *full if there was not room for all rows: some rows that existed throughout are missing.
 Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions,
                  size_t number, RowWriter* writer, bool* full) {
   const TableSchema& schema = *table.schema;
@@ -79,7 +79,7 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
   for (uint32_t p : partitions) {
     if (p < store->partitions()) continue;
     return InvalidArgument("partition " + std::to_string(p) +
-                           " is to be saved; the store has the partitions 0 to " +
+                           " cannot be saved; the store has the partitions 0 to " +
                            std::to_string(store->partitions() - 1));
   }
   try {
@@ -88,7 +88,7 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
       for (const SavedTable& table : tables) {
         HET_ASSIGN_OR_RETURN(auto plan, Plan(store, table, partitions));
         plans.push_back(std::move(plan));
-        // Room that stays empty costs time, no space: the columns are moved together.
+        // Unused room costs time but no space: the columns are moved together.
         if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kKeysAtOnce) << tries;
       }
       HET_ASSIGN_OR_RETURN(auto writer, RowWriter::Create(path, std::move(plans)));

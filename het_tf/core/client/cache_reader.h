@@ -10,36 +10,31 @@
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/exchange.h"
 #include "het_tf/core/client/partition_read.h"
-#include "het_tf/core/client/push_builder.h"
+#include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/client/waiter.h"
 
 namespace het {
 
 class CacheReader {
  public:
-  CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions,
-              PushBuilder* pushes, Waiter* waiter)
-      : tables_(tables),
-        exchange_(exchange),
-        subscriptions_(subscriptions),
-        pushes_(pushes),
-        waiter_(waiter) {}
+  CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions, Waiter* waiter)
+      : tables_(tables), exchange_(exchange), subscriptions_(subscriptions), waiter_(waiter) {}
 
-  // Throws std::bad_alloc; then there is no read.
+  // As Client::Read. Throws std::bad_alloc; then there is no read.
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
+  // Of rows that a gradient misses.
+  std::unique_ptr<ReadOp> BeginMissing(CachedRead* read);
   // Until the read is done, of any kind; then Finish.
   Status Await(ReadOp* op);
   // Fills in rows and values, or returns the error; one that is not done is abandoned.
   Status Finish(ReadOp* op);
 
  private:
-  void Classify(ReadOp* op);
-  void FillIn(ReadOp* op);
+  std::unique_ptr<ReadOp> Begin(CachedRead* read, std::unique_ptr<CacheSink> sink);
 
   const CachedTables* const tables_;
   Exchange* const exchange_;
   Subscriptions* const subscriptions_;
-  PushBuilder* const pushes_;
   Waiter* const waiter_;
 };
 

@@ -35,12 +35,12 @@ class CachedTables {
   bool empty() const { return caches_.empty(); }
 
   uint32_t PartitionOf(const TableCache& cache, Key key) const {
-    return layout_.OfKey(cache.schema().id(), key);
+    return layout_.OfKey(cache.schema()->id(), key);
   }
   // fn(line) for every line of the partition; it may drop it.
   template <typename Fn>
   void ForEachLine(TableCache* cache, uint32_t partition, Fn fn) const {
-    cache->ForEachLine([&](uint32_t line) {
+    cache->lines().ForEach([&](uint32_t line) {
       if (PartitionOf(*cache, cache->lines().meta(line).key) == partition) fn(line);
     });
   }

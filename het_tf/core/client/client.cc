@@ -1,27 +1,24 @@
 #include "het_tf/core/client/client.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 namespace het {
-namespace {
-
-// Fewer keys are ticked before a second thread has woken up.
-constexpr size_t kParallelKeys = 4096;
-
-}  // namespace
 
 Client::Client(Transport* transport, ClientConfig config)
     : config_(std::move(config)),
       tables_(transport->partitions(), transport->id(0).hash_seed, config_.seed),
       subscriptions_(&tables_),
-      exchange_(transport, config_, &tables_, &subscriptions_, this),
+      exchange_(transport, config_, &tables_, &subscriptions_, &answers_),
       pushes_(&tables_, &exchange_.sessions(), config_.max_frame_bytes),
       durability_(transport, &config_, &tables_, &exchange_.sessions(), &pushes_),
       losses_(transport, &config_, &tables_),
       waiter_(transport, &config_, &exchange_, &durability_, [this](double wait) { Progress(wait); }),
-      reader_(&tables_, &exchange_, &subscriptions_, &pushes_, &waiter_) {}
+      reader_(&tables_, &exchange_, &subscriptions_, &waiter_),
+      writer_(&tables_, &exchange_, &pushes_, &reader_, &waiter_, config_.trace),
+      devices_(&tables_, &exchange_, &subscriptions_, &pushes_, &waiter_, &reader_),
+      answers_(
+          {&config_, &tables_, &subscriptions_, &exchange_, &durability_, &losses_, &devices_, &early_}) {}
 
 Client::~Client() = default;
 
@@ -47,15 +44,15 @@ void Client::Invalidate(uint64_t table, Span<const Key> keys) {
   for (Key key : keys) {
     const uint32_t line = cache.lines().Find(key);
     if (line != kNoRow) cache.Drop(line);
-    cache.DropQueued([key](Key queued) { return queued == key; });
+    cache.unsent().DropQueued([key](Key queued) { return queued == key; });
   }
 }
 
 void Client::ForgetTable(uint64_t table) {
   early_.DropAll();
   for (Session& session : exchange_.sessions()) {
-    Discard(&session, &tables_.at(table), session.log().DropUnapplied(table));
-    session.ForgetEpoch(table);
+    answers_.Discard(&session, &tables_.at(table), session.log().DropUnapplied(table));
+    session.epochs().Forget(table);
   }
 }
 
@@ -64,8 +61,8 @@ void Client::ForgetClean() {
   for (const auto& [table, held] : tables_) {
     TableCache* const cache = held.get();
     if (cache->device() != nullptr) cache->device()->DropClean();
-    cache->ForEachLine([cache](uint32_t line) {
-      if (!cache->HasUnsent(line)) cache->Drop(line);
+    cache->lines().ForEach([cache](uint32_t line) {
+      if (!cache->unsent().Any(line)) cache->Drop(line);
     });
   }
 }
@@ -109,206 +106,26 @@ Status Client::Read(CachedRead* read, uint64_t step) {
 }
 
 void Client::ReadEarly(CachedRead* read, uint64_t step) {
-  early_.Add(reader_.Begin(read, step));
+  early_.Add(step, reader_.Begin(read, step));
   Progress(0);
 }
 
 void Client::SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned) {
   TableCache* const cache = tables_.Find(table);
   const uint32_t line = cache == nullptr ? kNoRow : cache->lines().Find(key, hash);
-  if (line != kNoRow) cache->SetNextUse(line, planned);
+  if (line != kNoRow) cache->policy().SetNextUse(line, planned);
 }
 
 // --- write
 
-Status Client::FetchMissing(CachedWrite* write) {
-  struct Wanted {
-    CachedWrite::Part* part;
-    Vector<Key> keys{};
-    Vector<uint64_t> hashes{};
-    Vector<size_t> at{};
-    Vector<uint32_t> rows{};
-    Vector<const float*> values{};
-  };
-  std::deque<Wanted> all;
-  for (CachedWrite::Part& part : write->parts) {
-    TableCache& cache = tables_.at(part.table);
-    const RowStore& lines = cache.lines();
-    Wanted wanted{&part};
-    for (size_t u = 0; u < part.uniques; ++u) {
-      if (!part.touched[u]) continue;
-      uint32_t& line = part.rows[u];
-      if (line >= lines.end() || lines.meta(line).key != part.keys[u] || !lines.live(line)) {
-        line = lines.Find(part.keys[u], part.hashes[u]);
-      }
-      if (line != kNoRow && !cache.invalid(line)) continue;
-      wanted.keys.push_back(part.keys[u]);
-      wanted.hashes.push_back(part.hashes[u]);
-      wanted.at.push_back(u);
-    }
-    if (!wanted.keys.empty()) all.push_back(std::move(wanted));
-  }
-  if (all.empty()) return Status();
-  // Rows that are here must still be here when the others have come.
-  for (const CachedWrite::Part& part : write->parts) {
-    for (size_t u = 0; u < part.uniques; ++u) {
-      if (part.touched[u] && part.rows[u] != kNoRow)
-        tables_.at(part.table).HoldForStep(part.rows[u], ReadOp::kNoLookup);
-    }
-  }
-  CachedRead read;
-  for (Wanted& wanted : all) {
-    wanted.rows.resize(wanted.keys.size());
-    wanted.values.resize(wanted.keys.size());
-    read.parts.push_back({wanted.part->table, wanted.part->partition, wanted.keys.size(), wanted.keys.data(),
-                          wanted.hashes.data(), wanted.rows.data(), wanted.values.data()});
-  }
-  HET_RETURN_IF_ERROR(Read(&read, ReadOp::kNoLookup));
-  for (const Wanted& wanted : all) {
-    for (size_t i = 0; i < wanted.at.size(); ++i) wanted.part->rows[wanted.at[i]] = wanted.rows[i];
-  }
-  return Status();
-}
-
-// Nothing in here fails: there are updates for all rows. Rows of different parts are different
-// rows.
-void Client::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
-  const TraceScope ticking(config_.trace, TraceKind::kTick);
-  size_t keys = 0;
-  for (const CachedWrite::Part& part : write->parts) {
-    keys += part.uniques;
-    tables_.at(part.table).EndLookup(step);
-  }
-  auto tick = [&](size_t i) {
-    CachedWrite::Part& part = write->parts[i];
-    TableCache& cache = tables_.at(part.table);
-    const TableSchema& schema = cache.schema();
-    for (size_t u = 0; u < part.uniques; ++u) {
-      const size_t next = u + TableCache::kLinesAhead;
-      if (next < part.uniques && part.touched[next]) cache.PrefetchTick(part.rows[next]);
-      const uint32_t line = part.rows[u];
-      if (!part.touched[u]) continue;
-      schema.Tick(part.learning_rate, part.sums + u * schema.dim(), cache.lines().data(line),
-                  cache.UpdateOf(line));
-      cache.AddTick(line);
-    }
-  };
-  if (keys >= kParallelKeys) {
-    pool->For(write->parts.size(), tick);
-  } else {
-    for (size_t i = 0; i < write->parts.size(); ++i) tick(i);
-  }
-  for (const CachedWrite::Part& part : write->parts) {
-    TableCache& cache = tables_.at(part.table);
-    for (size_t u = 0; u < part.uniques; ++u) cache.counters().ticks += part.touched[u] != 0;
-  }
-}
-
-Status Client::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
-  HET_RETURN_IF_ERROR(exchange_.fatal());
-  HET_RETURN_IF_ERROR(FetchMissing(write));
-  for (CachedWrite::Part& part : write->parts) {
-    TableCache& cache = tables_.at(part.table);
-    for (size_t u = 0; u < part.uniques; ++u) {
-      const size_t next = u + TableCache::kLinesAhead;
-      if (next < part.uniques && part.touched[next]) cache.PrefetchState(part.rows[next]);
-      if (part.touched[u]) cache.UpdateOf(part.rows[u]);
-    }
-  }
-  Tick(write, step, pool);
-  if (write->others != nullptr) MarkMoved(write->others->outdated);
-  const uint64_t first_frame = pushes_.next_frame();
-  try {
-    {
-      const TraceScope pushing(config_.trace, TraceKind::kPush);
-      pushes_.OfStep(*write);
-    }
-    Progress(0);
-    const auto wait = [&] {
-      return write->others == nullptr
-                 ? WaitForPushBound(*write)
-                 : WaitForFrames(write->others->exact ? UINT64_MAX : first_frame, "a push");
-    };
-    Status status = wait();
-    if (status.ok()) status = MakeRoomForKept();
-    // That may have waited, and heard that a partition's incarnation changed to an earlier state.
-    if (status.ok()) status = wait();
-    pushes_.Trim();
-    return status;
-  } catch (const std::bad_alloc&) {
-    return Status(Code::kResourceExhausted,
-                  "out of memory while pushing; the updates of this step were made and are kept, and go out "
-                  "with the next one");
-  }
-}
-
-uint64_t Client::UnappliedTicks(uint64_t table, Key key) {
-  TableCache& cache = tables_.at(table);
-  uint64_t ticks = 0;
-  const uint32_t line = cache.lines().Find(key);
-  if (line != kNoRow) ticks += cache.pending(line);
-  if (const TableCache::Queued* queued = cache.FindQueued(key)) ticks += queued->ticks;
-  return ticks + exchange_.session(tables_.PartitionOf(cache, key))->log().UnappliedTicks(table, key);
-}
-
-Status Client::WaitForPushBound(const CachedWrite& write) {
-  auto over_bound = [&](const CachedWrite::Part& part) {
-    const TableCache& cache = tables_.at(part.table);
-    const SyncPolicy sync = cache.config().sync();
-    if (!sync.bounds_pushes() || !exchange_.session(part.partition)->log().unapplied()) return false;
-    const auto waits = [&](size_t u) {
-      const uint64_t unapplied = UnappliedTicks(part.table, part.keys[u]);
-      if (!sync.MustWait(unapplied, /*clock=*/0)) return false;  // bounds grow with clocks
-      // The row may have left since its tick, and another one be where it was.
-      const uint32_t line = cache.lines().Find(part.keys[u]);
-      if (!sync.MustWait(unapplied, line == kNoRow ? 0 : cache.clock(line))) return false;
-      // A base that has fallen meanwhile leaves ticks unsent until the row is next ticked.
-      return exchange_.session(part.partition)->log().UnappliedTicks(part.table, part.keys[u]) > 0;
-    };
-    for (size_t u = 0; u < part.uniques; ++u) {
-      if (part.touched[u] && waits(u)) return true;
-    }
-    return false;
-  };
-  return waiter_.Until([&] { return std::none_of(write.parts.begin(), write.parts.end(), over_bound); },
-                       "a push");
-}
-
-Status Client::WaitForFrames(uint64_t end, const char* what) {
-  const auto& sessions = exchange_.sessions();
-  const auto unapplied = [end](const Session& session) {
-    return session.log().AnyUnapplied([end](const PushFrame& frame) { return frame.number < end; });
-  };
-  return waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, what);
-}
-
-void Client::MarkMoved(Span<const OthersKeys> rows) {
-  for (const OthersKeys& part : rows) {
-    TableCache& cache = tables_.at(part.table);
-    for (size_t i = 0; i < part.keys.size(); ++i) {
-      const uint32_t line = cache.lines().Find(part.keys[i], part.hashes[i]);
-      if (line != kNoRow) cache.MarkMoved(line);
-    }
-  }
-}
-
-Status Client::MakeRoomForKept() {
-  if (durability_.MustWait()) {
-    return waiter_.Until([this] { return !durability_.MustWait(); }, "replicas",
-                         "Bring the replicas back, or raise het_tf.init(keep_bytes=...)");
-  }
-  durability_.ForgetOldest();
-  return Status();
-}
-
 Status Client::PushPastBound() {
   pushes_.PastBound();
-  return WaitForFrames(UINT64_MAX, "a push");
+  return waiter_.UntilApplied(UINT64_MAX, "a push");
 }
 
 Status Client::Flush() {
   pushes_.Everything();
-  const Status status = WaitForFrames(UINT64_MAX, "a flush");
+  const Status status = waiter_.UntilApplied(UINT64_MAX, "a flush");
   losses_.Tell(/*now=*/true);
   return status;
 }

@@ -49,11 +49,12 @@
 
 #include "het_tf/core/base/parallel.h"
 #include "het_tf/core/client/cache_reader.h"
+#include "het_tf/core/client/cache_writer.h"
 #include "het_tf/core/client/cached_rows.h"
 #include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/client_answers.h"
 #include "het_tf/core/client/client_config.h"
-#include "het_tf/core/client/device_reads.h"
-#include "het_tf/core/client/device_rows.h"
+#include "het_tf/core/client/device_client.h"
 #include "het_tf/core/client/early_reads.h"
 #include "het_tf/core/client/exchange.h"
 #include "het_tf/core/client/loss_report.h"
@@ -66,10 +67,10 @@
 
 namespace het {
 
-class Client : private Exchange::Listener {
+class Client {
  public:
   explicit Client(Transport* transport, ClientConfig config = ClientConfig());
-  ~Client() override;
+  ~Client();
 
   Status AddTable(const Schema& schema, const CacheConfig& config);
   void RemoveTable(uint64_t table);
@@ -82,7 +83,6 @@ class Client : private Exchange::Listener {
   Status Read(CachedRead* read, uint64_t step);
   // Begins the training read of a step whose lookup will come: Read with the same keys and step then waits
   // for what is missing alone. Several may have begun. Never waits itself; trouble is the lookup's to tell.
-  // Fills in rows.
   void ReadEarly(CachedRead* read, uint64_t step);
   // The planned lookup of this number will use the row, if it is in the cache.
   void SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned);
@@ -96,16 +96,18 @@ class Client : private Exchange::Listener {
   //   write  what Read was given, with the sums of gradients; uses them up. Its rows may leave then.
   //   step   of the lookup.
   //   pool   ticks many rows; may be null for few.
-  Status Write(CachedWrite* write, uint64_t step, ThreadPool* pool);
+  Status Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
+    return writer_.Write(write, step, pool);
+  }
   // The rows of a step's lookup may leave: nothing of it will be written here.
   void EndLookup(uint64_t step) {
     early_.Drop(step);
-    for (const auto& [id, cache] : tables_) cache->EndLookup(step);
+    for (const auto& [id, cache] : tables_) cache->numbers().End(step);
   }
   // Pushes all rows that are past their push bound, and waits until they are applied: some may have been
   // held back (OthersUse).
   Status PushPastBound();
-  // Pushes everything and waits until it is applied. Of tables on a device: what PushForDevice was
+  // Pushes everything and waits until it is applied. Of tables on a device: what DeviceClient::Push was
   // given.
   Status Flush();
   // All applied frames are durable: they need not be kept.
@@ -131,62 +133,19 @@ class Client : private Exchange::Listener {
   const Session& session(uint32_t partition) const { return exchange_.sessions()[partition]; }
   // Ticks of key that this worker made and that no answer has shown to be applied: in its line,
   // queued, in frames. Of a table whose cache is on a device: in frames.
-  uint64_t UnappliedTicks(uint64_t table, Key key);
+  uint64_t UnappliedTicks(uint64_t table, Key key) { return writer_.UnappliedTicks(table, key); }
 
-  // --- tables whose cache is on a device (device_rows.h). Their TableCache has the schema,
-  // bounds, counters, numbers of lookups and admission filter, and never a line. The device's side
-  // tells it of each training lookup (TableCache::BeginLookup), and counts what the protocol does not
-  // see: reads, hits, inserts, evictions, transient_rows, ticks, discarded_ticks.
-
-  Status AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);
-  // Whether the table is cached on a device. The calls below ask it, too.
-  Status CheckDevice(uint64_t table) const;
-  // Fills in every part. After an error nothing of it is to be used.
-  Status ReadForDevice(DeviceRead* read, bool training);
-  // Puts the updates into frames and sends what can be sent. After an error, which is
-  // CheckDevice's, and when it throws std::bad_alloc, nothing was taken; trouble of the network is
-  // WaitForDevice's to tell.
-  Status PushForDevice(const DevicePush& push);
-  // Frames of pushes to come are numbered from here on.
-  uint64_t next_frame() const { return pushes_.next_frame(); }
-  // The end of a step: waits until what was pushed of device tables that bound the pushes of either
-  // class is applied, and makes room for frames that are kept. Frames of this step, those from
-  // `of_step` on, are waited for only where a row has more ticks than the push bound of its class;
-  // the step has pushed no row of its tables twice. After an error frames are kept and will be sent.
-  Status WaitForDevice(uint64_t of_step = UINT64_MAX);
+  // Tables whose cache is on a device.
+  DeviceClient& devices() { return devices_; }
 
   // --- the same, step by step
   std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t step);
-  std::unique_ptr<ReadOp> BeginReadForDevice(DeviceRead* read, bool training);
   // Sends what can be sent and handles what has come, waiting at most so long for the first event.
   void Progress(double wait);
   // Fills in rows and values, or returns the error. Call it when the op is done, or to abandon it.
   Status FinishRead(ReadOp* op);
 
  private:
-  // client.cc
-  Status FetchMissing(CachedWrite* write);
-  void Tick(CachedWrite* write, uint64_t step, ThreadPool* pool);
-  Status WaitForPushBound(const CachedWrite& write);
-  // Until the frames with numbers below `end` are applied.
-  Status WaitForFrames(uint64_t end, const char* what);
-  void MarkMoved(Span<const OthersKeys> rows);
-  Status MakeRoomForKept();
-
-  // client_answers.cc: what answers tell
-  void OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read, bool notifies) override;
-  void OnNewIncarnation(Session* session) override;
-  void OnNewIdentity(Session* session) override { durability_.ForgetQuestion(session->partition()); }
-  void OnReloaded(Session* session, const Verdict::Table& table) override;
-  void OnGone(Session* session, const Verdict::Table& table) override;
-  void OnLost(Session* session, uint64_t lost, uint64_t repaired) override {
-    losses_.OnLost(session->partition(), lost, repaired);
-  }
-  void OnReplicas(Session* session, const Transport::Event& event) override;
-  void InvalidateBases(Session* session, TableCache* cache);
-  // Returns how many ticks went.
-  uint64_t Discard(Session* session, TableCache* cache, uint64_t dropped_ticks);
-
   const ClientConfig config_;
   CachedTables tables_;
   Subscriptions subscriptions_;
@@ -195,9 +154,11 @@ class Client : private Exchange::Listener {
   PushDurability durability_;
   LossReport losses_;
   Waiter waiter_;
-  DeviceReads device_reads_;
   CacheReader reader_;
+  CacheWriter writer_;
+  DeviceClient devices_;
   EarlyReads early_;
+  ClientAnswers answers_;
   bool interrupted_ = false;  // memory ended in the middle of Progress
 };
 

@@ -3,17 +3,52 @@
 #include <algorithm>
 #include <utility>
 
+#include "het_tf/core/client/asker.h"
+
 namespace het {
 
-DeviceSink::DeviceSink(DeviceReads* all, ReadOp* op) : all_(all), op_(op) { all_->reads_.push_back(op); }
-
-DeviceSink::~DeviceSink() {
-  all_->reads_.erase(std::remove(all_->reads_.begin(), all_->reads_.end(), op_), all_->reads_.end());
+DeviceSink::DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read)
+    : all_(all), op_(op), read_(read) {
+  all_->sinks_.push_back(this);
 }
 
-void DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
-  const TableSchema& schema = asked.cache->schema();
-  const DeviceRead::Part& part = *asked.device;
+DeviceSink::~DeviceSink() {
+  all_->sinks_.erase(std::remove(all_->sinks_.begin(), all_->sinks_.end(), this), all_->sinks_.end());
+}
+
+void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* asker) {
+  for (const DeviceRead::Part& rows : read_.parts) {
+    if (rows.n == 0) continue;
+    TableCache& cache = tables.at(rows.table);
+    asker->Begin(&cache, rows.partition);
+    TableRead* const asked = asker->asked();
+    const auto fetches = static_cast<size_t>(std::count(rows.bases, rows.bases + rows.n, kNoBase));
+    asked->fetches.reserve(fetches);
+    asked->fetch_at.reserve(fetches);
+    asked->checks.reserve(rows.n - fetches);
+    asked->clocks.reserve(rows.n - fetches);
+    asked->check_at.reserve(rows.n - fetches);
+    const bool filter = training && cache.policy().config().admit_after > 1;
+    for (uint32_t i = 0; i < rows.n; ++i) {
+      rows.came[i] = 0;
+      rows.admit[i] = training;
+      if (rows.bases[i] != kNoBase) {
+        asked->Check(rows.keys[i], rows.bases[i], i);
+        continue;
+      }
+      // Counted here, since a key may be asked for more than once until its row is there.
+      if (filter) rows.admit[i] = cache.policy().Admit(cache.lines().Hash(rows.keys[i]));
+      asked->Fetch(rows.keys[i], i);
+    }
+  }
+}
+
+size_t DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
+  const TableSchema& schema = *asked.cache->schema();
+  const DeviceRead::Part& part =
+      *std::find_if(read_.parts.begin(), read_.parts.end(), [&](const DeviceRead::Part& each) {
+        return each.table == schema.id() && each.partition == answer.partition;
+      });
   auto give = [&](uint32_t at, Clock clock) {
     float* const x = part.rows + at * schema.row_floats();
     const uint64_t own = FillRow(schema, part.keys[at], rows->Next(clock), answer.log, answer.applied, x);
@@ -27,31 +62,33 @@ void DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRo
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
     give(asked.fetch_at[i], reply.fetched_clocks[i]);
   }
+  return asked.fetches.size();
+}
+
+void DeviceSink::AskAnew(Session* session) {
+  if (!op_->error.ok()) return;
+  for (PartitionReadPtr& part : op_->parts) {
+    if (part->partition != session->partition()) continue;
+    const bool answered = !part->wanted();
+    auto anew = std::make_shared<PartitionRead>(*part);
+    for (TableRead& asked : anew->tables) {
+      asked.fetches.insert(asked.fetches.end(), asked.checks.begin(), asked.checks.end());
+      asked.fetch_at.insert(asked.fetch_at.end(), asked.check_at.begin(), asked.check_at.end());
+      asked.checks.clear();
+      asked.clocks.clear();
+      asked.check_at.clear();
+    }
+    // The old part may be on its way: its answer is for nobody.
+    part->op = nullptr;
+    anew->op = op_;
+    part = anew;
+    op_->open_parts += answered;
+    session->Ask(std::move(anew));
+  }
 }
 
 void DeviceReads::AskAnew(Session* session) {
-  for (ReadOp* op : reads_) {
-    if (!op->error.ok()) continue;
-    for (PartitionReadPtr& part : op->parts) {
-      if (part->tables[0].device->partition != session->partition()) continue;
-      const bool answered = !part->wanted();
-      auto anew = std::make_shared<PartitionRead>();
-      for (const TableRead& asked : part->tables) {
-        DeviceRead::Part* const rows = asked.device;
-        TableRead& all = anew->tables.emplace_back(TableRead{asked.cache});
-        all.device = rows;
-        all.fetch_at = asked.check_at;
-        all.fetch_at.insert(all.fetch_at.end(), asked.fetch_at.begin(), asked.fetch_at.end());
-        for (uint32_t at : all.fetch_at) all.fetches.push_back(rows->keys[at]);
-      }
-      // The old part may be on its way: its answer is for nobody.
-      part->op = nullptr;
-      anew->op = op;
-      part = anew;
-      op->open_parts += answered;
-      session->Ask(std::move(anew));
-    }
-  }
+  for (DeviceSink* sink : sinks_) sink->AskAnew(session);
 }
 
 }  // namespace het

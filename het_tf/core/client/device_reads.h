@@ -8,10 +8,13 @@
 
 #include <vector>
 
+#include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/client/session.h"
 
 namespace het {
+
+class DeviceSink;
 
 class DeviceReads {
  public:
@@ -20,20 +23,23 @@ class DeviceReads {
 
  private:
   friend class DeviceSink;
-  std::vector<ReadOp*> reads_;
+  std::vector<DeviceSink*> sinks_;
 };
 
-// The read is under way as long as its sink is there.
+// The read is under way as long as its sink is there. A row's place is its position in its DeviceRead::Part.
 class DeviceSink : public RowSink {
  public:
-  DeviceSink(DeviceReads* all, ReadOp* op);
+  DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read);
   ~DeviceSink() override;
-  void Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) override;
-  void Renew(TableRead*) override {}  // what has become invalid is asked for by AskAnew
+  // Asks about all rows. `training`: says which of them may enter the cache.
+  void Classify(const CachedTables& tables, bool training, Asker* asker);
+  size_t Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) override;
+  void AskAnew(Session* session);
 
  private:
   DeviceReads* const all_;
   ReadOp* const op_;
+  const DeviceRead& read_;
 };
 
 }  // namespace het

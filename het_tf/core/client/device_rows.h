@@ -3,10 +3,10 @@
 // client keeps what the protocol needs between a device and the store: numbered frames, their
 // resending, and what they hold.
 //
-//   wanted (keys, bases) ─► Client::ReadForDevice ─► rows with every own frame on top that the store did not
+//   wanted (keys, bases) ─► DeviceClient::Read ─► rows with every own frame on top that the store did not
 //                                                     know; the device puts its unsent update on
 //                                                     top of that
-//   due, victims         ─► Client::PushForDevice ─► frames; Client::WaitForDevice: until they are applied
+//   due, victims         ─► DeviceClient::Push ─► frames; DeviceClient::Wait: until they are applied
 //
 // What happens to rows behind the cache's back reaches it through a DeviceLines.
 //

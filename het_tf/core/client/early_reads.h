@@ -22,17 +22,26 @@ namespace het {
 
 class EarlyReads {
  public:
-  void Add(std::unique_ptr<ReadOp> op) {
+  void Add(uint64_t step, std::unique_ptr<ReadOp> op) {
     op->early = true;
     op->read = nullptr;  // whose rows they are is known when its lookup comes
-    reads_.push_back({std::move(op), false});
+    reads_.push_back({step, std::move(op), false});
   }
   // Answers are on their way.
   bool busy() const {
     return std::any_of(reads_.begin(), reads_.end(), [](const Early& early) { return !early.op->done(); });
   }
   // The read of a step, for its lookup. Null: there is none, or its rows are not to be used.
-  std::unique_ptr<ReadOp> Take(uint64_t step);
+  std::unique_ptr<ReadOp> Take(uint64_t step) {
+    const auto found =
+        std::find_if(reads_.begin(), reads_.end(), [step](const Early& early) { return early.step == step; });
+    if (found == reads_.end()) return nullptr;
+    Early early = std::move(*found);
+    reads_.erase(found);
+    if (early.disturbed || !early.op->error.ok()) return nullptr;
+    early.op->early = false;
+    return std::move(early.op);
+  }
   void Drop(uint64_t step) { Take(step); }
   void DropAll() { reads_.clear(); }
   // Rows have changed: none is to be used. For the middle of an answer, which reads may still be part of.
@@ -42,6 +51,7 @@ class EarlyReads {
 
  private:
   struct Early {
+    uint64_t step;
     std::unique_ptr<ReadOp> op;
     bool disturbed;
   };

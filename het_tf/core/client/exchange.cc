@@ -18,7 +18,7 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
       request_timeout_(config.request_timeout),
       trace_(config.trace),
       tables_(tables),
-      subscriptions_(subscriptions),
+      requests_(tables, subscriptions),
       listener_(listener),
       base_id_{RandomId(), RandomId() << 32},
       jitter_(RandomId()) {
@@ -273,7 +273,7 @@ void Exchange::Answer(Session* session, const Session::Outstanding& request, con
 
 bool Exchange::Fits(const Reply& reply, const PartitionRead& read) const {
   for (const TableRead& asked : read.tables) {
-    const TableSchema& schema = asked.cache->schema();
+    const TableSchema& schema = *asked.cache->schema();
     const TableReply* const t = reply.Of(schema.id());
     if (t == nullptr && asked.empty()) continue;
     if (t == nullptr || t->fetched_clocks.size() != asked.fetches.size()) return false;

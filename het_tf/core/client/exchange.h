@@ -22,6 +22,7 @@
 
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/client_config.h"
+#include "het_tf/core/client/request_maker.h"
 #include "het_tf/core/client/session.h"
 #include "het_tf/core/client/subscriptions.h"
 #include "het_tf/core/wire/transport.h"
@@ -83,19 +84,7 @@ class Exchange {
   double Due() const;
 
  private:
-  struct Outgoing {
-    Session* session;
-    Session::Outgoing what;
-  };
-
-  // exchange_send.cc
-  size_t RowBytes(const Session::Outgoing& what) const;
-  TableRequest* TableOf(const Session& session, uint64_t table, Request* request) const;
-  void MakeRequest(const Outgoing& sending, Request* request);
-  void Send(const std::vector<Outgoing>& parts);
-  void CountRequests(const std::vector<Outgoing>& parts, const std::vector<Request>& requests,
-                     const Vector<TableBytes>& tables, size_t bytes) const;
-
+  void Send(const std::vector<RequestMaker::Outgoing>& parts);  // exchange_send.cc, as Pump
   void CheckTimeouts();
   void OnEvent(Transport::Event* event);
   void OnRefusal(Session* session, const Transport::Event& event);
@@ -115,13 +104,12 @@ class Exchange {
   const double request_timeout_;
   TraceLog* const trace_;
   const CachedTables* const tables_;
-  Subscriptions* const subscriptions_;
+  RequestMaker requests_;
   Listener* const listener_;
   Session::Config session_config_;
   std::deque<Session> sessions_;
   const ClientId base_id_;   // the lower half of `low` counts
   uint64_t generation_ = 0;  // of the newest id
-  uint32_t next_request_id_ = 1;
   uint64_t jitter_;
   Call call_;
   std::vector<Transport::Event> events_;

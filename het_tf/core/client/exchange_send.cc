@@ -20,7 +20,7 @@ size_t MostBytes(const Session::Outgoing& what) { return what.read == nullptr ? 
 
 void Exchange::Pump() {
   struct Gathered {
-    std::vector<Outgoing> parts;
+    std::vector<RequestMaker::Outgoing> parts;
     size_t bytes = 0;
     size_t most = 0;
   };
@@ -28,10 +28,10 @@ void Exchange::Pump() {
     more = false;
     std::map<uint32_t, Gathered> shards;
     for (Session& session : sessions_) {
-      Outgoing next{&session, {}};
+      RequestMaker::Outgoing next{&session, {}};
       if (!session.Next(transport_->Now(), &next.what)) continue;
       more = true;
-      const size_t bytes = RowBytes(next.what);
+      const size_t bytes = requests_.RowBytes(next.what);
       if (bytes >= kFrameRowBytes || session.goes_alone()) {
         Send({next});
         continue;
@@ -50,102 +50,22 @@ void Exchange::Pump() {
   }
 }
 
-// Of updates in it and of rows that it surely brings.
-size_t Exchange::RowBytes(const Session::Outgoing& what) const {
-  size_t bytes = 0;
-  if (what.frame != nullptr) {
-    for (const TablePush& push : what.frame->tables) {
-      bytes += push.keys.size() * LeastRowBytes(tables_->at(push.schema->id()).push_format(),
-                                                push.schema->dim(), push.schema->optimizer().wire_floats());
-    }
-  }
-  if (what.read != nullptr) {
-    for (const TableRead& asked : what.read->tables) {
-      const TableSchema& schema = asked.cache->schema();
-      bytes +=
-          asked.fetches.size() * LeastRowBytes(asked.cache->row_format(), schema.dim(), schema.row_floats());
-    }
-  }
-  return bytes;
-}
-
-TableRequest* Exchange::TableOf(const Session& session, uint64_t table, Request* request) const {
-  for (TableRequest& t : request->tables) {
-    if (t.table == table) return &t;
-  }
-  const TableCache& cache = tables_->at(table);
-  TableRequest& t = request->tables.emplace_back();
-  t.table = table;
-  t.epoch = session.epoch(table);
-  t.push_format = cache.push_format();
-  t.row_format = cache.row_format();
-  t.block = static_cast<uint32_t>(cache.schema().dim());
-  t.update_floats = static_cast<uint32_t>(cache.schema().optimizer().wire_floats());
-  t.bound = cache.config().pull_bound;
-  return &t;
-}
-
-void Exchange::MakeRequest(const Outgoing& sending, Request* request) {
-  const auto& [session, what] = sending;
-  session->FillIn(what, request);
-  request->request_id = next_request_id_++;
-  request->partition = transport_->id(session->partition());
-  if (what.frame != nullptr) {
-    for (const TablePush& push : what.frame->tables) {
-      if (push.keys.empty()) continue;
-      TableRequest* const t = TableOf(*session, push.schema->id(), request);
-      t->push_keys = push.keys;
-      t->push_ticks = push.ticks;
-      t->push_updates = push.wire;
-      t->left = push.left;
-      if (push.left > 0) request->told_ack = what.frame->told_ack;
-    }
-  }
-  if (what.read == nullptr) return;
-  for (const TableRead& asked : what.read->tables) {
-    TableRequest* const t = TableOf(*session, asked.cache->schema().id(), request);
-    t->check_keys = asked.checks;
-    t->check_clocks = asked.clocks;
-    t->fetch_keys = asked.fetches;
-  }
-  subscriptions_->FillIn(*session, what.read.get(), request);
-}
-
 // One frame.
-void Exchange::Send(const std::vector<Outgoing>& parts) {
+void Exchange::Send(const std::vector<RequestMaker::Outgoing>& parts) {
   const TraceScope sending(trace_, TraceKind::kSend);
-  std::vector<Request> requests(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) MakeRequest(parts[i], &requests[i]);
+  std::vector<OutRequest> requests(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    requests_.Make(parts[i], transport_->id(parts[i].session->partition()), &requests[i]);
+  }
   Vector<TableBytes> tables;
-  OutFrame frame = EncodeFrame({requests.data(), requests.size()}, transport_->Buffer(0), &tables);
-  CountRequests(parts, requests, tables, frame.bytes.size());
+  OutFrame frame = EncodeFrame(Span<const OutRequest>(requests), transport_->Buffer(0), &tables);
+  requests_.Count(parts, requests, tables, frame.bytes.size());
   const double now = transport_->Now();
   transport_->Send(std::move(frame));
   for (size_t i = 0; i < parts.size(); ++i) {
     Session* const session = parts[i].session;
     session->Sent(parts[i].what, requests[i], requests[0].request_id, now,
                   transport_->Connection(session->partition()));
-  }
-}
-
-void Exchange::CountRequests(const std::vector<Outgoing>& parts, const std::vector<Request>& requests,
-                             const Vector<TableBytes>& tables, size_t bytes) const {
-  for (const TableBytes& size : tables) bytes -= size.all;  // heads are left
-  size_t at = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const PushFrame* const frame = parts[i].what.frame;
-    const bool again = frame != nullptr && parts[i].session->WasSent(*frame);
-    for (const TableRequest& t : requests[i].tables) {
-      Counters& counters = tables_->at(t.table).counters();
-      ++counters.requests;
-      counters.resends += again && !t.push_keys.empty();
-      counters.checks += t.check_keys.size();
-      counters.row_bytes_out += tables[at].rows;
-      const size_t head = at == 0 ? bytes : 0;
-      counters.metadata_bytes_out += tables[at].all - tables[at].rows + head;
-      counters.head_bytes_out += head;
-      ++at;
-    }
   }
 }
 

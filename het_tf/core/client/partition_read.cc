@@ -14,10 +14,7 @@ size_t PartitionRead::most_bytes() const {
 
 TableRead TableRead::TakeLast(size_t rows) {
   TableRead taken{cache};
-  taken.trusts = trusts;
-  taken.device = device;
   const auto take = [](auto* from, auto* to, size_t count) {
-    if (from->empty()) return;  // positions and keys that this read has no use for
     to->assign(from->end() - static_cast<ptrdiff_t>(count), from->end());
     from->resize(from->size() - count);
   };
@@ -34,6 +31,7 @@ TableRead TableRead::TakeLast(size_t rows) {
 PartitionReadPtr PartitionRead::TakePiece(size_t most_bytes) {
   if (this->most_bytes() <= most_bytes || (tables.size() == 1 && tables[0].rows() == 1)) return nullptr;
   auto piece = std::make_shared<PartitionRead>();
+  piece->partition = partition;
   for (size_t left = most_bytes; !tables.empty();) {
     TableRead& last = tables.back();
     size_t fit = left / last.most_row_bytes();
@@ -49,20 +47,10 @@ PartitionReadPtr PartitionRead::TakePiece(size_t most_bytes) {
 
 ReadOp::ReadOp() = default;
 
-ReadOp::~ReadOp() {
-  Detach();
-  LetGo();
-}
+ReadOp::~ReadOp() { Detach(); }
 
 void ReadOp::Detach() {
   for (const PartitionReadPtr& part : parts) part->op = nullptr;
-}
-
-void ReadOp::LetGo() {
-  for (TableCache* cache : reading) cache->EndReading();
-  reading.clear();
-  for (const auto& [cache, number] : waiting) cache->EndWaiting(number);
-  waiting.clear();
 }
 
 }  // namespace het

@@ -7,7 +7,8 @@ namespace het {
 namespace {
 
 bool PastBound(const TableCache& cache, const SyncPolicy& sync, uint32_t line) {
-  return cache.pending(line) > 0 && sync.PushNow(cache.pending(line), cache.clock(line));
+  return cache.lines().pending(line) > 0 &&
+         sync.PushNow(cache.lines().pending(line), cache.lines().clock(line));
 }
 
 }  // namespace
@@ -22,7 +23,7 @@ PushFrame* PushBuilder::NewFrame(uint32_t partition) {
 
 TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows) {
   if (*frame == nullptr) *frame = NewFrame(partition);
-  return (*frame)->Add(cache.shared_schema(), rows);
+  return (*frame)->Add(cache.schema(), rows);
 }
 
 void PushBuilder::OfStep(const CachedWrite& write) {
@@ -43,7 +44,7 @@ void PushBuilder::OfStep(const CachedWrite& write) {
 void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
   TableCache& cache = tables_->at(wanted.table);
   cache.DropTransient();  // into the queue, which goes too
-  const SyncPolicy sync = cache.sync();
+  const SyncPolicy sync = cache.policy().sync();
   Vector<uint32_t> lines(wanted.keys.size());
   cache.lines().FindBatch(wanted.keys.data(), wanted.hashes.data(), lines.size(), lines.data());
   const auto stays = [&](uint32_t line) { return line == kNoRow || !het::PastBound(cache, sync, line); };
@@ -52,7 +53,7 @@ void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
   TablePush* const push = Add(wanted.partition, &(*frames)[wanted.partition], cache, lines.size());
   for (uint32_t line : lines) {
     push->keys.push_back(cache.lines().meta(line).key);
-    cache.TakeUpdate(line, &push->ticks, &push->wire);
+    cache.unsent().TakeUpdate(line, &push->ticks, &push->wire);
   }
   cache.counters().bound_push += lines.size();
 }
@@ -60,12 +61,12 @@ void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
 void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
-    const Bound unsent = write.others == nullptr ? cache.config().sync().unsent() : OthersUse::kMostUnsent;
+    const Bound unsent = write.others == nullptr ? cache.policy().sync().unsent() : OthersUse::kMostUnsent;
     if (unsent == kUnbounded) continue;
     auto due = [&](size_t u) {
       const uint32_t line = part.rows[u];
       return part.touched[u] && cache.lines().live(line) &&
-             cache.pending(line) > unsent.Of(cache.clock(line));
+             cache.lines().pending(line) > unsent.Of(cache.lines().clock(line));
     };
     size_t rows = 0;
     for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
@@ -74,7 +75,7 @@ void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
     for (size_t u = 0; u < part.uniques; ++u) {
       if (!due(u)) continue;
       push->keys.push_back(part.keys[u]);
-      cache.TakeUpdate(part.rows[u], &push->ticks, &push->wire);
+      cache.unsent().TakeUpdate(part.rows[u], &push->ticks, &push->wire);
     }
     cache.counters().bound_push += rows;
   }
@@ -83,49 +84,50 @@ void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
 void PushBuilder::Queues(bool whole, Frames* frames) {
   const uint32_t partitions = tables_->partitions();
   const bool any = std::any_of(tables_->begin(), tables_->end(),
-                               [](const auto& table) { return table.second->queued() > 0; });
+                               [](const auto& table) { return table.second->unsent().queue().size() > 0; });
   if (!any) return;
   Vector<size_t> rows(partitions);
   Frames own(frames == nullptr ? partitions : 0, nullptr);
   if (frames == nullptr) frames = &own;
   for (const auto& [table, cache] : *tables_) {
-    if (cache->queued() == 0) continue;
+    if (cache->unsent().queue().size() == 0) continue;
     std::fill(rows.begin(), rows.end(), 0);
-    for (const TableCache::Queued& queued : cache->queue()) {
+    for (const WriteBackQueue::Queued& queued : cache->unsent().queue().entries()) {
       if (queued.ticks > 0) ++rows[tables_->PartitionOf(*cache, queued.key)];
     }
-    Vector<TableCache::QueueTo> of_partition(partitions);
+    Vector<Unsent::QueueTo> of_partition(partitions);
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
       TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
       if ((*frames)[p]->told_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
       of_partition[p] = {&push->keys, &push->ticks, &push->wire};
     }
-    cache->counters().evict_push += cache->queued();
-    cache->TakeQueue(tables_->layout(), {of_partition.data(), of_partition.size()}, whole);
+    cache->counters().evict_push += cache->unsent().queue().size();
+    cache->unsent().TakeQueue(tables_->layout(), {of_partition.data(), of_partition.size()}, whole);
   }
 }
 
 void PushBuilder::Everything() {
   for (const auto& [table, cache] : *tables_)
-    Lines(cache.get(), /*whole=*/true, [&of = *cache](uint32_t line) { return of.HasUnsent(line); });
+    PushLines(cache.get(), /*whole=*/true, [&of = *cache](uint32_t line) { return of.unsent().Any(line); });
   Queues(/*whole=*/true, nullptr);
 }
 
 void PushBuilder::PastBound() {
   for (const auto& [table, cache] : *tables_) {
-    Lines(cache.get(), /*whole=*/false,
-          [&of = *cache, sync = cache->sync()](uint32_t line) { return het::PastBound(of, sync, line); });
+    PushLines(cache.get(), /*whole=*/false, [&of = *cache, sync = cache->policy().sync()](uint32_t line) {
+      return het::PastBound(of, sync, line);
+    });
   }
   Queues(/*whole=*/false, nullptr);
 }
 
 template <typename Fn>
-void PushBuilder::Lines(TableCache* cache, bool whole, Fn any) {
-  const size_t row_bytes = sizeof(Key) + cache->schema().optimizer().wire_floats() * sizeof(float);
+void PushBuilder::PushLines(TableCache* cache, bool whole, Fn any) {
+  const size_t row_bytes = sizeof(Key) + cache->schema()->optimizer().wire_floats() * sizeof(float);
   const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
   std::vector<Vector<uint32_t>> lines(tables_->partitions());
-  cache->ForEachLine([&](uint32_t line) {
+  cache->lines().ForEach([&](uint32_t line) {
     if (any(line)) lines[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
   });
   for (uint32_t p = 0; p < lines.size(); ++p) {
@@ -136,9 +138,9 @@ void PushBuilder::Lines(TableCache* cache, bool whole, Fn any) {
       for (size_t i = begin; i < begin + rows; ++i) {
         push->keys.push_back(cache->lines().meta(lines[p][i]).key);
         if (whole) {
-          cache->TakeWhole(lines[p][i], &push->ticks, &push->wire);
+          cache->unsent().TakeWhole(lines[p][i], &push->ticks, &push->wire);
         } else {
-          cache->TakeUpdate(lines[p][i], &push->ticks, &push->wire);
+          cache->unsent().TakeUpdate(lines[p][i], &push->ticks, &push->wire);
         }
       }
       cache->counters().bound_push += rows;
@@ -151,7 +153,7 @@ void PushBuilder::Trim() {
   for (const auto& [table, cache] : *tables_) {
     cache->DropTransient();
     cache->MakeRoom(0);
-    full = full || cache->queued() > cache->config().write_back_rows;
+    full = full || cache->unsent().queue().size() > cache->policy().config().write_back_rows;
   }
   if (full) Queues();
 }
@@ -177,7 +179,7 @@ void PushBuilder::OfDevice(const DevicePush& push) {
 void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
                        Vector<DeviceFrames>* made) const {
   const auto partitions = static_cast<uint32_t>(made->size());
-  const Optimizer& optimizer = cache.schema().optimizer();
+  const Optimizer& optimizer = cache.schema()->optimizer();
   const size_t row_bytes = sizeof(Key) + optimizer.wire_floats() * sizeof(float);
 
   Vector<uint32_t> partition_of(part.n);
@@ -201,7 +203,7 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
       }
       const size_t fit = max_frame_bytes_ > bytes ? (max_frame_bytes_ - bytes) / row_bytes : 0;
       const size_t rows = std::clamp<size_t>(fit, 1, end[p] - next);
-      TablePush& push = *frames.back().Add(cache.shared_schema(), rows);
+      TablePush& push = *frames.back().Add(cache.schema(), rows);
       for (const size_t stop = next + rows; next < stop; ++next) {
         const uint32_t i = order[next];
         push.keys.push_back(part.keys[i]);

@@ -58,7 +58,7 @@ class PushBuilder {
   void Queues(bool whole, Frames* frames);
   // Lines for which any(line); `whole`: as they are.
   template <typename Fn>
-  void Lines(TableCache* cache, bool whole, Fn any);
+  void PushLines(TableCache* cache, bool whole, Fn any);
   void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<DeviceFrames>* made) const;
 
   const CachedTables* const tables_;

@@ -2,7 +2,28 @@
 
 #include <algorithm>
 
+#include "het_tf/core/client/asker.h"
+
 namespace het {
+namespace {
+
+// Makes `line` the row of an answer, with every own update on top.
+void FillLine(TableCache* cache, uint32_t line, Clock clock, const float* row, const TableAnswer& answer) {
+  const TableSchema& schema = *cache->schema();
+  Lines& lines = cache->lines();
+  LineMarks& marks = cache->marks();
+  float* const x = lines.data(line);
+  const bool subscribed = marks.subscribed(line);
+  marks.Invalidate(line);  // until all is on top
+  const uint64_t own = FillRow(schema, lines.meta(line).key, row, answer.log, answer.applied, x);
+  lines.base(line) = clock + static_cast<Clock>(own);
+  Unsent& unsent = cache->unsent();
+  if (unsent.has_update(line)) schema.optimizer().MergeInto(unsent.UpdateOf(line), lines.pending(line), x);
+  marks.Validate(line);
+  if (subscribed) marks.Subscribe(line);
+}
+
+}  // namespace
 
 uint64_t FillRow(const TableSchema& schema, Key key, const float* row, PushLog* log, uint64_t applied,
                  float* x) {
@@ -14,107 +35,171 @@ uint64_t FillRow(const TableSchema& schema, Key key, const float* row, PushLog* 
   return log->MergeOnto(schema.id(), key, applied, x);
 }
 
-void FillLine(TableCache* cache, uint32_t line, Clock clock, const float* row, PushLog* log,
-              uint64_t applied) {
-  const TableSchema& schema = cache->schema();
-  float* const x = cache->lines().data(line);
-  const bool subscribed = cache->subscribed(line);
-  cache->SetInvalid(line, true);  // until all is on top
-  const uint64_t own = FillRow(schema, cache->lines().meta(line).key, row, log, applied, x);
-  cache->base(line) = clock + static_cast<Clock>(own);
-  if (cache->has_update(line)) schema.optimizer().MergeInto(cache->UpdateOf(line), cache->pending(line), x);
-  cache->SetInvalid(line, false);
-  cache->SetSubscribed(line, subscribed);
-}
-
-void RowSink::Renew(TableRead* asked) {
-  TableCache* const cache = asked->cache;
-  size_t kept = 0;
-  for (size_t i = 0; i < asked->checks.size(); ++i) {
-    const uint32_t line = cache->lines().Find(asked->checks[i]);
-    if (line == kNoRow || cache->invalid(line)) {
-      asked->fetches.push_back(asked->checks[i]);
-      continue;
+void CacheSink::Classify(const CachedRead& read, Asker* asker) {
+  for (const CachedRead::Part& part : read.parts) {
+    TableCache& cache = tables_->at(part.table);
+    Enter(&cache);
+    const size_t first = lines_.size();
+    lines_.resize(first + part.uniques);
+    const Span<const uint32_t> lines(lines_.data() + first, part.uniques);
+    cache.lines().FindBatch(part.keys, part.hashes, part.uniques, lines_.data() + first);
+    Meet(&cache, lines);
+    asker->Begin(&cache, part.partition);
+    for (size_t u = 0; u < part.uniques; ++u) {
+      asker->Key(part.keys[u], lines[u], static_cast<uint32_t>(first + u));
     }
-    asked->checks[kept] = asked->checks[i];
-    asked->clocks[kept++] = cache->base(line);
   }
-  asked->checks.resize(kept);
-  asked->clocks.resize(kept);
 }
 
-void CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
+size_t CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) {
   TableCache* const cache = asked.cache;
   const TableReply& reply = answer.reply;
   for (size_t i = 0; i < reply.refreshed.size(); ++i) {
     const Clock clock = reply.refreshed_clocks[i];
-    const float* const row = rows->Next(clock);
-    const uint32_t line = cache->lines().Find(asked.checks[reply.refreshed[i]]);
-    if (line == kNoRow) continue;
-    FillLine(cache, line, clock, row, answer.log, answer.applied);
+    FillLine(cache, lines_[asked.check_at[reply.refreshed[i]]], clock, rows->Next(clock), answer);
   }
-  Vector<uint8_t> admit(asked.fetches.size());
-  Admit(cache, asked.fetches, &admit);
+  size_t absent = 0;
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
-    const Key key = asked.fetches[i];
     const Clock clock = reply.fetched_clocks[i];
     const float* const row = rows->Next(clock);
-    const uint32_t line = cache->lines().Find(key);
+    uint32_t& line = lines_[asked.fetch_at[i]];
     if (line == kNoRow) {
-      TakeAbsent(cache, key, {clock, row, admit[i] != 0}, answer);
+      const Key key = asked.fetches[i];
+      const uint64_t hash = cache->lines().Hash(key);
+      line = cache->lines().Find(key, hash);
+      if (line == kNoRow) {
+        line = TakeAbsent(cache, {key, hash, clock, row}, answer);
+        ++absent;
+        continue;
+      }
+      // Another read has brought it meanwhile. This answer is the newer one: this read is to have
+      // it, and the partition may count it as what the client holds.
+      Hold(cache, line);
+    }
+    FillLine(cache, line, clock, row, answer);
+  }
+  if (!answer.subscribed) return absent;
+  for (const Vector<uint32_t>* places : {&asked.check_at, &asked.fetch_at}) {
+    for (uint32_t at : *places) {
+      const uint32_t line = lines_[at];
+      if (line != kNoRow && !cache->marks().invalid(line)) cache->marks().Subscribe(line);
+    }
+  }
+  return absent;
+}
+
+void CacheSink::Renew(TableRead* asked) {
+  TableCache* const cache = asked->cache;
+  size_t kept = 0;
+  for (size_t i = 0; i < asked->checks.size(); ++i) {
+    const uint32_t at = asked->check_at[i];
+    if (cache->marks().invalid(lines_[at])) {
+      asked->Fetch(asked->checks[i], at);
       continue;
     }
-    // Another read has brought it meanwhile. This answer is the newer one: this read is to have
-    // it, and the partition may count it as what the client holds.
-    Hold(cache, line);
-    FillLine(cache, line, clock, row, answer.log, answer.applied);
+    asked->checks[kept] = asked->checks[i];
+    asked->check_at[kept] = at;
+    asked->clocks[kept++] = cache->lines().base(lines_[at]);
   }
-  if (!answer.subscribed) return;
-  for (const Vector<Key>* keys : {&asked.checks, &asked.fetches}) {
-    for (Key key : *keys) {
-      const uint32_t line = cache->lines().Find(key);
-      if (line != kNoRow && !cache->invalid(line)) cache->SetSubscribed(line, true);
+  asked->checks.resize(kept);
+  asked->check_at.resize(kept);
+  asked->clocks.resize(kept);
+}
+
+void CacheSink::FillIn(CachedRead* read) {
+  const uint32_t* line = lines_.data();
+  for (CachedRead::Part& part : read->parts) {
+    TableCache& cache = tables_->at(part.table);
+    if (read->planned != 0) cache.policy().set_planned(read->planned);
+    for (size_t u = 0; u < part.uniques; ++u) {
+      uint32_t& row = part.rows[u] = *line++;
+      if (row == kNoRow) row = cache.lines().Find(part.keys[u], part.hashes[u]);
+      if (row == kNoRow) {
+        part.values[u] = ValueOf(read, &cache, part.keys[u]);
+        continue;
+      }
+      if (part.next_use != nullptr) cache.policy().SetNextUse(row, part.next_use[u]);
+      part.values[u] = cache.lines().data(row);
     }
   }
 }
 
 // --- a training read
 
-void LineSink::Hold(TableCache* cache, uint32_t line) { cache->HoldForStep(line, op_->step); }
-
-void LineSink::Hit(TableCache* cache, uint32_t line) {
-  cache->Touch(line);
-  Hold(cache, line);
+LineSink::~LineSink() {
+  for (const auto& [cache, number] : waiting_) cache->numbers().EndWaiting(number);
 }
 
-void LineSink::Admit(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) {
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    const uint64_t hash = cache->lines().Hash(fetches[i]);
-    if (cache->lines().Find(fetches[i], hash) != kNoRow) continue;
-    (*admit)[i] = cache->Admit(hash);
+void LineSink::Enter(TableCache* cache) {
+  if (!waiting_.empty() && waiting_.back().first == cache) return;
+  waiting_.emplace_back(cache, cache->numbers().BeginWaiting(step_));
+}
+
+void LineSink::Meet(TableCache* cache, Span<const uint32_t> lines) {
+  EvictionPolicy& eviction = cache->policy().eviction();
+  const uint32_t until = cache->numbers().Until(step_);
+  size_t hits = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t next = i + Lines::kAhead;
+    if (next < lines.size() && lines[next] != kNoRow) {
+      cache->lines().PrefetchState(lines[next]);
+      eviction.Prefetch(lines[next]);
+    }
+    if (lines[i] == kNoRow) continue;
+    if (!cache->marks().transient(lines[i])) eviction.Touch(lines[i]);
+    cache->marks().Hold(lines[i], until);
+    ++hits;
   }
+  cache->counters().reads += lines.size();
+  cache->counters().hits += hits;
 }
 
-void LineSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) {
-  const bool transient = !fetched.admit || cache->config().capacity == 0;
-  const uint32_t line = cache->Insert(key, cache->lines().Hash(key), 0, transient);
-  cache->SetInvalid(line, true);
-  if (transient) cache->Pass();
+void LineSink::Hold(TableCache* cache, uint32_t line) {
+  cache->marks().Hold(line, cache->numbers().Until(step_));
+}
+
+uint32_t LineSink::TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) {
+  const bool transient = !cache->policy().Admit(fetched.hash) || cache->policy().config().capacity == 0;
+  const uint32_t line = cache->Insert(fetched.key, fetched.hash, 0, transient);
+  cache->marks().Invalidate(line);
+  if (transient) cache->policy().eviction().Pass();
   Hold(cache, line);
-  if (const TableCache::Queued* queued = cache->FindQueued(key)) cache->Restore(line, *queued);
-  FillLine(cache, line, fetched.clock, fetched.row, answer.log, answer.applied);
+  const WriteBackQueue::Queued* const queued = cache->unsent().queue().Find(fetched.key);
+  if (queued != nullptr) cache->unsent().Restore(line, *queued);
+  FillLine(cache, line, fetched.clock, fetched.row, answer);
+  return line;
+}
+
+void LookupSink::Enter(TableCache* cache) {
+  cache->BeginLookup(step_);
+  LineSink::Enter(cache);
 }
 
 // --- a read without training
 
-void PrivateSink::TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) {
-  const TableSchema& schema = cache->schema();
-  Vector<float>& own = op_->fetched[{cache, key}];
+PrivateSink::~PrivateSink() {
+  for (TableCache* cache : reading_) cache->numbers().EndReading();
+}
+
+void PrivateSink::Enter(TableCache* cache) {
+  reading_.push_back(cache);
+  cache->numbers().BeginReading();
+}
+
+uint32_t PrivateSink::TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) {
+  const TableSchema& schema = *cache->schema();
+  Vector<float>& own = fetched_[{cache, fetched.key}];
   own.resize(schema.row_floats());
-  FillRow(schema, key, fetched.row, answer.log, answer.applied, own.data());
-  if (const TableCache::Queued* queued = cache->FindQueued(key)) {
-    schema.optimizer().MergeInto(cache->queued_update(*queued), queued->ticks, own.data());
+  FillRow(schema, fetched.key, fetched.row, answer.log, answer.applied, own.data());
+  if (const WriteBackQueue::Queued* queued = cache->unsent().queue().Find(fetched.key)) {
+    schema.optimizer().MergeInto(cache->unsent().update(*queued), queued->ticks, own.data());
   }
+  return kNoRow;
+}
+
+const float* PrivateSink::ValueOf(CachedRead* read, const TableCache* cache, Key key) {
+  read->private_rows.push_back(std::move(fetched_.find({cache, key})->second));
+  return read->private_rows.back().data();
 }
 
 }  // namespace het

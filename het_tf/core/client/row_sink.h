@@ -1,23 +1,39 @@
 // Where the rows of an answer go. A sink belongs to one read, and knows what is special about its
 // kind of read:
 //
-//   LineSink     a training read: into lines of the cache
+//   LookupSink   the training lookup of a step: into lines of the cache, which stay for the step
+//   LineSink     rows that a gradient misses: the same, without a lookup
 //   PrivateSink  a read without training: cached rows are refreshed, others go to the read alone
-//   DeviceSink   into memory that the caller gave, for a cache on a device (device_rows.h)
+//   DeviceSink   into memory that the caller gave, for a cache on a device (device_reads.h)
+//
+// The first three keep rows in lines. Such a sink looks up the line of every row once, when the read begins,
+// and keeps the number of the line by the row's place in the read. It looks up an absent row once more, when
+// the answer comes, since another read may have brought the row. The numbers stay valid as long as the sink
+// exists. A training read holds each line from the moment when it finds or inserts it until it waits no
+// longer (LookupNumbers::BeginWaiting), and a read without training holds all lines of its tables
+// (BeginReading). A held line never leaves, so no other row gets its number: code that forgets rows only
+// makes it invalid (TableCache::Drop).
 //
 // Whatever the partition sends is the row as it had it after push `applied`: every sink puts the
 // own updates on top that this lacks. Functions throw std::bad_alloc: rows that were taken stay
 // taken.
 #pragma once
 
+#include <map>
+#include <utility>
+
+#include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_log.h"
 #include "het_tf/core/wire/reply.h"
 
 namespace het {
 
+class Asker;
+
 // What a partition answered about one table.
 struct TableAnswer {
+  uint32_t partition;
   PushLog* log;
   uint64_t applied;  // the newest own push that the rows contain
   const TableReply& reply;
@@ -27,60 +43,94 @@ struct TableAnswer {
 class RowSink {
  public:
   virtual ~RowSink() = default;
-  // A row that the read wants is cached in this line: it is to stay.
-  virtual void Hit(TableCache*, uint32_t) {}
+  // Whether the read subscribes to its rows, and may trust those that it is subscribed to (subscriptions.h).
+  virtual bool subscribes() const { return false; }
   // `rows` stands at the first row of the answer, and then behind the last of those that were
-  // asked for.
-  virtual void Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) = 0;
+  // asked for. Returns how many of the fetched rows were absent.
+  virtual size_t Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) = 0;
   // The question is about to be asked once more: what has become invalid since is fetched.
-  virtual void Renew(TableRead* asked);
+  virtual void Renew(TableRead*) {}
+  // All answers have come: lines and values of every key.
+  virtual void FillIn(CachedRead*) {}
 };
 
 // Makes x the row of an answer, with frames that it lacks on top; row null: it does not exist at
 // the server. Returns the ticks of those frames.
 uint64_t FillRow(const TableSchema& schema, Key key, const float* row, PushLog* log, uint64_t applied,
                  float* x);
-// Makes `line` the row of an answer, with every own update on top.
-void FillLine(TableCache* cache, uint32_t line, Clock clock, const float* row, PushLog* log,
-              uint64_t applied);
 
 class CacheSink : public RowSink {
  public:
-  explicit CacheSink(ReadOp* op) : op_(op) {}
-  void Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) override;
+  explicit CacheSink(const CachedTables* tables) : tables_(tables) {}
+  // Finds the lines of all rows, and asks about them.
+  void Classify(const CachedRead& read, Asker* asker);
+  size_t Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) override;
+  void Renew(TableRead* asked) override;
+  void FillIn(CachedRead* read) override;
 
  protected:
+  // The read names the table: from here on lines stay for it.
+  virtual void Enter(TableCache* cache) = 0;
+  // These lines have rows that it wants; kNoRow: they are absent.
+  virtual void Meet(TableCache*, Span<const uint32_t>) {}
   virtual void Hold(TableCache*, uint32_t) {}
-  // admit[i] becomes whether fetch i may enter the cache.
-  virtual void Admit(TableCache*, const Vector<Key>&, Vector<uint8_t>*) {}
+  // A row that was fetched and is not in the cache. Returns its line, kNoRow if it has none.
   struct Fetched {
+    Key key;
+    uint64_t hash;
     Clock clock;
     const float* row;
-    bool admit;  // it may enter the cache
   };
-  // A row that was fetched and is not in the cache.
-  virtual void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) = 0;
+  virtual uint32_t TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) = 0;
+  // The value of a row that has no line.
+  virtual const float* ValueOf(CachedRead*, const TableCache*, Key) { return nullptr; }
 
-  ReadOp* const op_;
+  const CachedTables* const tables_;
+
+ private:
+  Vector<uint32_t> lines_;  // of all rows of the read, by place; kNoRow: it has not come
 };
 
 class LineSink : public CacheSink {
  public:
-  using CacheSink::CacheSink;
-  void Hit(TableCache* cache, uint32_t line) override;
+  explicit LineSink(const CachedTables* tables, uint64_t step = LookupNumbers::kNoStep)
+      : CacheSink(tables), step_(step) {}
+  ~LineSink() override;
+  bool subscribes() const override { return true; }
 
  protected:
+  void Enter(TableCache* cache) override;
+  void Meet(TableCache* cache, Span<const uint32_t> lines) override;
   void Hold(TableCache* cache, uint32_t line) override;
-  void Admit(TableCache* cache, const Vector<Key>& fetches, Vector<uint8_t>* admit) override;
-  void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) override;
+  uint32_t TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) override;
+
+  const uint64_t step_;
+
+ private:
+  Vector<std::pair<TableCache*, uint32_t>> waiting_;  // of BeginWaiting
+};
+
+class LookupSink : public LineSink {
+ public:
+  using LineSink::LineSink;
+
+ protected:
+  void Enter(TableCache* cache) override;
 };
 
 class PrivateSink : public CacheSink {
  public:
   using CacheSink::CacheSink;
+  ~PrivateSink() override;
 
  protected:
-  void TakeAbsent(TableCache* cache, Key key, const Fetched& fetched, const TableAnswer& answer) override;
+  void Enter(TableCache* cache) override;
+  uint32_t TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) override;
+  const float* ValueOf(CachedRead* read, const TableCache* cache, Key key) override;
+
+ private:
+  Vector<TableCache*> reading_;
+  std::map<std::pair<const TableCache*, Key>, Vector<float>> fetched_;
 };
 
 }  // namespace het

@@ -10,11 +10,6 @@ uint64_t Session::Written(uint64_t* connection) const {
   return sent_.written;
 }
 
-uint64_t Session::epoch(uint64_t table) const {
-  const auto known = known_.epochs.find(table);
-  return known == known_.epochs.end() ? 0 : known->second;
-}
-
 // --- out
 
 bool Session::Next(double now, Outgoing* next) {
@@ -35,7 +30,7 @@ bool Session::Next(double now, Outgoing* next) {
   return next->frame != nullptr || next->read != nullptr;
 }
 
-void Session::FillIn(const Outgoing& sending, Request* request) const {
+void Session::FillIn(const Outgoing& sending, OutRequest* request) const {
   request->client = client_;
   request->seq = sending.frame == nullptr ? 0 : sending.frame->seq;
   // A read must see every own push that was numbered before it: the last of them goes with it, or
@@ -44,7 +39,7 @@ void Session::FillIn(const Outgoing& sending, Request* request) const {
   request->inc = known_.incarnation;
 }
 
-void Session::Sent(const Outgoing& sent, const Request& request, uint32_t frame, double now,
+void Session::Sent(const Outgoing& sent, const OutRequest& request, uint32_t frame, double now,
                    uint64_t connection) {
   const bool first = sent.frame != nullptr && !WasSent(*sent.frame);
   outstanding_.push_back({request.request_id, frame, sent.read, now, fresh_,
@@ -198,9 +193,7 @@ void Session::OnForgotten(Verdict* verdict) {
 
 void Session::OnEpochs(const Reply& reply, Verdict* verdict) {
   for (const TableReply& t : reply.tables) {
-    const auto [known, added] = known_.epochs.try_emplace(t.table, t.epoch);
-    if (added || known->second == t.epoch) continue;
-    known->second = t.epoch;
+    if (!known_.epochs.Hear(t.table, t.epoch)) continue;
     verdict->reloaded.push_back({t.table, config_->discard_unsent ? log_.DropUnapplied(t.table) : 0});
   }
 }
@@ -209,7 +202,7 @@ void Session::OnGone(const Reply& reply, Verdict* verdict) {
   verdict->pushes_refused = log_.unapplied();
   for (const TableReply& t : reply.tables) {
     verdict->gone.push_back({t.table, log_.DropUnapplied(t.table)});
-    known_.epochs.erase(t.table);
+    known_.epochs.Forget(t.table);
   }
 }
 

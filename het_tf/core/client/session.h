@@ -28,6 +28,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "het_tf/core/client/backoff.h"
@@ -65,6 +66,25 @@ struct Verdict {
     kRefused,   // the read has failed: a table is gone, or Session::fatal()
   } answer = kNothing;
   std::string failure;  // if not empty: OnFailure is to be called
+};
+
+// What a partition has said of the epochs of its tables.
+class Epochs {
+ public:
+  // 0: not known yet.
+  uint64_t Of(uint64_t table) const {
+    const auto known = epochs_.find(table);
+    return known == epochs_.end() ? 0 : known->second;
+  }
+  // Whether another one was known.
+  bool Hear(uint64_t table, uint64_t epoch) {
+    const uint64_t before = std::exchange(epochs_[table], epoch);
+    return before != 0 && before != epoch;
+  }
+  void Forget(uint64_t table) { epochs_.erase(table); }
+
+ private:
+  std::map<uint64_t, uint64_t> epochs_;
 };
 
 class Session {
@@ -130,13 +150,11 @@ class Session {
   // The next request, if one may go out now. Nothing changes by asking, until it is sent.
   bool Next(double now, Outgoing* next);
   // What the session says in the request: client, seq, after_seq, incarnation, told_ack.
-  void FillIn(const Outgoing& sending, Request* request) const;
-  // 0: not known yet.
-  uint64_t epoch(uint64_t table) const;
-  void ForgetEpoch(uint64_t table) { known_.epochs.erase(table); }
+  void FillIn(const Outgoing& sending, OutRequest* request) const;
+  Epochs& epochs() { return known_.epochs; }
   // The frame was sent before.
   bool WasSent(const PushFrame& frame) const { return frame.seq <= sent_.ever; }
-  void Sent(const Outgoing& sent, const Request& request, uint32_t frame, double now, uint64_t connection);
+  void Sent(const Outgoing& sent, const OutRequest& request, uint32_t frame, double now, uint64_t connection);
 
   // --- in
 
@@ -155,9 +173,9 @@ class Session {
  private:
   // What the partition has said of itself.
   struct Known {
-    uint64_t incarnation = 0;             // 0: nothing heard yet
-    std::set<uint64_t> past;              // earlier incarnations
-    std::map<uint64_t, uint64_t> epochs;  // by table
+    uint64_t incarnation = 0;  // 0: nothing heard yet
+    std::set<uint64_t> past;   // earlier incarnations
+    Epochs epochs;
     uint32_t notified = 0;
   };
   // How far pushes went out.

@@ -7,10 +7,20 @@
 
 namespace het {
 
+namespace {
+
+// Of questions, whose answers have no rows.
+class QuestionSink : public RowSink {
+ public:
+  bool subscribes() const override { return true; }
+  size_t Take(const TableRead&, const TableAnswer&, ReplyRows*) override { return 0; }
+};
+
+}  // namespace
+
 Subscriptions::Subscriptions(const CachedTables* tables) : tables_(tables), left_(tables->partitions()) {
-  questions_.step = ReadOp::kNoLookup;
   questions_.early = true;
-  questions_.sink = std::make_unique<PrivateSink>(&questions_);
+  questions_.sink = std::make_unique<QuestionSink>();
 }
 
 void Subscriptions::Ask(const PartitionReadPtr& question, Session* session) {
@@ -27,27 +37,27 @@ bool Subscriptions::asking() const {
                      [](const auto& part) { return part->wanted(); });
 }
 
-void Subscriptions::FillIn(const Session& session, PartitionRead* read, Request* request) {
+void Subscriptions::FillIn(const Session& session, PartitionRead* read, OutRequest* request) {
   for (TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
-    asked.subscribes.reset();
-    if (!read->op->training() || asked.device != nullptr || !cache->sync().subscribes) continue;
+    asked.subscribed_in.reset();
+    if (!read->op->sink->subscribes() || !cache->policy().sync().subscribes) continue;
     // A push that rows have left with says what it knew. What is acknowledged late is named once more.
     const uint32_t knew = request->told_ack;
     request->told_ack = knew == 0 ? session.notified() : std::min(knew, session.notified());
-    asked.subscribes = cache->numbers().newest();
-    const uint64_t table = cache->schema().id();
-    for (Key key : cache->left_subscribed()) left_[tables_->PartitionOf(*cache, key)][table].push_back(key);
-    cache->left_subscribed().clear();
-    TableRequest& t = *std::find_if(request->tables.begin(), request->tables.end(),
-                                    [&](const TableRequest& each) { return each.table == table; });
+    asked.subscribed_in = cache->numbers().newest();
+    const uint64_t table = cache->schema()->id();
+    for (Key key : cache->marks().left()) left_[tables_->PartitionOf(*cache, key)][table].push_back(key);
+    cache->marks().left().clear();
+    OutTableRequest& t = *std::find_if(request->tables.begin(), request->tables.end(),
+                                       [&](const OutTableRequest& each) { return each.table == table; });
     t.hold = true;
     Vector<Key>& left = left_[session.partition()][table];
     // Some have come back meanwhile.
     left.erase(std::remove_if(left.begin(), left.end(),
                               [&](Key key) {
                                 const uint32_t line = cache->lines().Find(key);
-                                return line != kNoRow && cache->subscribed(line);
+                                return line != kNoRow && cache->marks().subscribed(line);
                               }),
                left.end());
     std::sort(left.begin(), left.end());
@@ -65,7 +75,7 @@ void Subscriptions::Take(uint32_t partition, const Reply& reply) {
     if (cache == nullptr) continue;
     for (Key key : t.told_keys) {
       const uint32_t line = cache->lines().Find(key);
-      if (line != kNoRow) cache->SetMoved(line);
+      if (line != kNoRow) cache->marks().Notify(line);
     }
     cache->counters().told_rows += t.told_keys.size();
   }
@@ -73,11 +83,11 @@ void Subscriptions::Take(uint32_t partition, const Reply& reply) {
 
 void Subscriptions::Reset(uint32_t partition) {
   for (const auto& [table, cache] : *tables_) {
-    if (cache->config().checks == Checks::kAsked) continue;
+    if (cache->policy().config().checks == Checks::kAsked) continue;
     bool any = false;
     tables_->ForEachLine(cache.get(), partition, [&, c = cache.get()](uint32_t line) {
-      if (!c->subscribed(line)) return;
-      c->SetSubscribed(line, false);
+      if (!c->marks().subscribed(line)) return;
+      c->marks().Unsubscribe(line);
       any = true;
     });
     cache->counters().told_resets += any;

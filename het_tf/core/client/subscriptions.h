@@ -1,7 +1,7 @@
 // Rows that partitions know to be here (CacheConfig::checks "told", store/holdings.h), so that a lookup
 // need not check them.
 //
-// A line is subscribed (TableCache::subscribed) from the answer that fetched or checked it on, as long
+// A line is subscribed (LineMarks::subscribed) from the answer that fetched or checked it on, as long
 // as it is here and valid, until an answer names it, which makes it `moved`, or says that the
 // partition has forgotten all subscriptions. It means: the partition has the row on its list, at a
 // base no higher than the line's, and names it in the next answer once it has moved past the bound.
@@ -39,7 +39,7 @@ class Subscriptions {
   bool asking() const;
   // Asks what has moved, and says which rows have left the cache. The tables of the read are in
   // the request.
-  void FillIn(const Session& session, PartitionRead* read, Request* request);
+  void FillIn(const Session& session, PartitionRead* read, OutRequest* request);
 
   // What an answer to such a request names, and whether the partition has forgotten this client.
   // Rows that it brings come after this.

@@ -75,4 +75,21 @@ Status Waiter::Until(const std::function<bool()>& done, const char* what, const 
   return Status();
 }
 
+Status Waiter::UntilApplied(uint64_t end, const char* what) {
+  const auto& sessions = exchange_->sessions();
+  const auto unapplied = [end](const Session& session) {
+    return session.log().AnyUnapplied([end](const PushFrame& frame) { return frame.number < end; });
+  };
+  return Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, what);
+}
+
+Status Waiter::UntilKeptFit() {
+  if (durability_->MustWait()) {
+    return Until([this] { return !durability_->MustWait(); }, "replicas",
+                 "Bring the replicas back, or raise het_tf.init(keep_bytes=...)");
+  }
+  durability_->ForgetOldest();
+  return Status();
+}
+
 }  // namespace het

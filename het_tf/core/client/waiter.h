@@ -15,8 +15,8 @@ class Waiter {
  public:
   // `progress` sends and handles what there is, waiting at most so many seconds for the first
   // event.
-  Waiter(Transport* transport, const ClientConfig* config, Exchange* exchange,
-         const PushDurability* durability, std::function<void(double)> progress)
+  Waiter(Transport* transport, const ClientConfig* config, Exchange* exchange, PushDurability* durability,
+         std::function<void(double)> progress)
       : transport_(transport),
         config_(config),
         exchange_(exchange),
@@ -29,13 +29,20 @@ class Waiter {
   Status Until(const std::function<bool()>& done, const char* what,
                const char* remedy = "Check the servers, or raise het_tf.init(deadline=...)");
 
+  // Until the frames with numbers below `end` are applied.
+  Status UntilApplied(uint64_t end, const char* what);
+  // Until frames that are kept take no more than they may.
+  Status UntilKeptFit();
+  // Sends and handles what there is, without waiting.
+  void Progress() { progress_(0); }
+
  private:
   std::string WhatIsMissing(bool* out_of_memory) const;
 
   Transport* const transport_;
   const ClientConfig* const config_;
   Exchange* const exchange_;
-  const PushDurability* const durability_;
+  PushDurability* const durability_;
   const std::function<void(double)> progress_;
 };
 

@@ -45,7 +45,7 @@ Status DeviceCalls::Resume(const DeviceLibrary& library, HetDevContext* context,
   const auto it =
       std::find_if(kept_.begin(), kept_.end(), [token](const Kept& kept) { return kept.token == token; });
   if (it == kept_.end()) {
-    // What it installs must be no victim of what it installs next: the newest stamp is pinned while it runs.
+    // A step's installs must not evict each other's rows: while it runs the newest stamp is pinned.
     HET_RETURN_IF_ERROR(Take(library, context, step));
     step->stamp = stamp_;
     return Status();

@@ -1,8 +1,8 @@
-// What the library keeps of a step from its lookup to its gradient, by token; and the stamps of lookups.
+// The library's state of each step from its lookup to its gradient, by token; and the stamps of lookups.
 //
-// Stamps number the training lookups. Rows with the stamp of a kept step, or a later one, are no victims. The
-// engine's StepStore says which steps are kept, and releases the others: they still work, and their rows may
-// have to be fetched again.
+// Stamps number the training lookups. Rows with the stamp of a kept step, or a later one, are not evicted.
+// The engine's StepStore decides which steps are kept, and releases the others: they still work, but their
+// rows may have to be fetched again.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,7 @@ class DeviceCalls {
  public:
   static constexpr uint64_t kLastStamp = 0xfffffffe;
 
-  // A step that is running. Its call returns to the spare ones unless it is kept.
+  // A running step. Its destructor returns its call to the spare ones, unless Keep took the step.
   class Step {
    public:
     Step() = default;
@@ -34,25 +34,25 @@ class DeviceCalls {
     HetDevCall* call_ = nullptr;
   };
 
-  // Of a new lookup; not training: the stamp of the last one that was.
+  // Starts a lookup. Without training it reuses the stamp of the last training lookup.
   Status Begin(const DeviceLibrary& library, HetDevContext* context, bool training, Step* step);
   void Keep(uint64_t token, Step step);
-  // Of the token's gradient. Where others have changed what is on the device since its lookup, its call has
-  // forgotten everything: rows of its own may be older than the table's by now.
+  // Resumes the step of `token`. If other steps changed the device since, its call is reset: the rows in it
+  // may be older than the table's.
   Status Resume(const DeviceLibrary& library, HetDevContext* context, uint64_t token, Step* step);
-  // The token will not come. Unknown ones are fine.
+  // Drops the step of a token that will not be resumed. Unknown tokens are ignored.
   void Release(uint64_t token);
 
   // HetDevUse::pinned_from while this step runs.
   uint64_t PinnedFrom(const Step& step) const;
-  // Rows came, went or were ticked, by this step.
+  // Call when this step installed, evicted or ticked rows.
   void Changed() { ++version_; }
   bool stamps_used_up() const { return stamp_ >= kLastStamp; }
-  // All stamps begin again: no row with an older one may be left. Kept steps are forgotten.
+  // Restarts the stamps and drops kept steps. No row with an older stamp may be left.
   void StartStampsAgain();
   void set_stamp(uint64_t stamp) { stamp_ = stamp; }  // for tests
 
-  // The context is about to end; or (null) it is not this process's.
+  // Drops all calls before the context ends. Null: the context belongs to the parent process.
   void Clear(const DeviceLibrary* library, HetDevContext* context);
 
  private:
@@ -66,7 +66,7 @@ class DeviceCalls {
   uint64_t stamp_ = 0;
   uint64_t version_ = 0;
   std::deque<Kept> kept_;           // in order of stamps
-  std::vector<HetDevCall*> spare_;  // to be reset before they are used; has room for every call
+  std::vector<HetDevCall*> spare_;  // must be reset before use; has room for every call
   size_t calls_ = 0;
 };
 

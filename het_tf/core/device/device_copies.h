@@ -1,5 +1,5 @@
-// Copies between the device and host memory, for calls whose ids and rows are on the device while their
-// tables are not: one context for the process.
+// Copies between device and host memory, for calls whose ids and rows are on the device while their tables
+// are in host memory. The process has one context for them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class DeviceCopies {
   // FailedPrecondition: there is no library or device.
   static Result<DeviceCopies*> Get();
 
-  // The copy has ended when they return. Thread-safe.
+  // Synchronous and thread-safe.
   Status In(void* device, const void* host, size_t bytes, HetDevStream stream);
   Status Out(void* host, const void* device, size_t bytes, HetDevStream stream);
 

@@ -1,4 +1,4 @@
-// What a step wants of the store: DeviceTables::Fetch.
+// DeviceTables::Fetch: gets a step's wanted rows from the store.
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +25,7 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, Span<DeviceTable* c
   at.assign(begin.begin(), begin.end());
   rows.resize(n);
   for (size_t i = 0; i < n; ++i) rows[at[group_of[i]]++] = {wanted.keys[i], wanted.bases[i]};
-  // The device gives them in any order; the store, and which row leaves a full bucket, must not depend on it.
+  // Sort them: requests, and which row leaves a full bucket, must not depend on the device's order.
   for (size_t g = 0; g < groups; ++g) {
     std::sort(rows.begin() + static_cast<ptrdiff_t>(begin[g]),
               rows.begin() + static_cast<ptrdiff_t>(begin[g + 1]),
@@ -82,16 +82,16 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
                           &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
   }
 
-  // From here on `wanted` is no more.
+  // From here on `wanted` is invalid.
   void* memory = nullptr;
   const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
   if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
   auto* at = static_cast<float*>(memory);
   for (DeviceRead::Part& part : read.parts) {
     part.rows = at;
-    at += part.n * client_->cache(part.table)->schema().row_floats();
+    at += part.n * client_->cache(part.table)->schema()->row_floats();
   }
-  HET_RETURN_IF_ERROR(client_->ReadForDevice(&read, training));
+  HET_RETURN_IF_ERROR(client_->devices().Read(&read, training));
   HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
 
   f.Pack(tables, store_.count, static_cast<float*>(memory));

@@ -1,4 +1,4 @@
-// One step on the device: DeviceTables::Lookup and Apply. What they want of the store: device_fetch.cc.
+// One step on the device: DeviceTables::Lookup and Apply. device_fetch.cc gets rows from the store.
 #include "het_tf/core/device/device_step.h"
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 namespace het {
 namespace {
 
-// Scratch memory beyond this goes back after the call that needed it.
+// Larger scratch memory is freed after the call that needed it.
 constexpr size_t kScratchKept = size_t{64} << 20;
-// Between a read of the store and its installation rows of a table may go, because it was cleared or its
-// partition came to life again. So often in one call they do not.
+// A table's rows may be dropped between a read of the store and the installation, by a clear or a restart of
+// the partition. A call that meets this so often fails.
 constexpr int kMostRounds = 64;
-// Turns of a sum that want rows, if none goes in such a way: the first one, and one more after each that
-// drove other rows of the step out of their bucket, since no lookup has pinned them any more. What a turn
-// installs is pinned, and rows compete within their bucket alone. So a bucket drives out each of its rows
-// once at most, in turns that follow each other, and all buckets do so at the same time.
+// Turns in which a sum wants rows, if none is dropped that way: the first, and one after each turn that
+// evicted other rows of the step, which are no longer pinned by a lookup. Installed rows are pinned, and rows
+// compete only within their bucket. So a bucket evicts each of its rows at most once, in consecutive turns,
+// and all buckets do so at the same time.
 constexpr int kMostTurns = 1 + static_cast<int>(DeviceTable::kBucket);
 
 Status NeverQuiet(const std::string& subject) {
@@ -35,7 +35,7 @@ std::string DeviceTables::Batch::Subject() const {
   return subject + "'";
 }
 
-// --- a call in the library's words
+// --- a call as the library's structs
 
 Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
   batch->stream = call.memory.stream;
@@ -43,7 +43,7 @@ Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
     const uint64_t id = given->schema->id();
     const auto it = tables_.find(id);
     if (it == tables_.end() || !client_->HasTable(id)) return TableIsGone(*given);
-    HET_RETURN_IF_ERROR(client_->CheckDevice(id));
+    HET_RETURN_IF_ERROR(client_->devices().Check(id));
     DeviceTable* const table = it->second.get();
     if (std::find(batch->tables.begin(), batch->tables.end(), table) != batch->tables.end()) {
       return InvalidArgument("table '" + table->name() +
@@ -144,7 +144,7 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
   for (size_t t = 0; t < batch.uses.size(); ++t) {
     TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
     if (token != 0) cache->BeginLookup(token);
-    batch.uses[t].check = cache->config().pull_bound != kUnbounded;
+    batch.uses[t].check = cache->policy().config().pull_bound != kUnbounded;
   }
   if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
@@ -177,7 +177,7 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
 
 Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training) {
   for (int round = 0; round < kMostRounds; ++round) {
-    // What is looked up again has been used once.
+    // A repeated lookup must not count as a second use.
     HetDevWanted wanted = {};
     const int answer = library_->HetDevLookup(context_, step.call(), &batch->batch, training && round == 0,
                                               batch->stream, &wanted);
@@ -212,7 +212,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, bool* s
   Place(step, &batch);
   for (size_t t = 0; t < batch.uses.size(); ++t) {
     HetDevUse& use = batch.uses[t];
-    const Bound unsent = client_->cache(batch.tables[t]->schema().id())->config().sync().unsent();
+    const Bound unsent = client_->cache(batch.tables[t]->schema().id())->policy().sync().unsent();
     use.learning_rate = args.learning_rates[t];
     use.push_bound = unsent.most;
     use.push_every = unsent.every;
@@ -245,11 +245,10 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, bool* s
 Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args,
                          HetDevSummed* summed) {
   const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
-  // More turns than this, and rows were taken away more than kMostRounds times.
+  // Reached only if rows were dropped more than kMostRounds times.
   constexpr int kMost = kMostRounds * (kMostTurns + 1);
   for (int round = 0; round < kMost; ++round) {
-    // Answers to the pushes of victims may have told that rows are to go: before they get a tick, and are
-    // due.
+    // Replies to the pushes of victims may have dropped rows: drop them before they are ticked and due.
     bool went = false;
     if (round > 0) HET_RETURN_IF_ERROR(CatchUp(batch->stream, &went));
     HetDevWanted wanted = {};
@@ -277,15 +276,15 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
   Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
   for (Export& given : exports_) {
-    // What has no more ticks than it may have leaves because its row stayed with the call.
-    const SyncPolicy sync = client_->cache(given.table->schema().id())->config().sync();
+    // An update within its push bound is exported only because its row stayed with the call.
+    const SyncPolicy sync = client_->cache(given.table->schema().id())->policy().sync();
     for (uint64_t i = 0; i < given.updates.n; ++i)
       given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
   }
   try {
-    const uint64_t of_step = client_->next_frame();
+    const uint64_t of_step = client_->devices().next_frame();
     PushExports();
-    return client_->WaitForDevice(of_step);
+    return client_->devices().Wait(of_step);
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,
                   "out of memory while pushing; the updates of this step were made and are kept, and go out "

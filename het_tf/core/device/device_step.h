@@ -1,4 +1,4 @@
-// What DeviceTables works with inside one call.
+// The types that DeviceTables uses inside one call.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace het {
 
-// A call in the library's words. uses[t] is table t of the call.
+// A call as the library's structs. uses[t] is table t of the call.
 struct DeviceTables::Batch {
   Vector<DeviceTable*> tables;
   Vector<HetDevUse> uses;
@@ -22,19 +22,19 @@ struct DeviceTables::Batch {
   std::string Subject() const;
 };
 
-// Wanted rows in order of table, partition and key; arrays of one element a row.
+// Wanted rows in order of table, partition and key; each array has one element a row.
 struct DeviceTables::Fetched {
   struct Row {
     Key key;
     Clock base;
   };
 
-  // Takes over what is wanted. Throws std::bad_alloc.
+  // Copies and sorts the wanted rows. Throws std::bad_alloc.
   void Sort(const HetDevWanted& wanted, Span<DeviceTable* const> tables, const PartitionId& store);
-  // Lists the rows that came as answers, table by table without gaps. `floats`: all rows, in order.
+  // Lists the answered rows, table by table without gaps. `floats`: all rows, in order.
   void Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats);
 
-  Vector<uint32_t> group_of;  // as the device gave them; group = use * partitions + partition
+  Vector<uint32_t> group_of;  // in the device's order; group = use * partitions + partition
   Vector<size_t> begin;       // of each group, and the end
   Vector<size_t> at;
   Vector<Row> rows;

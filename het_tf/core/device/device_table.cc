@@ -66,7 +66,7 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
 }
 
 Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes) {
-  // Bytes grow with the capacity: between `fits` and `too_many` buckets lies the answer.
+  // Bytes grow with the capacity: the answer is in [fits, too_many) buckets.
   uint64_t fits = 0;
   uint64_t too_many = std::min(bytes / (kBucket * 2 * sizeof(float)) + 1, kMostBuckets) + 1;
   while (too_many - fits > 1) {
@@ -86,7 +86,7 @@ void DeviceTable::Invalidate(uint32_t partition) { Set(&invalid_, partition, &in
 
 void DeviceTable::Drop(uint32_t partition) {
   Set(&drop_, partition, &dropped_);
-  // Nothing is ticked before CatchUp, so what goes with all rows is known already.
+  // Nothing is ticked before CatchUp, so a full drop's ticks are known here.
   if (dropped()) Discard(unsent_);
 }
 
@@ -94,7 +94,7 @@ void DeviceTable::DropKeys(Span<const Key> keys) {
   try {
     keys_.insert(keys_.end(), keys.begin(), keys.end());
   } catch (const std::bad_alloc&) {
-    // The store has changed already: of no row may the old value be read. Fetching all anew takes no memory.
+    // The store has changed: no old value may be read. Invalidating all rows takes no memory.
     for (uint32_t p = 0; p < invalid_.size(); ++p) Invalidate(p);
   }
 }
@@ -158,7 +158,7 @@ uint64_t DeviceTable::Lost() {
 }
 
 void DeviceTable::Discard(uint64_t ticks) {
-  // Of an all-over drop they were counted when it was asked for.
+  // Ticks of a full drop were counted when it was requested.
   ticks = std::min(ticks, unsent_);
   unsent_ -= ticks;
   if (counters != nullptr) counters->discarded_ticks += ticks;

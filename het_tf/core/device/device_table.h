@@ -1,5 +1,5 @@
-// One table whose cache is on a device, as this process's memory knows it: what it is made of, and what
-// happened to its rows behind the cache's back and must still be told to the device.
+// This process's view of one table whose cache is on a device: its configuration, and events of its rows that
+// the device must still learn.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@
 
 namespace het {
 
-// What the library is told of a table. `store`: of any of its partitions. Borrows the schema's name.
+// The table's configuration for the library. `store`: any of its partitions. Borrows the schema's name.
 //
 // keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetWorkers may raise it.
-// So a row takes 8 * row_floats bytes and some 32 of clocks, wherever the bound stands.
+// So a row takes 8 * row_floats bytes and some 32 of clocks, for any bound.
 HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
 
-// The most rows whose cache takes at most `bytes` there; 0: not even a bucket fits.
+// Returns the most rows whose cache takes at most `bytes`; 0: not even a bucket fits.
 Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes);
 
-// Events wait in flags, one a partition, so that they take no memory: they come in the middle of calls of the
-// client, from whatever thread runs them, and nothing there may work the device. CatchUp makes them true.
+// Events set flags, one a partition, so that they take no memory: they arrive inside calls of the client, on
+// any of its threads, where the device must not be used. CatchUp applies them.
 class DeviceTable final : public DeviceLines {
  public:
   static constexpr uint64_t kBucket = 32;  // rows
@@ -38,24 +38,24 @@ class DeviceTable final : public DeviceLines {
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override { clean_ = true; }
 
-  // Tells the device what has happened; a code of the library. *went: rows that were there may be gone. After
-  // an error it remains to be told.
+  // Applies the events to the device and returns a code of the library. *went: cached rows may have been
+  // dropped. After an error the remaining events stay.
   int CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream, bool* went);
-  // All rows are to go.
+  // Whether all rows must be dropped.
   bool dropped() const { return dropped_ == drop_.size(); }
 
-  // Counts a training lookup: different rows, and those of them that were here.
+  // Counts a training lookup: unique rows, and those of them that were cached.
   void Read(uint64_t reads, uint64_t hits);
-  // Ticks that were made on the device, and given away by it.
+  // Counts ticks made on the device, and ticks exported by it.
   void Ticked(uint64_t ticks);
   void Gave(const HetDevUpdates& updates);
-  // The device is lost. Returns the ticks that were nowhere else.
+  // The device is lost. Returns the number of ticks that were lost with it.
   uint64_t Lost();
 
-  // While the table is the client's.
+  // Set while the client has the table.
   Counters* counters = nullptr;
   HetDevTable* handle = nullptr;
-  uint64_t absent = 0;  // keys that were fetched because they were not here
+  uint64_t absent = 0;  // keys that were fetched because they were absent
 
  private:
   void Discard(uint64_t ticks);
@@ -63,10 +63,10 @@ class DeviceTable final : public DeviceLines {
   const Schema schema_;
   Vector<uint8_t> drop_;
   Vector<uint8_t> invalid_;
-  size_t dropped_ = 0;  // flags that are set
+  size_t dropped_ = 0;  // number of flags that are set
   size_t invalidated_ = 0;
   bool clean_ = false;
-  Vector<Key> keys_;  // that are to be dropped
+  Vector<Key> keys_;  // keys to drop
   uint64_t unsent_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace het {
 namespace {
 
-// A flush takes so many bytes of updates off the device at a time.
+// Bytes of updates that a flush takes off the device at a time.
 constexpr size_t kTakeBytes = size_t{16} << 20;
 
 }  // namespace
@@ -63,7 +63,7 @@ Status DeviceTables::Add(const Schema& schema, const CacheConfig& config) {
 
 Status DeviceTables::ConnectWithClient(uint64_t id, const CacheConfig& config) {
   DeviceTable* const table = tables_.at(id).get();
-  HET_RETURN_IF_ERROR(client_->AddDeviceTable(table->shared_schema(), config, table));
+  HET_RETURN_IF_ERROR(client_->devices().AddTable(table->shared_schema(), config, table));
   table->counters = &client_->cache(id)->counters();
   return Status();
 }
@@ -105,7 +105,7 @@ HetDevRowState DeviceTables::Inspect(uint64_t id, Key key, float* row) {
   return state;
 }
 
-// --- what every call begins with
+// --- the beginning of every call
 
 Status DeviceTables::Failed(int answer, const std::string& doing) {
   Status status = library_->ToStatus(answer, doing);
@@ -153,13 +153,13 @@ void DeviceTables::PushExports() {
   DevicePush push;
   push.parts.reserve(exports_.size());
   for (const Export& given : exports_) {
-    // Of a table that was cleared meanwhile nothing is to be sent.
+    // Do not send updates of a table that has been cleared.
     if (given.table->dropped()) continue;
     push.parts.push_back({given.table->schema().id(), given.updates.n, given.updates.keys,
                           given.updates.ticks, given.updates.clocks, given.updates.updates, given.evicted});
   }
-  // Its one error is that of a table that is not on a device.
-  static_cast<void>(client_->PushForDevice(push));
+  // Fails only for a table that is not on a device.
+  static_cast<void>(client_->devices().Push(push));
   for (const Export& given : exports_) {
     if (given.table->counters == nullptr || given.table->dropped()) continue;
     given.table->counters->bound_push -= given.left;
@@ -176,7 +176,7 @@ Status DeviceTables::Flush() {
     DeviceTable* const table = held.get();
     const uint64_t rows = std::max<uint64_t>(1, kTakeBytes / (table->schema().row_floats() * sizeof(float)));
     for (;;) {
-      // What the last turn's answers have told: rows that are to go must not be sent into their table's new
+      // Apply what the last round's replies brought: dropped rows must not be sent into their table's new
       // life.
       HET_RETURN_IF_ERROR(CatchUp(nullptr, &went));
       HetDevExport updates = {};
@@ -185,7 +185,7 @@ Status DeviceTables::Flush() {
       if (updates.n == 0) break;
       Gave(updates, Span<DeviceTable* const>(&table, 1), false);
       PushExports();
-      // So that frames do not take as much memory as all unsent updates at once.
+      // Send them now: frames of all unsent updates at once would take as much memory.
       HET_RETURN_IF_ERROR(client_->Flush());
     }
   }

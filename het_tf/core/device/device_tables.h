@@ -1,28 +1,26 @@
-// All tables of one engine whose caches are in the memory of a device: what an engine asks for in words of
-// tables and tokens becomes calls of the library (core/device/abi.h) and of the client
-// (device_rows.h), in the order that both want.
+// All tables of one engine whose caches are in device memory: translates the engine's calls, in terms of
+// tables and tokens, into calls of the library (core/device/abi.h) and of the client (device_rows.h).
 //
-//   lookup   HetDevLookup ─► wanted ─► Client::ReadForDevice ─► HetDevInstall ─► victims ─► PushForDevice
+//   lookup   HetDevLookup ─► wanted ─► DeviceClient::Read ─► HetDevInstall ─► victims ─► DeviceClient::Push
 //                 └► HetDevGather
-//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► PushForDevice, WaitForDevice
-//   flush    HetDevTake ─► PushForDevice, until nothing is left ─► Client::Flush
+//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► DeviceClient::Push, Wait
+//   flush    HetDevTake ─► DeviceClient::Push, until nothing is left ─► Client::Flush
 //
-// Who owns what. The library's context, tables and calls belong to this object, the rows and unsent updates
-// to the device, numbered frames and what is on its way to the client. An update is in one place at any
-// moment: on the device; or, once the device gave it away, in the context's host memory (exports_), from
-// where the client takes it before the context is used again; or in a frame. Where memory runs out in
-// between it stays where it is, and goes on with the next call.
+// Ownership: the library's context, tables and calls belong to this object, rows and unsent updates to the
+// device, numbered and in-flight frames to the client. An update is always in one place: on the device; once
+// exported, in the context's host memory (exports_), from which the client takes it before the context is
+// used again; or in a frame. If memory runs out in between it stays there until the next call.
 //
-// What happens to rows behind the cache's back (DeviceTable) is told to the device at the beginning of the
-// next call, and between a read and its installation.
+// Events of cached rows that come from the client (DeviceTable) are applied to the device at the beginning of
+// the next call, and between a read and its installation.
 //
 // Locks: all methods are called with the engine's lock on the client held, and may wait for the device and
-// for the store. Nothing here takes a lock, or is called by the thread that looks after pushes: that one
-// works the client alone, whose events wait in flags.
+// for the store. Nothing here takes a lock, or runs on the background push thread: that one uses only the
+// client, whose events wait in flags.
 //
-// Errors. Memory of the device: ResourceExhausted, with rows, clocks and updates as they were. The device
-// itself (HET_DEV_FAILED): Internal, and from then on every call but Stats fails: what it held is gone, and
-// the message says how many ticks that were.
+// Errors. Out of device memory: ResourceExhausted; rows, clocks and updates are unchanged. A failed device
+// (HET_DEV_FAILED): Internal, and every later call except Stats fails: its contents are lost, and the message
+// says how many ticks were.
 #pragma once
 
 #include <map>
@@ -40,45 +38,45 @@ class Client;
 
 class DeviceTables {
  public:
-  // `store`: of any partition.
+  // `store`: any of its partitions.
   DeviceTables(Client* client, const PartitionId& store);
   ~DeviceTables();
   DeviceTables(const DeviceTables&) = delete;
   DeviceTables& operator=(const DeviceTables&) = delete;
 
-  // The cache of a table: made before the table is; then the client has to know of it; gone after the table
-  // is. FailedPrecondition: there is no device. ResourceExhausted: it does not fit.
+  // Creates a table's cache, before the client has the table; ConnectWithClient follows when it has. The
+  // cache ends after the table. FailedPrecondition: there is no device. ResourceExhausted: it does not fit.
   Status Add(const Schema& schema, const CacheConfig& config);
   Status ConnectWithClient(uint64_t table, const CacheConfig& config);
   void Remove(uint64_t table);
 
-  // As of Steps. All tables of the call are on the device. `token` 0: without training.
+  // As in Steps. All tables of the call must be on the device. `token` 0: without training.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t token);
-  // *changed: for each table, whether it got a tick; also after an error.
+  // *changed: for each table, whether it was ticked; set also after an error.
   Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped, std::vector<uint8_t>* changed);
-  // The token's rows may leave.
+  // The token's rows may be evicted.
   void Release(uint64_t token) { calls_.Release(token); }
-  // Everything that was ticked is at the store.
+  // Sends all ticked updates to the store.
   Status Flush();
 
   struct TableStats {
     HetDevTableState state = {};
-    uint64_t absent = 0;  // keys that were fetched because they were not there
+    uint64_t absent = 0;  // keys that were fetched because they were absent
   };
-  // Zeros where the device is lost.
+  // All zeros if the device is lost.
   Result<TableStats> Stats(uint64_t table);
 
-  // For tests: the last training lookup had this stamp; the n-th allocation of device memory from now fails.
+  // For tests: sets the last training lookup's stamp; the n-th device allocation from now fails.
   void set_stamp(uint64_t stamp) { calls_.set_stamp(stamp); }
   void FailAllocation(uint64_t n) { library_->HetDevFailAllocation(context_, n); }
-  // And for tests: a row; `row` gets its row_floats.
+  // For tests: reads a row; `row` gets its row_floats.
   HetDevRowState Inspect(uint64_t table, Key key, float* row);
-  // And for tests: this library, with functions of theirs, from now on.
+  // For tests: uses this library, with the tests' functions, from now on.
   void set_library(const DeviceLibrary* library) { library_ = library; }
 
  private:
   struct Batch;
-  // Memory of the device that grows, for ids and rows of callers that have theirs on the host.
+  // Growing device memory, for ids and rows of callers with host memory.
   struct Scratch {
     void* memory = nullptr;
     size_t bytes = 0;
@@ -86,8 +84,8 @@ class DeviceTables {
   struct Export {
     DeviceTable* table;
     HetDevUpdates updates;
-    bool evicted;       // all of them
-    uint64_t left = 0;  // so many of them, where not all: rows of a call
+    bool evicted;       // all of the updates were of evicted rows
+    uint64_t left = 0;  // else: updates of rows that stayed with a call
   };
 
   // device_tables.cc: tables, and what every call begins with
@@ -120,13 +118,13 @@ class DeviceTables {
   const DeviceLibrary* library_ = nullptr;
   HetDevContext* context_ = nullptr;
   std::map<uint64_t, std::unique_ptr<DeviceTable>> tables_;
-  std::vector<HetDevTable*> doomed_;  // to be destroyed when exports_ are sent
+  std::vector<HetDevTable*> doomed_;  // destroyed when exports_ are sent
   DeviceCalls calls_;
   Scratch ids_, floats_;
   Status lost_;
   std::vector<Export> exports_;  // in the context's memory until it is used again
 
-  // Of Fetch: used again.
+  // Reused by Fetch.
   struct Fetched;
   std::unique_ptr<Fetched> fetched_;
 };

@@ -1,6 +1,6 @@
-// The library that works the device (core/device/abi.h), loaded at run time: which one a process
-// uses is known when it has looked for a GPU. One a process, and never unloaded: what it has started on the
-// device lives as long as the process.
+// The library that uses the device (core/device/abi.h), loaded at run time: a process knows which one it
+// needs when it has looked for a GPU. There is one a process, and it is never unloaded: its work on the
+// device lasts as long as the process.
 #pragma once
 
 #include <string>
@@ -39,14 +39,14 @@ namespace het {
   X(HetDevInspect)              \
   X(HetDevFailAllocation)
 
-// Its functions under their own names: library->HetDevLookup(...).
+// Its functions, by their names: library->HetDevLookup(...).
 class DeviceLibrary {
  public:
-  // `device`: the one that this process uses, a number among those that it sees. FailedPrecondition: another
-  // library or device is in use, or the library is of another version. NotFound: it cannot be loaded. An
-  // equal second call is fine.
+  // `device`: the device to use, numbered among the visible ones. FailedPrecondition: another library or
+  // device is in use, or the library has another version. NotFound: it cannot be loaded. Repeating an equal
+  // call is fine.
   static Status Load(const std::string& path, int device);
-  // FailedPrecondition: none was loaded.
+  // FailedPrecondition: no library was loaded.
   static Result<const DeviceLibrary*> Get();
 
   const std::string& path() const { return path_; }
@@ -54,7 +54,7 @@ class DeviceLibrary {
   // FailedPrecondition: there is no device, or its driver is too old.
   Result<HetDevInfo> Describe() const;
 
-  // What a function's answer means. `doing` is the subject of the message: "a lookup of table 't'".
+  // Converts a function's answer. `doing` is the subject of the message: "a lookup of table 't'".
   Status ToStatus(int answer, const std::string& doing) const;
 
 #define HET_MEMBER(name) decltype(&::name) name = nullptr;

@@ -1,4 +1,4 @@
-// The ways in which an engine serves tables: one backend of each kind (table_backend.h). Thread-safe.
+// An engine's backends, one of each kind (table_backend.h). Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@ namespace het {
 
 class Backends {
  public:
-  // `embedded`: the store of this process; null: tables live elsewhere. `store`: of any partition.
+  // `embedded`: this process's store; null: tables are remote. `store`: any of its partitions.
   Backends(LocalService* embedded, ClientDriver* driver, const PartitionId& store);
 
-  // The backend that serves tables with these options.
+  // Returns the backend that serves tables with these options.
   TableBackend& Of(const TableOptions& options) const;
-  // All of them, in the order in which they are asked.
+  // Iterates over all backends, in the order in which calls use them.
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 
-  // fn(backend) -> Status for every backend that a call has tables of, until one fails.
+  // Calls fn(backend) -> Status for every backend with a table of the call, until one fails.
   template <typename Fn>
   Status ForCall(const BatchCall& call, Fn fn) const {
     for (const auto& backend : all_) {

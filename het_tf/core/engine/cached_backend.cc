@@ -17,7 +17,7 @@ void ClientBackend::InvalidateAll(const Table& table) {
 Status ClientBackend::SetWorkers(const Table& table, uint32_t workers) {
   const ClientDriver::Lock client(driver_);
   if (!client->HasTable(table.schema->id())) return TableIsGone(table);
-  client->cache(table.schema->id())->set_workers(workers);
+  client->cache(table.schema->id())->policy().set_workers(workers);
   return Status();
 }
 
@@ -96,10 +96,10 @@ Status CachedBackend::Stats(const Table& table, TableStats* stats) {
   const uint64_t id = table.schema->id();
   if (!client->HasTable(id)) return TableIsGone(table);
   const TableCache& cache = *client->cache(id);
-  const CacheConfig& config = cache.config();
-  stats->cache = {client->Stats(id), cache.lines().size(), cache.capacity(),
-                  cache.Unsent(),    cache.bytes(),        config.wire,
-                  config.pull_bound, config.push_bound,    {}};
+  const CacheConfig& config = cache.policy().config();
+  stats->cache = {client->Stats(id),     cache.lines().size(), cache.capacity(),
+                  cache.unsent().keys(), cache.bytes(),        config.wire,
+                  config.pull_bound,     config.push_bound,    {}};
   return Status();
 }
 

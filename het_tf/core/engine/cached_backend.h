@@ -1,4 +1,4 @@
-// Tables behind an embedding cache in this process's memory, before a store here or at servers.
+// Tables behind an embedding cache in this process's memory, in front of a store here or at servers.
 #pragma once
 
 #include "het_tf/core/engine/client_driver.h"
@@ -6,7 +6,7 @@
 
 namespace het {
 
-// What tables with a cache have in common, wherever that cache is: the client keeps their protocol.
+// The base of backends whose tables have a cache: the client runs their protocol.
 class ClientBackend : public TableBackend {
  public:
   explicit ClientBackend(ClientDriver* driver) : driver_(driver) {}
@@ -24,8 +24,7 @@ class CachedBackend final : public ClientBackend {
   using ClientBackend::ClientBackend;
 
   bool Serves(const TableOptions& options) const override { return options.cache && !options.on_device(); }
-  // Rows are copied from the cache's lines to the output while the client is held: nothing moves
-  // them.
+  // Copies rows from the cache's lines to the output while it holds the client, so that no line moves.
   Status Lookup(StepCall* call, Span<float* const> out) override;
   Status Tick(StepCall* call, const ApplyArgs& args) override;
   void End(uint64_t number) override;

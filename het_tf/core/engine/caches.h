@@ -1,9 +1,8 @@
-// All caches of an engine: what they hold back, and how far they may lag behind the store.
+// All caches of an engine: their unsent updates, and their bounds on staleness.
 //
-//   tick ─► held back in a cache, up to the table's push bound ─► Flush ─► applied at the store
+//   tick ─► unsent in a cache, up to the table's push bound ─► Flush ─► applied at the store
 //
-// Thread-safe. Calls wait for a remote store as long as the deadline allows, and their errors are the
-// store's.
+// Thread-safe. Calls wait for a remote store within the deadline, and return the store's errors.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +16,15 @@ class Caches {
  public:
   explicit Caches(EngineParts* parts) : parts_(parts) {}
 
-  // Sends what caches hold back and waits until it is applied.
+  // Sends unsent updates and waits until they are applied.
   Status Flush();
-  // Flushes and empties caches, except rows that were trained meanwhile: reads give the store's rows. A
-  // copy that its worker went on training differs from them in the last bit: it was rounded in another
-  // order.
+  // Flushes, then drops all clean cached rows: reads then give the store's rows. Rows that are trained
+  // meanwhile stay; they differ from the store's in the last bit, since they were rounded in another order.
   Status Refresh();
-  // A checkpoint has what was applied so far: no server needs to get it again after it has lost it.
+  // A checkpoint has all applied updates: they need not be kept for servers that lose them.
   void MarkDurable();
-  // The number of workers that train a table from the next call on. Where its bounds follow that number,
-  // this flushes, so that no row holds back more than the new bound; an error leaves the bounds as they were.
+  // Sets the number of workers that train a table. If its bounds follow that number, this flushes, so that no
+  // row has more unsent ticks than the new bound; an error leaves the bounds unchanged.
   Status SetWorkers(const std::string& table, uint32_t workers);
 
  private:

@@ -81,8 +81,7 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
   std::shared_ptr<Engine> engine = std::move(found);
   const uint64_t generation = engine->tables().generation();
   std::lock_guard<std::mutex> lock(mutex_);
-  // Of the same engine, not of one that is gone: a living one compares without its count being
-  // touched.
+  // Compares engines by owner, without touching the count, so that a dead engine is not taken for this one.
   const bool same = !engine_.owner_before(engine) && !engine.owner_before(engine_);
   if (resolved_ != nullptr && same && generation_ == generation)
     return Resolved{std::move(engine), resolved_};
@@ -104,17 +103,17 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
 }
 
 Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale) {
-  // 0 arrives when the probe is no part of the loss.
+  // The probe is 0 if it is not part of the loss.
   if (loss_scale == 0 && spec.needs_loss_scale()) {
     return FailedPrecondition(
-        "the layer computes in float16, and its probe is no part of the loss, so the loss scale is unknown "
+        "the layer computes in float16, and its probe is not part of the loss, so the loss scale is unknown "
         "and the tables would be trained with scaled gradients. In a custom loop scale the loss by a "
         "keras.mixed_precision.LossScaleOptimizer, or add the model's losses before scaling: "
         "loss += tf.add_n(model.losses)");
   }
   const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
-  // Under a loss scale an overflow is an ordinary event: the table sits the step out, and the NaN
-  // makes the LossScaleOptimizer do the same and lower the scale.
+  // Under a loss scale an overflow is normal: the table skips the step, and the NaN makes the
+  // LossScaleOptimizer do the same and lower the scale.
   return GradientScale{scale / divisor, divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip};
 }
 

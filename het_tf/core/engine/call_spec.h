@@ -1,18 +1,15 @@
-// What a HetLookup or HetApplyGrad node is about: its attribute `specs`, parsed once, and the
-// tables that it names, looked up when they are used. It knows nothing of TensorFlow: kernels of
-// every device use it.
+// The specs of a HetLookup or HetApplyGrad node: its attribute `specs`, parsed once, and its tables, resolved
+// when they are used. Independent of TensorFlow: kernels of every device use it.
 //
 // specs is one JSON object:
-//   "namespace"   whose tables; "" is the default one
-//   "tables"      [spec of a table as in core/row/schema.h, ...]: a fresh process knows what a graph needs
+//   "namespace"   of the tables; "" is the default one
+//   "tables"      [spec of a table as in core/row/schema.h, ...]: tells a fresh process what a graph needs
 //   "features"    [{"table": number in "tables", "padding_id": integer or null, "name": optional, for
-//   messages},
-//                 ...], one for each ids input
-//   "online"      optional, of a lookup without training: its tables are read from a live parameter server
-//                 by a serving process (core/serve/online_spec.h), and need not be known in this
-//                 one
+//                 messages}, ...], one for each ids input
+//   "online"      optional, for a lookup without training: a serving process reads the tables from a live
+//                 parameter server (core/serve/online_spec.h); they need not exist in this process
 //   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
-// Anything else in it is Python's.
+// Other fields are for Python.
 #pragma once
 
 #include <memory>
@@ -32,13 +29,13 @@ class CallSpec {
     std::optional<Key> padding_id;
     std::string name;
   };
-  // The tables as they are now, for one call: it holds the engine.
+  // The current tables, for one call: holds the engine.
   struct Resolved {
     std::shared_ptr<Engine> engine;
     std::shared_ptr<const std::vector<TablePtr>> tables;
   };
 
-  // Of the attributes `tables` and `specs`.
+  // Parses the attributes `tables` and `specs`.
   static Result<std::unique_ptr<CallSpec>> Create(const std::vector<std::string>& tables,
                                                   const std::string& specs);
 
@@ -48,13 +45,12 @@ class CallSpec {
   const std::string& name_space() const { return name_space_; }
   const std::vector<Schema>& schemas() const { return schemas_; }  // of the tables
   const std::string& online() const { return online_; }            // JSON, or ""
-  // Equal for equal layers of different processes.
+  // Equal for equal layers in different processes.
   uint64_t signature() const { return signature_; }
 
-  // FailedPrecondition: a table does not exist in this process, or is not what the graph was made
-  // for. Thread-safe; remembers the answer until a table is created or dropped. An engine that is
-  // reset meanwhile ends, with its connections, however long a graph holds this node: only calls
-  // keep it.
+  // FailedPrecondition: a table does not exist in this process, or is not the graph's. Thread-safe; caches
+  // the answer until a table is created or dropped. Only calls hold the engine: when it is reset, it ends
+  // with its connections, however long a graph holds this node.
   Result<Resolved> Resolve();
 
  private:
@@ -63,30 +59,30 @@ class CallSpec {
 
   std::string name_space_;
   std::vector<std::string> tables_;  // names, in the order of "tables"
-  std::vector<std::string> specs_;   // of each table, as TableSchema::ToJson writes it
+  std::vector<std::string> specs_;   // for each table, as TableSchema::ToJson writes it
   std::vector<Schema> schemas_;
   std::string online_;
   std::vector<Feature> features_;
   bool needs_loss_scale_ = false;
   uint64_t signature_ = 0;
 
-  std::mutex mutex_;  // guards what follows: the last answer
+  std::mutex mutex_;  // guards the members below: the last answer
   std::weak_ptr<Engine> engine_;
   uint64_t generation_ = 0;
   std::shared_ptr<const std::vector<TablePtr>> resolved_;
 };
 
-// What a call does with its gradients: the inputs `scale` and `loss_scale` of HetApplyGrad.
+// The scaling of a call's gradients, from the inputs `scale` and `loss_scale` of HetApplyGrad.
 struct GradientScale {
-  float scale = 1;  // what they are multiplied by: scale / loss_scale
+  float scale = 1;  // factor of all gradients: scale / loss_scale
   NonFinite non_finite = NonFinite::kRaise;
 };
 // FailedPrecondition: a loss scale is needed and absent.
 Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale);
-// InvalidArgument: an id is -2^63, which is what NaN becomes as an integer, and the feature's padding is
-// another one; the message names the feature and says how many.
+// InvalidArgument: an id is -2^63, which is NaN converted to an integer, and is not the feature's padding;
+// the message names the feature and the number of such ids.
 Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features);
-// InvalidArgument: not one for each table, or one is not finite.
+// InvalidArgument: the number of rates is not that of tables, or a rate is not finite.
 Status CheckLearningRates(const CallSpec& spec, Span<const float> rates);
 
 }  // namespace het

@@ -9,7 +9,8 @@ namespace het {
 namespace {
 
 Status NobodyLoads(const std::string& name_space) {
-  return FailedPrecondition("nobody loads into namespace '" + name_space + "'; call HetLoadBegin first");
+  return FailedPrecondition("no load is in progress in namespace '" + name_space +
+                            "'; call HetLoadBegin first");
 }
 
 }  // namespace
@@ -60,13 +61,13 @@ Status Checkpoints::CheckNobodyLoads() const {
 }
 
 Status Checkpoints::CheckLoading() const {
-  // At a remote store another process may have begun it.
+  // At a remote store another process may have begun the load.
   return parts_->remote() || !loader_.empty() ? Status() : NobodyLoads(parts_->name);
 }
 
 void Checkpoints::SetLoading(bool loading) {
   if (parts_->remote()) return;
-  // Calls that use the tables now are done then, and later ones see the flag.
+  // Running calls on the tables end first, and later ones see the flag.
   steps_->Pause([this, loading] { parts_->loading.store(loading, std::memory_order_release); });
 }
 
@@ -86,7 +87,7 @@ Status Checkpoints::BeginLoad(const BeginRequest& request) {
     SetLoading(false);
     return begun;
   }
-  // Unsent updates would be refused: the rows that they belong to are about to go.
+  // The store would refuse unsent updates: their rows are about to be dropped.
   ClientDriver::Lock(&parts_->driver)->Reload();
   loader_ = request.loader;
   return Status();

@@ -1,18 +1,17 @@
-// The tables of an engine into files and back (checkpoint/).
+// Saves an engine's tables to files and loads them (checkpoint/).
 //
-// Saving keeps no step waiting: it asks the store for some thousand rows at a time. What caches have not sent
-// is not in the file: Caches::Flush comes first.
+// Saving does not block steps: it asks the store for some thousand rows at a time. Unsent updates of caches
+// are not in the file: call Caches::Flush first.
 //
 // A load is several calls:
 //
 //   BeginLoad ─► ClearForLoad, LoadRows ─► CommitLoad
-//                                      └─► AbortLoad: the tables stay as they are, loaded in part
+//                                      └─► AbortLoad: the tables stay, loaded in part
 //
-// In between a store in this process is the loader's alone: every use of a table is refused with
-// FailedPrecondition, rather than made to wait for a thread that may have failed. Remote servers keep
-// everyone out, this process included: they answer "ask again", and calls wait as long as the
-// deadline allows. Either way the load begins by emptying the caches, with their unsent updates,
-// by the policy of ClientConfig::on_reload.
+// Meanwhile only the loader may use a store in this process: every other use of a table fails with
+// FailedPrecondition, since a wait would depend on a thread that may have failed. Remote servers exclude
+// everyone, including this process: they answer "ask again", and calls wait within the deadline. In both
+// cases the load first empties the caches, treating unsent updates by ClientConfig::on_reload.
 //
 // Thread-safe; several calls of SaveRows, ClearForLoad and LoadRows may run at once.
 #pragma once
@@ -35,27 +34,27 @@ class Checkpoints {
   Result<StoreInfo> Info();
   // Writes one row file.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
-  // fn(rows) for all rows of a table, some at a time.
+  // Calls fn(rows) for all rows of a table, some at a time.
   Status VisitRows(const std::string& table, const std::function<Status(const RowBatch&)>& fn);
 
-  // A second BeginLoad of the same loader renews its time.
+  // Repeating it with the same loader renews the time.
   Status BeginLoad(const BeginRequest& request);
   Status ClearForLoad(const std::string& table);
   Result<std::map<std::string, LoadedRows>> LoadRows(const std::string& path, const LoadRequest& request);
   Status CommitLoad(const CommitRequest& request);
-  // Does nothing when nobody loads.
+  // Does nothing if no load is in progress.
   Status AbortLoad();
 
  private:
-  // With the mutex: FailedPrecondition when somebody loads, or nobody.
+  // Call with the mutex held. FailedPrecondition: a load is, or is not, in progress.
   Status CheckNobodyLoads() const;
   Status CheckLoading() const;
   void SetLoading(bool loading);
 
   EngineParts* const parts_;
   Steps* const steps_;
-  std::shared_mutex mutex_;  // shared: rows are saved or loaded; exclusive: a load begins or ends
-  std::string loader_;       // guarded by it; empty: none has begun here
+  std::shared_mutex mutex_;  // shared to save or load rows; exclusive to begin or end a load
+  std::string loader_;       // guarded by mutex_; empty: no load has begun here
 };
 
 }  // namespace het

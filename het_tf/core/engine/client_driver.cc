@@ -7,7 +7,7 @@
 namespace het {
 namespace {
 
-// Calls that come closer after one another look after their pushes themselves.
+// Calls in quicker succession look after their pushes themselves.
 constexpr double kQuietSeconds = 0.005;
 }  // namespace
 
@@ -26,7 +26,7 @@ ClientDriver::ClientDriver(Transport* transport, const ClientConfig& config, boo
 ClientDriver::~ClientDriver() { Stop(); }
 
 void ClientDriver::Stop() {
-  std::unique_ptr<Background> ends;  // without the lock, which the thread may take
+  std::unique_ptr<Background> ends;  // ends without the lock, which the thread may take
   const std::lock_guard<std::mutex> lock(mutex_);
   ends = std::move(background_);
 }
@@ -42,7 +42,7 @@ std::unique_lock<std::mutex> ClientDriver::TakeClient() {
 ClientDriver::Call::~Call() {
   if (!driver_->remote_) return;
   if (driver_->coming_->any_to_do()) {
-    driver_->Wake();  // the step goes on meanwhile
+    driver_->Wake();  // the step continues meanwhile
   } else {
     driver_->LeaveToThread();
   }
@@ -55,7 +55,7 @@ void ClientDriver::Wake() {
 
 Background::Pause ClientDriver::LookAfterPushes() {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {  // a call is at it, and may be for long
+  if (!lock.owns_lock()) {  // a call has the client, perhaps for long
     patience_ = std::clamp(2 * patience_, kQuietSeconds, 0.1);
     return {patience_, {}};
   }
@@ -74,12 +74,12 @@ Background::Pause ClientDriver::LookAfterPushes() {
     }
     asleep_ = true;
     return pause;
-  } catch (const std::bad_alloc&) {  // it goes on when there is room
+  } catch (const std::bad_alloc&) {  // retried when memory is free
     return {0.1, {}};
   }
 }
 
-// Whether any has begun. mutex_ is held.
+// Begins planned lookups, and returns whether any has begun. mutex_ must be held.
 bool ClientDriver::BeginPlanned() {
   bool any = false;
   for (uint64_t number : coming_->TakeLeft()) client_->EndLookup(number);
@@ -97,26 +97,26 @@ void ClientDriver::Begin(PlannedStep* step) {
   for (const BatchPlan::Group& group : step->plan.groups()) {
     const uint64_t table = step->tables[group.table]->schema->id();
     if (group.entries == 0) continue;
-    if (!client_->HasTable(table)) return;  // the lookup says so
+    if (!client_->HasTable(table)) return;  // the lookup reports it
     read.parts.push_back({table, group.partition, group.uniques, step->plan.keys(group),
                           step->plan.hashes(group), step->plan.rows(group), nullptr});
   }
   client_->ReadEarly(&read, step->number);
 }
 
-// The thread is to take in what this call has left on its way. mutex_ is held.
+// Leaves requests in flight to the thread. mutex_ must be held.
 void ClientDriver::LeaveToThread() {
-  // It will look soon anyway, but for rows that a lookup will wait for.
+  // The thread will look soon anyway; rows for a coming lookup cannot wait.
   if (!asleep_ && background_ != nullptr && background_->started() && !client_->EarlyOnWay()) return;
   if (client_->Busy()) Wake();
 }
 
-// Where the client is not free, its holder wakes the thread afterwards.
+// If the client is not free, its holder wakes the thread afterwards.
 void ClientDriver::BeginIfFree() {
   if (!remote_ || !coming_->any_to_do()) return;
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  if (BeginPlanned()) LeaveToThread();  // else the thread waits for what lets one begin
+  if (BeginPlanned()) LeaveToThread();  // else the thread waits until one may begin
 }
 
 }  // namespace het

@@ -1,21 +1,19 @@
-// The client of an engine, with what drives it: the lock that lets one call use it at a time, the
-// thread that moves pushes on between calls, and the lookups that begin early.
+// The client of an engine and its driver: the lock that serializes its use, the thread that continues pushes
+// between calls, and lookups that begin early.
 //
-//   Call       ──lock──► client ──► what is on its way, and lookups that may begin, are the thread's
+//   Call       ──lock──► client ──► requests in flight, and lookups that may begin, are left to the thread
 //   thread     ──lock, if it is free──► Client::Progress, begin ──► sleep until an answer comes
-//   OnPlanned  ──lock, if it is free──► begin; else the thread does, when the call that has it ends
+//   OnPlanned  ──lock, if it is free──► begin; else the thread does, when the current call ends
 //
-// 1. The thread. Pushes to a remote store move on between calls too: the thread looks after
-//    answers, resends and questions to replicas once no call has come for kQuietSeconds. It takes
-//    the lock only if that is free, and holds it while it waits only where a server has closed its
-//    connection: a second at most for each server that it asks who took over. It sleeps without an
-//    end when nothing is on its way. It starts with the first such call; where tables live in this
-//    process there is none.
+// 1. The thread. Pushes to a remote store continue between calls: the thread handles answers, resends
+//    and questions to replicas when no call has come for kQuietSeconds. It takes the lock only if that
+//    is free. It waits with the lock only when a server has closed its connection: at most a second
+//    for each server that it asks for the successor. Without requests in flight it sleeps until woken.
+//    It starts with the first such call; tables in this process need none.
 //
 // 2. Early lookups (coming_steps.h) begin on the thread, while the step computes, or on the pipeline's
-//    thread, which waits neither for the client nor for the network. A lookup begins when the partitions
-//    have said what has moved, since it could trust no row before. Answers are taken in by the thread,
-//    or by the next call.
+//    thread, which never waits. A lookup begins when the partitions have notified the client of moved
+//    rows, since before that it could trust none. The thread or the next call processes the answers.
 //
 // Owns the client; borrows the transport and the coming steps. Thread-safe.
 #pragma once
@@ -32,12 +30,12 @@ namespace het {
 
 class ClientDriver {
  public:
-  // `remote`: frames go to other processes, so there is something to look after between calls.
+  // `remote`: frames go to other processes, so that there is work between calls.
   ClientDriver(Transport* transport, const ClientConfig& config, bool remote, ComingSteps* coming);
   // Ends the thread.
   ~ClientDriver();
 
-  // The client for as long as it lives, and no more than that.
+  // Holds the client for its own lifetime.
   class Lock {
    public:
     explicit Lock(ClientDriver* driver) : driver_(driver), lock_(driver->TakeClient()) {}
@@ -47,7 +45,7 @@ class ClientDriver {
     ClientDriver* const driver_;
     std::unique_lock<std::mutex> lock_;
   };
-  // For calls of a step: what is on its way afterwards is left to the thread.
+  // For calls of a step: leaves requests in flight to the thread.
   class Call : public Lock {
    public:
     explicit Call(ClientDriver* driver) : Lock(driver) { ++driver_->calls_; }
@@ -56,12 +54,12 @@ class ClientDriver {
 
   bool remote() const { return remote_; }
   TraceLog* trace() const { return trace_; }
-  // For what is made with the client and lives as long; used while a Lock is held.
+  // For objects made with the client and of the same lifetime; use it only while a Lock is held.
   Client* client() { return client_.get(); }
-  // Ends the thread for good: what the client calls back is about to go.
+  // Ends the thread for good, before the client's callbacks become invalid.
   void Stop();
 
-  // A step was planned.
+  // Call when a step was planned.
   void OnPlanned() { BeginIfFree(); }
 
  private:
@@ -81,8 +79,7 @@ class ClientDriver {
   std::unique_ptr<Client> client_;
   uint64_t calls_ = 0;  // so far
   bool asleep_ = true;  // the thread sleeps until something happens that it knows of
-  // Of the thread: how many calls there were when it looked, and how long it leaves a running call
-  // alone.
+  // The thread's state: the number of calls at its last look, and how long it lets a running call be.
   uint64_t calls_seen_ = 0;
   double patience_ = 0;
   std::unique_ptr<Background> background_;  // null: stopped

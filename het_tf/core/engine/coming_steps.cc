@@ -81,7 +81,7 @@ std::shared_ptr<const GlobalStep> ComingSteps::Behind(uint64_t lane, uint64_t pl
   return behind == of->second.steps.end() ? nullptr : (*behind)->global;
 }
 
-// Batches that were passed over may not come any more.
+// Batches that were passed over may never come.
 PlannedStep* ComingSteps::NextOf(const Lane& lane) {
   const auto next = std::find_if(lane.steps.begin(), lane.steps.end(),
                                  [](const auto& step) { return step->passed_over == 0; });

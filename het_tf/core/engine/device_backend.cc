@@ -57,8 +57,8 @@ Status DeviceBackend::Stats(const Table& table, TableStats* stats) {
   cache.capacity = state.capacity;
   cache.unsent_rows = state.dirty;
   cache.bytes = client->cache(id)->bytes();
-  cache.pull_bound = client->cache(id)->config().pull_bound;
-  cache.push_bound = client->cache(id)->config().push_bound;
+  cache.pull_bound = client->cache(id)->policy().config().pull_bound;
+  cache.push_bound = client->cache(id)->policy().config().push_bound;
   cache.device = {"gpu", state.invalid, state.bytes};
   return Status();
 }

@@ -1,5 +1,5 @@
-// Tables whose cache is in the memory of a device. A call's ids, rows and gradients are there too,
-// or in this process's memory; the device plans the step.
+// Tables with a cache in device memory. A call's ids, rows and gradients are there too, or in this process's
+// memory; the device plans the step.
 #pragma once
 
 #include "het_tf/core/device/device_tables.h"
@@ -9,13 +9,13 @@ namespace het {
 
 class DeviceBackend final : public ClientBackend {
  public:
-  // `store`: of any partition.
+  // `store`: any of its partitions.
   DeviceBackend(ClientDriver* driver, const PartitionId& store)
       : ClientBackend(driver), tables_(driver->client(), store) {}
 
   bool Serves(const TableOptions& options) const override { return options.on_device(); }
   Status Lookup(StepCall* call, Span<float* const> out) override;
-  // Sums the gradients, too; sets changed and skipped.
+  // Also sums the gradients; sets changed and skipped.
   Status Tick(StepCall* call, const ApplyArgs& args) override;
   void Release(uint64_t number) override;
 
@@ -28,7 +28,7 @@ class DeviceBackend final : public ClientBackend {
   DeviceTables* tables() { return &tables_; }  // for tests
 
  private:
-  DeviceTables tables_;  // used while the client is held
+  DeviceTables tables_;  // use only while the client is held
 };
 
 }  // namespace het

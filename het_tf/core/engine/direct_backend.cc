@@ -7,7 +7,7 @@
 namespace het {
 namespace {
 
-// Of Step::touched.
+// Bits of Step::touched.
 constexpr uint8_t kTouched = 1;
 constexpr uint8_t kCreated = 2;
 constexpr size_t kRowsAhead = 16;
@@ -18,8 +18,7 @@ void PrefetchForWrite(const RowStore& rows, uint32_t row) {
   for (size_t at = 0; at < rows.row_floats() * sizeof(float); at += 64) __builtin_prefetch(data + at, 1);
 }
 
-// Finds the rows of a group's unique keys: in the store, or for those that are not there in
-// step->values.
+// Finds the rows of a group's unique keys: in the store or, for absent keys, in step->values.
 void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
   const RowStore& store = shard.rows();
   const size_t dim = shard.schema().dim();
@@ -39,13 +38,12 @@ void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
   }
 }
 
-// Makes sure that every touched key has a row and that plan.rows names it. Throws std::bad_alloc;
-// rows made so far are marked in `touched`.
+// Makes a row for every touched key and sets plan.rows. Throws std::bad_alloc; the rows made so far are
+// marked in `touched`.
 void MakeRows(Shard* shard, const BatchPlan::Group& group, Step* step) {
   uint32_t* const rows = step->plan.rows(group);
   uint8_t* const touched = step->touched(group);
-  // The numbers are of the lookup. If a row was removed since then, its number may be another key's
-  // now.
+  // The row numbers are the lookup's. If a row was removed since, its number may be another key's.
   const bool numbers_hold = group.generation == shard->rows().generation();
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u] || (numbers_hold && rows[u] != kNoRow)) continue;
@@ -55,7 +53,7 @@ void MakeRows(Shard* shard, const BatchPlan::Group& group, Step* step) {
   }
 }
 
-// One tick, at time `now`, for every touched key. Uses the sums up.
+// Ticks every touched key at time `now`. Overwrites the sums.
 void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate, uint32_t now, Step* step) {
   RowStore& store = shard->rows();
   const TableSchema& schema = shard->schema();
@@ -74,7 +72,7 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
 
 }  // namespace
 
-// For every group of a direct table that is not empty: before(group), and with its partition locked
+// For every non-empty group of a direct table: calls before(group), then, with its partition locked,
 // fn(partition, shard, group).
 template <typename Before, typename Fn>
 Status DirectBackend::ForShards(StepCall* call, Before before, Fn fn) {

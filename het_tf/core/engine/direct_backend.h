@@ -1,8 +1,7 @@
-// Tables without a cache: the partitions of the store in this process are read and ticked in place.
+// Tables without a cache: reads and ticks the partitions of this process's store in place.
 //
-// Lookups run side by side: a partition's mutex is held while its rows are copied to the output.
-// Between Prepare and Tick row numbers must hold, so the engine lets nothing else change rows
-// meanwhile.
+// Lookups run concurrently: a partition's mutex is held while its rows are copied to the output. Row numbers
+// must not change between Prepare and Tick, so the engine excludes other changes of rows meanwhile.
 #pragma once
 
 #include "het_tf/core/engine/table_backend.h"

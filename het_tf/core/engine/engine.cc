@@ -31,7 +31,7 @@ EngineStore EmbeddedStore(TimeFn time) {
 
 Backends::Backends(LocalService* embedded, ClientDriver* driver, const PartitionId& store) {
   if (embedded != nullptr) all_.push_back(std::make_unique<DirectBackend>(embedded));
-  // The cache's backend flushes what a device has pushed, so the device comes first.
+  // The device comes first, since the cache's backend flushes the device's pushes.
   all_.push_back(std::make_unique<DeviceBackend>(driver, store));
   all_.push_back(std::make_unique<CachedBackend>(driver));
 }
@@ -54,7 +54,7 @@ EngineParts::EngineParts(std::string given_name, EngineStore given_store, const 
 Status EngineParts::RefuseWhileLoading() const {
   if (!loading.load(std::memory_order_acquire)) return Status();
   return FailedPrecondition("a checkpoint is being restored into namespace '" + name +
-                            "': its tables cannot be used before that is done. Wait for the restore, which "
+                            "': its tables cannot be used until it is done. Wait for the restore, which "
                             "another thread does; if it failed half-way, restore again or call "
                             "het_tf.reset()");
 }

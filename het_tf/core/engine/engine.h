@@ -3,22 +3,20 @@
 //
 //   steps()        the two operations of a training step, Lookup and Apply: the hot path
 //   tables()       creates, reads, changes and drops whole tables
-//   caches()       sends what caches hold back, and empties them
+//   caches()       sends unsent updates of caches, and empties the caches
 //   checkpoints()  writes rows into files and loads them
 //
-// Tables. TableCatalog knows them by name. The options of a table choose how it is served:
-// DirectBackend (in place, in the embedded store), CachedBackend (behind a cache with per-row
-// clocks, before the embedded store or servers) or DeviceBackend (the same, with the cache in
-// the memory of a device).
+// Tables. TableCatalog knows them by name. A table's options choose its backend: DirectBackend (in place, in
+// the embedded store), CachedBackend (behind a cache with per-row clocks, in front of the embedded store or
+// servers) or DeviceBackend (the same, with the cache in device memory).
 //
-// The client. ClientDriver owns it, for cached and device tables: one call uses it at a time; its thread
-// moves pushes to servers on between calls.
+// The client. ClientDriver owns it, for cached and device tables: one call uses it at a time, and its thread
+// continues pushes to servers between calls.
 //
-// Concurrency. Every method is thread-safe. Locks are taken in this order: that of loads (checkpoints.h),
-// that of updates (steps.h), the catalog's, that of lookups (steps.h), the driver's, that of the coming
-// steps.
+// Concurrency. Every method is thread-safe. Lock order: loads (checkpoints.h), updates (steps.h), the
+// catalog, lookups (steps.h), the driver, the coming steps.
 //
-// Processes. GetEngine (registry.h) refuses a child of fork.
+// Processes. GetEngine (registry.h) refuses a forked child.
 #pragma once
 
 #include <memory>
@@ -36,9 +34,9 @@ namespace het {
 
 class Engine {
  public:
-  // Tables live in this process. `threads` counts the caller.
+  // Tables are in this process. `threads` includes the caller.
   explicit Engine(std::string name, size_t threads = 1, TimeFn time = UnixTime);
-  // Tables live at a remote store. All have a cache.
+  // Tables are at a remote store, and all have a cache.
   Engine(std::string name, size_t threads, std::unique_ptr<TableStore> store,
          std::unique_ptr<Transport> transport, const ClientConfig& config);
 

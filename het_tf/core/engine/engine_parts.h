@@ -1,5 +1,5 @@
-// What the interfaces of an engine share: its store, its client, and what it knows of tables and steps. Each
-// part is thread-safe and has a header of its own; no part knows an interface.
+// The parts that an engine's interfaces share: its store, its client, and its tables and steps. Each part is
+// thread-safe and has its own header; no part depends on an interface.
 #pragma once
 
 #include <atomic>
@@ -20,35 +20,35 @@
 
 namespace het {
 
-// Where rows are, beyond all caches.
+// Where rows are stored, behind all caches.
 struct EngineStore {
   std::unique_ptr<LocalService> service;  // null: the store is remote
-  std::unique_ptr<TableStore> tables;     // makes and counts them
-  std::unique_ptr<Transport> transport;   // carries frames of caches to it
+  std::unique_ptr<TableStore> tables;     // creates and counts tables
+  std::unique_ptr<Transport> transport;   // carries frames from caches to the store
 };
 
 struct EngineParts {
   EngineParts(std::string name, EngineStore store, const ClientConfig& config);
-  // The client calls the device's tables back.
+  // Stops the thread first: the client calls the device's tables back.
   ~EngineParts() { driver.Stop(); }
 
-  // Whether tables live elsewhere than in this process.
+  // Whether tables are outside this process.
   bool remote() const { return store.service == nullptr; }
 
-  // FailedPrecondition: the tables are a loader's alone.
+  // FailedPrecondition: only a loader may use the tables now.
   Status RefuseWhileLoading() const;
 
   const std::string name;  // of the namespace
   const EngineStore store;
-  TraceLog trace;  // what the steps of cached tables spend their time on, and those of others as a whole
-  const std::function<void(const std::string&)> notice;  // tells the user; may be null
+  TraceLog trace;  // phases of steps on cached tables, and whole steps on others
+  const std::function<void(const std::string&)> notice;  // shows a text to the user; may be null
   StepStore step_store;
   ComingSteps coming;
   ClientDriver driver;
   OnDemand on_demand;
   const Backends backends;
   TableCatalog catalog;
-  std::atomic<bool> loading{false};  // the store in this process is a loader's alone (checkpoints.h)
+  std::atomic<bool> loading{false};  // only a loader may use this process's store (checkpoints.h)
 };
 
 }  // namespace het

@@ -6,7 +6,7 @@ uint32_t NextUses::Add(const BatchPlan& plan, const std::vector<uint64_t>& table
   const auto number = static_cast<uint32_t>(first_ + waiting_.size());
   next->assign(plan.entries(), 0);
   size_t keys = 0;
-  if (late_.size() > 2 * keys_) late_.clear();  // nobody takes them
+  if (late_.size() > 2 * keys_) late_.clear();  // no caller takes them
   for (const BatchPlan::Group& group : plan.groups()) {
     if (group.uniques == 0) continue;
     const uint64_t table = tables[group.table];
@@ -56,7 +56,7 @@ Vector<uint32_t>* NextUses::Waiting(uint32_t number) const {
   return at < waiting_.size() ? waiting_[at] : nullptr;
 }
 
-// Uses of batches that have ended go when they are as many as the others: a constant cost a use.
+// Removes uses of ended batches when they are as many as the others: constant cost for each use.
 void NextUses::Sweep(LastUses* uses) const {
   constexpr size_t kFew = 4096;
   if (uses->size() < 2 * keys_ + kFew) return;

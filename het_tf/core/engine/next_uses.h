@@ -1,13 +1,12 @@
-// Which planned batch uses a row next, so that a cache keeps the rows that are used soonest (Belady's rule,
-// as far as the pipeline sees). Batches are numbered as they are planned.
+// Finds the planned batch that uses a row next, so that a cache keeps the rows that are used soonest
+// (Belady's rule, as far as the pipeline sees). Batches are numbered in the order of planning.
 //
-//   Add(batch)   its keys ──► the batch that used each of them last, if that still waits: its *next* use is
-//   this
-//                             one; else the row may be in the cache: *late*, the cache hears of it
-//   End(batch)   its lookup is here, and takes its next uses along
+//   Add(batch)   for each key: if the batch that used it last still waits, its *next* use is this batch;
+//                else the row may be in the cache: a *late* use, of which the cache is notified
+//   End(batch)   its lookup has come, and takes its next uses
 //
-// Nothing depends on them but which row leaves a cache: a wrong one costs a row that is fetched once more.
-// Cost: one probe a key and batch, and 24 bytes for each key of the batches that wait, twice at most.
+// They affect only the choice of the row to evict: a wrong one costs one more fetch. Cost: one probe for each
+// key of a batch, and 24 to 48 bytes for each key of waiting batches.
 //
 // Not thread-safe; ComingSteps locks.
 #pragma once
@@ -32,17 +31,17 @@ class NextUses {
     uint64_t table;
     Key key;
     uint64_t hash;
-    uint32_t number;  // of the batch
+    uint32_t number;  // the batch's number
   };
 
   // Numbers a batch. Args:
-  //   tables  ids of its tables, by their number in the plan.
-  //   next    gets an element for each entry of the plan: at a group's unique keys, the number of the next
-  //           batch that uses the key, or 0 as long as there is none. It stays where it is until End.
+  //   tables  ids of its tables, indexed as in the plan.
+  //   next    gets one element for each entry of the plan: at a group's unique keys, the number of the next
+  //           batch that uses the key, or 0 until there is one. It must not move until End.
   uint32_t Add(const BatchPlan& plan, const std::vector<uint64_t>& tables, Vector<uint32_t>* next);
-  // The batch waits no more. Unknown numbers are fine.
+  // The batch no longer waits. Unknown numbers are ignored.
   void End(uint32_t number);
-  // Since the last call.
+  // Returns the late uses since the last call.
   Vector<Late> TakeLate() { return std::exchange(late_, {}); }
   bool any_late() const { return !late_.empty(); }
   void Clear();
@@ -50,7 +49,7 @@ class NextUses {
  private:
   struct Use {
     uint32_t number;
-    uint32_t place;  // in *next
+    uint32_t place;  // index in *next
   };
   using LastUses =
       boost::unordered_flat_map<Key, Use, KeyHash, std::equal_to<Key>, Allocator<std::pair<const Key, Use>>>;
@@ -58,11 +57,11 @@ class NextUses {
   Vector<uint32_t>* Waiting(uint32_t number) const;
   void Sweep(LastUses* uses) const;
 
-  uint32_t first_ = 1;                     // number of the oldest that waits
-  std::deque<Vector<uint32_t>*> waiting_;  // from that one on; null: ended
-  std::deque<size_t> keys_of_;             // of each of them
-  size_t keys_ = 0;                        // of all that wait
-  std::map<uint64_t, LastUses> tables_;    // the last use of each key; of some that do not wait any more
+  uint32_t first_ = 1;                     // number of the oldest waiting batch
+  std::deque<Vector<uint32_t>*> waiting_;  // from first_ on; null: ended
+  std::deque<size_t> keys_of_;             // number of keys of each
+  size_t keys_ = 0;                        // number of keys of all waiting batches
+  std::map<uint64_t, LastUses> tables_;    // the last use of each key, some of ended batches
   Vector<Late> late_;
 };
 

@@ -44,7 +44,9 @@ void OnDemand::FollowStream(Layer* layer) {
   if (!layer->exact || std::exchange(layer->follows, true)) return;
   const ClientDriver::Lock client(driver_);
   for (uint64_t table : layer->tables) {
-    if (client->HasTable(table)) client->cache(table)->FollowStream();
+    if (!client->HasTable(table)) continue;
+    client->cache(table)->policy().FollowStream();
+    client->cache(table)->marks().OutdateAll();
   }
 }
 
@@ -162,7 +164,7 @@ void OnDemand::Forget(uint64_t table) {
 void OnDemand::MarkAllMoved(const Layer& layer) {
   const ClientDriver::Lock client(driver_);
   for (uint64_t table : layer.tables) {
-    if (client->HasTable(table)) client->cache(table)->MarkAllMoved();
+    if (client->HasTable(table)) client->cache(table)->marks().OutdateAll();
   }
 }
 

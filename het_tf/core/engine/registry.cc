@@ -17,9 +17,9 @@ struct Registry {
   std::mutex mutex;
   size_t threads = 1;
   EngineFactory factory;
-  uint64_t factories = 0;  // how many there were
+  uint64_t factories = 0;  // number of factories so far
   std::map<std::string, std::shared_ptr<Engine>> engines;
-  std::set<std::string> being_made;  // who asks for one of these waits for `made`
+  std::set<std::string> being_made;  // callers with one of these names wait for `made`
   std::condition_variable made;
 };
 
@@ -70,16 +70,16 @@ Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
     const EngineFactory factory = registry.factory;
     const uint64_t number = registry.factories;
     const size_t threads = registry.threads;
-    lock.unlock();  // connecting takes its time, and others go on
+    lock.unlock();  // connecting takes long: other names stay usable
     Result<std::shared_ptr<Engine>> made = Status(Code::kResourceExhausted, "out of memory");
     try {
       made = factory == nullptr ? std::make_shared<Engine>(name, threads) : factory(name, threads);
     } catch (const std::bad_alloc&) {
-    } catch (const std::exception& error) {  // or the next who asks for this name would wait for ever
+    } catch (const std::exception& error) {  // otherwise the next call with this name would wait forever
       made = Status(Code::kInternal, error.what());
     }
     lock.lock();
-    if (number != registry.factories) continue;  // tables are elsewhere by now
+    if (number != registry.factories) continue;  // the factory was replaced meanwhile
     registry.being_made.erase(name);
     registry.made.notify_all();
     if (!made.ok()) return made;

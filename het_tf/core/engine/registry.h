@@ -1,7 +1,7 @@
 // The process-wide registry of namespaces: an engine for each.
 //
-// A child of fork whose parent has an engine is refused here (base/after_fork.h): every call of a
-// kernel or of Python comes through GetEngine.
+// GetEngine refuses a forked child whose parent has an engine (base/after_fork.h): every call from kernels or
+// Python comes through it.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,19 @@ namespace het {
 
 class Engine;
 
-// The engine of a new name is made by the factory, which may fail, and may take long: other names
-// stay usable meanwhile. By default tables live in this process.
+// Makes the engine of a new name. It may fail or take long: other names stay usable meanwhile. By default
+// tables are in this process.
 using EngineFactory = std::function<Result<std::shared_ptr<Engine>>(const std::string& name, size_t threads)>;
-// Null: the default. Engines without tables are forgotten; FailedPrecondition, and nothing changes,
-// when one has some: they would stay where they are.
+// Null: the default. Drops engines without tables. FailedPrecondition, with nothing changed, if an engine has
+// tables: they would stay where they are.
 Status SetEngineFactory(EngineFactory factory);
-// FailedPrecondition: this process was forked from one that has engines.
+// FailedPrecondition: this process was forked from one with engines.
 Result<std::shared_ptr<Engine>> GetEngine(const std::string& name);
-// Null: there is none of that name in this process yet.
+// Returns null if this process has no engine of that name yet.
 std::shared_ptr<Engine> FindEngine(const std::string& name);
-// Forgets a namespace and all its tables.
+// Drops a namespace and all its tables.
 void ResetEngine(const std::string& name);
-// Threads of engines, those that exist and those to come.
+// Sets the threads of existing and future engines.
 void SetEngineThreads(size_t threads);
 
 }  // namespace het

@@ -28,7 +28,7 @@ uint64_t StepStore::Reserve() {
 }
 
 uint64_t StepStore::Remember(uint64_t number, StepPtr step) {
-  StepPtr oldest(nullptr, Recycle{this});  // goes back once the mutex is free
+  StepPtr oldest(nullptr, Recycle{this});  // recycled after the mutex is released
   std::lock_guard<std::mutex> lock(mutex_);
   const auto place = kept_.emplace(number, nullptr).first;
   const bool let_go = kept_.size() > kKept || kept_.begin()->first + kBehind < number;
@@ -62,7 +62,7 @@ Result<StepStore::StepPtr> StepStore::Consume(uint64_t number) {
       "HetApplyGrad: token " + std::to_string(number) +
       (number == 0 || number >= next_
            ? " was not given by a training lookup of this process"
-           : " was used before: one lookup's gradient can be applied once. Compute the gradient once per "
+           : " was used before: a lookup's gradient can be applied once. Compute the gradient once per "
              "lookup (no persistent tape with two gradient() calls), or call the layer again"));
 }
 

@@ -20,8 +20,7 @@ Status CheckIds(const BatchCall& call) {
 
 const std::string& NameOf(const TablePtr& table) { return table->schema->spec().name; }
 
-// Whether the tables of a call are on a device. InvalidArgument: some are, or none is and its ids
-// are there.
+// Whether the tables of a call are on a device. InvalidArgument: only some are, or only the ids are.
 Result<bool> OnDevice(const BatchCall& call) {
   const TablePtr* there = nullptr;
   const TablePtr* here = nullptr;
@@ -38,7 +37,7 @@ Result<bool> OnDevice(const BatchCall& call) {
   return there != nullptr;
 }
 
-// Lets the rows of a training step go, unless Dismiss has said that they are wanted.
+// Releases the rows of a training step, unless Dismiss was called.
 class Releaser {
  public:
   Releaser(const Backends* backends, uint64_t number) : backends_(backends), number_(number) {}
@@ -92,7 +91,7 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
   return Status();
 }
 
-// The number of a training lookup, and its plan if there is one.
+// Sets the number of a training lookup, and its plan if there is one.
 Status Steps::Number(StepCall* step) {
   ComingSteps::Found found;
   if (step->step != nullptr) found = parts_->coming.Match(step->call.layer, step->call.features, step->step);
@@ -207,7 +206,7 @@ Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const Merge
   args.gradients = Span<const float* const>(gradients.data(), gradients.size());
   args.learning_rates = learning_rates;
   args.active = Span<const uint8_t>(active.data(), active.size());
-  call.layer = layer;  // its lookup was this step's, and not the one above
+  call.layer = layer;  // the lookup above was not this step's
   bool skipped = false;
   return Apply(call, args, &skipped);
 }
@@ -231,7 +230,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
   }
   step->tables.assign(call.tables.begin(), call.tables.end());
   step->SetIds(call.features);
-  // On this thread alone: the pool is the lookups'.
+  // Only on this thread: the pool belongs to the lookups.
   ThreadPool only_this(1);
   const std::vector<uint64_t> tables = call.TableIds();
   step->plan.Build(call.features, {tables.data(), tables.size()}, parts_->store.transport->id(0), &only_this);

@@ -1,8 +1,7 @@
 // The tables of an engine by name.
 //
-// Concurrency: thread-safe. Who creates, drops or clears a table holds LockChanges() around
-// everything that belongs to it, so that one such call goes on at a time; names are looked up
-// meanwhile.
+// Concurrency: thread-safe. Calls that create, drop or clear a table hold LockChanges() throughout, so that
+// one such call runs at a time; names can be looked up meanwhile.
 #pragma once
 
 #include <atomic>
@@ -23,25 +22,24 @@ class TableCatalog {
 
   std::unique_lock<std::mutex> LockChanges() { return std::unique_lock<std::mutex>(changes_); }
 
-  // NotFound lists the tables there are.
+  // NotFound lists the tables that exist.
   Result<TablePtr> Find(const std::string& name) const;
   std::vector<std::string> Names() const;
-  // The table of this name, or null. AlreadyExists when it has another spec or other options; the
-  // message shows both.
+  // The table of this name, or null. AlreadyExists: its spec or options differ; the message shows both.
   Result<TablePtr> FindEqual(const TableSchema& schema, const TableOptions& options) const;
 
   void Add(const Schema& schema, const TableOptions& options);
   void Remove(const std::string& name);
-  // Changes whenever a table is created or dropped: what was found before must be looked for again.
+  // Changes whenever a table is created or dropped: earlier results of Find are then invalid.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Options of a cached table that may change while it is used.
+  // Changes options of a cached table while it is in use.
   void SetWorkers(Table* table, uint32_t workers);
 
  private:
   const std::string name_space_;
   std::mutex changes_;
-  mutable std::mutex mutex_;  // guards what follows, and the bounds in options of tables
+  mutable std::mutex mutex_;  // guards the members below, and the bounds in tables' options
   std::map<std::string, TablePtr> tables_;
   std::atomic<uint64_t> generation_{1};
 };

@@ -139,7 +139,7 @@ Status CheckTogether(const CacheOptions& options) {
 Result<int64_t> RowsOf(const CacheOptions& options, const TableSchema& schema, const CacheConfig& config) {
   const int64_t tables = options.tables.value_or(1);
   const int64_t bytes = *options.bytes / tables;
-  auto least = static_cast<int64_t>(TableCache::LineBytes(schema.row_floats()));
+  auto least = static_cast<int64_t>(Lines::Bytes(schema.row_floats()));
   int64_t rows = std::min(bytes / least, kMostRows);
   if (config.on_device) {
     HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());

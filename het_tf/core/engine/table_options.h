@@ -1,23 +1,20 @@
-// What a user says about the cache of a table, as JSON, and what follows from it: every default and every
-// rule of caches has its place here or in CacheConfig.
+// A user's cache options, as JSON: all defaults and rules of caches are here or in CacheConfig.
 //
 //   {"rows": 100000, "staleness": 10}   ─► CacheOptions ─► Resolve ─► TableOptions ─► ToJson
 //
-//   rows      given; or by "bytes"; or CacheConfig's, where the store is a parameter server or the cache is
-//   on
+//   rows      given; or from "bytes"; or CacheConfig's, if the store is a parameter server or the cache is on
 //             a device; else the table has no cache and is read in place
-//   bytes     of all "tables" of a "layer" (a number of its own in this process), which share one budget
-//             (cache/cache_budget.h). Where there is no layer, and on a device: as many rows as fit into an
-//             equal share of them, for good
+//   bytes     for all "tables" of a "layer" (a number that is unique in this process), which share one budget
+//             (cache/cache_budget.h). Without a layer, and on a device: as many rows as fit into an equal
+//             share, for good
 //   bounds    follow "staleness", the row's age and the workers (cache/staleness.h). If one of "pull_bound"
 //             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
-//   wire      given; or int4, where the store is a parameter server, rows may stay, and copies may be stale
-//   or
+//   wire      given; or int4, if the store is a parameter server, rows may stay, and copies may be stale or
 //             "staleness" is "synchronous", which is 0; else float32
 //   checks    given; or told, from a pull bound of CacheConfig::kLeastTold on; else asked
 //
-// In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row, which travels as
-// float32 and is asked about.
+// In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row; its rows travel as
+// float32 and are checked on every read.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +28,12 @@ namespace het {
 
 // Empty fields were not given.
 struct CacheOptions {
-  CacheConfig config;  // of it: layer, policy, admit_after, write_back_rows, on_device, workers
+  CacheConfig config;  // only: layer, policy, admit_after, write_back_rows, on_device, workers
   std::optional<int64_t> rows;
   std::optional<int64_t> bytes;
   std::optional<int64_t> tables;  // of the layer; config.layer has its number
   std::optional<int64_t> staleness;
-  bool synchronous = false;  // it was given as a word
+  bool synchronous = false;  // staleness was given as a word
   std::optional<int64_t> pull_bound;
   std::optional<int64_t> push_bound;
   std::optional<RowFormat> wire;
@@ -46,7 +43,7 @@ struct CacheOptions {
   Result<TableOptions> Resolve(const TableSchema& schema, bool remote) const;
 };
 
-// The object of a cache. InvalidArgument names the field, its value and what is legal.
+// Parses a cache's JSON object. InvalidArgument names the field, its value and the legal values.
 Result<CacheOptions> ParseCacheOptions(const std::string& json);
 
 // One line, equal for equal options.

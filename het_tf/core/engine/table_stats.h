@@ -1,4 +1,4 @@
-// What Tables::Stats answers about one table.
+// The answer of Tables::Stats about one table.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ namespace het {
 struct CacheStats {
   Counters counters;
   size_t rows = 0;         // in the cache
-  uint64_t capacity = 0;   // rows that it may have now
-  size_t unsent_rows = 0;  // of these: with updates that are not sent yet
-  size_t bytes = 0;        // of this process's memory
+  uint64_t capacity = 0;   // current limit on rows
+  size_t unsent_rows = 0;  // rows with unsent updates
+  size_t bytes = 0;        // in this process's memory
   std::optional<RowFormat> wire;
   Bound pull_bound;
   Bound push_bound;
-  // Of a cache in the memory of a device.
+  // Of a cache in device memory.
   struct OnDevice {
     std::string device;
     uint64_t invalid_rows = 0;
-    uint64_t bytes = 0;  // of its memory
+    uint64_t bytes = 0;  // in its memory
   };
   std::optional<OnDevice> device;
 };
@@ -35,12 +35,12 @@ struct TableStats {
   uint32_t dim = 0;
   int64_t applies = 0;
   int64_t planned = 0;  // training lookups whose batch was planned
-  size_t rows = 0;      // that were ever written
+  size_t rows = 0;      // rows that were ever written
   size_t bytes = 0;     // of rows and index
   std::optional<CacheStats> cache;
 };
 
-// One JSON object, for people: what HetStats answers.
+// The JSON object that HetStats returns, for people.
 std::string ToJson(const TableStats& stats);
 
 }  // namespace het

@@ -18,7 +18,7 @@ Status Tables::Create(const TableSpec& spec, const TableOptions& options) {
   HET_ASSIGN_OR_RETURN(const TablePtr known, parts_->catalog.FindEqual(*schema, options));
   if (known != nullptr) return spec.limits ? parts_->store.tables->CreateTable(schema) : Status();
   TableBackend& backend = parts_->backends.Of(options);
-  // First, since it may find no room: then there is no table either.
+  // Reserve first: if it runs out of memory the store must not have the table.
   HET_RETURN_IF_ERROR(backend.Reserve(schema, options));
   Status status = parts_->store.tables->CreateTable(schema);
   if (status.ok()) status = backend.Add(schema, options);
@@ -35,7 +35,7 @@ Status Tables::RemoveTable(const std::string& name, bool with_rows) {
   const auto changes = parts_->catalog.LockChanges();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  // A push of the table that is still on its way must not find it gone.
+  // A push in flight must not find its table dropped.
   if (parts_->remote()) HET_RETURN_IF_ERROR(caches_->Flush());
   if (with_rows) HET_RETURN_IF_ERROR(parts_->store.tables->DropTable(*table->schema));
   parts_->coming.Clear();
@@ -115,7 +115,7 @@ Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
   HET_ASSIGN_OR_RETURN(const TableState state, parts_->store.tables->State(*table->schema));
   const uint64_t total = std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0});
-  // From a place on, one partition after the other in a ring, until the batch is full.
+  // Reads from a position, one partition after the other in a ring, until the batch is full.
   const auto read = [&](uint32_t partition, uint64_t cursor, RowBatch* to) {
     for (size_t ended = 0; ended < state.rows.size() && to->left() > 0;) {
       HET_RETURN_IF_ERROR(parts_->store.tables->ScanSome(*table->schema, partition, &cursor, to));
@@ -128,7 +128,7 @@ Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
   };
   if (total <= rows->capacity()) return read(0, 0, rows);
   RowBatch run(rows->dim(), rows->slot_floats(), std::min(kRun, rows->capacity()));
-  // A run is short where rows were removed meanwhile; so many are enough, whatever goes.
+  // A run may be short if rows were removed meanwhile; this many suffice in any case.
   const size_t most = 2 * (rows->capacity() / run.capacity() + 1);
   for (size_t i = 0; i < most && rows->left() > 0; ++i) {
     uint64_t place = Mix64(Mix64(seed) + i) % total;

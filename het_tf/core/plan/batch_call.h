@@ -1,5 +1,4 @@
-// What a call of a step is about: its tables, the ids of its features, and what is done with their
-// gradients.
+// The arguments of a step's calls: tables, the ids of the features, and how to apply their gradients.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,7 @@
 namespace het {
 
 struct TableOptions {
-  std::optional<CacheConfig> cache;  // none: direct
+  std::optional<CacheConfig> cache;  // absent: direct
 
   bool on_device() const { return cache && cache->on_device; }
 };
@@ -25,23 +24,22 @@ struct TableOptions {
 struct Table {
   Schema schema;
   TableOptions options;
-  // HetApplyGrad calls that changed it: the step of a learning-rate schedule.
+  // Number of HetApplyGrad calls that changed it: the step of a learning-rate schedule.
   std::atomic<int64_t> applies{0};
-  // Training lookups whose batch was planned (Steps::Plan).
+  // Number of training lookups whose batch was planned (Steps::Plan).
   std::atomic<int64_t> planned{0};
-  // It was said that its cache is smaller than a batch.
+  // The notice that its cache is smaller than a batch was given.
   std::atomic<bool> told_small{false};
 };
 using TablePtr = std::shared_ptr<Table>;
 
-// Where ids, rows and gradients of a call are: in host memory, or on the device, where work on this stream
-// (a cudaStream_t) uses them.
+// Location of a call's ids, rows and gradients. Device memory is used by work on this stream, a cudaStream_t.
 struct CallMemory {
   bool on_device = false;
   void* stream = nullptr;
 };
 
-// Its features name tables by their number in `tables`.
+// Features refer to tables by their index in `tables`.
 struct BatchCall {
   Span<const TablePtr> tables;
   Span<const FeatureIds> features;
@@ -59,11 +57,11 @@ enum class NonFinite { kRaise, kSkip };
 
 struct ApplyArgs {
   uint64_t token = 0;                  // of the lookup; consumed, even when the call fails
-  Span<const float* const> gradients;  // for each feature ids.size() rows of its dim
+  Span<const float* const> gradients;  // for each feature: ids.size() rows of its dim
   Span<const float> learning_rates;    // for each table
-  float scale = 1;                     // every gradient is multiplied by it
+  float scale = 1;                     // multiplies every gradient
   NonFinite non_finite = NonFinite::kRaise;
-  // For each feature whether its gradient counts. Empty: it does unless it is all zero.
+  // For each feature, whether its gradient counts. Empty: it counts unless it is all zero.
   Span<const uint8_t> active = {};
 };
 

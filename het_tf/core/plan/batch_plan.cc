@@ -11,10 +11,10 @@ namespace {
 
 // Ids that one task scatters.
 constexpr size_t kChunkIds = 8192;
-// Below this a step is done before a second thread has woken up.
+// A smaller step is done before a second thread has woken up.
 constexpr size_t kParallelIds = 16384;
 
-// Without threads on this one.
+// Without a pool, runs the tasks on this thread.
 void For(ThreadPool* threads, size_t tasks, const std::function<void(size_t)>& task) {
   if (threads != nullptr) return threads->For(tasks, task);
   for (size_t i = 0; i < tasks; ++i) task(i);
@@ -23,9 +23,9 @@ void For(ThreadPool* threads, size_t tasks, const std::function<void(size_t)>& t
 // Ids of one feature that one task sorts.
 struct IdChunk {
   uint32_t feature;
-  size_t begin;  // of the feature's ids
+  size_t begin;  // index of the feature's ids
   size_t end;
-  size_t scratch;  // where its partitions are noted
+  size_t scratch;  // index of its ids in partition_of_
 };
 
 Vector<IdChunk> ChunksOf(Span<const FeatureIds> features, size_t* ids) {
@@ -42,7 +42,7 @@ Vector<IdChunk> ChunksOf(Span<const FeatureIds> features, size_t* ids) {
   return chunks;
 }
 
-// Notes the partition of every id of a chunk, and counts those of each that are no padding.
+// Notes the partition of every id of a chunk, and counts each partition's ids, without padding.
 void CountChunk(const FeatureIds& feature, const IdChunk& chunk, const TableLayout& layout,
                 uint16_t* partition_of, size_t* counts) {
   const Key padding = feature.padding_id.value_or(0);
@@ -57,7 +57,7 @@ void CountChunk(const FeatureIds& feature, const IdChunk& chunk, const TableLayo
 }
 
 // Sets first and entries of the groups of partition p, which begin at `at`, and turns the counts of the
-// chunks into where each chunk's part of its group begins. counts: one every `stride`. Returns the end.
+// chunks into the begin of each chunk's part of its group. counts: one every `stride`. Returns the end.
 size_t PlaceGroups(Span<const FeatureIds> features, const Vector<IdChunk>& chunks, uint32_t tables, size_t at,
                    size_t stride, size_t* counts, BatchPlan::Group* groups) {
   for (size_t c = 0; c < chunks.size(); ++c) {
@@ -66,7 +66,7 @@ size_t PlaceGroups(Span<const FeatureIds> features, const Vector<IdChunk>& chunk
   for (uint32_t t = 0; t < tables; ++t) {
     groups[t].first = at;
     at += groups[t].entries;
-    groups[t].uniques = groups[t].first;  // for the moment: where the next chunk's part begins
+    groups[t].uniques = groups[t].first;  // temporarily: begin of the next chunk's part
   }
   for (size_t c = 0; c < chunks.size(); ++c) {
     BatchPlan::Group& group = groups[features[chunks[c].feature].table];
@@ -98,7 +98,7 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, Span<const uint64_t> ta
   hashes_.Resize(ids);
   rows_.Resize(ids);
   partition_of_.Resize(ids);
-  // A chunk's counters share no cache line with another's: it would wander from core to core.
+  // Chunks' counters must not share cache lines: such a line would bounce between cores.
   const size_t stride = (partitions + 7) / 8 * 8 + 8;
   offsets_.Resize(chunks.size() * stride);
   ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
@@ -150,7 +150,7 @@ void BatchPlan::Build(Span<const FeatureIds> features, Span<const uint64_t> tabl
 }
 
 void BatchPlan::Unique(Group* group) {
-  // An open-addressing table of unique numbers; 0: empty. It belongs to the thread and lives as long.
+  // An open-addressing table of unique numbers; 0: empty. Each thread keeps one.
   thread_local Buffer<uint32_t> slots;
   size_t capacity = 16;
   while (capacity < 2 * group->entries) capacity *= 2;

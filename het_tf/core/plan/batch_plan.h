@@ -1,15 +1,14 @@
-// One step's ids, sorted out: which keys occur, where each occurs, and to which partition it belongs.
+// One step's ids, sorted: the unique keys, the positions of each, and its partition.
 //
 //   ids of all features ──hash──► scattered by partition (and table) ──► unique keys of each group + inverse
 //
-// A *group* is the keys of one table in one partition. Everything after the scatter is local to a group: its
-// unique keys fit in the first levels of the CPU's cache, different groups run on different threads without a
-// lock, and the frames of a remote partition need just this order. Within a group entries stay in the order
-// of the step (features in order, ids in order), so sums over the occurrences of a key do not depend on the
-// number of threads.
+// A *group* is the keys of one table in one partition. All work after the scatter is local to a group: its
+// unique keys fit in the L1 and L2 caches, groups run on different threads without locks, and frames to a
+// remote partition need this order. Entries of a group stay in the order of the step (features in order, ids
+// in order), so sums over the occurrences of a key do not depend on the number of threads.
 //
-// A lookup builds the plan; the HetApplyGrad of the same token uses it again. Plans are recycled between
-// steps: their buffers are megabytes.
+// A lookup builds the plan, and the HetApplyGrad of the same token uses it again. Plans are recycled, since
+// their buffers are megabytes.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +24,14 @@ namespace het {
 
 // One feature of an op call.
 struct FeatureIds {
-  uint32_t table = 0;  // its table, as a number within this call
+  uint32_t table = 0;  // index of its table in this call
   Span<const int64_t> ids;
-  std::optional<Key> padding_id;  // positions with it read zeros and learn nothing
+  std::optional<Key> padding_id;  // its positions read zeros and learn nothing
 };
 
 class BatchPlan {
  public:
-  static constexpr size_t kMaxIds = 0xfffffffeu;  // of a step, all features together
+  static constexpr size_t kMaxIds = 0xfffffffeu;  // in a step, over all features
 
   struct Entry {
     uint32_t feature;
@@ -41,36 +40,36 @@ class BatchPlan {
   struct Group {
     uint32_t table = 0;
     uint32_t partition = 0;
-    size_t first = 0;  // of its entries, and of its unique keys
+    size_t first = 0;  // index of its first entry, and of its first unique key
     size_t entries = 0;
     size_t uniques = 0;       // <= entries
-    uint64_t generation = 0;  // of the store when its rows were found; 0: they were not
+    uint64_t generation = 0;  // the store's when the rows were found; 0: not found yet
   };
 
-  // Scatter sorts ids into groups; Unique then finds the unique keys of one group. Groups may be done side by
-  // side, each best by the thread that goes on with it while it is in the CPU's caches. Both throw
-  // std::bad_alloc. `tables`: the ids of the tables, by the numbers that features give them.
+  // Scatter sorts ids into groups; Unique then finds the unique keys of one group. Threads may do groups
+  // concurrently, best the thread that goes on with a group while it is cached. Both throw std::bad_alloc.
+  // `tables`: the tables' ids, indexed as in the features.
   void Scatter(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
                ThreadPool* pool);
   void Unique(const Group& group) { Unique(&groups_[NumberOf(group)]); }
   void UniqueAll(ThreadPool* pool);
-  // Both.
+  // Scatter, then Unique for all groups.
   void Build(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
              ThreadPool* pool);
 
-  // Groups in order of (partition, table); those of one partition are neighbours. Empty groups are included.
+  // Groups in order of (partition, table), empty ones included.
   Span<const Group> groups() const { return groups_; }
-  // Which of them this one is.
+  // The index of `g` in groups().
   size_t NumberOf(const Group& g) const { return static_cast<size_t>(&g - groups_.data()); }
   size_t entries() const { return total_; }
   uint32_t tables() const { return tables_; }
 
-  // Of a group, arrays of `entries` or `uniques` elements. The key of entry e is keys(g)[inverse(g)[e]].
+  // Arrays of `entries` or `uniques` elements of a group. The key of entry e is keys(g)[inverse(g)[e]].
   const Entry* entry(const Group& g) const { return entries_.data() + g.first; }
   const uint32_t* inverse(const Group& g) const { return inverse_.data() + g.first; }
   const Key* keys(const Group& g) const { return keys_.data() + g.first; }
   const uint64_t* hashes(const Group& g) const { return hashes_.data() + g.first; }
-  // Where each unique key's row is: filled in by whoever owns the rows.
+  // The row of each unique key: set by the owner of the rows.
   uint32_t* rows(const Group& g) { return rows_.data() + g.first; }
   void set_generation(const Group& g, uint64_t generation) { groups_[NumberOf(g)].generation = generation; }
 
@@ -87,7 +86,7 @@ class BatchPlan {
   Buffer<Key> keys_;
   Buffer<uint64_t> hashes_;
   Buffer<uint32_t> rows_;
-  Buffer<uint16_t> partition_of_;  // of each id of the step, features in order
+  Buffer<uint16_t> partition_of_;  // for each id of the step, features in order
   Buffer<size_t> offsets_;
 };
 

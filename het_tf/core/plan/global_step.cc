@@ -24,7 +24,7 @@ GlobalStep::GlobalStep(const Ids& ids, const std::vector<uint64_t>& tables, cons
   scratch->Build(ids.features, {tables.data(), tables.size()}, store, &only_this);
   size_t most = 0;
   for (const BatchPlan::Group& group : scratch->groups()) most += group.uniques;
-  keys_.reserve(most);  // spans name them
+  keys_.reserve(most);  // spans point into it
   hashes_.reserve(most);
   for (const BatchPlan::Group& group : scratch->groups()) {
     if (group.uniques > 0) Add(ids, tables[group.table], *scratch, group);
@@ -58,7 +58,7 @@ void GlobalStep::Add(const Ids& ids, uint64_t table, const BatchPlan& plan, cons
     const uint32_t count = users.Count(u);
     const bool here = users.Has(u, worker_);
     if (count == static_cast<uint32_t>(here)) continue;
-    uint32_t owner = worker_ + 1;  // another one
+    uint32_t owner = worker_ + 1;  // a worker that is not this one
     if (ids.summed && here) {
       owner = users.At(u, static_cast<uint32_t>(hashes[u] >> 32) % count);
       owners_[table].emplace(keys[u], owner);

@@ -1,18 +1,18 @@
-// One step of all workers, as one of them sees it: the keys that others use in it, and which worker updates a
-// key that several use. Every worker of a placed stream reads all of it, so nobody has to be asked, and there
-// is no directory of copies.
+// One step of all workers, as one of them sees it: the keys that other workers use, and the worker that
+// updates a shared key. Every worker of a placed stream reads all of it, so no message and no directory of
+// copies is needed.
 //
 //   ids of all workers ──sorted──► unique keys of each table and partition, with their users
 //                                  └► others: the keys that another worker uses
 //
-// Steps are then synchronised on demand (engine/on_demand.h): a worker sends a row when another one uses it
-// in the next step, and fetches the rows that another one has updated.
+// Rows are then synchronised on demand (engine/on_demand.h): a worker sends a row when another worker uses it
+// in the next step, and fetches rows that others have updated.
 //
-// For example, three workers use the keys 0: [7, 8]  1: [8, 9]  2: [7, 8]. Worker 0 sees 7, 8 and 9 as the
-// others' keys. Where gradients are summed before a single update, one of its users owns a key: of 9 that is
-// worker 1; of 8 it is 0, 1 or 2, by the key's hash. If it is 0, the copy of worker 0 stays up to date.
+// For example, three workers use the keys 0: [7, 8]  1: [8, 9]  2: [7, 8]. For worker 0 the others' keys are
+// 7, 8 and 9. If gradients are summed before a single update, one of its users owns a key: worker 1 owns 9,
+// and the hash of 8 chooses 0, 1 or 2. If it chooses 0, the copy of worker 0 stays up to date.
 //
-// Cost: 16 bytes for each key of the others.
+// Memory: 16 bytes for each key of another worker.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -30,29 +30,28 @@ namespace het {
 class GlobalStep {
  public:
   struct Ids {
-    // Of all workers, worker after worker.
+    // Features of all workers, worker after worker.
     Span<const FeatureIds> features;
-    // For each feature, for each worker: where its ids end.
+    // For each feature and each worker: the end of its ids.
     std::vector<Span<const int64_t>> ends;
-    uint64_t place = 0;   // of the step in the stream, not 0; that of the next step of a pass is the next one
-    uint32_t worker = 0;  // this one
-    bool summed = false;  // gradients are summed over the workers, and a key has one update in a step
+    uint64_t place = 0;   // number of the step in the stream, from 1; consecutive within a pass
+    uint32_t worker = 0;  // this worker
+    bool summed = false;  // gradients are summed over the workers: a key has one update in a step
   };
 
-  // `tables`: ids of its tables, by their number in the features. `scratch`: sorts the ids. Throws
-  // std::bad_alloc.
+  // `tables`: the tables' ids, indexed as in the features. `scratch` sorts the ids. Throws std::bad_alloc.
   GlobalStep(const Ids& ids, const std::vector<uint64_t>& tables, const PartitionId& store,
              BatchPlan* scratch);
 
-  // The keys that another worker uses, in order of partition.
+  // Returns the keys that another worker uses, in order of partition.
   const Vector<OthersKeys>& others() const { return others_; }
-  // Those of them that another worker updates: copies here are out of date after the step.
+  // Returns the keys that another worker updates: copies here are out of date after the step.
   const Vector<OthersKeys>& outdated() const { return outdated_; }
-  // Which worker updates a key of this worker's batch, where gradients are summed.
+  // Returns the worker that updates a key of this worker's batch, if gradients are summed.
   uint32_t OwnerOf(uint64_t table, Key key) const;
 
  private:
-  // One bit for each worker.
+  // A bit set of workers for each key.
   struct Users {
     size_t words;
     Vector<uint64_t> bits;
@@ -62,7 +61,7 @@ class GlobalStep {
       return (bits[key * words + worker / 64] >> worker % 64 & 1) != 0;
     }
     uint32_t Count(size_t key) const;
-    // The user number `which` of a key.
+    // Returns user number `which` of a key.
     uint32_t At(size_t key, uint32_t which) const;
   };
   using Owners = boost::unordered_flat_map<Key, uint32_t, KeyHash, std::equal_to<Key>,
@@ -72,10 +71,10 @@ class GlobalStep {
   void Add(const Ids& ids, uint64_t table, const BatchPlan& plan, const BatchPlan::Group& group);
 
   const uint32_t worker_;
-  Vector<Key> keys_;  // what others_ and outdated_ name; of a group those come first that are out of date
+  Vector<Key> keys_;  // for the spans of others_ and outdated_; each group's outdated keys come first
   Vector<uint64_t> hashes_;
   Vector<OthersKeys> others_, outdated_;
-  std::map<uint64_t, Owners> owners_;  // by table, of the keys that this worker shares
+  std::map<uint64_t, Owners> owners_;  // by table, for the keys that this worker shares
 };
 
 }  // namespace het

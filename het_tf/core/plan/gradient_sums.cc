@@ -8,8 +8,8 @@
 namespace het {
 namespace {
 
-// A part: magic, code, signature; with an error its text; else skip, active of every feature, and for each
-// table keys, sums, idle keys, and the feature of each idle key.
+// A part: magic, code, signature; then, for an error, its text; else skip, active for every feature, and for
+// each table keys, sums, idle keys, and the feature of each idle key.
 constexpr uint32_t kMagic = 0x31534748;  // "HGS1"
 
 void PackError(const Status& error, uint64_t signature, uint32_t workers, Bytes* bytes,
@@ -28,7 +28,7 @@ void PackError(const Status& error, uint64_t signature, uint32_t workers, Bytes*
   }
 }
 
-// The numbers of the keys of each owner, owner after owner; those of w are [begins[w], begins[w + 1]).
+// The indices of each owner's keys, owner after owner; [begins[w], begins[w + 1]) are owner w's.
 struct ByOwner {
   Vector<uint32_t> numbers;
   Vector<size_t> begins;
@@ -51,7 +51,7 @@ void PackKeys(const Vector<Key>& keys, Span<const uint32_t> numbers, Vector<Key>
   writer->KeyRun(*scratch);
 }
 
-// The sums of one group, and the keys of its inactive features.
+// Collects the sums of one group, and the keys of its inactive features.
 void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, const Owners& owners,
              GradientSums::OfTable* table) {
   const BatchPlan& plan = step->plan;
@@ -67,7 +67,7 @@ void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, c
     table->owners.push_back(owners.Of(id, keys[u], hashes[u]));
     table->sums.insert(table->sums.end(), sums + u * dim, sums + (u + 1) * dim);
   }
-  // Entries stand in the order of features, so a key's last feature tells whether this one is new.
+  // Entries are in the order of features, so comparing with a key's last feature detects a new pair.
   Vector<uint32_t> last;
   const BatchPlan::Entry* entries = plan.entry(group);
   const uint32_t* inverse = plan.inverse(group);
@@ -152,7 +152,7 @@ struct Part {
   const uint8_t* active;
 };
 
-// Reads one worker's header. `parts` gets what follows it.
+// Reads one worker's header. `parts` gets the bytes after it.
 Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t worker, size_t workers,
                   std::vector<Part>* parts, bool* skip) {
   const std::string who = "worker " + std::to_string(worker) + " of " + std::to_string(workers);
@@ -167,7 +167,7 @@ Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t wo
     const size_t size = reader.Count();
     const uint8_t* text = reader.Raw(size);
     const std::string message = text == nullptr ? "" : std::string(reinterpret_cast<const char*>(text), size);
-    // A code that there is not is no code for TensorFlow.
+    // An unknown code must not reach TensorFlow.
     const Code kind =
         code <= static_cast<uint32_t>(Code::kDataLoss) ? static_cast<Code>(code) : Code::kInternal;
     return Status(kind, who + ": " + message + " (no worker has updated a row)");
@@ -215,13 +215,13 @@ Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const
   size_t at = 0;
   for (size_t w = 0; w < lengths.size(); ++w) {
     const size_t length = lengths[w] < 0 ? bytes.size() + 1 : static_cast<size_t>(lengths[w]);
-    if (length > bytes.size() - at) return Status(Code::kInternal, "the parts are longer than what came");
+    if (length > bytes.size() - at) return Status(Code::kInternal, "the parts exceed the received bytes");
     bool skip = false;
     HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts, &skip));
     merged->skip = merged->skip || skip;
     at += length;
   }
-  if (at != bytes.size()) return Status(Code::kInternal, "the parts are shorter than what came");
+  if (at != bytes.size()) return Status(Code::kInternal, "the parts are shorter than the received bytes");
   if (merged->skip) return Status();
   Vector<uint8_t> active(layout.table_of_feature.size());
   for (const Part& part : parts) {

@@ -13,7 +13,7 @@ size_t SlotOf(uint64_t key) { return key / (UINT64_MAX / Location::kSlots + 1); 
 uint32_t TagOf(uint64_t key) { return static_cast<uint32_t>(key) << kUserBits; }
 bool Has(uint32_t slot, uint64_t key) { return (slot & ~kUserMask) == TagOf(key); }
 
-// In two passes: who else used the key is known only when all of its uses are.
+// Two passes: a key's other users are known only after all of its uses.
 void Remember(Span<const uint64_t> keys, Span<const int64_t> owners, Span<uint32_t> slots) {
   const size_t width = keys.size() / owners.size();
   const auto slot_with = [&](size_t at) {

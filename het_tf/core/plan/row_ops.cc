@@ -5,11 +5,11 @@
 namespace het {
 namespace {
 
-// Entries ahead of the one in work whose memory is asked for.
+// Prefetch distance, in entries.
 constexpr size_t kAhead = 12;
 
-// Calls fn with dim as a compile-time constant for the common dims: a copy of known size is a few vector
-// moves, one of unknown size a call. 0 stands for any other dim.
+// Calls fn with dim as a compile-time constant for common dims, else 0: a copy of constant size is a few
+// vector moves, one of variable size is a function call.
 template <typename Fn>
 void WithDim(size_t dim, Fn fn) {
   switch (dim) {

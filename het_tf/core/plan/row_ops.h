@@ -8,21 +8,20 @@
 
 namespace het {
 
-// out[feature][index] = *rows[unique] for every entry of the group, a row being dim floats. What is
-// read twice is read from the first levels of the CPU's cache; nothing is copied on the way.
+// out[feature][index] = *rows[unique] for every entry of the group, a row being dim floats. Repeated reads
+// hit the L1 and L2 caches; there is no intermediate copy.
 void CopyToFeatures(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* rows,
                     size_t dim, Span<float* const> out);
 
-// Zeros where the feature's id is padding; out: its rows.
+// Writes zeros where the feature's id is padding; out: its rows.
 void ZeroPadding(const FeatureIds& feature, size_t dim, float* out);
 
-// sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order;
-// entries of features with active[feature] == 0 are left out, and touched[unique] tells whether any
-// was left in.
+// sums[unique] = sum of gradients[feature][index] over the entries of the group, in their order, skipping
+// features with active[feature] == 0; touched[unique] tells whether any entry was summed.
 void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
               const uint8_t* active, size_t dim, float* sums, uint8_t* touched);
 
-// values[i] *= scale. False when a result is not finite.
+// values[i] *= scale. Returns false if a result is not finite.
 bool ScaleAndCheckFinite(float* values, size_t n, float scale);
 
 }  // namespace het

@@ -1,5 +1,4 @@
-// What is kept of one step between its lookup and its gradient. Steps are recycled: their buffers
-// are megabytes.
+// The state of one step between its lookup and its gradient. Recycled, since its buffers are megabytes.
 #pragma once
 
 #include <atomic>
@@ -12,42 +11,38 @@ namespace het {
 
 struct Step {
   BatchPlan plan;
-  // Of a planned lookup, for each unique key of the plan: the planned lookup that uses it next, 0: none.
+  // For a planned lookup: the next planned lookup that uses each unique key; 0: none.
   Vector<uint32_t> next_use;
-  Vector<uint8_t> active;  // for each feature: does its gradient count?
+  Vector<uint8_t> active;  // for each feature: whether its gradient counts
 
-  // Sorts the ids; the unique keys are found group by group, by plan.Unique.
+  // Sorts the ids; plan.Unique then finds the unique keys of one group.
   void Scatter(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
-  // The unique keys too.
+  // Scatter, and the unique keys of all groups.
   void Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool);
 
-  // Where the row of each unique key of a group is: room for a lookup, which may point into tables
-  // and caches as long as they stay as they are.
+  // Room for a pointer to the row of each unique key, in a lookup. The rows may be in tables and caches,
+  // which must not change meanwhile.
   void PrepareRows() { rows_.Resize(plan.entries()); }
   const float** rows(const BatchPlan::Group& group) { return rows_.data() + group.first; }
 
-  // Room for one value of every unique key: for a lookup initial rows, which are nowhere else; for
-  // a gradient the sums.
+  // Room for one value of every unique key: initial rows in a lookup, sums for a gradient.
   void PrepareValues(const BatchCall& call);
   float* values(const BatchPlan::Group& group) { return values_.data() + value_begin_[plan.NumberOf(group)]; }
-  // One byte for each unique key: 0 untouched, 1 touched, 3 touched and its row was made by this
-  // step.
+  // One byte for each unique key: 0 untouched, 1 touched, 3 touched and its row was made by this step.
   uint8_t* touched(const BatchPlan::Group& group) { return touched_.data() + group.first; }
 
-  // Which features have a gradient that counts (ApplyArgs::active). False: none has.
+  // Sets `active` (ApplyArgs::active). Returns false if no feature is active.
   bool FindActive(const BatchCall& call, const ApplyArgs& args);
-  // values = the sums of the active features' gradients, scaled; touched = whether there was one.
-  // InvalidArgument names a key whose sum is not finite; with NonFinite::kSkip *skipped says so
-  // instead.
+  // values = the scaled sums of active features' gradients; touched = whether there was one. InvalidArgument
+  // names a key whose sum is not finite; with NonFinite::kSkip *skipped is set instead.
   Status SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPool* pool, bool* skipped);
 
-  // The groups of partition p.
+  // Returns the groups of partition p.
   Span<const BatchPlan::Group> GroupsOf(uint32_t p) const {
     return plan.groups().subspan(static_cast<size_t>(p) * plan.tables(), plan.tables());
   }
-  // task(p) for every partition; side by side where the step is big enough to pay for it. A task
-  // may throw std::bad_alloc: it is thrown here then, when the other tasks are done or have not
-  // begun.
+  // Calls task(p) for every partition, concurrently if the step is large enough. If a task throws
+  // std::bad_alloc it is rethrown here, after running tasks have ended.
   template <typename Task>
   void ForPartitions(ThreadPool* pool, Task task) const {
     ForTasks(pool, plan.groups().size() / plan.tables(),
@@ -76,7 +71,7 @@ struct Step {
   Buffer<const float*> rows_;
   Buffer<float> values_;
   Buffer<uint8_t> touched_;
-  Vector<size_t> value_begin_;  // of each group
+  Vector<size_t> value_begin_;  // for each group
 };
 
 Status TableIsGone(const Table& table);

@@ -42,7 +42,7 @@ void ReplayNetwork::Arrive() {
 
 void ReplayNetwork::Send(OutFrame frame) {
   RequestParts parts;
-  if (!parts.Open(frame.view()).ok()) return;  // no client sends such: nothing would come back
+  if (!parts.Open(frame.view()).ok()) return;  // no client sends such frames: they get no answer
   Count(parts.pushes() ? &traffic_.pushes : &traffic_.reads, parts.size(), frame.view().size());
   SeeRequest(frame.view());
   Event event;

@@ -1,9 +1,8 @@
-// The network of a replay (replay.h): frames go to a store in this process, and are counted.
+// The network of a replay (replay.h): passes frames to a store in this process, and counts them.
 //
 // Time: a request reaches the store at once. Its reply arrives when the client waits for it, which is one
-// round trip for all requests that are on their way, or else before the client's next call (Arrive). So a
-// push that nobody waits for costs no round trip, and frames are on their way while later rows are read, as
-// over a network.
+// round trip for all requests in flight, or else before the client's next call (Arrive). So a push that no
+// call waits for costs no round trip, and frames are in flight while later rows are read, as over a network.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace het {
 
-// Frames of one direction or kind.
+// Counts of frames of one direction or kind.
 struct FrameCounts {
   uint64_t frames = 0;
   uint64_t parts = 0;
@@ -23,8 +22,8 @@ struct FrameCounts {
 
 struct NetworkCounts {
   FrameCounts pushes, reads;  // requests with a push, and the others
-  FrameCounts replies;        // of which the parts are those of the requests
-  uint64_t round_trips = 0;   // that a client waited for
+  FrameCounts replies;        // whose parts are the requests'
+  uint64_t round_trips = 0;   // round trips that a client waited for
 
   NetworkCounts& operator+=(const NetworkCounts& other);
   NetworkCounts& operator-=(const NetworkCounts& other);
@@ -32,13 +31,13 @@ struct NetworkCounts {
 
 class ReplayNetwork : public Transport {
  public:
-  // Each of so many shards has partitions that are neighbours.
+  // Each of `shards` shards has neighbouring partitions.
   ReplayNetwork(LocalService* service, uint32_t shards) : service_(service), shards_(shards) {}
 
   const NetworkCounts& traffic() const { return traffic_; }
   // CPU time of the store.
   double store_seconds() const { return store_seconds_; }
-  // Replies that are on their way arrive.
+  // Makes replies in flight arrive.
   void Arrive();
   bool on_the_way() const { return !on_their_way_.empty() || !arrived_.empty(); }
 
@@ -54,7 +53,7 @@ class ReplayNetwork : public Transport {
   double Now() override { return now_; }
 
  protected:
-  // A frame as it was sent, and its answer.
+  // Sees a sent frame, and its answer.
   virtual void SeeRequest(Span<const uint8_t>) {}
   virtual void SeeReply(Span<const uint8_t>) {}
 

@@ -111,7 +111,7 @@ Status Replay::AddHosts() {
     hosts_.push_back(std::make_unique<Host>(watcher_->Network(&service_, settings_.shards), h, settings_));
     Client& client = hosts_.back()->client;
     HET_RETURN_IF_ERROR(client.AddTable(settings_.schema, settings_.cache));
-    if (settings_.on_demand && exact_) client.cache(settings_.schema->id())->FollowStream();
+    if (settings_.on_demand && exact_) client.cache(settings_.schema->id())->policy().FollowStream();
     watcher_->Begin(hosts_.back()->network.get(), &client);
   }
   return Status();
@@ -157,8 +157,8 @@ ReplayOutcome Replay::Sum() const {
     Add(&sum.counters, host->client.Stats(table));
     sum.traffic += host->network->traffic();
     sum.store_seconds += host->network->store_seconds();
-    sum.cached_rows += cache.resident();
-    sum.unsent_rows += cache.Unsent();
+    sum.cached_rows += cache.marks().resident();
+    sum.unsent_rows += cache.unsent().keys();
   }
   sum.evictions = sum.counters.evictions;
   sum.client_seconds = seconds_ - sum.store_seconds;

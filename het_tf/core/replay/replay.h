@@ -1,16 +1,16 @@
-// What a job of N workers would send and wait for, by running it: real clients with real caches over a
-// recorded stream of keys, in lock-step, all before one LocalService. One table.
+// Measures what a job of N workers would send and wait for, by running it: real clients with real caches over
+// a recorded stream of keys, in lock-step, with one LocalService. One table.
 //
 //   step t:  every worker reads the rows of its batch  ──►  every worker writes one tick to each of them
 //
-// Batch number b of the stream is that of worker b % N in step b / N.
+// Batch number b of the stream belongs to worker b % N in step b / N.
 //
-// Hosts: `share` workers next to one another may have one client, and so one cache. Its read is of the union
-// of their batches, each row once; then each of them writes its own tick to each row of its own batch. Clocks
-// and bounds are the client's: a tick of one worker of a host is an own one to all of them.
+// Hosts: `share` neighbouring workers may share one client, and so one cache. It reads the union of their
+// batches, each row once; then each worker writes its own tick to each row of its batch. Clocks and bounds
+// are the client's: a tick of one worker of a host is an own tick for all of them.
 //
-// Everything is deterministic but the seconds. Whoever wants to see more than the outcome is a ReplayWatcher.
-// Not thread-safe; several replays at once are fine.
+// Everything except the seconds is deterministic. A ReplayWatcher sees more than the outcome. Not
+// thread-safe; several replays at once are fine.
 #pragma once
 
 #include <functional>
@@ -27,77 +27,77 @@ namespace het {
 
 struct ReplaySettings {
   uint32_t workers = 8;
-  uint32_t share = 1;  // workers that have one cache; divides `workers`
+  uint32_t share = 1;  // workers that share a cache; divides `workers`
   uint32_t partitions = 64;
-  uint32_t shards = 1;     // servers that have the partitions: parts for one of them share frames
-  size_t warm_steps = 0;   // that are not counted
-  size_t window = 0;       // batches of a client that are planned ahead; 0: none, and caches know no next use
+  uint32_t shards = 1;     // servers with the partitions; parts for one server share frames
+  size_t warm_steps = 0;   // steps that are not counted
+  size_t window = 0;       // batches of a client that are planned ahead; 0: caches do not know next uses
   bool on_demand = false;  // rows travel when another client needs them (engine/on_demand.h)
   bool ones = false;       // every tick adds 1 to a row: with SGD a row is the number of its ticks
-  Schema schema;           // what travels
-  CacheConfig cache;       // its workers are the hosts
+  Schema schema;           // of the table
+  CacheConfig cache;       // with the hosts as its workers
 };
 
-// Keys as they come, by the number of the batch.
+// Keys in order, by the number of the batch.
 struct ReplayStream {
   size_t batches = 0;
   std::function<void(size_t batch, std::vector<Key>* keys)> append;
 };
 
 struct ReplayOutcome {
-  size_t steps = 0;            // that were counted
-  Counters counters;           // of all clients, in the counted steps; the histogram of lags over all steps
+  size_t steps = 0;            // counted steps
+  Counters counters;           // of all clients, in counted steps; the histogram of lags in all steps
   NetworkCounts traffic;       // likewise
-  uint64_t waiting_reads = 0;  // of them: reads and writes that waited for the store
+  uint64_t waiting_reads = 0;  // reads and writes that waited for the store
   uint64_t waiting_writes = 0;
-  double client_seconds = 0;  // of CPU, of lookups and updates; the store's apart
+  double client_seconds = 0;  // CPU time of lookups and updates, without the store's
   double store_seconds = 0;
   uint64_t store_rows = 0;  // at the end
   uint64_t store_bytes = 0;
   size_t cached_rows = 0;  // of all clients, at the end
-  size_t unsent_rows = 0;  // that a flush would push then
+  size_t unsent_rows = 0;  // rows that a flush would push then
   uint64_t evictions = 0;  // in every step
 };
 
 // A client's batch: the union of its workers', or one worker's.
 struct ReplayBatch {
-  std::vector<Key> keys;  // of the entries
+  std::vector<Key> keys;  // one for each entry
   BatchPlan plan;
-  uint32_t number = 0;    // where batches are planned
+  uint32_t number = 0;    // if batches are planned
   Vector<uint32_t> next;  // next_uses.h
 };
 
-// Told what happens. The first error ends the replay.
+// Observes a replay. The first error ends it.
 class ReplayWatcher {
  public:
   virtual ~ReplayWatcher() = default;
   virtual std::unique_ptr<ReplayNetwork> Network(LocalService* service, uint32_t shards) {
     return std::make_unique<ReplayNetwork>(service, shards);
   }
-  // Before the first step, of every client.
+  // Called before the first step, for every client.
   virtual void Begin(ReplayNetwork*, Client*) {}
-  // The next step is the first that is counted.
+  // Called before the first counted step.
   virtual void BeginCounting() {}
-  // A client's read, and the batch of each of its workers. values: of the plan's entries, at their places.
+  // Called for a client's read, with its workers' batches. values: at the indices of the plan's entries.
   virtual Status SeeRead(const ReplayBatch& /*all*/, Span<const ReplayBatch> /*workers*/,
                          const Vector<const float*>& /*values*/) {
     return Status();
   }
-  // What one worker of the client writes, before and after.
+  // Called before and after one worker's write.
   virtual void SeeWrite(size_t /*client*/, const ReplayBatch&, Span<const OthersKeys> /*wanted*/) {}
   virtual void EndWrite(size_t /*client*/) {}
   virtual void EndStep() {}
-  // Nothing is on its way any more.
+  // Called when no frame is in flight any more.
   virtual void End() {}
 };
 
-// What an op does with rows beside the client, for the time that it takes.
+// Measures an op's own work on rows, besides the client's.
 class ReplayOp {
  public:
-  // Rows to features, and these, as gradients, to sums.
+  // Copies rows to features, and these, as gradients, to sums.
   void MoveRows(const BatchPlan& plan, const Vector<const float*>& rows, size_t dim);
-  // Makes sums of this many rows. Numbers of any size, as gradients are, unless a row counts its ticks
-  // (`ones`): how a format packs a one says nothing of its bytes.
+  // Makes sums of this many rows. Their numbers have any size, as gradients do, unless a row counts its ticks
+  // (`ones`): the packed size of a one says nothing about gradients.
   void FillSums(size_t rows, size_t dim, bool ones);
   float* sums() { return sums_.data(); }
   uint8_t* touched() { return touched_.data(); }
@@ -114,9 +114,9 @@ class Replay {
   Replay(ReplayStream stream, ReplaySettings settings, ReplayWatcher* watcher);
   ~Replay();
 
-  // Before Run: the rows are at the store, each with one tick.
+  // Call before Run: puts the rows at the store, each with one tick.
   Status MakeRows(Span<const Key> keys);
-  // InvalidArgument when the stream is too short for one counted step, or `share` does not divide `workers`.
+  // InvalidArgument: the stream is too short for one counted step, or `share` does not divide `workers`.
   Result<ReplayOutcome> Run();
 
  private:
@@ -125,19 +125,19 @@ class Replay {
   Status Check() const;
   Status AddHosts();
   size_t Steps() const { return stream_.batches / settings_.workers; }
-  // The batches from `first` on as one.
+  // Joins `count` batches from `first` on.
   void Build(size_t first, size_t count, ReplayBatch* batch);
-  // The batch of this step, with the next `window` planned.
+  // Takes the batch of this step, with the next `window` planned.
   void Next(Host* host, size_t step);
-  // Learns what the other hosts do in this step and the next ones.
+  // Reads what the other hosts do in this step and the next ones.
   void Foresee(Host* host, size_t step);
-  // What they use in a step; null: there is no such step.
+  // Returns the others' keys in a step; null: there is no such step.
   std::unique_ptr<GlobalStep> Others(const Host& host, size_t step);
   Status Step(size_t step);
   Status Read(Host* host, size_t step);
-  // Of the host's worker number `i`.
+  // Writes for the host's worker number `i`.
   Status Write(Host* host, uint32_t i);
-  // Replies that are on their way arrive.
+  // Makes replies in flight arrive.
   void Drain();
   ReplayOutcome Sum() const;
 
@@ -152,7 +152,7 @@ class Replay {
   size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (engine/on_demand.h)
   uint64_t waiting_reads_ = 0;
   uint64_t waiting_writes_ = 0;
-  double seconds_ = 0;  // of steps
+  double seconds_ = 0;  // CPU time of steps
   ReplayOp op_;
 };
 

@@ -1,4 +1,4 @@
-// Whether a row or a gradient has anything in it.
+// Checks a row or a gradient for values other than zero.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace het {
 
-// Whether any of n values is not zero (NaN is not zero).
+// Returns whether any of n values is not zero (NaN is not zero).
 inline bool AnyNonZero(const float* values, size_t n) {
   return std::any_of(values, values + n, [](float value) { return value != 0; });
 }

@@ -1,7 +1,6 @@
-// The values are for ever: rows that nobody wrote exist nowhere else, and a checkpoint does not hold them.
-// Only integer arithmetic and IEEE's exactly rounded + - * / sqrt are used (no libm, no fused multiply-add),
-// so that every compiler and every machine agrees to the last bit. tests/cpp/row/initializer_test.cc pins
-// golden numbers.
+// The values must never change: rows without updates exist nowhere else, not even in checkpoints. Only
+// integer arithmetic and IEEE's exactly rounded + - * / sqrt are used (no libm, no fused multiply-add), so
+// all compilers and machines agree to the last bit. tests/cpp/row/initializer_test.cc pins golden numbers.
 #include "het_tf/core/row/initializer.h"
 
 #include <algorithm>
@@ -78,7 +77,7 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
 
   Initializer made;
   made.dim_ = dim;
-  // Mixed twice, since neither seed ^ table nor seed + table may stand for two different pairs.
+  // Mixed twice, so that two different pairs never give one stream, as seed ^ table or seed + table would.
   made.stream_ = Mix64(Mix64(seed + kGoldenGamma) ^ table);
 
   double a = spec.a, b = spec.b;
@@ -123,7 +122,7 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
     }
     if (!std::isfinite(made.b_ - made.a_))
       return refuse("high - low exceeds float32; give a narrower interval");
-    if (made.a_ == made.b_) made.kind_ = Kind::kConstant;  // nothing lies in [a, a); the limit does
+    if (made.a_ == made.b_) made.kind_ = Kind::kConstant;  // [a, a) is empty: use the limit
   } else if (made.kind_ != Kind::kConstant && !(made.b_ >= 0)) {
     return refuse("stddev is " + std::to_string(spec.b) + "; give a value of 0 or more");
   }
@@ -165,7 +164,7 @@ void Initializer::Fill(Key key, float* value) const {
       return;
     case Kind::kTruncatedNormal:
       for (size_t i = 0; i < dim_; ++i) {
-        // What redrawing yields in the limit, without the loop: the quantile of the conditional distribution.
+        // The limit of redrawing, without a loop: the quantile of the conditional distribution.
         const double u = kPhiMinus2 + (1 - 2 * kPhiMinus2) * Unit(Half(Bits(state, i / 2), i));
         const double x = std::min(std::max(NormalQuantile(u), -2.0), 2.0);
         value[i] = static_cast<float>(a_ + b_ * x);

@@ -1,5 +1,5 @@
-// Deterministic initial rows: a pure function of (seed, table, key), so every server, every worker and every
-// restart agree on a row that nobody has written, and such a row costs no memory.
+// Deterministic initial rows: a pure function of (seed, table, key), so that all servers, workers and
+// restarts agree on a row without updates, and such a row costs no memory.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class Initializer {
   Kind kind_ = Kind::kConstant;
   float a_ = 0;
   float b_ = 0;
-  uint64_t stream_ = 0;  // of (seed, table)
+  uint64_t stream_ = 0;  // from (seed, table)
   size_t dim_ = 0;
 };
 

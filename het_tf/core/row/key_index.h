@@ -1,15 +1,15 @@
-// Maps keys to row numbers. The keys themselves stand in the rows, so an entry costs five bytes: a row number
+// Maps keys to row numbers. The keys themselves are in the rows, so an entry costs five bytes: a row number
 // and one byte of the hash.
 //
-// How it differs from boost::unordered_flat_map: a third of the memory at the same speed (docs/adr/0003), and
-// the address of a bucket is known before the search, so that a batch can prefetch it.
+// Compared with boost::unordered_flat_map: a third of the memory at the same speed (docs/adr/0003), and a
+// bucket's address is known before the search, so that a batch can prefetch it.
 //
 //   bucket (64 bytes): [12 tags | overflow | 3 spare | 12 row numbers]
 //
-// A tag is 0 for an empty entry, else 8 bits of the hash. A key lives in its home bucket, or, when that is
-// full, in the next bucket with room; every full bucket that was passed counts it in `overflow`. A search
-// ends at the first bucket whose overflow is 0, so removals leave no tombstones. A count that reaches 255
-// sticks there until the next growth: correct, only slower.
+// A tag is 0 for an empty entry, else 8 bits of the hash. A key lives in its home bucket or, if that is full,
+// in the next bucket with room; every full bucket that was passed counts it in `overflow`. A search ends at
+// the first bucket whose overflow is 0, so removals leave no tombstones. A count that reaches 255 stays until
+// the next growth: correct, but slower.
 //
 // Not thread-safe; the owner locks.
 #pragma once
@@ -38,14 +38,14 @@ class KeyIndex {
 
   void Prefetch(uint64_t hash) const { __builtin_prefetch(&buckets_[Home(hash)]); }
 
-  // The row that the hash probably belongs to, or kNoRow: for prefetching the row. Never decides anything.
+  // Returns the row that the hash probably belongs to, or kNoRow: only for prefetching the row.
   uint32_t Candidate(uint64_t hash) const {
     const Bucket& bucket = buckets_[Home(hash)];
     const uint32_t match = bucket.Match(Tag(hash));
     return match == 0 ? kNoRow : bucket.row[__builtin_ctz(match)];
   }
 
-  // The row for which is_key(row), or kNoRow. is_key is asked only about rows whose tag agrees.
+  // Returns the row for which is_key(row), or kNoRow. Calls is_key only for rows with an equal tag.
   template <typename IsKey>
   uint32_t Find(uint64_t hash, IsKey is_key) const {
     const uint8_t tag = Tag(hash);
@@ -62,8 +62,8 @@ class KeyIndex {
     return kNoRow;
   }
 
-  // Makes room for one more key, or `more`, so that the next Inserts cannot fail. hash_of(row) is asked for
-  // rows already here. Throws std::bad_alloc and leaves the index as it was.
+  // Makes room for one more key, or `more`, so that the next Inserts cannot fail. Calls hash_of(row) for rows
+  // that are already here. Throws std::bad_alloc and leaves the index unchanged.
   template <typename HashOf>
   void Reserve(HashOf hash_of, size_t more = 1) {
     const size_t capacity = buckets_.size() * kEntries;
@@ -82,7 +82,7 @@ class KeyIndex {
     }
   }
 
-  // `row`'s key must not be here yet, and Reserve must have made room for it.
+  // `row`'s key must be absent, and Reserve must have made room for it.
   void Insert(uint64_t hash, uint32_t row) {
     Place(hash, row);
     ++size_;

@@ -31,7 +31,7 @@ std::string ListNames(const std::vector<Named>& all) {
   return list;
 }
 
-// Lays the spec's parameters over the defaults.
+// Overrides the defaults by the spec's parameters.
 Result<Params> Validate(const OptimizerEntry& entry, const std::map<std::string, double>& given) {
   const std::string subject = "optimizer '" + std::string(entry.name) + "'";
   Params params;
@@ -55,7 +55,7 @@ Result<Params> Validate(const OptimizerEntry& entry, const std::map<std::string,
   return params;
 }
 
-// By squaring, in double: p is small as a rule, and the result is within an ulp of std::pow in float32.
+// By squaring, in double: p is usually small, and the result is within an ulp of std::pow in float32.
 float Power(float beta, uint32_t p) {
   double result = 1.0;
   for (double square = beta; p != 0; p >>= 1, square *= square) {
@@ -120,7 +120,7 @@ void Optimizer::MergeInto(const float* update, uint32_t ticks, float* row) const
 }
 
 void Optimizer::MergeWire(const float* wire, uint32_t ticks, float* row) const {
-  // A row and an update are one shape, and both operations of the algebra are the same recurrence.
+  // A row and an update have one shape, and both operations of the algebra are the same recurrence.
   ComposeWire(wire, ticks, row);
   if (value_is_derived()) DeriveValue(row);
 }

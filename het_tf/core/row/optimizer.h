@@ -1,10 +1,9 @@
 // Sparse optimizers, and the algebra of their updates.
 //
-// A row is `[value: dim floats | slots]`. A worker runs the optimizer on its own copy of the row, once per
-// key and HetApplyGrad (a *tick*), with the summed gradient of the key. What travels to the server is not a
-// gradient but an *update* U = (p, dv, a): p ticks, the change of the value, and one term per slot, laid out
-// exactly like a row:
-// `[dv | a]`. Each slot merges by the recurrence that it obeys, so updates compose and one worker is exact:
+// A row is `[value: dim floats | slots]`. A worker runs the optimizer on its own copy of the row, once for
+// each key and HetApplyGrad (a *tick*), with the summed gradient of the key. It sends the server no gradient
+// but an *update* U = (p, dv, a): p ticks, the change of the value, and one term for each slot, laid out like
+// a row: `[dv | a]`. Each slot merges by its own recurrence, so updates compose and one worker is exact:
 //
 //   merge      applying U to a row          composition U2 after U1 (p2 ticks in U2)
 //   kAdd       s <- s + a                    a <- a1 + a2
@@ -13,8 +12,8 @@
 //
 // Zeros are the identity of every rule; that is why 0 means "none" to kLast.
 //
-// The value always merges by addition, except when it is a function of the slots (value_is_derived(): FTRL);
-// then dv stays zero and does not travel.
+// The value always merges by addition, unless it is a function of the slots (value_is_derived(): FTRL); then
+// dv stays zero and is not sent.
 //
 // Each optimizer is one small file in optimizers/: its formula, with the source, and its slots.
 #pragma once
@@ -37,21 +36,21 @@ struct SlotSpec {
   bool per_element;  // dim floats, or else one float a row
   Merge merge;
   float beta;     // kEma only
-  float initial;  // what a row that was never written holds
+  float initial;  // value in a row without updates
 };
 
 // An optimizer's name and hyper-parameters, as written in a table's spec.
 struct OptimizerSpec {
   std::string name = "row_wise_adagrad";
-  std::map<std::string, double> params;  // without the learning rate, which is given at every tick
+  std::map<std::string, double> params;  // without the learning rate, an argument of every tick
 };
 
 class Optimizer {
  public:
-  // InvalidArgument for an unknown name, an unknown parameter or a value out of range; lists what is legal.
+  // InvalidArgument: an unknown name or parameter, or a value out of range; lists the legal ones.
   static Result<std::unique_ptr<Optimizer>> Create(const OptimizerSpec& spec, size_t dim);
   static std::vector<std::string> Names();
-  // All hyper-parameters of a legal spec: those that it leaves out have their defaults.
+  // Returns all hyper-parameters of a legal spec, with defaults for those that it omits.
   static std::map<std::string, double> AllParams(const OptimizerSpec& spec);
 
   virtual ~Optimizer() = default;
@@ -59,32 +58,32 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   size_t dim() const { return dim_; }
-  // Floats of a row and, equally, of an update.
+  // Floats in a row, and equally in an update.
   size_t row_floats() const { return row_floats_; }
   const std::vector<SlotSpec>& slots() const { return slots_; }
   size_t slot_floats(size_t slot) const { return slots_[slot].per_element ? dim_ : 1; }
   virtual bool value_is_derived() const { return false; }
-  // Where the part of an update that travels begins: dim if the value is derived, else 0.
+  // The first float of an update that is sent: dim if the value is derived, else 0.
   size_t wire_begin() const { return value_is_derived() ? dim_ : 0; }
   size_t wire_floats() const { return row_floats_ - wire_begin(); }
 
-  // Writes the slots of a row that was never written. Leaves the value alone.
+  // Initialises the slots of a row, but not its value.
   void InitSlots(float* row) const;
 
-  // One tick: row <- row after a step with the summed gradient g[dim]. With `update` not null, the tick is
+  // One tick: row <- row after a step with the summed gradient g[dim]. If `update` is not null, the tick is
   // also composed onto it: update <- U(tick) ∘ update.
   virtual void Apply(float learning_rate, const float* g, float* row, float* update) const = 0;
 
   // row <- U(row), U = (ticks, update). A derived value is recomputed, so merging the identity with 0 ticks
   // into a row of slots and the initializer's value completes it.
   void MergeInto(const float* update, uint32_t ticks, float* row) const;
-  // The same from the part that travels: wire_floats() floats.
+  // The same from the part that is sent: wire_floats() floats.
   void MergeWire(const float* wire, uint32_t ticks, float* row) const;
 
   // earlier <- later ∘ earlier, in place. later_ticks is the p of `later`.
   void Compose(const float* later, uint32_t later_ticks, float* earlier) const;
 
-  // The update that changes nothing: zeros, for every optimizer.
+  // Writes the identity, which is zeros for every optimizer.
   void Identity(float* update) const;
 
  protected:

@@ -1,9 +1,9 @@
-// Rows of one table in columns: how they travel between stores and files, some thousands at a time.
+// Rows of one table in columns: their form between stores and files, some thousands at a time.
 //
-// A store keeps a row in one piece, value and slots; a file keeps each column in one piece, so that it can be
+// A store keeps a row contiguous, value and slots; a file keeps each column contiguous, so that it can be
 // written and read in large runs and mapped as a matrix. The copy between the two happens here, once.
 //
-// The memory is taken when the batch is made and used again for every batch that follows. Not thread-safe.
+// The memory is allocated with the batch and reused for later batches. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@ namespace het {
 
 class RowBatch {
  public:
-  // What one row takes in a batch.
+  // Bytes of one row in a batch.
   static size_t RowBytes(size_t row_floats) {
     return sizeof(Key) + sizeof(Clock) + sizeof(uint32_t) + sizeof(uint16_t) + row_floats * sizeof(float);
   }
-  // Rows of a batch of about `bytes`; at least one.
+  // Returns the rows of a batch of about `bytes`; at least one.
   static size_t RowsOf(size_t bytes, size_t row_floats) {
     return std::clamp<size_t>(bytes / RowBytes(row_floats), 1, size_t{1} << 16);
   }
@@ -44,7 +44,7 @@ class RowBatch {
   size_t left() const { return capacity_ - size_; }
   size_t dim() const { return dim_; }
   size_t slot_floats() const { return slot_floats_; }
-  // The columns hold `size` rows that the caller has written, or will before anyone reads them.
+  // The caller has written `size` rows to the columns, or will before they are read.
   void set_size(size_t size) { size_ = size; }
   void Clear() { size_ = 0; }
 
@@ -61,7 +61,7 @@ class RowBatch {
   const float* values() const { return values_.data(); }
   const float* slots() const { return slots_.data(); }
 
-  // Appends a row; there must be room. `row`: the floats of value, then slots, wherever they lie.
+  // Appends a row; there must be room. `row`: the floats of value, then slots, at any address.
   void Add(const RowMeta& meta, const void* row) {
     keys_[size_] = meta.key;
     clocks_[size_] = meta.clock;
@@ -71,7 +71,7 @@ class RowBatch {
     CopyFloats(static_cast<const float*>(row) + dim_, slot_floats_, slots_.data() + size_ * slot_floats_);
     ++size_;
   }
-  // Appends row i of `other`, which is of the same widths; there must be room.
+  // Appends row i of `other`, which must have the same widths; there must be room.
   void Add(const RowBatch& other, size_t i) {
     keys_[size_] = other.keys_[i];
     clocks_[size_] = other.clocks_[i];
@@ -81,14 +81,14 @@ class RowBatch {
     CopyFloats(other.slots() + i * slot_floats_, slot_floats_, slots_.data() + size_ * slot_floats_);
     ++size_;
   }
-  // Row i as a store keeps it; `row` has room for dim + slot_floats floats.
+  // Copies row i in a store's form; `row` must have room for dim + slot_floats floats.
   void CopyRow(size_t i, float* row) const {
     CopyFloats(values() + i * dim_, dim_, row);
     CopyFloats(slots() + i * slot_floats_, slot_floats_, row + dim_);
   }
 
  private:
-  // A table without slots has no memory for them, and memcpy takes no null.
+  // A table without slots has no memory for them, and memcpy must not get null.
   static void CopyFloats(const void* from, size_t floats, float* to) {
     if (floats > 0) std::memcpy(to, from, floats * sizeof(float));
   }

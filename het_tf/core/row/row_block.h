@@ -1,5 +1,5 @@
-// A block of floats as halves or integers, with one scale: what packing (row_format.cc) and rounding
-// (row_rounding.cc) do alike, so that a rounded row packs without a loss.
+// A block of floats as halves or integers with one scale: shared by packing (row_format.cc) and rounding
+// (row_rounding.cc), so that a rounded row packs without a loss.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ inline uint8_t HalfByte(uint32_t largest, bool down) {
   return ScaleByte(down ? largest : largest + 0xfff + ((largest >> 13) & 1), 14);
 }
 
-// Of integers of so many bits, the largest of a block is in [2^(bits - 2), 2^(bits - 1) - 0.5).
+// For integers of kBits bits, a block's largest is in [2^(bits - 2), 2^(bits - 1) - 0.5).
 template <int kBits>
 uint8_t IntegerByte(uint32_t largest) {
   constexpr uint32_t kTop = kBits - 2;
@@ -115,17 +115,16 @@ void FromIntegers(const uint8_t* in, size_t n, float unit, float* out) {
   }
 }
 
-// Small enough for the stack; blocks are gone through in such pieces where the other side's floats are
-// needed.
+// Small enough for the stack; blocks are processed in such pieces if the other side's floats are needed.
 constexpr size_t kPiece = 64;
 
-// --- floats behind the last block
+// --- floats after the last block
 
 inline bool RoundsSingles(RowFormat format) {
   return format == RowFormat::kInt8 || format == RowFormat::kInt4;
 }
 
-// Its upper half, to the nearest or towards zero; the float itself where it is not finite, or would not be.
+// The upper half, rounded to nearest or towards zero; the float itself if it is not finite, or would not be.
 inline float RoundSingle(float x, bool down) {
   const uint32_t bits = FloatBits(x);
   const uint32_t half = down ? bits : bits + 0x7fff + (bits >> 16 & 1);

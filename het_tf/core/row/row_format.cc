@@ -36,8 +36,8 @@ uint8_t* PutFloats(const float* x, size_t n, uint8_t* out) {
   return out + 1 + n * sizeof(float);
 }
 
-// Halves if they lose nothing, or if something may be lost; else null, and what stands at `out` is void.
-// Writes 1 + 2 * n bytes at the most.
+// Writes halves if they lose nothing or losses are allowed. Returns null otherwise, with undefined bytes at
+// `out`, at most 1 + 2 * n.
 uint8_t* TryHalves(const float* x, size_t n, bool exact, uint8_t* out) {
   const uint8_t byte = blocks::HalfByte(blocks::LargestBits(x, n), /*down=*/false);
   if (byte == blocks::kFloats) return nullptr;
@@ -47,13 +47,13 @@ uint8_t* TryHalves(const float* x, size_t n, bool exact, uint8_t* out) {
   return out + 1 + 2 * n;
 }
 
-// Writes a block and returns its end. `exact`: as small as it can be without a loss; else rounded.
+// Writes a block and returns its end. `exact`: as small as possible without a loss; else rounded.
 uint8_t* PackHalves(const float* x, size_t n, bool exact, uint8_t* out) {
   uint8_t* const end = TryHalves(x, n, exact, out);
   return end != nullptr ? end : PutFloats(x, n, out);
 }
 
-// Integers of so many bits, if they lose nothing or something may be lost; else the next larger kind. Null:
+// Writes integers of kBits bits, if they lose nothing or losses are allowed; else the next larger kind. Null:
 // floats are needed.
 template <int kBits>
 uint8_t* TryIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
@@ -73,7 +73,7 @@ uint8_t* PackIntegers(const float* x, size_t n, bool exact, uint8_t* out) {
   return end != nullptr ? end : PutFloats(x, n, out);
 }
 
-constexpr uint16_t kWholeFloat = 0xffff;  // four bytes follow; a NaN, which no upper half is
+constexpr uint16_t kWholeFloat = 0xffff;  // four bytes follow; a NaN, which is never an upper half
 
 uint8_t* PackSingle(float x, bool exact, uint8_t* out) {
   const uint32_t bits = FloatBits(exact ? x : blocks::RoundSingle(x, /*down=*/false));
@@ -109,8 +109,8 @@ uint8_t* PackRow(RowFormat format, size_t block, size_t floats, const float* row
   return out;
 }
 
-// Reads a block of elements of so many bits. False: it is not there, or its byte means nothing. kInstead: in
-// place of smaller ones, where floats would not stand.
+// Reads a block of elements of kBits bits. Returns false if it is cut off or its byte is invalid. kInstead:
+// in place of smaller ones, where floats are not allowed.
 template <int kBits, bool kInstead = false>
 bool UnpackBlock(size_t n, Reader* in, float* out) {
   const uint8_t byte = in->Fixed<uint8_t>();
@@ -134,7 +134,7 @@ bool UnpackBlock(size_t n, Reader* in, float* out) {
   return true;
 }
 
-// The bytes of a row whose first block has `first` bytes, its others `other` an element, and single floats
+// The bytes of a row whose first block has `first` bytes, the others `other` an element, and single floats
 // `single` each.
 size_t RowBytes(size_t block, size_t floats, size_t first, size_t other, size_t single) {
   const size_t blocks = floats / block;
@@ -195,7 +195,7 @@ void PackRounded(RowFormat format, size_t block, size_t floats, const float* con
   for (size_t i = 0; i < n; ++i) {
     if (format != RowFormat::kFloat32) {
       at = PackRow(format, block, floats, rows[i], false, at);
-    } else if (most > 0) {  // no floats: null, perhaps
+    } else if (most > 0) {  // without floats the pointer may be null
       std::memcpy(at, rows[i], floats * sizeof(float));
       at += floats * sizeof(float);
     }

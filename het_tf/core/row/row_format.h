@@ -26,7 +26,7 @@
 //
 // Two ways to pack: PackRows loses nothing, whatever it is given, and is small for rows that were rounded
 // before: so who rounds decides what the other side has, and keeps the rest (an update's error feedback,
-// table_cache.h). PackRounded rounds on the way. The same bits on every machine, with and without F16C.
+// unsent.h). PackRounded rounds on the way. The same bits on every machine, with and without F16C.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Rounding of rows to what their format holds.
+// Rounds rows to values that their format can represent.
 #include <algorithm>
 #include <cmath>
 
@@ -37,14 +37,14 @@ void RoundIntegers(const float* x, size_t n, float* out) {
   }
 }
 
-// Well mixed bits of x, by 32-bit operations that become SIMD code (the finalizer of MurmurHash3).
+// Mixes the bits of x, by 32-bit operations that become SIMD code (the finalizer of MurmurHash3).
 uint32_t Mix32(uint32_t x) {
   x = (x ^ x >> 16) * 0x85ebca6bu;
   x = (x ^ x >> 13) * 0xc2b2ae35u;
   return x ^ x >> 16;
 }
 
-// Up with the probability of what is above the integer below. The scale leaves room for that.
+// Rounds up with a probability equal to the fraction above the integer below. The scale leaves room for that.
 template <int kBits>
 void DitherIntegers(const float* x, size_t n, uint64_t random, float* out) {
   constexpr int kShift = kBits - 2;

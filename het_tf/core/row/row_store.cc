@@ -24,7 +24,7 @@ uint64_t NextGeneration() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Keys this far ahead are being fetched from memory while one is looked at.
+// Prefetch distance in keys.
 constexpr size_t kBucketsAhead = 24;
 constexpr size_t kRowsAhead = 12;
 

@@ -1,11 +1,11 @@
-// Rows of one width: an index and a slab. The partition keeps a table's rows in one, the cache its lines.
+// Rows of one width: an index and a slab. A partition keeps a table's rows in one, a cache its lines.
 //
 //   row r = meta(r): {key, clock, last_used, count, flags}   and   data(r): row_floats() floats
 //
 // The slab is a list of chunks of equal size (about 1 MB), so it grows without copying; only the first chunk
-// grows by doubling, so that a table of three rows costs three rows. Chunks are allocated in blocks of one,
-// and of one eighth of those there are in a large table, where blocks are what makes 2 MB pages possible: at
-// most a chunk or an eighth is unused. Row numbers are stable for the life of the row; pointers are stable
+// grows by doubling, so that a table of three rows takes three rows' memory. Chunks are allocated in blocks:
+// of one chunk or, in a large table, of one eighth of the existing chunks, which makes 2 MB pages possible.
+// At most a chunk or an eighth is unused. A row's number is stable while the row exists; pointers are stable
 // until the next Insert.
 //
 // Not thread-safe; the owner locks. Different threads may write different rows at the same time.
@@ -27,11 +27,11 @@ struct RowMeta {
   Clock clock;         // ticks that the row contains
   uint32_t last_used;  // time of the last tick, in seconds since 1970 (limits.h)
   uint16_t count;      // ticks, saturating
-  uint16_t flags;      // bit 0: live; the others belong to the owner of the store
+  uint16_t flags;      // bit 0: live; the store's owner may use the others
 };
 static_assert(sizeof(RowMeta) == 24);
 
-// One more tick in the row, at that time.
+// Counts one more tick of the row, at that time.
 inline void CountTick(uint32_t now, RowMeta* meta) {
   ++meta->clock;
   if (meta->count != 0xffff) ++meta->count;
@@ -49,7 +49,7 @@ class RowStore {
 
   size_t row_floats() const { return row_floats_; }
   size_t size() const { return index_.size(); }
-  // Row numbers are below this.
+  // All row numbers are below this.
   uint32_t end() const { return end_; }
   size_t bytes() const;
   uint64_t Hash(Key key) const { return HashKey(key, hash_seed_); }
@@ -65,23 +65,22 @@ class RowStore {
   }
   uint32_t Find(Key key) const { return Find(key, Hash(key)); }
 
-  // Finds n keys at once: rows[i] of keys[i], kNoRow where there is none. The memory accesses of different
-  // keys overlap, and the rows that were found are on their way into the cache when it returns.
-  // Of each row the first `floats` floats, for a caller that reads no more.
+  // Finds n keys at once: rows[i] for keys[i], kNoRow if absent. Memory accesses for different keys overlap,
+  // and the first `floats` floats of each found row are being prefetched when it returns.
   void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows, size_t floats) const;
   void FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows) const {
     FindBatch(keys, hashes, n, rows, row_floats_);
   }
 
-  // As long as this number is the same, every row has kept its number. No two stores ever have the same one.
+  // While this number stays, every row keeps its number. It is unique among stores.
   uint64_t generation() const { return generation_; }
 
-  // Adds a row with clock, last_used and count 0; its data is not initialised. `key` must not be here.
-  // Throws std::bad_alloc and changes nothing then.
+  // Adds a row with clock, last_used and count 0; its data is uninitialised. `key` must be absent. Throws
+  // std::bad_alloc and changes nothing then.
   uint32_t Insert(Key key, uint64_t hash);
 
-  // Room for so many more rows, in one piece: the slab and the index need not grow for them. Throws
-  // std::bad_alloc; the rows are then as they were.
+  // Makes room for `more_rows` rows, in one piece: the slab and the index need not grow for them. Throws
+  // std::bad_alloc and leaves the rows unchanged.
   void Reserve(size_t more_rows);
   void Prefetch(uint64_t hash) const { index_.Prefetch(hash); }
 

@@ -1,5 +1,5 @@
-// What a table is, and what happens to one row of it. Immutable and shared by every partition, cache and
-// worker.
+// The definition of a table, and the operations on one of its rows. Immutable and shared by all partitions,
+// caches and workers.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct TableSpec {
   double l2 = 0;
   // After a tick a value longer than this is scaled back to it (keras.constraints.MaxNorm); 0: no limit.
   double max_norm = 0;
-  // Absent: leave them as they are, for a table that is there; none, for a new one.
+  // Absent: keep an existing table's limits; a new table has none.
   std::optional<TableLimits> limits;
-  // The name by which initial rows are drawn; empty: the table's own.
+  // The name from which initial rows are drawn; empty: the table's own.
   std::string drawn_as;
 };
 
@@ -35,25 +35,24 @@ class TableSchema {
  public:
   static constexpr uint32_t kMaxDim = 65536;
 
-  // InvalidArgument names the field, its value and what is legal.
+  // InvalidArgument names the field, its value and the legal values.
   static Result<std::shared_ptr<const TableSchema>> Create(TableSpec spec);
 
   const TableSpec& spec() const { return spec_; }
-  uint64_t id() const { return id_; }  // HashName(name); what frames call the table
+  uint64_t id() const { return id_; }  // HashName(name); identifies the table in frames
   uint32_t dim() const { return spec_.dim; }
   size_t row_floats() const { return optimizer_->row_floats(); }
   const Optimizer& optimizer() const { return *optimizer_; }
 
-  // The row that nobody has written: value and slots.
+  // Writes the row before any update: value and slots.
   void InitRow(Key key, float* row) const {
     initializer_.Fill(key, row);
     optimizer_->InitSlots(row);
   }
-  // Its value alone.
+  // Writes only its value.
   void InitValue(Key key, float* value) const { initializer_.Fill(key, value); }
 
-  // One tick with everything that the spec asks for: L2, optimizer, max-norm. `update` as in
-  // Optimizer::Apply. Uses g up: what it holds afterwards means nothing.
+  // One tick with all of the spec: L2, optimizer, max-norm. `update` as in Optimizer::Apply. Overwrites g.
   void Tick(float learning_rate, float* g, float* row, float* update) const;
 
   // One line of JSON, equal for equal specs: without limits, in which equal tables may differ.
@@ -72,10 +71,10 @@ class TableSchema {
 
 using Schema = std::shared_ptr<const TableSchema>;
 
-// The inverse of ToJson; a missing field has its default, an unknown one is InvalidArgument.
+// The inverse of ToJson. A missing field gets its default; an unknown one is InvalidArgument.
 Result<TableSpec> ParseTableSpec(const std::string& json);
 
-// In which fields two JSON objects differ: "dim is 2, and 3 is wanted; seed is 7, and 0 is wanted".
+// Lists the fields in which two JSON objects differ: "dim is 2, and 3 is wanted; seed is 7, and 0 is wanted".
 std::string DifferentFields(const std::string& here, const std::string& wanted);
 
 }  // namespace het

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of a spec that may come from anywhere: an error prints what it is about, by recursion.
+// Maximum nesting of an untrusted spec: error messages print it recursively.
 constexpr int kDeepest = 8;
 
 Result<TableLimits> ParseLimits(const Json& json) {
@@ -77,10 +77,10 @@ std::string TableSchema::ToJson(const TableLimits& limits) const {
 }
 
 std::string DifferentFields(const std::string& here, const std::string& wanted) {
-  std::map<std::string, std::pair<Json, Json>> fields;  // by "/optimizer/name"; null: not there
+  std::map<std::string, std::pair<Json, Json>> fields;  // by "/optimizer/name"; null: absent
   Json is = Json::parse(here);
   Json should = Json::parse(wanted);
-  // A group of fields that one side has not at all, such as "cache", is one difference.
+  // A group of fields that one side lacks, such as "cache", counts as one difference.
   const auto name_groups = [&fields](Json* one, const Json& other, auto side) {
     for (auto it = one->begin(); it != one->end();) {
       const bool whole = it->is_object() && !it->empty() && !other.contains(it.key());

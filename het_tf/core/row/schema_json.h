@@ -1,5 +1,5 @@
-// A table's spec as a part of larger JSON. Apart from schema.h, so that what runs optimizers alone needs no
-// JSON library (tools/gpu_check.sh builds that with a compiler and nothing else).
+// A table's spec as a part of larger JSON. Separate from schema.h, so that code that only runs optimizers
+// needs no JSON library (tools/gpu_check.sh builds that with just a compiler).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,7 +10,7 @@ namespace het {
 
 nlohmann::json SpecAsJson(const TableSpec& spec);
 nlohmann::json LimitsAsJson(const TableLimits& limits);
-// A missing field has its default, an unknown one is InvalidArgument.
+// A missing field gets its default; an unknown one is InvalidArgument.
 Result<TableSpec> SpecOfJson(const nlohmann::json& json);
 
 }  // namespace het

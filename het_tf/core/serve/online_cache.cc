@@ -60,7 +60,7 @@ void OnlineCache::Confirm(Key key, uint64_t hash, uint32_t life, double when, Cl
   if (line.life == life) line.when = std::max(line.when, when);
 }
 
-// There is a row; the hand takes each row's mark away and comes back to it at the second round.
+// The shard is not empty. The hand clears each row's mark, so it finds an unmarked row by the second round.
 void OnlineCache::Evict(Shard* shard) {
   RowStore& rows = shard->rows;
   for (;;) {

@@ -1,15 +1,15 @@
-// Rows of one table in a serving process, each with when it was last known to be the store's.
+// The cached rows of one table in a serving process, each with the time at which it last matched the store.
 //
-// It differs from a worker's cache (table_cache.h) in all that serving does not need: rows are values without
-// slots, nothing is ever dirty, nobody pins. And in what it does: many threads read at once. So it is split
-// into shards by the key's hash, each with a mutex that is held while one row is found and copied.
+// It is simpler than a worker's cache (table_cache.h): rows are values without slots, never dirty and never
+// pinned. But many threads read it at once, so it is split into shards by the key's hash, each with a mutex
+// that is held while one row is found and copied.
 //
-//   life   a number that grows when rows of before must not be used any more, because the table was loaded or
-//          the partition came to life again. A row of another life is not there.
-//   when   the latest moment at which the row is known to have been the store's: when the request went out
-//          whose answer brought or confirmed it. Of two answers the one of the later request counts.
+//   life   grows when older rows become invalid, because the table was loaded or the partition restarted.
+//          A row of another life counts as absent.
+//   when   the latest time at which the row is known to have matched the store: the time of sending the
+//          request whose answer brought or confirmed it. Of two answers the later request's counts.
 //
-// A full shard lets go of a row that was not read since the hand passed it last (CLOCK). Thread-safe.
+// A full shard evicts a row that was not read since the hand last passed it (CLOCK). Thread-safe.
 #pragma once
 
 #include <memory>
@@ -22,16 +22,16 @@ namespace het::serve {
 
 class OnlineCache {
  public:
-  // `capacity` rows, rounded up to a multiple of the shards; 0: it keeps nothing.
+  // `capacity` is in rows, rounded up to a multiple of the shards; 0 disables the cache.
   OnlineCache(size_t dim, uint64_t hash_seed, size_t capacity);
 
   enum class Found { kAbsent, kOld, kFresh };
-  // Copies the row to `value` unless it is absent, and its clock to *clock. Fresh: its `when` is at least
+  // Copies the row to `value` and its clock to *clock, unless it is absent. Fresh: its `when` is at least
   // `since`.
   Found Read(Key key, uint64_t hash, uint32_t life, double since, float* value, Clock* clock);
-  // The store's row at `when` or later. Throws std::bad_alloc: then it is not kept.
+  // Keeps the store's row of time `when`, unless a later one is here. Throws std::bad_alloc: it is not kept.
   void Put(Key key, uint64_t hash, uint32_t life, double when, Clock clock, const float* value);
-  // The store had no news for the row of that clock.
+  // The store answered that the row with this clock has not changed.
   void Confirm(Key key, uint64_t hash, uint32_t life, double when, Clock clock);
 
   size_t size() const;
@@ -55,7 +55,7 @@ class OnlineCache {
     uint64_t evicted = 0;
   };
 
-  // Bits that neither the index (key_index.h) nor the partitions use.
+  // Uses bits that neither the index (key_index.h) nor the partitions use.
   Shard& ShardOf(uint64_t hash) const { return *shards_[(hash >> 8) % kShards]; }
   void Evict(Shard* shard);
 

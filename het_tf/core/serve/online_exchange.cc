@@ -20,7 +20,7 @@ const TableReply* Of(const Reply& reply, const OnlineTable& table) {
   return t == reply.tables.end() ? nullptr : &*t;
 }
 
-// A transport speaks to workers.
+// The transport's messages address workers; a reader has no updates to lose.
 std::string WithoutUpdates(const std::string& reason) { return reason.substr(0, reason.find("; updates")); }
 
 }  // namespace
@@ -46,7 +46,7 @@ Status OnlineExchange::Run(Vector<Question>* questions, double until) {
   }
   open_ = asks_.size();
   const auto give_up = [this] {
-    // A late answer would be taken for the next request's: the connection goes with the request.
+    // A late answer would be taken for the next request's, so the connection is reset with the request.
     for (const Ask& ask : asks_) {
       if (ask.request_id != 0) transport_->Reset(ask.partition);
     }
@@ -75,7 +75,7 @@ Status OnlineExchange::Converse(double until) {
       if (ask.request_id == 0 && now >= ask.backoff.not_before()) Send(&ask);
       if (ask.request_id != 0 && now - ask.sent_at >= patience &&
           now - transport_->LastMoved(ask.partition) >= patience) {
-        // Whoever is silent for so long may be gone without a word: there is time for another try.
+        // A server that is silent for this long may have died without closing: there is time for another try.
         transport_->Reset(ask.partition);
         Failed(&ask, "no answer for " + Seconds(patience));
       }
@@ -104,8 +104,8 @@ void OnlineExchange::Send(Ask* ask) {
     Question& question = (*questions_)[i];
     bytes += MostAnswerBytes(RowFormat::kFloat32, 0, question.table->schema().row_floats());
     if (bytes > max_read_bytes_ && ask->asked > ask->answered) break;
-    // What comes back belongs to the life of now, before any epoch is read: a life that another call ends
-    // meanwhile takes this answer along.
+    // The answer belongs to the life before the request, read before any epoch: if another call ends that
+    // life meanwhile, this answer is discarded too.
     const uint32_t life = question.table->life(ask->partition);
     question.check = question.check && question.life == life;
     question.life = life;
@@ -142,7 +142,7 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
   const auto ask = std::find_if(asks_.begin(), asks_.end(), [&](const Ask& one) {
     return one.partition == event.partition && one.request_id != 0;
   });
-  if (ask == asks_.end()) return Status();  // of a request that was given up
+  if (ask == asks_.end()) return Status();  // the request was given up
   switch (event.kind) {
     case Transport::Event::kReply: {
       Reply reply;
@@ -156,7 +156,7 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
     }
     case Transport::Event::kRejected:
       return FailedPrecondition("the parameter server refuses a lookup: " + WithoutUpdates(event.reason));
-    case Transport::Event::kGone:  // as late as can be, so that old rows may be served
+    case Transport::Event::kGone:  // like a missed deadline, so that old rows may be served
       return Status(Code::kDeadlineExceeded,
                     "the parameter server has no answer: " + WithoutUpdates(event.reason));
     case Transport::Event::kClosed:
@@ -165,7 +165,7 @@ Status OnlineExchange::Handle(const Transport::Event& event) {
       return Status();
     case Transport::Event::kReplicas:
     case Transport::Event::kUncounted:
-      return Status();  // nobody asked
+      return Status();  // events of other kinds
   }
   return Status();
 }
@@ -177,7 +177,7 @@ Status OnlineExchange::HandleReply(Ask* ask, const Reply& reply) {
     case FrameStatus::kOk: {
       const bool checked = std::any_of(ask->sections.begin(), ask->sections.end(),
                                        [](const Section& section) { return !section.checks.empty(); });
-      // The clocks that were checked belong to the life before.
+      // The checked clocks belong to the previous life.
       if (reborn && checked) {
         AskAnew(ask);
       } else if (!Fits(*ask, reply)) {
@@ -255,7 +255,7 @@ void OnlineExchange::TakeRows(const Ask& ask, const Reply& reply) {
       question.when = ask.sent_at;
       question.value = values_.size();
       values_.resize(values_.size() + schema.dim());
-      if (clock == 0) {  // the store has no row
+      if (clock == 0) {  // the store does not have the row
         schema.InitValue(question.key, values_.data() + question.value);
       } else {
         std::copy_n(row, schema.dim(), values_.data() + question.value);
@@ -284,7 +284,7 @@ void OnlineExchange::Failed(Ask* ask, const std::string& reason) {
 }
 
 Status OnlineExchange::TooLate(double began) {
-  // Many partitions of one server mostly fail for the same reason.
+  // Partitions of one server usually fail for the same reason.
   std::map<std::pair<std::string, std::string>, std::vector<uint32_t>> all;
   for (const Ask& ask : asks_) {
     if (ask.done) continue;

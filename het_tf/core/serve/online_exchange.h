@@ -1,9 +1,9 @@
-// One call's questions to a store, and the answers: checks and fetches of rows, one request a partition, all
-// at once. What an answer has no room for is asked when it is here.
+// One call's requests to a store, and the answers: checks and fetches of rows, one request a partition, all
+// at once. Questions that did not fit in an answer go into the next request.
 //
-// What fails is asked again, with pauses, until the deadline: a connection that closed, a server that loads,
-// an answer that does not fit. An answer that tells of another life (epoch, incarnation) turns the checks of
-// that partition into fetches, since what they would confirm is gone.
+// Failed requests are repeated, with pauses, until the deadline: a closed connection, a server that is
+// loading, an answer that does not fit. When an answer carries a new epoch or incarnation, the checks of that
+// partition become fetches, since the rows that they would confirm are invalid.
 #pragma once
 
 #include <functional>
@@ -17,37 +17,37 @@
 
 namespace het::serve {
 
-// One row that is asked for.
+// One row to check or fetch.
 struct Question {
   OnlineTable* table;
   Key key;
   uint64_t hash;
-  uint32_t life;  // of what is cached; then of the answer
+  uint32_t life;  // of the cached row; then of the answer
   bool check;     // else fetch
-  Clock clock;    // what is cached; then what the store has
+  Clock clock;    // of the cached row; then of the store's
 
   enum Answer { kNone, kNoNews, kRow };
   Answer answer = kNone;
-  double when = 0;   // when the request went out that was answered
+  double when = 0;   // when the answered request was sent
   size_t value = 0;  // kRow: where it begins in values
 };
 
 class OnlineExchange {
  public:
-  // `partitions` learns what answers tell. The transport is used until the exchange ends. No answer takes
-  // more than `max_read_bytes`, but for one of a single row.
+  // `partitions` learns incarnations from answers. The transport must outlive the exchange. An answer takes
+  // at most `max_read_bytes`, or one row.
   OnlineExchange(Transport* transport, Partitions* partitions, int64_t bound, size_t max_read_bytes,
                  std::function<double()> clock);
 
-  // Answers all questions. DeadlineExceeded: not all were answered by `until`; FailedPrecondition: the store
-  // refuses. Throws std::bad_alloc. Rows that were answered stand in values().
+  // Answers all questions; the rows are in values(). DeadlineExceeded: some had no answer by `until`.
+  // FailedPrecondition: the store refuses. Throws std::bad_alloc.
   Status Run(Vector<Question>* questions, double until);
   const Vector<float>& values() const { return values_; }
-  // Lives that answers have ended.
+  // How often an answer ended a life.
   uint64_t emptied() const { return emptied_; }
 
  private:
-  // What a request asks about one table: positions in *questions_.
+  // The part of a request about one table: positions in *questions_.
   struct Section {
     OnlineTable* table;
     std::vector<size_t> checks;
@@ -58,9 +58,9 @@ class OnlineExchange {
     uint32_t partition = 0;
     std::vector<size_t> questions;
     size_t answered = 0;            // of these, from the front
-    size_t asked = 0;               // those before it are in the request, or answered
-    std::vector<Section> sections;  // of the request that is on its way
-    uint32_t request_id = 0;        // 0: none is
+    size_t asked = 0;               // questions before it are in the request or answered
+    std::vector<Section> sections;  // of the request in flight
+    uint32_t request_id = 0;        // of the request in flight; 0: none
     double sent_at = 0;
     Backoff backoff;
     bool done = false;

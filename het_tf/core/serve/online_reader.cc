@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kTellSeconds = 5;  // between two notices
 
-// What a lookup has to ask, each row once, and where the answers go.
+// The rows that a lookup must ask for, each once, and the places that get the answers.
 class Open {
  public:
   // `cached`: `out` has the row of `clock`.
@@ -25,7 +25,7 @@ class Open {
            float* out) {
     const auto [at, added] = found_[table].try_emplace(key, questions.size());
     if (added) questions.push_back({table, key, hash, life, cached, clock});
-    // The same id twice: the row may have gone, or have come, in between.
+    // For a repeated id the row may have been evicted, or have arrived, in between.
     questions[at->second].check &= cached;
     places.push_back({at->second, out});
   }
@@ -41,7 +41,7 @@ class Open {
   std::unordered_map<OnlineTable*, std::unordered_map<Key, size_t>> found_;
 };
 
-// What the store has answered goes into the caches and to the callers.
+// Copies the store's answers into the caches and to the callers.
 void TakeAnswers(const Open& open, const Vector<float>& values, OnlineCounters* counters) {
   for (const Question& q : open.questions) {
     if (q.answer == Question::kNoNews) {
@@ -54,14 +54,14 @@ void TakeAnswers(const Open& open, const Vector<float>& values, OnlineCounters* 
   }
   for (const Open::Place& place : open.places) {
     const Question& q = open.questions[place.question];
-    if (q.answer != Question::kRow) continue;  // what was cached is there already
+    if (q.answer != Question::kRow) continue;  // the cached row was copied before
     std::copy_n(values.data() + q.value, q.table->schema().dim(), place.out);
   }
 }
 
 }  // namespace
 
-// A transport for one exchange; one that an exception passes is not used again.
+// A transport for one exchange. After an exception it is not reused.
 class OnlineReader::Lease {
  public:
   Lease(OnlineReader* reader, std::unique_ptr<Transport> transport)
@@ -107,7 +107,7 @@ Result<OnlineTable*> OnlineReader::FindTable(const Schema& schema) {
   }
   OnlineTable* const table = tables_.at(wanted.name).get();
   const TableSpec& is = table->schema().spec();
-  // The optimizer is the trainers' business.
+  // A reader does not depend on the optimizer.
   const bool same = is.dim == wanted.dim && is.seed == wanted.seed &&
                     is.initializer.name == wanted.initializer.name &&
                     is.initializer.a == wanted.initializer.a && is.initializer.b == wanted.initializer.b;
@@ -168,8 +168,7 @@ Status OnlineReader::Lookup(Span<const OnlineRead> reads) {
   return Status();
 }
 
-// The store did not answer: what a call says, or serves, that has found `old` rows and not found `absent`
-// ones.
+// The store did not answer: reports the failure, or serves the `old` rows if no row is `absent`.
 Status OnlineReader::Fallback(const Status& why, size_t old, size_t absent) {
   const double now = clock_();
   if (!why.ok()) {
@@ -216,7 +215,7 @@ Result<std::unique_ptr<Transport>> OnlineReader::Take(double until) {
   return Status(Code::kDeadlineExceeded, connected.status().message());
 }
 
-// Null: it is gone.
+// Returns the transport to the pool. Null: its connection is gone.
 void OnlineReader::Return(std::unique_ptr<Transport> transport) {
   {
     std::lock_guard<std::mutex> lock(pool_mutex_);

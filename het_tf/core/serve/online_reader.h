@@ -1,28 +1,26 @@
 // Reading live tables from a serving process: an inference cache before a store that others train.
 //
-//   id ─► cache ─ fresh ─────────────────────────────────────────► value, nobody is asked
+//   id ─► cache ─ fresh ─────────────────────────────────────────► value, no request
 //             ├── old ────► check (key, clock) ─ no news ─► value, fresh again
 //             └── absent ─► fetch (key)         └ news ───► the row comes back
 //
 // How old a value may be is bounded in one of two ways:
-//   max_lag     seconds: what is served was the store's row at most so long before the call began. A row that
-//               was confirmed within that time is served without asking; an older one is checked with its
-//               clock, and comes back only if it has changed.
-//   pull_bound  ticks, as in training (I2): every row is checked at every read, and comes back when the store
-//               is more than so many ticks past it.
+//   max_lag     seconds: a served value was the store's row at most max_lag before the call began. A row that
+//               was confirmed within that time is served at once; an older one is checked by its clock, and
+//               fetched only if it has changed.
+//   pull_bound  ticks, as in training (I2): every row is checked at every read, and fetched when the store is
+//               more than pull_bound ticks past it.
 //
-// When the store does not answer within `deadline`, the call fails; or, with stale_ok, rows that are cached
-// are served as they are, counted (`stale`) and reported by a notice, and the store is left alone for as long
-// as the deadline before it is tried again. A row that was never read cannot be served: such a call fails in
-// any case.
+// When the store does not answer within `deadline`, the call fails. With stale_ok, cached rows are served
+// instead, counted (`stale`) and reported by a notice, and the store is not contacted again for `deadline`
+// seconds. A call that needs a row which was never read fails in any case.
 //
-// The store is only read: no table, partition or client is ever made there. A table that was loaded or
-// cleared has another epoch, and a partition that came to life again another incarnation: what is cached of
-// it is forgotten when the first answer tells.
+// A reader never makes a table, partition or client at the store. A load or clear gives a table a new epoch,
+// and a restart gives a partition a new incarnation: an answer with a new number invalidates cached rows.
 //
-// Concurrency: Lookup is thread-safe. Calls whose rows are fresh meet at the cache's mutexes alone. Calls
-// that ask use one of `connections` transports each, so that many are on their way at once; further ones wait
-// for a transport. Two calls that miss the same row both ask for it.
+// Concurrency: Lookup is thread-safe. Calls whose rows are fresh share only the cache's mutexes. Each call
+// that needs the store takes one of `connections` transports; further calls wait for one. Two calls that miss
+// the same row both ask for it.
 #pragma once
 
 #include <atomic>
@@ -45,65 +43,65 @@
 namespace het::serve {
 
 struct OnlineConfig {
-  std::optional<double> max_lag;               // seconds; exactly one of the two
+  std::optional<double> max_lag;               // seconds; set exactly one of max_lag and pull_bound
   std::optional<int64_t> pull_bound;           // ticks
   size_t cache_rows = CacheConfig().capacity;  // of each table
   bool stale_ok = false;
   double deadline = 2;                     // seconds that a call waits for the store
   size_t connections = 4;                  // calls that ask at once
-  size_t max_read_bytes = kMostReadBytes;  // that the answer to one request may take
+  size_t max_read_bytes = kMostReadBytes;  // limit on the answer to one request
 };
 
-// Where the tables are, for reading.
+// Opens connections to the store that has the tables.
 class OnlineStore {
  public:
   virtual ~OnlineStore() = default;
   virtual uint32_t partitions() const = 0;
   virtual uint64_t hash_seed() const = 0;
-  virtual std::string Where() const = 0;  // for people
-  // A transport of its own for each caller. Thread-safe, as the next one.
+  virtual std::string Where() const = 0;  // for messages
+  // Opens a transport for one caller. Thread-safe, as is Find.
   virtual Result<std::unique_ptr<Transport>> Connect() = 0;
-  // The table as the store has it. NotFound lists those there are.
+  // Returns the table's spec at the store. NotFound lists the tables that exist.
   virtual Result<TableSpec> Find(const std::string& table) = 0;
 };
 
 struct OnlineRead {
-  OnlineTable* table;  // of FindTable
+  OnlineTable* table;  // from FindTable
   Span<const Key> ids;
-  std::optional<Key> padding_id;  // reads zeros
+  std::optional<Key> padding_id;  // reads as zeros
   float* out;                     // ids.size() rows
 };
 
 struct OnlineCounters {
   std::atomic<uint64_t> fresh{0};      // rows served without asking
-  std::atomic<uint64_t> confirmed{0};  // old ones, asked for, that had not changed
-  std::atomic<uint64_t> refreshed{0};  // old ones that had
+  std::atomic<uint64_t> confirmed{0};  // old rows that a check found unchanged
+  std::atomic<uint64_t> refreshed{0};  // old rows that had changed
   std::atomic<uint64_t> fetched{0};    // rows that were not in the cache
-  std::atomic<uint64_t> stale{0};      // rows served past the bound, since the store did not answer
+  std::atomic<uint64_t> stale{0};      // rows served past the bound: the store did not answer
   std::atomic<uint64_t> failures{0};   // exchanges that the store did not answer in time
-  std::atomic<uint64_t> emptied{0};    // that a table or a partition was found to be another
+  std::atomic<uint64_t> emptied{0};    // times that a new epoch or incarnation was seen
 };
 
 class OnlineReader {
  public:
   using Notice = std::function<void(const std::string&)>;
-  using Clock = std::function<double()>;  // seconds; its zero does not matter
+  using Clock = std::function<double()>;  // seconds from any origin
 
   OnlineReader(std::unique_ptr<OnlineStore> store, const OnlineConfig& config, Notice notice = nullptr,
                Clock clock = nullptr);
   ~OnlineReader();
 
   const OnlineConfig& config() const { return config_; }
-  // The table, which lives as long as the reader. The store is asked the first time. FailedPrecondition: it
-  // has no such table, or one whose rows would mean something else (dim, initializer, seed).
+  // Returns the table, which lives as long as the reader; the first call asks the store. FailedPrecondition:
+  // the store does not have it, or its rows mean something else (dim, initializer, seed).
   Result<OnlineTable*> FindTable(const Schema& schema);
-  // DeadlineExceeded: the store did not answer in time. FailedPrecondition: it refuses, until somebody
-  // changes something. (Never Unavailable, which TensorFlow's functions turn into Internal.) Throws
+  // DeadlineExceeded: the store did not answer in time. FailedPrecondition: it refuses, and will until
+  // somebody intervenes. (Never Unavailable, which TensorFlow's functions turn into Internal.) Throws
   // std::bad_alloc.
   Status Lookup(Span<const OnlineRead> reads);
 
   const OnlineCounters& counters() const { return counters_; }
-  // One JSON object: counters, and of each table rows and bytes in the cache.
+  // Returns one JSON object: the counters, and each table's rows and bytes in the cache.
   std::string Stats();
 
  private:
@@ -128,8 +126,8 @@ class OnlineReader {
   std::vector<std::unique_ptr<Transport>> idle_;
   size_t transports_ = 0;
 
-  std::atomic<double> ask_again_{0};  // stale_ok: not before, after a failure
-  std::atomic<double> told_{0};       // when the last notice was given
+  std::atomic<double> ask_again_{0};  // stale_ok: no request before this, after a failure
+  std::atomic<double> told_{0};       // time of the last notice
 };
 
 }  // namespace het::serve

@@ -11,7 +11,7 @@ Status Refuse(const std::string& field, const Json& value, const std::string& wh
   return InvalidArgument(field + " is " + value.dump() + "; it must be " + what);
 }
 
-// *out = value, if that lies between the bounds.
+// Sets *out if `value` lies between the bounds.
 template <typename T, typename Out>
 Status SetNumber(const std::string& field, const Json& value, double least, double most,
                  const std::string& what, Out* out) {

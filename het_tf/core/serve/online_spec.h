@@ -4,7 +4,7 @@
 //   {"ps": "redis://HOST:PORT", "max_lag": seconds | "pull_bound": ticks,
 //    "cache_rows": 262144, "stale_ok": false, "deadline": 2, "connections": 4}
 //
-// "ps" and one of the two bounds are given; the others have the values of OnlineConfig.
+// "ps" and one of the two bounds are required; the defaults of the others are OnlineConfig's.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct OnlineSpec {
   OnlineConfig config;
 };
 
-// InvalidArgument names the field, its value, and what it may be.
+// InvalidArgument names the field, its value, and the allowed values.
 Result<OnlineSpec> ParseOnlineSpec(const std::string& json);
 
 }  // namespace het::serve

@@ -1,4 +1,4 @@
-// What a serving process knows of a store's partitions and tables: which life of them its cache is about.
+// What a serving process knows of a store's partitions and tables: the life that its cached rows belong to.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class Partitions {
 
   uint32_t count() const { return static_cast<uint32_t>(lives_.size()); }
   uint32_t life(uint32_t partition) const { return lives_[partition].load(std::memory_order_acquire); }
-  // What an answer said. True: the partition came to life again since the last one.
+  // Records an answer's incarnation. Returns whether the partition restarted since the last one.
   bool Saw(uint32_t partition, uint64_t incarnation) {
     const uint64_t before = incarnations_[partition].exchange(incarnation, std::memory_order_acq_rel);
     if (before == incarnation || before == 0) return false;
@@ -47,10 +47,10 @@ class OnlineTable {
   uint32_t life(uint32_t partition) const {
     return life_.load(std::memory_order_acquire) + partitions_->life(partition);
   }
-  // 0: not known yet; the store answers with the one it has.
+  // 0: not known yet; the store's answer brings it.
   uint64_t epoch(uint32_t partition) const { return epochs_[partition].load(std::memory_order_acquire); }
-  // What an answer said. True: the table was loaded or cleared since, and all its rows are forgotten. It is
-  // in every partition, so the others' epochs are not known any more.
+  // Records an answer's epoch. Returns true if the table was loaded or cleared since: all its rows are then
+  // invalid. A table is in every partition, so the epochs of the others become unknown.
   bool Saw(uint32_t partition, uint64_t epoch) {
     std::lock_guard<std::mutex> lock(mutex_);
     const uint64_t before = epochs_[partition].load(std::memory_order_relaxed);

@@ -40,7 +40,7 @@ void EncodeInt8(const float* values, size_t dim, uint8_t* row) {
   const float scale = most / 127;
   std::memcpy(row, &scale, sizeof scale);
   for (size_t i = 0; i < dim; ++i) {
-    // A scale that is no normal number would make nonsense of the quotient.
+    // With a scale of 0, infinity or NaN the quotient would be meaningless.
     const float quotient = scale > 0 && std::isfinite(scale) ? std::nearbyint(values[i] / scale) : 0;
     row[sizeof scale + i] =
         static_cast<uint8_t>(static_cast<int8_t>(std::min(127.0f, std::max(-127.0f, quotient))));
@@ -80,7 +80,7 @@ size_t RowBytes(RowType type, size_t dim) {
 bool Fits(RowType type, const float* values, size_t dim) {
   if (type != RowType::kFloat16) return true;
   return std::all_of(values, values + dim, [](float value) {
-    return !std::isfinite(value) || std::fabs(value) < 65520;  // from there on it rounds to infinity
+    return !std::isfinite(value) || std::fabs(value) < 65520;  // larger values round to infinity
   });
 }
 

@@ -14,19 +14,19 @@
 
 namespace het::serve {
 
-// "float32", "float16", "bfloat16", "int8". InvalidArgument lists them.
+// Parses "float32", "float16", "bfloat16" or "int8". InvalidArgument lists them.
 Result<RowType> ParseRowType(const std::string& name);
 const char* RowTypeName(RowType type);
 inline bool IsRowType(RowType type) { return type <= RowType::kInt8; }
 
-// From one row to the next: a multiple of four.
+// The distance between two rows: a multiple of four.
 size_t RowBytes(RowType type, size_t dim);
 
-// Whether all finite values are within what the type can hold.
+// Returns whether the type can represent all finite values.
 bool Fits(RowType type, const float* values, size_t dim);
-// Writes all of RowBytes.
+// Writes RowBytes() bytes.
 void EncodeRow(RowType type, const float* values, size_t dim, uint8_t* row);
-// `row` is aligned as a float is.
+// `row` must be aligned as a float.
 void DecodeRow(RowType type, const uint8_t* row, size_t dim, float* values);
 
 }  // namespace het::serve

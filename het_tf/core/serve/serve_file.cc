@@ -22,7 +22,7 @@ struct OpenFiles {
   std::mutex mutex;
   std::map<MappedFile::Identity, std::weak_ptr<const ServeFile>> files;
 };
-// Never destroyed: kernels may end after everything else.
+// Never destroyed: kernels may outlive static destructors.
 OpenFiles& Registry() {
   static auto* registry = new OpenFiles();
   return *registry;
@@ -55,7 +55,7 @@ size_t OpenServeFiles() {
 
 Status ServeFile::Read() {
   HET_RETURN_IF_ERROR(file_.ReadHead(kMagic, kVersion, &header_));
-  const Header& h = header_;  // the checksum keeps out accidents; what follows keeps out everything else
+  const Header& h = header_;  // the checksum catches accidents, the checks below anything else
   if (!IsRowType(h.row_type) || h.unknown > Unknown::kZeros || h.dim == 0 || h.dim > TableSchema::kMaxDim ||
       h.row_bytes != RowBytes(h.row_type, h.dim)) {
     return Damaged("its header describes no rows");
@@ -79,7 +79,7 @@ Status ServeFile::ReadSpec() {
   auto schema = TableSchema::Create(parsed.value());
   if (!schema.ok()) return Damaged(schema.status().message());
   schema_ = std::move(schema.value());
-  return schema_->dim() == header_.dim ? Status() : Damaged("its rows are not those of its table");
+  return schema_->dim() == header_.dim ? Status() : Damaged("its rows do not have the dim of its table");
 }
 
 Status ServeFile::Verify() const {

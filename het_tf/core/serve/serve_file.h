@@ -1,12 +1,11 @@
-// A serving file (serve_format.h), mapped: the rows of one table, for reading.
+// A serving file (serve_format.h), mapped for reading: the rows of one table.
 //
-// All processes that serve the same file use one copy of it in memory, and it must not change while they do
-// (mapped_file.h). Open looks at everything that a lookup relies on (header, sections, spec) except for the
-// rows and the index themselves: those would all have to be read. So a lookup checks the row numbers that it
-// finds, and Verify, which reads everything, compares checksums. Whatever bytes a file has, no lookup reads
-// outside of it.
+// All processes that serve a file share one copy of it in memory. It must not change meanwhile
+// (mapped_file.h). Open checks everything that a lookup relies on (header, sections, spec) except the rows
+// and the index, which it would have to read whole. Instead a lookup checks the row numbers that it finds,
+// and Verify reads the whole file and compares checksums. No lookup leaves the file, whatever its bytes.
 //
-// Thread-safe; nothing in it changes after Open.
+// Thread-safe: nothing changes after Open.
 #pragma once
 
 #include <memory>
@@ -20,9 +19,9 @@ namespace het::serve {
 
 class ServeFile {
  public:
-  // NotFound: there is no file. DataLoss: it is damaged or cut off, or nobody's. FailedPrecondition: a newer
-  // version wrote it. Each message names the file and the remedy. A file that this process has open already
-  // (the same inode, size and time of last change) is not mapped again.
+  // NotFound: there is no such file. DataLoss: it is damaged, cut off or no serving file. FailedPrecondition:
+  // a newer version wrote it. Each message names the file and the remedy. A file that this process has open
+  // (same inode, size and mtime) is not mapped again.
   static Result<std::shared_ptr<const ServeFile>> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
@@ -34,13 +33,13 @@ class ServeFile {
   Unknown unknown() const { return header_.unknown; }
   const Header& header() const { return header_; }
 
-  // DataLoss: a checksum is wrong. Reads all of the file.
+  // Reads the whole file. DataLoss: a checksum is wrong.
   Status Verify() const;
 
-  // --- one key, in the two steps between which a batch waits for memory (serve_lookup.h)
+  // --- one key, in two steps; between them a batch waits for memory (serve_lookup.h)
   uint64_t Home(Key key) const { return HomeBucket(HashKey(key, header_.hash_seed), header_.buckets); }
   void Prefetch(uint64_t home) const { __builtin_prefetch(&buckets_[home]); }
-  // The row of `key`, whose home bucket is given. Null: it has none. False: the file is damaged.
+  // Finds the row of `key` from its home bucket: null if it has none. Returns false if the file is damaged.
   bool Find(Key key, uint64_t home, const uint8_t** row) const {
     uint64_t at = home;
     for (uint32_t probe = 0; probe < header_.probes; ++probe) {
@@ -57,9 +56,9 @@ class ServeFile {
     *row = nullptr;
     return true;
   }
-  // What is read where there is no row.
+  // Fills in what an id without a row reads.
   void FillUnknown(Key key, float* values) const;
-  // What a lookup says that met a damaged index.
+  // The error of a lookup that met a damaged index.
   Status Damaged(const std::string& what) const { return file_.Damaged(what); }
 
  private:
@@ -74,7 +73,7 @@ class ServeFile {
   Span<const Bucket> buckets_;
 };
 
-// Files that Open has open in this process.
+// Number of files that this process has open.
 size_t OpenServeFiles();
 
 }  // namespace het::serve

@@ -1,16 +1,15 @@
-// One table's rows in a file that serving processes map and never write: what the bytes are.
+// The format of a serving file: one table's rows, which serving processes map and never write.
 //
 //   header (192 bytes) | spec (JSON of core/row/schema.h) | rows, row_bytes each | buckets, 64 bytes each
 //
-// Every section begins at a multiple of 64 and is followed by zeros up to the next one. Integers are
-// little-endian, floats IEEE. Nothing is an address: the same bytes serve every process at whatever place
-// they are mapped. Rows stand in the order in which they came; the index comes last, since it is made when
-// the rows are known, so a file is written in one pass.
+// Every section begins at a multiple of 64, padded with zeros. Integers are little-endian, floats IEEE. The
+// file holds no addresses, so it may be mapped anywhere. Rows stand in the order of arrival; the index comes
+// last, since it is built when the rows are known, so that a file is written in one pass.
 //
-// A bucket has five keys and the numbers of their rows. A key lives in its home bucket, or, where that is
-// full, in one of the next ones; every full bucket that was passed has `more` set, and a search ends at the
-// first one that has not. At three keys in four places nine keys in ten are at home: a key that is there
-// costs one cache line of the index and those of its row.
+// A bucket has five keys and their row numbers. A key lives in its home bucket or, if that is full, in one of
+// the next. Every full bucket that a key was moved past has `more` set; a search ends at the first bucket
+// without it. At a load of 3/4 nine keys in ten are at home: reading a present key then costs one cache line
+// of the index and those of its row.
 //
 // Rows are float32, float16, bfloat16, or one float32 scale and int8 (row_codec.h).
 #pragma once
@@ -28,12 +27,12 @@ constexpr char kMagic[8] = {'H', 'E', 'T', 'S', 'E', 'R', 'V', 'E'};
 constexpr uint32_t kVersion = 2;
 constexpr size_t kAlign = 64;
 constexpr uint64_t kMaxRows = 0xfffffffe;  // row numbers have 32 bits
-constexpr uint32_t kMaxProbes = 1024;      // buckets that a search may look at
+constexpr uint32_t kMaxProbes = 1024;      // limit on the buckets that one search reads
 constexpr uint64_t kMaxSpecBytes = 1 << 20;
 
 enum class RowType : uint32_t { kFloat32 = 0, kFloat16 = 1, kBfloat16 = 2, kInt8 = 3 };
 
-// What an id reads that has no row.
+// What an id without a row reads.
 enum class Unknown : uint32_t {
   kInitial = 0,  // the initial row of the table's initializer, as in training
   kZeros = 1,
@@ -48,17 +47,17 @@ struct Header {
   uint64_t buckets;  // at least 1
   uint64_t hash_seed;
   uint32_t dim;
-  uint32_t row_bytes;  // from one row to the next
+  uint32_t row_bytes;  // distance between two rows
   RowType row_type;
   Unknown unknown;
-  uint32_t probes;  // no search looks at more buckets
+  uint32_t probes;  // the longest search, in buckets
   uint32_t zero;
   uint64_t spec_offset;
   uint64_t spec_bytes;
   uint64_t rows_offset;
   uint64_t buckets_offset;
   uint8_t reserved[56];  // zeros
-  // XXH3-64 of the sections, and of the header's bytes before the last one.
+  // XXH3-64 of the sections, and of the header's bytes before its own checksum.
   uint64_t spec_checksum;
   uint64_t rows_checksum;
   uint64_t buckets_checksum;
@@ -72,7 +71,7 @@ struct alignas(64) Bucket {
   Key key[kBucketKeys];
   uint32_t row[kBucketKeys];
   uint8_t count;
-  uint8_t more;  // a key whose search passes here may be further on
+  uint8_t more;  // a key of this home or an earlier one may be further on
   uint16_t zero;
 };
 static_assert(sizeof(Bucket) == 64);

@@ -7,7 +7,7 @@
 namespace het::serve {
 namespace {
 
-// An id on its way: to its bucket, then to its row.
+// An id in flight: first its bucket is fetched, then its row.
 struct Item {
   const ServeFile* file;
   Key key;
@@ -16,17 +16,17 @@ struct Item {
   float* out;
 };
 
-// So many are on their way at once: more than the memory system has misses in flight, and few enough that
-// what was fetched is still in the first cache when it is used.
+// Ids in flight: more than the memory system's concurrent misses, and few enough that fetched lines are still
+// in the L1 cache when they are used.
 constexpr size_t kItems = 64;
-// So much of a row: of a longer one the processor fetches the rest by itself.
+// Bytes of a row to prefetch; the hardware prefetcher continues a longer one.
 constexpr size_t kAhead = 512;
 
 Status ReadItems(Item* items, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Item& item = items[i];
     if (!item.file->Find(item.key, item.home, &item.row)) {
-      return item.file->Damaged("its index names rows that it does not have");
+      return item.file->Damaged("its index names rows that are not in it");
     }
     if (item.row == nullptr) continue;
     const size_t bytes = std::min<size_t>(item.file->header().row_bytes, kAhead);

@@ -12,8 +12,8 @@ struct ServeRead {
   float* out;  // ids.size() rows of file->dim() floats
 };
 
-// Reads all of them. Ids of different reads are looked for together: their waits for memory overlap.
-// Allocates nothing, locks nothing; thread-safe. DataLoss: a file's index is damaged.
+// Reads all rows. Ids of different reads are searched together, so that their memory latencies overlap.
+// Allocates and locks nothing; thread-safe. DataLoss: a file's index is damaged.
 Status Lookup(Span<const ServeRead> reads);
 
 }  // namespace het::serve

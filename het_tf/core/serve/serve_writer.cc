@@ -13,10 +13,10 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// Three keys in four places.
+// A load of 3/4: 15 keys for 4 buckets of five.
 uint64_t BucketsFor(uint64_t rows) { return std::max<uint64_t>(1, (rows * 4 + 14) / 15); }
 
-// Puts keys into buckets; false: a search would take too long.
+// Puts keys into buckets. Returns false if a search would take too long.
 bool Place(const Vector<Key>& keys, uint64_t seed, Vector<Bucket>* buckets, uint32_t* probes) {
   const uint64_t count = buckets->size();
   *probes = 1;
@@ -66,7 +66,7 @@ Status ServeWriter::Begin() {
   header_.row_type = options_.row_type;
   header_.row_bytes = static_cast<uint32_t>(RowBytes(options_.row_type, schema_->dim()));
   header_.unknown = options_.unknown;
-  // A header of zeros is nobody's: what is in the file counts from Finish on.
+  // A header of zeros is invalid, so the file counts only from Finish on.
   const Header nothing = {};
   HET_RETURN_IF_ERROR(Write(&nothing, sizeof nothing));
   const std::string spec = schema_->ToJson();

@@ -1,15 +1,14 @@
 // Writes a serving file (serve_format.h) from a stream of rows.
 //
 //   auto writer = ServeWriter::Create(path, spec, options);
-//   writer->Add(keys, rows, stride);   // as often as there are rows
+//   writer->Add(keys, rows, stride);   // any number of times
 //   writer->Finish();
 //
-// One pass: rows go to the file as they come, in their final form; in memory stay 8 bytes a row for the keys,
-// and at the end the index of some 17 bytes a row. A key that comes twice is served with the row that came
-// last.
+// One pass: rows are written in their final form as they come. Memory: 8 bytes a row for the keys, and at the
+// end some 17 bytes a row for the index. If a key comes twice, its last row is served.
 //
-// The file is complete when Finish has answered OK: its header, without which nobody opens it, is written
-// last, after everything else is on the disk. A writer that ends before that removes its file.
+// The file is complete when Finish returns OK: the header, without which Open fails, is written last, after
+// the rest is on the disk. A writer that is destroyed before that removes its file.
 #pragma once
 
 #include <memory>
@@ -31,15 +30,15 @@ struct WriteOptions {
 
 class ServeWriter {
  public:
-  // kFile, with what the operating system says: there is something at `path`, or it cannot be written.
+  // kFile with the system's message: `path` exists, or cannot be written.
   static Result<std::unique_ptr<ServeWriter>> Create(const std::string& path, const Schema& schema,
                                                      const WriteOptions& options);
   ~ServeWriter();
   ServeWriter(const ServeWriter&) = delete;
   ServeWriter& operator=(const ServeWriter&) = delete;
 
-  // InvalidArgument: a value is beyond what the row type holds. The value of keys[i] is the first dim floats
-  // of rows + i * stride. After an error only the destructor is of use. Throws std::bad_alloc.
+  // The value of keys[i] is the first dim floats of rows + i * stride. InvalidArgument: a value does not fit
+  // the row type. After an error the writer may only be destroyed. Throws std::bad_alloc.
   Status Add(Span<const Key> keys, const float* rows, size_t stride);
   // Throws std::bad_alloc.
   Status Finish();
@@ -61,11 +60,11 @@ class ServeWriter {
   const Schema schema_;
   const WriteOptions options_;
   bool finished_ = false;
-  uint64_t offset_ = 0;  // the end
+  uint64_t offset_ = 0;  // the end of the file
   Header header_ = {};
-  Checksum rows_;  // of the rows so far
+  Checksum rows_;  // of the rows written
   Vector<Key> keys_;
-  Vector<uint8_t> buffer_;  // what stands before the end and is not written yet
+  Vector<uint8_t> buffer_;  // bytes before offset_ that are not written yet
 };
 
 }  // namespace het::serve

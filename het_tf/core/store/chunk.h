@@ -1,28 +1,27 @@
-// A partition as a sequence of chunks: what it looks like in a dump, in a rewritten log, in a
-// checkpoint.
+// A partition as a sequence of chunks: its form in a dump, in a rewritten log, and in a checkpoint.
 //
-// A partition may be larger than any buffer one wants to hold a second time, so it is written and
-// read piece by piece; no chunk is larger than kMaxChunkBytes (unless a single table description
-// is). Every chunk stands for itself: it says what it is, and the rows name their table.
+// A partition may be too large to hold twice in memory, so it is written and read in pieces; no chunk is
+// larger than kMaxChunkBytes (unless a single table description is). Every chunk is self-contained: it names
+// its kind and, for rows, the table.
 //
 //   chunk      u32 magic "HETC" | u8 version 2 | u8 kind | u16 0 | body
-//   kHead      u32 index | u32 count | u64 hash_seed               which partition this is
+//   kHead      u32 index | u32 count | u64 hash_seed               the partition's identity
 //   kTable     u64 epoch | i64 clock floor | the table's description with its limits as JSON, to the end of
 //              the chunk (schema.h)
 //   kRows      u64 table id | u32 floats a row | u32 rows, then each:
 //                i64 key | i64 clock | u32 last_used | u16 count | floats (fp32): value and slots
 //   kClients   clients, to the end of the chunk: u64 high | u64 low | u64 last_seq | u32 time
-//   kEnd       nothing: a sequence that ends without it was cut off
-//   kSet       as kRows; for LoadChunk alone
-//   kRemove    u64 table id | keys, to the end of the chunk: i64; for LoadChunk alone
-//   kForget    clients, to the end of the chunk: u64 high | u64 low; for LoadChunk alone
-//   kEpoch     u64 table id | u64 epoch; for LoadChunk alone
+//   kEnd       empty: a sequence without it was cut off
+//   kSet       as kRows; only for LoadChunk
+//   kRemove    u64 table id | keys, to the end of the chunk: i64; only for LoadChunk
+//   kForget    clients, to the end of the chunk: u64 high | u64 low; only for LoadChunk
+//   kEpoch     u64 table id | u64 epoch; only for LoadChunk
 //   kLoading   u32 since | u32 until | the loader's name, to the end of the chunk
 //
-// All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every
-// kClients, kLoading if there is a mark, kEnd. The clients come last because rows that were loaded
-// from elsewhere make every last_seq a lie: loading rows forgets the clients, and a complete
-// sequence names them afterwards. The incarnation is in no chunk.
+// All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every kClients,
+// kLoading if there is a mark, kEnd. The clients come last because rows loaded from elsewhere invalidate
+// every last_seq: loading rows forgets the clients, and a complete sequence restores them afterwards. No
+// chunk has the incarnation.
 #pragma once
 
 #include <memory>
@@ -34,26 +33,25 @@ namespace het {
 
 constexpr size_t kMaxChunkBytes = size_t{16} << 20;
 
-// Where a scan of a partition's rows stands; value-initialised: at the beginning. Rows keep their
-// numbers, so a position stays good while rows are added; a table that was dropped meanwhile is
-// skipped.
+// The position of a scan of a partition's rows; value-initialised: the beginning. Rows keep their numbers, so
+// a position stays valid while rows are added; a table that is dropped meanwhile is skipped.
 struct ScanPosition {
   uint64_t table = 0;
   uint32_t row = 0;
 };
 
-// Overwrites *chunk with a kRows chunk of at most `max_rows` rows of one table and `max_bytes`
-// bytes (but at least one row), and moves on. *chunk is empty when there is no row any more. False:
-// nothing is left behind this chunk, and the position is at the beginning again.
+// Overwrites *chunk with a kRows chunk of at most `max_rows` rows of one table and `max_bytes` bytes (but at
+// least one row), and moves on; *chunk is empty if no row is left. Returns false if this chunk was the last;
+// the position is then at the beginning again.
 bool ScanRows(const Partition& partition, ScanPosition* at, size_t max_rows, size_t max_bytes, Bytes* chunk);
 
-// The chunks of a partition, which must not change meanwhile.
+// Iterates over the chunks of a partition, which must not change meanwhile.
 class ChunkWriter {
  public:
   explicit ChunkWriter(const Partition& partition, size_t max_bytes = kMaxChunkBytes)
       : partition_(partition), max_bytes_(max_bytes), table_(partition.shards().begin()) {}
 
-  // Overwrites *chunk with the next chunk; false when kEnd has been written. Throws std::bad_alloc.
+  // Overwrites *chunk with the next chunk. Returns false after kEnd. Throws std::bad_alloc.
   bool Next(Bytes* chunk);
 
  private:
@@ -73,15 +71,15 @@ class ChunkWriter {
 // Builds a partition from its chunks.
 class ChunkReader {
  public:
-  // `incarnation`: of the partition that comes to life.
+  // `incarnation`: of the new partition.
   explicit ChunkReader(uint64_t incarnation) : incarnation_(incarnation) {}
 
-  // InvalidArgument for what ChunkWriter cannot have written at this place. Throws std::bad_alloc.
-  // After either the reader is of no use any more.
+  // InvalidArgument: ChunkWriter cannot have written this here. Throws std::bad_alloc. After either the
+  // reader is unusable.
   Status Add(Span<const uint8_t> chunk);
-  // Clocks so far that were out of range, and are the last one now.
+  // Number of clocks that were out of range and set to the maximum.
   size_t clamped() const { return clamped_; }
-  // kEnd has been read.
+  // Whether kEnd was read.
   bool complete() const { return complete_; }
   std::unique_ptr<Partition> Take() { return std::move(partition_); }
 
@@ -92,46 +90,43 @@ class ChunkReader {
   bool complete_ = false;
 };
 
-// What loading a chunk came to.
+// The result of loading a chunk.
 struct Loaded {
-  size_t rows = 0;     // that were loaded, set, or removed
-  size_t clamped = 0;  // clocks that were out of range, and are the last one now
+  size_t rows = 0;     // rows loaded, set or removed
+  size_t clamped = 0;  // clocks that were out of range and set to the maximum
 };
 
-// Adds one chunk to a partition that lives: a table (as CreateTable does), rows (new ones, or in
-// the place of those with the same keys; the clients are forgotten), clients. kHead is compared,
-// kEnd does nothing. kSet is what a user does to rows by hand: each gets the given content and one
-// tick more than it had, and the clients go on. kRemove raises the clock floor, kForget is for
-// clients that were not heard of any more. `epoch`: a random number that the partition's owner
-// draws; the table of a kRows chunk gets it, since only so do caches notice a loaded row whose
-// clock is, by chance, the one that they have. 0: this is a copy, which gets the owner's number by
-// a chunk of kEpoch. An error names what does not fit and changes nothing; nor does std::bad_alloc,
-// but for a kClients chunk, of which a part may have been taken.
+// Adds one chunk to a live partition: a table (as CreateTable does), rows (new or replacing those with the
+// same keys; the clients are forgotten), clients. kHead is compared, kEnd does nothing. kSet is an assignment
+// by a user: each row gets the given content and one more tick, and the clients stay. kRemove raises the
+// clock floor; kForget forgets silent clients. `epoch`: a random number from the partition's owner for the
+// table of a kRows chunk; without it caches would miss a loaded row that happens to have the clock of their
+// copy. 0: this is a copy, which gets the owner's number by a kEpoch chunk. An error names the mismatch and
+// changes nothing; nor does std::bad_alloc, except that part of a kClients chunk may have been taken.
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded = nullptr,
                  uint64_t epoch = 0);
 
-// Whether loading it can take memory: removals, and the ends of a sequence, do not.
+// Whether loading the chunk can take memory: removals, and the ends of a sequence, do not.
 bool TakesMemory(Span<const uint8_t> chunk);
 
-// Chunks of kSet and kRemove, and what a chunk of kRows holds. `rows`: row_floats a key.
+// Encode kSet and kRemove chunks. `rows`: row_floats a key.
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk);
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
-// What precedes the keys, or the clients, in such a chunk takes no more.
+// Limit on the bytes before the keys, or the clients, in such a chunk.
 constexpr size_t kChunkHead = 64;
-// A kRows chunk of the rows at these positions of a batch.
+// Encodes a kRows chunk of the rows at these positions of a batch.
 void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk);
-// A kTable chunk that raises the clock floor of a table that is there, and leaves its limits as
-// they are.
+// Encodes a kTable chunk that raises the clock floor of an existing table, and keeps its limits.
 void EncodeFloor(const TableSchema& schema, Clock floor, Bytes* chunk);
-// A kSet chunk says when: its sender does not know the owner's time, so the owner writes it in
-// before it loads the chunk and hands it on. False, and nothing is done, for any other chunk.
+// Copies a kSet chunk with the time: its sender does not know the owner's time, so the owner sets it before
+// it loads and replicates the chunk. Returns false, with nothing done, for any other chunk.
 bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped);
-// What a copy has to load behind `chunk`, which its owner loaded with `epoch`. False, and nothing
-// is done, where there is nothing of the kind: for any chunk but kRows.
+// Encodes the chunk that a copy must load after `chunk`, which its owner loaded with `epoch`. Returns false,
+// with nothing done, unless it is a kRows chunk.
 bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind);
-// Appends the rows to *rows if they are `schema`'s; another table's are left out. The batch has the
-// schema's widths, and room for what was asked of HET.SCAN.
+// Appends the rows to *rows if they are `schema`'s; ignores another table's. The batch must have the schema's
+// widths, and room for the COUNT of HET.SCAN.
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows);
 
 }  // namespace het

@@ -1,4 +1,4 @@
-// The bytes of chunks, for their writer and their reader (chunk.h describes them).
+// The bytes of chunks, for writer and reader (chunk.h describes them).
 #pragma once
 
 #include "het_tf/core/base/bytes.h"
@@ -36,7 +36,7 @@ inline Writer Begin(Kind kind, Bytes* chunk) {
   return w;
 }
 
-// Reads what Begin wrote; InvalidArgument for anything else.
+// Reads the head; InvalidArgument if it is malformed.
 Status ReadKind(Reader* r, Kind* kind);
 
 }  // namespace het::chunk

@@ -1,4 +1,4 @@
-// From chunks into a partition, or into rows.
+// Reads chunks into a partition, or into rows.
 #include <algorithm>
 
 #include "het_tf/core/store/chunk.h"
@@ -11,10 +11,10 @@ using namespace chunk;  // NOLINT: this file and chunk_writer.cc are what it is 
 namespace {
 
 constexpr size_t kRowTimeAt = 8 + 8;
-// Room above what may be loaded for what happens afterwards.
+// Larger than any clock that may be loaded, to leave room for later ticks.
 constexpr Clock kMaxSavedClock = 2 * Shard::kMaxClock;
 
-enum class Mode { kBuild, kLoad, kSet };  // of rows; kBuild: no key comes twice
+enum class Mode { kBuild, kLoad, kSet };  // for rows; kBuild: keys are unique
 
 Status Broken(const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); }
 
@@ -30,7 +30,7 @@ Status ReadHead(Reader* r, PartitionId* id) {
   return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
 }
 
-// A clock that is out of range becomes the last one: a server must come up again with what it has written.
+// Limits a clock to `most`: a server must be able to restart from what it has written.
 void Clamp(Clock most, Clock* clock, size_t* clamped) {
   if (*clock >= 0 && *clock <= most) return;
   *clock = Shard::kMaxClock;
@@ -51,7 +51,7 @@ Status ReadTable(Reader* r, Partition* partition, size_t* clamped) {
   return Status();
 }
 
-// A chunk's rows: of which table, and their bytes.
+// A chunk's rows: their table and their bytes.
 struct RowsOfChunk {
   Shard* shard = nullptr;
   uint32_t count = 0;
@@ -77,7 +77,7 @@ Result<RowsOfChunk> ReadRowsHead(Reader* r, Partition* partition) {
   const size_t data_bytes = floats * sizeof(float);
   const size_t left = r->left();
   if (left / (kRowHead + data_bytes) != count || left % (kRowHead + data_bytes) != 0) {
-    return Broken("it does not hold as many rows as it says");
+    return Broken("it does not have its stated number of rows");
   }
   return RowsOfChunk{shard, count, data_bytes, {r->Raw(left), left}};
 }
@@ -87,7 +87,7 @@ struct PlacedRow {
   bool created;
 };
 
-// A row of the store for each of the chunk's. On error there are none but those of before.
+// Makes a row of the store for each of the chunk's rows. After an error only earlier rows exist.
 Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed) {
   Vector<PlacedRow>& rows = *placed;
   RowStore& store = chunk.shard->rows();
@@ -124,7 +124,7 @@ Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed)
   return Status();
 }
 
-// First every row, then every content: what can fail comes before what changes anything.
+// First all rows, then all contents, so that failures come before changes.
 Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
   HET_ASSIGN_OR_RETURN(const RowsOfChunk chunk, ReadRowsHead(r, partition));
   Vector<PlacedRow> rows;
@@ -196,7 +196,7 @@ Status ForgetClients(Reader* r, Partition* partition) {
 Status ReadEpoch(Reader* r, Partition* partition) {
   Shard* shard = partition->Find(r->Fixed<uint64_t>());
   const uint64_t epoch = r->Fixed<uint64_t>();
-  if (!r->ok() || r->left() != 0 || epoch == 0) return Broken("an epoch that is none");
+  if (!r->ok() || r->left() != 0 || epoch == 0) return Broken("an invalid epoch");
   if (shard == nullptr) return InvalidArgument("an epoch of a table that is not here");
   shard->set_epoch(epoch);
   return Status();
@@ -208,7 +208,7 @@ Status ReadLoading(Reader* r, Partition* partition) {
   mark.until = r->Fixed<uint32_t>();
   const size_t length = r->left();
   const uint8_t* name = r->Raw(length);
-  if (name == nullptr || length == 0) return Broken("a load of nobody");
+  if (name == nullptr || length == 0) return Broken("a load without a loader");
   mark.loader.assign(reinterpret_cast<const char*>(name), length);
   partition->SetLoadMark(mark);
   return Status();
@@ -217,7 +217,7 @@ Status ReadLoading(Reader* r, Partition* partition) {
 }  // namespace
 
 Status chunk::ReadKind(Reader* r, Kind* kind) {
-  if (r->Fixed<uint32_t>() != kMagic) return Broken("it does not begin as a chunk does");
+  if (r->Fixed<uint32_t>() != kMagic) return Broken("its magic number is wrong");
   const uint8_t version = r->Fixed<uint8_t>();
   if (version != kVersion) {
     return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads version " +
@@ -261,7 +261,7 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
     case Kind::kEpoch:
       break;
   }
-  return Broken("of a kind that no partition consists of");
+  return Broken("of a kind that is not part of a partition");
 }
 
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded, uint64_t epoch) {
@@ -341,7 +341,7 @@ Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch
   Reader r(chunk);
   Kind kind{};
   HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
-  if (kind != Kind::kRows) return Broken("it holds no rows");
+  if (kind != Kind::kRows) return Broken("it has no rows");
   const bool wanted = r.Fixed<uint64_t>() == schema.id();
   const uint32_t floats = r.Fixed<uint32_t>();
   const uint32_t count = r.Fixed<uint32_t>();

@@ -1,4 +1,4 @@
-// From a partition, or from rows, into chunks.
+// Writes a partition, or rows, as chunks.
 #include <algorithm>
 
 #include "het_tf/core/store/chunk.h"
@@ -10,7 +10,7 @@ using namespace chunk;  // NOLINT: this file and chunk_reader.cc are what it is 
 
 namespace {
 
-// Of `shard` from *row on; returns how many there were.
+// Writes rows of `shard` from *row on; returns how many.
 uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t max_bytes, Bytes* chunk) {
   const RowStore& store = shard.rows();
   const size_t row_bytes = kRowHead + store.row_floats() * sizeof(float);

@@ -5,25 +5,25 @@
 namespace het {
 namespace {
 
-// How often, in answers, clients that left are looked for.
+// Interval, in answers, between searches for clients that left.
 constexpr uint32_t kLookForIdle = 1024;
 
-// Of a row that was removed: no copy of it is good, whatever its base. (A clock of 0 would be told
-// apart only from bases that are known exactly.)
+// For a removed row: no copy of it is valid, whatever its base. (Clock 0 would differ only from bases that
+// are known exactly.)
 constexpr Clock kGone = std::numeric_limits<Clock>::min();
-// In place of a clock that was brought.
+// In place of a clock that an answer brought.
 constexpr Clock kNamed = kGone;
 
 }  // namespace
 
-// Unsigned: a clock may be anything that a client has said.
+// Unsigned, since a client may send any clock.
 bool Holdings::Table::Stale(Clock clock, Clock base) const {
   const auto lag = static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(base));
   return clock < base || lag < 0 || lag > bound.Of(clock);
 }
 
-// The client's base already has its own ticks: they were added when they went into a frame. All the
-// same the row may have moved: one that had gone comes back with a far higher clock.
+// The client's base already includes its own ticks, which were added when they went into a frame. The row may
+// have moved all the same: a recreated row has a far higher clock.
 bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
   entry->base += ticks;
   if (entry->moved != 0 && moved[entry->moved - 1].clock != kNamed) moved[entry->moved - 1].clock += ticks;
@@ -181,7 +181,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
   turn.holdings_ = this;
   turn.client_ = client;
   auto record = records_.find(client);
-  // A copy or a leftover, whose answer nobody waits for.
+  // A duplicate or a late request, whose answer no call waits for.
   if (record != records_.end() && static_cast<int32_t>(request - record->second.request) <= 0) return turn;
 
   size_t incoming = 0;
@@ -205,7 +205,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
   if (incoming > limit_) return turn;
   while (held_ + incoming > limit_ && ForgetOldest(client)) {
   }
-  if (held_ + incoming > limit_) {  // all of it is this client's own
+  if (held_ + incoming > limit_) {  // only this client is left
     Clear();
     resets_ += !fresh;
     fresh = true;
@@ -215,7 +215,7 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
   own->request = request;
   if (fresh) own->first = number_;
   own->last = number_;
-  if (number_ % kLookForIdle == 0) ForgetIdle();  // this client is none of them now
+  if (number_ % kLookForIdle == 0) ForgetIdle();  // this client is not idle now
   for (Table& held : own->tables) held_ -= held.Acknowledge(acknowledged);
   for (const Use& use : uses) {
     if (use.incoming > 0 && own->Find(use.table) == nullptr)
@@ -242,7 +242,7 @@ void Holdings::Turn::Hold(uint64_t table, Key key, Clock clock) {
     ++holdings_->held_;
     return;
   }
-  // The client may hold it from before, and never get this answer.
+  // The client may have the row from before, and never get this answer.
   entry->second.base = std::min(entry->second.base, clock);
   entry->second.number = number_;
   if (entry->second.moved == 0) return;

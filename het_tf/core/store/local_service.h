@@ -1,12 +1,11 @@
 // The embedded parameter server: all partitions in this process.
 //
-// It has two faces. Handle() takes the same frames as a remote partition does, so caches and tests
-// run the whole protocol against it. WithPartition() gives direct access, for the case in which the
-// partition *is* the store and nothing is copied (step.h). Limits are kept by sweeps of the table
-// that is being pushed to, within the push: a table that nobody trains does not grow, and nothing
-// runs in the background.
+// It has two interfaces. Handle() takes the same frames as a remote partition, so that caches and tests run
+// the whole protocol. WithPartition() gives direct access, for tables whose rows are used in place without
+// copies (step.h). Limits are enforced by sweeps within a push to the table: a table without training does
+// not grow, and nothing runs in the background.
 //
-// Concurrency: one mutex a partition, held for one Handle or one WithPartition; all methods are
+// Concurrency: one mutex for each partition, held during one Handle or one WithPartition; all methods are
 // thread-safe. No method takes two partitions' mutexes at once.
 #pragma once
 
@@ -19,9 +18,9 @@
 
 namespace het {
 
-// A random number that no other process has drawn: for incarnations, epochs and client ids.
+// Returns a random number that is unique among processes: for incarnations, epochs and client ids.
 uint64_t RandomId();
-// Tests: from now on RandomId is a function of the seed and of the calls so far. 0: random again.
+// For tests: from now on RandomId depends only on the seed and the number of calls. 0: random again.
 void FixRandomIds(uint64_t seed);
 
 class LocalService {
@@ -33,23 +32,23 @@ class LocalService {
 
   uint32_t partitions() const { return static_cast<uint32_t>(slots_.size()); }
   uint64_t hash_seed() const { return hash_seed_; }
-  // Seconds since 1970: this is where the store's rows are owned.
+  // Seconds since 1970: the time of the store's rows.
   uint32_t Now() const { return time_(); }
   PartitionId id(uint32_t index) const { return {index, partitions(), hash_seed_}; }
 
-  // A second creation with an equal spec changes its limits at most.
+  // Repeating it with an equal spec changes at most its limits.
   Status CreateTable(const Schema& schema);
   void DropTable(uint64_t table);
-  // All rows go and caches notice.
+  // Removes all rows; caches notice.
   void ClearTable(uint64_t table);
 
-  // Answers a frame; each part goes to the partition that it names.
+  // Answers a frame; each part goes to its partition.
   void Handle(Span<const uint8_t> frame, Bytes* reply);
   // Answers one part.
   void HandlePart(Request* request, ReplyWriter* replies);
 
-  // Removes rows that have passed a limit from the next partition in turn, since nobody may push to it any
-  // more. Of all tables: only when no row number of any has to hold.
+  // Removes rows past a limit from the next partition in turn, which may get no more pushes. Affects all
+  // tables: call only when no row numbers must hold.
   void SweepNext();
 
   template <typename Fn>
@@ -59,7 +58,7 @@ class LocalService {
     return fn(*slot.partition);
   }
 
-  // Replaces a partition by what `bytes` (Partition::Serialize) hold, under a new incarnation, as a
+  // Replaces a partition by the content of `bytes` (Partition::Serialize), with a new incarnation, as a
   // restart does.
   Status Revive(uint32_t partition, Span<const uint8_t> bytes);
 
@@ -74,7 +73,7 @@ class LocalService {
   uint64_t hash_seed_;
   TimeFn time_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::atomic<uint32_t> swept_{0};  // calls of SweepNext
+  std::atomic<uint32_t> swept_{0};  // number of calls of SweepNext
 };
 
 }  // namespace het

@@ -1,4 +1,4 @@
-// The embedded store's tables as whole things (table_store.h).
+// The embedded store's whole-table operations (table_store.h).
 #pragma once
 
 #include "het_tf/core/store/local_service.h"
@@ -8,7 +8,7 @@ namespace het {
 
 class LocalStore : public TableStore {
  public:
-  // `service` outlives it.
+  // `service` must outlive it.
   explicit LocalStore(LocalService* service) : service_(service) {}
 
   Status CreateTable(const Schema& schema) override { return service_->CreateTable(schema); }
@@ -24,7 +24,7 @@ class LocalStore : public TableStore {
   uint64_t hash_seed() const override { return service_->hash_seed(); }
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
-  // Whoever would see half of a load is in this process: the engine keeps them out (checkpoints.h).
+  // Only this process could see a partial load, and the engine excludes that (checkpoints.h).
   Status BeginLoad(const std::string& loader, uint32_t seconds) override;
   Status CommitLoad(const std::string&) override { return Status(); }
   Status AbortLoad(const std::string&) override { return Status(); }
@@ -33,7 +33,7 @@ class LocalStore : public TableStore {
   Status RaiseFloor(const TableSchema& schema, Clock floor) override;
 
  private:
-  // f(shard) under the mutex of the partition.
+  // Calls f(shard) under the partition's mutex.
   template <typename F>
   Status WithShard(const TableSchema& schema, uint32_t partition, F f);
 

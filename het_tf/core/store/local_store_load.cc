@@ -1,4 +1,4 @@
-// LocalStore: tables that are saved and loaded, a piece at a time.
+// LocalStore's piecewise saving and loading of tables.
 #include <algorithm>
 #include <new>
 
@@ -7,13 +7,14 @@
 namespace het {
 namespace {
 
-// Keys so far ahead are on their way into the cache.
+// Prefetch distance in keys.
 constexpr size_t kAhead = 16;
 
 Status OutOfMemory(const TableSchema& schema) {
-  return Status(Code::kResourceExhausted, "out of memory while table '" + schema.spec().name +
-                                              "' was loaded; a part of it is there. Load on a machine with "
-                                              "more memory, or fewer tables");
+  return Status(Code::kResourceExhausted,
+                "out of memory while table '" + schema.spec().name +
+                    "' was loaded; some of its rows are there. Load on a machine with "
+                    "more memory, or fewer tables");
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_
 
 Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
   try {
-    // Positions by partition, hence one lock for each and an index that stays in the cache.
+    // Groups positions by partition: one lock for each, and its index stays in the CPU's cache.
     const TableLayout layout = LayoutOf(schema);
     Vector<uint64_t> hashes(rows.size());
     Vector<uint32_t> order(rows.size());

@@ -7,7 +7,7 @@
 
 namespace het {
 
-// The store in this process as a transport: a frame is answered where it is sent.
+// The store in this process as a transport: frames are answered on sending.
 class LocalTransport : public Transport {
  public:
   explicit LocalTransport(LocalService* service) : service_(service) {}
@@ -18,7 +18,7 @@ class LocalTransport : public Transport {
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
   uint64_t Connection(uint32_t) override { return 1; }
-  void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}  // there are none
+  void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}  // there are no replicas
   void Sleep(double seconds) override;
   double Now() override;
 

@@ -9,7 +9,7 @@
 namespace het {
 namespace {
 
-// found(i, row) for each key, in order; kNoRow: it does not exist.
+// Calls found(i, row) for each key, in order; kNoRow: absent.
 template <typename Found>
 void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
   constexpr size_t kAtOnce = 256;
@@ -125,7 +125,7 @@ bool Partition::CheckTable(const TableRequest& t, const Handling& how, Shard* sh
     return refuse(of("rows") + " have values of " + std::to_string(schema.dim()) + " floats, not " +
                   std::to_string(t.block));
   }
-  if (how.now == 0) return true;  // its owner has looked
+  if (how.now == 0) return true;  // its owner has checked
   uint32_t ticks = 0;
   for (uint32_t each : t.push_ticks) ticks |= each;
   if (ticks >= Shard::kMaxPushTicks) {
@@ -169,7 +169,7 @@ void Partition::Answer(const Request& q, Reply* p) {
     };
     FindEach(store, t.check_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
-      // Unsigned: the client's clock may be anything.
+      // Unsigned, since a client may send any clock.
       const auto lag =
           static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(t.check_clocks[k]));
       if (clock >= t.check_clocks[k] && lag >= 0 && lag <= t.bound.Of(clock)) {
@@ -242,7 +242,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     if (reply.same_inc) reply.inc = 0;
     if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == clients_.LastSeq(q->client) + 1) {
       if (how.now != 0 || how.applied_at != 0) q->time = how.now != 0 ? how.now : how.applied_at;
-      // What can fail comes before what changes anything.
+      // Failures come before changes.
       if (how.replicate) handled.replication = Replicate(q, how.lone);
       reply.status = Apply(*q, how.now != 0, &handled, &reply.message);
       handled.applied = reply.status == FrameStatus::kOk;
@@ -254,7 +254,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     replies->Add(reply);
     for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
   } catch (const std::bad_alloc&) {
-    // The push may have been applied: last_seq says so, and the client reads it.
+    // The push may have been applied: last_seq shows it to the client.
     reply.status = FrameStatus::kOutOfMemory;
     reply.last_seq = clients_.LastSeq(q->client);
     reply.same_seq = false;

@@ -1,8 +1,8 @@
-// The truth about one slice of key space: all tables' rows whose keys hash into it, their clocks,
-// and what has been applied from every client. HandlePart() is the whole server logic; the embedded
-// store (local_service.h) calls it directly and the Redis module calls it for each part of a frame.
+// One slice of key space: all tables' rows whose keys hash into it, their clocks, and each client's last
+// applied push. HandlePart() is the whole server logic; the embedded store (local_service.h) calls it
+// directly, and the Redis module calls it for each part of a frame.
 //
-// A partition is owned by one thread at a time; the owner locks.
+// One thread at a time owns a partition; the owner locks.
 #pragma once
 
 #include <map>
@@ -18,141 +18,137 @@
 
 namespace het {
 
-// A table is being loaded into several partitions, and nobody should see one half of it. The
-// partition only keeps the mark; its owner refuses frames meanwhile. It ends by itself, lest a
-// loader that died block the store for ever.
+// The mark of a load into several partitions, which no reader may see half of. The partition only keeps the
+// mark; its owner refuses frames meanwhile. It expires, so that a dead loader does not block the store
+// forever.
 struct LoadMark {
-  std::string loader;  // who, for people and for the end
+  std::string loader;  // the loader's name, for messages and for the end
   uint32_t since = 0;
   uint32_t until = 0;
 
-  // At most a day, whatever the mark says.
+  // Limit on a mark's duration: a day.
   static constexpr uint32_t kMaxSeconds = TableLimits::kDay;
   bool holds(uint32_t now) const { return now < until && until - now <= kMaxSeconds; }
 };
 
-// What a partition was asked since it came to life here. A copy (a replica, what MIGRATE or a file brought)
-// begins with nothing, as its incarnation does. Whoever takes the frames counts.
+// Requests to a partition since it started here. A copy (a replica, or the result of MIGRATE or of a file)
+// starts at zero, with its new incarnation. The receiver of the frames counts.
 struct Traffic {
-  uint64_t frames = 0;  // parts of frames that it has answered
+  uint64_t frames = 0;  // answered parts of frames
   uint64_t rows_pulled = 0;
-  uint64_t rows_pushed = 0;  // by pushes that were applied
+  uint64_t rows_pushed = 0;  // by applied pushes
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
-  double busy_seconds = 0;  // of the thread that answers, without what others took of its processor
+  double busy_seconds = 0;  // CPU time of the answering thread
 };
 
-// How a part is to be handled.
+// Options for handling a part.
 struct Handling {
-  // The time as the partition's owner sees it: stamps what the push changes and lets its tables be
-  // swept. 0: the part is a copy of one that was applied elsewhere; it carries its time, and
-  // nothing is swept, since removals come as copies too.
+  // The owner's time: stamps changed rows, and allows sweeps of the tables. 0: the part is a copy of one that
+  // was applied elsewhere; it carries its time, and there is no sweep, since removals come as copies too.
   uint32_t now = 0;
-  // When a copy was applied elsewhere, if its sender says so beside the frame.
+  // The time of application elsewhere, if the sender of a copy gives it beside the frame.
   uint32_t applied_at = 0;
-  // The partition has copies: Handled::replication is wanted.
+  // The partition has copies: fill in Handled::replication.
   bool replicate = false;
-  // The frame has no other part, and so can go to the copies as it is where the part is only a
-  // push.
+  // The frame has no other part, so it can be replicated unchanged if the part is only a push.
   bool lone = false;
-  // No answer to the part takes more.
+  // Limit on the answer to the part.
   size_t most_bytes = SIZE_MAX;
 };
 
-// What makes another copy of the partition equal. The copy handles the push, and then loads the
+// The data that makes another copy of the partition equal: the copy handles the push, then loads the
 // removals.
 struct Replication {
-  bool frame = false;           // the push is the frame as it came, applied at `time`; else `push` has it
-  uint32_t time = 0;            // that the push was stamped with
+  bool frame = false;           // the push is the received frame, applied at `time`; else `push` has it
+  uint32_t time = 0;            // the push's time stamp
   Bytes push;                   // a frame
-  std::vector<Bytes> removals;  // chunks (chunk.h) of what the push made the partition sweep out
+  std::vector<Bytes> removals;  // chunks (chunk.h) of rows that the push's sweep removed
 };
 
-// What a part came to.
+// The result of handling a part.
 struct Handled {
   FrameStatus status = FrameStatus::kBadFrame;
-  bool applied = false;  // its push, by this call
-  bool clamped = false;  // rows of it were past the last clock that may be pushed to, and are there now
+  bool applied = false;  // this call has applied its push
+  bool clamped = false;  // rows were past the last clock that takes pushes, and were set to it
   size_t rows = 0;       // in the reply
-  size_t pushed = 0;     // rows of a push that was applied
-  bool pulled = false;   // it asked for rows, and they were looked up
+  size_t pushed = 0;     // rows of an applied push
+  bool pulled = false;   // rows were requested and looked up
   Swept swept;
-  Replication replication;  // of a push that was applied
+  Replication replication;  // of an applied push
 };
 
 class Partition {
  public:
-  // `incarnation` is a random number drawn whenever a partition object comes to life; it is never
-  // saved.
+  // `incarnation` is a random number, new for each partition object; it is never saved.
   Partition(PartitionId id, uint64_t incarnation);
 
   const PartitionId& id() const { return id_; }
   uint64_t incarnation() const { return incarnation_; }
 
-  // A second creation with an equal spec changes nothing but the limits, where the spec has some;
-  // with another spec it is AlreadyExists, and the message says in which fields. `now`: since when new limits
-  // hold, if they do not say it themselves.
-  // ResourceExhausted: there are set_max_tables already.
+  // Repeating it with an equal spec changes only the limits, if the spec has some. AlreadyExists: another
+  // spec; the message names the fields. `now`: the start of new limits that do not give it themselves.
+  // ResourceExhausted: there are set_max_tables tables already.
   Status CreateTable(const Schema& schema, uint64_t epoch, uint32_t now = 0);
   void set_max_tables(size_t tables) { max_tables_ = tables; }
   void DropTable(uint64_t table) { shards_.erase(table); }
-  // Null when there is no such table.
+  // Returns null if there is no such table.
   Shard* Find(uint64_t table);
   const std::map<uint64_t, std::unique_ptr<Shard>>& shards() const { return shards_; }
 
-  // Answers a request that was read from a frame; its push gets its time. Any request is safe: what
-  // is not for this partition gets a reply that says so, and changes nothing. A push is applied
-  // whole or not at all. A reply for which there is no memory becomes kOutOfMemory; throws
-  // std::bad_alloc, with nothing done, if not even that fits.
+  // Answers a request that was read from a frame; its push gets its time. Requests are untrusted: one for
+  // another partition gets an error reply and changes nothing. A push is applied completely or not at all. A
+  // reply without memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if that does not
+  // fit.
   Handled HandlePart(Request* request, ReplyWriter* replies, const Handling& how = {});
-  // Answers a frame of one part. Any bytes are safe.
+  // Answers a frame of one part, with untrusted bytes.
   Handled Handle(Span<const uint8_t> frame, Bytes* reply, Handling how = {});
 
-  // Removes what has passed a limit and forgets clients, for tables that are not pushed to; looks
-  // at about `budget` rows, of the next tables in turn, and at as many clients. *removals receives the chunks
-  // that make copies equal. Does nothing when there is no memory for them.
+  // Removes rows past a limit and forgets clients, for tables without pushes; looks at about `budget` rows,
+  // of the next tables in turn, and at as many clients. *removals receives the chunks that make copies equal.
+  // Does nothing without memory for them.
   Swept Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals);
-  // The next one begins with the first table.
+  // Whether the next sweep begins with the first table.
   bool swept_all() const { return table_at_ == 0; }
-  // The same for one table to which `pushed` rows were pushed just now.
+  // The same for one table that has just got a push of `pushed` rows.
   Swept SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vector<Bytes>* removals);
 
   KnownClients& clients() { return clients_; }
   const KnownClients& clients() const { return clients_; }
 
-  // Null: nobody loads. Tables that are cleared or loaded then get new epochs, and only those.
+  // Null: no load is in progress. Only cleared or loaded tables get new epochs.
   const LoadMark* loading() const { return loading_.loader.empty() ? nullptr : &loading_; }
   void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
   void EndLoad() { loading_ = LoadMark(); }
 
-  // Soft state: what clients hold (holdings.h).
+  // Soft state: the clients' subscriptions (holdings.h).
   Holdings& holdings() { return holdings_; }
   const Holdings& holdings() const { return holdings_; }
   Traffic& traffic() { return traffic_; }
-  // Whoever changes rows by other means than Handle and the sweeps says so.
+  // Call after changes of rows other than by Handle and sweeps.
   void RowsChanged(uint64_t table) { holdings_.Changed(table); }
 
-  // Of rows; what else there is, is small, but for the holdings.
+  // Bytes of rows. Holdings are not included; the rest is small.
   size_t bytes() const;
 
-  // The whole partition as one run of bytes (chunk.h without the pauses), and back under a new
-  // incarnation. Deserialize: InvalidArgument for anything that Serialize cannot have written.
+  // The whole partition as one run of bytes (chunk.h), and the inverse with a new incarnation. Deserialize
+  // returns InvalidArgument if Serialize cannot have written the bytes.
   void Serialize(Bytes* out) const;
   static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
 
  private:
-  // *same_inc: the request knew this life of the partition.
+  // *same_inc: the request knew the current incarnation.
   FrameStatus Check(const Request& request, const Handling& how, std::string* message, bool* same_inc);
   bool CheckTable(const TableRequest& t, const Handling& how, Shard* shard, std::string* message);
-  // What copies need of a push that is going to be applied.
+  // Returns the data that copies need for a push, before it is applied.
   Replication Replicate(Request* request, bool lone);
-  // `owned`: refuses what copies take, since their owner has.
+  // `owned`: refuses pushes that copies must accept because their owner did.
   FrameStatus Apply(const Request& request, bool owned, Handled* handled, std::string* message);
-  // Fills the reply's tables by its status. True: rows were asked for.
+  // Fills the reply's tables by its status. Returns true if rows were requested.
   bool AnswerTables(const Request& request, Reply* reply);
   Swept SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals);
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
-  // The reply points at the rows: it is encoded before they change.
+  // The reply points at the rows, so it must be encoded before they change.
   void Answer(const Request& request, Reply* reply);
   Holdings::Turn BeginTurn(const Request& request);
 
@@ -161,11 +157,11 @@ class Partition {
   std::map<uint64_t, std::unique_ptr<Shard>> shards_;
   KnownClients clients_;
   size_t max_tables_ = SIZE_MAX;
-  uint64_t table_at_ = 0;  // the sweep of tables goes on at this one
+  uint64_t table_at_ = 0;  // the sweep of tables continues here
   LoadMark loading_;
   Holdings holdings_;
   Traffic traffic_;
-  uint64_t parts_ = 0;  // that were looked at
+  uint64_t parts_ = 0;  // number of parts checked
 };
 
 }  // namespace het

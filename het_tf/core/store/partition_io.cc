@@ -1,4 +1,4 @@
-// Partition::Serialize and Deserialize: all its chunks in one run of bytes, each behind its length.
+// Partition::Serialize and Deserialize: all chunks in one run of bytes, each after its length.
 #include "het_tf/core/store/chunk.h"
 
 namespace het {

@@ -1,4 +1,4 @@
-// Partition::Apply: a push is applied whole or not at all.
+// Partition::Apply: a push is applied completely or not at all.
 #include <algorithm>
 #include <new>
 
@@ -19,15 +19,15 @@ struct RowOfPush {
   RowMeta& meta() const { return shard->rows().meta(row); }
 };
 
-// Of rows that were found or made, in the order of the push.
+// The found or created rows, in the order of the push.
 class RowsOfPush {
  public:
   void reserve(size_t rows) { rows_.reserve(rows); }
   void Add(Shard* shard, Key key, uint32_t ticks) {
     const uint64_t hash = shard->rows().Hash(key);
     bool created = false;
-    // Without a tick, it is what rounding kept back of ticks that are here. If their row was removed, they
-    // are gone, and a row with clock 0 is none.
+    // Without a tick, it is a rounding remainder of ticks that are here. If their row was removed they are
+    // lost, and a row with clock 0 counts as absent.
     const uint32_t row = ticks > 0 ? shard->FindOrCreate(key, hash, &created) : shard->rows().Find(key, hash);
     rows_.push_back({shard, row, created});
   }
@@ -36,7 +36,7 @@ class RowsOfPush {
       if (r.created) r.shard->rows().Erase(r.row);
     }
   }
-  // The highest clock, before the push.
+  // The highest clock before the push.
   Clock Newest() const {
     Clock newest = 0;
     for (const RowOfPush& r : rows_) {
@@ -78,11 +78,11 @@ void RowsOfPush::Merge(const Request& q) const {
 }  // namespace
 
 FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std::string* message) {
-  // First every row, then every update: what can fail comes before what changes anything.
+  // First all rows, then all updates, so that failures come before changes.
   RowsOfPush rows;
   const bool known = clients_.all().count(q.client) != 0;
   ClientState* client = nullptr;
-  bool may_end = false;  // the clock of a row
+  bool may_end = false;  // a row's clock may reach its end
   const auto undo = [&] {
     rows.Undo();
     if (!known) clients_.Forget(q.client);
@@ -120,7 +120,7 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     const Key* const end = t.push_keys.data() + t.push_keys.size();
     holdings_.Left(q.client, q.told_ack, t.table, {end - t.left, t.left});
     of_table += t.push_keys.size();
-    uint32_t ticks = 0;  // no row gets more
+    uint32_t ticks = 0;  // most ticks of a row
     for (uint32_t each : t.push_ticks) ticks |= each;
     shard->RaiseNewest(shard->newest() + ticks);
   }

@@ -1,5 +1,5 @@
-// Partition's sweeps: what is removed here is written down for the copies of the partition, or not
-// removed. So the memory for the writing is taken first, and from then on nothing fails.
+// Partition's sweeps: every removal is recorded for the partition's copies, or not made. So the memory for
+// the records is allocated first, and afterwards nothing fails.
 #include <algorithm>
 #include <new>
 
@@ -9,13 +9,13 @@
 namespace het {
 namespace {
 
-// A push may bring as many rows as it has, so a sweep of it must be able to drop as many; and to
-// look at several for each, so that expired rows are found faster than rows are made.
+// A push may make a row for each of its rows, so its sweep must be able to drop as many. It looks at several
+// for each, so that expired rows are found faster than rows are made.
 constexpr size_t kRowsPerPush = 4;
 constexpr size_t kMoreRows = 16;
-constexpr size_t kFewPushed = 1024;  // a push of more rows takes long enough by itself
+constexpr size_t kFewPushed = 1024;  // a larger push takes long enough by itself
 constexpr size_t kClientsPerPush = 2;
-// However many there are, a sweep is short.
+// Keeps a sweep short with any number of tables.
 constexpr size_t kTablesAtOnce = 256;
 
 }  // namespace

@@ -9,10 +9,10 @@ namespace het {
 namespace {
 
 constexpr size_t kSlotsPerKey = 4;
-constexpr size_t kSlots = 4096;  // of the table that is used again
+constexpr size_t kSlots = 4096;  // of the reused table
 
-// An open-addressing set of positions in the two lists. A slot holds `base` and the position + 1; what is no
-// larger than `base` is of an earlier call, so nothing is cleared between calls.
+// An open-addressing set of positions in the two lists. A slot holds `base` + position + 1; a value of at
+// most `base` is from an earlier call, so nothing is cleared between calls.
 struct Slots {
   uint32_t at[kSlots];
   uint32_t base;
@@ -33,15 +33,15 @@ bool Ascends(Span<const Key> keys) {
   return true;
 }
 
-// The set, and where it stands.
+// The set and its base.
 class Positions {
  public:
   Positions(Span<const Key> first, Span<const Key> second, uint32_t* slots, uint32_t shift, uint32_t base)
       : first_(first), second_(second), slots_(slots), shift_(shift), base_(base), last_(base) {}
 
-  // False: one of them, *key, is here already.
+  // Returns false if one of them, *key, is in the set already.
   bool Add(Span<const Key> keys, Key* key) {
-    // Multiplied by a number that only this process knows.
+    // Multiplies by a number that only this process knows.
     static const uint64_t secret = RandomId() | 1;
     const uint64_t factor = secret;
     uint32_t* const slots = slots_;

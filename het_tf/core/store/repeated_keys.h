@@ -1,4 +1,4 @@
-// Does a request name a key twice?
+// Finds a key that a request names twice.
 #pragma once
 
 #include "het_tf/core/base/hash.h"
@@ -6,8 +6,8 @@
 
 namespace het {
 
-// False: all keys of both lists together are different. Else *key is one that comes twice. Whoever chose the
-// keys cannot make it slow. Throws std::bad_alloc.
+// Returns false if all keys of both lists are different; else *key is a repeated one. An adversary who
+// chooses the keys cannot make it slow. Throws std::bad_alloc.
 bool AnyRepeated(Span<const Key> first, Span<const Key> second, Key* key);
 
 }  // namespace het

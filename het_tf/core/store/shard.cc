@@ -47,7 +47,7 @@ void Shard::Clear(uint64_t epoch) {
   rows_.Clear();
   epoch_ = epoch;
   newest_ = 0;
-  clock_floor_ = 0;  // copies of the old epoch are refused whatever their clock
+  clock_floor_ = 0;  // copies of the old epoch are refused with any clock
 }
 
 uint32_t Shard::LeastRecentlyUsedOfAFew() {
@@ -91,7 +91,7 @@ Swept Shard::Sweep(uint32_t now, size_t budget, uint32_t shares, Vector<Key>* re
   const uint64_t share = (limits_.max_rows - 1) / shares + 1;
   for (size_t left = budget; left > 0 && rows_.size() > share; --left) {
     const uint32_t row = LeastRecentlyUsedOfAFew();
-    if (row == kNoRow) break;  // rows are thin on the ground; another sweep draws others
+    if (row == kNoRow) break;  // rows are sparse; another sweep draws others
     remove(row, &swept.max_rows);
   }
   return swept;

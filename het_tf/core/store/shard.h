@@ -1,12 +1,11 @@
-// One table's rows in one partition: the rows, the epoch by which caches notice that they were exchanged, and
-// the limits that keep them from growing for ever.
+// One table's rows in one partition, the epoch by which caches notice a replacement of all rows, and the
+// limits on growth.
 //
-// A row that goes must not come back as if it had never gone. A cache elsewhere may hold a copy at
-// clock b; were the key trained again from clock 0, its clock would pass b unnoticed and the old
-// copy look fresh. So a shard remembers a *clock floor*, the highest clock of any row that was
-// removed, and a row that is made afterwards starts more than kBirthGap above it: every copy from
-// before, with all own updates that were on their way, is further behind than any bound below kBirthGap
-// allows. It starts at a multiple of kBirthGap, so that its clock says its age (wire/bound.h). The floor is
+// A removed row must not come back unnoticed. A cache elsewhere may have a copy at clock b; if the key were
+// trained again from clock 0, its clock would pass b and the old copy would look fresh. So a shard remembers
+// a *clock floor*, the highest clock of any removed row, and a new row starts more than kBirthGap above it:
+// every earlier copy, with all its own updates in flight, is further behind than any bound below kBirthGap
+// allows. It starts at a multiple of kBirthGap, so that its clock tells its age (wire/bound.h). The floor is
 // saved and, since removals are replicated one by one, equal in every copy of the partition.
 //
 // Not thread-safe; the partition's owner locks.
@@ -22,12 +21,12 @@
 
 namespace het {
 
-// Rows that a sweep removed, by the limit that they had passed.
+// Rows that a sweep removed, by the limit that they exceeded.
 struct Swept {
   uint64_t ttl = 0;
   uint64_t min_count = 0;
   uint64_t max_rows = 0;
-  uint64_t clients = 0;  // and clients that were forgotten (partition.h)
+  uint64_t clients = 0;  // forgotten clients (partition.h)
 
   uint64_t rows() const { return ttl + min_count + max_rows; }
   Swept& operator+=(const Swept& other);
@@ -35,12 +34,12 @@ struct Swept {
 
 class Shard {
  public:
-  // No clock and no floor that is read from outside is larger, so that none overflows.
+  // No clock or floor from outside may be larger, so that none overflows.
   static constexpr Clock kMaxClock = Clock{1} << 61;
-  // Of one row in one push: fewer. A row that is ticked 1,000 times a second comes to it in 12 days without
+  // Ticks of one row in one push must be fewer. A row with 1,000 ticks a second reaches it in 12 days without
   // a push.
   static constexpr uint32_t kMaxPushTicks = uint32_t{1} << 30;
-  // A row past this takes no push: none brings it past kMaxClock.
+  // A row past this takes no push, so that none exceeds kMaxClock.
   static constexpr Clock kLastClock = kMaxClock - kMaxPushTicks;
 
   Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
@@ -52,34 +51,33 @@ class Shard {
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
   RowStore& rows() { return rows_; }
   const RowStore& rows() const { return rows_; }
-  // No row's clock is past it. Whoever brings rows further says so.
+  // An upper bound on all rows' clocks. Code that raises a row's clock must update it.
   Clock newest() const { return newest_; }
   void RaiseNewest(Clock clock) { newest_ = std::max(newest_, std::min(clock, kMaxClock)); }
-  // False: a part has named the table before. `part`: its number, of all that the partition answers.
+  // Returns false if this part has named the table before. `part`: its number in the partition.
   bool NameIn(uint64_t part) { return std::exchange(named_in_, part) != part; }
   const TableLimits& limits() const { return limits_; }
   void set_limits(const TableLimits& limits) { limits_ = limits; }
 
-  // The row of `key`, created with its initial content and the clock of a new row if there is none.
-  // Throws std::bad_alloc and changes nothing then.
+  // Returns the row of `key`, created if missing with its initial content and the clock of a new row. Throws
+  // std::bad_alloc and changes nothing then.
   uint32_t FindOrCreate(Key key, uint64_t hash, bool* created);
 
-  // A row that somebody may have seen goes. (One that was made a moment ago and never ticked is
-  // taken back by rows().Erase.) The last one gives the memory of all back.
+  // Removes a row that a client may have seen. (Use rows().Erase for a row that was just made and never
+  // ticked.) Removing the last row frees the memory of all.
   void Remove(uint32_t row);
 
   Clock clock_floor() const { return clock_floor_; }
   void RaiseFloor(Clock clock);
-  // Of a row before its first tick.
+  // The clock of a row before its first tick.
   Clock birth_clock() const { return clock_floor_ == 0 ? 0 : (clock_floor_ / kBirthGap + 2) * kBirthGap; }
 
-  // Removes rows that have passed a limit at `now`: looks at `budget` rows, going on where it
-  // stopped, and drops at most `budget` for max_rows, of which each of the table's partitions holds one of
-  // `shares`. At most 2 * budget keys are appended to *removed, which has room for them; null:
-  // nobody wants to know.
+  // Removes rows past a limit at `now`: looks at `budget` rows, continuing where it stopped, and drops at
+  // most `budget` for max_rows, of which each of the table's partitions has one of `shares`. Appends at most
+  // 2 * budget keys to *removed, which must have room for them; null: not recorded.
   Swept Sweep(uint32_t now, size_t budget, uint32_t shares, Vector<Key>* removed);
 
-  // Drops all rows; caches notice by the new epoch.
+  // Drops all rows; caches notice the new epoch.
   void Clear(uint64_t epoch);
 
  private:

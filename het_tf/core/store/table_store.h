@@ -1,7 +1,7 @@
-// Tables at the store, as whole things: made, dropped, counted, filled and read outside of any
-// step. What a step reads and writes goes the way of the frames instead (transport.h).
+// Whole-table operations at the store: tables are created, dropped, counted, filled and read outside any
+// step. Steps read and write by frames instead (transport.h).
 //
-// The embedded store and a remote server are two implementations. Thread-safe.
+// Implemented by the embedded store and for remote servers. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace het {
 
-// Every row of a table, for looking at.
+// All rows of a table, for inspection.
 struct TableRows {
   std::vector<Key> keys;
   std::vector<Clock> clocks;
@@ -25,13 +25,13 @@ struct TableRows {
   std::vector<float> rows;  // keys.size() * row_floats: value, then slots
 };
 
-// What a store knows of a table, besides its rows.
+// A store's facts about a table, besides its rows.
 struct TableState {
   TableLimits limits;
   Clock clock_floor = 0;       // the highest of its partitions (shard.h)
-  std::vector<uint64_t> rows;  // of each partition
-  // Of each partition: another number after all that may have changed rows whose clocks say nothing
-  // of it: a load, a clear, a server that was restarted.
+  std::vector<uint64_t> rows;  // for each partition
+  // For each partition: changes with every event that may have changed rows without raising their clocks: a
+  // load, a clear, a restart of the server.
   std::vector<uint64_t> epochs;
 };
 
@@ -45,48 +45,44 @@ class TableStore {
     return Layout(partitions(), hash_seed()).OfTable(schema.id());
   }
 
-  // An equal second creation changes nothing. AlreadyExists shows both specs.
+  // Repeating it with an equal spec changes nothing. AlreadyExists shows both specs.
   virtual Status CreateTable(const Schema& schema) = 0;
   virtual Status DropTable(const TableSchema& schema) = 0;
-  // All rows go; caches notice by the epoch.
+  // Removes all rows; caches notice the epoch.
   virtual Status ClearTable(const TableSchema& schema) = 0;
   virtual Result<size_t> CountRows(const TableSchema& schema) = 0;
   virtual Result<size_t> CountBytes(const TableSchema& schema) = 0;
-  // One tick for every key, whose row becomes the given one: row_floats a key with slots, else dim,
-  // and slots return to their initial content. The last of equal keys wins. Rows before one that
-  // fails stay.
+  // Ticks every key once, and sets its row: row_floats a key with slots, else dim, and slots are reset. The
+  // last of equal keys counts. After an error earlier rows stay.
   virtual Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
                         bool with_slots) = 0;
-  // The values of rows, dim floats a key: as the store has them, or initial ones. Keys occur once each.
+  // Reads the values of rows, dim floats a key: the store's, or initial ones. Keys must be unique.
   virtual Status Read(const TableSchema& schema, Span<const Key> keys, float* values) = 0;
-  // How many of the keys were there.
+  // Returns how many of the keys existed.
   virtual Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) = 0;
-  // All rows, as they are while it reads them.
+  // Reads all rows, in their state at that moment.
   Result<TableRows> Scan(const TableSchema& schema);
 
-  // --- a piece at a time (checkpoint/)
+  // --- in pieces (checkpoint/)
   virtual Result<TableState> State(const TableSchema& schema) = 0;
-  // Appends rows of one partition to *batch, beginning at *cursor (at first 0) and moving it on;
-  // there are no more when it is kScanned. A row that is there all the while is seen once, whatever
-  // is added or removed meanwhile.
+  // Appends rows of one partition to *batch from *cursor (at first 0), which it advances; kScanned means the
+  // end. A row that exists throughout is seen once, whatever is added or removed meanwhile.
   static constexpr uint64_t kScanned = UINT64_MAX;
   virtual Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                           RowBatch* batch) = 0;
 
-  // A load: BeginLoad, then clearing and loading by one thread or several, then CommitLoad or
-  // AbortLoad. No cache believes what it holds of a table that was cleared or loaded. Where others
-  // can reach the store, they wait meanwhile, `seconds` at most; what they would see after that, or
-  // after an abort, is a load in part. `loader`: who, for people.
+  // A load: BeginLoad, then clearing and loading by one or several threads, then CommitLoad or AbortLoad.
+  // Caches drop all rows of a cleared or loaded table. If others can reach the store, they wait meanwhile, at
+  // most `seconds`; after that, or after an abort, they would see a partial load. `loader`: for messages.
   virtual Status BeginLoad(const std::string& loader, uint32_t seconds) = 0;
   virtual Status CommitLoad(const std::string& loader) = 0;
   virtual Status AbortLoad(const std::string& loader) = 0;
-  // Room for so many more rows in each partition: what is known beforehand need not be grown step
-  // by step.
+  // Reserves room for `more_rows` in each partition, so that it need not grow step by step.
   virtual Status Reserve(const TableSchema& schema, Span<const uint64_t> more_rows) = 0;
-  // Rows as they are, with clocks, last_used and counts, in the place of those with the same keys;
-  // of equal keys the last one wins. Rows of earlier batches stay if one fails.
+  // Loads rows with clocks, last_used and counts, replacing rows with the same keys; the last of equal keys
+  // counts. Rows of earlier batches stay if one fails.
   virtual Status LoadBatch(const TableSchema& schema, const RowBatch& rows) = 0;
-  // No clock of a row that comes from now on is below it (shard.h).
+  // Later rows get clocks of at least `floor` (shard.h).
   virtual Status RaiseFloor(const TableSchema& schema, Clock floor) = 0;
 };
 

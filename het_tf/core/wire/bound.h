@@ -1,12 +1,12 @@
-// How stale a copy of a row may be: a number of ticks, which may follow the row's age.
+// The allowed staleness of a copy of a row: a number of ticks, which may follow the row's age.
 //
-// A row's age is the number of ticks that it has had. With an optimizer whose steps shrink with a row's
-// age, as those of Adagrad's family do, a tick of an old row changes little and a tick of a young one much.
-// Staleness therefore costs accuracy in young rows only (docs/adr/0036-staleness-by-age.md), and a bound that
-// grows with the age spends as many bytes as a bound for all rows at a fraction of the loss.
+// A row's age is the number of its ticks. With an optimizer whose steps shrink with a row's age, as in
+// Adagrad's family, a tick of an old row changes little and a tick of a young one much. So staleness costs
+// accuracy only in young rows (docs/adr/0036-staleness-by-age.md), and a bound that grows with the age spends
+// as many bytes as a bound for all rows at a fraction of the loss.
 //
 //   Bound{30}        30 ticks of any row: HET's bound
-//   Bound{30, 10}    a tenth of the row's age, and at most 30 ticks: none below an age of 10, 30 from 300 on
+//   Bound{30, 10}    a tenth of the row's age, at most 30 ticks: 0 below an age of 10, 30 from 300 on
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 
 namespace het {
 
-// A row that is made where others were removed has a clock that begins at a multiple of this (store/shard.h),
-// so that no copy from before looks fresh.
+// A row that is created after removals has a clock that begins at a multiple of this (store/shard.h), so that
+// no earlier copy looks fresh.
 constexpr Clock kBirthGap = Clock{1} << 20;
 
-// Ticks that a row with this clock has had. A row with more than kBirthGap of them counts as young again for
-// a moment: that costs some bytes and nothing else.
+// Returns the ticks of a row with this clock. After every kBirthGap ticks a row briefly counts as young
+// again, which costs only some bytes.
 inline Clock AgeOf(Clock clock) { return clock & (kBirthGap - 1); }
 
 struct Bound {
   int64_t most = kUnbounded;
-  uint32_t every = 0;  // 0: `most` for all rows; else one tick for so many of a row's age, at most `most`
+  uint32_t every = 0;  // 0: `most` for all rows; else a row's age / every, at most `most`
 
   Bound() = default;
   Bound(int64_t most, uint32_t every = 0) : most(most), every(every) {}  // NOLINT: a number is a bound

@@ -38,12 +38,12 @@ inline uint32_t Narrow(uint64_t value, bool* ok) {
 }
 
 // One varint of each element, in one piece of memory.
-template <typename T, typename Word>
-void WriteWords(const Vector<T>& elements, Word word, Writer* w) {
+template <typename Elements, typename Word>
+void WriteWords(const Elements& elements, Word word, Writer* w) {
   constexpr size_t kMost = 10;  // bytes of one
   uint8_t* at = w->Append(kMost * elements.size());
   const uint8_t* const end = at + kMost * elements.size();
-  for (const T& element : elements) {
+  for (const auto& element : elements) {
     uint64_t value = word(element);
     for (; value >= 0x80; value >>= 7) *at++ = static_cast<uint8_t>(value) | 0x80;
     *at++ = static_cast<uint8_t>(value);
@@ -51,7 +51,7 @@ void WriteWords(const Vector<T>& elements, Word word, Writer* w) {
   w->TakeBack(static_cast<size_t>(end - at));
 }
 
-inline void WriteClocks(const Vector<Clock>& clocks, Writer* w) {
+inline void WriteClocks(Span<const Clock> clocks, Writer* w) {
   WriteWords(
       clocks, [](Clock clock) { return static_cast<uint64_t>(clock); }, w);
 }

@@ -1,4 +1,4 @@
-// Identities that travel: clients, partitions, and the parts of frames.
+// Identities in messages: clients, partitions, and the parts of frames.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ClientId {
   }
 };
 
-// One slice of key space. It belongs to the store, not to a table; every frame names it.
+// One slice of key space. It belongs to the store, not to a table; every frame has it.
 struct PartitionId {
   uint32_t index = 0;
   uint32_t count = 1;

@@ -1,4 +1,4 @@
-// A request frame on its way to a partition's owner, with what a carrier has to know of it.
+// A request frame for a partition's owner, with the facts that a carrier needs.
 #pragma once
 
 #include <vector>

@@ -1,17 +1,15 @@
-// The wire frame: what a client and the partitions of one shard say to each other, whatever carries
-// it.
+// The wire frame: the messages between a client and the partitions of one shard, over any carrier.
 //
-// A frame is a head and one or more *parts*, one a partition. A request's part has for every table
-// up to three things: *push* (updates), *check* (is my copy still within the bound?), *fetch* (give
-// me the row). A reply's part answers check and fetch, and says what the partition has applied.
-// Parts have nothing to do with each other: each is done, or refused, on its own. docs/protocol.md
-// ("Clocks and bounds" and what follows) gives the rules; this file gives the bytes.
+// A frame is a head and one or more *parts*, one a partition. A request's part has for every table up to
+// three lists: *push* (updates), *check* (is my copy still within the bound?), *fetch* (give me the row). A
+// reply's part answers check and fetch, and says which pushes the partition has applied. Parts are
+// independent: each is done, or refused, on its own. docs/protocol.md ("Clocks and bounds" and what follows)
+// gives the rules; this file gives the bytes.
 //
-// What all parts have in common stands in the head once, and what a part has in common with the
-// part before it takes no bytes at all: the number of the partition and of the request counts on, a
-// push's seq is a difference. [ ] is there only if a bit of the flags in front says so. All
-// integers are little-endian; "varint" is LEB128, "delta" a zigzagged varint that is added to what
-// the part before had.
+// The head has the fields that all parts share, and a field equal to the previous part's is omitted:
+// partition and request numbers count up, a push's seq is a difference. [ ] is present only if a bit of the
+// preceding flags says so. All integers are little-endian; "varint" is LEB128, "delta" a zigzagged varint
+// that is added to the previous part's field.
 //
 //   request  u32 magic | u8 version | u8 flags | u32 request_id | varint partitions | u64 hash_seed
 //            [u64 client[2]] [u32 time] | varint parts
@@ -36,13 +34,12 @@
 //                [varint told | keys] rows: of the refreshed and the fetched keys whose clock is not 0
 //                [varint buckets | staleness histogram of the checks that stayed within the bound]
 //
-// A part with tables says which epochs it knows of them, and perhaps which life of the partition
-// (inc), by a digest of 32 bits: if the partition comes to another, nothing is done (kEpoch) and
-// the answer has it all. An answer has the inc in full unless the request's digest had it right, and
-// its last_seq unless that is the newest push that the request names. Of tables of which it has
-// nothing to say it has nothing.
+// A part with tables states the epochs, and perhaps the incarnation (inc), that its client knows, by a digest
+// of 32 bits: if the partition computes another digest, it does nothing (kEpoch) and answers with all of
+// them. An answer has the inc in full unless the request's digest was right, and its last_seq unless that is
+// the newest push that the request names. An answer omits tables without content.
 //
-// Keys travel as differences, clocks as varints. Encoding fails only for want of memory; decoding trusts
+// Keys are sent as differences, clocks as varints. Encoding fails only for lack of memory; decoding trusts
 // nothing.
 #pragma once
 
@@ -58,22 +55,20 @@
 
 namespace het {
 
-// The parts of a request frame, one after the other. The frame must outlive it.
+// Iterates over the parts of a request frame, which must outlive it.
 class RequestParts {
  public:
-  // What heads alone tell: InvalidArgument for what Encode cannot have written. Throws
-  // std::bad_alloc.
+  // Checks the heads: InvalidArgument if Encode cannot have written them. Throws std::bad_alloc.
   Status Open(Span<const uint8_t> frame);
   size_t size() const { return size_; }
   // Whether any part has a push.
   bool pushes() const { return pushes_; }
   // Parts that Next has not returned yet.
   size_t left() const { return size_ - next_; }
-  size_t bytes_left() const { return reader_.left(); }  // of them, but for their heads
+  size_t bytes_left() const { return reader_.left(); }  // of these parts, without their heads
   PartRef ref(size_t part) const { return {head(part).partition, head(part).request_id}; }
-  // The next part. InvalidArgument, as Open: then there is no other. Throws std::bad_alloc, at most
-  // in proportion to the size of the frame and with all but the tables in *request; there is no
-  // other then.
+  // Reads the next part. InvalidArgument, as Open: no part follows then. Throws std::bad_alloc, at most in
+  // proportion to the size of the frame, with all but the tables in *request; no part follows then either.
   Status Next(Request* request);
 
  private:
@@ -84,10 +79,10 @@ class RequestParts {
     uint64_t seq = 0;
     uint64_t after_seq = 0;
     uint32_t digest = 0;
-    uint32_t told_ack = 0;  // or that of the part before
+    uint32_t told_ack = 0;  // or the previous part's
     uint8_t flags = 0;
   };
-  // What a frame says of a table once.
+  // The facts about a table that a frame has once.
   struct Table {
     uint64_t table;
     Bound bound;
@@ -101,7 +96,7 @@ class RequestParts {
   Status ReadTable(TableRequest* t, uint8_t flags, bool says_left, uint32_t* number);
 
   Reader reader_{{}};
-  Request common_;  // of all parts
+  Request common_;  // fields shared by all parts
   Head first_;      // a frame of one part needs no memory until its tables
   Vector<Head> others_;
   Vector<Table> tables_;
@@ -110,10 +105,10 @@ class RequestParts {
   bool pushes_ = false;
 };
 
-// Reads a frame of one part. InvalidArgument as RequestParts, and for a frame of several.
+// Reads a frame of one part. InvalidArgument as for RequestParts, and for a frame of several parts.
 Status Decode(Span<const uint8_t> bytes, Request* request);
 
-// What a frame says of a table once.
+// The facts about a table that a frame has once.
 struct ReplyTable {
   uint64_t table;
   uint32_t row_floats;
@@ -124,13 +119,12 @@ struct ReplyTable {
 // Writes a frame part by part.
 class ReplyWriter {
  public:
-  // Of so many parts. Throws std::bad_alloc unless there is room for as many without tables and
+  // For a frame of `parts` parts. Throws std::bad_alloc unless there is room for them without tables and
   // message.
   ReplyWriter(size_t parts, Bytes* out);
-  // Throws std::bad_alloc with nothing written, and never for a part without tables and message.
+  // Throws std::bad_alloc with nothing written, but never for a part without tables and message.
   void Add(const Reply& part);
-  // A reply to fill, whose memory is that of the last one that was filled here: nothing but tables
-  // is left of it.
+  // Returns a reply to fill in, with the memory of the previous one: only that one's tables are left in it.
   Reply& Part();
 
  private:
@@ -140,60 +134,59 @@ class ReplyWriter {
   size_t parts_left_;
   Reply part_;
   Vector<ReplyTable> tables_;
-  uint32_t partition_ = UINT32_MAX;  // of the part before
+  uint32_t partition_ = UINT32_MAX;  // the previous part's
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
   uint32_t told_ = 0;
 };
 
-// The parts of a reply frame. The frame must outlive it.
+// Iterates over the parts of a reply frame, which must outlive it.
 class ReplyParts {
  public:
   Status Open(Span<const uint8_t> frame);
   bool done() const { return reader_.left() == 0; }
-  // The next part. `tables`: as in Encode, of this part alone; *bytes: all that the part took, the
-  // frame's head with the first. InvalidArgument: there is no other then. Throws std::bad_alloc, at
-  // most in proportion.
+  // Reads the next part. `tables`: as in Encode, for this part; *bytes: size of the part, with the frame's
+  // head for the first. InvalidArgument: no part follows then. Throws std::bad_alloc, at most in proportion
+  // to the size.
   Status Next(Reply* part, Vector<TableBytes>* tables = nullptr, size_t* bytes = nullptr);
 
  private:
   Status ReadTable(TableReply* t, FrameStatus status, uint8_t flags, uint32_t* number, size_t* row_bytes);
 
   Reader reader_{{}};
-  size_t begin_ = 0;  // bytes that were left before the next part
+  size_t begin_ = 0;  // bytes left before the next part
   Vector<ReplyTable> tables_;
-  uint32_t partition_ = UINT32_MAX;  // of the part before
+  uint32_t partition_ = UINT32_MAX;  // the previous part's
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
   uint32_t told_ = 0;
 };
 
-// A frame of one part.
+// Writes a frame of one part.
 void Encode(const Reply& reply, Bytes* out);
 Status Decode(Span<const uint8_t> bytes, Reply* reply);
 
 // --- the server's side
 
-// The answer to a part that no partition has looked at.
+// The answer to a part that reaches no partition.
 inline Reply PartRefusal(PartRef part, FrameStatus status, std::string message) {
   Reply reply;
   reply.partition = part.partition;
   reply.request_id = part.request_id;
   reply.status = status;
   reply.message = std::move(message);
-  reply.same_inc = true;  // nobody has said anything about it
+  reply.same_inc = true;  // it makes no statement about the incarnation
   return reply;
 }
 
-// Answers a frame whose head cannot be read.
+// Answers a frame with a malformed head.
 inline void RefuseFrame(const Status& why, Bytes* out) {
   ReplyWriter(1, out).Add(PartRefusal({}, FrameStatus::kBadFrame, why.message()));
 }
 
-// Answers the parts of an open frame, in order: answer(Request*, ReplyWriter*) answers one. A part
-// that cannot be read is refused, with all that come after it; the result says why, else kOk.
-// Throws std::bad_alloc as `answer` does, and with nothing done if there is no memory for short
-// answers.
+// Answers the parts of an open frame, in order: answer(Request*, ReplyWriter*) answers one. A malformed part
+// is refused, with all later parts; the result says why, else kOk. Throws std::bad_alloc as `answer` does,
+// and with nothing done if there is no memory for short answers.
 template <typename Answer>
 FrameStatus AnswerParts(RequestParts* parts, Bytes* out, Answer answer) {
   ReplyWriter replies(parts->size(), out);
@@ -211,7 +204,7 @@ FrameStatus AnswerParts(RequestParts* parts, Bytes* out, Answer answer) {
       answer(&request, &replies);
       continue;
     }
-    request = Request();  // what was read of it takes memory that the answers may need
+    request = Request();  // frees memory that the answers may need
     for (; i < parts->size(); ++i) replies.Add(PartRefusal(parts->ref(i), refusal, read.message()));
     return refusal;
   }

@@ -1,4 +1,4 @@
-// What a partition answers: one Reply for each part of a request frame. parts.h gives the bytes.
+// A partition's answer: one Reply for each part of a request frame. parts.h gives the bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,40 +10,39 @@
 
 namespace het {
 
-// Why a store without memory left refuses.
+// The reason given by a store without memory.
 constexpr char kStoreOutOfMemory[] = "the store is out of memory";
 
 enum class FrameStatus : uint8_t {
   kOk = 0,
   kGap = 1,      // seq or after_seq is ahead of last_seq; nothing was done
   kEpoch = 2,    // a table was loaded or cleared; nothing was done, the reply carries the new epochs
-  kNoTable = 3,  // nothing was done; the reply names the tables that are not there
+  kNoTable = 3,  // nothing was done; the reply names the missing tables
   kWrongPartition = 4,
   kBadFrame = 5,
-  kOutOfMemory = 6,  // nothing was applied; last_seq is as it was
-  // Nothing was done, and the answer says nothing of the partition.
-  kElsewhere = 7,  // this server does not have it; sent alone, the part gets an error of Redis that says more
+  kOutOfMemory = 6,  // nothing was applied; last_seq is unchanged
+  // Nothing was done, and the answer has no facts about the partition.
+  kElsewhere = 7,  // this server does not have it; a frame's only part gets a Redis error with details
   kBusy = 8,       // not now; the message says why
 };
 constexpr size_t kFrameStatuses = 9;
 
 struct TableReply {
   uint64_t table = 0;
-  uint64_t epoch = 0;  // of kEpoch alone; 0: not said
+  uint64_t epoch = 0;  // only with kEpoch; 0: absent
   uint32_t row_floats = 0;
   RowFormat row_format = RowFormat::kFloat32;
   uint32_t block = 0;          // as in a request
   Vector<uint32_t> refreshed;  // positions in check_keys
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
-  Vector<Key> told_keys;         // held rows that have moved past the bound, and are held no longer
+  Vector<Key> told_keys;         // subscribed rows that moved past the bound; their subscriptions have ended
   Vector<float> rows;
-  // In place of `rows`, for Encode: where each row stands, so that it is copied once. Decode leaves
-  // it empty.
+  // In place of `rows`, for Encode: each row's address, so that it is copied once. Decode leaves it empty.
   Vector<const float*> stored_rows;
   Vector<uint64_t> lag_histogram;  // see LagBucket
 
-  // Keys whose row there is: their number in `rows`.
+  // Returns the number of keys with a row: their number in `rows`.
   size_t KnownRows() const {
     size_t known = 0;
     for (const Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) {
@@ -51,13 +50,12 @@ struct TableReply {
     }
     return known;
   }
-  // Whether it says anything of its table.
+  // Whether it has content about its table.
   bool speaks() const {
     return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() || !lag_histogram.empty();
   }
 
-  // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
-  // writes all the rest.
+  // Empties the lists, whose memory the next part reuses, and the epoch; the next part writes the rest.
   void Clear() {
     epoch = 0;
     for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
@@ -69,18 +67,18 @@ struct TableReply {
   }
 };
 
-// A client asks for about so many bytes at once. A server refuses much more: no user may fill its memory.
+// A client requests about this many bytes at once. A server refuses much more: no user may fill its memory.
 constexpr size_t kMostReadBytes = size_t{16} << 20;
-// What a key that a request reads takes in the answer, at most: position, clock and row.
+// Returns the most bytes of one requested key in the answer: position, clock and row.
 inline size_t MostAnswerBytes(RowFormat format, size_t block, size_t row_floats) {
   return 5 + 10 + MostRowBytes(format, block, row_floats);
 }
 
-// The rows of a reply in their order: of the refreshed, then of the fetched keys.
+// The rows of a reply in order: for the refreshed, then for the fetched keys.
 class ReplyRows {
  public:
   explicit ReplyRows(const TableReply& reply) : row_(reply.rows.data()), floats_(reply.row_floats) {}
-  // The row of the next key, whose clock this is; null: it does not exist.
+  // Returns the row of the next key, whose clock must be passed; null: it does not exist.
   const float* Next(Clock clock) {
     if (clock == 0) return nullptr;
     const float* row = row_;
@@ -94,7 +92,7 @@ class ReplyRows {
 };
 
 struct Reply {
-  // What it says of the table; null: nothing.
+  // Returns its content about the table; null: none.
   const TableReply* Of(uint64_t table) const {
     for (const TableReply& t : tables) {
       if (t.table == table) return &t;
@@ -106,12 +104,12 @@ struct Reply {
   std::string message;
   uint32_t request_id = 0;
   uint32_t partition = 0;
-  bool same_inc = false;  // the partition's life is the one that the request knew; then inc is 0 here
+  bool same_inc = false;  // the incarnation is the one that the request knew; then inc is 0 here
   uint64_t inc = 0;
-  // The newest push that was applied. `same_seq`: it is the newest that the request named, and 0 here.
+  // The newest applied push. `same_seq`: it is the newest that the request named, and 0 here.
   uint64_t last_seq = 0;
   bool same_seq = false;
-  uint32_t told = 0;  // number of this answer among those that name what has moved; 0: nobody asked
+  uint32_t told = 0;  // number of this answer among those with notifications; 0: not requested
   bool told_reset = false;
   Vector<TableReply> tables;
 };

@@ -1,4 +1,4 @@
-// Bytes into replies.
+// Decodes replies.
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/core/wire/reply_flags.h"
@@ -14,7 +14,7 @@ Status ReplyParts::Open(Span<const uint8_t> frame) {
   partition_ = UINT32_MAX;
   last_seq_ = 0;
   told_ = 0;
-  if (r.Fixed<uint32_t>() != kReplyMagic) return Broken("it does not begin as a reply does");
+  if (r.Fixed<uint32_t>() != kReplyMagic) return Broken("its magic number is wrong");
   const uint8_t version = r.Fixed<uint8_t>();
   if (version != frame::kVersion) return OtherVersion(version);
   request_id_ = r.Fixed<uint32_t>() - 1;
@@ -87,7 +87,7 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, u
     if (!ok || given < *number) return Broken("the number of a table");
     *number = given;
   }
-  if (!r.ok() || *number >= tables_.size()) return Broken("a table that nobody has named");
+  if (!r.ok() || *number >= tables_.size()) return Broken("a table without a description");
   const ReplyTable& table = tables_[(*number)++];
   t->table = table.table;
   t->row_floats = table.row_floats;

@@ -1,4 +1,4 @@
-// Replies into bytes.
+// Encodes replies.
 #include <algorithm>
 
 #include "het_tf/core/wire/frame_bytes.h"
@@ -12,7 +12,7 @@ using namespace frame;  // NOLINT: its other half
 namespace {
 
 constexpr size_t kFrameHeadBytes = 9;
-// No less than a part without message and tables takes.
+// At least the bytes of a part without message and tables.
 constexpr size_t kPartHeadBytes = 40;
 
 size_t RowsOf(const TableReply& t) {
@@ -49,7 +49,7 @@ void ReplyWriter::Add(const Reply& p) {
   const size_t known = tables_.size();
   const bool first = begin == 0;
   try {
-    // Parts to come keep their room.
+    // Keeps room for later parts.
     --parts_left_;
     const size_t needed = begin + (first ? kFrameHeadBytes : 0) + SizeBound(p) + parts_left_ * kPartHeadBytes;
     if (needed > out_->capacity() && !(p.tables.empty() && p.message.empty())) {

@@ -5,26 +5,26 @@
 
 namespace het::frame::reply {
 
-// Of a part.
-constexpr uint8_t kPartition = 1;  // not the one after the part before
-constexpr uint8_t kRequestId = 2;  // the same
+// Flags of a part.
+constexpr uint8_t kPartition = 1;  // not the previous part's + 1
+constexpr uint8_t kRequestId = 2;  // not the previous part's + 1
 constexpr uint8_t kInc = 4;
 constexpr uint8_t kLastSeq = 8;  // not the newest that the request names
 constexpr uint8_t kStatus = 16;  // not kOk
 constexpr uint8_t kTold = 32;
 constexpr uint8_t kToldReset = 64;
 constexpr uint8_t kTables = 128;
-// Of a table.
+// Flags of a table.
 constexpr uint8_t kNew = 1;
-constexpr uint8_t kNumber = 2;  // not the one after the table before
+constexpr uint8_t kNumber = 2;  // not the previous table's + 1
 constexpr uint8_t kRefreshed = 4;
 constexpr uint8_t kFetched = 8;
 constexpr uint8_t kLags = 16;
-constexpr uint8_t kEpoch = 32;  // only where the part's status is kEpoch
+constexpr uint8_t kEpoch = 32;  // only if the part's status is kEpoch
 constexpr uint8_t kToldKeys = 64;
 constexpr uint8_t kMore = 128;
 
-// A histogram of lags has fewer buckets.
+// A limit on the buckets of a histogram of lags.
 constexpr uint64_t kBucketCounts = 66;
 
 }  // namespace het::frame::reply

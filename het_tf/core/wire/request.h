@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "het_tf/core/base/bytes.h"
+#include "het_tf/core/base/span.h"
 #include "het_tf/core/row/row_format.h"
 #include "het_tf/core/wire/bound.h"
 #include "het_tf/core/wire/ids.h"
@@ -16,7 +17,10 @@
 
 namespace het {
 
-struct TableRequest {
+// `List`: Vector in what is decoded or made by hand; ConstSpan in what a client sends: its lists are encoded
+// from where they are.
+template <template <typename> class List>
+struct TableRequestOf {
   uint64_t table = 0;
   uint64_t epoch = 0;  // for Encode; Decode leaves it 0: see Request::digest
   // Of the updates here, and of the rows in the answer. `block`: the table's dim, where a format
@@ -26,19 +30,19 @@ struct TableRequest {
   uint32_t block = 0;
   // push
   uint32_t update_floats = 0;
-  Vector<Key> push_keys;
-  Vector<uint32_t> push_ticks;
-  Vector<float> push_updates;  // push_keys.size() * update_floats
+  List<Key> push_keys;
+  List<uint32_t> push_ticks;
+  List<float> push_updates;  // push_keys.size() * update_floats
   // Of the pushes, so many at the end are of rows that have left the client: the partition forgets that it
   // holds them, as of Request::told_ack.
   uint32_t left = 0;
   // check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
   // behind it
   Bound bound;
-  Vector<Key> check_keys;
-  Vector<Clock> check_clocks;
+  List<Key> check_keys;
+  List<Clock> check_clocks;
   // fetch
-  Vector<Key> fetch_keys;
+  List<Key> fetch_keys;
   // told: the partition is to remember the rows of this request's checks and fetches as held, and
   // to forget these.
   bool hold = false;
@@ -55,7 +59,11 @@ struct TableRequest {
   }
 };
 
-struct Request {
+template <typename T>
+using ConstSpan = Span<const T>;
+
+template <template <typename> class List>
+struct RequestOf {
   uint32_t request_id = 0;
   // Seconds since 1970, set by the owner of the partition when it applies the push: with the push
   // part it goes to the copies, which so agree on when a row was updated. What a client says counts
@@ -67,7 +75,7 @@ struct Request {
   uint64_t after_seq = 0;  // read only if at least this push of the client has been applied
   uint64_t inc = 0;        // for Encode: the life that the client knows the partition by; 0: it knows none
   uint32_t told_ack = 0;   // the newest `told` that the client has; 0: none
-  Vector<TableRequest> tables;
+  Vector<TableRequestOf<List>> tables;
 
   // What Decode found in the place of inc and epochs: EpochDigest of what the client knows.
   uint32_t digest = 0;
@@ -75,11 +83,16 @@ struct Request {
 
   // Whether the answer is to name the held rows that have moved.
   bool tells() const {
-    return std::any_of(tables.begin(), tables.end(), [](const TableRequest& t) { return t.hold; });
+    return std::any_of(tables.begin(), tables.end(), [](const TableRequestOf<List>& t) { return t.hold; });
   }
   // The newest push that it names: the one that it has, or that is to be applied before it is read.
   uint64_t newest_seq() const { return std::max(seq, after_seq); }
 };
+
+using TableRequest = TableRequestOf<Vector>;
+using Request = RequestOf<Vector>;
+using OutTableRequest = TableRequestOf<ConstSpan>;
+using OutRequest = RequestOf<ConstSpan>;
 
 // What the tables of a part say about its partition's state; order counts. `inc` 0: nothing about
 // its life. Another state goes unnoticed once in 2^32 requests, and each request has another digest.
@@ -104,6 +117,7 @@ struct TableBytes {
 // took, one after the other.
 void EncodeParts(Span<const Request> parts, Bytes* out, Vector<TableBytes>* tables = nullptr);
 // The same with what a carrier has to know. The frame's bytes take the memory of `buffer`.
+OutFrame EncodeFrame(Span<const OutRequest> parts, Bytes buffer = {}, Vector<TableBytes>* tables = nullptr);
 OutFrame EncodeFrame(Span<const Request> parts, Bytes buffer = {}, Vector<TableBytes>* tables = nullptr);
 // Encodes a frame of one part. One that is a push alone never says an inc: a copy, whose
 // incarnation is another, can take the frame as it is.

@@ -1,4 +1,4 @@
-// Bytes into requests.
+// Decodes requests.
 #include <algorithm>
 
 #include "het_tf/core/wire/frame_bytes.h"
@@ -11,7 +11,7 @@ using namespace frame;  // NOLINT: its other half
 
 namespace {
 
-// A head takes a byte in the frame and some 50 in memory, its answer 40 more.
+// A part's head takes one byte in the frame and some 50 in memory, its answer 40 more.
 constexpr size_t kMostParts = size_t{1} << 16;
 
 }  // namespace
@@ -22,7 +22,7 @@ Status RequestParts::Open(Span<const uint8_t> frame) {
   tables_.clear();
   size_ = next_ = 0;
   common_ = Request();
-  if (r.Fixed<uint32_t>() != kRequestMagic) return Broken("it does not begin as a request does");
+  if (r.Fixed<uint32_t>() != kRequestMagic) return Broken("its magic number is wrong");
   const uint8_t version = r.Fixed<uint8_t>();
   if (version != frame::kVersion) return OtherVersion(version);
   const uint8_t flags = r.Fixed<uint8_t>();
@@ -120,7 +120,7 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, u
     if (!ok || given < *number) return Broken("the number of a table");
     *number = given;
   }
-  if (!r.ok() || *number >= tables_.size()) return Broken("a table that nobody has named");
+  if (!r.ok() || *number >= tables_.size()) return Broken("a table without a description");
   const Table& table = tables_[(*number)++];
   t->table = table.table;
   t->update_floats = table.update_floats;

@@ -15,11 +15,12 @@ namespace {
 
 // At least what the frame takes: of heads, and of 10 bytes for any varint of 64 bits and 5 for one
 // of 32.
-size_t SizeBound(Span<const Request> parts) {
+template <typename Q>
+size_t SizeBound(Span<const Q> parts) {
   size_t bytes = 64;
-  for (const Request& q : parts) {
+  for (const Q& q : parts) {
     bytes += 64;
-    for (const TableRequest& t : q.tables) {
+    for (const auto& t : q.tables) {
       bytes += 80 +
                10 * (t.push_keys.size() + t.check_keys.size() + t.check_clocks.size() + t.fetch_keys.size() +
                      t.dropped.size()) +
@@ -30,17 +31,28 @@ size_t SizeBound(Span<const Request> parts) {
   return bytes;
 }
 
+template <typename Q>
+bool IsPushAloneOf(const Q& q) {
+  return q.seq != 0 && q.after_seq <= q.seq &&
+         std::all_of(q.tables.begin(), q.tables.end(), [](const auto& t) {
+           return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty() && t.dropped.empty() &&
+                  !t.hold;
+         });
+}
+
+// `Q`: Request or OutRequest.
+template <typename Q>
 class RequestWriter {
  public:
   RequestWriter(bool push_only, Bytes* out, Vector<TableBytes>* tables)
       : push_only_(push_only), out_(out), w_(out), sizes_(tables) {}
 
-  void Write(Span<const Request> parts) {
+  void Write(Span<const Q> parts) {
     out_->clear();
     out_->reserve(SizeBound(parts));
-    const Request& first = parts[0];
+    const Q& first = parts[0];
     const bool client = first.client.high != 0 || first.client.low != 0;
-    const bool pushes = std::any_of(parts.begin(), parts.end(), [](const Request& q) { return q.seq != 0; });
+    const bool pushes = std::any_of(parts.begin(), parts.end(), [](const Q& q) { return q.seq != 0; });
     w_.Fixed(kRequestMagic);
     w_.Fixed(frame::kVersion);
     w_.Fixed(static_cast<uint8_t>((pushes ? request::kPushes : 0) | (client ? request::kClient : 0) |
@@ -53,17 +65,17 @@ class RequestWriter {
     if (client) w_.Fixed(first.client.low);
     if (first.time != 0) w_.Fixed(first.time);
     w_.Varint(parts.size());
-    const bool lone_push = parts.size() == 1 && IsPushAlone(first);
-    Request start;
+    const bool lone_push = parts.size() == 1 && IsPushAloneOf(first);
+    Q start;
     start.partition.index = UINT32_MAX;
     start.request_id = first.request_id - 1;
     start.client = first.client;
-    const Request* before = &start;
-    for (const Request& q : parts) {
+    const Q* before = &start;
+    for (const Q& q : parts) {
       Head(q, *before, lone_push ? 0 : q.inc);
       before = &q;
     }
-    for (const Request& q : parts) {
+    for (const Q& q : parts) {
       number_ = 0;
       const size_t last = LastTable(q);
       for (size_t i = 0; i < last; ++i) {
@@ -73,22 +85,23 @@ class RequestWriter {
   }
 
  private:
+  using TableOf = typename decltype(Q::tables)::value_type;
   struct Known {
-    const TableRequest* table;
+    const TableOf* table;
     Bound bound;
   };
 
-  bool Takes(const TableRequest& t) const { return !push_only_ || !t.push_keys.empty(); }
+  bool Takes(const TableOf& t) const { return !push_only_ || !t.push_keys.empty(); }
   // One past the last table that is written.
-  size_t LastTable(const Request& q) const {
+  size_t LastTable(const Q& q) const {
     size_t last = q.tables.size();
     while (last > 0 && !Takes(q.tables[last - 1])) --last;
     return last;
   }
-  uint64_t AfterSeq(const Request& q) const { return push_only_ ? q.seq : q.after_seq; }
-  uint32_t ToldAck(const Request& q) const { return push_only_ ? 0 : q.told_ack; }
+  uint64_t AfterSeq(const Q& q) const { return push_only_ ? q.seq : q.after_seq; }
+  uint32_t ToldAck(const Q& q) const { return push_only_ ? 0 : q.told_ack; }
 
-  void Head(const Request& q, const Request& before, uint64_t inc) {
+  void Head(const Q& q, const Q& before, uint64_t inc) {
     const uint64_t after_seq = AfterSeq(q);
     const bool tables = LastTable(q) > 0;
     const uint32_t told_ack = ToldAck(q);
@@ -111,19 +124,19 @@ class RequestWriter {
     if (told_ack != 0) w_.Varint(Delta32(told_ack, std::exchange(told_ack_, told_ack)));
     if ((flags & (request::kKnowsInc | request::kTables)) == 0) return;
     EpochDigest digest((flags & request::kKnowsInc) != 0 ? inc : 0);
-    for (const TableRequest& t : q.tables) {
+    for (const TableOf& t : q.tables) {
       if (Takes(t)) digest.Add(t.table, t.epoch);
     }
     w_.Fixed(digest.value(q.request_id));
   }
 
-  void Table(const TableRequest& t, bool says_left, bool more) {
+  void Table(const TableOf& t, bool says_left, bool more) {
     const size_t begin = out_->size();
     const Bound bound = push_only_ ? Bound() : t.bound;
     // Numbers only rise within a part. Most parts name the same tables in the same order.
     uint32_t number = number_;
     auto same = [&](const Known& known) {
-      const TableRequest& k = *known.table;
+      const TableOf& k = *known.table;
       return k.table == t.table && k.update_floats == t.update_floats && known.bound == bound &&
              k.push_format == t.push_format && k.row_format == t.row_format && k.block == t.block;
     };
@@ -190,6 +203,19 @@ class RequestWriter {
   uint32_t told_ack_ = 0;  // of the newest part that has one
 };
 
+template <typename Q>
+OutFrame FrameOf(Span<const Q> parts, Bytes buffer, Vector<TableBytes>* tables) {
+  OutFrame frame;
+  frame.bytes = std::move(buffer);
+  RequestWriter<Q>(/*push_only=*/false, &frame.bytes, tables).Write(parts);
+  frame.parts.reserve(parts.size());
+  for (const Q& q : parts) {
+    frame.parts.push_back({q.partition.index, q.request_id});
+    frame.push = frame.push || q.seq != 0;
+  }
+  return frame;
+}
+
 }  // namespace
 
 EpochDigest::EpochDigest(uint64_t inc) : digest_(Mix64(inc ^ 0x68657465706f6368)) {}
@@ -200,28 +226,17 @@ uint32_t EpochDigest::value(uint32_t request_id) const {
 
 void EpochDigest::Add(uint64_t table, uint64_t epoch) { digest_ = Mix64(Mix64(digest_ ^ table) ^ epoch); }
 
-bool IsPushAlone(const Request& q) {
-  return q.seq != 0 && q.after_seq <= q.seq &&
-         std::all_of(q.tables.begin(), q.tables.end(), [](const TableRequest& t) {
-           return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty() && t.dropped.empty() &&
-                  !t.hold;
-         });
-}
+bool IsPushAlone(const Request& q) { return IsPushAloneOf(q); }
 
 void EncodeParts(Span<const Request> parts, Bytes* out, Vector<TableBytes>* tables) {
-  RequestWriter(/*push_only=*/false, out, tables).Write(parts);
+  RequestWriter<Request>(/*push_only=*/false, out, tables).Write(parts);
 }
 
 OutFrame EncodeFrame(Span<const Request> parts, Bytes buffer, Vector<TableBytes>* tables) {
-  OutFrame frame;
-  frame.bytes = std::move(buffer);
-  EncodeParts(parts, &frame.bytes, tables);
-  frame.parts.reserve(parts.size());
-  for (const Request& q : parts) {
-    frame.parts.push_back({q.partition.index, q.request_id});
-    frame.push = frame.push || q.seq != 0;
-  }
-  return frame;
+  return FrameOf(parts, std::move(buffer), tables);
+}
+OutFrame EncodeFrame(Span<const OutRequest> parts, Bytes buffer, Vector<TableBytes>* tables) {
+  return FrameOf(parts, std::move(buffer), tables);
 }
 
 void Encode(const Request& q, Bytes* out, Vector<TableBytes>* tables) {
@@ -229,7 +244,7 @@ void Encode(const Request& q, Bytes* out, Vector<TableBytes>* tables) {
 }
 
 void EncodePush(const Request& q, Bytes* out) {
-  RequestWriter(/*push_only=*/true, out, nullptr).Write(Span<const Request>(&q, 1));
+  RequestWriter<Request>(/*push_only=*/true, out, nullptr).Write(Span<const Request>(&q, 1));
 }
 
 }  // namespace het

@@ -6,24 +6,24 @@
 
 namespace het::frame::request {
 
-// Of the frame.
+// Flags of the frame.
 constexpr uint8_t kPushes = 1;
 constexpr uint8_t kClient = 2;
 constexpr uint8_t kTime = 4;
 constexpr uint8_t kManyParts = 8;
 constexpr uint8_t kFrameFlags = 15;
-// Of a part.
-constexpr uint8_t kPartition = 1;  // not the one after the part before
-constexpr uint8_t kRequestId = 2;  // the same
+// Flags of a part.
+constexpr uint8_t kPartition = 1;  // not the previous part's + 1
+constexpr uint8_t kRequestId = 2;  // not the previous part's + 1
 constexpr uint8_t kOtherClient = 4;
 constexpr uint8_t kSeq = 8;
 constexpr uint8_t kAfterSeq = 16;  // not seq
 constexpr uint8_t kToldAck = 32;
 constexpr uint8_t kKnowsInc = 64;
 constexpr uint8_t kTables = 128;
-// Of a table.
+// Flags of a table.
 constexpr uint8_t kNew = 1;
-constexpr uint8_t kNumber = 2;  // not the one after the table before
+constexpr uint8_t kNumber = 2;  // not the previous table's + 1
 constexpr uint8_t kPush = 4;
 constexpr uint8_t kCheck = 8;
 constexpr uint8_t kFetch = 16;

@@ -7,14 +7,14 @@
 namespace het {
 namespace {
 
-constexpr size_t kIntegers = 1 + kCriteoIntegers;  // with the label
+constexpr size_t kIntegers = 1 + kCriteoIntegers;  // including the label
 constexpr size_t kFields = kIntegers + kCriteoCategories;
 constexpr size_t kMostDigits = 18;
 constexpr size_t kMostHexDigits = 15;
-constexpr uint64_t kMissing = uint64_t{1} << 63;  // a missing category: beyond every value of 15 hex digits
+constexpr uint64_t kMissing = uint64_t{1} << 63;  // a missing category: above all values of 15 hex digits
 constexpr uint64_t kGamma = 0x9e3779b97f4a7c15;
 
-// The finalizer of SplitMix64. Ids are saved with models: it stays.
+// The finalizer of SplitMix64. It must never change: ids are saved with models.
 uint64_t Mix(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
@@ -23,8 +23,8 @@ uint64_t Mix(uint64_t x) {
 
 constexpr uint64_t EachByte(uint64_t byte) { return byte * 0x0101010101010101; }
 
-// Eight hexadecimal digits, Criteo's own width: texts[i], as they lie in memory, to values[i]. False: one of
-// them is something else. A loop that compilers make into one of vectors.
+// Converts eight hexadecimal digits, Criteo's usual width, from texts[i] (in memory order) to values[i].
+// Returns false if a byte is not a digit. Compilers vectorise this loop.
 bool ParseEightHex(const uint64_t* texts, size_t n, uint64_t* values) {
   constexpr uint64_t kHigh = EachByte(0x80);
   uint64_t bad = 0;
@@ -38,7 +38,7 @@ bool ParseEightHex(const uint64_t* texts, size_t n, uint64_t* values) {
     bad |= x | (no_digit & ~(from_one & ~past_six));
     const uint64_t is_letter = x >> 6 & EachByte(1);
     uint64_t v = (x & EachByte(0x0f)) + (is_letter << 3) + is_letter;
-    v = (v << 4 | v >> 8) & 0x00ff00ff00ff00ff;  // the first digit is in the lowest byte
+    v = (v << 4 | v >> 8) & 0x00ff00ff00ff00ff;  // the lowest byte has the first digit
     v = (v << 8 | v >> 16) & 0x0000ffff0000ffff;
     values[i] = (v << 16 | v >> 32) & 0xffffffff;
   }
@@ -51,8 +51,8 @@ uint64_t Word(const char* text) {
   return word;
 }
 
-// An integer of up to seven digits, and perhaps a minus, before a tab; of eight bytes that can be read.
-// Returns its length.
+// Parses an integer of up to seven digits, perhaps with a minus, before a tab; reads eight bytes. Returns the
+// length.
 constexpr size_t kNoShortInteger = 8;
 size_t ParseShortInteger(const char* text, int64_t* value) {
   if (*text == '-') {  // rare
@@ -64,11 +64,11 @@ size_t ParseShortInteger(const char* text, int64_t* value) {
   }
   uint64_t x = Word(text);
   const uint64_t tabs = x ^ EachByte('\t');
-  const uint64_t found = (tabs - EachByte(1)) & ~tabs & EachByte(0x80);  // the lowest one is right
+  const uint64_t found = (tabs - EachByte(1)) & ~tabs & EachByte(0x80);  // only the lowest set bit is exact
   if (found == 0) return kNoShortInteger;
   const auto length = static_cast<size_t>(__builtin_ctzll(found)) / 8;
   if (length == 0) return 0;
-  // Zeros in front of the digits: eight of them, the first one in the lowest byte.
+  // Puts zeros in front of the digits: eight in all, the first in the lowest byte.
   x = (x << (64 - 8 * length)) | (EachByte('0') >> 8 * length);
   x ^= EachByte('0');
   if (((x | (x + EachByte(0x80 - 10))) & EachByte(0x80)) != 0) return kNoShortInteger;
@@ -99,7 +99,7 @@ bool ParseHex(std::string_view text, uint64_t* value) {
   return true;
 }
 
-// A missing one is 0.
+// A missing integer is 0.
 bool ParseInteger(std::string_view text, int64_t* value) {
   *value = 0;
   if (text.empty()) return true;
@@ -114,7 +114,7 @@ bool ParseInteger(std::string_view text, int64_t* value) {
   return true;
 }
 
-// Counts are small: nearly all logarithms come from here.
+// A table of logarithms: counts are small, so it has nearly all.
 class Logarithms {
  public:
   static const Logarithms& Table() {
@@ -134,7 +134,7 @@ class Logarithms {
   float table_[kTable];
 };
 
-// The fields of a line without its end. False: there are not kFields of them.
+// Splits a line without its end into fields. Returns false if there are not kFields.
 bool Split(std::string_view line, std::array<std::string_view, kFields>* fields) {
   const char* begin = line.data();
   const char* const end = begin + line.size();
@@ -149,20 +149,20 @@ bool Split(std::string_view line, std::array<std::string_view, kFields>* fields)
   return std::memchr(begin, '\t', static_cast<size_t>(end - begin)) == nullptr;
 }
 
-// Where one row is written.
+// The destinations of one row.
 struct Row {
   float* label;
   float* numeric;
-  int64_t* ids;  // of the first field; the next one is `stride` on
+  int64_t* ids;  // of the first field; the next field's is `stride` further
   size_t stride;
 };
 
 class RowParser {
  public:
   explicit RowParser(const CriteoHash& hash) : hash_(hash), logarithms_(Logarithms::Table()) {}
-  // A line as Criteo writes them: integers, and categories of eight digits or none. False: look closer.
+  // Parses a line in the usual form: integers, and categories of eight digits or none. False for others.
   bool Usual(std::string_view line, const Row& row) const;
-  // Any line that Split took apart. The number of the first field that is wrong; kFields: none.
+  // Parses any line that Split accepted. Returns the index of the first malformed field; kFields: none.
   size_t Fields(const std::array<std::string_view, kFields>& fields, const Row& row) const;
 
  private:
@@ -206,7 +206,7 @@ bool RowParser::Usual(std::string_view line, const Row& row) const {
     at += length + 1;
   }
   uint64_t categories[kCriteoCategories];
-  uint32_t missing = 0;  // a bit for each
+  uint32_t missing = 0;  // one bit for each category
   for (size_t c = 0; c < kCriteoCategories; ++c, ++at) {
     if (at < end && *at != '\t') {
       if (end - at < 8) return false;
@@ -224,7 +224,7 @@ bool RowParser::Usual(std::string_view line, const Row& row) const {
   return true;
 }
 
-// Where the text is no UTF-8, or its size.
+// Returns the position of the first byte that is not UTF-8, or the text's size.
 size_t FirstNotUtf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -240,7 +240,7 @@ size_t FirstNotUtf8(std::string_view text) {
       if ((byte(at + i) & 0xc0) != 0x80) return at;
     }
     const unsigned char second = length > 1 ? byte(at + 1) : 0x80;
-    // Overlong forms, surrogates, and what is beyond the last code point.
+    // Overlong forms, surrogates, and values beyond the last code point.
     if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
         (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
       return at;
@@ -252,7 +252,7 @@ size_t FirstNotUtf8(std::string_view text) {
 
 std::string Shown(std::string_view text) { return "'" + std::string(text.substr(0, 40)) + "'"; }
 
-// What is wrong with a line; wrong: of ParseFields, where it has the right number of fields.
+// Explains a bad line. `wrong`: the result of Fields, if the number of fields is right.
 std::string Reason(std::string_view line, const std::array<std::string_view, kFields>* fields, size_t wrong) {
   if (const size_t at = FirstNotUtf8(line); at < line.size()) {
     constexpr char kHex[] = "0123456789abcdef";
@@ -288,7 +288,7 @@ bool CriteoSelection::Selects(uint64_t line) const {
 
 namespace {
 
-// A line that is parsed and thrown away; the reason why it cannot be, or "".
+// Parses a line and discards the row. Returns why it is malformed, or "".
 std::string WhatIsWrong(std::string_view line) {
   float label, numeric[kCriteoIntegers];
   int64_t ids[kCriteoCategories];

@@ -1,14 +1,14 @@
-// Lines of Criteo's format: label \t 13 integers \t 26 hexadecimal categories, to batches of numbers.
+// Parses Criteo's format, label \t 13 integers \t 26 hexadecimal categories, into batches of numbers.
 //
 //   label       0 or 1
 //   an integer  log(x + 1); a negative or missing one counts as 0
-//   a category  a 64-bit hash of field and value, a bijection within a field; a missing one is a value of its
-//   own
+//   a category  a 64-bit hash of field and value, a bijection within a field; a missing category is a
+//               value of its own
 //
 // Example: "1\t3\t-1\t...\t68fd1e64\t..." becomes label 1, numeric [1.386, 0, ...] and
 // ids [mix(0x68fd1e64 * kGamma + salts[0]), ...].
 //
-// Concurrency: functions of their arguments; texts are parsed side by side.
+// Concurrency: pure functions, so texts can be parsed concurrently.
 #pragma once
 
 #include <array>
@@ -24,22 +24,22 @@ namespace het {
 constexpr size_t kCriteoIntegers = 13;
 constexpr size_t kCriteoCategories = 26;
 
-// Which lines of a file become rows.
+// Selects the lines of a file that become rows.
 struct CriteoSelection {
-  uint64_t part_salt = 0;                    // of the hash that deals lines to ten parts
-  uint64_t first_tenth = 0, end_tenth = 10;  // of the ten parts, those of [first, end)
-  uint64_t shard = 0, shards = 1;            // of the lines, those with number % shards == shard
+  uint64_t part_salt = 0;                    // salt of the hash that assigns lines to ten parts
+  uint64_t first_tenth = 0, end_tenth = 10;  // selects parts [first, end) of the ten
+  uint64_t shard = 0, shards = 1;            // selects lines with number % shards == shard
 
   bool Selects(uint64_t line) const;
 };
 
-// What becomes of them.
+// The hashing of categories.
 struct CriteoHash {
-  std::array<uint64_t, kCriteoCategories> salts = {};  // of the fields
+  std::array<uint64_t, kCriteoCategories> salts = {};  // one for each field
   uint64_t buckets = 0;                                // ids are in [0, buckets); 0: 64-bit ids
 };
 
-// Rows in batches of `batch`: row r is row r % batch of batch r / batch. A column of ids is in one piece.
+// Rows in batches of `batch`: row r is row r % batch of batch r / batch. A column of ids is contiguous.
 struct CriteoBatches {
   size_t batch;
   float* labels;   // [batches][batch]
@@ -47,20 +47,19 @@ struct CriteoBatches {
   int64_t* ids;    // [batches][kCriteoCategories][batch]
 };
 
-// Whether a line, without its end, can be parsed.
+// Returns whether a line, without its end, can be parsed.
 bool IsCriteoLine(std::string_view line);
 
-// The lines of a text, in the order in which they become rows.
+// The lines of a text, in the order of their rows.
 class CriteoLines {
  public:
   explicit CriteoLines(std::string_view text);
   size_t size() const { return lines_.size(); }
-  // Another order, another one for each seed.
+  // Reorders the lines; the order depends on the seed.
   void Shuffle(uint64_t seed);
 
-  // Writes size() rows. `first`: the number in its file of the first line, from 0; those of the others are
-  // the next ones that are selected. InvalidArgument, "line N: what is wrong", with lines counted from 1: of
-  // the first bad line in the file.
+  // Writes size() rows. `first`: the index in its file of the first line, from 0; the other lines are the
+  // next selected ones. InvalidArgument, for the file's first bad line: "line N: reason", from 1.
   Status Parse(const CriteoHash& hash, const CriteoSelection& selection, uint64_t first,
                const CriteoBatches& batches) const;
 

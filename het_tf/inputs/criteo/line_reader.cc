@@ -17,13 +17,13 @@
 namespace het {
 namespace {
 
-// A file, read from its beginning or from where it stands.
+// Reads a file sequentially, from its beginning or an offset.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // "" or what is wrong.
+  // Returns "" or an error.
   virtual std::string Seek(int64_t offset) = 0;
-  // As many bytes as there are, at most `bytes`; fewer at the end alone.
+  // Reads `bytes` bytes, or fewer only at the end.
   virtual std::string Read(char* to, size_t bytes, size_t* count) = 0;
 };
 
@@ -32,7 +32,7 @@ struct CloseFile {
   void operator()(gzFile_s* file) const { (void)gzclose(file); }
 };
 
-// A descriptor; or -1, and what is wrong. A FIFO is opened without waiting for its writer, and refused.
+// Returns a descriptor; or -1 and an error. Opening a FIFO must not wait for a writer; it is refused.
 int OpenRegular(const std::string& path, std::string* wrong) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   struct stat about {};
@@ -70,7 +70,7 @@ class GzipStream final : public Stream {
   }
   std::string Seek(int64_t offset) override {
     if (file_ == nullptr) return std::strerror(errno);
-    if (gzdirect(file_.get()) != 0) return "no gzip file";
+    if (gzdirect(file_.get()) != 0) return "not a gzip file";
     if (gztell(file_.get()) == offset) return "";
     return gzseek(file_.get(), offset, SEEK_SET) == offset ? "" : Error();
   }
@@ -91,13 +91,13 @@ class GzipStream final : public Stream {
   std::unique_ptr<gzFile_s, CloseFile> file_;
 };
 
-// A stream, and what was read from it and not handed out.
+// A stream, and bytes that were read from it but not returned.
 struct Standing {
   std::unique_ptr<Stream> stream;
   std::string rest;
 };
 
-// Streams by path and by the offset of what was not handed out.
+// Streams by path and by the offset of their first unreturned byte.
 class KeptStreams {
  public:
   Standing Take(const std::string& path, int64_t offset) {
@@ -158,13 +158,13 @@ Result<Standing> Open(const std::string& path, const LinePosition& at) {
   return standing;
 }
 
-// The lines of what was read of a stream, one after the other, and where a text that is handed out ends.
+// Cuts bytes of a stream into lines, and decides where a returned text ends.
 class Cutter {
  public:
   Cutter(const LinesWanted& want, LinePosition at, std::string* text)
       : want_(want), next_(at), cut_(at), text_(text) {}
 
-  // Takes whole lines of `raw`, which Drop has shortened; at the end of the file the last one, too.
+  // Takes whole lines of `raw`, whose front Drop has removed; at the file's end also an open last line.
   void Take(std::string_view raw, bool ended) {
     while (rows_ < want_.most && taken_ < raw.size()) {
       const size_t newline = raw.find('\n', taken_);
@@ -177,19 +177,19 @@ class Cutter {
     if (ended && taken_ == raw.size() && cut_rows_ == 0) Cut();
     AppendRun();
   }
-  // Bytes in front that were handed out.
+  // Returns the number of bytes in front that were returned to the caller.
   size_t Drop() {
     const size_t bytes = cut_bytes_;
     taken_ -= bytes;
     cut_bytes_ = 0;
     return bytes;
   }
-  // The bytes of a line of which the end was not found.
+  // Returns the bytes of the unfinished last line.
   size_t open_bytes(std::string_view raw) const { return raw.size() - taken_; }
   bool full() const { return rows_ >= want_.most; }
   bool any() const { return cut_rows_ > 0; }
   LinePosition next() const { return next_; }
-  // The end of what is handed out; the text ends there.
+  // Ends the returned text, and returns the position behind it.
   LinePosition Finish() {
     text_->resize(cut_text_);
     return cut_;
@@ -222,9 +222,9 @@ class Cutter {
   const LinesWanted& want_;
   LinePosition next_, cut_;
   std::string* const text_;
-  std::string_view run_;  // wanted lines side by side that are not in the text yet
+  std::string_view run_;  // adjacent wanted lines that are not in the text yet
   size_t rows_ = 0, cut_rows_ = 0;
-  size_t taken_ = 0, cut_bytes_ = 0;  // of the raw bytes
+  size_t taken_ = 0, cut_bytes_ = 0;  // offsets in the raw bytes
   size_t cut_text_ = 0;
 };
 
@@ -240,9 +240,10 @@ Status ReadLines(const std::string& path, const LineLimits& limits, const LinesW
   for (bool ended = false; !ended && !cutter.full();) {
     raw.erase(0, cutter.Drop());
     if (cutter.open_bytes(raw) > limits.longest) {
-      return InvalidArgument(path + ", line " + std::to_string(cutter.next().line + 1) + ": has more than " +
-                             std::to_string(limits.longest) +
-                             " bytes. This is no text file of lines; if it is an archive, unpack it first.");
+      return InvalidArgument(
+          path + ", line " + std::to_string(cutter.next().line + 1) + ": has more than " +
+          std::to_string(limits.longest) +
+          " bytes. This is not a text file of lines; if it is an archive, unpack it first.");
     }
     const size_t had = raw.size();
     raw.resize(had + limits.chunk);

@@ -1,13 +1,12 @@
-// Lines of a text file, as many as are wanted at a time; gzip where its name ends in ".gz".
+// Reads lines of a text file in pieces; decompresses it if its name ends in ".gz".
 //
 //   at = {}                                   {offset 0, line 0}
 //   ReadLines(path, {}, want, &at, &text)     text: 4,096 wanted lines; at: {1,048,201, 4,712}
-//   ...                                       text: empty; the file has ended
+//   ...                                       text: empty at the end of the file
 //
-// A reader is known by where it stands, so a pass that is left needs no end, and one that is taken up again
-// goes on. Streams that stand where somebody left them are kept, with what was read of them and not handed
-// out: the newest kKept of the process. Another is opened and searched for its place, which takes long in a
-// file of gzip alone.
+// A position is the reader's whole state, so a pass may be abandoned, or resumed later. The process keeps the
+// newest kKept streams by their positions, with bytes read but not returned. At another position a file is
+// opened and searched, which takes long only in a gzip file.
 //
 // Concurrency: thread-safe.
 #pragma once
@@ -23,29 +22,28 @@
 namespace het {
 
 struct LinePosition {
-  int64_t offset = 0;  // in the text, unpacked
-  int64_t line = 0;    // number of the line that begins there, from 0
+  int64_t offset = 0;  // in the decompressed text
+  int64_t line = 0;    // index of the line that begins there, from 0
 };
 
 struct LineLimits {
-  size_t chunk = size_t{1} << 20;     // bytes that are read at a time
-  size_t longest = size_t{16} << 20;  // a line of more is an error
+  size_t chunk = size_t{1} << 20;     // bytes to read at a time
+  size_t longest = size_t{16} << 20;  // limit on a line's bytes
 };
 
-// Which lines are handed out, and how many at once.
+// Selects lines, and how many to return at once.
 struct LinesWanted {
-  size_t multiple = 1;  // a number of lines that this divides, but for the last ones of the file
-  size_t most = 4096;   // and no more than these; a multiple of it
-  // Whether a line is wanted, by its number from 0 and its text without the end. Called in order, more than
-  // once for lines that are not handed out at once.
+  size_t multiple = 1;  // return a multiple of this many lines, except at the end of the file
+  size_t most = 4096;   // return at most this many; a multiple of `multiple`
+  // Whether to return a line, given its index from 0 and its text without the end. Called in order; called
+  // again for lines that are not returned at once.
   std::function<bool(uint64_t number, std::string_view line)> wanted = [](uint64_t, std::string_view) {
     return true;
   };
 };
 
-// *text: wanted lines from *at on, with their ends (the last one of the file may lack it); "" at the end.
-// *at: behind them. InvalidArgument, with the path and the line: the file cannot be read, or a line is too
-// long.
+// *text: wanted lines from *at, with their ends (a file's last line may lack it); "" at the end. *at: the
+// position behind them. InvalidArgument, with path and line: the file cannot be read, or a line is too long.
 Status ReadLines(const std::string& path, const LineLimits& limits, const LinesWanted& want, LinePosition* at,
                  std::string* text);
 

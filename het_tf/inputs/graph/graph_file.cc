@@ -10,13 +10,13 @@ namespace {
 using Identity = MappedFile::Identity;
 
 constexpr MappedFile::Kind kGraphs = {"graph",
-                                      "write it with Graph.from_edges, or give the path of one",
+                                      "write it with Graph.from_edges, or give a graph file's path",
                                       "write it again, or copy it again",
                                       "write it again with this het_tf",
                                       Code::kInvalidArgument,
                                       Code::kInvalidArgument};
 
-// The graphs that were opened last.
+// The most recently opened graphs.
 class KeptGraphs {
  public:
   std::shared_ptr<const GraphFile> Find(const std::string& path, const Identity& identity) {
@@ -63,14 +63,13 @@ Result<std::shared_ptr<const GraphFile>> GraphFile::Open(const std::string& path
 
 Status GraphFile::Read() {
   HET_RETURN_IF_ERROR(file_.ReadHead(kMagic, kVersion, &header_));
-  const Header& h = header_;  // the checksum keeps out accidents; what follows keeps out everything else
+  const Header& h = header_;  // the checksum catches accidents, the checks below anything else
   if (h.nodes == 0 || (h.neighbour_bytes != 4 && h.neighbour_bytes != 8) || typed() != (h.types > 0) ||
       h.types > 256 || (h.flags & ~(kWeighted | kTyped | kSymmetric)) != 0) {
     return Damaged("its header describes no graph");
   }
   HET_ASSIGN_OR_RETURN(popularity_, file_.Section<double>(h.popularity_at, h.nodes));
-  // As many nodes as there are sums: one more does not overflow, nor do the bytes of as many edges as there
-  // are 4 or 8 bytes.
+  // nodes is at most the number of sums, so nodes + 1 cannot overflow; nor can edges * neighbour_bytes.
   HET_ASSIGN_OR_RETURN(offsets_, file_.Section<int64_t>(h.offsets_at, h.nodes + 1));
   if (h.edges > file_.size() / h.neighbour_bytes) return Damaged("it has fewer edges than its header says");
   HET_ASSIGN_OR_RETURN(neighbours_, file_.Section<uint8_t>(h.neighbours_at, h.edges * h.neighbour_bytes));
@@ -88,7 +87,7 @@ Status GraphFile::CheckOffsets() const {
   if (offsets_[0] != 0 || offsets_[nodes] != static_cast<int64_t>(header_.edges)) {
     return Damaged("its offsets do not go from 0 to its number of edges");
   }
-  constexpr uint64_t kBlock = 4096;  // looked at without a branch an element
+  constexpr uint64_t kBlock = 4096;  // checked without a branch for each element
   for (uint64_t begin = 0; begin < nodes; begin += kBlock) {
     const uint64_t end = std::min(nodes, begin + kBlock);
     bool falls = false;
@@ -111,7 +110,7 @@ EdgeRange GraphFile::EdgesOfType(uint64_t node, uint8_t type) const {
 uint64_t GraphFile::EdgeByWeight(const EdgeRange& range, double unit) const {
   const double before = range.begin == range.first ? 0.0 : weights_[range.begin - 1];
   const double point = before + unit * (weights_[range.end - 1] - before);
-  // The first edge whose sum exceeds the point; the last one where rounding found none.
+  // Finds the first edge whose sum exceeds the point; after rounding errors, the last edge.
   const double* const sums = weights_.data();
   return static_cast<uint64_t>(std::upper_bound(sums + range.begin, sums + range.end - 1, point) - sums);
 }

@@ -1,14 +1,12 @@
-// A file of a graph (graph_format.h), mapped: all samplers of a process, and all processes of a machine, read
-// one copy of it.
+// A graph file (graph_format.h), mapped: all samplers and processes of a machine share one copy.
 //
-// Open reads the header and the offsets, O(nodes), and refuses what a reader could not trust: after it the
-// edges of every node lie inside of the file. What the edges say is not read then; a reader compares each
-// neighbour that it draws with the number of nodes. So no bytes, whatever they are, make a reader leave the
-// file.
+// Open reads the header and the offsets, O(nodes), and checks them: afterwards the edges of every node lie
+// inside the file. It does not read the edges; a reader compares each neighbour that it draws with the number
+// of nodes. So no reader leaves the file, whatever its bytes.
 //
-// What is mapped must not change (mapped_file.h); Python's writer replaces a file by renaming.
+// A mapped file must not change (mapped_file.h); Python's writer replaces files by renaming.
 //
-// Thread-safe; nothing in it changes after Open.
+// Thread-safe: nothing changes after Open.
 #pragma once
 
 #include <memory>
@@ -21,7 +19,7 @@
 
 namespace het::graph {
 
-// Where edges of a node stand: [begin, end) of the neighbours, and the node's first one.
+// A range of a node's edges: [begin, end) among all edges, and the node's first edge.
 struct EdgeRange {
   uint64_t begin, end, first;
   uint64_t size() const { return end - begin; }
@@ -29,8 +27,8 @@ struct EdgeRange {
 
 class GraphFile {
  public:
-  // The files that this process opened last stay mapped, so opening one again costs a stat(). NotFound: there
-  // is no file. InvalidArgument: it is damaged, cut off, nobody's, or of another version. Each message names
+  // The process's most recently opened files stay mapped, so reopening costs a stat(). NotFound: there is no
+  // such file. InvalidArgument: it is damaged, cut off, no graph, or of another version. Each message names
   // the file and the remedy.
   static Result<std::shared_ptr<const GraphFile>> Open(const std::string& path);
 
@@ -47,22 +45,22 @@ class GraphFile {
     const auto begin = static_cast<uint64_t>(offsets_[node]);
     return {begin, static_cast<uint64_t>(offsets_[node + 1]), begin};
   }
-  // Those of one type; typed() alone.
+  // The edges of one type; requires typed().
   EdgeRange EdgesOfType(uint64_t node, uint8_t type) const;
 
   // --- one edge, edge < edges()
   void PrefetchEdge(uint64_t edge) const { __builtin_prefetch(&neighbours_[edge * header_.neighbour_bytes]); }
-  // The other end. It may be >= nodes() in a damaged file.
+  // Returns the other end. In a damaged file it may be >= nodes().
   uint64_t Neighbour(uint64_t edge) const {
     return header_.neighbour_bytes == 4 ? reinterpret_cast<const uint32_t*>(neighbours_.data())[edge]
                                         : reinterpret_cast<const uint64_t*>(neighbours_.data())[edge];
   }
-  // The edge of a range that `unit`, in [0, 1), stands for, by weight; weighted() alone, and no empty range.
+  // Maps `unit`, in [0, 1), to an edge of a non-empty range, by weight; requires weighted().
   uint64_t EdgeByWeight(const EdgeRange& range, double unit) const;
-  // The node that `unit`, in [0, 1), stands for, by degree^0.75.
+  // Maps `unit`, in [0, 1), to a node, by degree^0.75.
   uint64_t NodeByPopularity(double unit) const;
 
-  // What a reader says that met a neighbour >= nodes().
+  // The error of a reader that met a neighbour >= nodes().
   Status Damaged(const std::string& what) const { return file_.Damaged(what); }
 
  private:
@@ -72,7 +70,7 @@ class GraphFile {
 
   MappedFile file_;
   Header header_ = {};
-  // Sections; empty where the edges have no such.
+  // Sections; empty if the edges do not have them.
   Span<const int64_t> offsets_;
   Span<const double> popularity_;
   Span<const uint8_t> neighbours_;  // of header_.neighbour_bytes each

@@ -1,18 +1,16 @@
-// A graph in a file that every process maps and none writes: compressed sparse rows (CSR). What the bytes
-// are.
+// The format of a graph file, which processes map and never write: compressed sparse rows (CSR).
 //
 //   header (192 bytes) | offsets | popularity | neighbours | weights | types
 //
 //   offsets      int64 [nodes + 1]    the edges of node v are offsets[v] .. offsets[v + 1]
-//   popularity   float64 [nodes]      sums of degree^0.75 over the nodes up to this one: what negatives are
-//                                     drawn by
-//   neighbours   uint32 or int64 [edges]   the other end; 4 bytes where there are at most 2^32 nodes
-//   weights      float64 [edges]      sums of the weights over the edges of the same node up to this one
+//   popularity   float64 [nodes]      prefix sums of degree^0.75 over the nodes, this one included; for
+//                                     drawing negatives
+//   neighbours   uint32 or int64 [edges]   the other end; 4 bytes if there are at most 2^32 nodes
+//   weights      float64 [edges]      prefix sums of weights over the node's edges, this one included
 //   types        uint8 [edges]        ascending within a node
 //
-// The last two are there where the edges have such. Every section begins at a multiple of 64. Integers are
-// little-endian, floats IEEE. Sums, and not weights: a draw by weight is one binary search, among all edges
-// of a node and among those of one type alike.
+// The last two are optional. Every section begins at a multiple of 64. Integers are little-endian, floats
+// IEEE. With prefix sums a draw by weight is one binary search, among a node's edges of all types or of one.
 //
 // Example: edges 0-1 and 0-2, both ways: offsets 0 2 3 4, neighbours 1 2 0 0.
 #pragma once
@@ -30,7 +28,7 @@ constexpr size_t kAlign = 64;
 
 constexpr uint32_t kWeighted = 1;   // there is a section of weights
 constexpr uint32_t kTyped = 2;      // there is a section of types
-constexpr uint32_t kSymmetric = 4;  // every edge stands in the file both ways
+constexpr uint32_t kSymmetric = 4;  // the file has every edge in both directions
 
 struct Header {
   char magic[8];
@@ -48,7 +46,7 @@ struct Header {
   uint64_t neighbours_at;
   uint64_t weights_at;  // 0: none
   uint64_t types_at;    // 0: none
-  // Of the edges that the file was made from.
+  // Counts of edges and nodes in the writer's input.
   uint64_t self_loops;  // left out
   uint64_t duplicates;  // merged into others
   uint64_t isolated;    // nodes without an edge

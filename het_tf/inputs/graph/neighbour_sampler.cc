@@ -9,8 +9,8 @@ namespace het::graph {
 namespace {
 
 constexpr uint64_t kGamma = 0x9e3779b97f4a7c15ULL;
-constexpr uint64_t kOfNodes = 0xffffffffULL;  // in the place of a hop's number
-constexpr uint64_t kItself = UINT64_MAX;      // in the place of an edge
+constexpr uint64_t kOfNodes = 0xffffffffULL;  // in place of a hop's number
+constexpr uint64_t kItself = UINT64_MAX;      // in place of an edge: the node itself
 constexpr size_t kBlockDraws = 4096;
 
 // The random numbers of one parent.
@@ -18,7 +18,7 @@ class Stream {
  public:
   explicit Stream(uint64_t state) : state_(state) {}
   uint64_t Next() { return Mix64(state_ += kGamma); }
-  // In [0, n): the product's high half (Lemire 2019, without his rejection: n / 2^64 is the most it is off).
+  // In [0, n): the product's high half (Lemire 2019, without rejection: the bias is at most n / 2^64).
   uint64_t Below(uint64_t n) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
   }
@@ -28,7 +28,7 @@ class Stream {
   uint64_t state_;
 };
 
-// Streams of a hop, one a parent. Two rounds: neighbouring seeds, batches and hops share nothing.
+// A hop's streams, one a parent. Two mixing rounds make neighbouring seeds, batches and hops independent.
 class Streams {
  public:
   Streams(const DrawKey& key, uint64_t hop)
@@ -39,7 +39,7 @@ class Streams {
   const uint64_t state_;
 };
 
-// One block of parents: finds the edges, so that all of them are on their way before one is read.
+// Finds the edges of one block of parents, so that all of them are prefetched before one is read.
 void DrawEdges(const GraphFile& graph, const Hop& hop, uint64_t node, Stream stream, uint64_t* edges) {
   for (const Draw& draw : hop) {
     const EdgeRange range = draw.type == kAnyType ? graph.EdgesOf(node)
@@ -57,7 +57,7 @@ void DrawEdges(const GraphFile& graph, const Hop& hop, uint64_t node, Stream str
 }
 
 Status NoNode(const GraphFile& graph, int64_t node) {
-  return InvalidArgument("nodes has " + std::to_string(node) + ", which is no node of " + graph.path() +
+  return InvalidArgument("nodes has " + std::to_string(node) + ", which is not a node of " + graph.path() +
                          ": give ids from 0 to " + std::to_string(graph.nodes() - 1));
 }
 

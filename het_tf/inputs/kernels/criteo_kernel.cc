@@ -25,7 +25,7 @@ Status SetVector(TF_OpKernelContext* context, int index, TF_DataType type, Span<
   return Status();
 }
 
-// The elements of input `index`, of which there must be `count`.
+// Reads input `index`, which must have `count` elements.
 template <typename T>
 Result<std::vector<T>> GetVector(TF_OpKernelContext* context, int index, int64_t count) {
   HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, index));
@@ -36,7 +36,7 @@ Result<std::vector<T>> GetVector(TF_OpKernelContext* context, int index, int64_t
   return std::vector<T>(begin, begin + count);
 }
 
-// Input `index`: first tenth, end of the tenths, shard, shards, salt of the parts.
+// Reads input `index`: first tenth, end of the tenths, shard, shards, salt of the parts.
 Result<CriteoSelection> GetSelection(TF_OpKernelContext* context, int index) {
   HET_ASSIGN_OR_RETURN(const std::vector<int64_t> select, GetVector<int64_t>(context, index, 5));
   const auto at = [&](size_t i) { return static_cast<uint64_t>(select[i]); };

@@ -9,7 +9,7 @@
 namespace het {
 namespace {
 
-constexpr int64_t kMostDraws = int64_t{1} << 40;  // of a hop: beyond every memory, and nothing overflows
+constexpr int64_t kMostDraws = int64_t{1} << 40;  // in a hop: more than any memory, and safe from overflow
 
 Result<int64_t> GetInt64(TF_OpKernelContext* context, int index) {
   HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, index));
@@ -49,7 +49,7 @@ class SampleNeighboursKernel {
     Span<const int64_t> parents(static_cast<const int64_t*>(TF_TensorData(nodes.get())),
                                 static_cast<size_t>(batch));
     int64_t width = 1;
-    std::vector<TfTensor> outputs;  // each is the parents of the next one
+    std::vector<TfTensor> outputs;  // each holds the parents of the next hop
     for (size_t h = 0; h < hops.size(); ++h) {
       const auto fanout = static_cast<int64_t>(graph::Width(hops[h]));
       if (fanout > kMostDraws / (width * std::max<int64_t>(batch, 1))) {
@@ -69,7 +69,7 @@ class SampleNeighboursKernel {
   }
 
  private:
-  // Input `index`, int64 [draws, 3]: hop, type (-1: any), count; hops ascend.
+  // Reads input `index`, int64 [draws, 3]: hop, type (-1: any), count; hops ascend.
   Result<std::vector<graph::Hop>> GetHops(TF_OpKernelContext* context, int index) const {
     HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, index));
     const auto* values = static_cast<const int64_t*>(TF_TensorData(input.get()));

@@ -17,7 +17,7 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
   if (use.table == nullptr) Fail(HET_DEV_INVALID, name + " has no table");
   if (use.stamp >> 32 != 0) {
     Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): stamp " + std::to_string(use.stamp) +
-                              " is not below 2^32. Remedy: number the lookups anew, in a new table");
+                              " is not below 2^32. Remedy: restart the stamps, in a new table");
   }
   const bool keeps_updates = !use.table->view.updates.null();
   if (use.push_bound < 0 || (use.push_bound > 0 && !keeps_updates)) {
@@ -36,7 +36,7 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
   return view;
 }
 
-// *positions: ids of all features.
+// *positions: number of ids of all features.
 std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, uint64_t* positions) {
   std::vector<FeatureView> features;
   for (uint32_t f = 0; f < batch.n_features; ++f) {
@@ -62,7 +62,7 @@ std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, 
     features.push_back(view);
     constexpr uint64_t kMost = kEmpty - 1;
     if (feature.n > kMost - *positions) {
-      Fail(HET_DEV_INVALID, name + " has " + std::to_string(feature.n) + " ids after " +
+      Fail(HET_DEV_INVALID, name + " has " + std::to_string(feature.n) + " ids in addition to " +
                                 std::to_string(*positions) + " of others; a call takes at most " +
                                 std::to_string(kMost) + ". Remedy: smaller batches");
     }
@@ -91,7 +91,7 @@ BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch&
     use.first_place = view.places;
     view.places += use.table.buckets * kBucketSlots + call.rows.n;
   }
-  // Both in one copy.
+  // One copy for both arrays.
   static_assert(sizeof(UseView) % alignof(FeatureView) == 0);
   const size_t use_bytes = uses.size() * sizeof(UseView);
   const size_t bytes = use_bytes + features.size() * sizeof(FeatureView);

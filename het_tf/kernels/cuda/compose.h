@@ -1,4 +1,4 @@
-// What an update does to a row on the device: Optimizer::MergeInto (core/row/optimizer.h), bit for bit.
+// The effect of an update on a row on the device: Optimizer::MergeInto (core/row/optimizer.h), bit for bit.
 #pragma once
 
 #include "het_tf/kernels/cuda/layout.h"
@@ -7,7 +7,7 @@
 
 namespace het::dev {
 
-// By squaring, in double, as in core/row/optimizer.cc.
+// Computes beta^p by squaring, in double, as in core/row/optimizer.cc.
 HET_DEV float Power(float beta, uint32_t p) {
   double result = 1.0;
   for (double square = beta; p != 0; p >>= 1, square *= square) {
@@ -42,7 +42,7 @@ HET_DEV void MergeOntoFtrl(const Tile& tile, const OptimizerView& o, uint32_t di
   });
 }
 
-// row <- U(row), U = (ticks, update). All lanes call it; it does not wait for them.
+// row <- U(row), U = (ticks, update). All lanes must call it; there is no Sync at the end.
 template <typename Tile>
 HET_DEV void MergeOnto(const Tile& tile, const TableView& table, const float* update, uint32_t ticks,
                        const RowRef& row) {

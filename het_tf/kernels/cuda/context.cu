@@ -32,14 +32,14 @@ Block::~Block() {
     runtime::Select(device_, "unknown");
     locked_ ? runtime::FreeLocked(address_) : runtime::Free(address_);
   } catch (const Failure&) {
-    // The device is lost, and with it the memory.
+    // The device is lost, and its memory with it.
   }
 }
 
 namespace {
 
-// One block is kept. Several become one of their size at the next use: else each call would allocate anew
-// what does not fit into the first, and both kinds of memory take longer to allocate than a call takes.
+// Keeps one block. Several are replaced by one of their total size at the next use; otherwise each call would
+// allocate the part that does not fit into the first, which takes longer than the call itself.
 void Rewind(Arena* arena) {
   if (arena->blocks.size() > 1) {
     for (const Block& block : arena->blocks) arena->least += block.bytes();
@@ -77,7 +77,7 @@ void HetDevContext::Begin(HetDevStream stream) {
 void HetDevContext::Settle() {
   runtime::Select(device_, last_kernel_);
   if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
-  if (state_ == State::kInCall) runtime::WaitForDevice(last_kernel_);  // it was given up
+  if (state_ == State::kInCall) runtime::WaitForDevice(last_kernel_);  // the call has failed
   state_ = State::kIdle;
 }
 
@@ -156,7 +156,7 @@ void HetDevContext::CheckLaunch(const char* kernel) {
 }
 
 uint32_t HetDevContext::NextVisit() {
-  // The first round is a short one, so that what goes wrong at the end of a round goes wrong in tests.
+  // The first round is short, so that tests cover the end of a round.
   constexpr uint32_t kFirstRound = 6;
   if (visit_ == (round_ == 0 ? kFirstRound : ~uint32_t{0})) {
     visit_ = 0;
@@ -167,14 +167,14 @@ uint32_t HetDevContext::NextVisit() {
 
 void* HetDevContext::Stage(size_t bytes) {
   if (stage_.bytes() < bytes) {
-    Settle();  // nothing reads the old one any more
+    Settle();  // no kernel reads the old one any more
     stage_ = Block();
     stage_ = AllocateLocked(bytes + bytes / 4);
   }
   return stage_.address();
 }
 
-// --- the C ABI: the device, and memory of it
+// --- the C ABI: the device and its memory
 
 const char* HetDevError(void) { return ErrorOfThread().c_str(); }
 

@@ -1,17 +1,17 @@
-// A device, and what every call with it needs: memory for the call, copies, order among streams, errors.
+// The state of a device that every call needs: memory for the call, copies, order among streams, errors.
 //
 // A function of the C ABI is
 //
 //   return Guard([&] {
-//     context->Begin(stream);          // after everything that was asked for before
+//     context->Begin(stream);          // after all work of earlier calls
 //     Dev<uint32_t> a = context->Scratch<uint32_t>(n);   // all memory first, then changes
 //     ...
 //     Launch<8>(*context, "name", n, kernel);
 //     context->CopyOut(host, a, n);
-//     context->Wait();                 // or context->End(), where the host needs no result
+//     context->Wait();                 // or context->End(), if the host needs no result
 //   });
 //
-// What goes wrong is thrown as a Failure; nothing is thrown across the ABI.
+// Errors are thrown as a Failure, but never across the ABI.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +33,9 @@ struct Failure {
   std::string text;
 };
 [[noreturn]] void Fail(int code, std::string text);
-int SetError(int code, const std::string& text);  // for HetDevError; returns code
+int SetError(int code, const std::string& text);  // sets HetDevError's text; returns code
 
-// What all functions of the C ABI run in that may touch the device: it also leaves the thread as it was.
+// Saves and restores the thread's device, in all functions of the C ABI that may use the device.
 struct KeepsThread {
   KeepsThread() : was(runtime::Current()) {}
   ~KeepsThread() { runtime::Restore(was); }
@@ -57,7 +57,7 @@ int Guard(F f) {
   }
 }
 
-// Memory that is freed with it.
+// Memory that its destructor frees.
 class Block {
  public:
   Block() = default;
@@ -89,14 +89,14 @@ class Block {
   }
   void* address_ = nullptr;
   size_t bytes_ = 0;
-  bool locked_ = false;  // page-locked memory of the host, else memory of the device
+  bool locked_ = false;  // page-locked host memory, else device memory
   int device_ = 0;
 };
 
-// Blocks that a call takes pieces of; from the second of equal calls on, one block.
+// Blocks whose pieces calls use; after two equal calls it is one block.
 struct Arena {
   std::vector<Block> blocks;
-  size_t used = 0;   // of the last block
+  size_t used = 0;   // bytes of the last block
   size_t least = 0;  // size of the next block
 };
 
@@ -109,35 +109,35 @@ struct HetDevContext {
   HetDevContext(const HetDevContext&) = delete;
   HetDevContext& operator=(const HetDevContext&) = delete;
 
-  // What follows is put on `stream`, after all that was asked for before. Scratch memory is free again.
+  // Begins a call: later work goes on `stream`, after all work of earlier calls. Frees scratch memory.
   void Begin(HetDevStream stream);
-  // The same, but scratch memory of the call before stays as it is.
+  // The same, but keeps the scratch memory of the previous call.
   void Continue(HetDevStream stream);
-  // Until nothing of earlier calls is on its way, whatever their streams were; these may be gone by now.
+  // Waits for all work of earlier calls, on any stream; the streams may have been destroyed.
   void Finish();
-  // How many calls there were.
+  // Returns the number of calls so far.
   uint64_t calls() const { return calls_; }
   HetDevStream stream() const { return stream_; }
-  // Until everything on the stream is done.
+  // Waits for all work on the stream.
   void Wait();
-  // The call ends with work still on the stream.
+  // Ends the call with work still on the stream.
   void End();
 
-  // Good until the next Begin; aligned to 256 bytes. What it holds is garbage. Of n = 0 it is null.
+  // Uninitialised memory until the next Begin, aligned to 256 bytes; null for n = 0.
   template <typename T>
   het::dev::Dev<T> Scratch(size_t n) {
     return het::dev::Dev<T>(static_cast<T*>(Take(&scratch_, n * sizeof(T), false)));
   }
-  // The same of page-locked host memory, which copies and results for the caller need.
+  // The same in page-locked host memory, for copies and the caller's results.
   template <typename T>
   T* HostScratch(size_t n) {
     return static_cast<T*>(Take(&host_scratch_, n * sizeof(T), true));
   }
-  // Memory of the device that stays. `what` it is for, in the message.
+  // Allocates permanent device memory. `what`: its purpose, for the message.
   het::dev::Block Allocate(size_t bytes, const std::string& what);
   het::dev::Block AllocateLocked(size_t bytes);
 
-  // On the stream; of host memory the caller's, HostScratch's or Stage's.
+  // Asynchronous, on the stream. Host memory must be the caller's, HostScratch's or Stage's.
   template <typename T>
   void CopyIn(het::dev::Dev<T> to, const T* from, size_t n) {
     Copy(to.raw(), from, n * sizeof(T), het::dev::runtime::Direction::kIn);
@@ -150,12 +150,12 @@ struct HetDevContext {
   void CopyWithin(het::dev::Dev<T> to, het::dev::Dev<T> from, size_t n) {
     Copy(to.raw(), from.raw(), n * sizeof(T), het::dev::runtime::Direction::kWithin);
   }
-  // Sets every byte.
+  // Sets every byte to `byte`.
   template <typename T>
   void Fill(het::dev::Dev<T> to, uint8_t byte, size_t n) {
     if (n > 0) het::dev::runtime::Fill(to.raw(), byte, n * sizeof(T), stream_);
   }
-  // host -> device scratch memory, of an array in any host memory.
+  // Copies an array in any host memory to device scratch memory.
   template <typename T>
   het::dev::Dev<T> Upload(const T* from, size_t n) {
     const het::dev::Dev<T> to = Scratch<T>(n);
@@ -168,8 +168,8 @@ struct HetDevContext {
   // Throws HET_DEV_FAILED with the kernel's name.
   void CheckLaunch(const char* kernel);
 
-  // Number of a lookup, for Slot::visit; never 0. It comes again after 2^32 lookups: where Round differs from
-  // what it was, visits of before are to be cleared.
+  // Returns a lookup's number for Slot::visit, never 0. Numbers repeat after 2^32 lookups: when Round()
+  // changes, clear all stored visits.
   uint32_t NextVisit();
   uint32_t Round() const { return round_; }
 
@@ -178,7 +178,7 @@ struct HetDevContext {
   void FailAllocation(uint64_t n) { fail_allocation_ = n; }
 
  private:
-  // Waits until nothing of earlier calls is on its way.
+  // Waits for all work of earlier calls.
   void Settle();
   void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
   void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
@@ -189,7 +189,7 @@ struct HetDevContext {
 
   const int device_;
   HetDevStream stream_ = nullptr;
-  State state_ = State::kIdle;  // what a Begin has to wait for
+  State state_ = State::kIdle;  // what the next Begin must wait for
   void* event_ = nullptr;
   const char* last_kernel_ = "none";
   het::dev::Arena scratch_;

@@ -9,7 +9,7 @@
 
 namespace het::dev {
 
-// CUDA's atomics know unsigned long long where we say uint64_t.
+// CUDA's atomics take unsigned long long where we use uint64_t.
 using CudaU64 = unsigned long long;
 static_assert(sizeof(CudaU64) == sizeof(uint64_t));
 
@@ -21,7 +21,7 @@ template <typename T>
 HET_DEV void AtomicStore(T* p, T value) {
   *const_cast<volatile T*>(p) = value;
 }
-// From the multiprocessor's own cache, where its own stores are seen.
+// Loads from the multiprocessor's L1 cache, which has its own stores.
 HET_DEV uint32_t OldLoad(const uint32_t* p) { return __ldca(p); }
 HET_DEV CudaU64* AsCuda(uint64_t* p) { return reinterpret_cast<CudaU64*>(p); }
 HET_DEV uint32_t AtomicAdd(uint32_t* p, uint32_t value) { return atomicAdd(p, value); }
@@ -73,7 +73,7 @@ class Tile {
     return lanes_.any(any);
   }
   HET_DEV void Sync() const { lanes_.sync(); }
-  // Lanes beyond the eighth do the same as those of the first eight; of a sum both ends get the same bits.
+  // Lanes beyond the eighth repeat the first eight; both operands' order gives the same bits.
   template <typename F>
   HET_DEV float Sum8(F f) const {
     const uint32_t lane = lanes_.thread_rank() % 8;
@@ -87,7 +87,7 @@ class Tile {
     return sum + lanes_.shfl_xor(sum, 1);
   }
 
-  // Each lane compares 32 / kWidth digests, four at a time, and packs the results to bits.
+  // Each lane compares 32 / kWidth digests, four at a time, and packs the results into bits.
   HET_DEV uint32_t Match32(const uint8_t* digests, uint8_t digest) const {
     constexpr int kWords = 8 / (kWidth < 8 ? kWidth : 8);
     const uint32_t* words = reinterpret_cast<const uint32_t*>(digests);
@@ -97,7 +97,7 @@ class Tile {
     if (lane * kWords < 8) {
       for (int i = 0; i < kWords; ++i) {
         const int word = lane * kWords + i;
-        // 0xff in each equal byte; one bit of each, gathered by the multiplication into the top four bits.
+        // 0xff in each equal byte; the multiplication gathers one bit of each in the top four bits.
         const uint32_t equal = __vcmpeq4(words[word], wanted) & 0x08040201u;
         mask |= ((equal * 0x01010101u) >> 24) << (4 * word);
       }
@@ -145,7 +145,7 @@ class Tile {
     for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) to[i] = value;
   }
 
-  // One atomic for all threads of the warp that come here together. `counter` must be the same for them.
+  // Uses one atomic for all threads of the warp that arrive together. They must have the same `counter`.
   template <typename T>
   static HET_DEV T Append(T* counter) {
     const auto together = cooperative_groups::coalesced_threads();
@@ -166,8 +166,8 @@ __global__ void __launch_bounds__(256) RunKernel(const __grid_constant__ Kernel 
   for (uint64_t item = first; item < items; item += tiles) kernel(tile, item);
 }
 
-// The driver loads code when it is first used, which takes memory: a launch must not fail for want of it when
-// half of a call is done. So kernels make themselves known, and are loaded with the context (LoadCode).
+// The driver loads a kernel's code at its first use, which takes memory, and a launch in the middle of a call
+// must not run out of it. So kernels register themselves, and the context loads them all (LoadCode).
 bool RegisterKernel(const void* kernel);
 namespace {
 template <int kWidth, typename Kernel>

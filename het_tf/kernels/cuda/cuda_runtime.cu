@@ -32,7 +32,7 @@ std::string Version(int version) {
 
 void Check(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return;
-  (void)cudaGetLastError();  // else the next launch of this thread reports it again, as its own
+  (void)cudaGetLastError();  // clears it; else this thread's next launch would report it
   Fail(HET_DEV_FAILED, what + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
 }
 
@@ -40,8 +40,8 @@ std::string Kernel(const char* what) { return std::string("the GPU, at or before
 
 cudaStream_t Stream(HetDevStream stream) { return static_cast<cudaStream_t>(stream); }
 
-// Of the driver, which cudart has loaded already. The runtime's cudaGetDevice and cudaSetDevice do not do:
-// putting back the 0 that a fresh thread has would make a context on GPU 0.
+// The driver's functions, which cudart has loaded already. The runtime's cudaGetDevice and cudaSetDevice do
+// not suffice: restoring a fresh thread's 0 would create a context on GPU 0.
 struct Driver {
   CUresult (*get_current)(CUcontext*) = nullptr;
   CUresult (*set_current)(CUcontext) = nullptr;
@@ -65,7 +65,7 @@ std::vector<const void*>& Kernels() {
 
 __global__ void Nothing() {}
 
-// Every file is compiled for the same GPUs: code of one kernel stands for all.
+// All files are compiled for the same GPUs, so checking one kernel suffices.
 void CheckCode(int device, const HetDevInfo& info) {
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, Nothing);
@@ -111,8 +111,8 @@ void Describe(int device, HetDevInfo* info) {
     Fail(HET_DEV_NO_DEVICE, std::string("no GPU can be used: ") + cudaGetErrorString(error));
   }
   if (device < 0 || device >= devices) {
-    Fail(HET_DEV_NO_DEVICE, "there is no GPU " + std::to_string(device) + ": " + std::to_string(devices) +
-                                " can be seen (see CUDA_VISIBLE_DEVICES)");
+    Fail(HET_DEV_NO_DEVICE, "GPU " + std::to_string(device) + ": " + std::to_string(devices) +
+                                " are visible (see CUDA_VISIBLE_DEVICES)");
   }
   cudaDeviceProp properties;
   Check(cudaGetDeviceProperties(&properties, device), "properties of GPU " + std::to_string(device));
@@ -166,7 +166,7 @@ void Restore(const OfThread& was) {
 
 void CheckStream(int device, HetDevStream stream) {
 #if CUDART_VERSION >= 12080
-  if (stream == nullptr) return;  // of the thread's device
+  if (stream == nullptr) return;  // belongs to the thread's device
   int of = device;
   Check(cudaStreamGetDevice(Stream(stream), &of), "asking for the GPU of a stream");
   if (of == device) return;

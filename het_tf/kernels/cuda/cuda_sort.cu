@@ -11,14 +11,14 @@ namespace {
 void Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
-  // CUB's own code is loaded when it is first used. Nothing has changed so far (sort.h).
+  // CUB's code is loaded at its first use. No row has changed yet (sort.h).
   if (error == cudaErrorMemoryAllocation) {
     Fail(HET_DEV_OUT_OF_MEMORY, std::string(what) + ": there is no memory on the GPU for its code");
   }
   Fail(HET_DEV_FAILED, std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// CUB computes with as many bits as the number of its items has, and 32 take it less memory and time.
+// CUB's index type is that of the number of items: 32 bits take less memory and time.
 uint32_t Items(uint64_t n) {
   if (n > 0xffffffff) Fail(HET_DEV_INVALID, "a list of " + std::to_string(n) + " rows has 2^32 or more");
   return static_cast<uint32_t>(n);

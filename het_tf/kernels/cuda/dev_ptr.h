@@ -1,8 +1,8 @@
-// What every file here is built on: marks of functions, and pointers into the memory of the device.
+// The basis of all files here: function qualifiers, and pointers to device memory.
 //
 // One set of sources is compiled twice, by nvcc for a GPU and by g++ for the host executor. HET_DEV marks
-// what runs in kernels alone. A Dev<T> can be dereferenced by such functions only: nvcc refuses host code
-// that reads device memory, and the host executor keeps device memory at addresses that cannot be read
+// functions that run only in kernels, and only these can dereference a Dev<T>: nvcc rejects host code that
+// reads device memory, and the host executor keeps device memory at addresses that cannot be read
 // (tests/cpp/device/host/memory.h).
 #pragma once
 
@@ -26,7 +26,7 @@ class Dev {
   HET_HOST_DEVICE Dev() : address_(nullptr) {}
   HET_HOST_DEVICE explicit Dev(T* address) : address_(address) {}
 
-  // The address, to be handed on; a kernel uses the conversions below.
+  // The address, for passing on; a kernel uses the conversions below.
   HET_HOST_DEVICE T* raw() const { return address_; }
   HET_HOST_DEVICE bool null() const { return address_ == nullptr; }
   HET_HOST_DEVICE Dev Plus(size_t n) const { return Dev(address_ + n); }

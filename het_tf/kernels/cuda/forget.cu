@@ -1,5 +1,4 @@
-// HetDevForget, HetDevForgetKeys and HetDevInspect: what is done to rows from outside of
-// steps.
+// HetDevForget, HetDevForgetKeys and HetDevInspect: operations on rows between steps.
 #include <string>
 
 #include "het_tf/kernels/cuda/probe.h"
@@ -9,7 +8,7 @@
 namespace het::dev {
 namespace {
 
-// On one lane. Several may come with the same row (HetDevForgetKeys): it is done once.
+// On one lane. Several lanes may have the same row (HetDevForgetKeys): one of them acts.
 HET_DEV void ForgetRow(const TableView& table, int what, uint64_t row, uint64_t* discarded) {
   Slot& slot = static_cast<Slot*>(table.slots)[row];
   uint8_t* digest = static_cast<uint8_t*>(table.digests) + row;

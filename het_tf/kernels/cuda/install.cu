@@ -1,4 +1,4 @@
-// HetDevInstall: rows of the store go into the table, or to the call. The plan is in install_plan.h.
+// HetDevInstall: puts the store's rows into the table or the call. The plan is in install_plan.h.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,12 +13,12 @@
 namespace het::dev {
 namespace {
 
-// New rows of the call are numbered in the order of the plan; those of one use follow one another.
+// New rows of the call are numbered in the order of the plan; those of one use are consecutive.
 struct NewRows {
-  Dev<uint32_t> before;  // of each i: new rows before it
-  Dev<uint64_t> of_use;  // [n_uses][2]: new rows before those of the use; where its floats begin
-  CallRows rows;         // room for all of them
-  uint32_t first;        // number of the first
+  Dev<uint32_t> before;  // for each i: number of new rows before it
+  Dev<uint64_t> of_use;  // [n_uses][2]: new rows of earlier uses; begin of its floats
+  CallRows rows;         // with room for all of them
+  uint32_t first;        // number of the first new row
 };
 
 struct VictimsKernel {
@@ -43,7 +43,7 @@ struct VictimsKernel {
 };
 
 struct PlaceKernel {
-  BatchView batch;  // with the call's rows as they will be
+  BatchView batch;  // with the call's rows after the install
   AnswersView answers;
   PlanView plan;
   NewRows new_rows;
@@ -135,7 +135,7 @@ class Install {
     ReadPlan();
     ReserveVictims();
     ReserveRows();
-    // There is memory for everything.
+    // All memory is allocated: changes begin here.
     updates_.Copy(context_, view_);
     Place();
     context_.Wait();
@@ -205,7 +205,7 @@ class Install {
   }
 
   void MakePlan() {
-    // By key, then by home: both sorts are stable.
+    // Sort by key, then by home; both sorts are stable.
     plan_.order = Numbers(context_, n_);
     Dev<uint64_t> sorted = context_.Scratch<uint64_t>(n_);
     context_.CopyWithin(sorted, Dev<uint64_t>(reinterpret_cast<uint64_t*>(answers_.keys.raw())), n_);
@@ -263,7 +263,7 @@ class Install {
     updates_.Reserve(context_, batch_, view_, rows, counts);
   }
 
-  // Makes room for new rows of the call.
+  // Allocates room for new rows of the call.
   void ReserveRows() {
     std::vector<uint64_t> of_use;
     uint64_t floats = call_.floats_used;
@@ -324,7 +324,7 @@ class Install {
     Launch<4>(context_, "index of the call", call_.rows.n, IndexKernel{call_.rows});
     call_.floats_used = floats_;
     if (memory_block_.bytes() > 0) {
-      std::swap(call_.memory, memory_block_);  // the old ones live as long as this
+      std::swap(call_.memory, memory_block_);  // the old blocks live as long as this object
       call_.capacity = capacity_;
     }
     if (floats_block_.bytes() > 0) std::swap(call_.floats, floats_block_);

@@ -1,5 +1,4 @@
-// HetDevInstall in two steps: the plan, which changes nothing, and what is done by it when there is memory
-// for all of it. Kernels of the plan; see install.cu.
+// Kernels of HetDevInstall's plan, which changes no row; install.cu executes it when it has all memory.
 #pragma once
 
 #include "het_tf/kernels/cuda/probe.h"
@@ -9,30 +8,30 @@ namespace het::dev {
 
 constexpr uint8_t kAdmit = 1;
 
-// Answers of all tables, in the order in which they were given.
+// Answers for all tables, in the caller's order.
 struct AnswersView {
   Dev<int64_t> keys;
   Dev<int64_t> bases;
   Dev<uint8_t> flags;  // kAdmit
   Dev<uint32_t> uses;
-  Dev<uint64_t> begins;  // of each row in `floats`
+  Dev<uint64_t> begins;  // of each row, in `floats`
   Dev<float> floats;
 };
 
-// What happens to answer number order[i]; i counts them by (use, bucket, key).
+// The plan for answer number order[i]; i counts answers by (use, bucket, key).
 struct PlanView {
   Dev<uint32_t> order;
   Dev<uint64_t> homes;      // use << 32 | bucket
-  Dev<uint64_t> rows;       // where it goes; kNowhere: to a new row of the call
-  Dev<uint8_t> fresh;       // it was not there
-  Dev<uint32_t> new_rows;   // 1: to a new row of the call
-  Dev<uint32_t> victims;    // 1: the row that had the place has an update, which is to be given away
+  Dev<uint64_t> rows;       // destination; kNowhere: a new row of the call
+  Dev<uint8_t> fresh;       // 1: it was absent
+  Dev<uint32_t> new_rows;   // 1: destination is a new row of the call
+  Dev<uint32_t> victims;    // 1: the evicted row has an update to export
   Dev<uint32_t> counts;     // [n_uses][kPlanCounts]
   Dev<uint32_t> duplicate;  // the first i whose key is that of i - 1
 };
 enum PlanCount : uint32_t { kNewRows, kVictims, kInserts, kEvictions, kPlanCounts };
 
-// The lowest goes first; a row that may not go is higher than any that may.
+// The row with the lowest score is evicted first; rows that must stay have the highest score.
 struct Score {
   uint64_t high = 0;
   uint64_t key = 0;
@@ -72,7 +71,7 @@ struct HomesKernel {
   }
 };
 
-// One tile plans for all answers of a bucket.
+// One tile plans all answers of a bucket.
 struct PlanKernel {
   BatchView batch;
   AnswersView answers;
@@ -87,13 +86,13 @@ struct PlanKernel {
   HET_DEV void operator()(const Tile& tile, uint64_t first) const {
     const uint64_t* homes = plan.homes;
     const uint64_t home = homes[first];
-    if (first > 0 && homes[first - 1] == home) return;  // not the first of its bucket
+    if (first > 0 && homes[first - 1] == home) return;  // another tile plans this bucket
     const uint32_t use_number = static_cast<uint32_t>(home >> 32);
     const UseView& use = static_cast<const UseView*>(batch.uses)[use_number];
     const uint64_t bucket = (home & 0xffffffff) * kBucketSlots;
     uint64_t* rows = plan.rows;
 
-    uint32_t taken = 0;  // slots that this call is about
+    uint32_t taken = 0;  // slots of rows that this call installs
     uint64_t end = first;
     for (; end < n && homes[end] == home; ++end) {
       const int64_t key = KeyAt(end);

@@ -1,4 +1,4 @@
-// What lies in the memory of the device, and how kernels are told of it.
+// Data structures in device memory, and how kernels refer to them.
 //
 // A table of B buckets:
 //
@@ -6,15 +6,15 @@
 //   slots     B x 32 Slots of 32 bytes, a sector each
 //   values    B x 32 x value_stride floats
 //   states    B x 32 x state_stride floats: the optimizer's slots
-//   updates   B x 32 x update_stride floats [dv | a]; with keep_updates alone. Garbage while a row has
-//             no ticks
+//   updates   B x 32 x update_stride floats [dv | a]; only with keep_updates. Uninitialised while a row
+//             has no ticks
 //
-// Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes; but one float stays one.
+// Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes, except that one float stays one.
 //
-// A key lives in its home bucket or nowhere. So a lookup reads a sector of digests, a Slot for each digest
-// that agrees (1.1 on average) and a value.
+// A key is in its home bucket or absent. So a lookup reads a sector of digests, a Slot for each equal digest
+// (1.1 on average) and a value.
 //
-// A row's number is its place: bucket * 32 + slot. Rows of a call have kOfCall set and are numbered from 0.
+// A row's number is its position: bucket * 32 + slot. A call's rows have kOfCall set and are numbered from 0.
 #pragma once
 
 #include "het_tf/core/device/abi.h"
@@ -26,7 +26,7 @@ namespace het::dev {
 
 constexpr uint32_t kBucketSlots = 32;
 constexpr uint64_t kOfCall = uint64_t{1} << 63;
-constexpr uint64_t kNowhere = ~uint64_t{0};  // the number of no row
+constexpr uint64_t kNowhere = ~uint64_t{0};  // not a row
 constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
 
 HET_HOST_DEVICE inline uint64_t BucketOf(uint64_t hash, uint64_t buckets) {
@@ -43,15 +43,15 @@ HET_HOST_DEVICE inline uint32_t StrideOf(uint32_t floats) {
 struct alignas(32) Slot {
   int64_t key;
   int64_t base;    // the store's clock that the row contains
-  uint32_t ticks;  // own ones that were not given away; > 0: dirty
+  uint32_t ticks;  // own ticks, not exported; > 0: dirty
   uint32_t stamp;  // of the last training lookup that used it
-  uint64_t used;   // as follows
+  uint64_t used;   // see below
 };
 static_assert(sizeof(Slot) == 32);
 
-// Slot::used: visit | frequency << 32 | kInvalid. One word, for a lookup changes all of it with one
-// atomic exchange; stores of 16 bits to rows that lie anywhere took four times as long as the whole lookup.
-//   visit      HetDevContext::NextVisit of the last lookup that met the row: it is counted once in each
+// Slot::used: visit | frequency << 32 | kInvalid. One word, so that a lookup changes it with one atomic
+// exchange; 16-bit stores to scattered rows took four times as long as the whole lookup.
+//   visit      HetDevContext::NextVisit of the last lookup that used the row, so that each counts it once
 //   frequency  16 bits
 constexpr uint64_t kInvalid = uint64_t{1} << 48;
 constexpr uint64_t kOneUse = uint64_t{1} << 32;
@@ -68,7 +68,7 @@ struct TableView {
   Dev<Slot> slots;
   Dev<float> values;
   Dev<float> states;
-  Dev<float> updates;  // null without keep_updates: rows are never dirty
+  Dev<float> updates;  // null without keep_updates, where rows are never dirty
   uint64_t buckets;    // below 2^32
   uint64_t hash_seed;
   TableLayout layout;
@@ -82,23 +82,22 @@ struct TableView {
   OptimizerView optimizer;
 };
 
-// Floats of a row of a call: [value | state], with both at multiples of 16 bytes.
+// Size in floats of a call's row: [value | state], both at multiples of 16 bytes.
 HET_HOST_DEVICE inline uint64_t FloatsInCall(const TableView& table) {
   return table.value_stride + (uint64_t{table.state_floats} + 3) / 4 * 4;
 }
 
-// A row's floats. Where they are the row's alone, update is null.
+// Pointers to a row's floats.
 struct RowRef {
   Slot* slot;
   float* value;
   float* state;
-  float*
-      update;  // [dv | a], contiguous; null: none is kept (the table's keep_updates is 0, or a row of a call)
+  float* update;  // [dv | a], contiguous; null: not kept (keep_updates is 0, or a row of a call)
 };
 
-// Rows that stay with a call: a hash set of (use, key) that gives row numbers, and rows of any width.
+// A call's own rows: a hash set of (use, key) with row numbers, and rows of any width.
 struct CallRows {
-  Dev<uint32_t> index;  // mask + 1 entries of row numbers; kEmpty: free. null: there are no rows
+  Dev<uint32_t> index;  // mask + 1 entries of row numbers; kEmpty: free. null: no rows
   Dev<Slot> slots;
   Dev<uint32_t> uses;
   Dev<uint64_t> begins;  // of each row in `floats`, which takes FloatsInCall()
@@ -115,27 +114,27 @@ struct UseView {
   uint32_t stamp;
   float learning_rate;
   int check;
-  uint64_t first_place;  // rows of its table, then of the call, have these numbers among all of a batch
+  uint64_t first_place;  // first place in the batch of its table's rows, then its call's rows
 };
 
 struct FeatureView {
   Dev<const int64_t> ids;
   Dev<float> rows;
   Dev<const float> gradients;
-  uint64_t begin;  // positions of all features are numbered through: its first
+  uint64_t begin;  // its first position; positions are numbered over all features
   uint64_t n;
   uint32_t use;
   int has_padding;
   int64_t padding_id;
 };
 
-// One call with a HetDevBatch; uses and features are in device memory.
+// A call with a HetDevBatch; uses and features are in device memory.
 struct BatchView {
   Dev<const UseView> uses;
   Dev<const FeatureView> features;
   CallRows call;
   uint64_t positions;  // below 2^32 - 1
-  uint64_t places;     // of all uses: the number after their last one
+  uint64_t places;     // number of places of all uses
   uint32_t n_uses;
   uint32_t n_features;
   uint32_t visit;  // of a lookup
@@ -145,7 +144,7 @@ struct BatchView {
 struct Position {
   uint32_t feature;
   uint32_t use;
-  uint64_t at;  // in the feature
+  uint64_t at;  // index in the feature
   int64_t key;
   bool padding;
 };
@@ -153,7 +152,7 @@ struct Position {
 HET_DEV Position PositionAt(const BatchView& batch, uint64_t position) {
   const FeatureView* features = batch.features;
   uint32_t low = 0;
-  uint32_t high = batch.n_features;  // the last feature that begins at or before `position`
+  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `position`
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
     if (features[middle].begin <= position) {
@@ -182,7 +181,7 @@ HET_DEV RowRef RowOfTable(const TableView& table, uint64_t row) {
   return ref;
 }
 
-// `row` as Find (probe.h) gave it; not kNowhere.
+// `row` must come from Find (probe.h) and must not be kNowhere.
 HET_DEV RowRef RowAt(const BatchView& batch, uint32_t use, uint64_t row) {
   const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
   if ((row & kOfCall) == 0) return RowOfTable(table, row);

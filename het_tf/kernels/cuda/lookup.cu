@@ -1,4 +1,4 @@
-// HetDevLookup and HetDevGather: probe and gather, fused, one tile a position.
+// HetDevLookup and HetDevGather: fused probe and gather, with one tile for each position.
 #include <string>
 
 #include "het_tf/kernels/cuda/batch.h"
@@ -9,8 +9,8 @@
 namespace het::dev {
 namespace {
 
-// What a use of a table met: different keys. Kept in stripes, each in lines of 128 bytes of its own, so that
-// not all of the device adds to one number.
+// Counts of unique keys that a use of a table met. Striped over lines of 128 bytes, so that the device does
+// not contend for one number.
 enum Met : uint32_t { kAbsent, kInTable, kInCall, kMetKinds };
 constexpr uint32_t kStripes = 256;
 HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
@@ -18,7 +18,7 @@ HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * 
 constexpr uint16_t kMostOfLfu = 65535;
 constexpr uint16_t kMostOfLightLfu = 8;
 
-// Slot::used after a lookup that found `used` there.
+// Returns Slot::used after a lookup that found `used`.
 HET_DEV uint64_t Used(uint64_t used, uint32_t visit, const UseView& use, bool training) {
   const uint16_t most = use.table.policy == HET_DEV_LIGHT_LFU ? kMostOfLightLfu : kMostOfLfu;
   const uint64_t more = training && FrequencyOf(used) < most ? kOneUse : 0;
@@ -33,7 +33,7 @@ HET_DEV float* OutputOf(const FeatureView& feature, uint64_t at, uint32_t dim) {
 
 struct LookupKernel {
   BatchView batch;
-  WantedView wanted;  // its counts: [kStripes][StripeWords], with [n_uses][kMetKinds] in them
+  WantedView wanted;  // its counts: [kStripes][StripeWords], each holding [n_uses][kMetKinds]
   Dev<uint8_t> left_out;
   int training;
 
@@ -69,8 +69,8 @@ struct LookupKernel {
     if (!look && out != nullptr) tile.Copy(out, ref.value, use.table.dim);
     tile.Once([&] {
       *left = look ? 1 : 0;
-      // Of a hot row, all occurrences but the first few find it visited, and no atomic is needed. Those make
-      // the same word of the same old one, so it does not matter which of them is the first.
+      // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
+      // word from the same old one, so any of them may be first.
       if (VisitOf(used) == batch.visit) return;
       const uint64_t next = Used(used, batch.visit, use, training != 0);
       if (VisitOf(AtomicExchange(&ref.slot->used, next)) == batch.visit) return;
@@ -189,7 +189,7 @@ int HetDevCreateCall(HetDevContext* /*context*/, HetDevCall** call) {
 
 void HetDevDestroyCall(HetDevContext* context, HetDevCall* call) {
   if (call == nullptr) return;
-  (void)Guard([&] { context->Finish(); });  // nothing uses it any more
+  (void)Guard([&] { context->Finish(); });  // waits for kernels that use it
   (void)Guard([&] { delete call; });
 }
 

@@ -1,4 +1,4 @@
-// 0, 1, 2, ... in device memory: what is sorted along with keys.
+// 0, 1, 2, ... in device memory, to be sorted along with keys.
 #pragma once
 
 #include "het_tf/kernels/cuda/tile.h"

@@ -1,8 +1,8 @@
-// One tick of a row on the device: TableSchema::Tick, bit for bit.
+// One tick of a row on the device: equals TableSchema::Tick, bit for bit.
 //
-// The formulas, with their sources, are in core/optimizers; here stand the same operations in the same order,
-// on one tile a row. No operation may be fused or reordered: g++ needs -ffp-contract=off, nvcc -fmad=false.
-// Roots and divisions are IEEE ones (nvcc's default).
+// The formulas, with their sources, are in core/optimizers; here are the same operations in the same order,
+// with one tile for each row. The compiler must not fuse or reorder operations: g++ needs -ffp-contract=off,
+// nvcc -fmad=false. Roots and divisions are IEEE (nvcc's default).
 #pragma once
 
 #include <cmath>
@@ -13,16 +13,16 @@
 
 namespace het::dev {
 
-// Where the parts of a row are. With V == 4 all of them begin at multiples of 16 bytes, and dim is one of 4.
+// Pointers to a row's parts. With V == 4 all are aligned to 16 bytes, and dim is a multiple of 4.
 struct TickRow {
-  const float* gradient;  // of the key: summed and scaled
+  const float* gradient;  // of the key, summed and scaled
   float* value;
   float* state;
-  const float* before;  // the update until now, [dv | a]; null: it is the identity
-  float* update;        // the update with this tick: `before`, or elsewhere
+  const float* before;  // the update before this tick, [dv | a]; null: the identity
+  float* update;        // the update after this tick; may be `before`
 };
 
-// g[i] for V elements from i on, with the gradient of the table's l2. To be read before the value changes.
+// g[i] for V elements from i, including the table's l2. Read it before the value changes.
 template <int V>
 HET_DEV Pack<V> Gradient(const OptimizerView& o, const TickRow& row, uint64_t i) {
   Pack<V> g = Load<V>(row.gradient + i);
@@ -115,7 +115,7 @@ HET_DEV void TickAdagrad(const Tile& tile, const OptimizerView& o, uint32_t dim,
   });
 }
 
-// Adam's correction of a step; beyond the table it is computed, within an ulp of the CPU's.
+// Adam's bias correction of a step; past the table it is computed, within an ulp of the CPU's.
 HET_DEV float AdamCorrection(const OptimizerView& o, float step) {
   if (step >= 1.0f && step < static_cast<float>(o.n_corrections)) {
     return static_cast<const float*>(o.corrections)[static_cast<uint32_t>(step)];
@@ -186,7 +186,7 @@ HET_DEV void TickRowWiseAdagrad(const Tile& tile, const OptimizerView& o, uint32
   });
 }
 
-// FTRL's value from z, n and the inverse of the last learning rate.
+// Returns FTRL's value from z, n and the inverse of the last learning rate.
 HET_DEV float FtrlValue(const OptimizerView& o, float inverse_lr, float value, float z, float n) {
   const float denominator = (o.beta + std::sqrt(n)) * inverse_lr + o.two_l2;
   if (o.may_be_untouched && denominator == 0.0f) return value;
@@ -196,8 +196,8 @@ HET_DEV float FtrlValue(const OptimizerView& o, float inverse_lr, float value, f
 
 template <int V, typename Tile>
 HET_DEV void TickFtrl(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr, const TickRow& row) {
-  const uint64_t last = 2 * uint64_t{dim};  // of the state: the learning rate
-  if (lr == 0.0f) {                         // changes nothing; the update may still be elsewhere
+  const uint64_t last = 2 * uint64_t{dim};  // index in the state of the learning rate
+  if (lr == 0.0f) {                         // changes nothing, but the update may need a copy
     tile.ForEach(dim + last + 1,
                  [&](uint64_t i) { row.update[i] = row.before == nullptr ? 0.0f : row.before[i]; });
     return;
@@ -217,7 +217,7 @@ HET_DEV void TickFtrl(const Tile& tile, const OptimizerView& o, uint32_t dim, fl
       dn.at[k] += square;
       value.at[k] = FtrlValue(o, inverse_lr, value.at[k], z.at[k], n.at[k]);
     }
-    Store<V>(row.update + i, LoadOrZero<V>(row.before, i));  // the value does not travel: zeros
+    Store<V>(row.update + i, LoadOrZero<V>(row.before, i));  // the value is not exported: zeros
     Store<V>(row.value + i, value);
     Store<V>(row.state + i, z);
     Store<V>(row.state + dim + i, n);
@@ -230,7 +230,7 @@ HET_DEV void TickFtrl(const Tile& tile, const OptimizerView& o, uint32_t dim, fl
   });
 }
 
-// The table's max_norm. The squares are added one after the other, as on the CPU.
+// Applies the table's max_norm. Squares are added in sequence, as on the CPU.
 template <int V, typename Tile>
 HET_DEV void LimitNorm(const Tile& tile, const OptimizerView& o, uint32_t dim, const TickRow& row) {
   tile.Sync();
@@ -265,12 +265,12 @@ HET_DEV void TickRowBy(const Tile& tile, const OptimizerView& o, uint32_t dim, f
   if (kKind != HET_DEV_FTRL && o.max_norm > 0) LimitNorm<V>(tile, o, dim, row);
 }
 
-// A kernel does one kind of optimizer: one that has all of them takes the registers of the greediest. All
-// lanes call it; it does not wait for them at its end.
+// A kernel has one kind of optimizer, since a kernel with all of them would need the most registers of any.
+// All lanes must call it; there is no Sync at the end.
 template <int kKind, typename Tile>
 HET_DEV void TickRowOnce(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr,
                          const TickRow& row) {
-  // A state of one float is no part of any pack.
+  // A state of one float cannot be loaded in packs.
   constexpr bool kStateHasPacks = kKind != HET_DEV_SGD && kKind != HET_DEV_ROW_WISE_ADAGRAD;
   const uint64_t addresses = reinterpret_cast<uint64_t>(row.gradient) |
                              reinterpret_cast<uint64_t>(row.value) | reinterpret_cast<uint64_t>(row.before) |

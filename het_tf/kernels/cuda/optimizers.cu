@@ -8,9 +8,9 @@
 namespace het::dev {
 namespace {
 
-// As in core/optimizers: the same limits, so that a table that the core takes is taken here.
+// The limits of core/optimizers, so that both accept the same tables.
 constexpr double kBelowOne = 0.9999999, kTiny = 1e-30, kHuge = 1e30;
-constexpr double kFlag = -1;  // instead of a highest value
+constexpr double kFlag = -1;  // in place of a highest value
 constexpr double kMostTabulated = 65536;
 
 struct Param {
@@ -78,7 +78,7 @@ void Check(const HetDevTableConfig& config) {
   }
 }
 
-double Converged(const OptimizerView& view) {  // beta^t < 2^-26 from here on
+double Converged(const OptimizerView& view) {  // the step from which beta^t < 2^-26
   return 26 * std::log(0.5) / std::max(view.log_b1, view.log_b2);
 }
 

@@ -1,5 +1,5 @@
-// Optimizers as kernels see them: the parameters of core/optimizers, converted as they are converted there.
-// What a tick does is in optimizer_tick.h, what an update does to a row in compose.h.
+// Optimizers for kernels: the parameters of core/optimizers, converted in the same way. optimizer_tick.h has
+// the ticks, compose.h the effect of updates.
 #pragma once
 
 #include <vector>
@@ -21,17 +21,17 @@ struct OptimizerView {
   int has_l2;                    // of the table
   float l2_slope;                // 2 * l2
   double max_norm;               // of the table; 0: none
-  double log_b1, log_b2;         // adam, for steps that are not in the table
-  double converged;              // adam: from this step on the correction is 1
-  Dev<const float> corrections;  // adam: of the steps 0 .. n_corrections - 1
+  double log_b1, log_b2;         // adam, for steps past `corrections`
+  double converged;              // adam: the correction is 1 from this step
+  Dev<const float> corrections;  // adam: for the steps 0 .. n_corrections - 1
   uint32_t n_corrections;
 };
 
 // Checks config.optimizer, its parameters, max_norm, l2 and config.row_floats; throws a Failure with
-// HET_DEV_INVALID. Leaves `corrections` to the caller, who puts Corrections() into device memory.
+// HET_DEV_INVALID. The caller sets `corrections`, by copying Corrections() into device memory.
 OptimizerView MakeOptimizer(const HetDevTableConfig& config);
 
-// Adam's: a tick should not pay for two exponentials. Empty for other optimizers.
+// Adam's corrections, so that a tick does not compute two exponentials. Empty for other optimizers.
 std::vector<float> Corrections(const HetDevTableConfig& config);
 
 }  // namespace het::dev

@@ -1,4 +1,4 @@
-// V floats of a row that one lane works on together: 4 is one access of 16 bytes, 1 does for every dim.
+// V floats of a row that one lane processes together: 4 is one access of 16 bytes, 1 fits every dim.
 #pragma once
 
 #include "het_tf/kernels/cuda/dev_ptr.h"
@@ -14,7 +14,7 @@ template <int V>
 HET_DEV Pack<V> Load(const float* from) {
   return *reinterpret_cast<const Pack<V>*>(from);
 }
-// Zeros of null.
+// Returns zeros if `from` is null.
 template <int V>
 HET_DEV Pack<V> LoadOrZero(const float* from, uint64_t i) {
   if (from != nullptr) return Load<V>(from + i);
@@ -27,7 +27,7 @@ HET_DEV void Store(float* to, const Pack<V>& pack) {
   *reinterpret_cast<Pack<V>*>(to) = pack;
 }
 
-// f(i) for i = 0, V, 2V, ... below n, a multiple of V.
+// Calls f(i) for i = 0, V, 2V, ... below n, a multiple of V.
 template <int V, typename Tile, typename F>
 HET_DEV void ForPacks(const Tile& tile, uint64_t n, F f) {
   tile.ForEach(n / V, [&](uint64_t i) { f(i * V); });

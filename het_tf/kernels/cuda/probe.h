@@ -1,4 +1,4 @@
-// Where a key's row is. Device functions; see layout.h.
+// Finds a key's row. Device functions; see layout.h.
 #pragma once
 
 #include "het_tf/kernels/cuda/layout.h"
@@ -10,7 +10,7 @@ HET_DEV uint64_t HashInCall(uint32_t use, int64_t key) {
   return Mix64(static_cast<uint64_t>(key) + (use + 1) * 0x9e3779b97f4a7c15ULL);
 }
 
-// The row's number, or kNowhere.
+// Returns the row's number, or kNowhere.
 template <typename Tile>
 HET_DEV uint64_t FindInTable(const Tile& tile, const TableView& table, int64_t key) {
   const uint64_t hash = HashKey(key, table.hash_seed);

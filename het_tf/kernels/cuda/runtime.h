@@ -1,6 +1,6 @@
 // The few functions of a device's runtime that the library needs: cuda_runtime.cu, and for tests
-// tests/cpp/device/host/runtime.cc. What goes wrong is thrown as a Failure (context.h), except for memory
-// that is not there: then the answer is null.
+// tests/cpp/device/host/runtime.cc. Errors are thrown as a Failure (context.h), except that allocations
+// return null when memory is exhausted.
 #pragma once
 
 #include <cstddef>
@@ -9,33 +9,33 @@
 
 namespace het::dev::runtime {
 
-// Fills *info; fields that need no device also when it throws.
+// Fills *info; when it throws, the fields that need no device are filled.
 void Describe(int device, HetDevInfo* info);
-// Makes it the device of this thread. `what` is the last kernel that was launched: its failure may show here.
+// Makes it this thread's device. `what` is the last launched kernel, whose failure may show here.
 void Select(int device, const char* what);
-// Loads all kernels, on the device of this thread: from here on no launch needs memory.
+// Loads all kernels on this thread's device, so that later launches need no memory.
 void LoadCode();
-// What this thread works with, to be put back: it is somebody else's, who may have chosen another device.
+// This thread's current context, which the caller may have chosen and must get back.
 struct OfThread {
   bool known = false;
-  void* context = nullptr;  // null: nothing yet
+  void* context = nullptr;  // null: no context yet
 };
 OfThread Current();
 void Restore(const OfThread& was);
-// Throws HET_DEV_INVALID where the stream is another device's.
+// Throws HET_DEV_INVALID if the stream belongs to another device.
 void CheckStream(int device, HetDevStream stream);
 size_t FreeBytes();
 
 void* Allocate(size_t bytes);
 void Free(void* memory);
-void* AllocateLocked(size_t bytes);  // page-locked memory of the host
+void* AllocateLocked(size_t bytes);  // page-locked host memory
 void FreeLocked(void* memory);
 
 enum class Direction { kIn, kOut, kWithin };
 void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream);
 void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream);
 
-// `what` is the last kernel that was launched.
+// `what` is the last launched kernel.
 void CheckLaunch(const char* what);
 void Wait(HetDevStream stream, const char* what);
 void WaitForDevice(const char* what);
@@ -45,7 +45,7 @@ void DestroyEvent(void* event);
 void Record(void* event, HetDevStream stream);
 void WaitForEvent(void* event, const char* what);
 
-// Where kernels find memory of a caller's device.
+// The address at which kernels can read a caller's device memory.
 const void* ForeignAddress(const void* device);
 
 }  // namespace het::dev::runtime

@@ -1,20 +1,20 @@
 // HetDevSum: gradients to sums, one for each row.
 //
-//   probe    a tile a position: its row's place, or that it is wanted; is the gradient all zeros so far?
+//   probe    a tile a position: its row's place, or that it is wanted; whether all gradients are zero so far
 //   keys     a lane a position: places of inactive features and of padding go to the end
-//   sort     of (place, position), by the bits that places have: stable, so positions of a row stay in order
+//   sort     (place, position), by the bits that places have: stable, so positions of a row stay in order
 //   sum      a tile a segment (tiles at other entries stop at once): up to 64 gradients, in order
-//   chunks   of longer segments: a tile for 64 gradients each, so that a hot id keeps nobody waiting
-//   long     their partial sums, in order
+//   chunks   longer segments: a tile for 64 gradients each, so that a hot id delays no other
+//   long     the sums of their chunks, in order
 //
-// There is no atomic for an occurrence, and for a key one on a striped count (two more where it is due).
-// Nothing waits for the host, which reads counts and the list of wanted keys at the end.
+// Occurrences need no atomic; a key needs one on a striped count (two more if it is due). The host reads
+// counts and the list of wanted keys at the end; nothing else waits for it.
 //
-// Bytes for N ids of U different keys with D floats: N (8 id + 64 probe + 20 place, order and address + 24 a
+// Bytes for N ids of U unique keys with D floats: N (8 id + 64 probe + 20 place, order and address + 24 a
 // pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each
 // float of the row and its update). 4096 x 26 ids at D = 16 are at most 80 MB, 19 us at 4.3 TB/s. HetDevSum
-// puts about 10 kernels, fills and copies on the stream beside the 5 to 7 of the sort, and HetDevTick 3 where
-// nothing is due: they cost such a step more than its bytes: docs/gpu.md.
+// puts about 10 kernels, fills and copies on the stream besides the 5 to 7 of the sort, and HetDevTick 3 if
+// no row is due: such a step pays more for these than for its bytes (docs/gpu.md).
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@
 namespace het::dev::sum {
 namespace {
 
-// Memory for everything, the kernels' arguments.
+// Allocates all memory and holds the kernels' arguments.
 class Sum {
  public:
   Sum(Context& context, HetDevCall& call, const HetDevBatch& batch, float scale, const uint8_t* active)
@@ -93,7 +93,7 @@ class Sum {
     }
   }
 
-  // After Run; waits for the stream.
+  // Call after Run; waits for the stream.
   void Read(HetDevWanted* wanted, HetDevSummed* summed) {
     host_counts_ = ReadWanted(context_, wanted_, wanted);
     *summed = HetDevSummed{};

@@ -1,4 +1,4 @@
-// The kernels of HetDevSum: see sum.cu. Device functions.
+// Device functions: the kernels of HetDevSum (sum.cu).
 #pragma once
 
 #include "het_tf/kernels/cuda/pack.h"
@@ -9,14 +9,14 @@
 
 namespace het::dev::sum {
 
-constexpr uint64_t kChunk = 64;    // positions that are summed in one go (abi.h)
-constexpr uint32_t kStripes = 16;  // of counts that the whole device adds to, in lines of 128 bytes each
+constexpr uint64_t kChunk = 64;    // positions that are summed together (abi.h)
+constexpr uint32_t kStripes = 16;  // stripes of device-wide counts, in lines of 128 bytes each
 
-constexpr int kAtOnce = 4;  // loads of one lane that do not wait for each other
+constexpr int kAtOnce = 4;  // concurrent loads of one lane
 
 using GradientAddress = Dev<const float>;
 
-// Counts on the device, in one array that is zeroed and copied at once.
+// Counts on the device, in one array that is zeroed and copied as a whole.
 struct Counts {
   Dev<uint32_t> words;
   uint32_t n_uses;
@@ -45,7 +45,7 @@ struct ProbeKernel {
   template <typename Tile>
   HET_DEV void FindActive(const Tile& tile, const Position& p, uint32_t dim) const {
     uint32_t* active = static_cast<uint32_t*>(counts.words) + counts.Active(p.feature);
-    // An old 0 costs a look at one's own gradient, and then a store, which the neighbours see.
+    // A stale 0 only costs reading this position's gradient, and then a store, which neighbours see.
     if (tile.One([&] { return OldLoad(active); }) != 0) return;
     const float* gradient =
         static_cast<const float*>(static_cast<const FeatureView*>(batch.features)[p.feature].gradients) +
@@ -82,7 +82,7 @@ struct KeysKernel {
   Dev<uint64_t> keys;
   Dev<uint32_t> order;
   Dev<GradientAddress> addresses;
-  Dev<uint32_t> active;  // of features
+  Dev<uint32_t> active;  // for each feature
 
   HET_DEV void Do(uint64_t position) const {
     const Position p = PositionAt(batch, position);
@@ -110,25 +110,25 @@ struct KeysKernel {
   }
 };
 
-// What is done with segments, by the three kernels that sum.
+// Operations on segments that the three summing kernels share.
 struct Summing {
   BatchView batch;
   Segments segments;
   Dev<GradientAddress> addresses;
   Counts counts;
   float scale;
-  int aligned;  // all features' gradients begin at multiples of 16 bytes
+  int aligned;  // all features' gradients are aligned to 16 bytes
   Dev<uint32_t> due;
   Dev<uint64_t> due_keys;
   Dev<uint32_t> due_uses;
   Dev<uint64_t> bad_keys;
   Dev<uint32_t> bad_uses;
-  // Of segments of more than kChunk entries: their first entry, chunk and how many; of chunks their entries.
+  // Segments of more than kChunk entries: first entry, first chunk, chunks; and each chunk's entries.
   Dev<uint32_t> long_entry, long_chunk, long_chunks;
   Dev<uint32_t> chunk_begin, chunk_end;
   Dev<float> partial_sums;
 
-  // to[0, dim) = gradients of the entries [begin, end), added in order, times `by`.
+  // to[0, dim) = gradients of entries [begin, end), added in order, times `by`.
   template <int V, typename Tile>
   HET_DEV void AddGradients(const Tile& tile, uint64_t begin, uint64_t end, uint32_t dim, float by,
                             float* to) const {
@@ -136,8 +136,7 @@ struct Summing {
     const GradientAddress* address = addresses;
     ForPacks<V>(tile, dim, [&](uint64_t i) {
       Pack<V> sum = LoadOrZero<V>(nullptr, 0);
-      // Several loads are on their way at a time. Zeros in place of those past the end change no sum: none is
-      // -0.
+      // Several loads are in flight at a time. Adding zeros past the end changes no sum, since no sum is -0.
       for (uint64_t e = begin; e < end; e += kAtOnce) {
         Pack<V> gradient[kAtOnce];
         for (int j = 0; j < kAtOnce; ++j) {
@@ -166,13 +165,13 @@ struct Summing {
     return static_cast<float*>(segments.sums) + entry * segments.sum_stride;
   }
 
-  // The sum of the segment that begins at `entry` is there. Counts it.
+  // Call when the sum of the segment at `entry` is complete. Counts it.
   template <typename Tile>
   HET_DEV void Finish(const Tile& tile, uint64_t entry, const Place& place) const {
     const UseView& use = static_cast<const UseView*>(batch.uses)[place.use];
     const float* sum = SumAt(entry);
     tile.Sync();
-    // x * 0 is not 0 for NaN and Inf alone.
+    // x * 0 is not 0 only for NaN and Inf.
     const bool bad = tile.Any(use.table.dim, [&](uint64_t i) { return !(sum[i] * 0.0f == 0.0f); });
     tile.Once([&] {
       const Slot& slot = *RowAt(batch, place.use, place.row).slot;
@@ -195,7 +194,7 @@ struct Summing {
   }
 };
 
-// The first entry from `entry` on of another place than that of `entry`.
+// Returns the first entry after `entry` with another place.
 HET_DEV uint64_t EndOfSegment(const Segments& segments, uint64_t entry) {
   const uint64_t* sorted = segments.sorted;
   uint64_t in = entry, out = segments.positions;

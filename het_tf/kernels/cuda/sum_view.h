@@ -1,4 +1,4 @@
-// What HetDevSum finds, in scratch memory, for HetDevTick. See sum.cu.
+// The result of HetDevSum in scratch memory, for HetDevTick. See sum.cu.
 #pragma once
 
 #include <vector>
@@ -7,24 +7,23 @@
 
 namespace het::dev {
 
-// Positions are sorted by the *place* of their row (UseView::first_place); BatchView::places stands for "no
-// tick here". Positions of one row are a *segment*, in their order in the batch. What belongs to a segment is
-// kept at the number of its first entry.
+// Positions are sorted by the *place* of their row (UseView::first_place); BatchView::places means "no tick
+// here". A row's positions are a *segment*, in batch order. A segment's data is at its first entry's index.
 struct SumView {
   Dev<uint64_t> sorted;  // places, ascending
-  Dev<uint32_t> order;   // the position of each
-  Dev<float> sums;       // sum_stride floats an entry: summed and scaled
+  Dev<uint32_t> order;   // the position of each entry
+  Dev<float> sums;       // sum_stride floats an entry, summed and scaled
   uint64_t positions = 0;
   uint32_t n_uses = 0;
   uint32_t sum_stride = 0;
-  // Rows whose update leaves with this tick, in any order: entries and keys.
+  // Rows whose update leaves with this tick, unordered: entries and keys.
   Dev<uint32_t> due;
   Dev<uint64_t> due_keys;
   Dev<uint32_t> due_uses;
-  std::vector<uint64_t> due_of_use;  // how many
+  std::vector<uint64_t> due_of_use;  // number of due rows of each use
 };
 
-// The part of it that kernels need; a vector cannot go to a device.
+// The part that kernels need, without the vector.
 struct Segments {
   Dev<uint64_t> sorted;
   Dev<uint32_t> order;
@@ -38,7 +37,7 @@ inline Segments SegmentsOf(const SumView& view) {
   return {view.sorted, view.order, view.sums, view.positions, view.n_uses, view.sum_stride};
 }
 
-// Does a segment begin at this entry, of a row that gets a tick?
+// Returns whether a segment begins at this entry, of a row that gets a tick.
 HET_DEV bool BeginsSegment(const Segments& s, const BatchView& batch, uint64_t entry) {
   const uint64_t* sorted = s.sorted;
   const uint64_t place = sorted[entry];
@@ -47,13 +46,13 @@ HET_DEV bool BeginsSegment(const Segments& s, const BatchView& batch, uint64_t e
 
 struct Place {
   uint32_t use;
-  uint64_t row;  // as Find gives it
+  uint64_t row;  // as Find returns it
 };
 HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry) {
   const UseView* uses = batch.uses;
   const uint64_t place = static_cast<uint64_t*>(s.sorted)[entry];
   uint32_t low = 0;
-  uint32_t high = s.n_uses;  // the last use that begins at or before `place`; none is empty
+  uint32_t high = s.n_uses;  // finds the last use that begins at or before `place`; no use is empty
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
     if (uses[middle].first_place <= place) {
@@ -67,7 +66,7 @@ HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry)
   return {low, row < capacity ? row : kOfCall | (row - capacity)};
 }
 
-// Bound of core/wire/bound.h.
+// The bound of core/wire/bound.h.
 HET_DEV int64_t PushBound(const UseView& use, int64_t clock) {
   constexpr int64_t kBirthGap = int64_t{1} << 20;
   if (use.push_every == 0) return use.push_bound;
@@ -75,7 +74,7 @@ HET_DEV int64_t PushBound(const UseView& use, int64_t clock) {
   return of_age < use.push_bound ? of_age : use.push_bound;
 }
 
-// With one tick more.
+// Whether one more tick makes the update due.
 HET_DEV bool WillLeave(const UseView& use, const Place& place, const Slot& slot) {
   const int64_t ticks = int64_t{slot.ticks} + 1;
   return (place.row & kOfCall) != 0 || ticks > PushBound(use, slot.base + ticks);

@@ -14,11 +14,11 @@ std::string NameOf(const HetDevTableConfig& config) {
 // Sections of a table's memory.
 struct Sections {
   uint64_t buckets;
-  uint64_t digests, slots, values, states, updates, corrections;  // where each begins
+  uint64_t digests, slots, values, states, updates, corrections;  // where each section begins
   uint64_t bytes;
 };
 
-// Throws where it does not fit into 64 bits.
+// Throws if the sections do not fit into 64 bits.
 class Layout {
  public:
   explicit Layout(const HetDevTableConfig& config) : config_(config) {}
@@ -92,7 +92,7 @@ struct HalveKernel {
   }
 };
 
-// Of n slots, 32 an item.
+// Clears n slots, 32 an item.
 struct ClearVisitsKernel {
   Dev<Slot> slots;
   uint64_t n;
@@ -211,7 +211,7 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
 
 void HetDevDestroyTable(HetDevContext* context, HetDevTable* table) {
   if (table == nullptr) return;
-  (void)Guard([&] { context->Finish(); });  // nothing uses it any more
+  (void)Guard([&] { context->Finish(); });  // waits for kernels that use it
   (void)Guard([&] { delete table; });
 }
 

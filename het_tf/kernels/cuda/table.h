@@ -1,4 +1,4 @@
-// What stays on the device from step to step: tables, and rows of calls. Host side.
+// Host side: the state on the device that survives a step: tables, and rows of calls.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 struct HetDevTable {
   std::string name;
-  uint64_t capacity = 0;  // as rounded
+  uint64_t capacity = 0;  // rounded up
   het::dev::TableView view;
   het::dev::Block memory;
-  uint64_t first_uses = 0;  // since frequencies were halved
+  uint64_t first_uses = 0;  // since frequencies were last halved
   uint64_t inserts = 0;
   uint64_t evictions = 0;
-  uint32_t round = 0;  // of Slot::visit: HetDevContext::Round
+  uint32_t round = 0;  // HetDevContext::Round of the visits in slots
 };
 
 struct HetDevCall {
@@ -25,24 +25,24 @@ struct HetDevCall {
   het::dev::Block floats;
   uint64_t capacity = 0;  // rows for which `memory` has room
   uint64_t floats_used = 0;
-  // Of the last HetDevLookup: 1 for each position whose row was left out.
+  // For the last HetDevLookup: 1 for each position whose row was left out.
   het::dev::Block left_out;
   uint64_t positions = 0;
   bool looked_up = false;
   uint32_t round = 0;  // of Slot::visit
-  // What HetDevSum left, and which call of the context that was; 0: nothing.
+  // The result of HetDevSum, and the number of that call in the context; 0: none.
   het::dev::SumView summed;
   uint64_t summed_at = 0;
 };
 
 namespace het::dev {
 
-// Before a lookup with a new number: what it finds in Slot::visit must not be that number by chance.
+// Call before a lookup with a new number, which no old Slot::visit may equal by chance.
 void ClearOldVisits(Context& context, HetDevTable* table);
 void ClearOldVisits(Context& context, HetDevCall* call);
 
-// Counts first uses of a table's rows, and halves its frequencies when it is time. Answers whether it has put
-// work on the stream.
+// Counts first uses of a table's rows, and halves its frequencies when due. Returns whether it has put work
+// on the stream.
 bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n);
 
 }  // namespace het::dev

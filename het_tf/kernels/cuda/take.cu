@@ -1,4 +1,4 @@
-// HetDevTake: updates of the dirty rows with the lowest keys.
+// HetDevTake: exports updates of the dirty rows with the lowest keys.
 #include <algorithm>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace het::dev {
 namespace {
 
-// Lists dirty rows, in any order; without a list it counts them.
+// Lists dirty rows, unordered; without a list it counts them.
 struct DirtyKernel {
   TableView table;
   Dev<uint32_t> n;

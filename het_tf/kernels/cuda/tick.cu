@@ -1,5 +1,5 @@
-// HetDevTick: one tick for each row that HetDevSum has summed, one tile a row. Updates that leave are written
-// to where they leave from, and nowhere else.
+// HetDevTick: one tick for each row that HetDevSum has summed, with one tile for each row. A due update is
+// written only to its place in the export.
 #include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
@@ -11,7 +11,7 @@
 namespace het::dev {
 namespace {
 
-// rank_at[entry] = the place in the export of the row whose segment begins there
+// rank_at[entry] = position in the export of the row whose segment begins there
 struct RankKernel {
   Dev<uint32_t> due;
   Dev<uint32_t> order;
@@ -31,7 +31,7 @@ struct DueView {
   LeavingView to;
 };
 
-// Of rows whose optimizer is of this kind.
+// Ticks rows whose optimizer is of this kind.
 template <int kKind>
 struct TickKernel {
   BatchView batch;
@@ -69,10 +69,10 @@ struct TickKernel {
   }
 };
 
-// The host's side of what leaves.
+// Host side: the export of due updates.
 class Due {
  public:
-  // Takes all the memory, and finds the order.
+  // Allocates all memory, and computes the order.
   void Reserve(Context& context, const HetDevBatch& batch, const SumView& sums) {
     leaving_.Reserve(context, batch, sums.due_of_use);
     if (!any()) return;

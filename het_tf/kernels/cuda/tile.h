@@ -1,43 +1,42 @@
-// The executor: what kernels are written with.
+// The executor: the primitives that kernels are written with.
 //
 // A *tile* is a group of kWidth lanes that works on one item (a key, a bucket) together. A kernel is a struct
 // of arguments with
 //
 //   template <typename Tile> HET_DEV void operator()(const Tile& tile, uint64_t item) const;
 //
-// and Launch<kWidth>(context, "name", items, kernel) runs it for every item in [0, items), in any order and
-// at the same time. All lanes of a tile run the body; work is shared out by:
+// and Launch<kWidth>(context, "name", items, kernel) runs it for every item in [0, items), concurrently and
+// in any order. All lanes of a tile run the body and share its work by:
 //
 //   tile.ForEach(n, f)      f(i) for i < n, each on one lane
 //   tile.Once(f)            f() on one lane
-//   tile.One(f)             the same, and all lanes get what f returned
-//   tile.Any(n, f)          is f(i) true for any i < n? For all lanes
-//   tile.Sum8(f)            the sum of f(0) .. f(7), which are float, in the order of core's mean square:
-//                           ((0+4) + (2+6)) + ((1+5) + (3+7)). For all lanes
-//   tile.Sync()             what lanes of the tile wrote before it, all of them see after it
+//   tile.One(f)             the same, and returns f's result to all lanes
+//   tile.Any(n, f)          returns to all lanes whether f(i) is true for any i < n
+//   tile.Sum8(f)            returns to all lanes the float sum of f(0) .. f(7), in core's order for mean
+//                           squares: ((0+4) + (2+6)) + ((1+5) + (3+7))
+//   tile.Sync()             makes the lanes' earlier writes visible to all lanes of the tile
 //   tile.Match32(d, digest) bit i: d[i] == digest; 32 bytes, aligned to 32
-//   tile.ArgMin32(mask, f)  the i, of the bits of mask, with the smallest f(i), which has <;
-//                           of equal ones the smallest i. mask != 0
-//   tile.Copy(to, from, n)  n floats, 16 bytes at a time where both are aligned
+//   tile.ArgMin32(mask, f)  the i among the bits of mask with the smallest f(i), which has <;
+//                           ties give the smallest i. mask != 0
+//   tile.Copy(to, from, n)  n floats, 16 bytes at a time if both are aligned
 //   tile.Fill(to, value, n)
-//   tile.Append(counter)    counter += 1 for this lane, and what it was before; inside Once and ForEach
+//   tile.Append(counter)    counter += 1 for this lane; returns the old value; inside Once and ForEach
 //
-// ForEach, Once, Copy and Fill do not wait for other lanes. Lambdas capture by reference; variables outside
-// of them are the same in all lanes when they were computed outside or come from One, Any, Match32 or
-// ArgMin32. A branch around any of these must go the same way in all lanes.
+// ForEach, Once, Copy and Fill do not wait for other lanes. Lambdas capture by reference. Variables outside
+// them are equal in all lanes if they were computed outside or come from One, Any, Match32 or ArgMin32. A
+// branch around any of these must go the same way in all lanes.
 //
-// Between tiles there are atomics alone, all relaxed; a later launch sees everything of an earlier one:
+// Tiles communicate only by atomics, all relaxed; a later launch sees all writes of an earlier one:
 //
 //   AtomicLoad(p)  AtomicStore(p, v)  AtomicAdd(p, v)  AtomicExchange(p, v)  AtomicCas(p, expected, v)
 //   AtomicMin(p, v)  AtomicMax(p, v)  AtomicOr(p, v)
 //                                                      uint32_t and uint64_t; they return the old value
 //
-//   OldLoad(p)  what was there at some time since the launch: for what all of the device reads, and one place
-//   of
-//               memory cannot give to all of it
+//   OldLoad(p)  a value since the launch, possibly stale: for data that the whole device reads, which one
+//               place in memory cannot serve
 //
-// (AtomicLoad and AtomicStore are for int64_t and float too.) Whatever two tiles may reach in one launch, and
-// one of them writes, goes through these: ThreadSanitizer checks it with the host executor on several threads
+// (AtomicLoad and AtomicStore also take int64_t and float.) Use these for all data that one tile writes and
+// another accesses in the same launch: ThreadSanitizer checks this with the host executor on several threads
 // (HET_DEV_HOST_THREADS).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Updates on their way out of the device: of rows that leave (install), that are taken, that are due (tick).
+// Exports updates from the device: those of evicted rows (install), taken rows and due rows (tick).
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace het::dev {
 
-// The numbers of n updates in order of (use, key).
+// Returns the indices of n updates in order of (use, key).
 Dev<uint32_t> OrderByUseAndKey(Context& context, Dev<uint64_t> keys, Dev<uint32_t> uses, uint64_t n,
                                uint32_t n_uses);
 
-// Where kernels write updates: in order of (use, key), in device memory.
+// The destination of exported updates: in order of (use, key), in device memory.
 struct LeavingView {
-  Dev<uint64_t> begins;  // of each use: its first row here, and its first float
+  Dev<uint64_t> begins;  // for each use: its first row and its first float
   Dev<int64_t> keys;
   Dev<uint32_t> ticks;
   Dev<int64_t> clocks;
@@ -24,17 +24,17 @@ HET_DEV float* LeavingUpdate(const LeavingView& to, uint32_t use, const TableVie
   const uint64_t* begin = static_cast<uint64_t*>(to.begins) + uint64_t{use} * 2;
   return static_cast<float*>(to.updates) + begin[1] + (at - begin[0]) * table.row_floats;
 }
-// What goes with it, while the base of the slot is still without these ticks. On one lane.
+// Writes the other fields, while the slot's base is still without these ticks. On one lane.
 HET_DEV void WriteLeaving(const LeavingView& to, uint64_t at, const Slot& slot, uint32_t ticks) {
   static_cast<int64_t*>(to.keys)[at] = slot.key;
   static_cast<uint32_t*>(to.ticks)[at] = ticks;
   static_cast<int64_t*>(to.clocks)[at] = slot.base + ticks;
 }
 
-// The same on the host's side. Use: Reserve while nothing has changed yet, Copy, Wait for the stream, Export.
+// Host side of LeavingView. Call Reserve before any change, then Copy, wait for the stream, and Export.
 class Leaving {
  public:
-  // counts[u] rows of use u. Takes all the memory.
+  // Allocates all memory, for counts[u] rows of use u.
   void Reserve(Context& context, const HetDevBatch& batch, const std::vector<uint64_t>& counts);
   // Puts the copies on the stream.
   void Copy(Context& context);
@@ -50,27 +50,27 @@ class Leaving {
   LeavingView view_;
   uint64_t n_ = 0;
   uint64_t floats_ = 0;
-  Dev<char> heads_;  // keys, clocks and ticks, that they are one copy
+  Dev<char> heads_;  // keys, clocks and ticks, to copy them at once
   char* host_heads_ = nullptr;
   float* host_updates_ = nullptr;
   HetDevUpdates* list_ = nullptr;
   uint32_t tables_ = 0;
 };
 
-// n rows of tables, in device memory: row i is row `rows[i]` of use `uses[i]`, whose key is keys[i].
+// n rows of tables, in device memory: row i is row `rows[i]` of use `uses[i]`, with key keys[i].
 struct DirtyRows {
   Dev<uint64_t> keys;
   Dev<uint32_t> uses;
   Dev<uint64_t> rows;
 };
 
-// Updates as rows hold them. To be used as Leaving.
+// Exports updates from rows. Use it like Leaving.
 class Updates {
  public:
-  // Finds the order, too.
+  // Also computes the order.
   void Reserve(Context& context, const HetDevBatch& batch, const BatchView& view, const DirtyRows& rows,
                const std::vector<uint64_t>& counts);
-  // What rows hold at that point of the stream.
+  // Copies the rows' state at this point of the stream.
   void Copy(Context& context, const BatchView& view);
   HetDevExport Export() const { return leaving_.Export(); }
 

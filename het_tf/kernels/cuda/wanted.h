@@ -1,4 +1,4 @@
-// The list of rows that a call wants: device side.
+// Device side: the list of a call's wanted rows.
 #pragma once
 
 #include "het_tf/kernels/cuda/batch.h"
@@ -7,7 +7,7 @@
 
 namespace het::dev {
 
-// On one lane, and for a row once: the caller knows that it is.
+// On one lane. The caller must pass each row once.
 HET_DEV void AppendWanted(const WantedView& wanted, uint32_t use, int64_t key, int64_t base) {
   const uint32_t at = Tile<8>::Append(static_cast<uint32_t*>(wanted.n));
   static_cast<uint32_t*>(wanted.uses)[at] = use;
@@ -15,7 +15,7 @@ HET_DEV void AppendWanted(const WantedView& wanted, uint32_t use, int64_t key, i
   static_cast<int64_t*>(wanted.bases)[at] = base;
 }
 
-// On one lane, for each position that wants the row. True: this was the first.
+// On one lane, for each position that wants the row. Returns true for the first.
 HET_DEV bool WantOnce(const WantedView& wanted, const BatchView& batch, uint64_t position, const Position& p,
                       int64_t base) {
   uint32_t* set = wanted.set;

@@ -1,11 +1,9 @@
-// HetLookup and HetApplyGrad on a GPU: what TensorFlow holds in the memory of the device, handed to
-// kernels/device_node.h. Nothing of the engine is here; it is in libhet_tf.so, which TensorFlow has loaded
-// before.
+// HetLookup and HetApplyGrad on a GPU: pass TensorFlow's device memory to kernels/device_node.h. The engine
+// is in libhet_tf.so, which TensorFlow has loaded before.
 //
-// This is the one library of ours that is written against TensorFlow's C++ API, because its C API does not
-// give the stream of a CUDA device. That API differs from release to release, so the file is as small as it
-// can be, libhet_tf_gpu.so carries the release it was built for, and Python loads it into no other one
-// (python/device.py).
+// Only this library uses TensorFlow's C++ API, because the C API does not give the stream of a CUDA device.
+// The C++ API differs between releases. So this file is minimal, libhet_tf_gpu.so records the release it was
+// built for, and Python loads it only into that release (python/device.py).
 #include <limits>
 #include <memory>
 #include <new>
@@ -17,7 +15,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/stream_executor/stream.h"
 
-// Read by Python from the file, before anything of it runs.
+// Python reads this from the file before it loads the library.
 extern "C" __attribute__((used, visibility("default"))) const char kHetGpuOpsFor[] =
     "het_tf's GPU ops are built for TensorFlow " HET_TF_HEADERS ";";
 
@@ -29,12 +27,12 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// het::Code has the numbers of absl's codes.
+// het::Code has the numbers of absl::StatusCode.
 absl::Status FromHet(int code) {
   return code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), HetText());
 }
 
-// Of a device of TensorFlow's own a cudaStream_t; of one that a plugin brought its SP_Stream.
+// Returns a cudaStream_t on TensorFlow's own GPU device, an SP_Stream on a pluggable one.
 absl::Status GetStream(OpKernelContext* context, void** stream) {
   tensorflow::DeviceContext* const device = context->op_device_context();
   if (device != nullptr && device->stream() != nullptr) {
@@ -48,7 +46,7 @@ absl::Status GetStream(OpKernelContext* context, void** stream) {
   return absl::InternalError("het_tf: the device " + context->device()->name() + " gives its ops no stream");
 }
 
-// What both ops have: the node, and calls that throw nothing at TensorFlow.
+// The base of both ops: the node, and calls that catch all exceptions.
 class DeviceOp : public tensorflow::OpKernel {
  public:
   explicit DeviceOp(OpKernelConstruction* context) : OpKernel(context) {
@@ -67,8 +65,8 @@ class DeviceOp : public tensorflow::OpKernel {
   }
   ~DeviceOp() override { HetNodeDelete(node_); }
 
-  // It waits for the device and for the store; TensorFlow takes kernels of a GPU for launches that take no
-  // time, and would let what is ready beside it wait too.
+  // Waits for the device and the store. TensorFlow assumes that GPU kernels only launch work, and would
+  // otherwise delay other ready ops.
   bool IsExpensive() final { return true; }
 
   void Compute(OpKernelContext* context) final {
@@ -82,7 +80,7 @@ class DeviceOp : public tensorflow::OpKernel {
 
  protected:
   struct Ids {
-    std::vector<const int64_t*> data;  // on the device
+    std::vector<const int64_t*> data;  // in device memory
     std::vector<int64_t> counts;
   };
 
@@ -109,7 +107,7 @@ class DeviceOp : public tensorflow::OpKernel {
 
   HetNode* node_ = nullptr;
   int features_ = 0;
-  std::vector<int64_t> dims_;  // of the rows of each feature
+  std::vector<int64_t> dims_;  // dim of each feature's rows
 };
 
 class LookupOp final : public DeviceOp {
@@ -126,7 +124,7 @@ class LookupOp final : public DeviceOp {
     const Ids ids = GetIds(context);
     std::vector<float*> rows;
     for (int f = 0; f < features_; ++f) {
-      // The static shape of the rows came from the hint, so it must tell the truth.
+      // The static shape of the rows came from the hint, so it must match.
       const TensorShape& hint = context->input(features_ + 1 + f).shape();
       if (hint.dims() != 2 || hint.dim_size(1) != dims_[f]) {
         return Wrong("the hint of feature " + std::to_string(f), hint,
@@ -191,8 +189,8 @@ class ApplyGradOp final : public DeviceOp {
   }
 };
 
-// On the device: ids, rows, grads, and the anchor, which nobody reads: it is a variable there, and in host
-// memory each step would wait for its copy.
+// In device memory: ids, rows, grads, and the unused anchor: it is a variable there, and in host memory each
+// step would wait for its copy.
 REGISTER_KERNEL_BUILDER(Name("HetLookup")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("hints")

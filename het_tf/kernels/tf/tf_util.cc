@@ -24,8 +24,8 @@ Result<TfTensor> NewOutput(TF_OpKernelContext* context, int index, TF_DataType t
   return tensor;
 }
 
-// The functions of tf_tstring.h are not in libtensorflow_framework.so; those of ctstring.h are inline, plain
-// C, and their layout is the tensor's own format, which has been the same since TensorFlow 2.3.
+// libtensorflow_framework.so does not export tf_tstring.h's functions. Those of ctstring.h are inline plain
+// C, for the tensor's own format, which has not changed since TensorFlow 2.3.
 Result<std::string_view> GetStringScalar(const TF_Tensor* tensor) {
   if (TF_TensorType(tensor) != TF_STRING || TF_NumDims(tensor) != 0) {
     const std::vector<int64_t> shape = ShapeOf(tensor);

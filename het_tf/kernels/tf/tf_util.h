@@ -1,5 +1,5 @@
-// What the kernels need of TensorFlow's C API, with owners that release: the C++ API's ABI changes with every
-// release of TensorFlow, this one does not.
+// The parts of TensorFlow's C API that kernels need, with owning types. The C++ API's ABI changes with every
+// release; the C API's does not.
 #pragma once
 
 #include <memory>
@@ -33,12 +33,12 @@ inline void ToTf(const Status& status, TF_Status* out) {
   TF_SetStatus(out, static_cast<TF_Code>(status.code()), status.message().c_str());
 }
 
-// Input `index` of the running op.
+// Returns input `index` of the running op.
 Result<TfTensor> GetInput(TF_OpKernelContext* context, int index);
-// Output `index`, freshly allocated, of `elements` elements of `element_size` bytes.
+// Allocates output `index`, of `elements` elements of `element_size` bytes.
 Result<TfTensor> NewOutput(TF_OpKernelContext* context, int index, TF_DataType type,
                            Span<const int64_t> shape, size_t element_size);
-// A scalar output.
+// Sets a scalar output.
 template <typename T>
 Status SetScalar(TF_OpKernelContext* context, int index, TF_DataType type, T value) {
   HET_ASSIGN_OR_RETURN(const TfTensor tensor, NewOutput(context, index, type, {}, sizeof(T)));
@@ -46,7 +46,7 @@ Status SetScalar(TF_OpKernelContext* context, int index, TF_DataType type, T val
   return Status();
 }
 
-// The element of a scalar of type string. Good as long as the tensor is.
+// Returns the element of a string scalar. Valid as long as the tensor.
 Result<std::string_view> GetStringScalar(const TF_Tensor* tensor);
 
 std::vector<int64_t> ShapeOf(const TF_Tensor* tensor);
@@ -57,7 +57,7 @@ Result<bool> GetBoolAttr(TF_OpKernelConstruction* context, const char* name);
 Result<std::string> GetStringAttr(TF_OpKernelConstruction* context, const char* name);
 Result<std::vector<std::string>> GetStringListAttr(TF_OpKernelConstruction* context, const char* name);
 
-// Calls body() and hands its error, or its std::bad_alloc, to TensorFlow: nothing is thrown across the
+// Calls body() and reports its error, or its std::bad_alloc, to TensorFlow; exceptions do not cross the
 // boundary.
 template <typename Context, typename Body>
 void Guarded(Context* context, void (*fail)(Context*, TF_Status*), const Body& body) {
@@ -96,7 +96,7 @@ void RegisterCpuKernel(const char* op) {
       [](void* kernel) { delete static_cast<Kernel*>(kernel); });
   const TfStatus status = NewTfStatus();
   TF_RegisterKernelBuilder(op, builder, status.get());
-  if (TF_GetCode(status.get()) != TF_OK) std::abort();  // only a programming error gets here, at load time
+  if (TF_GetCode(status.get()) != TF_OK) std::abort();  // only a programming error, at load time
 }
 
 }  // namespace het

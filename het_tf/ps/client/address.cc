@@ -15,8 +15,8 @@ constexpr Parameter kParameters[] = {{"ca", &TlsSettings::ca},
                                      {"key", &TlsSettings::key},
                                      {"server_name", &TlsSettings::server_name}};
 
-// Where '?' and the parameters begin, or npos: at the name of one, since a path may have an '@', and a
-// password a '?'; else behind the login.
+// Returns the position of the '?' before the first parameter, or npos. A path may have an '@' and a password
+// a '?', so it searches for parameter names, else behind the login.
 size_t FindParameters(const std::string& text) {
   size_t begin = std::string::npos;
   for (const Parameter& parameter : kParameters) {
@@ -27,7 +27,7 @@ size_t FindParameters(const std::string& text) {
   return text.find('?', at == std::string::npos ? 0 : at);
 }
 
-// Without what may be a password, or the path of a key.
+// Removes text that may be a password or the path of a key.
 std::string Redacted(const std::string& text) {
   const size_t end = text.compare(0, 5, "unix:") == 0 ? std::string::npos : FindParameters(text);
   std::string shown = text.substr(0, end) + (end == std::string::npos ? "" : "?...");
@@ -44,11 +44,11 @@ Status Malformed(const std::string& text, const std::string& why) {
                          "unix://[USER:PASSWORD@]/PATH");
 }
 
-// Takes the parameters off the end of `rest`.
+// Removes the parameters from the end of `rest`.
 Status TakeParameters(const std::string& text, std::string* rest, ServerAddress* address) {
   size_t begin = FindParameters(*rest);
   if (begin == std::string::npos) return Status();
-  if (!address->tls) return Malformed(text, "what stands behind '?' is about TLS, which rediss:// asks for");
+  if (!address->tls) return Malformed(text, "parameters behind '?' are about TLS; use them with rediss://");
   const std::string list = rest->substr(begin + 1);
   rest->resize(begin);
   for (begin = 0; begin <= list.size();) {
@@ -62,7 +62,7 @@ Status TakeParameters(const std::string& text, std::string* rest, ServerAddress*
     if (known == std::end(kParameters))
       return Malformed(text, "'" + name + "' is none of ca, cert, key and server_name");
     std::string& field = (*address->tls).*(known->field);
-    if (!field.empty()) return Malformed(text, name + " stands twice");
+    if (!field.empty()) return Malformed(text, name + " occurs twice");
     if (equals + 1 >= one.size()) return Malformed(text, name + " is empty");
     field = one.substr(equals + 1);
   }
@@ -71,13 +71,13 @@ Status TakeParameters(const std::string& text, std::string* rest, ServerAddress*
   return Status();
 }
 
-// USER:PASSWORD, where `rest` has it before position `at`; takes it and the '@' off the front.
+// Parses USER:PASSWORD from `rest` before position `at`; removes it and the '@' from the front.
 Status TakeLogin(const std::string& text, size_t at, std::string* rest, ServerAddress* address) {
   if (at == std::string::npos) return Status();
   const std::string login = rest->substr(0, at);
   const size_t colon = login.find(':');
   if (login.find(',') != std::string::npos && login.find('@') != std::string::npos) {
-    return Malformed(text, "the login stands once, before the first host");
+    return Malformed(text, "write the login once, before the first host");
   }
   address->user = login.substr(0, colon);
   if (colon != std::string::npos) address->password = login.substr(colon + 1);
@@ -105,7 +105,7 @@ Status ParseSocket(const std::string& text, std::string rest, ServerAddress* add
   ServerNode node;
   node.path = rest;
   if (!rest.empty() && rest[0] != '/') return Malformed(text, "a path begins with a slash");
-  // sockaddr_un holds 108 bytes, the last one a zero.
+  // sockaddr_un holds 108 bytes with a final zero.
   if (node.path.empty() || node.path.size() > 107) {
     return Malformed("unix://" + rest,
                      "a socket's path has 1 to 107 bytes, not " + std::to_string(node.path.size()));
@@ -115,7 +115,7 @@ Status ParseSocket(const std::string& text, std::string rest, ServerAddress* add
 }
 
 Status ParseNode(const std::string& text, const std::string& one, ServerNode* node) {
-  // [::1]:6379 is the one way to write an IPv6 address with a port.
+  // Brackets are required for an IPv6 address with a port: [::1]:6379.
   const bool bracket = !one.empty() && one[0] == '[';
   const size_t close = bracket ? one.find(']') : 0;
   if (bracket && close == std::string::npos) return Malformed(text, "'[' without ']'");

@@ -1,10 +1,10 @@
-// Where a parameter server is: the text that users give as `ps=` or HET_PS.
+// The address of a parameter server, as users write it in `ps=` or HET_PS.
 //
 //   redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]     one server, or nodes of a cluster to ask first
 //   rediss://...[?ca=FILE][&cert=FILE][&key=FILE][&server_name=NAME]     the same over TLS
 //   unix://[USER:PASSWORD@]/PATH                             a Unix socket of a server on this machine
 //
-// USER may be empty: the default user. Everything stands as it is, without percent-encoding.
+// An empty USER is the default user. There is no percent-encoding.
 #pragma once
 
 #include <optional>
@@ -26,12 +26,12 @@ struct ServerNode {
   }
 };
 
-// Files in PEM.
+// Paths of PEM files.
 struct TlsSettings {
-  std::string ca;           // who may sign servers' certificates; empty: whom the system trusts
-  std::string cert;         // of this client, with what lies between it and its CA; empty: none
-  std::string key;          // of `cert`; empty: it is in the same file
-  std::string server_name;  // that a server's certificate is for; empty: the host that is connected to
+  std::string ca;           // CA certificates; empty: the system's
+  std::string cert;         // this client's, with intermediate certificates; empty: none
+  std::string key;          // of `cert`; empty: in the same file
+  std::string server_name;  // expected in the server's certificate; empty: the host
 };
 
 struct ServerAddress {
@@ -40,11 +40,11 @@ struct ServerAddress {
   std::string password;  // empty: no AUTH
   std::optional<TlsSettings> tls;
 
-  // Without the password and what stands behind '?': for messages.
+  // For messages: without the password and the parameters.
   std::string ToString() const;
 };
 
-// InvalidArgument says what is wrong and shows the forms.
+// InvalidArgument explains the error and shows the forms.
 Result<ServerAddress> ParseServerAddress(const std::string& text);
 
 }  // namespace het

@@ -18,15 +18,15 @@ namespace {
 
 bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
-// A server that has not answered a small question for so long is passed over.
+// A server that has not answered a small question after this is skipped.
 constexpr double kAnswerSeconds = 5;
 
-// So many servers without slots are remembered.
+// Limit on the remembered servers without slots.
 constexpr size_t kMostOthers = 32;
 
-constexpr char kStrangeMap[] = "its answer to CLUSTER SLOTS is not one that Redis gives";
+constexpr char kStrangeMap[] = "its answer to CLUSTER SLOTS is malformed";
 
-// HOST:PORT; an empty host is that of `from`.
+// Parses HOST:PORT; an empty host means `from`'s.
 bool ParseEndpoint(const std::string& text, const ServerNode& from, ServerNode* node) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return false;
@@ -37,7 +37,7 @@ bool ParseEndpoint(const std::string& text, const ServerNode& from, ServerNode* 
   return node->port > 0 && !node->host.empty();
 }
 
-// [host, port, ...]; a host that the server does not know is that of `from`.
+// Parses [host, port, ...]; an empty host means `from`'s.
 bool ParseNode(const RedisReply& reply, const ServerNode& from, ServerNode* node) {
   if (reply.array.size() < 2) return false;
   *node = from;
@@ -180,7 +180,7 @@ Status RedisCluster::Refresh(double seconds) {
     said += (said.empty() ? "" : "; ") + why;
     refused = refused || StartsWith(why, (node.ToString() + " refuses").c_str());
   }
-  if (!said.empty() && said.back() == '.') said.pop_back();  // of the server's own sentence
+  if (!said.empty() && said.back() == '.') said.pop_back();  // ends the server's own sentence
   const char* remedy =
       refused ? ". Check the user and the password" : ". Check the address, and that the server runs";
   return Status(Code::kUnavailable, "no parameter server at " + address_.ToString() + ": " + said + remedy);
@@ -193,7 +193,7 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
   double notice = kNoticeSeconds;
   const uint32_t slot = SlotOf(key);
   Status last;
-  const ServerNode* asked = nullptr;  // an ASK answer: once, at this server
+  const ServerNode* asked = nullptr;  // set by an ASK answer: the next try goes to this server
   Redirect redirect;
   while (SteadySeconds() < end) {
     if (!known()) {
@@ -221,7 +221,7 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
     } else {
       last = reply.status();
       if (!repeatable && connection->wrote()) {
-        return Status(Code::kUnavailable, last.message() + "; what was asked may have been done or not");
+        return Status(Code::kUnavailable, last.message() + "; the command may have been carried out or not");
       }
       static_cast<void>(Refresh(std::max(end - SteadySeconds(), 0.01)));  // the server may have a successor
     }
@@ -254,8 +254,7 @@ Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds
     std::vector<std::vector<std::string>> words;
     for (size_t i : which) words.push_back(commands[i].words);
     std::vector<RedisReply> some;
-    // What does not come, or is an error, is asked again below, where redirects and waiting are
-    // known.
+    // Missing replies and errors are asked again below, with redirects and waiting.
     static_cast<void>(ConnectionTo(nodes_[server])->Ask(words, std::min(seconds, kAnswerSeconds), &some));
     for (size_t i = 0; i < some.size(); ++i) {
       answered[which[i]] = some[i].ok() || is_fine(some[i].text());

@@ -1,13 +1,12 @@
-// Which server has which slot, and one-off commands that follow redirects. For a server without
-// cluster mode every slot is on it.
+// Maps slots to servers, and sends single commands, following redirects. A server without cluster mode has
+// all slots.
 //
-// A command that fails for a reason that passes is tried again; after five seconds, and then at
-// ever longer intervals, a notice says what is waited for.
+// A command that fails for a transient reason is retried. A notice says what it waits for, after five seconds
+// and then at growing intervals.
 //
-// The map is what one of the servers said last (CLUSTER SLOTS); a MOVED answer corrects it.
-// Replicas that a map named, and servers that lost their slots, are remembered: when the servers
-// with slots are gone, one of these knows who took over, even where the address names a single
-// server.
+// The map is the last answer of some server (CLUSTER SLOTS); a MOVED answer corrects it. Replicas in a map,
+// and servers that lost their slots, are remembered: if all servers with slots fail, one of these knows the
+// successor, even if the address names a single server.
 //
 // Not thread-safe.
 #pragma once
@@ -21,14 +20,14 @@
 
 namespace het {
 
-// Where a MOVED or ASK error points to; `from` fills in a missing host. Nothing: it is neither.
+// The target of a MOVED or ASK error; `from` fills in a missing host. Empty for another error.
 struct Redirect {
   bool ask = false;
   uint32_t slot = 0;
   ServerNode node;
 };
 bool ParseRedirect(const std::string& error, const ServerNode& from, Redirect* redirect);
-// Errors that pass by themselves: LOADING, CLUSTERDOWN, TRYAGAIN, MASTERDOWN, BUSY.
+// Returns whether an error is transient: LOADING, CLUSTERDOWN, TRYAGAIN, MASTERDOWN, BUSY.
 bool PassesByItself(const std::string& error);
 
 class RedisCluster {
@@ -38,37 +37,34 @@ class RedisCluster {
   explicit RedisCluster(ServerAddress address, Notice notice = nullptr)
       : address_(std::move(address)), notice_(std::move(notice)) {}
 
-  // Asks the servers that it knows of, one after the other, at most five seconds each, until one
-  // answers: those with slots, those of the address, the others. Unavailable says what each of them
-  // said. The first time, errors of CheckTls come before that.
+  // Asks known servers in turn, at most five seconds each, until one answers: those with slots, those of the
+  // address, the others. Unavailable lists their answers. The first call begins with CheckTls.
   Status Refresh(double seconds);
   bool known() const { return !nodes_.empty(); }
   const ServerNode& NodeOf(uint32_t slot) const { return nodes_[node_of_slot_[slot]]; }
   const std::vector<ServerNode>& nodes() const { return nodes_; }
-  // Whom Refresh asks, in this order.
+  // The servers that Refresh asks, in this order.
   std::vector<ServerNode> Candidates() const;
-  // What a MOVED answer said, until the next Refresh.
+  // Applies a MOVED answer, until the next Refresh.
   void Moved(uint32_t slot, const ServerNode& node);
   const ServerAddress& address() const { return address_; }
 
-  // One command about `key`, wherever the key is; waits at most `seconds`, retrying what passes by
-  // itself. A Redis error becomes a Status: OutOfMemory errors ResourceExhausted, a missing command
-  // FailedPrecondition (the module is not loaded), others FailedPrecondition with the server's
-  // text. Not `repeatable`: once it may have been carried out it is not sent again; the call then
-  // fails with Unavailable.
+  // Sends one command about `key` to the key's server; waits at most `seconds`, retrying transient errors. A
+  // Redis error becomes a Status: ResourceExhausted for OutOfMemory, else FailedPrecondition with the
+  // server's text, or, for a missing command, saying that the module is not loaded. If not `repeatable`, a
+  // command that may have been carried out is not sent again; the call fails with Unavailable.
   Result<RedisReply> Ask(const std::string& key, const std::vector<std::string>& words, double seconds,
                          bool repeatable = true);
-  // Many commands that may be carried out twice, each about its key: those of one server travel
-  // together. The replies are in the order of the commands; those that fail are asked again as Ask
-  // does, and the first that fails for good is returned. An error that contains `fine` is an answer
-  // like any other.
+  // Sends many repeatable commands, each about its key; those to one server are pipelined. Replies are in the
+  // order of the commands. Failed commands are retried as by Ask, and the first permanent failure is
+  // returned. An error that contains `fine` counts as a reply.
   struct Command {
     std::string key;
     std::vector<std::string> words;
   };
   Status AskAll(const std::vector<Command>& commands, double seconds, std::vector<RedisReply>* replies,
                 const char* fine = nullptr);
-  // One command to one server, no redirects; a Redis error is a reply.
+  // Sends one command to one server, without redirects; a Redis error is a reply.
   Result<RedisReply> AskServer(const ServerNode& node, const std::vector<std::string>& words);
 
  private:

@@ -19,7 +19,7 @@ void AppendWord(Bytes* bytes, const std::string& word) {
   Append(bytes, "\r\n");
 }
 
-// An answer that comes byte by byte ends too, after so many times the seconds that one may take.
+// Limits an answer that arrives byte by byte: to this many times the seconds for one byte.
 constexpr double kMostTimes = 10;
 
 }  // namespace
@@ -71,7 +71,7 @@ void RedisConnection::Enqueue(const std::vector<std::string>& words) {
 }
 
 double RedisConnection::moved_at() {
-  // The kernel takes megabytes at once, and a slow link carries them for long.
+  // Bytes in the kernel count as moving: a slow link takes long to carry its megabytes.
   int unsent = 0;
   if (!closed() && ioctl(fd(), SIOCOUTQ, &unsent) == 0 && unsent != 0 && unsent != unsent_)
     moved_at_ = SteadySeconds();
@@ -116,8 +116,8 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
   if (closed()) return;
   buffer_.resize(kReadBytes);
   for (;;) {
-    // A frame that has begun to come goes where it stays; what the buffer gets is copied. So where
-    // large frames come, the buffer gets the beginning of the next one and no more.
+    // The rest of a started frame is read directly into its memory; bytes in the buffer are copied. So where
+    // large frames come, the buffer gets only the beginning of the next one.
     Span<uint8_t> room = reader_.Room();
     if (room.size() < kDirectBytes) room = {};
     const size_t behind = reader_.last_string() < kDirectBytes ? kReadBytes : kBehindBytes;
@@ -139,7 +139,7 @@ bool RedisConnection::Received(Span<const uint8_t> behind, std::vector<RedisRepl
   answered_ = true;
   const size_t before = replies->size();
   if (!reader_.Feed(behind, replies)) {
-    Close(node_.ToString() + " sent what is no reply: " + reader_.error());
+    Close(node_.ToString() + " sent a malformed reply: " + reader_.error());
     return false;
   }
   if (!awaits_auth_ || replies->size() == before) return true;
@@ -147,7 +147,7 @@ bool RedisConnection::Received(Span<const uint8_t> behind, std::vector<RedisRepl
   const RedisReply login = std::move((*replies)[before]);
   replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));
   if (login.ok()) return true;
-  replies->resize(before);  // refusals of what was sent behind it
+  replies->resize(before);  // drops the errors of commands sent behind it
   Close(node_.ToString() + " refuses the login: " + login.text());
   return false;
 }
@@ -169,8 +169,8 @@ Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& command
     poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
     Read(replies);
   }
-  if (replies->size() > commands.size()) {  // which of them answers what, nobody can tell
-    Close(node_.ToString() + " answered what nobody asked");
+  if (replies->size() > commands.size()) {  // replies cannot be matched to commands
+    Close(node_.ToString() + " sent a reply without a request");
     replies->clear();
   }
   return replies->size() < commands.size() ? Status(Code::kUnavailable, reason_) : Status();

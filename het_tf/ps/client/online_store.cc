@@ -14,8 +14,8 @@ namespace {
 
 using serve::OnlineReader;
 
-// Of one namespace, address and options. Its mutex is held while it is opened: others are not kept
-// waiting.
+// The reader of one namespace, address and options. The mutex is held while it opens, so that other
+// namespaces do not wait.
 struct Slot {
   std::mutex mutex;
   std::weak_ptr<OnlineReader> reader;
@@ -25,7 +25,7 @@ struct Readers {
   std::mutex mutex;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Slot>> slots;
 };
-// Never destroyed: kernels may end after everything else.
+// Never destroyed: kernels may outlive static destructors.
 Readers& All() {
   static auto* readers = new Readers();
   return *readers;
@@ -49,7 +49,7 @@ Result<std::unique_ptr<RedisOnlineStore>> RedisOnlineStore::Open(const ServerAdd
   if (partitions.value() < 1 || partitions.value() > kSlots) {
     return FailedPrecondition("the key '" + MetaKey(name_space) + "' at " + address.ToString() + " says " +
                               std::to_string(partitions.value()) +
-                              " partitions; it is no namespace of het_tf");
+                              " partitions; it is not a namespace of het_tf");
   }
   store->keys_ = PartitionKeys(name_space, static_cast<uint32_t>(partitions.value()));
   store->hash_seed_ = hash_seed;
@@ -77,7 +77,7 @@ Result<std::unique_ptr<Transport>> RedisOnlineStore::Connect() {
 Result<TableSpec> RedisOnlineStore::Find(const std::string& table) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::string names;
-  // The table itself, whose id is its cursor; else some of those there are.
+  // First the table, whose id is its cursor; if it is missing, a list of existing tables.
   for (const std::string& cursor : {std::to_string(HashName(table)), std::string("0")}) {
     HET_ASSIGN_OR_RETURN(auto page,
                          cluster_.Ask(keys_[0], {"HET.STAT", keys_[0], "TABLES", cursor}, seconds_));

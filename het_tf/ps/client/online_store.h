@@ -1,7 +1,6 @@
-// Tables at Redis servers, for serving processes that read them (core/serve/online_reader.h).
+// Tables at Redis servers, for serving processes that only read them (core/serve/online_reader.h).
 //
-// Everything here reads: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ. A user of
-// the server who may do no more than that suffices.
+// The server's user needs only these rights: CLUSTER SLOTS, HGET of the namespace's key, HET.STAT, HET.READ.
 #pragma once
 
 #include <memory>
@@ -16,8 +15,7 @@ namespace het {
 
 class RedisOnlineStore : public serve::OnlineStore {
  public:
-  // FailedPrecondition: the server has no such namespace. Unavailable: none answers within
-  // `seconds`.
+  // FailedPrecondition: the server does not have the namespace. Unavailable: no answer within `seconds`.
   static Result<std::unique_ptr<RedisOnlineStore>> Open(const ServerAddress& address,
                                                         const std::string& name_space, double seconds);
 
@@ -31,7 +29,7 @@ class RedisOnlineStore : public serve::OnlineStore {
   RedisOnlineStore(const ServerAddress& address, std::string name_space, double seconds)
       : address_(address), name_space_(std::move(name_space)), seconds_(seconds), cluster_(address) {}
 
-  // A number of the namespace's key.
+  // Reads a number from the namespace's key.
   Result<uint64_t> Get(const char* field);
 
   const ServerAddress address_;
@@ -44,12 +42,12 @@ class RedisOnlineStore : public serve::OnlineStore {
   RedisCluster cluster_;
 };
 
-// The reader of that namespace that this process has, or a new one: it lives as long as somebody
-// holds it. `online` is JSON (online_spec.h). The environment's HET_SERVE_PS, where it is set, is
-// the address instead: a login is nothing to be kept in a SavedModel. Notices go to stderr.
+// Returns this process's reader of the namespace, or opens one; it lives as long as a caller holds it.
+// `online` is JSON (online_spec.h). If the environment sets HET_SERVE_PS, it replaces the address: a
+// SavedModel should not contain a login. Notices go to stderr.
 Result<std::shared_ptr<serve::OnlineReader>> OpenOnlineReader(const std::string& online,
                                                               const std::string& name_space);
-// The readers of this process: one JSON list of their namespaces and Stats.
+// Returns a JSON list of this process's readers: their namespaces and Stats.
 std::string OnlineReaderStats();
 
 }  // namespace het

@@ -7,7 +7,7 @@
 namespace het {
 namespace {
 
-// DEEPBIND: its own names before those of the process. The sanitizers refuse it.
+// DEEPBIND: resolves its own names before the process's. The sanitizers reject it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HET_NO_DEEPBIND 1
 #elif defined(__has_feature)
@@ -21,7 +21,7 @@ constexpr int kApart = RTLD_NOW | RTLD_LOCAL;
 constexpr int kApart = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 
-// Connections may live until the process ends, and so does what they use.
+// Connections may live until the process ends, so OpenSSL must not clean up at exit.
 constexpr uint64_t kNoAtExit = 0x00080000;
 
 constexpr char kRemedy[] =

@@ -1,10 +1,8 @@
-// The functions of OpenSSL 3 that TlsStream calls, out of libssl.so.3, which is opened when the first
-// address asks for TLS.
+// The functions of OpenSSL 3 that TlsStream calls. libssl.so.3 is opened when the first address uses TLS.
 //
-// TensorFlow exports BoringSSL's functions under the same names, with other objects behind them. So
-// nothing is linked: the library is opened apart, looks for its own names in itself first, and is
-// asked for each function. What is declared here is what both sides of the call need to agree on;
-// the headers of OpenSSL are not needed.
+// TensorFlow exports BoringSSL's functions under the same names, with incompatible objects. So het_tf does
+// not link OpenSSL: it opens the library apart, with the library's own names first, and looks each function
+// up. The declarations here are complete; OpenSSL's headers are not needed.
 #pragma once
 
 #include "het_tf/core/base/status.h"
@@ -52,7 +50,7 @@ struct OpenSsl {
   HET_OPENSSL_FUNCTIONS(HET_DECLARE)
 #undef HET_DECLARE
 
-  // The one of this process; it is never closed. FailedPrecondition: there is no libssl.so.3.
+  // Returns the process's library, which is never closed. FailedPrecondition: there is no libssl.so.3.
   static Result<const OpenSsl*> Get();
 };
 

@@ -12,10 +12,10 @@
 namespace het {
 namespace {
 
-// Clusters that wait for the next call; so many calls at once need not connect.
+// Clusters kept for later calls: this many concurrent calls need not connect.
 constexpr size_t kMostIdle = 8;
 
-// How often a table may be loaded or cleared while its rows are asked for.
+// Retries of a fetch while others load or clear the table.
 constexpr int kMostEpochs = 8;
 
 uint64_t Number(const RedisReply& reply) {
@@ -53,7 +53,7 @@ Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& addres
 
 Status RedisStore::FindPartitions(const std::string& name_space) {
   const std::string key = MetaKey(name_space);
-  // HSETNX: of several workers that come to a new namespace at once, the first decides.
+  // HSETNX: if several workers open a new namespace at once, the first decides.
   const std::pair<const char*, std::string> wanted[] = {{"partitions", std::to_string(kNewPartitions)},
                                                         {"hash_seed", std::to_string(RandomId())}};
   uint64_t found[2];
@@ -66,21 +66,21 @@ Status RedisStore::FindPartitions(const std::string& name_space) {
   }
   if (found[0] < 1 || found[0] > kSlots) {
     return FailedPrecondition("the key '" + key + "' of the parameter server says " +
-                              std::to_string(found[0]) + " partitions; it is no namespace of het_tf");
+                              std::to_string(found[0]) + " partitions; it is not a namespace of het_tf");
   }
   keys_ = PartitionKeys(name_space, static_cast<uint32_t>(found[0]));
   hash_seed_ = found[1];
   return Status();
 }
 
-// Whoever comes first makes them; for everyone else this checks that they are what the namespace says.
+// The first caller makes the partitions; later callers check that they match the namespace.
 Status RedisStore::MakePartitions(const std::string& name_space) {
   const std::string key = MetaKey(name_space);
   Borrowed cluster(this);
   HET_ASSIGN_OR_RETURN(const RedisReply made, cluster->Ask(key, {"HGET", key, "made"}, seconds_));
   if (made.kind != RedisReply::kNil) {
     HET_RETURN_IF_ERROR(CheckRule(name_space, made.text()));
-    // Partitions of another number lie at other keys: made now, they would be a second set of rows.
+    // With another count the partitions lie at other keys: creating them now would make a second set of rows.
     std::vector<RedisReply> first;
     HET_RETURN_IF_ERROR(
         cluster->AskAll({{keys_[0], {"HET.STAT", keys_[0], "TABLES"}}}, seconds_, &first, "HETNOPART "));
@@ -133,7 +133,7 @@ Status RedisStore::CreateTable(const Schema& schema) {
 }
 
 Status RedisStore::DropTable(const TableSchema& schema) {
-  // Another worker, or an earlier attempt that stopped half-way, may have been here.
+  // Another worker, or an interrupted attempt, may have dropped it in some partitions.
   return AskAll("HET.TABLE", {"DROP", schema.spec().name}, "no table '").status();
 }
 
@@ -142,7 +142,7 @@ Status RedisStore::ClearTable(const TableSchema& schema) {
 }
 
 Result<std::vector<RedisReply>> RedisStore::AskTable(const TableSchema& schema) {
-  // Tables stand in the order of their ids, and a cursor is the next one's.
+  // Tables are in order of their ids, and a cursor is the next table's id.
   HET_ASSIGN_OR_RETURN(auto pages, AskAll("HET.STAT", {"TABLES", std::to_string(schema.id()), "COUNT", "1"}));
   std::vector<RedisReply> tables;
   for (RedisReply& page : pages) {
@@ -218,7 +218,7 @@ Result<TableReply> RedisStore::Fetch(const TableSchema& schema, uint32_t partiti
     HET_RETURN_IF_ERROR(Decode({answer.bytes.data(), answer.bytes.size()}, &reply));
     const bool fits = reply.tables.size() == 1 && reply.tables[0].table == schema.id();
     if (fits && reply.status == FrameStatus::kOk) return std::move(reply.tables[0]);
-    // The first answer says the epoch; it changes once more if somebody loads or clears the table.
+    // The first answer brings the epoch; a load or clear changes it again.
     if (!fits || reply.status != FrameStatus::kEpoch || attempt == kMostEpochs) {
       return FailedPrecondition("partition " + std::to_string(partition) +
                                 " of the parameter server gives no rows of table '" + schema.spec().name +
@@ -239,7 +239,7 @@ Status RedisStore::Read(const TableSchema& schema, Span<const Key> keys, float* 
       for (size_t i = begin; i < end; ++i) some.push_back(keys[positions[p][i]]);
       HET_ASSIGN_OR_RETURN(const TableReply reply, Fetch(schema, p, some));
       if (reply.fetched_clocks.size() != some.size() || reply.row_floats < schema.dim()) {
-        return Status(Code::kInternal, "the parameter server answers with other rows than were asked for");
+        return Status(Code::kInternal, "the parameter server answers with rows that were not requested");
       }
       ReplyRows rows(reply);
       for (size_t i = 0; i < some.size(); ++i) {

@@ -1,8 +1,6 @@
-// Tables at Redis servers as whole things (table_store.h): one command to each partition, those of
-// one server at once.
+// Whole-table calls at Redis servers (table_store.h): one command a partition, pipelined for each server.
 //
-// Calls of several threads go on side by side: each has connections of its own while it lasts, and
-// the next call takes them over.
+// Calls of several threads run concurrently: each borrows connections while it lasts.
 #pragma once
 
 #include <memory>
@@ -18,8 +16,8 @@ namespace het {
 
 class RedisStore : public TableStore {
  public:
-  // Opens a namespace: its partitions are made if it is new. `seconds`: how long one call may take,
-  // failover included. On return the cluster's map is known.
+  // Opens a namespace, and makes its partitions if it is new. `seconds`: limit on one call, failover
+  // included. On return the cluster's map is known.
   static Result<std::unique_ptr<RedisStore>> Open(const ServerAddress& address, const std::string& name_space,
                                                   double seconds, RedisCluster::Notice notice);
 
@@ -41,7 +39,7 @@ class RedisStore : public TableStore {
   Status BeginLoad(const std::string& loader, uint32_t seconds) override;
   Status CommitLoad(const std::string& loader) override;
   Status AbortLoad(const std::string& loader) override;
-  // A partition's index grows in steps, as it does in training.
+  // Partitions' indexes grow in steps, as in training.
   Status Reserve(const TableSchema&, Span<const uint64_t>) override { return Status(); }
   Status LoadBatch(const TableSchema& schema, const RowBatch& rows) override;
   Status RaiseFloor(const TableSchema& schema, Clock floor) override;
@@ -50,7 +48,7 @@ class RedisStore : public TableStore {
   RedisStore(const ServerAddress& address, double seconds, RedisCluster::Notice notice)
       : address_(address), seconds_(seconds), notice_(std::move(notice)) {}
 
-  // A cluster for the caller alone, for as long as it lives.
+  // An exclusive cluster for one caller.
   class Borrowed {
    public:
     explicit Borrowed(RedisStore* store);
@@ -64,28 +62,28 @@ class RedisStore : public TableStore {
 
   Status FindPartitions(const std::string& name_space);
   Status MakePartitions(const std::string& name_space);
-  // `command KEY words`, to one partition, or to all of them.
+  // Sends `command KEY words` to one partition, or to all.
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);
   Result<std::vector<RedisReply>> AskAll(const std::string& command, const std::vector<std::string>& words,
                                          const char* fine = nullptr);
   Result<std::vector<RedisReply>> AskAll(const std::vector<RedisCluster::Command>& commands,
                                          const char* fine = nullptr);
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
-  // The rows of keys of one partition.
+  // Reads the rows of keys in one partition.
   Result<TableReply> Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys);
   std::vector<std::vector<size_t>> ByPartition(const TableSchema& schema, Span<const Key> keys) const;
-  // What HET.STAT TABLES says of the table in each partition; null where it is not there.
+  // Returns each partition's answer to HET.STAT TABLES for the table; null where it is missing.
   Result<std::vector<RedisReply>> AskTable(const TableSchema& schema);
-  // The sum over the partitions of one of these numbers.
+  // Returns the sum of one of these numbers over the partitions.
   Result<size_t> Sum(const TableSchema& schema, size_t field);
 
   const ServerAddress address_;
   const double seconds_;
   const RedisCluster::Notice notice_;
-  std::vector<std::string> keys_;  // these two are as Open leaves them
+  std::vector<std::string> keys_;  // this and hash_seed_ do not change after Open
   uint64_t hash_seed_ = 0;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<RedisCluster>> idle_;
 };
 

@@ -1,4 +1,4 @@
-// RedisStore: tables that are saved and loaded, a piece at a time.
+// RedisStore's piecewise saving and loading of tables.
 #include <algorithm>
 
 #include "het_tf/core/base/hash.h"
@@ -8,10 +8,10 @@
 namespace het {
 namespace {
 
-// Chunks that travel together: a server has them in memory beside its rows.
+// Bytes of chunks sent together: a server holds them in memory beside its rows.
 constexpr size_t kTogetherBytes = size_t{4} << 20;
 
-// Of what HET.STAT answers without TABLES: names, each followed by its value.
+// Reads the incarnation from HET.STAT without TABLES, an array of names and values.
 uint64_t IncarnationOf(const RedisReply& stat) {
   for (size_t i = 0; i + 1 < stat.array.size(); i += 2) {
     if (stat.array[i].text() == "incarnation")
@@ -34,9 +34,8 @@ Result<TableState> RedisStore::State(const TableSchema& schema) {
     }
     HET_ASSIGN_OR_RETURN(const auto spec, ParseTableSpec(table.array[1].text()));
     state.limits = spec.limits.value_or(TableLimits());
-    // A partition that came to life again may have lost the newest updates, and then rows reach
-    // clocks that they had before with other content. So its tables go on as others, though their
-    // epochs are saved.
+    // A restarted partition may have lost the newest updates; its rows then reach clocks that they had
+    // before, with other values. So a restart must look like a new epoch here, although epochs are saved.
     const uint64_t life = IncarnationOf(stats[state.rows.size()]);
     state.epochs.push_back(std::strtoull(table.array[2].text().c_str(), nullptr, 10) ^ Mix64(life));
     state.rows.push_back(static_cast<uint64_t>(table.array[3].integer));
@@ -47,7 +46,7 @@ Result<TableState> RedisStore::State(const TableSchema& schema) {
 
 Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                             RowBatch* batch) {
-  // A cursor names the table that it is in; when that is another one, this one is behind.
+  // A cursor names its table; in another table's range, this one is done.
   const std::string prefix = std::to_string(schema.id()) + ":";
   const auto page =
       Ask(partition, "HET.SCAN", {prefix + std::to_string(*cursor), "COUNT", std::to_string(batch->left())});
@@ -62,7 +61,7 @@ Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
 
 Status RedisStore::BeginLoad(const std::string& loader, uint32_t seconds) {
   const Status begun = AskAll("HET.TABLE", {"BEGIN", loader, std::to_string(seconds)}).status();
-  // Where it began it must not stay so; where somebody else loads, this is refused.
+  // Undo a partial BEGIN; partitions that another loader has marked refuse this.
   if (!begun.ok()) static_cast<void>(AskAll("HET.TABLE", {"ABORT", loader}, " does not load "));
   return begun;
 }
@@ -81,7 +80,7 @@ Status RedisStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     of_partition[layout.OfKey(rows.keys()[i])].push_back(static_cast<uint32_t>(i));
   }
-  // Each row replaces what is there, so a command may be carried out twice.
+  // Rows replace existing rows, so a command may be repeated.
   std::vector<RedisCluster::Command> commands;
   size_t bytes = 0;
   const auto send = [&]() -> Status {

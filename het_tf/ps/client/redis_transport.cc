@@ -25,7 +25,7 @@ bool IsLocal(const ServerNode& node) {
          node.host.rfind("127.", 0) == 0;
 }
 
-// How long a closed connection may take to tell the new owner of its slots.
+// Limits a closed connection's search for the new owner of its slots.
 constexpr double kRefreshSeconds = 1;
 
 }  // namespace
@@ -88,7 +88,7 @@ void RedisTransport::Send(OutFrame frame) {
 
 void RedisTransport::SendHeld(Server* server) {
   if (server->held.empty() || server->connection->closed() || server->owed_bytes >= kWindowBytes / 2) return;
-  // One write for all: small writes would cost both sides more than the frames.
+  // One write for all frames: small writes cost both sides more than the frames.
   for (; !server->held.empty() && server->owed_bytes < kWindowBytes; server->held.pop_front()) {
     Enqueue(server, std::move(server->held.front()));
   }
@@ -113,7 +113,7 @@ void RedisTransport::Write(Server* server) {
 }
 
 void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std::string& error) {
-  const uint32_t partition = owed.parts[0].partition;  // whose key it was
+  const uint32_t partition = owed.parts[0].partition;  // the command's key was this partition's
   Event event;
   event.kind = Event::kRefused;
   event.reason = node.ToString() + ": " + error;
@@ -128,8 +128,8 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
   } else if (error.rfind("OOM", 0) == 0) {
     event.reason = kStoreOutOfMemory;
   } else if (error.rfind("HETNOPART", 0) == 0) {
-    // Asked by ASKING, the server waits for the partition, which is on its way. Else it is the one that
-    // should have it, or it would have named another.
+    // After ASKING the partition is still on its way to this server. Otherwise this server should have it, or
+    // it would have redirected.
     if (asked_.count(partition) == 0) event.kind = Event::kGone;
     event.reason +=
         " (the server has lost the tables: it restarted without persistence, or was flushed. Restore it, or "
@@ -139,9 +139,9 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
     event.kind = Event::kRejected;
     event.reason += "; updates that were made are kept and will be sent";
   } else if (asked_.count(partition) != 0 && error.rfind("TRYAGAIN", 0) != 0) {
-    asked_.erase(partition);  // the move has ended otherwise
+    asked_.erase(partition);  // the move has ended another way
   }
-  // A server that has left the cluster says so of every slot; another one knows who has them.
+  // A server that has left the cluster says this for every slot; another server knows their owners.
   if (error.rfind("CLUSTERDOWN", 0) == 0) LookForOwners();
   for (const PartRef& part : owed.parts) {
     event.partition = part.partition;
@@ -153,7 +153,7 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
 void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
   for (RedisReply& reply : *replies) {
     if (server->owed.empty()) {
-      server->connection->Close(server->connection->node().ToString() + " answered what nobody asked");
+      server->connection->Close(server->connection->node().ToString() + " sent a reply without a request");
       break;
     }
     const Owed owed = std::move(server->owed.front());
@@ -175,7 +175,7 @@ void RedisTransport::Collect(Server* server, std::vector<RedisReply>* replies) {
       events_.push_back(std::move(event));
     } else {
       Refused(owed, server->connection->node(),
-              reply.kind == RedisReply::kError ? reply.text() : "an answer that is no frame");
+              reply.kind == RedisReply::kError ? reply.text() : "an answer that is not a frame");
     }
   }
   replies->clear();
@@ -190,7 +190,7 @@ void RedisTransport::Counted(const Owed& wait, const ServerNode& node, const Red
     if (reply.kind == RedisReply::kError && IsPermanent(reply.text())) {
       event.kind = Event::kUncounted;
       event.reason = node.ToString() + ": " + reply.text();
-    } else {  // what is no number passes (it loads, it has become a replica), and vouches for nothing
+    } else {  // an error is transient (it loads, it became a replica), and acknowledges nothing
       event.kind = Event::kReplicas;
       event.seq = mark.seq;
       event.replicas = reply.kind == RedisReply::kInteger
@@ -222,7 +222,7 @@ void RedisTransport::Lost(Server* server) {
     event.reason = server->connection->reason();
     events_.push_back(std::move(event));
   }
-  // The server may have a successor.
+  // Another server may have taken over.
   if (!partitions.empty()) LookForOwners();
 }
 
@@ -277,8 +277,7 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
     Sleep(seconds);
     return false;
   }
-  // Half a millisecond is waited in full by a millisecond's sleep: the deadline is another's
-  // business.
+  // poll takes whole milliseconds: wait at least one; the caller keeps the deadline.
   const int milliseconds = seconds <= 0 ? 0 : std::max(1, static_cast<int>(seconds * 1000));
   if (!ready.empty() && poll(ready.data(), ready.size(), milliseconds) > 0) {
     std::vector<RedisReply> replies;
@@ -291,7 +290,7 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
         (*server)->connection->Write();
         (*server)->connection->Read(&replies);
         Collect(server->get(), &replies);
-      } catch (const std::bad_alloc&) {  // answers are gone: nobody knows what the next one answers
+      } catch (const std::bad_alloc&) {  // answers are lost: later ones cannot be matched
         (*server)->connection->Close("out of memory while answers were read");
         Lost(server->get());
         throw;
@@ -305,8 +304,8 @@ bool RedisTransport::Poll(double seconds, std::vector<Event>* events) {
 }
 
 void RedisTransport::Reset(uint32_t partition) {
-  // Whoever owes this partition something, which need not be who has it by now; if nobody does, the
-  // answer that the client could not use came from who has it.
+  // Reset every server with unanswered requests for this partition; it may have moved. If there is none, the
+  // unusable answer came from its current owner.
   std::vector<Server*> servers;
   for (auto& server : servers_) {
     if (server->Owes(partition)) servers.push_back(server.get());
@@ -319,8 +318,8 @@ void RedisTransport::Reset(uint32_t partition) {
     server->connection->Close("the client gave up on an answer");
     Lost(server);
   }
-  // The others on the connections are told; this partition's client knows. Answers stay: they may
-  // have parts of others, and one that comes late is of a request that is not awaited any more.
+  // Other partitions on these connections get an event; this partition's client knows. Keep answers: they may
+  // have parts of others, and the client ignores late ones.
   events_.erase(std::remove_if(events_.begin(), events_.end(), told), events_.end());
   asked_.erase(partition);
 }

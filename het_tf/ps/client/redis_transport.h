@@ -1,28 +1,27 @@
-// Frames to partitions that live in Redis, one connection to each server.
+// Sends frames to partitions in Redis, over one connection to each server.
 //
 //   Send ──► HET.STEP or HET.READ key frame ──► the connection of the partition's server
 //   Poll ◄── replies, in order: a frame, or an error of Redis
 //
-// What errors become:
-//   MOVED                      the map is corrected; kRefused, so that the client sends again, in order
+// Errors become events:
+//   MOVED                      corrects the map; kRefused, so that the client sends again, in order
 //   ASK                        the partition's next frames go to the named server, each behind ASKING, until
 //                              its slot's owner is known; kRefused
 //   OOM                        kRefused with kStoreOutOfMemory
-//   LOADING, CLUSTERDOWN, ...  kRefused with the server's text; after CLUSTERDOWN the map is asked for
+//   LOADING, CLUSTERDOWN, ...  kRefused with the server's text; CLUSTERDOWN also refreshes the map
 //   (each of these once for every part of the frame)
-//   a closed connection        kClosed for every partition that was owed a reply
+//   a closed connection        kClosed for every partition with a reply outstanding
 //
-// A server computes the answers to everything that it has read before it writes the first of them,
-// and so does nothing while its answers travel, nor the client while they are computed. Pulls from
-// a server on this machine therefore go out until kWindowBytes of answers are owed; the rest is held
-// here, in order, and goes out as soon as half of that has come: few writes, and few times that
-// either side waits for the other. Through a network pulls go out at once, for there the way back
-// and forth costs more.
+// A server computes all answers to the commands that it has read before it writes the first. So it idles
+// while answers travel, and the client idles while they are computed. Therefore pulls from a server on this
+// machine are sent until kWindowBytes of answers are outstanding; the rest is held here, in order, until half
+// of that has arrived. This means few writes and little waiting. Over a network pulls are sent at once, since
+// the round trip costs more.
 //
-// Partitions of one server share frames, under the key of the first part. One in the middle of a
-// move goes alone: ASKING is about one command.
+// Partitions of one server share frames, under the key of the first part. A partition in the middle of a move
+// gets frames of its own, since ASKING applies to one command.
 //
-// AskReplicas sends one WAIT for each connection that it is about, in line with the frames.
+// AskReplicas sends one WAIT, after earlier frames, on each connection that is concerned.
 //
 // Not thread-safe; its client owns it.
 #pragma once
@@ -40,7 +39,7 @@ namespace het {
 
 class RedisTransport : public Transport {
  public:
-  // `keys`: of the partitions, in order. The cluster's map is known already.
+  // `keys`: of the partitions, in order. The cluster's map must be known.
   RedisTransport(RedisCluster cluster, std::vector<std::string> keys, uint64_t hash_seed);
 
   uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
@@ -62,21 +61,21 @@ class RedisTransport : public Transport {
  private:
   static constexpr size_t kWindowBytes = size_t{1024} * 1024;
 
-  // A reply to come.
+  // An outstanding reply.
   struct Owed {
     enum Kind { kFrame, kAsking, kWait } kind;
-    std::vector<PartRef> parts;  // of kFrame
-    std::vector<Mark> marks;     // of kWait
+    std::vector<PartRef> parts;  // for kFrame
+    std::vector<Mark> marks;     // for kWait
     bool pull = false;           // a frame without a push
-    size_t bytes = 0;            // that the answer to it is expected to take
+    size_t bytes = 0;            // expected size of the answer
   };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
-    uint64_t number;  // of the connection
+    uint64_t number;  // of the connection, unique
     std::deque<Owed> owed;
-    std::deque<OutFrame> held;  // frames that go out later, oldest first
+    std::deque<OutFrame> held;  // frames to send later, oldest first
     size_t owed_bytes = 0;
-    size_t pull_bytes = 0;  // of an answer to a pull, on the average of late
+    size_t pull_bytes = 0;  // recent average size of an answer to a pull
 
     bool Owes(uint32_t partition) const;
   };
@@ -88,11 +87,11 @@ class RedisTransport : public Transport {
   void Enqueue(Server* server, OutFrame frame);
   void SendHeld(Server* server);
   void Write(Server* server);
-  // Replies, and what is lost with a closed connection, become events.
+  // Turns replies, and requests lost with a closed connection, into events.
   void Collect(Server* server, std::vector<RedisReply>* replies);
   void Lost(Server* server);
-  // Asks the servers for the map of slots, at most once in kRefreshSeconds: many partitions may want it at
-  // once. If nobody knows a new one, the client tries the old owners again.
+  // Refreshes the map of slots, at most once in kRefreshSeconds, since many partitions may need it at once.
+  // If no server has a new map, the client tries the old owners again.
   void LookForOwners();
   void Refused(const Owed& owed, const ServerNode& node, const std::string& error);
   void Counted(const Owed& wait, const ServerNode& node, const RedisReply& reply);
@@ -103,9 +102,9 @@ class RedisTransport : public Transport {
   std::vector<uint32_t> slots_;
   BytePool pool_;  // outlives the connections
   std::vector<std::unique_ptr<Server>> servers_;
-  uint64_t connections_ = 0;              // that there ever were
-  double refresh_at_ = 0;                 // not before then
-  std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and where to ask
+  uint64_t connections_ = 0;              // number made so far
+  double refresh_at_ = 0;                 // the next refresh is not before this time
+  std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and their new servers
   std::vector<Event> events_;
 };
 

@@ -9,7 +9,7 @@
 namespace het {
 namespace {
 
-// Durability::kReplicated rests on WAIT: every server must answer it, and should have replicas.
+// Durability::kReplicated needs WAIT: every server must support it, and should have replicas.
 Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
   for (const ServerNode& node : std::vector<ServerNode>(cluster->nodes())) {
     HET_ASSIGN_OR_RETURN(auto counted,
@@ -31,14 +31,14 @@ Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
 
 Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, const std::string& name_space,
                                                  size_t threads, ClientConfig config) {
-  config.seed = RandomId();  // other workers are other processes
+  config.seed = RandomId();  // differs between workers
   if (config.notice == nullptr) {
     config.notice = [where = address.ToString()](const std::string& text) {
       std::fprintf(stderr, "het_tf: parameter server %s: %s\n", where.c_str(), text.c_str());
     };
   }
   HET_ASSIGN_OR_RETURN(auto store, RedisStore::Open(address, name_space, config.deadline, config.notice));
-  RedisCluster cluster(address);  // the transport's own: calls about tables do not wait for steps
+  RedisCluster cluster(address);  // only for the transport: calls about tables do not wait for steps
   HET_RETURN_IF_ERROR(cluster.Refresh(config.deadline));
   if (config.durability == Durability::kReplicated) HET_RETURN_IF_ERROR(CheckReplicas(&cluster, config));
   auto transport = std::make_unique<RedisTransport>(std::move(cluster), store->keys(), store->hash_seed());

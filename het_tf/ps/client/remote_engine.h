@@ -1,7 +1,7 @@
 // An engine whose tables live at a parameter server.
 //
-//   OpenRemoteEngine ──► RedisCluster: who has which slot
-//                    ──► het:NAMESPACE: how many partitions, or make them
+//   OpenRemoteEngine ──► RedisCluster: which server has which slot
+//                    ──► het:NAMESPACE: read the number of partitions, or make them
 //                    ──► Engine(RedisStore, RedisTransport)
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace het {
 
-// Partitions of a namespace that is new at the server.
+// Number of partitions of a new namespace.
 constexpr uint32_t kNewPartitions = 64;
 
-// Notices go to stderr unless `config` says otherwise. Unavailable: no server answers within some
-// seconds; FailedPrecondition: it is no parameter server of ours.
+// Notices go to stderr unless `config` says otherwise. Unavailable: no server answers within some seconds;
+// FailedPrecondition: it is not a het_tf parameter server.
 Result<std::shared_ptr<Engine>> OpenRemoteEngine(const ServerAddress& address, const std::string& name_space,
                                                  size_t threads, ClientConfig config = ClientConfig());
 

@@ -15,7 +15,7 @@ Status Refuse(const std::string& field, const nlohmann::json& value, const std::
   return InvalidArgument(field + " is " + value.dump() + "; it must be " + what);
 }
 
-// *out = value, if that lies between the bounds.
+// Sets *out if `value` lies between the bounds.
 template <typename T>
 Status SetNumber(const std::string& field, const nlohmann::json& value, double least, double most,
                  const std::string& what, T* out) {

@@ -1,9 +1,9 @@
-// How a worker treats its parameter server: what users give to het_tf.init beside the address.
+// Options of a worker's parameter server: the arguments of het_tf.init besides the address.
 //
 //   {"durability": "applied" | "replicated" | "checkpoint", "min_replicas": 1, "keep_bytes": 268435456,
 //    "timeout": 10, "deadline": 60}
 //
-// Fields that are missing have the values of ClientConfig.
+// Missing fields default to ClientConfig's.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace het {
 
-// InvalidArgument names the field, its value, and what it may be. "" is {}.
+// InvalidArgument names the field, its value, and the allowed values. "" is {}.
 Result<ClientConfig> ParseRemoteOptions(const std::string& json);
-// All fields.
+// Writes all fields.
 std::string RemoteOptionsJson(const ClientConfig& config);
 
 }  // namespace het

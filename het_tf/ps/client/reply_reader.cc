@@ -8,13 +8,11 @@
 namespace het {
 namespace {
 
-// A string's memory is taken as its bytes come once it is longer than this: a length is only a
-// claim.
+// A string longer than this gets its memory as its bytes arrive: its length is untrusted.
 constexpr size_t kReserveAtOnce = size_t{16} << 20;
 constexpr size_t kLineEnd = 2;
 
-// --- hiredis' parser makes RedisReply objects: the root is owned by who asked for it, the others
-// by their parent
+// --- hiredis' parser makes RedisReply objects: its caller owns the root, and each parent its elements
 
 RedisReply* NewReply(const redisReadTask* task, RedisReply::Kind kind) {
   RedisReply* reply = nullptr;
@@ -27,7 +25,7 @@ RedisReply* NewReply(const redisReadTask* task, RedisReply::Kind kind) {
   return reply;
 }
 
-// A null result means "out of memory" to hiredis, which reports it as its error.
+// Returning null means "out of memory" to hiredis, which reports it as its error.
 template <typename Fn>
 void* Guarded(Fn fn) {
   try {
@@ -46,8 +44,7 @@ void* CreateString(const redisReadTask* task, char* text, size_t size) {
   });
 }
 
-// CLUSTER SLOTS of a large cluster has some thousands; a size that somebody made up must not take
-// memory.
+// CLUSTER SLOTS of a large cluster has some thousands; a forged size must not allocate memory.
 constexpr size_t kMaxElements = 1 << 20;
 
 void* MakeArray(const redisReadTask* task, size_t size) {
@@ -58,7 +55,7 @@ void* MakeArray(const redisReadTask* task, size_t size) {
     return reply;
   });
 }
-// The type of a size differs between hiredis 0.14 and 1.x; the assignment below picks.
+// The type of a size differs between hiredis 0.14 and 1.x; the compiler picks the overload.
 [[maybe_unused]] void* CreateArray(const redisReadTask* task, int size) {
   return MakeArray(task, static_cast<size_t>(std::max(size, 0)));
 }
@@ -76,7 +73,7 @@ void* CreateNil(const redisReadTask* task) {
   return Guarded([&]() -> void* { return NewReply(task, RedisReply::kNil); });
 }
 
-// Called for roots alone.
+// Called only for roots.
 void FreeObject(void* reply) { delete static_cast<RedisReply*>(reply); }
 
 redisReplyObjectFunctions* ReplyFunctions() {
@@ -109,7 +106,7 @@ bool ReplyReader::Feed(Span<const uint8_t> bytes, std::vector<RedisReply>* repli
     }
     const bool idle = reader_->ridx < 0 && reader_->pos == reader_->len;
     if (idle && Begin(&bytes)) continue;
-    // hiredis takes all of it: it may hold several replies, and the beginning of another.
+    // hiredis takes all bytes: several replies, and the beginning of another.
     if (redisReaderFeed(reader_.get(), reinterpret_cast<const char*>(bytes.data()), bytes.size()) != REDIS_OK)
       return false;
     return Parse(replies);
@@ -117,7 +114,7 @@ bool ReplyReader::Feed(Span<const uint8_t> bytes, std::vector<RedisReply>* repli
   return true;
 }
 
-// `$SIZE\r\n`, if all of it is here.
+// Parses `$SIZE\r\n` if it is complete.
 bool ReplyReader::Begin(Span<const uint8_t>* bytes) {
   constexpr size_t kLongestLine = 16;
   if ((*bytes)[0] != '$') return false;
@@ -164,7 +161,7 @@ bool ReplyReader::Continue(Span<const uint8_t>* bytes, std::vector<RedisReply>* 
   string_.bytes.insert(string_.bytes.end(), bytes->data(), bytes->data() + of_string);
   for (size_t i = of_string; i < take; ++i) {
     if (static_cast<char>((*bytes)[i]) != (missing_ - i == kLineEnd ? '\r' : '\n')) {
-      error_ = "a string does not end where it says";
+      error_ = "a string does not end at its stated length";
       return false;
     }
   }

@@ -1,10 +1,9 @@
-// Replies out of the bytes of a connection: hiredis' parser, and a shorter way for frames.
+// Parses replies from a connection's bytes: with hiredis' parser, and a shorter path for frames.
 //
-// hiredis copies what it is fed into a buffer of its own, and every string out of it again. A frame
-// is a string and is most of what comes, so strings that begin a reply are read here, copied once,
-// into the reply; all else, and a reply whose first line is cut off, goes to hiredis. Of a long
-// string whose length is known the rest need not be copied at all: its owner reads the socket into
-// Room().
+// hiredis copies its input into a buffer, and every string out of it again. Frames are strings and most of
+// the input, so strings at the beginning of a reply are read here and copied once, into the reply. Other
+// replies, and a reply whose first line is cut off, go to hiredis. The rest of a long string need not be
+// copied at all: the owner reads the socket into Room().
 //
 // Not thread-safe.
 #pragma once
@@ -19,11 +18,11 @@ struct redisReader;
 
 namespace het {
 
-// What a server answers. Nested arrays are enough for CLUSTER SLOTS.
+// A server's reply. Nested arrays suffice for CLUSTER SLOTS.
 struct RedisReply {
   enum Kind { kNil, kString, kError, kInteger, kArray };
   Kind kind = kNil;
-  Bytes bytes;  // of kString and kError
+  Bytes bytes;  // for kString and kError
   int64_t integer = 0;
   std::vector<RedisReply> array;
 
@@ -33,16 +32,16 @@ struct RedisReply {
 
 class ReplyReader {
  public:
-  // Memory of frames comes out of the pool; null: new each time.
+  // `pool` lends the memory of frames; null: allocate.
   explicit ReplyReader(BytePool* pool = nullptr);
   ~ReplyReader();
 
-  // Appends the replies that these bytes complete. False when they are no replies: then nothing
-  // more can be read. Throws std::bad_alloc, with the same result.
+  // Appends the replies that these bytes complete. Returns false for malformed bytes; the reader is unusable
+  // then. Throws std::bad_alloc, with the same result.
   bool Feed(Span<const uint8_t> bytes, std::vector<RedisReply>* replies);
-  // Where the next bytes of the connection belong: the rest of a string that has begun, or some of
-  // it; empty when there is none. What was written there is then told to Took, before Feed gets the
-  // bytes behind it. Throws std::bad_alloc, and nothing more can be read then.
+  // Returns memory for the connection's next bytes: (part of) the rest of a started string; empty if there is
+  // none. Report bytes written there by Took, before Feed gets the bytes behind them. Throws std::bad_alloc;
+  // the reader is unusable then.
   Span<uint8_t> Room();
   void Took(size_t size);
   // The length of the last string that began a reply.
@@ -51,18 +50,18 @@ class ReplyReader {
   std::string error() const;
 
  private:
-  // Both take bytes from the front of *bytes.
+  // Both remove bytes from the front of *bytes.
   bool Begin(Span<const uint8_t>* bytes);
   bool Continue(Span<const uint8_t>* bytes, std::vector<RedisReply>* replies);
   bool Parse(std::vector<RedisReply>* replies);
 
   BytePool* const pool_;
   std::unique_ptr<redisReader, void (*)(redisReader*)> reader_;
-  bool in_string_ = false;  // of the short way
+  bool in_string_ = false;  // a frame is being read here
   RedisReply string_;
   size_t last_string_ = 0;
-  size_t missing_ = 0;  // of the string and the line end behind it
-  size_t room_ = 0;     // bytes at the string's end that were lent and are not written yet
+  size_t missing_ = 0;  // bytes of the string and its line end
+  size_t room_ = 0;     // bytes at the string's end that Room lent
   std::string error_;
 };
 

@@ -103,7 +103,7 @@ Stream::Io Socket::FinishConnecting() {
   if (addresses_.empty()) return Fail("cannot connect to " + node_.ToString() + ": " + std::strerror(error));
   close(fd_);
   fd_ = -1;
-  Connect();  // the host has more addresses
+  Connect();  // tries the host's next address
   return fd_ < 0 ? Io::kFailed : connected_ ? Io::kDone : Io::kWait;
 }
 
@@ -142,7 +142,7 @@ Stream::Io Socket::Read(const iovec* parts, int count, size_t* got) {
 }
 
 std::string Socket::Doubt(bool closed) const {
-  return closed && connected_ && !node_.host.empty() ? "a server that speaks TLS wants rediss:// for redis://"
+  return closed && connected_ && !node_.host.empty() ? "a server that speaks TLS needs rediss:// for redis://"
                                                      : "";
 }
 

@@ -1,4 +1,4 @@
-// A TCP or Unix socket that never waits: connects to the first of a host's addresses that answers.
+// A nonblocking TCP or Unix socket: connects to the first of a host's addresses that answers.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class Socket final : public Stream {
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
-  // Whether it ever was.
+  // Whether it was ever connected.
   bool connected() const { return connected_; }
   int fd() const override { return fd_; }
   bool WantsToWrite(bool more) const override { return !connected_ || more; }
@@ -26,14 +26,14 @@ class Socket final : public Stream {
 
  private:
   bool Resolve();
-  // To the first of the host's addresses that is left; fails when there is none.
+  // Connects to the host's next address; fails after the last.
   void Connect();
-  // kDone once bytes can flow.
+  // kDone once the socket is connected.
   Io FinishConnecting();
   Io Fail(std::string error);
 
   const ServerNode node_;
-  std::vector<std::string> addresses_;  // sockaddr, the next one last
+  std::vector<std::string> addresses_;  // sockaddr; the next to try is last
   int fd_ = -1;
   bool connected_ = false;
   std::string error_;

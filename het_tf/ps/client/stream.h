@@ -1,4 +1,4 @@
-// Bytes to and from one server, over a socket that never waits.
+// A byte stream to one server over a nonblocking socket.
 //
 //   RedisConnection ──► Stream ◄── Socket       TCP or a Unix socket, the bytes as they are
 //                              ◄── TlsStream    the same under TLS
@@ -17,27 +17,26 @@ namespace het {
 
 class Stream {
  public:
-  // What a call came to. kDone: all that was asked for, and there may be more. kWait: the rest when
-  // the socket is ready. kFailed: the stream has ended, and error() says why.
+  // Result of a call. kDone: complete, and there may be more. kWait: call again when the socket is ready.
+  // kFailed: the stream has ended; error() says why.
   enum class Io { kDone, kWait, kFailed };
 
   virtual ~Stream() = default;
 
-  // What to poll; -1 once the socket has failed.
+  // The descriptor to poll; -1 after a failure.
   virtual int fd() const = 0;
-  // Whether to wait for room in the socket: for what the stream itself has to send, or for `more`,
-  // what its owner has.
+  // Whether to poll for writing: the stream has bytes to send, or its owner has (`more`).
   virtual bool WantsToWrite(bool more) const = 0;
-  // Both go through the parts in order, and say how many bytes of them were taken or filled.
+  // Both process the parts in order, and return the number of bytes written or read.
   virtual Io Write(const iovec* parts, int count, size_t* written) = 0;
   virtual Io Read(const iovec* parts, int count, size_t* got) = 0;
-  // Names the server.
+  // The message names the server.
   virtual const std::string& error() const = 0;
-  // What may be the matter where a server closes, or else is silent, before its first answer; or "".
+  // A likely cause if a server closes or stays silent before its first answer; or "".
   virtual std::string Doubt(bool closed) const = 0;
 };
 
-// Begins to connect; under TLS where `address` asks for it. What fails at once is in error().
+// Starts to connect, with TLS if `address` says so. error() has immediate failures.
 std::unique_ptr<Stream> OpenStream(const ServerNode& node, const ServerAddress& address);
 
 }  // namespace het

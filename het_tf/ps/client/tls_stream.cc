@@ -13,14 +13,14 @@
 namespace het {
 namespace {
 
-// Of OpenSSL's headers.
+// Constants from OpenSSL's headers.
 constexpr int kPem = 1;              // SSL_FILETYPE_PEM
 constexpr int kVerifyPeer = 1;       // SSL_VERIFY_PEER
 constexpr int kSetMinVersion = 123;  // SSL_CTRL_SET_MIN_PROTO_VERSION
 constexpr long kTls12 = 0x0303;      // TLS1_2_VERSION
 constexpr int kSetServerName = 55;   // SSL_CTRL_SET_TLSEXT_HOSTNAME
 constexpr int kErrorWantRead = 2;    // SSL_ERROR_WANT_READ
-constexpr int kErrorZeroReturn = 6;  // SSL_ERROR_ZERO_RETURN: the server has said that it closes
+constexpr int kErrorZeroReturn = 6;  // SSL_ERROR_ZERO_RETURN: the server closed the stream
 constexpr long kNoIssuer = 2;        // X509_V_ERR_...
 constexpr long kBadSignature = 7;
 constexpr long kNotYetValid = 9;
@@ -34,13 +34,13 @@ constexpr long kOtherKey = 30;
 constexpr long kHostMismatch = 62;
 constexpr long kIpMismatch = 64;
 
-// Sealed, or fetched, at once: several records of at most 16 KiB.
+// Bytes encrypted or read at once: several records of at most 16 KiB.
 constexpr size_t kChunkBytes = size_t{64} << 10;
 
-// A key that asks for its pass phrase is refused; nobody may be at a terminal.
+// Refuses a key with a pass phrase: there may be no terminal.
 int NoPassPhrase(char*, int, int, void*) { return -1; }
 
-// Only of `ca` the path is shown: a key may be in the file of its certificate.
+// Shows only the path of `ca`: a certificate's file may contain its key.
 Status CheckReadable(const std::string& parameter, const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file >= 0) {
@@ -116,17 +116,17 @@ Status TlsStream::Begin() {
   if (ssl_ == nullptr || in_ == nullptr || out_ == nullptr)
     return Status(Code::kResourceExhausted, "OpenSSL makes no connection: out of memory");
   openssl_->SSL_set_bio(ssl_.get(), in_, out_);
-  // An address is looked for among the certificate's addresses, a name among its names.
+  // An address must be among the certificate's addresses, a name among its names.
   const std::string& name = settings_.server_name.empty() ? node_.host : settings_.server_name;
   void* const parameters = openssl_->SSL_get0_param(ssl_.get());
   if (openssl_->X509_VERIFY_PARAM_set1_ip_asc(parameters, name.c_str()) != 1) {
     if (openssl_->SSL_set1_host(ssl_.get(), name.c_str()) != 1)
-      return InvalidArgument("'" + name + "' is no name that a certificate can have");
+      return InvalidArgument("'" + name + "' is not a valid name for a certificate");
     openssl_->SSL_ctrl(ssl_.get(), kSetServerName, 0, const_cast<char*>(name.c_str()));
   }
   openssl_->SSL_set_connect_state(ssl_.get());
   openssl_->ERR_clear_error();
-  openssl_->SSL_do_handshake(ssl_.get());  // its first words, which Write sends
+  openssl_->SSL_do_handshake(ssl_.get());  // makes the first message, which Write sends
   Flush();
   return Status();
 }
@@ -179,7 +179,7 @@ Stream::Io TlsStream::Write(const iovec* parts, int count, size_t* written) {
   *written = 0;
   if (!error_.empty()) return Io::kFailed;
   int part = 0;
-  size_t at = 0;  // in the part
+  size_t at = 0;  // offset in the part
   for (;;) {
     const Io flushed = Flush();
     if (flushed != Io::kDone) return flushed;
@@ -189,7 +189,7 @@ Stream::Io TlsStream::Write(const iovec* parts, int count, size_t* written) {
       if (result != 1) return Verdict(result);
       continue;
     }
-    buffer_.clear();  // small parts share a record
+    buffer_.clear();  // collects small parts into one record
     for (; part < count && buffer_.size() < kChunkBytes; at = 0, ++part) {
       const auto* const bytes = static_cast<const uint8_t*>(parts[part].iov_base);
       const size_t size = std::min(parts[part].iov_len - at, kChunkBytes - buffer_.size());
@@ -220,7 +220,7 @@ Stream::Io TlsStream::Read(const iovec* parts, int count, size_t* got) {
       }
       const Io verdict = Verdict(came);
       const std::string why = error_;
-      Flush();  // SSL's own words: of a handshake, new keys, or why it refuses
+      Flush();  // SSL's own messages: handshake, new keys, alerts
       if (verdict == Io::kFailed) error_ = why;
       if (!error_.empty()) return Io::kFailed;
       const Io fetched = Fetch();
@@ -243,7 +243,7 @@ std::string TlsStream::Reason() const {
         return refused + "; renew the server's certificate, or its CA's";
       case kHostMismatch:
       case kIpMismatch:
-        return refused + "; connect to a host that stands in it, or name one by ?server_name=NAME";
+        return refused + "; connect to a host that it names, or name one by ?server_name=NAME";
       case kInvalidPurpose:
         return refused +
                "; it is for other uses: issue one with extendedKeyUsage = serverAuth, clientAuth (servers of "
@@ -283,10 +283,10 @@ std::string TlsStream::AboutClient() const {
 }
 
 std::string TlsStream::Doubt(bool closed) const {
-  // Where TLS itself has failed, its reason says enough.
+  // A failure of TLS itself explains enough.
   if (ssl_ == nullptr || !socket_.connected() || (closed && socket_.error().empty())) return "";
   if (openssl_->SSL_is_init_finished(ssl_.get()) != 1)
-    return "a server that does not speak TLS wants redis:// for rediss://";
+    return "a server that does not speak TLS needs redis:// for rediss://";
   return closed ? AboutClient() : "";
 }
 

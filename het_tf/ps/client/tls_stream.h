@@ -1,10 +1,10 @@
-// TLS (1.2 or newer) over a socket that never waits. The server's certificate is always verified: its
-// chain, and that it is for the host that was connected to, or for TlsSettings::server_name.
+// TLS (1.2 or newer) over a nonblocking socket. It always verifies the server's certificate: the chain, and
+// the host or TlsSettings::server_name.
 //
 //   Write ──► SSL ──► [sealed_] ──► Socket
 //   Read  ◄── SSL ◄──  [in_]    ◄── Socket
 //
-// The files are read for each connection, so that new certificates need no restart.
+// The files are read again for each connection, so that new certificates need no restart.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace het {
 
 struct OpenSsl;
 
-// Whether connections can be made with these settings. FailedPrecondition: there is no OpenSSL; kFile: a file
-// cannot be read; InvalidArgument: it is not what it should be.
+// Checks that these settings allow connections. FailedPrecondition: there is no OpenSSL; kFile: a file cannot
+// be read; InvalidArgument: a file has the wrong content.
 Status CheckTls(const TlsSettings& settings);
 
 class TlsStream final : public Stream {
@@ -34,14 +34,14 @@ class TlsStream final : public Stream {
 
  private:
   Status Begin();
-  // What a call of SSL came to that did not succeed.
+  // Converts the result of a failed SSL call.
   Io Verdict(int result);
   std::string Reason() const;
-  // What a server may have against this client.
+  // A likely objection of the server to this client.
   std::string AboutClient() const;
-  // Sends what SSL has sealed; kDone when nothing of it is left.
+  // Sends encrypted bytes; kDone when all are sent.
   Io Flush();
-  // More of what the server has sent, for SSL.
+  // Reads more of the server's bytes for SSL.
   Io Fetch();
 
   const ServerNode node_;
@@ -51,8 +51,8 @@ class TlsStream final : public Stream {
   std::shared_ptr<void> ssl_;
   void* in_ = nullptr;  // memory BIOs of ssl_
   void* out_ = nullptr;
-  Bytes sealed_;     // of out_, on its way
-  size_t sent_ = 0;  // of it
+  Bytes sealed_;     // bytes of out_ to send
+  size_t sent_ = 0;  // bytes of sealed_ that are sent
   Bytes buffer_;
   std::string error_;
 };

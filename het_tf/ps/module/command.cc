@@ -14,12 +14,12 @@ constexpr size_t kMaxErrorBytes = 4096;
 void LogIfReplayed(RedisModuleCtx* ctx, const char* why) {
   if (!Replayed(ctx)) return;
   redis.Log(ctx, "warning",
-            "het: a replicated command was refused, so this copy is not equal to its source any more (%s). "
+            "het: a replicated command was refused, so this copy now differs from its source (%s). "
             "Remedy: the source's version of the module or a newer one, and a full resynchronisation",
             why);
 }
 
-// An error is one line of the protocol.
+// Replies an error, which must be one line of the protocol.
 int ReplyLine(RedisModuleCtx* ctx, std::string line) {
   if (line.size() > kMaxErrorBytes) line.resize(kMaxErrorBytes);
   for (char& c : line) {
@@ -48,7 +48,7 @@ int ReplyError(RedisModuleCtx* ctx, const std::string& message) {
 }
 
 int ReplyWrongArity(RedisModuleCtx* ctx) {
-  LogIfReplayed(ctx, "it has another number of arguments than this version knows");
+  LogIfReplayed(ctx, "this version does not know its number of arguments");
   return redis.WrongArity(ctx);
 }
 
@@ -78,8 +78,8 @@ bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Part
 
 std::string ClampedClocks(std::string_view key, size_t clocks) {
   return std::string(key) + " has " + std::to_string(clocks) +
-         " clocks out of range, which are the last one now: pushes to their rows are refused. Remedy: clear "
-         "the tables, or load them anew";
+         " clocks out of range. They were set to the maximum: pushes to their rows are refused. Remedy: "
+         "clear the tables, or load them anew";
 }
 
 bool Replayed(RedisModuleCtx* ctx) {

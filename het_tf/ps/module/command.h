@@ -1,12 +1,11 @@
-// What the commands share: their entry from C, keys, arguments and errors.
+// Helpers of all commands: entry from C, keys, arguments and errors.
 //
-// A command is a C++ function `int Run(RedisModuleCtx*, Args)`; Entry<Run> is what the server
-// calls. It lets no exception out: memory that ends becomes -OOM. A command therefore makes
-// everything that can fail before it begins to answer, and changes its partition either whole or
-// not at all.
+// A command is a C++ function `int Run(RedisModuleCtx*, Args)`; the server calls Entry<Run>, which turns
+// std::bad_alloc into -OOM and lets no exception out. So a command must do all that can fail before it begins
+// to reply, and must change its partition either completely or not at all.
 //
-// Errors: HETNOPART (no such key), WRONGTYPE, OOM, LOADING (a load is going on), and HETERR for all
-// else, which names the argument and the remedy.
+// Errors: HETNOPART (no such key), WRONGTYPE, OOM, LOADING (a load is in progress), and HETERR otherwise,
+// which names the argument and the remedy.
 #pragma once
 
 #include <exception>
@@ -32,38 +31,38 @@ inline Span<const uint8_t> BytesOf(const RedisModuleString* argument) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Decimal digits and nothing else.
+// Parses decimal digits only.
 bool ParseNumber(std::string_view text, uint64_t* number);
-// Without regard to case.
+// Compares without case.
 bool Is(const RedisModuleString* argument, std::string_view word);
 
-// "-HETERR message" on one line, whatever the message holds. All these answer kOk, so that a
-// command can end with them, and log what they refuse to a primary or to the append-only file: from
-// then on this copy is not equal to its source.
+// Replies "-HETERR message" on one line. All these functions return kOk, so that a command can end with them.
+// For a command from the primary or the append-only file they also log the refusal: this copy then differs
+// from its source.
 int ReplyError(RedisModuleCtx* ctx, const std::string& message);
-// `state`: how things are now.
+// `state`: the state of the data, for the message.
 int ReplyWrongArity(RedisModuleCtx* ctx);
 int ReplyOutOfMemory(RedisModuleCtx* ctx, const std::string& state = "nothing was changed");
 int ReplyString(RedisModuleCtx* ctx, std::string_view text);
-// True, and -LOADING has been answered, while somebody loads into this partition and others: a
-// client asks again. What a primary or the append-only file says is done in any case.
+// Returns true after replying -LOADING, if a load is in progress: the client retries. Commands from a primary
+// or the append-only file are always carried out.
 bool ReplyLoading(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
-// The same as words: "" while nobody loads.
+// The same as text: "" if no load is in progress.
 std::string WhoLoads(RedisModuleCtx* ctx, const RedisModuleString* name, const Partition& partition);
 
-// For the log: so many clocks of the partition at `key` were out of range.
+// Log text: `clocks` clocks of the partition at `key` were out of range.
 std::string ClampedClocks(std::string_view key, size_t clocks);
 
-// The answer when `maxmemory` is used up, for commands that refuse on their own because only some
-// of their forms take memory. What the primary or the append-only file says is done in any case.
+// Returns true after replying OOM, if `maxmemory` is exhausted: for commands of which only some forms take
+// memory. Commands from the primary or the append-only file are always carried out.
 bool OutOfMemory(RedisModuleCtx* ctx);
-// The command comes from the primary or from the append-only file: it was accepted once.
+// Whether the command comes from the primary or the append-only file, which accepted it before.
 bool Replayed(RedisModuleCtx* ctx);
 
-// What is to be made next must fit in het.max-tables; what was accepted once is made.
+// Limits new tables to het.max-tables; replayed commands are exempt.
 void LimitTables(RedisModuleCtx* ctx, Partition* partition);
 
-// A key held open.
+// An open key.
 class Key {
  public:
   Key(RedisModuleCtx* ctx, RedisModuleString* name, int mode)
@@ -81,8 +80,7 @@ class Key {
   RedisModuleKey* key_;
 };
 
-// The partition in `key`, which is called `name`. Null when there is none: then the error has been
-// answered.
+// Returns the partition in `key`, which is called `name`, or null after replying an error.
 Partition* FindPartition(RedisModuleCtx* ctx, const Key& key, const RedisModuleString* name);
 
 template <int (*Run)(RedisModuleCtx*, Args)>

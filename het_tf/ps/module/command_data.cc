@@ -1,6 +1,6 @@
-// HET.SCAN and HET.LOAD move a partition's content in chunks (core/store/chunk.h): checkpoints,
-// copies to a store of another shape. Rows that are loaded give their table a new epoch, which is
-// drawn here and replicated behind them. HET.STAT says what is there.
+// HET.SCAN and HET.LOAD move a partition's content in chunks (core/store/chunk.h), for checkpoints and copies
+// to a store of another shape. HET.LOAD draws a new epoch for a table that it loads, and replicates it behind
+// the chunks. HET.STAT describes the content.
 #include <algorithm>
 #include <vector>
 
@@ -13,9 +13,9 @@ namespace het::module {
 namespace {
 
 constexpr uint64_t kDefaultRows = 1024;
-constexpr uint64_t kMostTables = 100;  // that one answer describes: some milliseconds
+constexpr uint64_t kMostTables = 100;  // in one answer: some milliseconds
 
-// COUNT number. False: the error has been answered.
+// Parses COUNT number. Returns false after replying an error.
 bool ParseCount(RedisModuleCtx* ctx, const RedisModuleString* word, const RedisModuleString* number,
                 const std::string& of, uint64_t* count) {
   if (!Is(word, "COUNT")) {
@@ -40,13 +40,13 @@ bool ParseCursor(std::string_view text, ScanPosition* at) {
   return true;
 }
 
-// TABLES [cursor [COUNT tables]]. A cursor is "0" at the beginning and at the end, a table's id between. For
-// each table: name, spec with limits, epoch, rows, bytes, clock floor.
+// TABLES [cursor [COUNT tables]]. A cursor is "0" at the beginning and at the end, a table's id between.
+// Replies for each table: name, spec with limits, epoch, rows, bytes, clock floor.
 int StatTables(RedisModuleCtx* ctx, Args args, const Partition& partition) {
   uint64_t cursor = 0;
   if (args.size() > 3 && !ParseNumber(Text(args[3]), &cursor)) {
     return ReplyError(ctx, "cursor '" + std::string(Text(args[3])) +
-                               "' is none; begin with 0 and go on with what HET.STAT answered");
+                               "' is invalid; begin with 0 and go on with the last answer of HET.STAT");
   }
   uint64_t count = kMostTables;
   if (args.size() > 4 && !ParseCount(ctx, args[4], args[5], "tables", &count)) return kOk;
@@ -85,7 +85,7 @@ int RunScan(RedisModuleCtx* ctx, Args args) {
   ScanPosition at;
   if (!ParseCursor(Text(args[2]), &at)) {
     return ReplyError(ctx, "cursor '" + std::string(Text(args[2])) +
-                               "' is none; begin with 0 and go on with what HET.SCAN answered");
+                               "' is invalid; begin with 0 and go on with the last answer of HET.SCAN");
   }
   uint64_t rows = kDefaultRows;
   if (args.size() == 5 && !ParseCount(ctx, args[3], args[4], "rows", &rows)) return kOk;
@@ -136,7 +136,7 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
     if (loaded.clamped > 0) {
       redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), loaded.clamped).c_str());
     }
-    // One by one: what follows may fail.
+    // One by one: a later chunk may fail.
     for (const Span<const uint8_t> part : {chunk, Span<const uint8_t>(behind.data(), behind.size())}) {
       if (part.size() == 0) continue;
       redis.Replicate(ctx, "HET.LOAD", "sb", args[1], reinterpret_cast<const char*>(part.data()),
@@ -160,7 +160,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   if (mark != nullptr) {
     loading = mark->loader + " " + std::to_string(mark->since) + " " + std::to_string(mark->until);
   }
-  // As text: these use all 64 bits, which an integer of the protocol, being signed, has not.
+  // As text: these use all 64 bits, and integers of the protocol are signed.
   const std::string hash_seed = std::to_string(partition->id().hash_seed);
   const std::string incarnation = std::to_string(partition->incarnation());
   auto number = [ctx](std::string_view name, uint64_t value) {

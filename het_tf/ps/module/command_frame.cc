@@ -1,21 +1,19 @@
 // HET.STEP and HET.READ: one request frame in, one reply frame out (core/wire/parts.h).
 //
-// What a frame comes to stands in the reply frame, not in a Redis error: only what keeps a frame
-// from being looked at (no such key, no memory) is one. A step is replicated as its push alone, and
-// only when this call applied it: checks, fetches, duplicates and refused parts change nothing. A
-// frame that is nothing but a push goes on as it came, with the time at which it was applied behind
-// it: `HET.STEP key frame time`. What the push made the tables sweep out follows as HET.LOAD.
-// Replicas and the append-only file execute both in the same order, and so come to the same rows
-// bit for bit; they never sweep by themselves.
+// The reply frame carries the result. Redis errors are only for frames that were not looked at (no such key,
+// no memory). A step replicates only its push, and only if this call applied it: checks, fetches, duplicates
+// and refused parts change nothing. A frame with only a push is replicated unchanged, followed by the time of
+// its application: `HET.STEP key frame time`. Rows that the push swept out follow as HET.LOAD. Replicas and
+// the append-only file execute both in the same order, which gives the same rows bit for bit; they never
+// sweep by themselves.
 //
-// The answer is counted before anything is looked up: a part that asks for more than is left of
-// het.max-reply-bytes (limits.h) is refused (kBadFrame). Workers never ask for so much at once.
+// The answer's size is computed before any lookup: a part that asks for more than the rest of
+// het.max-reply-bytes (limits.h) is refused (kBadFrame). Workers never ask for that much at once.
 //
-// The parts of a frame belong to partitions of one namespace, and the first one's key is the
-// command's. A part whose partition is not here, since it moves or has moved, or is not for this
-// user, is refused in the reply (kElsewhere), and so is one that loads (kBusy): the other parts are
-// done all the same. A part that comes alone is refused by an error of Redis, which says more. To
-// copies each part goes as a step of its own.
+// The parts of a frame belong to partitions of one namespace; the command's key is the first part's. A part
+// is refused in the reply if its partition is not here (kElsewhere: it moves or has moved, or this user may
+// not use it) or is loading (kBusy); the other parts are processed. A frame's only part is refused by a Redis
+// error, which has more detail. Each part is replicated as a step of its own.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -35,7 +33,7 @@ Stats stats;
 
 namespace {
 
-// Memory that lives from command to command: commands run one after the other, in one thread.
+// Memory that commands reuse: they run one after the other, in one thread.
 class Scratch {
  public:
   Scratch() : bytes_(pool().Take(0)) {}
@@ -54,10 +52,10 @@ class Scratch {
   Bytes bytes_;
 };
 
-// What one command costs. All that the thread computes is the server's; of that, a partition has its share of
-// the time since the part that was answered before its own, and of the bytes, the first one with the heads'.
-// The copy of the reply is no partition's. The clock of the thread leaves out what others take of the
-// machine, but costs a system call: it is read once a command.
+// Measures one command. Each partition is charged with the server's time since the previous part was
+// answered, and with its part's bytes; the first partition also with the heads' bytes. No partition is
+// charged for copying the reply. The thread's clock excludes other load of the machine but costs a system
+// call, so it is read once a command.
 class Meter {
  public:
   Meter(size_t bytes_in, const RequestParts* parts, const Bytes* reply)
@@ -68,9 +66,9 @@ class Meter {
     stats.busy_seconds += own;
     for (const auto& [traffic, took] : laps_) traffic->busy_seconds += share * took;
   }
-  // Throws std::bad_alloc; nothing does later.
+  // Throws std::bad_alloc. The other methods do not throw.
   void Begin() { laps_.reserve(parts_.size()); }
-  // The part that was read last is answered.
+  // Call when the part that was read last is answered.
   void Book(const Handled& handled, Traffic* traffic) {
     const double now = SteadySeconds();
     ++traffic->frames;
@@ -107,8 +105,7 @@ int Answer(RedisModuleCtx* ctx, size_t bytes_in, const Bytes& reply) {
   return redis.ReplyWithStringBuffer(ctx, reinterpret_cast<const char*>(reply.data()), reply.size());
 }
 
-// When the server has no room, what is believed of clients goes first: nothing is held, and they
-// ask instead.
+// A server without memory first forgets clients' subscriptions: clients then ask instead.
 void LimitHoldings(RedisModuleCtx* ctx, Partition* partition) {
   const bool full = OutOfMemory(ctx);
   Holdings& holdings = partition->holdings();
@@ -117,7 +114,7 @@ void LimitHoldings(RedisModuleCtx* ctx, Partition* partition) {
 }
 
 void Replicate(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Replication& replication) {
-  if (replication.frame) {  // as it came, uncopied
+  if (replication.frame) {  // unchanged, uncopied
     redis.Replicate(ctx, "HET.STEP", "ssc", name, args[2], std::to_string(replication.time).c_str());
   } else {
     redis.Replicate(ctx, "HET.STEP", "sb", name, reinterpret_cast<const char*>(replication.push.data()),
@@ -126,15 +123,15 @@ void Replicate(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Re
   ReplicateRemovals(ctx, name, replication.removals);
 }
 
-// A copy that does not apply what its source applied.
+// Logs that a copy did not apply what its source applied.
 void LogDifference(RedisModuleCtx* ctx, const RedisModuleString* name, FrameStatus status) {
   redis.Log(ctx, "warning",
-            "het: a replicated push was not applied (status %d): %s is not equal to its source any more. "
+            "het: a replicated push was not applied (status %d): %s now differs from its source. "
             "Remedy: more memory, then a full resynchronisation",
             static_cast<int>(status), std::string(Text(name)).c_str());
 }
 
-// A part that no partition looks at.
+// Refuses a part that reaches no partition.
 Handled Refuse(const Request& q, FrameStatus status, const std::string& why, ReplyWriter* replies) {
   replies->Add(PartRefusal({q.partition.index, q.request_id}, status, why));
   Handled refused;
@@ -143,7 +140,7 @@ Handled Refuse(const Request& q, FrameStatus status, const std::string& why, Rep
   return refused;
 }
 
-// One part, for the partition in `key`, which is called `name`.
+// Runs one part for the partition in `key`, which is called `name`.
 Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Key& key, const Handling& how,
                 Request* q, ReplyWriter* replies, Meter* meter) {
   Partition* partition = key.empty() ? nullptr : GetPartition(key.get());
@@ -160,8 +157,7 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
   return handled;
 }
 
-// All parts of an open frame; the command's key `first` is the first one's. Returns what the last
-// came to.
+// Runs all parts of an open frame; the command's key `first` is the first part's. Returns the last result.
 Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handling& how, RequestParts* parts,
                  Bytes* reply, Meter* meter) {
   const Partition* here = first.empty() ? nullptr : GetPartition(first.get());
@@ -176,7 +172,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
       handled = RunPart(ctx, args, args[1], first, of_part, q, replies, meter);
       return;
     }
-    // The first partition says how many there are.
+    // The first partition determines how many there are.
     const bool ours = here != nullptr && q->partition.count == here->id().count;
     RedisModuleString* name = ours ? neighbours.Find(q->partition.index) : nullptr;
     if (name == nullptr) {
@@ -222,7 +218,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
       return kOk;
     }
   } else if (Replayed(ctx)) {
-    return ReplyError(ctx, "a copy gets one part of a frame at a time");
+    return ReplyError(ctx, "a replicated frame must have one part");
   }
   const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get(), &meter);
   if (Replayed(ctx) && !handled.applied) LogDifference(ctx, args[1], handled.status);
@@ -238,7 +234,7 @@ int RunStep(RedisModuleCtx* ctx, Args args) {
   if (args.size() == 4 &&
       (!Replayed(ctx) || !ParseNumber(Text(args[3]), &applied_at) || applied_at > UINT32_MAX)) {
     return ReplyError(ctx, "the time behind the frame is '" + std::string(Text(args[3])) +
-                               "'; it is for copies alone, which get it from their source");
+                               "'; only replication may give it");
   }
   return RunFrame(ctx, args, /*may_push=*/true, static_cast<uint32_t>(applied_at));
 }

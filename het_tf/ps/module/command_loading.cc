@@ -1,12 +1,11 @@
-// The mark of a load. A table that is loaded into the partitions of a store comes one partition
-// after the other, and no reader may see one half of it. So the loader marks all partitions first
-// (BEGIN), loads (HET.LOAD), and takes the marks away again (COMMIT); meanwhile every HET.STEP,
-// HET.READ and HET.SCAN is answered -LOADING, which a client takes as "ask again".
+// The mark of a load. A table is loaded one partition after the other, and no reader may see half of it. So
+// the loader marks all partitions first (BEGIN), loads (HET.LOAD), and removes the marks (COMMIT). Meanwhile
+// HET.STEP, HET.READ and HET.SCAN are answered -LOADING, and clients retry.
 //
-// A mark ends by itself after its seconds, since a loader that died must not block the store for
-// ever; the loader renews it by another BEGIN. Then, and after ABORT, the tables may be loaded in
-// part: the log says so, and the load has to be done again. Tables that were cleared or loaded have
-// new epochs, so no cache believes what it holds of them; what is held of others stays.
+// A mark expires after its seconds, since a loader that died must not block the store forever; the loader
+// renews it by another BEGIN. After expiry or ABORT the tables may be loaded in part: the log says so, and
+// the load must be repeated. Cleared or loaded tables have new epochs, which invalidate caches of them; other
+// tables' caches stay.
 #include "het_tf/ps/module/command.h"
 
 namespace het::module {
@@ -16,7 +15,7 @@ constexpr uint64_t kDefaultSeconds = 600;
 
 }  // namespace
 
-// BEGIN loader [seconds [since]]; the last one is for copies.
+// BEGIN loader [seconds [since]]; `since` is only for replication.
 int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
   if (args.size() < 4 || args.size() > 6) return ReplyWrongArity(ctx);
   uint64_t seconds = kDefaultSeconds;
@@ -27,11 +26,10 @@ int BeginLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
                                std::to_string(LoadMark::kMaxSeconds));
   }
   if (args.size() == 6 && (!Replayed(ctx) || !ParseNumber(Text(args[5]), &since) || since > UINT32_MAX)) {
-    return ReplyError(ctx, "since is '" + std::string(Text(args[5])) +
-                               "'; it is for copies alone, which get it from their source");
+    return ReplyError(ctx, "since is '" + std::string(Text(args[5])) + "'; only replication may give it");
   }
   const std::string loader(Text(args[3]));
-  if (loader.empty()) return ReplyError(ctx, "loader is ''; say who loads, so that others can be told");
+  if (loader.empty()) return ReplyError(ctx, "loader is ''; give a name, for others' error messages");
   const LoadMark* mark = partition->loading();
   const bool other = mark != nullptr && mark->loader != loader && mark->holds(static_cast<uint32_t>(since));
   if (other && !Replayed(ctx)) {
@@ -57,10 +55,11 @@ int EndLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const LoadMark* mark = partition->loading();
   const bool in_time = mark != nullptr && (mark->holds(UnixTime()) || Replayed(ctx));
   if (!in_time || mark->loader != loader) {
-    return ReplyError(ctx, loader + " does not load " + std::string(Text(args[1])) + ": " +
-                               (in_time ? mark->loader + " does"
-                                        : "nobody does, or its time is over and others may have seen a part "
-                                          "of it; load again, with more seconds"));
+    return ReplyError(ctx,
+                      loader + " does not load " + std::string(Text(args[1])) + ": " +
+                          (in_time ? mark->loader + " does"
+                                   : "no load is in progress, or it expired and readers may have seen a part "
+                                     "of it; load again, with more seconds"));
   }
   if (Is(args[2], "ABORT")) {
     redis.Log(ctx, "warning", "het: %s gave up loading %s; its tables may be loaded in part", loader.c_str(),

@@ -1,8 +1,8 @@
-// HET.TABLE: partitions and tables come and go. These commands draw random numbers (epochs), so
-// they are replicated with the numbers that were drawn.
+// HET.TABLE creates and drops partitions and tables. These commands draw random numbers (epochs) and
+// replicate themselves with the numbers drawn.
 //
-// Only CREATE and ADD take memory, and a store that is full must still be able to drop a table: the
-// command is not flagged deny-oom, and these two refuse on their own.
+// Only CREATE and ADD take memory, and a full store must still be able to drop a table. So the command is not
+// flagged deny-oom, and these two refuse on their own.
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
 
@@ -45,7 +45,7 @@ int Create(RedisModuleCtx* ctx, Args args) {
                              ". Use another key, or connect with the store's own numbers");
 }
 
-// The epoch in args[4] where there is one, else a new one. False: the error has been answered.
+// Takes the epoch from args[4], or draws one. Returns false after replying an error.
 bool GetEpoch(RedisModuleCtx* ctx, Args args, uint64_t* epoch) {
   if (args.size() == 4) {
     *epoch = RandomId();
@@ -75,7 +75,7 @@ int Add(RedisModuleCtx* ctx, Args args, Partition* partition) {
   LimitTables(ctx, partition);
   const Status status = partition->CreateTable(schema.value(), epoch, Replayed(ctx) ? 0 : UnixTime());
   if (!status.ok()) return ReplyError(ctx, status.message());
-  // With its limits and since when they hold, lest a copy looked at its own clock.
+  // With its limits and their start, so that copies do not use their own clocks.
   shard = partition->Find(id);
   const std::string after = shard->schema().ToJson(shard->limits());
   if (after != before) {
@@ -84,14 +84,14 @@ int Add(RedisModuleCtx* ctx, Args args, Partition* partition) {
   return ReplyString(ctx, answer);
 }
 
-// The table that args[3] names. Null: the error has been answered.
+// Returns the table named by args[3], or null after replying an error.
 Shard* FindTable(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const std::string_view name = Text(args[3]);
   Shard* shard = partition->Find(HashName(name));
   if (shard != nullptr && shard->schema().spec().name == name) return shard;
   const std::string key(Text(args[1]));
   ReplyError(ctx, "no table '" + std::string(name) + "' at " + key + "; HET.TABLE " + key +
-                      " ADD makes one, HET.STAT " + key + " TABLES 0 shows those there are");
+                      " ADD makes one, HET.STAT " + key + " TABLES 0 lists the tables");
   return nullptr;
 }
 

@@ -16,7 +16,7 @@ struct Limit {
 };
 
 constexpr Limit kLimits[] = {
-    // Clients ask for kMostReadBytes at once, and rows that have moved come with it.
+    // Clients ask for kMostReadBytes at once, and get rows that have moved in addition.
     {"max-reply-bytes", &Limits::max_reply_bytes, 64LL << 20, kConfigMemory, 32LL << 20, 512LL << 20},
     {"max-tables", &Limits::max_tables, 4096, kConfigDefault, 1, 1LL << 20},
 };
@@ -33,7 +33,7 @@ int Set(const char*, long long value, void* limit, RedisModuleString**) {
 bool LoadLimits(RedisModuleCtx* ctx) {
   for (const Limit& limit : kLimits) {
     limits.*limit.value = limit.normal;
-    void* const data = const_cast<Limit*>(&limit);  // NOLINT: the server hands it back and no more
+    void* const data = const_cast<Limit*>(&limit);  // NOLINT: the server only passes it back
     if (redis.RegisterNumericConfig(ctx, limit.name, limit.normal, limit.flags, limit.least, limit.most, Get,
                                     Set, nullptr, data) != kOk)
       return false;

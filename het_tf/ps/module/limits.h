@@ -1,7 +1,7 @@
-// What the module's users may take of a server: settings of redis.conf and CONFIG SET.
+// Limits on a server's use by the module's users: settings of redis.conf and CONFIG SET.
 //
-//   het.max-reply-bytes   the answer to one frame of HET.STEP or HET.READ
-//   het.max-tables        tables of one partition
+//   het.max-reply-bytes   size of the answer to one frame of HET.STEP or HET.READ
+//   het.max-tables        tables in one partition
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Limits {
 };
 extern Limits limits;
 
-// Reads them. False when the server refuses, which has then said why.
+// Reads them. Returns false if the server refuses, after it has logged why.
 bool LoadLimits(RedisModuleCtx* ctx);
 
 }  // namespace het::module

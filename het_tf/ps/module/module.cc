@@ -1,5 +1,5 @@
-// The `het` module: what the server calls when it loads us. See value.h for the data type,
-// command.h for the commands, core/store/partition.h for what it all is about.
+// The `het` module's entry from the server. See value.h for the data type, command.h for the commands,
+// core/store/partition.h for partitions.
 //
 //   HET.TABLE key CREATE index count hash_seed            an empty partition
 //   HET.TABLE key ADD spec-json [epoch]
@@ -40,7 +40,7 @@ constexpr Command kCommands[] = {
 };
 
 void Info(RedisModuleInfoCtx* info, int for_crash_report) {
-  if (for_crash_report != 0) return;  // the crash may have happened with the mutex of the totals held
+  if (for_crash_report != 0) return;  // the crashed thread may hold the mutex of the totals
   redis.InfoAddSection(info, "");
   auto add = [info](const char* name, uint64_t value) { redis.InfoAddFieldULongLong(info, name, value); };
   const Totals totals = SumTotals();
@@ -87,14 +87,14 @@ bool Load(RedisModuleCtx* ctx, int argc) {
   };
   if (redis.IsModuleNameBusy(kName) != 0) return refuse("the module is loaded already");
   redis.SetModuleAttribs(ctx, kName, kModuleVersion, kApiVersion);
-  if (argc != 0) return refuse("the module takes no arguments. Remedy: loadmodule PATH alone");
-  // So that maxmemory sees what the tables take.
+  if (argc != 0) return refuse("the module takes no arguments. Remedy: write only loadmodule PATH");
+  // maxmemory must count the memory of tables.
   SetAllocHooks({redis.TryAlloc != nullptr ? redis.TryAlloc : redis.Alloc, redis.Free});
   redis.SetModuleOptions(ctx, kHandleIoErrors);
   if (!LoadLimits(ctx)) return refuse("its settings het.* were refused. Remedy: see the line before");
   if (!CheckEviction(ctx)) return false;
   WarnOfLimits(ctx);
-  if (!RegisterType(ctx)) return refuse("another module has our data type. Remedy: unload it");
+  if (!RegisterType(ctx)) return refuse("another module has the data type of het. Remedy: unload it");
   for (const Command& command : kCommands) {
     if (redis.CreateCommand(ctx, command.name, command.run, command.flags, 1, 1, 1) == kOk) continue;
     return refuse("another module has commands named HET.*. Remedy: unload it");
@@ -108,7 +108,7 @@ bool Load(RedisModuleCtx* ctx, int argc) {
 }  // namespace
 }  // namespace het::module
 
-// The only two names that the file exports (module.map).
+// The file exports only these two names (module.map).
 extern "C" {
 
 __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx* ctx, RedisModuleString**,
@@ -121,7 +121,7 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx* ct
   }
 }
 
-// The server does not unload a module that has a data type.
+// The server never unloads a module that has a data type.
 __attribute__((visibility("default"))) int RedisModule_OnUnload(RedisModuleCtx*) { return het::module::kErr; }
 
 }  // extern "C"

@@ -10,10 +10,10 @@
 namespace het::module {
 namespace {
 
-// What the server asks for at the declared key of a command without a key specification.
+// The rights that the server requires for the declared key of a command without a key specification.
 constexpr int kAllOfIt = kKeyAccess | kKeyUpdate | kKeyInsert | kKeyDelete;
 
-// To find the keys takes some ten milliseconds.
+// Finding the keys takes some ten milliseconds.
 const Neighbours::Keys& KeysOf(const std::string& name_space, uint32_t partitions) {
   using Keys = Neighbours::Keys;
   static auto* known = new std::map<std::pair<std::string, uint32_t>, Keys>();  // never freed, as the module

@@ -1,8 +1,7 @@
-// The keys beside the one that a command declares: of the other partitions of its namespace.
+// Finds the keys of the other partitions in the namespace of a command's declared key.
 //
-// The server has looked at the declared key alone: that it is this server's, and that the user may
-// use it. So for each other key the user's rights are asked for here. Where nobody knows the user
-// (in a script), no other key is found.
+// The server has checked only the declared key: that it is on this server, and that the user may use it. So
+// Find checks the user's rights to each other key. For an unknown user (in a script) it finds none.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +15,14 @@ class Neighbours {
  public:
   using Keys = std::vector<RedisModuleString*>;
 
-  // `key`: the declared one, which outlives the object; its namespace has so many partitions.
+  // `key`: the declared key, which must outlive the object; its namespace has `partitions` partitions.
   Neighbours(RedisModuleCtx* ctx, const RedisModuleString* key, uint32_t partitions)
       : ctx_(ctx), key_(key), partitions_(partitions) {}
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
-  // The key of a partition; null when there is none, or none for this user.
+  // Returns the key of a partition; null if it is missing or the user has no right to it.
   RedisModuleString* Find(uint32_t partition);
 
  private:
@@ -34,7 +33,7 @@ class Neighbours {
   const uint32_t partitions_;
   bool begun_ = false;
   RedisModuleUser* user_ = nullptr;
-  const Keys* keys_ = nullptr;  // of the namespace; null: the key is in none, or nobody knows the user
+  const Keys* keys_ = nullptr;  // of the namespace; null: no namespace, or an unknown user
 };
 
 }  // namespace het::module

@@ -1,9 +1,8 @@
 // The module's own declarations of the server's module API: only what the module uses.
 //
-// A module does not link against the server. The server hands OnLoad a context whose first word is
-// a function that finds every other API function by its name, `RedisModule_X`; Valkey answers to
-// the same names. We keep the functions in one struct, `redis`, filled once by LoadRedisApi() and
-// read-only afterwards:
+// A module does not link against the server. The server passes OnLoad a context whose first word is a
+// function that finds every other API function by its name, `RedisModule_X`; Valkey knows the same names. The
+// struct `redis` holds the functions; LoadRedisApi() fills it once, and it is read-only afterwards:
 //
 //   redis.ReplyWithLongLong(ctx, 7);
 //
@@ -13,8 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the server passes around and only the server looks into. In the global namespace as in every
-// module.
+// The server's opaque types, in the global namespace as in every module.
 struct RedisModuleCtx;
 struct RedisModuleKey;
 struct RedisModuleString;
@@ -51,10 +49,9 @@ constexpr int kCtxPrimary = 1 << 2;
 constexpr int kCtxEvicts = 1 << 9;        // `maxmemory` is set, and the policy may delete keys
 constexpr int kCtxOutOfMemory = 1 << 10;  // `maxmemory` is used up
 constexpr int kCtxReplicated = 1 << 12;   // the command came from the primary
-constexpr int kCtxLoading = 1 << 13;      // it comes from the append-only file
+constexpr int kCtxLoading = 1 << 13;      // the command comes from the append-only file
 
-// SetModuleOptions: a short read while loading is reported by IsIOError instead of ending the
-// process.
+// SetModuleOptions: IsIOError reports a short read while loading; otherwise the process would end.
 constexpr int kHandleIoErrors = 1 << 0;
 
 // RegisterNumericConfig
@@ -68,8 +65,7 @@ using SetNumberFn = int (*)(const char* name, long long value, void* data, Redis
 using ApplyConfigFn = int (*)(RedisModuleCtx* ctx, void* data, RedisModuleString** error);
 using InfoFn = void (*)(RedisModuleInfoCtx* ctx, int for_crash_report);
 
-// RedisModuleTypeMethods, version 3: what any server since 6.2 understands. A null function: not
-// supported.
+// RedisModuleTypeMethods, version 3, which every server since 6.2 understands. Null: unsupported.
 struct TypeMethods {
   uint64_t version = 3;
   void* (*rdb_load)(RedisModuleIO* io, int encoding_version) = nullptr;
@@ -162,15 +158,15 @@ struct RedisApi {
 #define HET_DECLARE(result, name, arguments) result(*name) arguments = nullptr;
   HET_REDIS_API(HET_DECLARE)
 #undef HET_DECLARE
-  // Says in the server's log what went wrong; looked up first.
+  // Writes to the server's log; looked up first.
   void (*Log)(RedisModuleCtx*, const char* level, const char* format, ...) = nullptr;
-  // Null where the server does not have it.
+  // Null if the server does not have it.
   void* (*TryAlloc)(size_t bytes) = nullptr;
 };
 
 extern RedisApi redis;
 
-// Fills `redis`. False, with one line in the server's log, when a function is missing.
+// Fills `redis`. Returns false, after one line in the server's log, if a function is missing.
 bool LoadRedisApi(RedisModuleCtx* ctx);
 
 }  // namespace het::module

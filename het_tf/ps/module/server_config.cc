@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kGigabyte = uint64_t{1} << 30;
 
-// Empty when the server does not know the setting.
+// Empty if the server does not know the setting.
 std::string Setting(RedisModuleCtx* ctx, const char* name) {
   RedisModuleCallReply* reply = redis.Call(ctx, "CONFIG", "cc", "GET", name);
   if (reply == nullptr) return "";
@@ -64,7 +64,7 @@ void WarnOfLimits(RedisModuleCtx* ctx) {
        "a partition that is larger cannot be migrated. Remedy: "
        "client-query-buffer-limit 4gb"},
       {"repl-backlog-size", kGigabyte / 4,
-       "a replica that was away for a moment begins again with a full "
+       "a replica that was briefly disconnected needs a full "
        "resynchronisation. Remedy: repl-backlog-size 1gb"},
   };
   for (const Least& least : kLeast) {

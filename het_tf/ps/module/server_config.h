@@ -1,21 +1,21 @@
-// The server's own settings that a store of partitions depends on.
+// The server's settings that a store of partitions depends on.
 #pragma once
 
 #include "het_tf/ps/module/redis_api.h"
 
 namespace het::module {
 
-// False, with one line in the log, when the server would evict keys: a partition is a key, and
-// evicting one loses every row in it.
+// Returns false, after one line in the log, if the server may evict keys: a partition is a key, and eviction
+// loses all its rows.
 bool CheckEviction(RedisModuleCtx* ctx);
 
-// Logs, with the remedy, what works for small stores only.
+// Logs, with remedies, settings that suffice only for small stores.
 void WarnOfLimits(RedisModuleCtx* ctx);
 
-// proto-max-bulk-len: the largest partition that can be moved.
+// proto-max-bulk-len: the size of the largest partition that can be moved.
 uint64_t MaxBulkBytes(RedisModuleCtx* ctx);
 
-// Has CheckEviction look again whenever the configuration changes. It can then only warn.
+// Repeats CheckEviction whenever the configuration changes, then only to warn.
 void WatchConfig(RedisModuleCtx* ctx);
 
 }  // namespace het::module

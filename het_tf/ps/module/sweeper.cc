@@ -18,24 +18,23 @@ using Time = std::chrono::steady_clock;
 
 constexpr long long kPeriodMs = 100;
 constexpr auto kStep = std::chrono::milliseconds(1);
-// Looked at between two looks at the clock; some ten microseconds, a few hundred where many are
-// dropped.
+// Rows between two readings of the clock: some ten microseconds, a few hundred if many are dropped.
 constexpr size_t kRowsAtOnce = 1024;
 
-// A partition as large as this should have been several.
+// A partition of this size should have been several.
 constexpr uint64_t kLargeBytes = uint64_t{256} << 20;
 
-// Where the next step begins.
+// The next step begins here.
 const Partition* next_partition = nullptr;
 
-// What was said of a partition's size.
+// The last warning about a partition's size.
 struct Told {
-  uint64_t bytes = 0;  // when it was looked at last
+  uint64_t bytes = 0;  // at the last check
   int level = 0;       // 1: large, 2: too large
 };
 std::map<const Partition*, Told> told;
 
-// The key in which a partition lives, opened for as long as the object.
+// The open key of a partition.
 struct OpenPartition {
   OpenPartition(RedisModuleCtx* ctx, const Place& place, const Partition* expected) : ctx(ctx) {
     if (redis.SelectDb(ctx, place.db) != kOk) return;
@@ -60,8 +59,7 @@ struct OpenPartition {
 void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partition) {
   const uint64_t bytes = partition.bytes();
   Told* const before = &told[&partition];
-  // The settings are asked for only when something may have changed. They are no less than a
-  // megabyte.
+  // Read the settings only if the size has changed. They are at least a megabyte.
   if (bytes == before->bytes || bytes < (uint64_t{512} << 10)) return;
   before->bytes = bytes;
   const uint64_t bulk = MaxBulkBytes(ctx);
@@ -75,7 +73,7 @@ void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partit
             is == 2 ? "raise proto-max-bulk-len and client-query-buffer-limit, or " : "");
 }
 
-// Returns how many rows went.
+// Returns the number of rows removed.
 uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition* expected) {
   OpenPartition open(ctx, place, expected);
   if (open.partition == nullptr) return 0;
@@ -103,14 +101,14 @@ void Step(RedisModuleCtx* ctx) {
   if ((flags & kCtxPrimary) == 0 || (flags & kCtxLoading) != 0 || redis.AvoidReplicaTraffic() != 0) return;
   const auto partitions = AllPartitions();
   if (partitions.empty()) return;
-  if (told.size() > partitions.size()) told.clear();  // some are gone
+  if (told.size() > partitions.size()) told.clear();  // some partitions no longer exist
   ++stats.sweeps;
   auto first = std::find_if(partitions.begin(), partitions.end(),
                             [](const auto& entry) { return entry.first == next_partition; });
   if (first == partitions.end()) first = partitions.begin();
   const auto end = Time::now() + kStep;
   auto at = first;
-  // Once around, and again while there is something to remove and time.
+  // Once around, then again while there are rows to remove and time.
   uint64_t removed = 0;
   do {
     if (at == first) removed = 0;

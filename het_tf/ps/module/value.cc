@@ -14,9 +14,9 @@ namespace {
 
 RedisModuleType* partition_type = nullptr;
 
-// Every partition of the process, for INFO. The mutex is for values that the server frees in the
-// background; nobody else changes a partition while the main thread sums them up. Never destroyed:
-// the background thread may still be at work when the process exits.
+// Every partition of the process, for INFO. The mutex protects against values that the server frees in the
+// background; partitions do not change while the main thread sums them up. Never destroyed: the background
+// thread may run while the process exits.
 struct Registry {
   std::mutex mutex;
   std::map<const Partition*, Place> partitions;
@@ -29,9 +29,8 @@ Partition* Register(std::unique_ptr<Partition> partition, Place place) {
   return partition.release();
 }
 
-// Memory ends while the server saves: as the server itself does then, give up. In the child that
-// writes a snapshot this fails the snapshot; there is no other way to say that a value could not be
-// saved.
+// Out of memory while the server saves: exit, as the server itself does. In the child that writes a snapshot
+// this fails the snapshot; the API has no other way to report it.
 [[noreturn]] void GiveUp(RedisModuleIO* io) {
   redis.LogIOError(io, "warning", "het: out of memory while saving a partition");
   std::abort();
@@ -118,12 +117,12 @@ void Free(void* value) {
   delete partition;
 }
 
-// The server frees in the background what takes more than 64 units of work: here, more than 4 MB.
+// The server frees a value in the background above 64 units of work: here, above 4 MB.
 size_t FreeEffort(RedisModuleString*, const void* value) {
   return 1 + (MemoryOf(*static_cast<const Partition*>(value)) >> 16);
 }
 
-// Equal for partitions that hold the same, in whatever order their rows stand.
+// Equal for partitions with the same content, in any order of rows.
 void Digest(RedisModuleDigest* digest, void* value) {
   auto add = [digest](const auto& plain) {
     redis.DigestAddStringBuffer(digest, reinterpret_cast<const char*>(&plain), sizeof(plain));
@@ -168,7 +167,7 @@ void Digest(RedisModuleDigest* digest, void* value) {
       }
     }
   } catch (const std::exception&) {
-    redis.DigestAddLongLong(digest, -1);  // a digest of nothing that exists
+    redis.DigestAddLongLong(digest, -1);  // differs from every real digest
     redis.DigestEndSequence(digest);
   }
 }

@@ -134,12 +134,12 @@ def parse(text: str) -> Address:
         if scheme == "rediss":
             tls = _tls(query, no)
         elif query is not None:
-            raise no("what stands behind '?' is about TLS, which rediss:// asks for")
+            raise no("parameters behind '?' are about TLS; use them with rediss://")
         if "@" in rest:
             login, _, rest = rest.rpartition("@")
     user, _, password = login.partition(":")
     if login and "," in login and "@" in login:
-        raise no("the login stands once, before the first host")
+        raise no("write the login once, before the first host")
     if login and not password:
         raise no("a user without a password")
     if scheme == "unix":
@@ -159,7 +159,7 @@ def _tls(query: str | None, no: Callable[[str], ValueError]) -> Tls:
         if name not in (field.name for field in dataclasses.fields(Tls)):
             raise no(f"'{name}' is none of ca, cert, key and server_name")
         if name in given:
-            raise no(f"{name} stands twice")
+            raise no(f"{name} occurs twice")
         if not value:
             raise no(f"{name} is empty")
         given[name] = value

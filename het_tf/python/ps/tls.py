@@ -21,8 +21,8 @@ from het_tf.python.ps.errors import ServerError
 
 DAYS = 3650  # of both certificates
 
-_WANTS_TLS = "a server that speaks TLS wants rediss:// for redis://"
-_WANTS_NONE = "a server that does not speak TLS wants redis:// for rediss://"
+_WANTS_TLS = "a server that speaks TLS needs rediss:// for redis://"
+_WANTS_NONE = "a server that does not speak TLS needs redis:// for rediss://"
 _WANTS_1_2 = "TLS 1.2 is the oldest that is spoken here: set its tls-protocols to 'TLSv1.2 TLSv1.3'"
 
 _CONFIG = """\
@@ -134,8 +134,8 @@ _REMEDIES = {
     10: "renew the server's certificate, or its CA's",
     26: "it is for other uses: issue one with extendedKeyUsage = serverAuth, clientAuth (servers of a cluster"
     " show it to each other)",
-    62: "connect to a host that stands in it, or name one by ?server_name=NAME",
-    64: "connect to a host that stands in it, or name one by ?server_name=NAME",
+    62: "connect to a host that it names, or name one by ?server_name=NAME",
+    64: "connect to a host that it names, or name one by ?server_name=NAME",
 }
 
 

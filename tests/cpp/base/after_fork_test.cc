@@ -1,4 +1,4 @@
-// A child of fork: refused where its parent has an engine, and free where it has none.
+// A forked child: refused if its parent has an engine, otherwise free.
 #include "het_tf/core/base/after_fork.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace het {
 namespace {
 
-// What check() says in a child.
+// The result of check() in a child.
 template <typename Check>
 bool InChild(const Check& check) {
   const pid_t child = fork();
@@ -20,14 +20,14 @@ bool InChild(const Check& check) {
   return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-// In a process of its own: other tests of this program have engines.
-TEST(AfterForkDeathTest, AChildWhoseParentHasNoEngineMayUseItsOwn) {
+// In a process of its own, since other tests of this program have engines.
+TEST(AfterForkDeathTest, ChildOfAParentWithoutEnginesMayUseHetTf) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(_exit(InChild([] { return GetEngine("the child's").ok(); }) ? 0 : 1),
               ::testing::ExitedWithCode(0), "");
 }
 
-TEST(AfterFork, AChildWhoseParentHasAnEngineIsRefused) {
+TEST(AfterFork, ChildOfAParentWithAnEngineIsRefused) {
   const auto engine = GetEngine("parents");
   ASSERT_TRUE(engine.ok());
   EXPECT_TRUE(InChild([] {
@@ -37,15 +37,15 @@ TEST(AfterFork, AChildWhoseParentHasAnEngineIsRefused) {
            !SetEngineFactory(nullptr).ok() && FindEngine("parents") == nullptr;
   }));
   EXPECT_TRUE(InChild([] {
-    ResetEngine("parents");  // the parent's: no thread of it is here to be ended
+    ResetEngine("parents");  // the parent's: the child has none of its threads
     SetEngineThreads(2);
     return true;
   }));
-  EXPECT_EQ(GetEngine("parents").value(), engine.value()) << "the parent goes on";
+  EXPECT_EQ(GetEngine("parents").value(), engine.value()) << "the parent still works";
   ResetEngine("parents");
 }
 
-// A process that loads data never calls het_tf, whatever its parent's threads are at.
+// A data-loading process never calls het_tf, whatever its parent's threads do.
 TEST(AfterFork, AChildThatDoesNotCallGoesOn) {
   const auto engine = GetEngine("parents");
   ASSERT_TRUE(engine.ok());

@@ -13,7 +13,7 @@
 namespace het::testing {
 namespace {
 
-TEST(Half, IsWhatTheInstructionsDo) {
+TEST(Half, EqualsTheF16cInstructions) {
 #if defined(__F16C__) && defined(__AVX__)
   for (uint32_t half = 0; half < 0x10000; ++half) {
     const float value = FromHalf(static_cast<uint16_t>(half));

@@ -1,4 +1,4 @@
-// Files that are mapped: what is no file, what its head says, and spans that lie inside of it.
+// Mapped files: refused paths, checks of the head, and spans inside the file.
 #include "het_tf/core/base/mapped_file.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Head {
 
 class MappedFileTest : public ::testing::Test {
  protected:
-  // A head, and bytes 0, 1, 2 ... up to `size`.
+  // Writes a head, and bytes 0, 1, 2 ... up to `size`.
   std::string Put(size_t size, uint32_t version = 1) {
     std::string bytes(size, '\0');
     for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i);
@@ -78,7 +78,7 @@ TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {
   EXPECT_EQ(moved.path(), path_);
 }
 
-TEST_F(MappedFileTest, HeadsThatAreWrongAreRefused) {
+TEST_F(MappedFileTest, WrongHeadsAreRefused) {
   const std::string good = Put(256);
   const auto refusal = [&](const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
@@ -104,7 +104,7 @@ TEST_F(MappedFileTest, HeadsThatAreWrongAreRefused) {
             std::string::npos);
 }
 
-TEST_F(MappedFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
+TEST_F(MappedFileTest, NonRegularFilesAreRefusedAtOnce) {
   const Status none = MappedFile::Open(path_, kPlums).status();
   EXPECT_EQ(none.code(), Code::kNotFound);
   EXPECT_EQ(none.message(), "cannot open the plum " + path_ + ": No such file or directory; grow one");
@@ -113,7 +113,7 @@ TEST_F(MappedFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   for (const std::string& path : {path_, folder_.path()}) {
     const Status status = MappedFile::Open(path, kPlums).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_EQ(status.message(), path + " is no regular file; give a plum");
+    EXPECT_EQ(status.message(), path + " is not a regular file; give a plum");
   }
 }
 

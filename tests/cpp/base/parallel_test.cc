@@ -33,7 +33,7 @@ TEST(ThreadPool, TheCallerSeesWhatTasksWrote) {
   for (size_t i = 0; i < squares.size(); ++i) ASSERT_EQ(squares[i], i * i);
 }
 
-TEST(ThreadPool, ALoopInALoopAndTwoCallersAtOnce) {
+TEST(ThreadPool, NestedLoopsAndConcurrentCallers) {
   ThreadPool pool(3);
   std::atomic<int> inner{0};
   auto nested = [&] {

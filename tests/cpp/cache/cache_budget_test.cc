@@ -21,7 +21,7 @@ Schema SchemaOf(const std::string& name, uint32_t dim) {
   return TableSchema::Create(spec).value();
 }
 
-constexpr size_t kLine = TableCache::LineBytes(2);
+constexpr size_t kLine = Lines::Bytes(2);
 
 class CacheBudgetTest : public ::testing::Test {
  protected:
@@ -44,13 +44,13 @@ class CacheBudgetTest : public ::testing::Test {
       cache.Insert(key, cache.lines().Hash(key), 0, false);
       return false;
     }
-    cache.Touch(line);
+    cache.policy().eviction().Touch(line);
     return true;
   }
-  size_t Rows(size_t table) const { return caches_[table]->resident(); }
+  size_t Rows(size_t table) const { return caches_[table]->marks().resident(); }
   size_t Bytes() const {
     size_t bytes = 0;
-    for (const auto& cache : caches_) bytes += cache->resident() * cache->line_bytes();
+    for (const auto& cache : caches_) bytes += cache->marks().resident() * cache->lines().line_bytes();
     return bytes;
   }
 
@@ -122,7 +122,7 @@ TEST_F(CacheBudgetTest, UnderLruAllTablesGiveTheSameShare) {
 // Would find lines that are counted as rows.
 TEST_F(CacheBudgetTest, AWideLineTakesItsBytes) {
   Make(50 * kLine, {2, 64});
-  const size_t wide = caches_[1]->line_bytes();
+  const size_t wide = caches_[1]->lines().line_bytes();
   Random random(5);
   for (int step = 0; step < 100; ++step) {
     for (int i = 0; i < 30; ++i) Use(random.Below(2), random.Between(0, 200));
@@ -139,15 +139,15 @@ TEST_F(CacheBudgetTest, HeldLinesStayUntilTheyAreNotHeld) {
   for (auto& cache : caches_) cache->BeginLookup(2);
   for (Key key = 0; key < 6; ++key) {
     Use(0, key);
-    caches_[0]->HoldForStep(caches_[0]->lines().Find(key), 2);
+    caches_[0]->marks().Hold(caches_[0]->lines().Find(key), caches_[0]->numbers().Until(2));
   }
   for (Key key = 0; key < 6; ++key) Use(1, key);
   caches_[1]->MakeRoom(0);
   EXPECT_EQ(Rows(0), 6u);
   EXPECT_EQ(Rows(1), 0u);
   EXPECT_EQ(caches_[0]->capacity(), 6u);
-  for (auto& cache : caches_) cache->EndLookup(2);
-  for (auto& cache : caches_) cache->EndLookup(1);
+  for (auto& cache : caches_) cache->numbers().End(2);
+  for (auto& cache : caches_) cache->numbers().End(1);
   caches_[1]->MakeRoom(0);
   EXPECT_EQ(Rows(0), 4u);
 }
@@ -159,17 +159,17 @@ TEST_F(CacheBudgetTest, ItShrinksToNothingAndKeepsEveryUpdate) {
     for (size_t table = 0; table < 2; ++table) {
       Use(table, key);
       const uint32_t line = caches_[table]->lines().Find(key);
-      caches_[table]->UpdateOf(line)[0] = 1;
-      if (key % 2 == 0) caches_[table]->AddTick(line);
+      caches_[table]->unsent().UpdateOf(line)[0] = 1;
+      if (key % 2 == 0) caches_[table]->lines().AddTick(line);
     }
   }
   budget_->set_bytes(0);
   caches_[0]->MakeRoom(0);
   for (const auto& cache : caches_) {
-    EXPECT_EQ(cache->resident(), 0u);
+    EXPECT_EQ(cache->marks().resident(), 0u);
     EXPECT_EQ(cache->capacity(), 0u);
-    EXPECT_EQ(cache->queued(), 20u);
-    EXPECT_EQ(cache->Unsent(), 20u);
+    EXPECT_EQ(cache->unsent().queue().size(), 20u);
+    EXPECT_EQ(cache->unsent().keys(), 20u);
   }
   EXPECT_EQ(budget_->used(), 0u);
   budget_->set_bytes(10 * kLine);

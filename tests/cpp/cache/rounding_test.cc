@@ -41,10 +41,10 @@ Errors ErrorsOf(RowFormat wire, const std::string& table, uint64_t client) {
   for (uint64_t lookup = 1; lookup <= kLookups; ++lookup) {
     cache.BeginLookup(lookup);
     for (uint32_t line : lines) {
-      float* const update = cache.UpdateOf(line);
+      float* const update = cache.unsent().UpdateOf(line);
       for (size_t i = 0; i < kDim; ++i) update[i] = Number(i);
-      cache.AddTick(line);
-      cache.TakeUpdate(line, &ticks, &wires);
+      cache.lines().AddTick(line);
+      cache.unsent().TakeUpdate(line, &ticks, &wires);
     }
   }
   Errors errors(kRoundings);

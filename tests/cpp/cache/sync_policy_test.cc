@@ -137,10 +137,10 @@ TEST(StalenessBounds, OfACacheFollowItsWorkers) {
   config.staleness = 30;
   config.workers = 8;
   TableCache cache(TableSchema::Create(spec).value(), config, 1);
-  EXPECT_EQ(cache.config().push_bound.most, 5);
-  cache.set_workers(32);
-  EXPECT_EQ(cache.config().push_bound.most, 1);
-  EXPECT_EQ(cache.config().pull_bound, Bound(30, 10));
+  EXPECT_EQ(cache.policy().config().push_bound.most, 5);
+  cache.policy().set_workers(32);
+  EXPECT_EQ(cache.policy().config().push_bound.most, 1);
+  EXPECT_EQ(cache.policy().config().pull_bound, Bound(30, 10));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -30,7 +31,7 @@ struct TakenQueue {
   Vector<uint32_t> ticks{};
   Vector<float> wire{};
 
-  TableCache::QueueTo to() { return {&keys, &ticks, &wire}; }
+  Unsent::QueueTo to() { return {&keys, &ticks, &wire}; }
 };
 
 class TableCacheTest : public ::testing::Test {
@@ -46,9 +47,9 @@ class TableCacheTest : public ::testing::Test {
   }
   uint32_t Find(Key key) { return cache_->lines().Find(key); }
   void Tick(uint32_t line, float change) {
-    cache_->UpdateOf(line)[0] += change;
+    cache_->unsent().UpdateOf(line)[0] += change;
     cache_->lines().data(line)[0] += change;
-    cache_->AddTick(line);
+    cache_->lines().AddTick(line);
   }
   std::unique_ptr<TableCache> cache_;
 };
@@ -56,50 +57,50 @@ class TableCacheTest : public ::testing::Test {
 TEST_F(TableCacheTest, TakeUpdateMovesTheBaseOn) {
   Make(Capacity(8));
   const uint32_t line = Insert(1);
-  cache_->base(line) = 10;
+  cache_->lines().base(line) = 10;
   Tick(line, 5);
   Tick(line, 6);
   Vector<uint32_t> ticks;
   Vector<float> wire;
-  cache_->TakeUpdate(line, &ticks, &wire);
+  cache_->unsent().TakeUpdate(line, &ticks, &wire);
   EXPECT_EQ(ticks, Vector<uint32_t>({2}));
   EXPECT_EQ(wire, Vector<float>({11, 0}));
-  EXPECT_EQ(cache_->base(line), 12);
-  EXPECT_EQ(cache_->pending(line), 0u);
-  EXPECT_EQ(cache_->UpdateOf(line)[0], 0) << "the next update begins as the identity";
+  EXPECT_EQ(cache_->lines().base(line), 12);
+  EXPECT_EQ(cache_->lines().pending(line), 0u);
+  EXPECT_EQ(cache_->unsent().UpdateOf(line)[0], 0) << "the next update begins as the identity";
 }
 
 TEST_F(TableCacheTest, OnlyThePartThatTravelsIsTaken) {
   Make(Capacity(8), "ftrl");
   const uint32_t line = Insert(1);
-  cache_->UpdateOf(line);
-  cache_->AddTick(line);
+  cache_->unsent().UpdateOf(line);
+  cache_->lines().AddTick(line);
   Vector<uint32_t> ticks;
   Vector<float> wire;
-  cache_->TakeUpdate(line, &ticks, &wire);
-  EXPECT_EQ(wire.size(), cache_->schema().optimizer().wire_floats());
-  EXPECT_LT(wire.size(), cache_->schema().row_floats());
+  cache_->unsent().TakeUpdate(line, &ticks, &wire);
+  EXPECT_EQ(wire.size(), cache_->schema()->optimizer().wire_floats());
+  EXPECT_LT(wire.size(), cache_->schema()->row_floats());
 }
 
 TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
   Make(Capacity(2));
-  for (Key key = 1; key <= 4; ++key) cache_->HoldForStep(Insert(key), 1);
+  for (Key key = 1; key <= 4; ++key) cache_->marks().Hold(Insert(key), cache_->numbers().Until(1));
   cache_->BeginLookup(2);
-  cache_->HoldForStep(Find(3), 2);  // by both steps
+  cache_->marks().Hold(Find(3), cache_->numbers().Until(2));  // by both steps
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->lines().size(), 4u);
-  cache_->EndLookup(1);
+  cache_->numbers().End(1);
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->lines().size(), 2u);
   EXPECT_NE(Find(3), kNoRow);
-  EXPECT_EQ(cache_->Held(), 1u);
+  EXPECT_EQ(HeldLines(*cache_), 1u);
   for (uint64_t step = 3; step <= LookupNumbers::kSteps + 1; ++step) cache_->BeginLookup(step);
-  EXPECT_EQ(cache_->Held(), 1u);
+  EXPECT_EQ(HeldLines(*cache_), 1u);
   cache_->BeginLookup(LookupNumbers::kSteps + 2);
-  EXPECT_EQ(cache_->Held(), 0u) << "the second step is none of the newest any more";
-  cache_->EndLookup(LookupNumbers::kSteps + 2);
-  cache_->HoldForStep(Find(3), 1);
-  EXPECT_EQ(cache_->Held(), 1u)
+  EXPECT_EQ(HeldLines(*cache_), 0u) << "the second step is none of the newest any more";
+  cache_->numbers().End(LookupNumbers::kSteps + 2);
+  cache_->marks().Hold(Find(3), cache_->numbers().Until(1));
+  EXPECT_EQ(HeldLines(*cache_), 1u)
       << "the gradient of an old step has fetched it, and the newest one's has come";
 }
 
@@ -119,16 +120,16 @@ TEST_F(TableCacheTest, EvictedDirtyLinesWaitInTheQueueAndComeBack) {
   cache_->MakeRoom(1);
   Insert(2);
   ASSERT_EQ(Find(1), kNoRow);
-  const TableCache::Queued* queued = cache_->FindQueued(1);
+  const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(1);
   ASSERT_NE(queued, nullptr);
   EXPECT_EQ(queued->ticks, 1u);
-  EXPECT_EQ(cache_->queued_update(*queued)[0], 7);
+  EXPECT_EQ(cache_->unsent().update(*queued)[0], 7);
   const uint32_t line = Insert(1);
-  cache_->Restore(line, *queued);
-  EXPECT_EQ(cache_->pending(line), 1u);
-  EXPECT_EQ(cache_->UpdateOf(line)[0], 7);
-  EXPECT_EQ(cache_->queued(), 0u);
-  EXPECT_EQ(cache_->FindQueued(1), nullptr);
+  cache_->unsent().Restore(line, *queued);
+  EXPECT_EQ(cache_->lines().pending(line), 1u);
+  EXPECT_EQ(cache_->unsent().UpdateOf(line)[0], 7);
+  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
+  EXPECT_EQ(cache_->unsent().queue().Find(1), nullptr);
 }
 
 TEST_F(TableCacheTest, CleanLinesAreDropped) {
@@ -136,7 +137,7 @@ TEST_F(TableCacheTest, CleanLinesAreDropped) {
   Insert(1);
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->lines().size(), 0u);
-  EXPECT_EQ(cache_->queued(), 0u);
+  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
   EXPECT_EQ(cache_->counters().evictions, 1u);
 }
 
@@ -144,13 +145,13 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
   Make(Capacity(0));
   for (Key key = 0; key < 100; ++key) Tick(Insert(key), static_cast<float>(key));
   cache_->MakeRoom(0);
-  EXPECT_EQ(cache_->queued(), 100u);
-  const TableLayout layout = Layout(32, 3).OfTable(cache_->schema().id());
+  EXPECT_EQ(cache_->unsent().queue().size(), 100u);
+  const TableLayout layout = Layout(32, 3).OfTable(cache_->schema()->id());
   TakenQueue arrays[32];
-  std::vector<TableCache::QueueTo> to;
+  std::vector<Unsent::QueueTo> to;
   for (TakenQueue& one : arrays) to.push_back(one.to());
-  cache_->TakeQueue(Layout(32, 3), {to.data(), to.size()}, true);
-  EXPECT_EQ(cache_->queued(), 0u);
+  cache_->unsent().TakeQueue(Layout(32, 3), {to.data(), to.size()}, true);
+  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
   std::set<Key> taken;
   for (uint32_t p = 0; p < 32; ++p) {
     const auto& [keys, ticks, wire] = arrays[p];
@@ -159,7 +160,7 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
       EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));
       EXPECT_EQ(ticks[i], 1u);
       EXPECT_TRUE(taken.insert(keys[i]).second);
-      EXPECT_EQ(cache_->FindQueued(keys[i]), nullptr);
+      EXPECT_EQ(cache_->unsent().queue().Find(keys[i]), nullptr);
     }
   }
   EXPECT_EQ(taken.size(), 100u);
@@ -169,11 +170,11 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
 TEST_F(TableCacheTest, LinesOfPlannedLookupsGoAfterAllOthersTheLastUsedFirst) {
   Make(Capacity(2));
   for (Key key = 1; key <= 5; ++key) Insert(key);
-  cache_->SetNextUse(Find(1), 7);  // the policy's first victim
-  cache_->SetNextUse(Find(2), 9);
-  cache_->SetNextUse(Find(3), 8);
-  cache_->SetNextUse(Find(3), 6);
-  cache_->SetNextUse(Find(3), 10);  // the first of them counts
+  cache_->policy().SetNextUse(Find(1), 7);  // the policy's first victim
+  cache_->policy().SetNextUse(Find(2), 9);
+  cache_->policy().SetNextUse(Find(3), 8);
+  cache_->policy().SetNextUse(Find(3), 6);
+  cache_->policy().SetNextUse(Find(3), 10);  // the first of them counts
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(4), kNoRow);
   EXPECT_EQ(Find(5), kNoRow);
@@ -181,7 +182,7 @@ TEST_F(TableCacheTest, LinesOfPlannedLookupsGoAfterAllOthersTheLastUsedFirst) {
   EXPECT_NE(Find(1), kNoRow);
   EXPECT_NE(Find(3), kNoRow);
   // The lookup of plan 6 is here, and nobody has planned another use of row 3.
-  cache_->set_planned(6);
+  cache_->policy().set_planned(6);
   cache_->MakeRoom(1);
   EXPECT_EQ(Find(3), kNoRow);
   EXPECT_NE(Find(1), kNoRow);
@@ -189,11 +190,11 @@ TEST_F(TableCacheTest, LinesOfPlannedLookupsGoAfterAllOthersTheLastUsedFirst) {
 
 TEST_F(TableCacheTest, ALineThatCameAnewIsNotPlanned) {
   Make(Capacity(1));
-  cache_->SetNextUse(Insert(1), 7);
+  cache_->policy().SetNextUse(Insert(1), 7);
   cache_->Drop(Find(1));
   Insert(2);
   Insert(3);
-  cache_->SetNextUse(Find(3), 8);
+  cache_->policy().SetNextUse(Find(3), 8);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(2), kNoRow);
 }
@@ -202,7 +203,7 @@ TEST_F(TableCacheTest, LookupsThatEndNoStepMakeRoomAllTheSame) {
   Make(Capacity(1));
   for (uint64_t step = 1; step <= 20; ++step) {
     cache_->BeginLookup(step);
-    cache_->HoldForStep(Insert(static_cast<Key>(step)), step);
+    cache_->marks().Hold(Insert(static_cast<Key>(step)), cache_->numbers().Until(step));
   }
   EXPECT_LE(cache_->lines().size(), 1u + LookupNumbers::kSteps + 2);
 }
@@ -210,11 +211,11 @@ TEST_F(TableCacheTest, LookupsThatEndNoStepMakeRoomAllTheSame) {
 TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
   Make(Capacity(100));
   const uint32_t line = Insert(1, true);
-  cache_->HoldForStep(line, 1);
+  cache_->marks().Hold(line, cache_->numbers().Until(1));
   cache_->DropTransient();
   EXPECT_EQ(Find(1), line);
-  EXPECT_EQ(cache_->resident(), 0u);
-  cache_->EndLookup(1);
+  EXPECT_EQ(cache_->marks().resident(), 0u);
+  cache_->numbers().End(1);
   cache_->DropTransient();
   EXPECT_EQ(Find(1), kNoRow);
 }
@@ -229,14 +230,14 @@ TEST_F(TableCacheTest, ThePolicySeesTransientLinesMiss) {
   Make(config);
   for (Key key = 0; key < 512; ++key) Insert(key);
   for (int i = 0; i < 2; ++i) {
-    for (Key key = 1; key < 512; ++key) cache_->Touch(Find(key));
+    for (Key key = 1; key < 512; ++key) cache_->policy().eviction().Touch(Find(key));
   }
   Key other = 1000;
   for (int read = 0; read < 60; ++read) {
-    cache_->Touch(Find(0));
+    cache_->policy().eviction().Touch(Find(0));
     for (int i = 0; i < 9; ++i) {
       Insert(other++, /*transient=*/true);
-      cache_->Pass();
+      cache_->policy().eviction().Pass();
     }
     cache_->DropTransient();
   }
@@ -252,11 +253,11 @@ TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {
   cache_->Drop(first);
   const uint32_t again = Insert(2, true);
   ASSERT_EQ(first, again);
-  cache_->HoldForStep(again, 1);
+  cache_->marks().Hold(again, cache_->numbers().Until(1));
   cache_->DropTransient();
   Insert(3);
-  EXPECT_EQ(cache_->resident(), 1u);
-  cache_->EndLookup(1);
+  EXPECT_EQ(cache_->marks().resident(), 1u);
+  cache_->numbers().End(1);
   cache_->DropTransient();
   EXPECT_EQ(Find(2), kNoRow);
   EXPECT_NE(Find(3), kNoRow);
@@ -274,11 +275,11 @@ TEST_F(TableCacheTest, DropOfAHeldLineKeepsItInvalidAndClean) {
   Make(Capacity(4));
   const uint32_t line = Insert(1);
   Tick(line, 3);
-  cache_->HoldForStep(line, 1);
+  cache_->marks().Hold(line, cache_->numbers().Until(1));
   EXPECT_EQ(cache_->Drop(line), 1u);
   EXPECT_EQ(Find(1), line);
-  EXPECT_TRUE(cache_->invalid(line));
-  EXPECT_EQ(cache_->pending(line), 0u);
+  EXPECT_TRUE(cache_->marks().invalid(line));
+  EXPECT_EQ(cache_->lines().pending(line), 0u);
 }
 
 TEST_F(TableCacheTest, DropQueuedReturnsTheTicks) {
@@ -288,10 +289,10 @@ TEST_F(TableCacheTest, DropQueuedReturnsTheTicks) {
     for (Key tick = 0; tick <= key; ++tick) Tick(line, 1);
   }
   cache_->MakeRoom(0);
-  EXPECT_EQ(cache_->DropQueued([](Key key) { return key % 2 == 0; }), 1u + 3 + 5 + 7 + 9);
-  EXPECT_EQ(cache_->queued(), 5u);
+  EXPECT_EQ(cache_->unsent().DropQueued([](Key key) { return key % 2 == 0; }), 1u + 3 + 5 + 7 + 9);
+  EXPECT_EQ(cache_->unsent().queue().size(), 5u);
   for (Key key = 0; key < 10; ++key) {
-    const TableCache::Queued* queued = cache_->FindQueued(key);
+    const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(key);
     ASSERT_EQ(queued == nullptr, key % 2 == 0);
     if (queued != nullptr) {
       EXPECT_EQ(queued->key, key);
@@ -305,16 +306,16 @@ TEST_F(TableCacheTest, UpdatesAreTakenBack) {
     Tick(Insert(i), 1);
     cache_->MakeRoom(0);
     TakenQueue taken;
-    const TableCache::QueueTo to = taken.to();
-    cache_->TakeQueue(Layout(1, 3), {&to, 1}, true);
+    const Unsent::QueueTo to = taken.to();
+    cache_->unsent().TakeQueue(Layout(1, 3), {&to, 1}, true);
   }
   const size_t before = AllocatedBytes();
   for (int i = 0; i < 20000; ++i) {
     Tick(Insert(100000 + i), 1);
     cache_->MakeRoom(0);
     TakenQueue taken;
-    const TableCache::QueueTo to = taken.to();
-    cache_->TakeQueue(Layout(1, 3), {&to, 1}, true);
+    const Unsent::QueueTo to = taken.to();
+    cache_->unsent().TakeQueue(Layout(1, 3), {&to, 1}, true);
   }
   EXPECT_EQ(AllocatedBytes(), before);
 }
@@ -333,14 +334,14 @@ TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
     SetAllocLimit(SIZE_MAX);
     for (Key key = 0; key < 50; ++key) {
       const uint32_t line = Find(key);
-      const TableCache::Queued* queued = cache_->FindQueued(key);
+      const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(key);
       ASSERT_NE(line == kNoRow, queued == nullptr) << room;
-      ASSERT_EQ(line == kNoRow ? queued->ticks : cache_->pending(line), 1u) << room;
+      ASSERT_EQ(line == kNoRow ? queued->ticks : cache_->lines().pending(line), 1u) << room;
     }
     cache_->DropTransient();
     cache_->MakeRoom(0);
     EXPECT_EQ(cache_->lines().size(), 0u);
-    EXPECT_EQ(cache_->queued(), 50u);
+    EXPECT_EQ(cache_->unsent().queue().size(), 50u);
   }
 }
 

@@ -34,34 +34,34 @@ class TableCacheWireTest : public ::testing::Test {
   }
   uint32_t Insert(Key key, bool transient = false) {
     const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, transient);
-    cache_->schema().InitRow(key, cache_->lines().data(line));
+    cache_->schema()->InitRow(key, cache_->lines().data(line));
     return line;
   }
   // A tick with a random gradient of this size.
   void Tick(uint32_t line, float size = 1) {
-    std::vector<float> g(cache_->schema().dim());
+    std::vector<float> g(cache_->schema()->dim());
     for (float& x : g) x = size * static_cast<float>(random_.Unit() - 0.5);
-    cache_->schema().Tick(0.1f, g.data(), cache_->lines().data(line), cache_->UpdateOf(line));
-    cache_->AddTick(line);
+    cache_->schema()->Tick(0.1f, g.data(), cache_->lines().data(line), cache_->unsent().UpdateOf(line));
+    cache_->lines().AddTick(line);
   }
   Taken Take(uint32_t line, bool whole = false) {
     Taken taken;
-    taken.wire.reserve(cache_->schema().row_floats());
-    whole ? cache_->TakeWhole(line, &taken.ticks, &taken.wire)
-          : cache_->TakeUpdate(line, &taken.ticks, &taken.wire);
+    taken.wire.reserve(cache_->schema()->row_floats());
+    whole ? cache_->unsent().TakeWhole(line, &taken.ticks, &taken.wire)
+          : cache_->unsent().TakeUpdate(line, &taken.ticks, &taken.wire);
     return taken;
   }
   Taken TakeQueue(bool whole) {
     Taken taken;
     Vector<Key> keys;
-    const TableCache::QueueTo to{&keys, &taken.ticks, &taken.wire};
-    cache_->TakeQueue(Layout(1, 3), {&to, 1}, whole);
+    const Unsent::QueueTo to{&keys, &taken.ticks, &taken.wire};
+    cache_->unsent().TakeQueue(Layout(1, 3), {&to, 1}, whole);
     return taken;
   }
   // The part of the line's update that travels.
   std::vector<float> Update(uint32_t line) {
-    const Optimizer& optimizer = cache_->schema().optimizer();
-    const float* update = cache_->UpdateOf(line);
+    const Optimizer& optimizer = cache_->schema()->optimizer();
+    const float* update = cache_->unsent().UpdateOf(line);
     return {update + optimizer.wire_begin(), update + optimizer.row_floats()};
   }
 
@@ -79,9 +79,9 @@ TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
         const std::vector<float> before = Update(line);
         const Taken taken = Take(line);
         EXPECT_EQ(taken.ticks, Vector<uint32_t>({static_cast<uint32_t>(push % 3 + 1)}));
-        EXPECT_EQ(cache_->pending(line), 0u);
-        ASSERT_TRUE(cache_->has_update(line)) << optimizer;
-        ASSERT_TRUE(cache_->HasUnsent(line));
+        EXPECT_EQ(cache_->lines().pending(line), 0u);
+        ASSERT_TRUE(cache_->unsent().has_update(line)) << optimizer;
+        ASSERT_TRUE(cache_->unsent().Any(line));
         const std::vector<float> after = Update(line);
         for (size_t i = 0; i < before.size(); ++i) {
           ASSERT_EQ(taken.wire[i] + after[i], before[i]) << optimizer << " at " << i;
@@ -89,8 +89,9 @@ TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
         // It is small on its way.
         Bytes packed;
         Writer writer(&packed);
-        PackRows(cache_->push_format(), 16, before.size(), taken.wire.data(), 1, &writer);
-        EXPECT_EQ(packed.size(), LeastRowBytes(cache_->push_format(), 16, before.size())) << optimizer;
+        PackRows(cache_->policy().push_format(), 16, before.size(), taken.wire.data(), 1, &writer);
+        EXPECT_EQ(packed.size(), LeastRowBytes(cache_->policy().push_format(), 16, before.size()))
+            << optimizer;
       }
     }
   }
@@ -99,27 +100,27 @@ TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
 TEST_F(TableCacheWireTest, TicksAndBaseAreAsEver) {
   Make(RowFormat::kInt8);
   const uint32_t line = Insert(1);
-  cache_->base(line) = 10;
+  cache_->lines().base(line) = 10;
   Tick(line);
   Tick(line);
   Take(line);
-  EXPECT_EQ(cache_->base(line), 12);
-  EXPECT_EQ(cache_->Unsent(), 0u);  // keys with ticks
+  EXPECT_EQ(cache_->lines().base(line), 12);
+  EXPECT_EQ(cache_->unsent().keys(), 0u);  // keys with ticks
   Tick(line);
   EXPECT_EQ(Take(line).ticks, Vector<uint32_t>({1}));
-  EXPECT_EQ(cache_->base(line), 13);
+  EXPECT_EQ(cache_->lines().base(line), 13);
 }
 
 TEST_F(TableCacheWireTest, WhatTheFormatCanSayLeavesNothing) {
   for (RowFormat wire : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
     Make(wire);
     const uint32_t line = Insert(1);
-    float* update = cache_->UpdateOf(line);
+    float* update = cache_->unsent().UpdateOf(line);
     std::iota(update, update + 16, -8.0f);
-    cache_->AddTick(line);
+    cache_->lines().AddTick(line);
     const Taken taken = Take(line);
     for (int i = 0; i < 16; ++i) EXPECT_EQ(taken.wire[static_cast<size_t>(i)], static_cast<float>(i - 8));
-    EXPECT_FALSE(cache_->has_update(line)) << RowFormatName(wire);
+    EXPECT_FALSE(cache_->unsent().has_update(line)) << RowFormatName(wire);
   }
 }
 
@@ -133,10 +134,10 @@ TEST_F(TableCacheWireTest, TheWholeLeavesNothing) {
   const Taken taken = Take(line, /*whole=*/true);
   EXPECT_EQ(taken.ticks, Vector<uint32_t>({0}));
   EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), remainder);
-  EXPECT_FALSE(cache_->has_update(line));
-  EXPECT_FALSE(cache_->HasUnsent(line));
-  cache_->UpdateOf(line);
-  EXPECT_FALSE(cache_->HasUnsent(line)) << "an update of zeros is nothing to send";
+  EXPECT_FALSE(cache_->unsent().has_update(line));
+  EXPECT_FALSE(cache_->unsent().Any(line));
+  cache_->unsent().UpdateOf(line);
+  EXPECT_FALSE(cache_->unsent().Any(line)) << "an update of zeros is nothing to send";
 }
 
 // The value of `sent` is one of integers of the format, each the one below or above; slots are 16-bit floats.
@@ -168,7 +169,7 @@ TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedAtRandom) {
   Tick(line);
   const std::vector<float> all = Update(line);
   cache_->MakeRoom(0);
-  ASSERT_EQ(cache_->queued(), 1u);
+  ASSERT_EQ(cache_->unsent().queue().size(), 1u);
   const Taken taken = TakeQueue(/*whole=*/false);
   EXPECT_EQ(taken.ticks, Vector<uint32_t>({1}));
   ExpectRoundedAtRandom(RowFormat::kInt4, taken.wire, all);
@@ -195,11 +196,11 @@ TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
   }
   cache_->MakeRoom(2);
   EXPECT_EQ(cache_->lines().size(), 0u);
-  EXPECT_EQ(cache_->queued(), 0u);
+  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
   EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
   // One that has none is not counted.
   Insert(3);
-  cache_->UpdateOf(cache_->lines().Find(3));
+  cache_->unsent().UpdateOf(cache_->lines().Find(3));
   cache_->MakeRoom(2);
   EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
 }
@@ -226,29 +227,29 @@ TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsRoundedAtRandom) {
 // Rows of the store travel in 8 bits where updates have 4.
 TEST_F(TableCacheWireTest, FourBitsAreForUpdates) {
   Make(RowFormat::kInt4);
-  EXPECT_EQ(cache_->row_format(), RowFormat::kInt8);
-  EXPECT_EQ(cache_->push_format(), RowFormat::kInt4);
+  EXPECT_EQ(cache_->policy().row_format(), RowFormat::kInt8);
+  EXPECT_EQ(cache_->policy().push_format(), RowFormat::kInt4);
 }
 
 TEST_F(TableCacheWireTest, ADerivedValueIsNoneSoItsSlotsHave16Bits) {
   Make(RowFormat::kInt8, "ftrl");
-  EXPECT_EQ(cache_->push_format(), RowFormat::kFloat16);
+  EXPECT_EQ(cache_->policy().push_format(), RowFormat::kFloat16);
   Make(RowFormat::kFloat32, "ftrl");
-  EXPECT_EQ(cache_->push_format(), RowFormat::kFloat32);
+  EXPECT_EQ(cache_->policy().push_format(), RowFormat::kFloat32);
   Make(RowFormat::kInt8, "adam");
-  EXPECT_EQ(cache_->push_format(), RowFormat::kInt8);
+  EXPECT_EQ(cache_->policy().push_format(), RowFormat::kInt8);
 }
 
 TEST_F(TableCacheWireTest, RowsOfOneNumberTravelAsTheyAre) {
   Make(RowFormat::kInt8, "ftrl", 1);
-  EXPECT_EQ(cache_->row_format(), RowFormat::kFloat32);
-  EXPECT_EQ(cache_->push_format(), RowFormat::kFloat32);
+  EXPECT_EQ(cache_->policy().row_format(), RowFormat::kFloat32);
+  EXPECT_EQ(cache_->policy().push_format(), RowFormat::kFloat32);
   const uint32_t line = Insert(1);
   Tick(line);
   const std::vector<float> all = Update(line);
   const Taken taken = Take(line);
   EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), all);
-  EXPECT_FALSE(cache_->has_update(line));
+  EXPECT_FALSE(cache_->unsent().has_update(line));
 }
 
 // row_format.h takes what follows the last whole block for single floats, and leaves them alone: those of a
@@ -256,7 +257,7 @@ TEST_F(TableCacheWireTest, RowsOfOneNumberTravelAsTheyAre) {
 TEST_F(TableCacheWireTest, SlotsOfOneFloatAreLastAndFewerThanDim) {
   for (const std::string& name : Optimizer::Names()) {
     Make(RowFormat::kInt8, name, 2);
-    const Optimizer& optimizer = cache_->schema().optimizer();
+    const Optimizer& optimizer = cache_->schema()->optimizer();
     size_t singles = 0;
     for (const SlotSpec& slot : optimizer.slots()) {
       EXPECT_FALSE(slot.per_element && singles > 0) << name;
@@ -271,12 +272,12 @@ TEST_F(TableCacheWireTest, OfWhatIsNotFiniteNothingIsLeft) {
   for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
     Make(wire, "sgd", 2);
     const uint32_t line = Insert(1);
-    cache_->UpdateOf(line)[0] = std::numeric_limits<float>::infinity();
-    cache_->UpdateOf(line)[1] = std::numeric_limits<float>::quiet_NaN();
-    cache_->AddTick(line);
+    cache_->unsent().UpdateOf(line)[0] = std::numeric_limits<float>::infinity();
+    cache_->unsent().UpdateOf(line)[1] = std::numeric_limits<float>::quiet_NaN();
+    cache_->lines().AddTick(line);
     const Taken taken = Take(line);
     EXPECT_TRUE(std::isinf(taken.wire[0]) && std::isnan(taken.wire[1]));
-    EXPECT_FALSE(cache_->has_update(line));
+    EXPECT_FALSE(cache_->unsent().has_update(line));
   }
 }
 
@@ -294,7 +295,7 @@ TEST_F(TableCacheWireTest, AveragesOfSquaresAreNeverNegative) {
       Make(wire, average.optimizer, 32);
       const uint32_t mine = Insert(1);
       const uint32_t other = Insert(2);
-      const TableSchema& schema = cache_->schema();
+      const TableSchema& schema = *cache_->schema();
       std::vector<float> server(schema.row_floats());
       schema.InitRow(1, server.data());
       auto push = [&](uint32_t line) {

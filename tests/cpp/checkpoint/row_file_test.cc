@@ -1,4 +1,4 @@
-// Row files: what is written is read again, whatever it is; what is damaged is told, wherever it is damaged.
+// Row files: reads equal what was written, and any damage is reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ RowTable Plan(const std::string& name, uint32_t dim, uint32_t slot_floats, uint6
   return table;
 }
 
-// Row i of a table, the same at every call.
+// Row i of a table, equal at every call.
 void FillRow(uint64_t i, RowBatch* batch) {
   std::vector<float> row(batch->dim() + batch->slot_floats());
   for (size_t d = 0; d < row.size(); ++d) row[d] = static_cast<float>(i * 100 + d);
@@ -54,7 +54,7 @@ void FillRow(uint64_t i, RowBatch* batch) {
 
 class RowFileTest : public ::testing::Test {
  protected:
-  // Rows `written` of the planned ones, in batches of `some`.
+  // Writes `written` of the planned rows, in batches of `some`.
   RowFileSummary Write(std::vector<RowTable> plans, const std::vector<uint64_t>& written, size_t some = 5) {
     unlink(path().c_str());
     auto writer = RowWriter::Create(path(), plans);
@@ -91,13 +91,13 @@ class RowFileTest : public ::testing::Test {
     EXPECT_TRUE(std::equal(wanted.last_used(), wanted.last_used() + rows, got.last_used()));
     EXPECT_TRUE(std::equal(wanted.counts(), wanted.counts() + rows, got.counts()));
   }
-  // What is wrong with the structure of the file now.
+  // The error of the file's current structure.
   Status Check() { return RowReader::Open(path()).status(); }
   std::string Bytes() {
     std::ifstream file(path(), std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
-  // In place: a file that is cut to nothing and written again goes to the disk at once, which takes its time.
+  // Writes in place: truncating a file and writing it again is slow, since it goes to the disk at once.
   void SetBytes(const std::string& bytes) {
     std::fstream(path(), std::ios::binary | std::ios::in | std::ios::out)
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -151,7 +151,7 @@ TEST_F(RowFileTest, Golden) {
   EXPECT_THAT(removed, ::testing::ElementsAre(0, 1, 2));
 }
 
-// Fewer rows came than were expected: the file is as if that had been known.
+// With fewer rows than planned the file is as if their number had been known.
 TEST_F(RowFileTest, FewerRowsThanPlanned) {
   Write({Plan("a", 7, 3, 200000), Plan("b", 1, 0, 1000, true, 1000), Plan("c", 2, 2, 9)}, {19, 3, 9}, 4);
   EXPECT_LT(Bytes().size(), 4096u);
@@ -205,19 +205,19 @@ TEST_F(RowFileTest, ForgedHeadersAreRefused) {
   EXPECT_THAT(with("[0,40]", "[0,18446744073709551615]"), HasSubstr("has the offsets"));
   EXPECT_THAT(with("[0,40]", "[-1,39]"), HasSubstr("has the offsets"));
   EXPECT_THAT(with("a/clocks", "a/keys"), HasSubstr("a name twice"));
-  EXPECT_THAT(with("a/clocks", "a/clicks"), HasSubstr("'a/clicks' is no column"));
+  EXPECT_THAT(with("a/clocks", "a/clicks"), HasSubstr("'a/clicks' is not a column"));
   EXPECT_THAT(with("a/clocks", "b/clocks"), HasSubstr("there is no tensor 'a/clocks'"));
   EXPECT_THAT(with("{\"__metadata__\"", "[\"__metadata__\""), HasSubstr("not the JSON object"));
   SetBytes(std::string(8, '\xff') + bytes.substr(8));
-  EXPECT_THAT(Check().message(), HasSubstr("its header is said to have 18446744073709551615 bytes"));
+  EXPECT_THAT(Check().message(), HasSubstr("the length of its header is 18446744073709551615 bytes"));
 }
 
-TEST_F(RowFileTest, AFifoIsNotWaitedFor) {
+TEST_F(RowFileTest, FifoIsRefusedAtOnce) {
   ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
   EXPECT_THAT(RowReader::Open(path()).status().message(), HasSubstr(path() + "' is not a regular file"));
 }
 
-TEST_F(RowFileTest, AnUnfinishedFileGoes) {
+TEST_F(RowFileTest, UnfinishedFileIsDeleted) {
   { EXPECT_TRUE(RowWriter::Create(path(), {Plan("a", 2, 1, 5)}).ok()); }
   EXPECT_EQ(RowReader::Open(path()).status().code(), Code::kNotFound);
 }

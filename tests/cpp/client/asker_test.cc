@@ -8,6 +8,7 @@
 
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/row_sink.h"
+#include "tests/cpp/testing/held_lines.h"
 
 namespace het {
 namespace {
@@ -21,25 +22,31 @@ class AskerTest : public ::testing::Test {
     schema_ = TableSchema::Create(spec).value();
     Cache(CacheConfig());
     for (uint32_t p = 0; p < 2; ++p) sessions_.emplace_back(p, ClientId(), &config_);
-    Train(&op_, 1);
   }
   void Cache(const CacheConfig& config) {
     tables_.Add(schema_, config);
     cache_ = tables_.Find(schema_->id());
   }
-  static void Train(ReadOp* op, uint64_t step) {
-    op->step = step;
-    op->sink = std::make_unique<LineSink>(op);
-  }
   uint32_t Line(Key key, Clock base) {
     return cache_->Insert(key, cache_->lines().Hash(key), base, /*transient=*/false);
   }
-  // What partition 0 is asked about the table; of a read of this one key.
-  TableRead AskedFor(Key key, uint32_t line) {
-    Asker asker(&op_, &subscriptions_);
-    const size_t before = op_.parts.size();
-    asker.Key(cache_, 0, key, line);
+  // A read of these keys of partition 0 by rows that a gradient misses, which is under way then.
+  void Ask(const Vector<Key>& keys, ReadOp* op) {
+    auto sink = std::make_unique<LineSink>(&tables_);
+    LineSink& rows = *sink;
+    op->sink = std::move(sink);
+    Vector<uint64_t> hashes;
+    for (Key key : keys) hashes.push_back(cache_->lines().Hash(key));
+    CachedRead read;
+    read.parts.push_back({schema_->id(), 0, keys.size(), keys.data(), hashes.data(), nullptr, nullptr});
+    Asker asker(op, &subscriptions_);
+    rows.Classify(read, &asker);
     asker.Ask(&sessions_);
+  }
+  // What partition 0 is asked about the table.
+  TableRead AskedFor(Key key) {
+    const size_t before = op_.parts.size();
+    Ask({key}, &op_);
     return op_.parts.size() == before ? TableRead{cache_} : op_.parts.back()->tables.at(0);
   }
 
@@ -53,32 +60,34 @@ class AskerTest : public ::testing::Test {
 };
 
 TEST_F(AskerTest, ACachedRowIsCheckedWithItsClockAndHeld) {
-  const TableRead asked = AskedFor(7, Line(7, 3));
+  Line(7, 3);
+  const TableRead asked = AskedFor(7);
   EXPECT_EQ(asked.checks, Vector<Key>({7}));
   EXPECT_EQ(asked.clocks, Vector<Clock>({3}));
   EXPECT_TRUE(asked.fetches.empty());
-  EXPECT_EQ(cache_->Held(), 1u);
+  EXPECT_EQ(testing::HeldLines(*cache_), 1u);
   EXPECT_EQ(op_.open_parts, 1u);
   EXPECT_TRUE(sessions_[0].waits());
   EXPECT_FALSE(sessions_[1].waits());
 }
 
 TEST_F(AskerTest, AnAbsentRowIsFetched) {
-  EXPECT_EQ(AskedFor(7, kNoRow).fetches, Vector<Key>({7}));
-  EXPECT_EQ(cache_->Held(), 0u);
+  EXPECT_EQ(AskedFor(7).fetches, Vector<Key>({7}));
+  EXPECT_EQ(testing::HeldLines(*cache_), 0u);
 }
 
 TEST_F(AskerTest, AnInvalidRowIsFetched) {
   const uint32_t line = Line(7, 3);
-  cache_->SetInvalid(line, true);
-  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
+  cache_->marks().Invalidate(line);
+  EXPECT_EQ(AskedFor(7).fetches, Vector<Key>({7}));
 }
 
 TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
   CacheConfig config;
   config.pull_bound = kUnbounded;
   Cache(config);
-  EXPECT_TRUE(AskedFor(7, Line(7, 3)).empty());
+  Line(7, 3);
+  EXPECT_TRUE(AskedFor(7).empty());
   EXPECT_TRUE(op_.done());
 }
 
@@ -87,22 +96,21 @@ TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
   config.checks = Checks::kTold;
   Cache(config);
   const uint32_t line = Line(7, 3);
-  cache_->SetSubscribed(line, true);
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u) << "it has never answered";
-  cache_->SetAnswered(0, cache_->numbers().newest());
+  cache_->marks().Subscribe(line);
+  EXPECT_EQ(AskedFor(7).checks.size(), 1u) << "it has never answered";
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
   cache_->BeginLookup(1);
-  EXPECT_EQ(AskedFor(7, line).checks.size(), 1u)
-      << "nothing bounds how long before the first lookup that was";
-  cache_->SetAnswered(0, cache_->numbers().newest());
+  EXPECT_EQ(AskedFor(7).checks.size(), 1u) << "nothing bounds how long before the first lookup that was";
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
   for (uint64_t step = 2; step <= 3; ++step) {
     cache_->BeginLookup(step);
-    EXPECT_EQ(AskedFor(7, line).checks.size(), step == 2 ? 0u : 1u) << step;
+    EXPECT_EQ(AskedFor(7).checks.size(), step == 2 ? 0u : 1u) << step;
     EXPECT_TRUE(subscriptions_.asking()) << "the lookup after this one wants to know";
   }
   EXPECT_EQ(cache_->counters().trusted, 1u);
-  cache_->SetAnswered(0, cache_->numbers().newest());
-  cache_->SetMoved(line);
-  EXPECT_EQ(AskedFor(7, line).fetches, Vector<Key>({7}));
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
+  cache_->marks().Notify(line);
+  EXPECT_EQ(AskedFor(7).fetches, Vector<Key>({7}));
 }
 
 TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
@@ -110,10 +118,10 @@ TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
   config.checks = Checks::kTold;
   Cache(config);
   const uint32_t line = Line(7, 3);
-  cache_->SetSubscribed(line, true);
+  cache_->marks().Subscribe(line);
   cache_->BeginLookup(1);
-  cache_->SetAnswered(0, cache_->numbers().newest());
-  EXPECT_TRUE(AskedFor(7, line).empty());
+  cache_->numbers().SetAnswered(0, cache_->numbers().newest());
+  EXPECT_TRUE(AskedFor(7).empty());
   EXPECT_TRUE(op_.done());
   EXPECT_TRUE(sessions_[0].waits());
   EXPECT_TRUE(subscriptions_.asking());
@@ -122,14 +130,11 @@ TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
 }
 
 TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
-  const uint32_t line = Line(7, 3);
+  Line(7, 3);
   PartitionReadPtr part;
   {
     ReadOp op;
-    Train(&op, 2);
-    Asker asker(&op, &subscriptions_);
-    asker.Key(cache_, 0, 7, line);
-    asker.Ask(&sessions_);
+    Ask({7}, &op);
     part = op.parts.at(0);
     EXPECT_TRUE(part->wanted());
   }
@@ -140,13 +145,8 @@ TEST_F(AskerTest, TheEndOfAReadTakesItFromItsQuestions) {
 TEST_F(AskerTest, ALargeReadIsSplit) {
   const size_t row_bytes = TableRead{cache_}.most_row_bytes();
   config_.most_read_bytes = 3 * row_bytes;
-  Asker asker(&op_, &subscriptions_);
-  std::set<Key> wanted;
-  for (Key key = 0; key < 10; ++key) {
-    asker.Key(cache_, 0, key, kNoRow);
-    wanted.insert(key);
-  }
-  asker.Ask(&sessions_);
+  const std::set<Key> wanted = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  Ask(Vector<Key>(wanted.begin(), wanted.end()), &op_);
   EXPECT_EQ(op_.open_parts, 4u);
   std::set<Key> asked;
   for (const PartitionReadPtr& part : op_.parts) {
@@ -158,13 +158,13 @@ TEST_F(AskerTest, ALargeReadIsSplit) {
 
 TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   auto read = std::make_shared<PartitionRead>();
+  read->partition = 5;
   TableRead& asked = read->tables.emplace_back(TableRead{cache_});
   asked.checks = {1, 2, 3};
   asked.clocks = {11, 12, 13};
   asked.check_at = {21, 22, 23};
   asked.fetches = {4};
   asked.fetch_at = {24};
-  asked.trusts = true;
   const size_t row_bytes = asked.most_row_bytes();
   const PartitionReadPtr piece = read->TakePiece(3 * row_bytes);
   ASSERT_NE(piece, nullptr);
@@ -175,7 +175,7 @@ TEST_F(AskerTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
   EXPECT_EQ(taken.checks, Vector<Key>({2, 3}));
   EXPECT_EQ(taken.clocks, Vector<Clock>({12, 13}));
   EXPECT_EQ(taken.check_at, Vector<uint32_t>({22, 23}));
-  EXPECT_TRUE(taken.trusts);
+  EXPECT_EQ(piece->partition, 5u);
   EXPECT_EQ(read->tables.at(0).checks, Vector<Key>({1}));
   EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
 }

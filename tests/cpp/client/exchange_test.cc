@@ -86,7 +86,7 @@ class ExchangeTest : public ::testing::Test {
     spec.dim = 2;
     schema_ = TableSchema::Create(spec).value();
     tables_.Add(schema_, CacheConfig());
-    op_.sink = std::make_unique<PrivateSink>(&op_);
+    op_.sink = std::make_unique<PrivateSink>(&tables_);
   }
   static ClientConfig Config() {
     ClientConfig config;
@@ -95,11 +95,11 @@ class ExchangeTest : public ::testing::Test {
     return config;
   }
   TableCache* cache() { return tables_.Find(schema_->id()); }
-  PartitionReadPtr Ask(uint32_t partition, size_t fetches = 1) {
+  PartitionReadPtr Ask(uint32_t partition, uint32_t fetches = 1) {
     auto read = std::make_shared<PartitionRead>();
     read->op = &op_;
     read->tables.push_back({cache()});
-    for (size_t i = 0; i < fetches; ++i) read->tables[0].fetches.push_back(static_cast<Key>(i));
+    for (uint32_t i = 0; i < fetches; ++i) read->tables[0].Fetch(i, i);
     exchange_.session(partition)->Ask(read);
     return read;
   }
@@ -167,8 +167,7 @@ TEST_F(ExchangeTest, ALargeRequestGoesAlone) {
 TEST_F(ExchangeTest, AFrameAsksForNoMoreThanAnAnswerMayTake) {
   for (uint32_t p = 0; p < 2; ++p) {
     TableRead& asked = Ask(p, 0)->tables[0];
-    for (Key key = 0; key < 30000; ++key) asked.checks.push_back(key);
-    asked.clocks.assign(asked.checks.size(), 1);
+    for (uint32_t i = 0; i < 30000; ++i) asked.Check(i, 1, i);
   }
   exchange_.Pump();
   ASSERT_EQ(net_.sent.size(), 2u);

@@ -38,10 +38,10 @@ class SessionFixture : public ::testing::Test {
     return read;
   }
   // Sends the next request, if one may go out, and returns what it says.
-  std::optional<Request> Send(uint64_t connection = 1) {
+  std::optional<OutRequest> Send(uint64_t connection = 1) {
     Session::Outgoing next;
     if (!session_.Next(now_, &next)) return std::nullopt;
-    Request request;
+    OutRequest request;
     session_.FillIn(next, &request);
     request.request_id = ++request_id_;
     read_ = next.read;
@@ -55,7 +55,7 @@ class SessionFixture : public ::testing::Test {
     reply.inc = incarnation;
     return reply;
   }
-  Verdict Hear(const Request& request, const Reply& reply) {
+  Verdict Hear(const OutRequest& request, const Reply& reply) {
     const Session::Outstanding* const found = session_.Find(request.request_id);
     EXPECT_NE(found, nullptr);
     return session_.OnReply(session_.Take(found), reply, now_);

@@ -16,7 +16,7 @@ TEST_F(SessionRandomTest, AnyRepliesInAnyOrder) {
   for (int round = 0; round < 300; ++round) {
     config_.keep_applied = random.Chance(0.5);
     Session session(3, ClientId{1, 1}, &config_);
-    std::vector<Request> on_way;
+    std::vector<OutRequest> on_way;
     size_t reads = 0, answered = 0;
     auto again = [&](PartitionReadPtr read) {
       if (read != nullptr) session.Ask(std::move(read));
@@ -30,7 +30,7 @@ TEST_F(SessionRandomTest, AnyRepliesInAnyOrder) {
     auto send = [&] {
       Session::Outgoing next;
       if (!session.Next(now_, &next)) return false;
-      Request request;
+      OutRequest request;
       session.FillIn(next, &request);
       request.request_id = ++request_id_;
       EXPECT_LE(request.seq, request.after_seq);
@@ -82,7 +82,7 @@ TEST_F(SessionRandomTest, AnyRepliesInAnyOrder) {
       ASSERT_FALSE(session.outstanding().empty());
       const Session::Outstanding request = session.Take(&session.outstanding().front());
       ASSERT_TRUE(session.client() == known);
-      const Request said = *std::find_if(on_way.begin(), on_way.end(), [&](const Request& each) {
+      const OutRequest said = *std::find_if(on_way.begin(), on_way.end(), [&](const OutRequest& each) {
         return each.request_id == request.request_id;
       });
       if (said.seq == last_seq + 1) ++last_seq;

@@ -198,7 +198,7 @@ TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
   epoch.tables[0].table = schema_->id();
   epoch.tables[0].epoch = 11;
   EXPECT_TRUE(Hear(*Send(), epoch).reloaded.empty());
-  EXPECT_EQ(session_.epoch(schema_->id()), 11u);
+  EXPECT_EQ(session_.epochs().Of(schema_->id()), 11u);
   epoch.tables[0].epoch = 12;
   const Verdict verdict = Hear(*Send(), epoch);
   ASSERT_EQ(verdict.reloaded.size(), 1u);
@@ -297,7 +297,7 @@ TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
     Ask();
     Session::Outgoing next;
     ASSERT_TRUE(session_.Next(now_, &next));
-    Request request;
+    OutRequest request;
     session_.FillIn(next, &request);
     request.request_id = ++request_id_;
     request.tables.emplace_back().hold = true;

@@ -1,6 +1,6 @@
-// What the client does for tables whose cache is on a device, where the random schedules with devices
-// (protocol/schedules_test.cc) do not get: calls of the wrong kind, reads that overlap what happens to their
-// partition, and what frames look like.
+// The client's part for tables with caches on a device, where the random schedules
+// (protocol/schedules_test.cc) do not reach: calls of the wrong kind, reads that overlap events of their
+// partition, and the form of frames.
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace het::testing {
 namespace {
 
-// A read of partition 0, with memory of its own for what comes.
+// A read of partition 0, with its own memory for the rows.
 struct Rows {
   Rows(const Schema& schema, std::vector<Key> k, std::vector<Clock> b)
       : keys(std::move(k)),
@@ -30,7 +30,7 @@ struct Rows {
   DeviceRead read;
 };
 
-// Updates of one tick each, of rows that had none before: 1 in every float of the row.
+// Updates of one tick each, for rows without earlier ticks: 1 in every float of the row.
 struct Ticks {
   Ticks(const Schema& schema, std::vector<Key> k)
       : keys(std::move(k)),
@@ -55,15 +55,15 @@ struct Lines : DeviceLines {
   int invalidated = 0, dropped = 0;
 };
 
-// The test is the device of worker 0's tables.
+// The test plays the device of worker 0's tables.
 class DeviceClient : public WorldTest {
  protected:
   void Make(const WorldConfig& config) {
-    Abandon();  // its rows are the test's
+    Abandon();  // the test has its rows
     WorldTest::Make(config);
     for (uint32_t t = 0; t < config.tables; ++t) {
       client().RemoveTable(world().schema(t)->id());
-      ASSERT_TRUE(client().AddDeviceTable(world().schema(t), config.cache, &lines_).ok());
+      ASSERT_TRUE(client().devices().AddTable(world().schema(t), config.cache, &lines_).ok());
     }
   }
   void TearDown() override { Abandon(); }
@@ -73,7 +73,7 @@ class DeviceClient : public WorldTest {
   Lines lines_;
 };
 
-TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
+TEST_F(DeviceClient, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -83,20 +83,20 @@ TEST_F(DeviceClient, OrdinaryCallsAreRefusedAndTheOtherWayRound) {
   EXPECT_NE(read.message().find("'table0' is cached on a device"), std::string::npos) << read.message();
   EXPECT_EQ(client(0).Write(step->MakeWrite(1), 1, nullptr).code(), Code::kFailedPrecondition);
   Rows wanted(schema(), {1}, {kNoBase});
-  EXPECT_EQ(client(1).ReadForDevice(&wanted.read, true).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(client(1).devices().Read(&wanted.read, true).code(), Code::kFailedPrecondition);
   EXPECT_EQ(wanted.came[0], 7) << "untouched";
   Ticks ticks(schema(), {1});
-  EXPECT_EQ(client(1).PushForDevice(ticks.push).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(client(1).devices().Push(ticks.push).code(), Code::kFailedPrecondition);
   EXPECT_TRUE(log(1).frames().empty());
-  EXPECT_EQ(client(0).CheckDevice(12345).code(), Code::kFailedPrecondition);
-  EXPECT_EQ(client(0).AddDeviceTable(schema(), config.cache, nullptr).code(), Code::kInvalidArgument);
+  EXPECT_EQ(client(0).devices().Check(12345).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(client(0).devices().AddTable(schema(), config.cache, nullptr).code(), Code::kInvalidArgument);
   config.cache.wire = RowFormat::kInt8;
-  const Status wire = client(0).AddDeviceTable(schema(), config.cache, &lines_);
+  const Status wire = client(0).devices().AddTable(schema(), config.cache, &lines_);
   EXPECT_NE(wire.message().find("'int8'"), std::string::npos) << wire.message();
   EXPECT_EQ(net(0).served() + net(1).served(), 0u);
 }
 
-// Of two reads of one partition, the second one's answer tells that the first one's are of another life.
+// Of two reads of one partition, the second answer shows that the first is from an earlier life.
 TEST_F(DeviceClient, IncarnationChangesDuringRead) {
   for (bool keep : {true, false}) {
     for (bool cleared : {false, true}) {
@@ -105,12 +105,12 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
       config.workers = 2;
       config.client.on_reload = keep ? ClientConfig::kKeep : ClientConfig::kDiscard;
       Make(config);
-      Rows known(schema(), {9}, {kNoBase});  // its answer tells of this life
-      ASSERT_TRUE(client().ReadForDevice(&known.read, true).ok());
+      Rows known(schema(), {9}, {kNoBase});  // its answer is from the current life
+      ASSERT_TRUE(client().devices().Read(&known.read, true).ok());
       const Bytes empty = world().Snapshot(0);
       Train(1, {1, 2, 3});
       Rows first(schema(), {1, 2}, {1, kNoBase}), second(schema(), {3}, {1});
-      auto a = client().BeginReadForDevice(&first.read, true);
+      auto a = client().devices().BeginRead(&first.read, true);
       client().Progress(0);
       ASSERT_TRUE(a->done());
       ASSERT_EQ(first.came, (std::vector<uint8_t>{0, 1}));
@@ -121,11 +121,11 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
         world().Restart(0, empty, /*close=*/false);
       }
       lines_ = Lines();
-      auto b = client().BeginReadForDevice(&second.read, true);
+      auto b = client().devices().BeginRead(&second.read, true);
       for (int i = 0; i < 1000 && !(a->done() && b->done()); ++i) client().Progress(0.05);
       ASSERT_TRUE(client().FinishRead(a.get()).ok());
       ASSERT_TRUE(client().FinishRead(b.get()).ok());
-      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "what was checked is fetched";
+      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "checked rows are fetched";
       EXPECT_EQ(first.clocks, (std::vector<Clock>{0, 0}));
       EXPECT_EQ(first.rows[0], kInitial);
       EXPECT_EQ(first.rows[schema()->row_floats()], kInitial);
@@ -142,13 +142,13 @@ TEST_F(DeviceClient, ATableThatIsGone) {
   config.tables = 2;
   Make(config);
   Rows here(schema(0), {1}, {kNoBase}), there(schema(1), {1}, {kNoBase});
-  ASSERT_TRUE(client().ReadForDevice(&here.read, true).ok());
+  ASSERT_TRUE(client().devices().Read(&here.read, true).ok());
   world().service().DropTable(schema(0)->id());
-  const Status read = client().ReadForDevice(&here.read, true);
+  const Status read = client().devices().Read(&here.read, true);
   EXPECT_EQ(read.code(), Code::kFailedPrecondition);
   EXPECT_NE(read.message().find("no table"), std::string::npos) << read.message();
   EXPECT_EQ(lines_.dropped, 1);
-  EXPECT_TRUE(client().ReadForDevice(&there.read, true).ok());
+  EXPECT_TRUE(client().devices().Read(&there.read, true).ok());
 }
 
 TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
@@ -161,10 +161,10 @@ TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
   for (Key key = 0; key < 50; ++key) keys.push_back(key);
   Ticks ticks(schema(0), keys), more(schema(1), keys);
   ticks.push.parts.push_back(more.push.parts[0]);
-  ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
+  ASSERT_TRUE(client().devices().Push(ticks.push).ok());
   ASSERT_TRUE(client().Flush().ok());  // epochs are known
   net().record = true;
-  ASSERT_TRUE(client().PushForDevice(ticks.push).ok());
+  ASSERT_TRUE(client().devices().Push(ticks.push).ok());
   ASSERT_TRUE(client().Flush().ok());
   size_t rows = 0, frames = 0, shared = 0;
   for (const Request& request : Sent(0)) {
@@ -190,15 +190,15 @@ TEST_F(DeviceClient, OnlyTrainingReadsAdmit) {
   Make(config);
   for (const auto& [training, admitted] : {std::pair(false, 0), {true, 0}, {false, 0}, {true, 1}}) {
     Rows wanted(schema(), {1}, {kNoBase});
-    ASSERT_TRUE(client().ReadForDevice(&wanted.read, training).ok());
+    ASSERT_TRUE(client().devices().Read(&wanted.read, training).ok());
     EXPECT_EQ(wanted.admit[0], admitted);
   }
 }
 
-// Updates have left the device: they are taken whatever the network says, and that is told by the wait.
+// Exported updates are accepted despite errors of the network, which the wait reports.
 TEST_F(DeviceClient, APartitionThatRefusesTheClient) {
   Make(Bounded(0));
-  LocalService other(1, 4711);  // partitions of another hash
+  LocalService other(1, 4711);  // its partitions have another hash seed
   struct Crossed : LocalTransport {
     using LocalTransport::LocalTransport;
     PartitionId id(uint32_t) const override { return {0, 1, 1}; }
@@ -207,13 +207,13 @@ TEST_F(DeviceClient, APartitionThatRefusesTheClient) {
     Client wrong(&crossed);
     CacheConfig config;
     config.push_bound = bound;
-    ASSERT_TRUE(wrong.AddDeviceTable(schema(), config, &lines_).ok());
+    ASSERT_TRUE(wrong.devices().AddTable(schema(), config, &lines_).ok());
     Ticks ticks(schema(), {1});
     for (uint64_t pushes : {1, 2}) {
-      ASSERT_TRUE(wrong.PushForDevice(ticks.push).ok());
+      ASSERT_TRUE(wrong.devices().Push(ticks.push).ok());
       EXPECT_EQ(wrong.UnappliedTicks(At(0).first, 1), pushes);
       wrong.Progress(0);
-      EXPECT_EQ(wrong.WaitForDevice().code(), Code::kFailedPrecondition);
+      EXPECT_EQ(wrong.devices().Wait().code(), Code::kFailedPrecondition);
     }
   }
 }

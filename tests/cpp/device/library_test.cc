@@ -1,6 +1,5 @@
-// The library of a device as its callers see it: what it says of itself, what it refuses and in which words,
-// and what random schedules do not reach. All that it computes is compared by device_check (check/), call by
-// call.
+// A device library as its callers see it: its description, its errors and their texts, and cases that random
+// schedules do not reach. device_check (check/) compares all computations, call by call.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -26,7 +25,7 @@ using ::testing::IsEmpty;
 
 using Keys = std::vector<int64_t>;
 
-// Memory of the device, with a copy of `host`.
+// Device memory with a copy of `host`.
 template <typename T>
 class DeviceArray {
  public:
@@ -64,7 +63,7 @@ HetDevTableConfig SgdTable(uint64_t capacity, uint32_t dim) {
   return config;
 }
 
-// One table of two floats a row, and one call, about one feature.
+// One table with two floats a row, and one call, with one feature.
 class DeviceLibraryTest : public ::testing::Test {
  protected:
   static constexpr uint32_t kDim = 2;
@@ -157,7 +156,7 @@ TEST_F(DeviceLibraryTest, DescribesTheDevice) {
   EXPECT_STREQ(info.executor, "host");
   EXPECT_GT(info.free_bytes, 0u);
   EXPECT_EQ(HetDevDescribe(3, &info), HET_DEV_NO_DEVICE);
-  EXPECT_EQ(info.abi_version, HET_DEV_ABI_VERSION) << "filled in all the same";
+  EXPECT_EQ(info.abi_version, HET_DEV_ABI_VERSION) << "filled in despite the error";
   EXPECT_STREQ(info.executor, "host");
   EXPECT_THAT(HetDevError(), HasSubstr("device 3"));
 }
@@ -169,7 +168,7 @@ TEST_F(DeviceLibraryTest, RefusedTables) {
   } cases[] = {
       {[](auto* c) { c->capacity = 0; }, {"capacity is 0"}},
       {[](auto* c) { c->capacity = UINT64_MAX; }, {"18446744073709551615"}},
-      // Lists of rows number them in 32 bits.
+      // Row numbers in lists have 32 bits.
       {[](auto* c) { c->capacity = uint64_t{1} << 32; }, {"4294967296", "at most 4294967264 rows"}},
       {[](auto* c) { c->row_floats = 5; }, {"row_floats is 5; it must be 4"}},
       {[](auto* c) { c->dim = 0; }, {"dim"}},
@@ -198,7 +197,7 @@ TEST_F(DeviceLibraryTest, RefusedTables) {
   }
 }
 
-TEST_F(DeviceLibraryTest, TablesThatDoNotFitSayHowMuchTheyNeed) {
+TEST_F(DeviceLibraryTest, OversizedTablesReportTheMemoryNeeded) {
   HetDevTableConfig config = SgdTable(uint64_t{1} << 31, 4);
   uint64_t bytes = 0, lean = 0;
   ASSERT_EQ(HetDevTableBytes(&config, &bytes), HET_DEV_OK) << HetDevError();
@@ -215,7 +214,7 @@ TEST_F(DeviceLibraryTest, TablesThatDoNotFitSayHowMuchTheyNeed) {
   EXPECT_EQ(bytes - lean, (uint64_t{1} << 31) * 16) << "no room for updates";
 }
 
-// Memory of the device is no memory of the host's.
+// The host cannot access device memory.
 TEST_F(DeviceLibraryTest, HostCannotReadDeviceMemory) {
   DeviceArray<int64_t> memory(context_, {42});
   EXPECT_EXIT(
@@ -226,7 +225,7 @@ TEST_F(DeviceLibraryTest, HostCannotReadDeviceMemory) {
 TEST_F(DeviceLibraryTest, MemoryOfAnotherDevice) {
   SetBatch({2, 1});
   Install(Lookup());
-  // Addresses that nobody may touch, as a device has them, and where their bytes really are.
+  // Addresses that must not be accessed, as on a device, and the real location of their bytes.
   char device[256];
   int64_t ids[2] = {2, 1};
   float rows[4] = {};
@@ -242,13 +241,13 @@ TEST_F(DeviceLibraryTest, MemoryOfAnotherDevice) {
   EXPECT_THAT(device, Each(0x55));
 }
 
-// Lookups are numbered, and the numbers come again: first after six, so that it is seen here. A row that has
-// slept for a whole round is met like any other.
-TEST_F(DeviceLibraryTest, RowsAreMetAgainWhenNumbersOfLookupsStartAgain) {
+// Lookup numbers repeat: first after six, so that a test sees it. A row that was not used for a whole round
+// is counted like any other.
+TEST_F(DeviceLibraryTest, VisitsAreClearedWhenLookupNumbersRepeat) {
   SetBatch({0, 1, 2, 3, 4, 5, 6});
   Lookup();
   Install({0, 1, 2});
-  Install({3, 4, 5, 6}, false);  // they stay with the call
+  Install({3, 4, 5, 6}, false);  // the call keeps them
   use_.check = 1;
   for (const int64_t rows : {6, 7}) {
     for (int64_t i = 0; i < 3 * rows; ++i) {
@@ -346,7 +345,7 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   refused(call_, "sum again");  // once
   Sum();
   Lookup();
-  refused(call_, "sum again");  // something came in between
+  refused(call_, "sum again");  // another call came in between
   Sum();
   HetDevResetCall(context_, call_);
   refused(call_, "sum again");
@@ -360,8 +359,8 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   refused(call_, "same batch");
 }
 
-// Of key 1 no tick is held back. Key 2 is older. Key 3 has had 2^20 ticks more than key 1, and is as young.
-TEST_F(DeviceLibraryTest, EachRowHasThePushBoundOfItsAge) {
+// Key 1 is young: it holds back no tick. Key 2 is older. Key 3, 2^20 ticks past key 1, is young again.
+TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
   constexpr int64_t kGap = int64_t{1} << 20;
   use_.push_bound = 5;
   use_.push_every = 10;
@@ -370,7 +369,7 @@ TEST_F(DeviceLibraryTest, EachRowHasThePushBoundOfItsAge) {
   ASSERT_EQ(TryInstall({{1}}, 5), HET_DEV_OK) << HetDevError();
   ASSERT_EQ(TryInstall({{2}}, 29), HET_DEV_OK) << HetDevError();
   ASSERT_EQ(TryInstall({{3}}, kGap + 5), HET_DEV_OK) << HetDevError();
-  using Left = std::vector<std::pair<int64_t, int64_t>>;  // of each row its key and clock
+  using Left = std::vector<std::pair<int64_t, int64_t>>;  // key and clock of each row
   const auto tick = [&] {
     Sum();
     HetDevExport left = {};

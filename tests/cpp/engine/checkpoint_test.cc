@@ -1,4 +1,4 @@
-// Saving and loading under an engine: what steps and caches see of it. Tables of this process.
+// Saving and loading under an engine: the effects on steps and caches. Tables of this process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr size_t kDim = 2;
 
 // An engine with one table "t" that starts at zero and learns with SGD(1) from gradients of -1: a row's
-// values say how often it was in a step.
+// values are the number of its steps.
 class Counting {
  public:
   explicit Counting(const TableOptions& options) : engine_("test", 1) {
@@ -105,7 +105,7 @@ class CheckpointEngine : public ::testing::Test {
   TempFolder folder_;
 };
 
-// The row has, by chance, the clock that the cache knows: only the epoch tells.
+// The loaded row happens to have the clock that the cache knows: only the epoch differs.
 TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
   for (const int64_t bound : {int64_t{0}, int64_t{50}, kUnbounded}) {
     Counting counting(Cached(bound));
@@ -186,7 +186,7 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
   }
 }
 
-// Steps go on while several threads save; several threads load; steps that run then are refused, whole.
+// Steps go on while several threads save; several threads load; steps that run then are refused completely.
 TEST_F(CheckpointEngine, SideBySide) {
   for (const TableOptions& options : {TableOptions(), Cached(3)}) {
     Counting counting(options);

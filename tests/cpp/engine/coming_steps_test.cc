@@ -1,4 +1,4 @@
-// Batches whose lookups will come: which one a lookup is, which one may begin, and which ones go.
+// Batches of future lookups: which one a lookup matches, which one may begin, and which ones are dropped.
 #include "het_tf/core/engine/coming_steps.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class ComingStepsTest : public ::testing::Test {
     step->plan.Build({&feature, 1}, {&table, 1}, PartitionId(), nullptr);
     coming_.Add(lane, window, std::move(step));
   }
-  // The batch is planned, and the plan is of these ids.
+  // Whether the batch is planned, with a plan of these ids.
   bool Match(const Ids& ids, uint64_t lane = 1) {
     const FeatureIds feature = Feature(ids);
     Step step;
@@ -33,7 +33,7 @@ class ComingStepsTest : public ::testing::Test {
     }
     return found_.planned;
   }
-  // The first id of the batch that begins; -1: none does.
+  // The first id of the batch that begins; -1: none.
   int64_t Begin() {
     int64_t id = -1;
     coming_.BeginNext([&](PlannedStep* step) {
@@ -53,7 +53,7 @@ class ComingStepsTest : public ::testing::Test {
   }
 };
 
-TEST_F(ComingStepsTest, ALookupIsTheOldestBatchWithItsIds) {
+TEST_F(ComingStepsTest, LookupMatchesTheOldestBatchWithItsIds) {
   Add({1, 2});
   Add({3});
   Add({1, 2});
@@ -66,7 +66,7 @@ TEST_F(ComingStepsTest, ALookupIsTheOldestBatchWithItsIds) {
   EXPECT_FALSE(Match({1, 2})) << "each is looked up once";
 }
 
-TEST_F(ComingStepsTest, TheNextOfEachLaneBeginsAndNoOther) {
+TEST_F(ComingStepsTest, OnlyTheNextBatchOfALaneBegins) {
   Add({1});
   Add({2});
   Add({10}, /*lane=*/2);
@@ -80,7 +80,7 @@ TEST_F(ComingStepsTest, TheNextOfEachLaneBeginsAndNoOther) {
   EXPECT_EQ(Begin(), 2);
 }
 
-TEST_F(ComingStepsTest, ABatchThatMayNotBeginKeepsTheNextOnesBack) {
+TEST_F(ComingStepsTest, BlockedBatchBlocksLaterOnes) {
   auto step = coming_.New();
   step->of_feature = {0};
   coming_.Add(1, 100, std::move(step));
@@ -88,8 +88,8 @@ TEST_F(ComingStepsTest, ABatchThatMayNotBeginKeepsTheNextOnesBack) {
   EXPECT_EQ(Begin(), -1);
 }
 
-// An iterator that was left: the new one's batches begin, and the old ones go at last.
-TEST_F(ComingStepsTest, WhatWasPassedOverBeginsNoMoreAndGoes) {
+// An abandoned iterator: the new one's batches begin, and the old ones are dropped at last.
+TEST_F(ComingStepsTest, PassedOverBatchesAreDropped) {
   Add({1});
   Add({2});
   EXPECT_EQ(Begin(), 1);
@@ -105,7 +105,7 @@ TEST_F(ComingStepsTest, WhatWasPassedOverBeginsNoMoreAndGoes) {
   EXPECT_FALSE(Match({1}));
 }
 
-TEST_F(ComingStepsTest, ALaneHasNoMoreThanItsWindowAndSomeBeside) {
+TEST_F(ComingStepsTest, LaneIsLimitedToItsWindowAndSlack) {
   for (int64_t id = 0; id < 20; ++id) Add({id}, /*lane=*/1, /*window=*/4);
   EXPECT_FALSE(Match({static_cast<int64_t>(20 - 4 - ComingSteps::kBeside - 1)}));
   EXPECT_TRUE(Match({static_cast<int64_t>(20 - 4 - ComingSteps::kBeside)}));

@@ -1,5 +1,5 @@
-// Bounds by the age of a row (wire/bound.h) in a cache on a device, beside one in host memory: the same
-// updates are held back, and the figures are the same.
+// Bounds by the age of a row (wire/bound.h) in a cache on a device and in one in host memory: both hold back
+// the same updates, and have the same counters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPull = 20;
 
-// A worker of a store of its own.
+// A worker with a store of its own.
 class Worker {
  public:
   explicit Worker(const TableOptions& options)
@@ -43,7 +43,7 @@ class Worker {
 
 class DeviceAge : public DeviceEngine {
  protected:
-  // On a device, and in host memory.
+  // Makes one worker on a device, and one in host memory.
   void Make(TableOptions options) {
     workers_.clear();
     for (const bool on_device : {true, false}) {
@@ -54,7 +54,7 @@ class DeviceAge : public DeviceEngine {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-TEST_F(DeviceAge, AYoungRowsUpdateLeavesAtOnceAndAnOldOnesIsHeldBack) {
+TEST_F(DeviceAge, OldRowsHoldBackMoreTicks) {
   Make(CacheOf("gpu", 1000, kPull, Bound(2, 10)));
   for (auto& worker : workers_) {
     SCOPED_TRACE(worker->engine().name());
@@ -74,8 +74,8 @@ TEST_F(DeviceAge, AYoungRowsUpdateLeavesAtOnceAndAnOldOnesIsHeldBack) {
   }
 }
 
-// Rows that stay with the call leave with their tick: as victims, unless it is past their bound.
-TEST_F(DeviceAge, WhatLeavesWithItsTickIsCountedByItsBound) {
+// Rows that stay with the call are exported with their tick: counted as evictions, unless past their bound.
+TEST_F(DeviceAge, ExportsWithATickAreCountedByBound) {
   std::vector<Key> ids(40);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
   for (const uint32_t every : {1, 2}) {
@@ -93,7 +93,7 @@ TEST_F(DeviceAge, BoundsFollowTheNumberOfWorkers) {
   for (auto& worker : workers_) {
     SCOPED_TRACE(worker->engine().name());
     worker->Train({1}, 3);
-    EXPECT_EQ(worker->Stats()["bound_push"], 0) << "nobody else reads it";
+    EXPECT_EQ(worker->Stats()["bound_push"], 0) << "no other worker reads it";
     ASSERT_TRUE(worker->engine().caches().SetWorkers("t", 4).ok());
     EXPECT_EQ(worker->Stats()["unsent_rows"], 0);
     const int flushed = worker->Stats()["bound_push"];

@@ -1,4 +1,4 @@
-// Tables whose cache is on a device, where memory ends: the device's, the host's, or the device itself.
+// Tables with a cache on a device, when the device's or the host's memory is exhausted, or the device fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
       return status;
     };
     DeviceOf(&engine)->FailAllocation(n);
-    // Larger and larger: memory that a step has taken serves the next one.
+    // Larger and larger, since later steps reuse memory.
     for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 300}, {30, 1500}}) {
       const Status status = train(first, size);
       if (status.ok()) continue;
@@ -57,7 +57,7 @@ TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
   EXPECT_GT(failed, 5);
 }
 
-TEST_F(DeviceEngineMemory, ACacheThatDoesNotFitIsNoTable) {
+TEST_F(DeviceEngineMemory, OversizedCacheCreatesNoTable) {
   Create("t", 2, CacheOf("gpu", 32, 0, 2));
   DeviceOf(&engine_)->FailAllocation(1);
   const Status status = engine_.tables().Create(SpecOf("large", 2), CacheOf("gpu", 1 << 20, 0, 2));
@@ -123,7 +123,7 @@ TEST_F(DeviceEngineMemory, AssignedRowsAreReadThoughMemoryEnds) {
   EXPECT_TRUE(assigned);
 }
 
-TEST_F(DeviceEngineMemory, ADeviceThatFailsIsLostWithWhatItHeld) {
+TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());

@@ -1,5 +1,5 @@
-// An engine whose tables are cached on a device beside one whose tables are direct: the same rows, whatever
-// comes in whatever order. Faults and several workers: protocol/schedules_test.cc.
+// An engine with tables cached on a device and one with direct tables: equal rows for any sequence of calls.
+// Faults and several workers: protocol/schedules_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ struct Pair {
   std::vector<std::vector<float>> gradients;
 };
 
-// By seed.
+// The parameter is the seed.
 class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
  protected:
   DeviceSchedules()
@@ -49,7 +49,7 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
 
   bool exact() const { return optimizer_ == "sgd"; }
 
-  // f(engine) on each, which answers a status.
+  // Calls f(engine) on each, which returns a status.
   template <typename F>
   void Each(F f) {
     for (Engine* engine : {&direct_, &device_}) {
@@ -67,14 +67,14 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
   std::vector<Key> Ids(uint64_t most) {
     std::vector<Key> ids(random_.Below(most));
     for (Key& id : ids) {
-      // Some are in every batch, many occur once, some are far away.
+      // Some ids are in every batch, many occur once, some are far away.
       const uint64_t kind = random_.Below(10);
       id = static_cast<Key>(random_.Below(kind < 4 ? 8 : 300));
       if (kind == 9) id = static_cast<Key>(static_cast<uint64_t>(id) * (~uint64_t{0} / 311));
     }
     return ids;
   }
-  // Ids and rows of the device's engine are by lot in memory of the device, which here is memory.
+  // A random choice puts the device engine's ids and rows in device memory, which here is memory.
   Pair Lookup(bool training) {
     const uint64_t most = random_.Chance(0.1) ? 400 : 40;
     const std::vector<FeatureInput> inputs = {{"a", Ids(most), Key{3}}, {"b", Ids(most)}, {"a", Ids(most)}};

@@ -1,7 +1,7 @@
-// Tables whose cache is on a device, through the engine: tokens, gradients, errors, figures
-// and files. Memory that ends: device_memory_test.cc; random calls: device_schedules_test.cc; several
-// workers: device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library
-// that HET_DEVICE_LIBRARY names.
+// Tables with a cache on a device, through the engine: tokens, gradients, errors, counters and files.
+// Exhausted memory: device_memory_test.cc; random calls: device_schedules_test.cc; several workers:
+// device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library in
+// HET_DEVICE_LIBRARY.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs first: afterwards the library is loaded, once and for all.
+// Runs first: afterwards the library stays loaded.
 TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
   Engine engine("test");
   const Status none = engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
@@ -49,7 +49,7 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
   EXPECT_FALSE(gpu.value().cache->sync().subscribes);
 }
 
-TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
+TEST_F(DeviceEngine, BytesDetermineTheRows) {
   const DeviceLibrary& library = *DeviceLibrary::Get().value();
   const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
   HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
@@ -72,7 +72,7 @@ TEST_F(DeviceEngine, ACacheOfSoManyBytesHasAsManyRowsAsFit) {
 
 // --- tokens
 
-TEST_F(DeviceEngine, ATokenIsUsedOnceAndByEitherPath) {
+TEST_F(DeviceEngine, TokenIsUsedOnceOnEitherPath) {
   Create("t", 2, CacheOf("gpu", 100, 3, 3));
   StepOf step(&engine_, {{"t", {1, 2, 1}}});
   for (const bool there : {false, true}) {
@@ -102,7 +102,7 @@ TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
   EXPECT_LE(CacheStats(&engine_, "t")["rows"], 64);
 }
 
-TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+TEST_F(DeviceEngine, PushesPastSmallBoundsAndAtLargerBounds) {
   for (int64_t bound : {SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush, SyncPolicy::kEarlyPush + 3}) {
     const std::string name = "t" + std::to_string(bound);
     Create(name, 2, CacheOf("gpu", 100, 0, bound));
@@ -117,7 +117,7 @@ TEST_F(DeviceEngine, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
   }
 }
 
-// The rows of a step stay with it: while it waits others make no row of it leave, or it finds them again.
+// The rows of a step stay with it: while it waits others do not evict its rows, or it fetches them again.
 TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   Create("t", 2, CacheOf("gpu", 1, 0, kUnbounded));
   std::vector<Key> ids(500);
@@ -132,8 +132,8 @@ TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   EXPECT_EQ(stats["bound_push"], 0);
 }
 
-// No row of an old step is pinned: fetching the one that has left drives out the next one, and so on.
-TEST_F(DeviceEngine, RowsOfAnOldStepDriveEachOtherOutOnceAtMost) {
+// Rows of an old step are not pinned: fetching the one that has left evicts the next one, and so on.
+TEST_F(DeviceEngine, OldStepsRowsEvictEachOtherOnce) {
   Create("t", 2, CacheOf("gpu", 32, kUnbounded, kUnbounded));  // one bucket
   std::vector<Key> ids(32);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
@@ -229,7 +229,7 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
     ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
-    // What is active is said, not found out.
+    // `active` is given, not computed.
     merged.tables[0].active = 0;
     ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
     EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
@@ -241,7 +241,7 @@ TEST_F(DeviceEngine, SumsAreTakenAndAppliedInTwoHalves) {
   }
 }
 
-// --- what does not go
+// --- refused calls
 
 TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
   Create("g", 2, CacheOf("gpu", 100, 0, 0));
@@ -274,7 +274,7 @@ TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
               HasSubstr("named twice"));
 }
 
-TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
+TEST_F(DeviceEngine, DroppedTableMayBeCreatedAgain) {
   Create("t", 2, CacheOf("gpu", 100, 5, 5));
   Create("u", 2, CacheOf("gpu", 100, 5, 5));
   StepOf before(&engine_, {{"t", {1}}, {"u", {1}}});
@@ -291,7 +291,7 @@ TEST_F(DeviceEngine, ADroppedTableIsGoneAndMayComeAgain) {
   EXPECT_EQ(engine_.tables().Create(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
 }
 
-// --- figures and files
+// --- counters and files
 
 TEST_F(DeviceEngine, CountersTellWhatHappened) {
   Create("t", 2, CacheOf("gpu", 100, 0, 1));
@@ -323,7 +323,7 @@ TEST_F(DeviceEngine, CountersTellWhatHappened) {
   EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0);
 }
 
-TEST_F(DeviceEngine, SavesWhatAnOrdinaryTableSavesAndLoadsIt) {
+TEST_F(DeviceEngine, SavesAndLoadsLikeAnOrdinaryTable) {
   TempFolder folder;
   const std::string path = folder.path() + "/rows";
   Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded), "adagrad");

@@ -1,5 +1,5 @@
-// Workers at one store whose caches are on a device: waiting, and tables that others clear. What a worker
-// sees of the others: protocol/schedules_test.cc.
+// Workers of one store with caches on a device: waiting, and tables that others clear. Views of others:
+// protocol/schedules_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 using DeviceWorkers = DeviceEngine;
 
-// Its rows go while they are looked up: the store answers that the table is a new one.
-TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
+// The table is cleared during a lookup: the store answers with a new epoch.
+TEST_F(DeviceWorkers, ClearedTableIsFetchedAgain) {
   for (const auto& [training, pull] :
        {std::pair<bool, int64_t>(true, 0), {false, 0}, {true, kUnbounded}, {false, kUnbounded}}) {
     LocalService service(4, 0);
@@ -31,7 +31,7 @@ TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
     ASSERT_TRUE(before.Lookup(true).ok());
     ASSERT_EQ(before.rows[0][0], 1);
     ASSERT_TRUE(workers[1]->tables().Clear("t").ok());
-    // Rows that are not asked about have been given when an answer about others tells.
+    // Rows without a check have been returned before an answer about others shows the change.
     std::vector<Key> more = ids;
     for (Key id = 100; id < 140; ++id) more.push_back(id);
     StepOf after(workers[0].get(), {{"t", more}});
@@ -46,7 +46,7 @@ TEST_F(DeviceWorkers, ATableThatAnotherWorkerClearsIsFetchedAnew) {
   }
 }
 
-// Frames reach the store when somebody waits.
+// A transport that passes frames on only when a call waits.
 class LazyTransport : public LocalTransport {
  public:
   using LocalTransport::LocalTransport;
@@ -63,7 +63,7 @@ class LazyTransport : public LocalTransport {
   std::vector<OutFrame> frames_;
 };
 
-TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
+TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
   for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
     LocalService service(8, 0);
     Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
@@ -74,7 +74,7 @@ TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
     LocalStore store(&service);
     const TableSchema& schema = *worker.tables().Find("t").value()->schema;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
-    // One tick is within the bound of 1: those that have left may be on their way.
+    // One tick is within the bound of 1: exported updates may be in flight.
     EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : 0u) << bound;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
     const TableRows rows = store.Scan(schema).value();
@@ -87,7 +87,7 @@ TEST_F(DeviceWorkers, AStepEndsWhenWhatIsDueIsApplied) {
   }
 }
 
-// Clears a table at the store before the next frame gets there.
+// Clears a table at the store before the next frame arrives.
 class ClearingTransport : public LocalTransport {
  public:
   explicit ClearingTransport(LocalService* service) : LocalTransport(service), service_(service) {}
@@ -105,16 +105,15 @@ class ClearingTransport : public LocalTransport {
   LocalService* const service_;
 };
 
-// A flush takes its rows in turns; what the first one learns holds for what the later ones take.
-TEST_F(DeviceWorkers, AFlushSendsNothingOfATableThatIsClearedMeanwhile) {
+// A flush takes rows in rounds; later rounds must respect what the first round's replies bring.
+TEST_F(DeviceWorkers, FlushSkipsATableClearedMeanwhile) {
   LocalService service(4, 0);
   auto own = std::make_unique<ClearingTransport>(&service);
   ClearingTransport* const transport = own.get();
   Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::move(own), ClientConfig());
   constexpr uint32_t kDim = 16384;  // 256 rows a turn
   ASSERT_TRUE(worker.tables().Create(SpecOf("t", kDim), CacheOf("gpu", 1024, kUnbounded, kUnbounded)).ok());
-  // Keys come in order. Those of the first turn are of three partitions, so that one of the four learns
-  // nothing.
+  // Keys come in order. Those of the first round are in three partitions, so one of the four gets no reply.
   std::vector<Key> ids;
   for (Key key = 0; ids.size() < 400; ++key) {
     const uint32_t partition = Layout(transport->id(0)).OfKey(HashName("t"), key);

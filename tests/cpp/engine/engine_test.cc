@@ -221,8 +221,8 @@ TEST_P(EngineTest, AssignRemoveClear) {
   EXPECT_EQ(engine_.tables().Size("t").value(), 2u);
 }
 
-// Another thread drops a table and makes it again in the middle of an Apply, between the search for its rows
-// and their change: where the store asks for the time.
+// Another thread drops a table and creates it again in the middle of an Apply, between the search for its
+// rows and their change: where the store asks for the time.
 TEST(EngineDrop, InTheMiddleOfAnApply) {
   std::atomic<bool> armed{false};
   std::atomic<bool> done{false};
@@ -235,7 +235,7 @@ TEST(EngineDrop, InTheMiddleOfAnApply) {
         EXPECT_TRUE(engine->tables().Create(Spec("t"), TableOptions()).ok());
         done = true;
       });
-      // Long enough for it where nothing stops it.
+      // Long enough for the drop, if nothing stops it.
       for (int i = 0; i < 200 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return 1700000000;
@@ -252,7 +252,7 @@ TEST(EngineDrop, InTheMiddleOfAnApply) {
   EXPECT_EQ(engine->tables().Size("t").value(), 0u) << "dropped after the step, or before it";
 }
 
-// The embedded store keeps limits by its own clock; a later declaration changes them.
+// The embedded store enforces limits by its own clock; a later declaration changes them.
 TEST_P(EngineTest, LimitsBoundTheTable) {
   uint32_t now = 1700000000;
   Engine engine("growing", GetParam().threads, [&now] { return now; });
@@ -284,8 +284,7 @@ TEST_P(EngineTest, LimitsBoundTheTable) {
   EXPECT_LE(engine.tables().Size("t").value(), 160u);
   EXPECT_GE(engine.tables().Size("t").value(), 120u) << "keys do not fall evenly on the partitions";
   spec.limits.reset();
-  ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok())
-      << "who says nothing of limits keeps them";
+  ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok()) << "a spec without limits keeps them";
   train(9000, 300);
   EXPECT_LE(engine.tables().Size("t").value(), 160u);
   spec.limits = TableLimits();
@@ -300,7 +299,7 @@ TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
   const std::vector<float> gradients(ids.size() * kDim, 1);
   int failures = 0;
-  // Memory ends a little later at every attempt, until there is enough.
+  // Memory suffices a little longer at every attempt, until the call succeeds.
   for (size_t room = 0;; room += 20000) {
     Call call(&engine_, "t", ids);
     SetAllocLimit(AllocatedBytes() + room);
@@ -310,7 +309,7 @@ TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
     if (status.ok()) break;
     ++failures;
     ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
-    // Behind a cache memory may also end after the ticks, while they are sent: then they are kept, not
+    // Behind a cache memory may also be exhausted after the ticks, during sending: then they are kept, not
     // undone.
     if (lookup.ok() && status.message().find("are kept") != std::string::npos) break;
     ASSERT_EQ(engine_.tables().Size("t").value(), 0u);
@@ -366,7 +365,7 @@ TEST(EngineErrors, MoreIdsThanACallHolds) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("a lookup of 4294967296 ids; at most 4294967294"));
 }
 
-TEST(EngineErrors, ADroppedTableIsAnErrorAndNoNewTable) {
+TEST(EngineErrors, DroppedTableIsAnError) {
   Engine engine("e");
   ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
   Call call(&engine, "t", {1});

@@ -1,12 +1,12 @@
 // N workers in lock-step at staleness 0 equal one process that trains on the union of their batches.
 //
-// The workers are engines with a cache each, all before one store, so a step passes through everything but
-// the network: the batch plan, the cache, frames, the partitions. The one process is an engine whose tables
-// are direct: no cache, no frame and no merge has a part in what it holds.
+// The workers are engines with a cache each, and share one store, so a step passes through all parts except
+// the network: batch plan, cache, frames, partitions. The one process is an engine with direct tables: it
+// uses no cache, frame or merge.
 //
-// What is equal, and how nearly, is said in docs/protocol.md:
+// docs/protocol.md says what is equal, and how closely:
 //   SGD          any ids, bit for bit on integers and 1e-6 on floats
-//   optimizers   1e-6 where no two workers share an id
+//   optimizers   1e-6 if no two workers share an id
 //   accumulate   plan/gradient_sums_test.cc, and with ranks tests/python/horovod/test_accumulate.py
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ struct Cell {
   }
 };
 
-// fn(cell) for all of 2 and 4 workers x 1, 2, 3 and 16 shards x every policy x caches of both sizes.
+// Calls fn(cell) for 2 and 4 workers x 1, 2, 3 and 16 shards x every policy x caches of both sizes.
 template <typename Fn>
 void ForEveryCell(const std::string& optimizer, Fn fn) {
   for (uint32_t workers : {2u, 4u}) {
@@ -56,7 +56,7 @@ void ForEveryCell(const std::string& optimizer, Fn fn) {
   }
 }
 
-// The workers of a cell, the one process beside them, and how far they may differ.
+// The workers of a cell, the one process, and the allowed difference.
 class Race {
  public:
   enum Ids { kShared, kDisjoint };
@@ -102,7 +102,7 @@ class Race {
       one_.Apply(everything, learning_rate());
       for (uint32_t w = 0; w < cell_.workers; ++w) workers_[w].Apply(batches[w], learning_rate());
     }
-    // Clocks count the ticks of workers: one process makes fewer where several workers share a key.
+    // Clocks count the ticks of workers: one process makes fewer if several workers share a key.
     CompareRows(/*clocks=*/ids_ == kDisjoint);
   }
 
@@ -117,7 +117,7 @@ class Race {
     return spec;
   }
   float learning_rate() const { return data_ == kIntegers ? 1.0f : 0.01f; }
-  // Slots may be sums of hundreds of terms much larger than themselves (FTRL's z), added in another order.
+  // Slots may be sums of hundreds of much larger terms (FTRL's z), added in another order.
   bool Near(float found, float expected, bool slot = false) const {
     if (data_ == kIntegers) return found == expected;
     const float tolerance = slot ? 1e-5f * std::max(0.2f, std::abs(expected)) : 1e-6f;

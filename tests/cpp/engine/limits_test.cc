@@ -1,5 +1,5 @@
-// Limits of tables in the embedded store: they reach partitions that no push touches, and tables that nobody
-// trains any more.
+// Limits of tables in the embedded store: they reach partitions without pushes, and tables without further
+// training.
 #include <gtest/gtest.h>
 
 #include <numeric>

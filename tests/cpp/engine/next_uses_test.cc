@@ -1,4 +1,4 @@
-// Which planned batch uses a row next: held against a search through all batches.
+// The next planned batch that uses a row, compared with a search through all batches.
 #include "het_tf/core/engine/next_uses.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct Batch {
   }
 };
 
-TEST(NextUsesTest, ABatchKnowsTheNextUseOfEachKeyInTheWindow) {
+TEST(NextUsesTest, BatchKnowsNextUsesInTheWindow) {
   NextUses uses;
   Batch first({1, 2, 3, 1}, &uses);
   Batch second({2, 9}, &uses);
@@ -44,7 +44,7 @@ TEST(NextUsesTest, ABatchKnowsTheNextUseOfEachKeyInTheWindow) {
   EXPECT_EQ(second.Next(), (std::map<Key, uint32_t>{{2, third.number}, {9, 0}}));
 }
 
-TEST(NextUsesTest, AKeyThatNoWaitingBatchUsedIsLate) {
+TEST(NextUsesTest, KeyWithoutAWaitingUseIsLate) {
   NextUses uses;
   Batch first({1, 2}, &uses);
   EXPECT_EQ(uses.TakeLate().size(), 2u);
@@ -61,7 +61,7 @@ TEST(NextUsesTest, AKeyThatNoWaitingBatchUsedIsLate) {
   uses.End(1000);
 }
 
-// Batches end in order, or some are left out of it: next uses and late keys are those of a search.
+// Batches end in order, or out of order: next uses and late keys equal those of a search.
 TEST(NextUsesTest, AreThoseOfASearch) {
   NextUses uses;
   testing::Random random(3);
@@ -89,8 +89,8 @@ TEST(NextUsesTest, AreThoseOfASearch) {
     if (waiting.size() < 6) continue;
     const size_t gone = random.Chance(0.8) ? 0 : 1;
     uses.End(waiting[gone]->number);
-    // A batch that went before an older one may have been the next use of its keys: they fetch a row too
-    // early or too late, and nothing else.
+    // A batch that ended before an older one may have been the next use of its keys: these only fetch a row
+    // too early or too late.
     if (gone == 1) {
       while (!waiting.empty()) {
         uses.End(waiting.front()->number);

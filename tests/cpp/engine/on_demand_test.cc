@@ -1,7 +1,7 @@
-// Rows that travel on demand (engine/on_demand.h): workers of which each knows what all of them look up next.
+// Rows that travel on demand (engine/on_demand.h): every worker knows the next lookups of all.
 //
-// The workers are engines before one store, in lock-step, over a network that delivers nothing that nobody
-// waits for. One process beside them has the union of their batches.
+// The workers are engines with one store, in lock-step, over a network that delivers only when a call waits.
+// One process has the union of their batches.
 #include "het_tf/core/engine/on_demand.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ class Fleet {
   Process& one() { return one_; }
   Random& random() { return random_; }
 
-  // Batches of the steps to come. Each has an id of its own, so no batch is another one's.
+  // Batches of the coming steps. Each has an id of its own, so that all batches differ.
   void AddStep() {
     steps_.emplace_back();
     for (uint32_t w = 0; w < config_.workers; ++w) {
@@ -96,7 +96,7 @@ class Fleet {
     }
   }
 
-  // One step of all workers. What lookups return is in rows(w).
+  // One step of all workers. rows(w) has the results of lookups.
   void Step(bool plan = true) {
     while (steps_.size() < step_ + 6) AddStep();
     const std::vector<Batch>& batches = steps_[step_];
@@ -123,7 +123,7 @@ class Fleet {
     }
     ++step_;
   }
-  // What was planned of the stream is left; other batches follow.
+  // Abandons the planned stream; other batches follow.
   void LeaveStream() {
     steps_.resize(step_);
     for (size_t& planned : planned_) planned = step_;
@@ -133,7 +133,8 @@ class Fleet {
   void Flush() {
     for (Process& worker : workers_) ASSERT_TRUE(worker.engine().caches().Flush().ok());
   }
-  // `tolerance`: of the largest number that any row has had, since optimizers round terms as large.
+  // `tolerance` is relative to the largest number that any row has had, since optimizers round terms that
+  // large.
   void ExpectExact(float tolerance) {
     std::vector<float> found;
     for (const auto& rows : rows_) found.insert(found.end(), rows.begin(), rows.end());
@@ -261,8 +262,8 @@ void ForEachConfig(const std::vector<std::string>& optimizers, bool summed, Fn f
   }
 }
 
-// Would catch: a row that is not sent before another worker reads it, a copy that is read after another
-// worker has updated the row, a step that ends before its rows are applied.
+// Defects: a row is not sent before another worker reads it, a copy is read after another worker has updated
+// the row, a step ends before its rows are applied.
 TEST(OnDemandExact, WorkersAreOneProcessInEveryRead) {
   ForEachConfig({"sgd"}, /*summed=*/false, [](const Config& config) {
     Fleet fleet(config);
@@ -274,8 +275,8 @@ TEST(OnDemandExact, WorkersAreOneProcessInEveryRead) {
   });
 }
 
-// Would catch: a shared key that two workers update, or none; an owner whose copy counts as out of date, with
-// what it holds back. Sums of the workers are exact; optimizers round.
+// Defects: two workers update a shared key, or none; an owner's copy counts as outdated, with its unsent
+// ticks. Sums of the workers are exact; optimizers round.
 TEST(OnDemandExact, EveryOptimizerWhereGradientsAreSummed) {
   ForEachConfig(Optimizer::Names(), /*summed=*/true, [](const Config& config) {
     Fleet fleet(config);
@@ -287,8 +288,8 @@ TEST(OnDemandExact, EveryOptimizerWhereGradientsAreSummed) {
   });
 }
 
-// Would catch: rows that stay behind when a loop is left, and the next loop reads them.
-TEST(OnDemandExact, AfterAFlushOfAllAnyLookupMayFollow) {
+// Defect: rows stay unsent when a loop is abandoned, and the next loop reads them.
+TEST(OnDemandExact, AnyLookupMayFollowAFlushOfAll) {
   Config config;
   config.workers = 3;
   config.capacity = 20;
@@ -304,8 +305,8 @@ TEST(OnDemandExact, AfterAFlushOfAllAnyLookupMayFollow) {
   }
 }
 
-// Would catch: a silent read of what another worker holds back.
-TEST(OnDemandExact, ALookupThatIsNotTheSuccessorIsRefused) {
+// Defect: a silent read of a row with another worker's unsent ticks.
+TEST(OnDemandExact, RefusesALookupOtherThanTheSuccessor) {
   Config config;
   config.late = 0;
   Fleet fleet(config);
@@ -320,8 +321,8 @@ TEST(OnDemandExact, ALookupThatIsNotTheSuccessorIsRefused) {
   EXPECT_TRUE(fleet.worker(0).TryLookup({1, 2, 3}, &rows).ok());
 }
 
-// One rank may have planned a step and another one not, when iterators are restored. Would catch: a shared
-// key that two owners update, one by the stream and one by its hash.
+// When iterators are restored, one rank may have planned a step and another not. Defect: two owners update a
+// shared key, one by the stream and one by its hash.
 TEST(OnDemandExact, SummedGradientsTakeAPlan) {
   Config config;
   config.summed = true;
@@ -336,8 +337,8 @@ TEST(OnDemandExact, SummedGradientsTakeAPlan) {
   fleet.ExpectExact(0);
 }
 
-// Would catch: a second layer of a table whose step runs within that of the first one.
-TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
+// Defect: a second layer of a table runs its step within that of the first.
+TEST(OnDemandExact, RefusesTwoLayersOfATable) {
   Config config;
   config.late = 0;
   Fleet fleet(config);
@@ -361,7 +362,7 @@ TEST(OnDemandExact, TwoLayersOfATableInAStepAreRefused) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("one EmbeddingCollection"));
 }
 
-// Would catch: rows that are sent although nobody else uses them.
+// Defect: rows are sent although no other worker uses them.
 TEST(OnDemandExact, RowsOfOneWorkerStayThere) {
   Config config;
   config.late = 0;
@@ -373,8 +374,8 @@ TEST(OnDemandExact, RowsOfOneWorkerStayThere) {
   EXPECT_GE(fleet.pushed() - pushed, 2u * 41) << "of each step and worker one row, and one of each worker";
 }
 
-// For TSan: a pipeline plans while steps take place, and another thread flushes. Would find a tick that is
-// sent twice, or not at all, when a flush comes within a step.
+// For TSan: a pipeline plans while steps run, and another thread flushes. Defect: a tick is sent twice, or
+// not at all, when a flush comes within a step.
 TEST(OnDemandThreads, PlanTrainAndFlush) {
   Config config;
   config.late = 0;

@@ -1,4 +1,4 @@
-// Steps::Plan: steps with it are steps without it, at a store in this process that is reached like a server.
+// Steps::Plan: steps with it equal steps without it, at a store in this process that is used like a server.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -57,7 +57,7 @@ class EnginePlanTest : public ::testing::Test {
         engine_->steps().Plan({Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature, 1), 1}, 8);
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  // Gives each id a tick of 1; returns what the lookup read.
+  // Gives each id a tick of 1; returns the rows of the lookup.
   std::vector<float> Step(const std::vector<int64_t>& ids) {
     std::vector<float> rows(ids.size() * kDim);
     float* const out[] = {rows.data()};
@@ -81,7 +81,7 @@ class EnginePlanTest : public ::testing::Test {
   std::vector<std::string> notices_;
 };
 
-// Would find a plan of another batch, a row of the wrong line, and an own tick that a lookup misses.
+// Defects: a plan of another batch, a row of the wrong line, an own tick that a lookup misses.
 TEST_F(EnginePlanTest, RowsAreThoseOfStepsWithoutIt) {
   for (const bool remote : {false, true}) {
     std::vector<std::vector<float>> found[2];
@@ -103,7 +103,7 @@ TEST_F(EnginePlanTest, RowsAreThoseOfStepsWithoutIt) {
   }
 }
 
-TEST_F(EnginePlanTest, WithAPullBoundOfZeroTheLookupAsks) {
+TEST_F(EnginePlanTest, PullBoundZeroDisablesEarlyLookups) {
   for (const int64_t pull : {0, 1}) {
     Make(/*remote=*/true, pull);
     Step({1});
@@ -127,7 +127,7 @@ TEST_F(EnginePlanTest, AReadWithoutTrainingTakesNoPlan) {
   EXPECT_EQ(planned(), 1);
 }
 
-TEST_F(EnginePlanTest, ATableThatIsMadeAnewHasNoPlans) {
+TEST_F(EnginePlanTest, RecreatedTableHasNoPlans) {
   Make(/*remote=*/true);
   const TableSpec spec = table_->schema->spec();
   const TableOptions options = table_->options;
@@ -139,8 +139,8 @@ TEST_F(EnginePlanTest, ATableThatIsMadeAnewHasNoPlans) {
   EXPECT_EQ(planned(), 0);
 }
 
-// A cycle that is longer than the cache, of which least recently used keeps nothing. Would find next uses
-// that do not reach the cache, be it of a batch that waits, or of rows that none of them used before.
+// A cycle longer than the cache, of which LRU keeps nothing. Defect: next uses do not reach the cache, of a
+// waiting batch or of rows that no batch used before.
 TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
   for (const bool early : {false, true}) {
     uint64_t misses[2];
@@ -166,8 +166,8 @@ TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
   }
 }
 
-// Would find a cache that thrashes in silence, or a line for each of its batches.
-TEST_F(EnginePlanTest, ACacheThatIsSmallerThanABatchIsToldOnce) {
+// Defects: a cache that thrashes silently, or a line for each of its batches.
+TEST_F(EnginePlanTest, SmallCacheIsReportedOnce) {
   Make(/*remote=*/true);
   std::vector<int64_t> ids(40);
   std::iota(ids.begin(), ids.end(), 0);
@@ -180,7 +180,7 @@ TEST_F(EnginePlanTest, ACacheThatIsSmallerThanABatchIsToldOnce) {
   EXPECT_NE(notices_[0].find("a batch has 41 rows of table 't', whose cache holds 40"), std::string::npos);
 }
 
-// For TSan: a pipeline plans while steps take place, and another thread flushes.
+// For TSan: a pipeline plans while steps run, and another thread flushes.
 TEST_F(EnginePlanTest, ThreadsPlanTrainAndFlush) {
   Make(/*remote=*/true);
   const auto rounds = static_cast<int64_t>(50 * Scaled(20));

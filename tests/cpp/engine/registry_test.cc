@@ -10,7 +10,7 @@
 namespace het {
 namespace {
 
-// Whatever a factory throws (no threads left, say), the name must be free for the next who asks.
+// Whatever a factory throws (out of threads, say), the name must be free for the next call.
 TEST(EngineRegistry, AFactoryThatThrowsLeavesTheNameFree) {
   ASSERT_TRUE(SetEngineFactory([](const std::string&, size_t) -> Result<std::shared_ptr<Engine>> {
                 throw std::runtime_error("no threads left");

@@ -1,4 +1,4 @@
-// Steps between their lookup and their gradient: one list of the newest, numbers that are used once.
+// Steps between their lookup and their gradient: one list of the newest, and numbers that are used once.
 #include "het_tf/core/engine/step_store.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(StepStore, NumbersAreUsedOnceAndNotGuessed) {
   EXPECT_THAT(store.Consume(number + 1).status().message(), HasSubstr("was not given"));
 }
 
-TEST(StepStore, OlderThanTheNewestEightHaveNoPlanAndLetTheirPinsGo) {
+TEST(StepStore, OnlyTheNewestEightKeepPlanAndPins) {
   StepStore store;
   for (uint64_t n = 1; n <= StepStore::kKept; ++n) EXPECT_EQ(Begin(&store, store.New()), n);
   EXPECT_EQ(store.Remember(store.Reserve(), store.New()), 1u) << "the oldest one's pins";
@@ -48,7 +48,7 @@ TEST(StepStore, OlderThanTheNewestEightHaveNoPlanAndLetTheirPinsGo) {
   EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 3u);
 }
 
-TEST(StepStore, ALookupThatIsNeverDifferentiatedIsLetGo) {
+TEST(StepStore, UndifferentiatedLookupIsDropped) {
   StepStore store;
   const uint64_t never = Begin(&store, store.New());
   for (uint64_t n = 0; n < StepStore::kBehind; ++n)
@@ -56,14 +56,14 @@ TEST(StepStore, ALookupThatIsNeverDifferentiatedIsLetGo) {
   EXPECT_EQ(store.Remember(store.Reserve(), nullptr), never);
 }
 
-TEST(StepStore, AStepWithoutAPlanCountsAmongTheNewest) {
+TEST(StepStore, StepWithoutAPlanCounts) {
   StepStore store;
   for (uint64_t n = 1; n <= StepStore::kKept; ++n) Begin(&store, nullptr);
   EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 1u);
   EXPECT_EQ(store.Consume(StepStore::kKept).value(), nullptr);
 }
 
-TEST(StepStore, LookupsThatEndInAnotherOrderAreKeptByTheirNumber) {
+TEST(StepStore, LookupsAreKeptInOrderOfTheirNumbers) {
   StepStore store;
   const uint64_t late = store.Reserve();
   for (size_t n = 0; n < StepStore::kKept; ++n) Begin(&store, store.New());

@@ -1,4 +1,4 @@
-// Backends without an engine: what each does with a step's plan.
+// Backends without an engine: each one's use of a step's plan.
 #include "het_tf/core/engine/table_backend.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr uint32_t kPartitions = 4;
 
-// One table with rows of 2 floats that begin as ones, served by either backend, and one step on it.
+// One table with rows of 2 floats that start as ones, served by either backend, and one step on it.
 class TableBackendTest : public ::testing::TestWithParam<bool> {
  protected:
   TableBackendTest() {

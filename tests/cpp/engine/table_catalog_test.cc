@@ -44,7 +44,7 @@ TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {
   EXPECT_EQ(held->schema->dim(), 2u) << "calls that have found it go on with it";
 }
 
-TEST(TableCatalog, AnEqualTableIsFoundAndAnotherIsRefused) {
+TEST(TableCatalog, FindsAnEqualTableAndRefusesAnother) {
   TableCatalog catalog("");
   EXPECT_EQ(catalog.FindEqual(*SchemaOf("a", 2), TableOptions()).value(), nullptr);
   catalog.Add(SchemaOf("a", 2), TableOptions());

@@ -1,4 +1,4 @@
-// What users say about a cache as JSON: every field, what is refused, and the rules that fill in the rest.
+// Users' cache options as JSON: every field, refusals, and the rules for missing fields.
 #include "het_tf/core/engine/table_options.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ CacheConfig Cache(const std::string& fields, bool remote = true) {
   return *Resolved(fields, remote).value().cache;
 }
 
-TEST(CacheOptions, ATableInTheProcessHasNoCacheUnlessItsSizeIsGiven) {
+TEST(CacheOptions, LocalTableHasACacheOnlyIfSized) {
   EXPECT_FALSE(Resolved("", false).value().cache.has_value());
   EXPECT_FALSE(Resolved("\"staleness\": 3, \"policy\": \"lru\"", false).value().cache.has_value());
   EXPECT_EQ(ToJson(TableOptions()), "{}");
@@ -32,7 +32,7 @@ TEST(CacheOptions, ATableInTheProcessHasNoCacheUnlessItsSizeIsGiven) {
   EXPECT_EQ(Cache("\"bytes\": 1000000", false).capacity, 1000000u / (5 * 4 + 58));
 }
 
-// Would find bytes that are taken for each table's, and layers whose options differ by their number.
+// Defects: bytes that are taken for each table's, and layers whose options depend on their number.
 TEST(CacheOptions, BytesAreOfAllTablesOfALayer) {
   const CacheConfig one = Cache("\"bytes\": 10000, \"tables\": 4, \"layer\": 7");
   EXPECT_EQ(one.layer, 7u);
@@ -47,8 +47,8 @@ TEST(CacheOptions, BytesAreOfAllTablesOfALayer) {
                                        "into 25 bytes; the smallest one takes 78"));
 }
 
-// A default-constructed CacheConfig is what one worker gets that gives nothing.
-TEST(CacheOptions, WhatIsNotGivenHasTheDefaultsOfCacheConfig) {
+// A default-constructed CacheConfig equals one worker's options without fields.
+TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
   const CacheConfig cache = Cache("");
   const CacheConfig standard;
   EXPECT_EQ(cache.capacity, standard.capacity);
@@ -98,7 +98,7 @@ TEST(CacheOptions, TheBoundThatIsNotGivenIsStaleness) {
   EXPECT_EQ(Cache("\"staleness\": null").pull_bound, kUnbounded);
 }
 
-TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
+TEST(CacheOptions, StaleCopiesAtAParameterServerAreRounded) {
   EXPECT_EQ(Cache("").wire, RowFormat::kInt4);
   EXPECT_EQ(Cache("\"pull_bound\": 0, \"push_bound\": 1").wire, RowFormat::kInt4);
   EXPECT_EQ(Cache("\"staleness\": 0").wire, RowFormat::kFloat32);
@@ -112,7 +112,7 @@ TEST(CacheOptions, RowsAreRoundedAtAParameterServerWhereCopiesMayBeStale) {
   EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);
 }
 
-TEST(CacheOptions, RowsAreToldOfFromABoundOfThreeOn) {
+TEST(CacheOptions, ChecksAreToldFromABoundOfThree) {
   EXPECT_EQ(Cache("").checks, Checks::kTold);
   EXPECT_EQ(Cache("\"staleness\": 2").checks, Checks::kAsked);
   EXPECT_EQ(Cache("\"pull_bound\": 3, \"push_bound\": 0").checks, Checks::kTold);

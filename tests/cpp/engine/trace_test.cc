@@ -1,5 +1,4 @@
-// TraceLog: what a lookup and an update spend their time on, with a store whose answer comes when the test
-// says so.
+// TraceLog: the phases of a lookup and an update, with a store that answers when the test says so.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ namespace {
 
 using Entry = TraceLog::Entry;
 
-// Holds answers back from when it is told to until it is told to let them go.
+// Holds answers back between two commands.
 class LateTransport : public LocalTransport {
  public:
   using LocalTransport::LocalTransport;
@@ -40,7 +39,7 @@ class LateTransport : public LocalTransport {
     const std::lock_guard<std::mutex> lock(mutex_);
     late_ = true;
   }
-  // When a call waits for answers. Returns a moment in which it did.
+  // Waits until a call waits for answers. Returns a moment in that wait.
   int64_t LetGo() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return waiting_; });
@@ -57,7 +56,7 @@ class LateTransport : public LocalTransport {
   bool waiting_ = false;
 };
 
-// A cached table of 2 floats a row whose updates are sent, and applied, at the end of each step.
+// A cached table with 2 floats a row, whose updates are sent and applied at the end of each step.
 class TraceTest : public ::testing::Test {
  protected:
   TraceTest() {
@@ -92,7 +91,7 @@ class TraceTest : public ::testing::Test {
     const Status status = engine_->steps().Apply(call(), args, &skipped);
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  // What is logged of a call that waits for its answer, and a moment in which it did.
+  // The log of a call that waits for its answer, and a moment in that wait.
   std::vector<Entry> LateAnswer(const std::function<void()>& run, int64_t* moment) {
     transport_->Hold();
     engine_->trace()->Begin();
@@ -109,7 +108,7 @@ class TraceTest : public ::testing::Test {
                  [&](const Entry& entry) { return entry.kind == kind; });
     return found;
   }
-  // There is one entry of the call, all others lie in it, and of these a wait alone has the moment.
+  // The call has one entry, which contains all others; only a wait contains the moment.
   static void ExpectWait(const std::vector<Entry>& entries, TraceKind of_call, int64_t moment) {
     const auto calls = Of(entries, of_call);
     ASSERT_EQ(calls.size(), 1u);
@@ -175,7 +174,7 @@ TEST_F(TraceTest, NothingIsLoggedUnlessItIsOn) {
   EXPECT_EQ(entries.kept.capacity(), 0u);
 }
 
-TEST_F(TraceTest, BeginEmptiesTheLogAndItHasABound) {
+TEST_F(TraceTest, BeginClearsTheLogWhichIsBounded) {
   TraceLog log;
   log.Begin();
   log.Add(TraceKind::kPlan, 1, 2);
@@ -184,7 +183,7 @@ TEST_F(TraceTest, BeginEmptiesTheLogAndItHasABound) {
   const TraceLog::Entries entries = log.End();
   EXPECT_EQ(entries.kept.size(), TraceLog::kMost);
   EXPECT_EQ(entries.left_out, 3u);
-  // A scope counts where the log is on at both of its ends.
+  // A scope counts if the log is on at both of its ends.
   {
     const TraceScope before(&log, TraceKind::kPlan), nowhere(nullptr, TraceKind::kPlan);
     log.Begin();

@@ -141,7 +141,7 @@ TEST(Golden, Chunks) {
   Partition partition({3, 24, 99}, 1);
   ASSERT_TRUE(partition.CreateTable(schema, 6, kTime).ok());
   ASSERT_TRUE(LoadChunk(View(chunks[0]), &partition).ok());
-  partition.SetClient(client, {12, kTime});
+  partition.clients().At(client) = {12, kTime};
   partition.SetLoadMark({"loader", 5, 6});
   ChunkWriter writer(partition);
   for (Bytes chunk; writer.Next(&chunk);) chunks.push_back(chunk);

@@ -1,5 +1,4 @@
-// Criteo's format, as a plain parser that splits first would read it. Values, messages and parts:
-// test_data_criteo.py.
+// Criteo's format, against a plain parser. test_data_criteo.py tests values, messages and parts.
 #include "het_tf/inputs/criteo/criteo.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +33,7 @@ struct Rows {
   std::vector<int64_t> ids;
 };
 
-// The rows of a text in batches of `batch`, without its parts and shards.
+// The rows of a text in batches of `batch`, without parts and shards.
 Rows Parse(const std::string& text, uint64_t first, size_t batch, std::optional<uint64_t> seed = {}) {
   CriteoLines lines(text);
   if (seed) lines.Shuffle(*seed);
@@ -89,7 +88,7 @@ TEST(CriteoTest, TakesTheLinesThatAPlainParserTakes) {
       const long long x = fields[1 + i].empty() ? 0 : std::stoll(fields[1 + i]);
       EXPECT_EQ(rows.numeric[i], x <= 0 ? 0 : std::log1p(static_cast<float>(x))) << line;
     }
-    // Equal categories of a field have equal ids, whatever their form; different ones different ids.
+    // Equal categories of a field have equal ids in any form; different ones have different ids.
     for (size_t c = 14; c < 40; ++c) fields[c] = fields[c].empty() ? "0" : "0" + fields[c];
     std::string again = fields[0];
     for (size_t f = 1; f < 40; ++f)
@@ -113,7 +112,7 @@ std::string Line(int number) {
   return line + "\n";
 }
 
-// Batches have columns of ids; an order that is shuffled loses no row, and keeps each row's parts together.
+// Batches have columns of ids; shuffling loses no row, and keeps each row's fields together.
 TEST(CriteoTest, RowsOfBatches) {
   constexpr size_t kRows = 24, kBatch = 8;
   std::string text;
@@ -136,7 +135,7 @@ TEST(CriteoTest, RowsOfBatches) {
   EXPECT_EQ(first_ids.size(), kRows);
 }
 
-TEST(CriteoTest, TheFirstBadLineIsNamedInAnyOrder) {
+TEST(CriteoTest, ShuffledTextsReportTheFirstBadLine) {
   std::string text;
   for (int r = 0; r < 40; ++r) text += r == 11 || r == 30 ? "oops\n" : Line(r);
   for (uint64_t seed = 0; seed < 5; ++seed) {

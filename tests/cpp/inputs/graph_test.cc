@@ -1,4 +1,4 @@
-// Graphs: what is drawn follows the edges, and a file that lies is refused or read within its bounds.
+// Graphs: draws follow the edges, and a damaged file is refused or read within its bounds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class GraphTest : public ::testing::Test {
     EXPECT_TRUE(file.ok()) << file.status().message();
     return file.value();
   }
-  // The message of the refusal; "" if it was opened.
+  // Returns the error of opening, or "".
   std::string Refusal(const std::string& bytes) {
     PutFile(path_, bytes);
     return GraphFile::Open(path_).status().message();
@@ -41,7 +41,7 @@ class GraphTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return children;
   }
-  // How often each node is drawn of node 0.
+  // The share of each node among draws from node 0.
   static std::map<int64_t, double> Shares(const GraphFile& graph, const Hop& hop) {
     const std::vector<int64_t> parents(2000, 0);
     const auto children = Sample(graph, {3, 4}, hop, parents);
@@ -100,7 +100,7 @@ TEST_F(GraphTest, DrawsDependOnTheirPlaceAlone) {
   for (int64_t& parent : parents) parent = static_cast<int64_t>(random.Below(500));
   const Hop hop = {{kAnyType, 7}};
   const auto all = Sample(*file, {9, 2}, hop, parents);
-  parents.resize(1001);  // other blocks
+  parents.resize(1001);  // changes the blocks
   const auto some = Sample(*file, {9, 2}, hop, parents);
   EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
   for (size_t i = 0; i < some.size(); ++i) {
@@ -110,8 +110,7 @@ TEST_F(GraphTest, DrawsDependOnTheirPlaceAlone) {
     });
     EXPECT_TRUE(is_neighbour || (edges.empty() && some[i] == parents[i / 7]));
   }
-  // Another seed, batch or hop, and a seed that makes up for another batch: about one draw in twenty is the
-  // same by chance.
+  // With another seed, batch or hop, or a seed that offsets the batch, about one draw in twenty is equal.
   const std::vector<std::vector<int64_t>> drawn = {
       some, Sample(*file, {10, 2}, hop, parents), Sample(*file, {9, 3}, hop, parents),
       Sample(*file, {10, 1}, hop, parents), Sample(*file, {9, 2}, hop, parents, 1)};
@@ -122,7 +121,7 @@ TEST_F(GraphTest, DrawsDependOnTheirPlaceAlone) {
       EXPECT_LT(same, some.size() / 4) << a << " " << b;
     }
   }
-  // A node draws anew at every place of a batch, in other blocks, too.
+  // A node's draws at different places of a batch are independent, also in other blocks.
   TestGraph star{std::vector<std::vector<het::testing::TestEdge>>(101)};
   for (uint64_t node = 1; node <= 100; ++node) star.nodes[0].push_back({node});
   const auto draws = Sample(*Open(star), {9, 2}, hop, std::vector<int64_t>(3000, 0));
@@ -161,7 +160,7 @@ TEST_F(GraphTest, BadRequestsAreNamed) {
   graph.types = 1;
   EXPECT_NE(CheckHops(*Open(graph), {&typed, 1}).message().find("are 0 to 0"), std::string::npos);
   EXPECT_EQ(GraphFile::Open(folder_.path() + "/none").status().code(), Code::kNotFound);
-  EXPECT_NE(GraphFile::Open(folder_.path()).status().message().find("no regular file"), std::string::npos);
+  EXPECT_NE(GraphFile::Open(folder_.path()).status().message().find("not a regular file"), std::string::npos);
 }
 
 TEST_F(GraphTest, FileThatIsReplacedIsOpenedAgain) {
@@ -170,7 +169,7 @@ TEST_F(GraphTest, FileThatIsReplacedIsOpenedAgain) {
   EXPECT_EQ(GraphFile::Open(path_).value(), old);
   graph.nodes.resize(9);
   EXPECT_EQ(Open(graph)->nodes(), 9u);
-  EXPECT_EQ(old->nodes(), 3u);  // who has it keeps it
+  EXPECT_EQ(old->nodes(), 3u);  // its reader keeps it
 }
 
 TestGraph SmallGraph() {
@@ -195,7 +194,7 @@ TEST_F(GraphTest, DamageIsRefused) {
   }
 }
 
-// What a header says that is made to be believed.
+// Forged headers.
 TEST_F(GraphTest, LyingHeadersAreRefused) {
   const auto with = [&](const std::function<void(Header*)>& change) {
     std::string bytes = GraphBytes(SmallGraph());

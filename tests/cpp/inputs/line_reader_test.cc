@@ -18,7 +18,7 @@ class LineReaderTest : public ::testing::TestWithParam<const char*> {
     for (int i = 0; i < 3000; ++i) text_ += std::string(static_cast<size_t>(i % 97), 'x') + "\n";
     text_ += "the last one has no end";
     path_ = ::testing::TempDir() + "line_reader_test" + GetParam();
-    gzFile file = gzopen(path_.c_str(), *GetParam() != 0 ? "wb" : "wT");  // T: as it is
+    gzFile file = gzopen(path_.c_str(), *GetParam() != 0 ? "wb" : "wT");  // T: uncompressed
     EXPECT_EQ(gzwrite(file, text_.data(), static_cast<unsigned>(text_.size())),
               static_cast<int>(text_.size()));
     gzclose(file);
@@ -50,7 +50,7 @@ TEST_P(LineReaderTest, TwoReadersInTurnsReadAllLinesOnce) {
   EXPECT_EQ(all[1], text_);
 }
 
-TEST_P(LineReaderTest, GoesOnWhereItIsTold) {
+TEST_P(LineReaderTest, ContinuesAtAPosition) {
   LinePosition at = {static_cast<int64_t>(text_.find('\n', 50000)) + 1, 7};
   std::string text;
   const auto from = static_cast<size_t>(at.offset);
@@ -59,8 +59,8 @@ TEST_P(LineReaderTest, GoesOnWhereItIsTold) {
   EXPECT_EQ(text, text_.substr(from, text.size()));
 }
 
-// As many wanted lines as asked for, a multiple of a number, until the end has fewer; none is lost or comes
-// twice, whatever was read at once.
+// Reads as many wanted lines as asked for, a multiple of a number, with fewer at the end; each line comes
+// exactly once for every read size.
 TEST_P(LineReaderTest, WantedLinesByTheBatch) {
   LinesWanted want;
   want.multiple = 7;
@@ -80,7 +80,7 @@ TEST_P(LineReaderTest, WantedLinesByTheBatch) {
   std::string wanted;
   for (int i = 1; i < 3000; i += 3) wanted += std::string(static_cast<size_t>(i % 97), 'x') + "\n";
   EXPECT_EQ(all, wanted);
-  // 1,000 lines: 47 times 21, then 7, then what is left.
+  // 1,000 lines: 47 times 21, then 7, then the rest.
   ASSERT_EQ(counts.size(), 50u);
   EXPECT_EQ(std::count(counts.begin(), counts.end(), 21), 47);
   EXPECT_THAT(std::vector<int64_t>(counts.end() - 3, counts.end()), ::testing::ElementsAre(7, 6, 0));
@@ -98,7 +98,7 @@ TEST(LineReaderErrorTest, AFileThatIsGone) {
               HasSubstr("/nonexistent/day.tsv, after line 0: cannot be read (No such file"));
 }
 
-TEST(LineReaderErrorTest, AFifoIsNotWaitedFor) {
+TEST(LineReaderErrorTest, FifoIsRefusedAtOnce) {
   for (const char* name : {"fifo", "fifo.gz"}) {
     const std::string path = ::testing::TempDir() + "line_reader_" + name;
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

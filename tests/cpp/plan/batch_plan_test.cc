@@ -1,4 +1,4 @@
-// The plan of a step against the definition: which keys occur, where, in which partition, in which order.
+// A step's plan against its definition: the unique keys, their positions, partitions and order.
 #include "het_tf/core/plan/batch_plan.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Feature {
   std::optional<Key> padding;
 };
 
-// The id of table number t, as names give them.
+// The id of table number t, which normally comes from its name.
 uint64_t IdOf(uint32_t t) { return Mix64(t + 1); }
 
 void Build(const std::vector<Feature>& features, uint32_t tables, const PartitionId& store, ThreadPool* pool,
@@ -35,7 +35,7 @@ void Build(const std::vector<Feature>& features, uint32_t tables, const Partitio
   plan->Build({ids.data(), ids.size()}, {table_ids.data(), tables}, store, pool);
 }
 
-// Everything that the header promises.
+// Checks all promises of the header.
 void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const PartitionId& store,
                BatchPlan* plan) {
   ASSERT_EQ(plan->groups().size(), static_cast<size_t>(tables) * store.count);
@@ -65,7 +65,7 @@ void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const Part
       ASSERT_EQ(plan->keys(g)[plan->inverse(g)[e]], f.ids[entry.index]);
       used.insert(plan->inverse(g)[e]);
       const std::pair<uint32_t, uint32_t> at{entry.feature, entry.index};
-      ASSERT_TRUE(e == 0 || before < at) << "entries stand in the order of the step";
+      ASSERT_TRUE(e == 0 || before < at) << "entries are in the order of the step";
       before = at;
       ASSERT_TRUE(seen.insert(at).second);
     }
@@ -149,7 +149,7 @@ TEST(BatchPlan, EverythingIsPadding) {
   EXPECT_EQ(plan.entries(), 0u);
 }
 
-// The same plan whatever the number of threads: sums over occurrences must not depend on it.
+// The plan does not depend on the number of threads: sums over occurrences must not.
 TEST(BatchPlan, ThreadsDoNotMatter) {
   Random r(5);
   std::vector<Feature> features(3);

@@ -1,4 +1,4 @@
-// Rows from where they are into the features of a batch.
+// Copying rows from their places into the features of a batch.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Workers that sum their gradients are one worker that has all their batches; and parts that are damaged.
+// Workers that sum their gradients equal one worker with all their batches; and damaged parts.
 #include "het_tf/core/plan/gradient_sums.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ struct Batch {
 Batch RandomBatch(std::mt19937_64* random) {
   Batch batch;
   for (int f = 0; f < 3; ++f) {
-    const bool zero = (*random)() % 3 == 0;  // a feature that counts for nothing
+    const bool zero = (*random)() % 3 == 0;  // an inactive feature
     const size_t n = (*random)() % 4 == 0 ? 0 : (*random)() % 12;
     for (size_t i = 0; i < n; ++i) {
       const uint64_t sign = (*random)() % 4 == 0 ? ~uint64_t{0} << 60 : 1;
@@ -93,7 +93,7 @@ SumsLayout Layout() {
   return layout;
 }
 
-// What worker w gets: the w-th part of every worker.
+// Worker w's input: part w of every worker.
 struct Exchange {
   std::vector<Bytes> bytes;
   std::vector<Vector<int32_t>> lengths;
@@ -143,8 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, GradientSumsTest,
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });
 
-// Gradients are small integers, whose sums are exact in any order: so every optimizer is bit for bit the
-// same.
+// Gradients are small integers, whose sums are exact in any order: so every optimizer gives the same bits.
 TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
   const auto& [optimizer, workers] = GetParam();
   std::mt19937_64 random(1);
@@ -192,7 +191,7 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
   }
 }
 
-// The parts of two workers of which one has an error, sits out, or is fine.
+// The parts of two workers, one of which has an error, skips, or is fine.
 struct Pair {
   std::vector<Bytes> sent{2};
   std::vector<Vector<int32_t>> splits{2};
@@ -219,9 +218,9 @@ struct Pair {
   Status Merge(size_t to, MergedSums* merged) { return Exchange(sent, splits).Merge(to, merged); }
 };
 
-TEST(GradientSumsParts, AnErrorOfOneIsAnErrorOfAll) {
+TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
   Pair pair;
-  pair.Pack(0, Status(), true);  // an error goes before leaving a step out
+  pair.Pack(0, Status(), true);  // an error takes precedence over a skip
   pair.Pack(1, InvalidArgument("the gradient is bad"), false);
   for (size_t to = 0; to < 2; ++to) {
     MergedSums merged;
@@ -231,7 +230,7 @@ TEST(GradientSumsParts, AnErrorOfOneIsAnErrorOfAll) {
   }
 }
 
-TEST(GradientSumsParts, OneThatLeavesTheStepOutTakesAllAlong) {
+TEST(GradientSumsParts, OneWorkersSkipSkipsAllWorkers) {
   Pair pair;
   pair.Pack(0, Status(), false);
   pair.Pack(1, Status(), true);
@@ -252,7 +251,7 @@ TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
 }
 
-TEST(GradientSumsParts, PartsThatEndEarlyOrLateAreAnError) {
+TEST(GradientSumsParts, PartsOfWrongLengthAreAnError) {
   Pair pair;
   pair.Pack(0, Status(), false);
   pair.Pack(1, Status(), false);
@@ -287,12 +286,12 @@ TEST(GradientSumsParts, PartsThatEndEarlyOrLateAreAnError) {
   }
 }
 
-TEST(GradientSumsParts, AnErrorOfAnUnknownKindIsAnInternalOne) {
+TEST(GradientSumsParts, UnknownErrorCodesBecomeInternal) {
   Bytes bytes;
   Vector<int32_t> splits;
   ASSERT_TRUE(PackSums(Status(Code::kInvalidArgument, "bad"), GradientSums(), 77, 1, &bytes, &splits).ok());
   for (uint8_t code : {16, 99, 255}) {
-    bytes[4] = code;  // behind the magic number
+    bytes[4] = code;  // follows the magic number
     MergedSums merged;
     EXPECT_EQ(MergeSums(Layout(), Span<const uint8_t>(bytes.data(), bytes.size()),
                         Span<const int32_t>(splits.data(), 1), &merged)
@@ -301,7 +300,7 @@ TEST(GradientSumsParts, AnErrorOfAnUnknownKindIsAnInternalOne) {
   }
 }
 
-// 1,000 keys fall evenly on any number of workers.
+// 1,000 keys are shared evenly by any number of workers.
 TEST(GradientSumsParts, OwnersShareTheKeys) {
   for (uint32_t workers : {1u, 2u, 3u, 7u, 64u}) {
     std::vector<int> owned(workers);

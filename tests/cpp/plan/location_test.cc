@@ -32,7 +32,7 @@ std::vector<int64_t> Place(Pass* pass, uint64_t number, const std::vector<uint64
   return owners;
 }
 
-// The rule as the header has it, by a map of all keys.
+// The header's rule, with a map of all keys.
 class Oracle {
  public:
   Oracle(size_t workers, size_t batch) : workers_(workers), batch_(batch) {}
@@ -84,8 +84,8 @@ TEST(LocationTest, TheExampleOfTheHeader) {
   EXPECT_THAT(Place(&pass, 1, {'c', 'x', 'b', 'c'}, 2), ElementsAre(1, 0));
 }
 
-// Catches another order of the samples (no regret, not stable), ties that all fall to worker 0, a key that
-// keeps its user after several workers used it in one batch, and a quota that is overrun.
+// Defects: another order of the samples (no regret, not stable), ties that all go to worker 0, a key that
+// keeps its user after several workers used it in one batch, a quota that is exceeded.
 TEST(LocationTest, IsTheRuleOnRandomStreams) {
   std::mt19937_64 random(1);
   for (const auto& [workers, batch, width, ids] :
@@ -102,9 +102,8 @@ TEST(LocationTest, IsTheRuleOnRandomStreams) {
   }
 }
 
-// Catches a slot that answers for another key: the first sample would go to worker 0, where its slot was
-// used.
-TEST(LocationTest, AKeyThatHasTheSlotOfAnotherIsUnknownAndTakesIt) {
+// Defect: a slot answers for another key, so that the first sample goes to worker 0, where its slot was used.
+TEST(LocationTest, NewKeyTakesTheSlotOfAnother) {
   Pass pass(2, 1);
   const uint64_t slot = uint64_t{5} << 42;
   const auto place = [&](uint64_t number, const std::vector<uint64_t>& keys) {
@@ -118,7 +117,7 @@ TEST(LocationTest, AKeyThatHasTheSlotOfAnotherIsUnknownAndTakesIt) {
   EXPECT_THAT(place(1, {slot | 1, 0}), ElementsAre(1, 0));  // forgotten: by the turn
 }
 
-TEST(LocationTest, OtherNumbersOfKeysAreRefusedAndChangeNothing) {
+TEST(LocationTest, WrongNumberOfKeysChangesNothing) {
   Pass pass(2, 2);
   std::vector<uint64_t> keys(7, 1);
   std::vector<int64_t> owners(4, -1);

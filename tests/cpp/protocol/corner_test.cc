@@ -1,10 +1,11 @@
-// The corner cases of the clock protocol, one named test each: batches, keys and bounds.
+// Corner cases of the clock protocol, one test each: batches, keys and bounds.
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <map>
 
 #include "het_tf/core/wire/layout.h"
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -14,7 +15,7 @@ constexpr Key kMin = std::numeric_limits<Key>::min();
 
 class Corner : public WorldTest {
  protected:
-  // The first `count` keys from 0 on whose rows of the first table live in partition p.
+  // The first `count` keys from 0 on whose rows of the first table are in partition p.
   std::vector<Key> KeysOf(uint32_t p, size_t count) {
     std::vector<Key> keys;
     const TableLayout layout = Layout(world().service().id(0)).OfTable(world().schema(0)->id());
@@ -51,7 +52,7 @@ TEST_F(Corner, CapacityZeroKeepsNoRowBeyondItsStep) {
   for (int i = 0; i < 6; ++i) {
     Train(0, {1, 2, 3});
     EXPECT_EQ(cache()->lines().size(), 0u);
-    EXPECT_EQ(cache()->Held(), 0u);
+    EXPECT_EQ(HeldLines(*cache()), 0u);
   }
   Drained();
 }
@@ -64,7 +65,7 @@ TEST_F(Corner, CapacityOverTheTable) {
   Drained();
 }
 
-TEST_F(Corner, RowsThatAreNotAdmittedDoNotCrowdOutThoseThatAre) {
+TEST_F(Corner, UnadmittedRowsDoNotEvictAdmittedRows) {
   WorldConfig config = Bounded(kUnbounded, 30);
   config.cache.admit_after = 2;
   Make(config);
@@ -89,7 +90,7 @@ TEST_F(Corner, TwoTablesInOneFrame) {
   ASSERT_EQ(sent.size(), 1u);
   ASSERT_EQ(sent[0].tables.size(), 2u);
   EXPECT_EQ(sent[0].tables[0].push_keys.size() + sent[0].tables[1].push_keys.size(), 4u);
-  for (size_t t = 0; t < 2; ++t) {  // each bears its own part
+  for (size_t t = 0; t < 2; ++t) {  // each counts its own part
     const Counters& counters = world().client(0).cache(world().schema(t)->id())->counters();
     EXPECT_EQ(counters.row_bytes_out, 2 * world().schema(t)->optimizer().wire_floats() * sizeof(float));
     EXPECT_GE(counters.requests, 2u);
@@ -105,18 +106,18 @@ TEST_F(Corner, TwoLookupsOfOneTableInAStep) {
   Write(0, a.get());
   Write(0, b.get());
   EXPECT_EQ(world().ServerClock(At(2)), 2);
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 
-TEST_F(Corner, AGradientThatIsAllZeroIsNoTick) {
+TEST_F(Corner, AllZeroGradientMakesNoTick) {
   Make(Bounded(0));
   auto step = Read(0, {1, 2});
   for (auto& [where, part] : step->parts()) part.touched.assign(part.touched.size(), 0);
   Write(0, step.get());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
   EXPECT_EQ(world().service().Rows(At(1).first), 0u);
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 
 // --- keys
@@ -140,7 +141,7 @@ TEST_F(Corner, KeysOnTheLastShardOnly) {
   Make(config);
   for (int i = 0; i < 4; ++i) Train(0, KeysOf(3, 20));
   for (uint32_t p = 0; p < 3; ++p)
-    EXPECT_EQ(world().client(0).session(p).incarnation(), 0u) << "nothing to say to " << p;
+    EXPECT_EQ(world().client(0).session(p).incarnation(), 0u) << "no request to " << p;
   Drained();
 }
 
@@ -155,7 +156,7 @@ TEST_F(Corner, AShardWithNoKeys) {
   Drained();
 }
 
-TEST_F(Corner, DimOneAndDimsThatAreNoMultipleOfFour) {
+TEST_F(Corner, DimOneAndDimsNotDivisibleByFour) {
   for (const std::string& name : Optimizer::Names()) {
     for (uint32_t dim : {1u, 3u, 5u, 17u}) {
       WorldConfig config = Bounded(2, 2);
@@ -172,7 +173,7 @@ TEST_F(Corner, DimOneAndDimsThatAreNoMultipleOfFour) {
 
 // --- bounds
 
-TEST_F(Corner, PushBoundZeroReturnsWhenTheServerHasIt) {
+TEST_F(Corner, PushBoundZeroWaitsForTheServer) {
   WorldConfig config = Bounded(0);
   config.cache.pull_bound = kUnbounded;
   Make(config);
@@ -209,7 +210,7 @@ TEST_F(Corner, AsymmetricBounds) {
   Drained();
 }
 
-TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
+TEST_F(Corner, PushesPastSmallBoundsAndAtLargerBounds) {
   for (int64_t bound : {int64_t{0}, int64_t{1}, SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush,
                         SyncPolicy::kEarlyPush + 7}) {
     Make(Bounded(bound));
@@ -222,9 +223,9 @@ TEST_F(Corner, UpdatesGoOutPastSmallPushBoundsAndAtLargerOnes) {
   }
 }
 
-TEST_F(Corner, APushAtTheBoundIsWaitedForByTheNextTickOfItsRow) {
+TEST_F(Corner, NextTickWaitsForAPushAtTheBound) {
   WorldConfig config = Bounded(SyncPolicy::kEarlyPush);
-  config.cache.pull_bound = kUnbounded;  // reads bring no answer
+  config.cache.pull_bound = kUnbounded;  // reads need no answer
   config.client.deadline = 3;
   Make(config);
   Train(0, {1, 2});
@@ -275,17 +276,18 @@ TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
   for (int i = 0; i < 4; ++i) train(1);
   EXPECT_EQ(world().ServerClock(At(1)), limit + 6);
   ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(cache(0)->base(cache(0)->lines().Find(1)), limit + 6) << "more than the bound behind: refreshed";
-  Abandon();  // the oracle knows nothing of clocks that were set by hand
+  EXPECT_EQ(cache(0)->lines().base(cache(0)->lines().Find(1)), limit + 6)
+      << "further behind than the bound: refreshed";
+  Abandon();  // the oracle does not know assigned clocks
 }
 
-// N workers with a barrier after every step, against one process that gets every sum of gradients.
+// N workers with a barrier after every step, against one process that gets each sum of their gradients.
 TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
   for (uint32_t workers : {2u, 3u}) {
     WorldConfig config = Bounded(0, 5);
     config.workers = workers;
     config.partitions = 3;
-    config.dim = 4;  // values are compared below, nothing is counted
+    config.dim = 4;  // values are compared below, ticks are not counted
     Make(config);
     std::map<Key, std::vector<float>> reference;
     Random& random = world().random();
@@ -321,7 +323,7 @@ TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
   }
 }
 
-TEST_F(Corner, ALookupOnADeviceIsOneRequestAPartition) {
+TEST_F(Corner, DeviceLookupSendsOneRequestPerPartition) {
   WorldConfig config = Bounded(0);
   config.devices = 1;
   config.partitions = 3;
@@ -340,7 +342,7 @@ TEST_F(Corner, ALookupOnADeviceIsOneRequestAPartition) {
         fetches += t.fetch_keys.size();
       }
     }
-    EXPECT_EQ(requests.size(), sent) << "the first ones ask who the partitions are";
+    EXPECT_EQ(requests.size(), sent) << "only the first requests ask for incarnations";
     EXPECT_EQ(checks, 20 * sent);
     EXPECT_EQ(fetches, 20 * sent);
     net().record = true;

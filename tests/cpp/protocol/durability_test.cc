@@ -1,5 +1,5 @@
-// How long frames are kept: until applied, until a replica has them, until a checkpoint; and what happens
-// when a server comes to life again without what it acknowledged.
+// How long frames are kept: until applied, until a replica has them, until a checkpoint; and restarts of a
+// server without acknowledged frames.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class Durable : public WorldTest {
     config.client.notice = [this](const std::string& text) { notices_.push_back(text); };
     Make(config);
   }
-  // Questions to the replica are asked and answered.
+  // Asks the replica, and waits for the answers.
   void Settle() {
     for (int i = 0; i < 5; ++i) world().client(0).Progress(0.01);
   }
@@ -32,7 +32,7 @@ class Durable : public WorldTest {
   std::vector<std::string> notices_;
 };
 
-TEST_F(Durable, AReplicaThatStandsStillTakesOverAndNothingIsLost) {
+TEST_F(Durable, StaleReplicaTakesOverWithoutLosses) {
   Make(Durability::kReplicated, 2);
   for (int i = 0; i < 3; ++i) Train(0, {1});
   Settle();
@@ -56,7 +56,7 @@ TEST_F(Durable, AReplicaThatStandsStillTakesOverAndNothingIsLost) {
   for (const std::string& notice : notices_) EXPECT_THAT(notice, Not(HasSubstr("lost")));
 }
 
-TEST_F(Durable, WithoutKeptFramesTheLossIsCountedAndToldOnce) {
+TEST_F(Durable, LossWithoutKeptFramesIsReportedOnce) {
   Make(Durability::kApplied, 2);
   Train(0, {1});
   const Bytes older = world().Snapshot(0);
@@ -73,17 +73,17 @@ TEST_F(Durable, WithoutKeptFramesTheLossIsCountedAndToldOnce) {
   EXPECT_THAT(notices_[0], HasSubstr("durability='replicated'"));
 }
 
-// A connection that has written nothing hears that the replicas have everything. Frames that an older
-// connection wrote must not be forgotten for that.
-TEST_F(Durable, ANewConnectionVouchesForNothing) {
+// A connection without writes learns that the replicas have everything. The client must not forget frames of
+// an older connection for that.
+TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
   Make(Durability::kReplicated, 1, size_t{1} << 30, /*interval=*/5);
   world().replica_stands_still = true;
   for (int i = 0; i < 4; ++i) Train(0, {1});
   net().Cut(0);
-  Read(0, {1, 2});  // over a new connection, and before the replica is asked again
+  Read(0, {1, 2});  // over a new connection, before the replica is asked again
   net().Sleep(60);
   Settle();
-  EXPECT_GE(log().frames().size(), 4u) << "nobody has said that a replica has them";
+  EXPECT_GE(log().frames().size(), 4u) << "no replica has acknowledged them";
   world().Promote(0);
   world().replica_stands_still = false;
   Drained();
@@ -92,10 +92,10 @@ TEST_F(Durable, ANewConnectionVouchesForNothing) {
     net().Sleep(60);
     Settle();
   }
-  EXPECT_EQ(log().frames().size(), 0u) << "an empty push has brought the new connection's word";
+  EXPECT_EQ(log().frames().size(), 0u) << "an empty push made the new connection count";
 }
 
-TEST_F(Durable, KeptFramesAreBoundedAndTheOldestGoFirst) {
+TEST_F(Durable, FullMemoryForgetsTheOldestKeptFrames) {
   Make(Durability::kCheckpoint, 1, 3000);
   for (int i = 0; i < 40; ++i) Train(0, {1, 2});
   size_t bytes = 0;
@@ -114,7 +114,7 @@ TEST_F(Durable, KeptFramesAreBoundedAndTheOldestGoFirst) {
   EXPECT_EQ(notices_.size(), 2u) << "once for each checkpoint";
 }
 
-// What is left after the oldest were forgotten is sent again; the others are counted as lost.
+// Frames that are still kept are sent again; the forgotten ones are counted as lost.
 TEST_F(Durable, HalfOfALossIsRepaired) {
   Make(Durability::kCheckpoint);
   const Bytes empty = world().Snapshot(0);
@@ -134,8 +134,8 @@ TEST_F(Durable, HalfOfALossIsRepaired) {
   Abandon();
 }
 
-// The partition came back from an older state, and the answers to all frames that were on their way say so.
-// The first makes the client a new one; what the others say is about the old one, which had more applied.
+// The partition restarted from an older state, as the answers to all frames in flight say. The first answer
+// gives the client a new identity; the others are about the old one, which had more applied.
 TEST_F(Durable, LateAnswersToTheOldIdentityAcknowledgeNothing) {
   for (Durability durability : {Durability::kApplied, Durability::kCheckpoint}) {
     WorldConfig config = Bounded(kUnbounded);
@@ -158,8 +158,8 @@ TEST_F(Durable, LateAnswersToTheOldIdentityAcknowledgeNothing) {
   }
 }
 
-// A partition forgets clients that have not pushed for days. Those that come back have lost nothing, so what
-// they kept must not be applied a second time; whether the partition lived on, or came to life again since.
+// A partition forgets clients that have not pushed for days. When they return nothing was lost, so kept
+// frames must not be applied again, whether the partition lived on or restarted since.
 TEST_F(Durable, AForgottenClientSendsNothingTwice) {
   for (const bool reborn : {false, true}) {
     for (const Durability durability : {Durability::kCheckpoint, Durability::kReplicated}) {
@@ -186,8 +186,8 @@ TEST_F(Durable, AForgottenClientSendsNothingTwice) {
   }
 }
 
-// A server whose bytes move is waited for; one whose bytes do not is given up.
-TEST_F(Durable, OnlyAConnectionThatStandsStillIsGivenUp) {
+// A server whose bytes move is waited for; a stalled one is given up.
+TEST_F(Durable, OnlyAStalledConnectionIsReset) {
   Make(Durability::kApplied);
   Train(0, {1});
   auto step = Read(0, {1});
@@ -203,7 +203,7 @@ TEST_F(Durable, OnlyAConnectionThatStandsStillIsGivenUp) {
   Drained();
 }
 
-// A hundred frames, two seconds each: longer than the deadline, and always going on.
+// A hundred frames, two seconds each: longer than the deadline, but with steady progress.
 TEST_F(Durable, TheDeadlineCountsFromTheLastProgress) {
   WorldConfig config = Bounded(kUnbounded);
   config.client.max_frame_bytes = 1;

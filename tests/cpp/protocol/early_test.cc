@@ -1,4 +1,4 @@
-// Lookups that begin before their time: what is asked, and when; what the lookup sees; what drops them.
+// Early lookups: what they ask and when, what the lookup sees, and events that drop them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +6,7 @@
 #include <deque>
 #include <set>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -13,13 +14,13 @@ namespace {
 
 class Early : public WorldTest {
  protected:
-  // A lookup of these keys, which begins now.
+  // Begins an early lookup of these keys.
   std::unique_ptr<TestStep> Begin(const std::vector<Key>& keys, size_t w = 0) {
     auto step = world().NewStep({keys});
     world().ReadEarly(w, step.get());
     return step;
   }
-  // Its lookup comes.
+  // Makes the lookup itself.
   void Come(TestStep* step, size_t w = 0) {
     const Status status = world().Read(w, step);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -28,14 +29,14 @@ class Early : public WorldTest {
     Come(step, w);
     Write(w, step);
   }
-  // A world whose workers have heard of the table's epoch: a first request is answered with that alone.
+  // Makes a world whose workers know the table's epoch: the answer to a first request has only the epoch.
   void MakeKnown(const WorldConfig& config) {
     Make(config);
     for (size_t w = 0; w < config.workers; ++w) Read(w, {777}, /*training=*/false);
   }
   void Settle(size_t w = 0) { world().client(w).Progress(0); }
   bool OnWay(size_t w = 0) { return world().client(w).EarlyOnWay(); }
-  // All keys that the worker has asked the server to send, or to compare, since it was asked last.
+  // All keys that the worker has requested to fetch or check since the last call.
   Vector<Key> Asked(Vector<Key> TableRequest::*which, size_t w = 0) {
     Vector<Key> keys;
     for (const Request& request : Sent(w)) {
@@ -47,8 +48,8 @@ class Early : public WorldTest {
   }
 };
 
-// Would find one that asks at its lookup, or twice.
-TEST_F(Early, AsksWhenItBeginsAndNothingAtItsLookup) {
+// Defect: the lookup asks, or both ask.
+TEST_F(Early, AsksAtItsBeginAndNotAtItsLookup) {
   MakeKnown(Bounded(3));
   Train(0, {1, 2});
   net().record = true;
@@ -63,7 +64,7 @@ TEST_F(Early, AsksWhenItBeginsAndNothingAtItsLookup) {
   EXPECT_EQ(cache()->counters().reads, 6u);
   EXPECT_EQ(cache()->counters().hits, 2u);
   EXPECT_EQ(cache()->counters().miss_pull, 5u);  // one of them the first of all
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 
@@ -77,7 +78,7 @@ TEST_F(Early, ItsLookupWaitsForAnswersThatAreMissing) {
   Drained();
 }
 
-// I4: the step before ticks the same rows after the read has begun, with its answers here or on their way.
+// I4: the previous step ticks the same rows after the read began, with its answers here or in flight.
 TEST_F(Early, OwnTicksMadeMeanwhileAreSeen) {
   for (const bool on_way : {false, true}) {
     MakeKnown(Bounded(kUnbounded));
@@ -92,8 +93,8 @@ TEST_F(Early, OwnTicksMadeMeanwhileAreSeen) {
   }
 }
 
-// I2 counts from the beginning: a push that comes later is seen by the lookup after.
-TEST_F(Early, PushesSinceItBeganAreTheNextLookupsToSee) {
+// I2 counts from the begin: the next lookup sees later pushes.
+TEST_F(Early, NextLookupSeesPushesSinceItsBegin) {
   WorldConfig config = Bounded(1);
   config.workers = 2;
   config.cache.push_bound = 0;
@@ -106,7 +107,7 @@ TEST_F(Early, PushesSinceItBeganAreTheNextLookupsToSee) {
   EXPECT_LE(Read(0, {1})->Value(At(1).first, 1)[1], kInitial - 4);
 }
 
-// What changes rows behind the cache's back must not be undone by an answer from before.
+// An earlier answer must not undo other changes of rows in the cache.
 TEST_F(Early, RowsThatWereChangedAreReadAgain) {
   MakeKnown(Bounded(kUnbounded));
   net().HoldReplies(0, true);
@@ -116,15 +117,15 @@ TEST_F(Early, RowsThatWereChangedAreReadAgain) {
   EXPECT_FALSE(OnWay());
   net().HoldReplies(0, false);
   Settle();
-  EXPECT_EQ(cache()->lines().size(), 0u) << "the answer is for nobody";
+  EXPECT_EQ(cache()->lines().size(), 0u) << "the answer must be ignored";
   net().record = true;
   Step(step.get());
   EXPECT_EQ(Asked(&TableRequest::fetch_keys), Vector<Key>({1, 2}));
   Drained();
 }
 
-// An earlier state of the partition comes to life, and the worker hears of it before the lookup: what the
-// early read brought is not there any more.
+// The partition restarts from an earlier state, which the worker learns before the lookup: rows of the early
+// read are invalid.
 TEST_F(Early, ANewIncarnationIsAskedAgain) {
   WorldConfig config = Bounded(3);
   config.workers = 2;
@@ -135,13 +136,13 @@ TEST_F(Early, ANewIncarnationIsAskedAgain) {
   auto step = Begin({1});
   ASSERT_FALSE(OnWay());
   world().Failover(0, before);
-  Read(0, {777}, /*training=*/false);  // hears of it
+  Read(0, {777}, /*training=*/false);  // learns of the restart
   Come(step.get());
   EXPECT_EQ(step->Value(At(1).first, 1)[1], kInitial);
   Abandon();
 }
 
-TEST_F(Early, ATableThatGoesTakesItsReadsAlong) {
+TEST_F(Early, DroppedTableDropsItsReads) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);
@@ -158,27 +159,27 @@ TEST_F(Early, ATableThatGoesTakesItsReadsAlong) {
   Abandon();
 }
 
-// An iterator that was left: nothing is asked for it any more, and its rows may leave.
-TEST_F(Early, OneWhoseLookupNeverComesIsLetGo) {
+// An abandoned iterator: no more requests for it, and its rows may leave.
+TEST_F(Early, AbandonedOneIsDropped) {
   MakeKnown(Bounded(3, 3));
   auto here = Begin({1, 2});
   net().HoldReplies(0, true);
   auto on_way = Begin({3});
-  EXPECT_GT(cache()->Held(), 0u);
+  EXPECT_GT(HeldLines(*cache()), 0u);
   world().client(0).EndLookup(here->token);
   world().client(0).EndLookup(on_way->token);
   EXPECT_FALSE(OnWay());
   net().HoldReplies(0, false);
   Settle();
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   EXPECT_EQ(cache()->lines().Find(3), kNoRow);
   for (Key key = 10; key < 20; ++key) Train(0, {key});
   EXPECT_LE(cache()->lines().size(), 3u);
   Drained();
 }
 
-// A server that is away: the beginning says nothing, the lookup says it, and all goes on when it is back.
-TEST_F(Early, TroubleIsTheLookupsToTell) {
+// The server is down: the begin succeeds, the lookup fails, and all works when it is back.
+TEST_F(Early, LookupReportsErrors) {
   WorldConfig config = Bounded(3);
   config.client.request_timeout = 1;
   config.client.deadline = 5;
@@ -190,12 +191,12 @@ TEST_F(Early, TroubleIsTheLookupsToTell) {
   EXPECT_NE(status.message().find("a lookup"), std::string::npos) << status.message();
   net().faults = Faults::None();
   Train(0, {1, 2});
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 
-// So is a table that somebody has dropped: lookups of others do not hear of it.
-TEST_F(Early, ATableThatWasDroppedIsItsOwnLookupsToTell) {
+// The same for a dropped table: lookups of other tables succeed.
+TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);
@@ -214,7 +215,7 @@ TEST_F(Early, ATableThatWasDroppedIsItsOwnLookupsToTell) {
   Abandon();
 }
 
-// Rows of one worker are the same to the last bit, whatever leaves the cache, and when.
+// One worker's rows are equal to the last bit, whichever rows leave the cache, and when.
 TEST_F(Early, OneWorkerIsBitForBitTheSame) {
   for (const char* optimizer : {"adagrad", "row_wise_adagrad", "adam", "ftrl", "sgd"}) {
     std::vector<std::vector<float>> rows[2];

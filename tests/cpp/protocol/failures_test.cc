@@ -1,6 +1,7 @@
-// What makes calls fail or rows vanish: tables that were cleared or dropped, memory that ends, deadlines.
+// Failing calls and vanishing rows: cleared or dropped tables, exhausted memory, deadlines.
 #include <gtest/gtest.h>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -8,7 +9,7 @@ namespace {
 
 using Failure = WorldTest;
 
-TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreDiscarded) {
+TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
   WorldConfig config = Bounded(3);
   config.partitions = 3;
   std::vector<std::string> notices;
@@ -19,21 +20,21 @@ TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreDiscarded) {
   world().service().ClearTable(At(1).first);
   auto step = world().NewStep({{1, 2}});
   ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial) << "the row as the store has it now";
+  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial) << "the store's current row";
   EXPECT_EQ(cache()->counters().discarded_ticks, 4u);
   EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
   ASSERT_TRUE(world().client(0).Flush().ok());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
-  ASSERT_EQ(notices.size(), 1u) << "for all partitions";
+  ASSERT_EQ(notices.size(), 1u) << "one for all partitions";
   EXPECT_EQ(
       notices[0].find("4 updates of table '" + world().schema(0)->spec().name +
                       "' that had not been applied were discarded: somebody loaded, cleared or dropped it"),
       0u)
       << notices[0];
-  Abandon();  // the oracle knows no clearing
+  Abandon();  // the oracle does not know clearing
 }
 
-TEST_F(Failure, TheStoreWasClearedAndUnsentUpdatesAreKept) {
+TEST_F(Failure, ClearingTheStoreMayKeepUnsentUpdates) {
   WorldConfig config = Bounded(3);
   config.client.on_reload = ClientConfig::kKeep;
   Make(config);
@@ -59,8 +60,8 @@ TEST_F(Failure, ClearedBetweenReadAndWrite) {
     auto step = Read(0, {1, 2, 3, 4});
     world().service().ClearTable(At(1).first);
     EXPECT_TRUE(world().client(0).Write(step->MakeWrite(1), step->token, nullptr).ok());
-    EXPECT_EQ(cache()->Held(), 0u);
-    // The push met the new epoch: dropped and reported, or applied to the new content.
+    EXPECT_EQ(HeldLines(*cache()), 0u);
+    // The push met the new epoch: it was dropped and reported, or applied to the new content.
     for (Key key : {1, 2, 3, 4})
       EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
     EXPECT_EQ(cache()->counters().discarded_ticks, policy == ClientConfig::kKeep ? 0u : 4u);
@@ -71,7 +72,7 @@ TEST_F(Failure, ClearedBetweenReadAndWrite) {
   }
 }
 
-TEST_F(Failure, ATableThatIsGoneIsGoneAlone) {
+TEST_F(Failure, DroppedTableFailsAlone) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);
@@ -96,7 +97,7 @@ TEST_F(Failure, ATableThatIsGoneIsGoneAlone) {
   EXPECT_EQ(client.Read(again->MakeRead(), world().NewToken()).code(), Code::kFailedPrecondition);
   auto other = world().NewStep({{}, {2}});
   EXPECT_TRUE(client.Read(other->MakeRead(), world().NewToken()).ok());
-  // Made again, it is another table.
+  // Made again, it is a new table.
   ASSERT_TRUE(world().service().CreateTable(gone).ok());
   auto once_more = world().NewStep({{1}, {2}});
   EXPECT_TRUE(client.Read(once_more->MakeRead(), world().NewToken()).ok());
@@ -124,13 +125,13 @@ TEST_F(Failure, AFlushOfManyRowsIsSeveralFrames) {
   EXPECT_GE(frames, 8u);
 }
 
-TEST_F(Failure, OutOfMemoryInTheMiddleOfAPush) {
+TEST_F(Failure, OutOfMemoryDuringAPush) {
   Make(Bounded(0));
   Train(0, {1});
   std::vector<Key> keys;
   for (Key key = 0; key < 200; ++key) keys.push_back(key);
   auto step = Read(0, keys);
-  // At every limit: nothing is applied, or everything.
+  // At every limit the push is applied completely or not at all.
   for (size_t room = 0; room < 40000; room += 500) net().LimitNext(0, room);
   EXPECT_TRUE(world().Write(0, step.get()).ok());
   for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), key == 1 ? 2 : 1);
@@ -139,7 +140,7 @@ TEST_F(Failure, OutOfMemoryInTheMiddleOfAPush) {
   Drained();
 }
 
-TEST_F(Failure, TheDeadlineNamesPartitionTimeAndReasonAndLosesNothing) {
+TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
   WorldConfig config = Bounded(0);
   config.partitions = 3;
   std::vector<std::string> notices;
@@ -158,7 +159,7 @@ TEST_F(Failure, TheDeadlineNamesPartitionTimeAndReasonAndLosesNothing) {
       << status.message();
   ASSERT_EQ(notices.size(), 4u) << "after 5, 10, 20 and 40 s";
   EXPECT_NE(notices[3].find("a push waited for 40 s; partitions 0, 1, 2: "), std::string::npos) << notices[3];
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   net().faults.refuse = 0;
   Drained();
 }
@@ -193,8 +194,8 @@ TEST_F(Failure, AWriteThatCannotFetchChangesNothing) {
   Drained();
 }
 
-// Memory ends after any number of bytes, in the client and the store alike: a call fails or throws, and
-// nothing is lost or made twice.
+// Memory is exhausted after any number of bytes, in client and store: a call fails or throws, and nothing is
+// lost or applied twice.
 TEST_F(Failure, MemoryEndsAnywhere) {
   for (size_t room = 0; room < 60000; room += room < 4000 ? 64 : 1024) {
     const bool in_write = room % 128 == 0;
@@ -221,7 +222,7 @@ TEST_F(Failure, MemoryEndsAnywhere) {
         limited(i == 3 && in_write, [&] { return world().Write(0, step.get()); });
       }
       world().CheckConservation();
-      // A frame that could not be sent goes out with the next call, whatever that is.
+      // An unsent frame goes out with the next call, of any kind.
       const Status flushed = world().Flush(0);
       ASSERT_TRUE(flushed.ok()) << room << " bytes: " << flushed.message();
     }

@@ -1,4 +1,4 @@
-// Connections that break, frames that come twice, late or never, servers that refuse, forget or come back,
+// Broken connections; frames that come twice, late or never; servers that refuse, forget or restart;
 // processes that fork.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ TEST_F(Fault, EveryRequestAndReplyTwice) {
   Drained();
 }
 
-// Three frames in the pipeline, of which the first is refused: the partition must refuse the others as a gap.
+// Three frames in the pipeline, the first of which is refused: the partition must refuse the others as a gap.
 TEST_F(Fault, ARefusedFrameAndItsSuccessors) {
   Make(PushesNobodyWaitsFor());
   std::vector<std::unique_ptr<TestStep>> steps;
@@ -83,7 +83,7 @@ TEST_F(Fault, ReplyAfterATimeOut) {
   Make(0);
   Train(0, {1});
   auto step = Read(0, {1});
-  // Served, but the answer is held beyond the time-out: the client gives the connection up and sends again.
+  // Served, but the answer comes after the time-out: the client resets the connection and sends again.
   net().HoldRepliesFor(0, 15);
   EXPECT_TRUE(world().Write(0, step.get()).ok());
   EXPECT_EQ(world().ServerClock(At(1)), 2);
@@ -115,8 +115,8 @@ TEST_F(Fault, ARestartThatKeptEverything) {
   Drained();
 }
 
-// While one worker's acknowledged frames are lost, others push on and carry the clock past what the first one
-// has seen: only the incarnation shows it.
+// While one worker's acknowledged frames are lost, others push on and carry the clock past the one that it
+// has seen: only the incarnation shows the loss.
 TEST_F(Fault, FailoverLosesAcknowledgedFramesWhileOthersGoOn) {
   Make(1, /*keep=*/true, /*workers=*/2);
   Train(1, {1});
@@ -131,7 +131,7 @@ TEST_F(Fault, FailoverLosesAcknowledgedFramesWhileOthersGoOn) {
   EXPECT_EQ(world().ServerClock(At(1)), 23);
 }
 
-TEST_F(Fault, FramesThatWereNotKeptAreCountedAsLost) {
+TEST_F(Fault, ForgottenFramesAreCountedAsLost) {
   Make(0, /*keep=*/false, /*workers=*/2);
   Train(0, {1});
   const Bytes older = world().Snapshot(0);
@@ -143,7 +143,7 @@ TEST_F(Fault, FramesThatWereNotKeptAreCountedAsLost) {
   EXPECT_EQ(world().ServerClock(At(1)), 3);
   const uint64_t resends = cache()->counters().resends;
   for (int i = 0; i < 5; ++i) Train(0, {1});
-  EXPECT_EQ(world().ServerClock(At(1)), 8) << "goes on as a new client";
+  EXPECT_EQ(world().ServerClock(At(1)), 8) << "it continues as a new client";
   EXPECT_EQ(cache()->counters().resends, resends);
 }
 
@@ -161,8 +161,7 @@ TEST_F(Fault, DurableFramesAreForgotten) {
   EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
 }
 
-// Two reads on their way when the partition comes to life again behind a proxy: the answer to the second is
-// about bases that mean nothing any more.
+// Two reads are in flight when the partition restarts behind a proxy: the second answer is about old bases.
 TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
   Make(2, /*keep=*/true, /*workers=*/2);
   const Bytes empty = world().Snapshot(0);
@@ -177,7 +176,7 @@ TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
   auto second = world().client(0).BeginRead(b->MakeRead(), world().NewToken());
   world().client(0).Progress(0);
   world().Restart(0, empty, /*close=*/false);
-  // Another client's three ticks: the clock is where it was, the row is another.
+  // Another client's three ticks: the clock is as before, the row is not.
   LocalTransport direct(&world().service());
   Client other(&direct);
   ASSERT_TRUE(other.AddTable(world().schema(0), world().config().cache).ok());
@@ -195,7 +194,7 @@ TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
   EXPECT_EQ(b->Value(At(2).first, 2)[0], kInitial - 15);
   first.reset();
   second.reset();
-  Abandon();  // the other client's ticks are not the oracle's
+  Abandon();  // the oracle does not know the other client's ticks
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rows and clients that go while caches know them: what comes back is never taken for what was there before.
+// Rows and clients that are removed while caches know them: a recreated one is never mistaken for the old.
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/world/world_test.h"
 
@@ -11,7 +11,7 @@ class Growth : public WorldTest {
     LocalStore store(&world().service());
     EXPECT_EQ(store.Remove(*world().schema(0), Span<const Key>(&key, 1)).value(), 1u);
   }
-  // The oracle does not know of rows that went: steps past it. How many ticks of worker `of` worker w sees.
+  // The oracle does not know removed rows: these steps bypass it. Ticks of worker `of` that worker w sees.
   int64_t SeenBy(size_t w, Key key, size_t of) {
     auto step = world().NewStep({{key}});
     EXPECT_TRUE(world().client(w).Read(step->MakeRead(), 0).ok());
@@ -36,7 +36,7 @@ class Growth : public WorldTest {
   }
 };
 
-TEST_F(Growth, ARowThatCameBackIsNotTakenForTheOldOne) {
+TEST_F(Growth, RecreatedRowIsNotMistakenForTheOld) {
   WorldConfig config = Bounded(3);
   config.workers = 3;
   config.cache.push_bound = 0;
@@ -46,24 +46,24 @@ TEST_F(Growth, ARowThatCameBackIsNotTakenForTheOldOne) {
   Begin(1, {1});  // worker 1 keeps a copy at clock 4
   Remove(1);
   for (int i = 0; i < 6; ++i) Tick(2, 1);  // past the clock of the copy, by less than the bound
-  EXPECT_EQ(SeenBy(1, 1, 2), 6) << "a copy of the row that went lacks all of them";
+  EXPECT_EQ(SeenBy(1, 1, 2), 6) << "a copy of the removed row lacks all of them";
   EXPECT_EQ(SeenBy(1, 1, 0), 0);
   Abandon();
 }
 
-TEST_F(Growth, AnUpdateThatWasOnItsWayMeetsANewRow) {
+TEST_F(Growth, UpdateInFlightMeetsARecreatedRow) {
   Make(Bounded(0));
   for (int i = 0; i < 5; ++i) Tick(0, 1);
   auto step = Begin(0, {1});
   Remove(1);
-  Finish(0, step.get());  // onto a row that begins anew; the copy contains five ticks that are gone
+  Finish(0, step.get());  // onto a recreated row; the copy contains five removed ticks
   EXPECT_EQ(SeenBy(0, 1, 0), 1);
   Tick(0, 1);
   EXPECT_EQ(SeenBy(0, 1, 0), 2);
   Abandon();
 }
 
-TEST_F(Growth, ARowThatIsSweptIsInitialForEveryone) {
+TEST_F(Growth, SweptRowIsInitialForAllWorkers) {
   WorldConfig config = Bounded(3);
   config.workers = 2;
   config.cache.push_bound = 0;
@@ -85,7 +85,7 @@ TEST_F(Growth, ARowThatIsSweptIsInitialForEveryone) {
   Abandon();
 }
 
-// Nothing is lost and nothing doubled when the store forgets a client that comes back.
+// Nothing is lost or doubled when a forgotten client returns.
 TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
   for (const bool reads_first : {true, false}) {
     WorldConfig config = Bounded(0);

@@ -1,5 +1,4 @@
-// Corner cases of the clock protocol at the store: rows that are loaded while workers train, frames that
-// arrive in another order, ids that occur more than once in a batch.
+// Corner cases at the store: rows loaded during training, reordered frames, duplicate ids in a batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +11,7 @@ namespace {
 
 class Load : public WorldTest {
  protected:
-  // What a checkpoint of partition 0 holds now.
+  // A checkpoint of partition 0 as of now.
   std::vector<Bytes> Checkpoint() {
     return world().service().WithPartition(0, [](Partition& partition) {
       std::vector<Bytes> chunks;
@@ -47,16 +46,16 @@ TEST_F(Load, DuringTraining) {
   LoadAgain(checkpoint);
   for (size_t w = 0; w < 2; ++w) {
     const float loaded = w == 0 ? kInitial - 3 : kInitial - 1;
-    EXPECT_EQ(Seen(w, 1), loaded) << "the row as it was loaded";
+    EXPECT_EQ(Seen(w, 1), loaded) << "the loaded row";
     auto step = world().NewStep({{1}});
     for (auto& [where, part] : step->parts()) part.sums[2] = 1;
     Client& client = world().client(w);
     ASSERT_TRUE(client.Read(step->MakeRead(), 1000).ok());
     ASSERT_TRUE(client.Write(step->MakeWrite(1), 1000, nullptr).ok());
     ASSERT_TRUE(client.Flush().ok());
-    EXPECT_EQ(world().ServerClock(At(1)), 5 + static_cast<int64_t>(w)) << "goes on from there";
+    EXPECT_EQ(world().ServerClock(At(1)), 5 + static_cast<int64_t>(w)) << "it continues from there";
   }
-  Abandon();  // the oracle knows no loading
+  Abandon();  // the oracle does not know loading
 }
 
 // A frame's successor that comes first is refused and changes nothing; in order both are applied, once.
@@ -75,7 +74,7 @@ TEST_F(Load, FramesThatComeInAnotherOrder) {
   ASSERT_EQ(pushes.size(), 2u);
   LocalService fresh(1, world().service().hash_seed());
   ASSERT_TRUE(fresh.CreateTable(world().schema(0)).ok());
-  // The same table in another store has another epoch: written anew, as the client would.
+  // In another store the table has another epoch: write the frame as the client would.
   uint64_t epoch = 0;
   fresh.WithPartition(0, [&](Partition& p) { epoch = p.Find(At(1).first)->epoch(); });
   const auto handle = [&](size_t which) {
@@ -103,9 +102,9 @@ TEST_F(Load, FramesThatComeInAnotherOrder) {
   }
 }
 
-// Rows are loaded whose clock is, by chance, the one that a worker has: only the epoch can tell. A worker
-// that has never pushed learns nothing from the clients that were forgotten.
-TEST_F(Load, ARowWithTheClockThatAReaderHas) {
+// A loaded row happens to have the clock of a worker's copy: only the epoch differs. A worker that has never
+// pushed does not learn it from forgotten clients.
+TEST_F(Load, LoadedRowWithTheReadersClock) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -122,7 +121,7 @@ TEST_F(Load, ARowWithTheClockThatAReaderHas) {
   EXPECT_EQ(Seen(1, 1), kInitial - 7);
   LoadAgain(checkpoint);
   ASSERT_EQ(world().ServerClock(At(1)), 1);
-  EXPECT_EQ(Seen(1, 1), kInitial) << "the row as it was loaded";
+  EXPECT_EQ(Seen(1, 1), kInitial) << "the loaded row";
   Abandon();
 }
 

@@ -1,7 +1,8 @@
-// Steps that overlap: lookups whose gradients come late or never, validation in between, reads and pushes of
-// a key that meet on the wire.
+// Overlapping steps: lookups whose gradients come late or never, validation in between, reads and pushes of a
+// key that cross on the wire.
 #include <gtest/gtest.h>
 
+#include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -14,10 +15,10 @@ using Overlap = WorldTest;
 TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
   Make(Bounded(kUnbounded, 100));
   for (int i = 0; i < 10000; ++i) Read(0, {i % 50, 1000 + i % 77});
-  EXPECT_LE(cache()->Held(), 2 * LookupNumbers::kSteps);
+  EXPECT_LE(HeldLines(*cache()), 2 * LookupNumbers::kSteps);
   EXPECT_LE(cache()->lines().size(), 100 + 2 * LookupNumbers::kSteps);
   for (size_t i = 0; i < LookupNumbers::kSteps; ++i) Train(0, {1});
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
   EXPECT_LE(cache()->lines().size(), 100u);
 }
 
@@ -37,7 +38,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
   Train(0, {1, 2, 3, 4});
   auto step = Read(0, {1, 2});
   const Counters before = cache()->counters();
-  // Own unsent updates are seen; nothing is admitted, evicted or counted as used.
+  // Own unsent updates are seen; no row is admitted, evicted or counted as used.
   auto validation = Read(0, {1, 2, 3, 50, 51, 52}, false);
   EXPECT_EQ(validation->Value(At(1).first, 1)[0], kInitial - 1);
   EXPECT_EQ(validation->Value(At(50).first, 50)[0], kInitial);
@@ -46,7 +47,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
   EXPECT_EQ(cache()->counters().transient_rows, before.transient_rows);
   EXPECT_EQ(cache()->counters().reads, before.reads);
   EXPECT_EQ(cache()->lines().size(), 4u);
-  EXPECT_EQ(cache()->Held(), 2u);
+  EXPECT_EQ(HeldLines(*cache()), 2u);
   Write(0, step.get());
   Drained();
 }
@@ -54,7 +55,7 @@ TEST_F(Overlap, ValidationBetweenReadAndWrite) {
 TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
   Make(Bounded(kUnbounded, 3));
   for (Key key : {1, 2, 3}) Train(0, {key});
-  Read(0, {1}, false);  // were it a use, 2 would be the victim
+  Read(0, {1}, false);  // if it counted as a use, 2 would be evicted
   Train(0, {4});
   EXPECT_EQ(cache()->lines().Find(1), kNoRow);
   EXPECT_NE(cache()->lines().Find(2), kNoRow);
@@ -63,14 +64,14 @@ TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
 TEST_F(Overlap, InferenceSeesAQueuedUpdate) {
   Make(Bounded(kUnbounded, 0));
   Train(0, {1});
-  ASSERT_NE(cache()->FindQueued(1), nullptr);
+  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
   EXPECT_EQ(Read(0, {1}, false)->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_NE(cache()->FindQueued(1), nullptr);
+  EXPECT_NE(cache()->unsent().queue().Find(1), nullptr);
 }
 
-// An inference read that waits for a row which a training read brings, and which leaves again before it is
-// looked at.
-TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
+// An inference read waits for a row that a training read fetches, and that leaves again before the inference
+// looks at it.
+TEST_F(Overlap, InferenceFindsARowThatLeavesMeanwhile) {
   Make(Bounded(kUnbounded, 0));
   auto inference = world().NewStep({{1}});
   auto training = world().NewStep({{1}});
@@ -84,11 +85,11 @@ TEST_F(Overlap, InferenceFindsARowThatComesAndGoesMeanwhile) {
   EXPECT_EQ(inference->Value(At(1).first, 1)[0], kInitial - 1);
   client.Progress(0);
   Train(0, {2});
-  EXPECT_EQ(cache()->Held(), 0u);
+  EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 
-// A lookup that waits for one row has found the other one in the cache, which is too small for two.
-TEST_F(Overlap, AStepThatIsOverReleasesNoRowOfOneThatWaits) {
+// A lookup that waits for one row has found another in the cache, which is too small for two.
+TEST_F(Overlap, EndedStepReleasesNoRowOfAWaitingStep) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   auto waits = world().NewStep({{1, 2}});
@@ -107,7 +108,7 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
   world().transport(0).HoldReplies(0, true);
   auto op = world().client(0).BeginRead(step->MakeRead(), world().NewToken());
   world().client(0).Progress(0);
-  EXPECT_EQ(cache()->Held(), 2u);
+  EXPECT_EQ(HeldLines(*cache()), 2u);
   EXPECT_FALSE(world().client(0).FinishRead(op.get()).ok());
   op.reset();
   world().transport(0).HoldReplies(0, false);
@@ -115,8 +116,8 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
   Drained();
 }
 
-// Two reads fetch one row, and it moves between them: the second one must not get what the first one brought.
-TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
+// Two reads fetch one row, which moves in between: the second read must not return the first read's row.
+TEST_F(Overlap, SecondReadGetsTheNewerRow) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -143,12 +144,12 @@ TEST_F(Overlap, ARowThatTwoReadsFetchIsTheNewerOne) {
   Drained();
 }
 
-// --- pushes and fetches that meet
+// --- pushes and fetches that cross
 
-TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
+TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
   WorldConfig config = Bounded(3, 0);
   config.cache.write_back_rows =
-      0;  // an evicted row goes into a frame at once, which leaves with the next call
+      0;  // an evicted row goes into a frame at once, which is sent with the next call
   Make(config);
   Train(0, {1});
   world().transport(0).record = true;
@@ -161,22 +162,22 @@ TEST_F(Overlap, SameKeyInPushAndFetchOfOneFrame) {
   Drained();
 }
 
-TEST_F(Overlap, KeyEvictedAndReadAgainBeforeItsPushLeft) {
+TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
   Make(Bounded(kUnbounded, 1));
   Train(0, {1});
   for (Key key = 2; key < 5; ++key) Read(0, {key});  // without the end of a step, some lookups make room
-  ASSERT_NE(cache()->FindQueued(1), nullptr);
+  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
   auto step = Read(0, {1});
   EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_EQ(cache()->FindQueued(1), nullptr);
+  EXPECT_EQ(cache()->unsent().queue().Find(1), nullptr);
   EXPECT_EQ(world().ServerClock(At(1)), 0);
   Write(0, step.get());
   Drained();
   EXPECT_EQ(world().ServerClock(At(1)), 2);
 }
 
-// CHECK and FETCH are answered, the answers are held up, and meanwhile a write pushes the keys: the answers
-// do not contain that push, and no unsent update is left to put on top.
+// CHECK and FETCH are answered, the answers are delayed, and meanwhile a write pushes the keys: the answers
+// lack that push, and no unsent update is left to put on top.
 TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
   for (const char* optimizer : {"sgd", "momentum", "adam"}) {
     WorldConfig config = Bounded(0);
@@ -184,12 +185,12 @@ TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
     config.dim = 2;
     Make(config);
     Train(0, {1, 2});
-    // A new life: the lines are invalid, so a read fetches them.
+    // After a restart the lines are invalid, so a read fetches them.
     world().Restart(0, world().Snapshot(0));
     auto writing = Read(0, {1, 2});
     world().Restart(0, world().Snapshot(0), /*close=*/false);
     Read(0, {7});
-    ASSERT_TRUE(cache()->invalid(cache()->lines().Find(1)));
+    ASSERT_TRUE(cache()->marks().invalid(cache()->lines().Find(1)));
     auto reading = world().NewStep({{1, 2}});
     auto op = world().client(0).BeginRead(reading->MakeRead(), world().NewToken());
     world().transport(0).HoldRepliesFor(0, 1);

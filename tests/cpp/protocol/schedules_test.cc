@@ -1,8 +1,8 @@
 // The clock protocol under random schedules (testing/world/schedule.h).
 //
-//   Default, EveryMode   counting tables; every mode is drawn by a lot of its own (testing/world/modes.h)
+//   Default, EveryMode   counting tables; each mode has its own random stream (testing/world/modes.h)
 //   EveryOptimizer       one worker, whose rows equal those of one process
-//   Rounded...           rows of floats that their format cannot say
+//   Rounded...           rows of floats that their format cannot represent
 #include <functional>
 #include <map>
 #include <ostream>
@@ -17,7 +17,7 @@
 namespace het::testing {
 namespace {
 
-// --- what a kind changes of RandomConfig
+// --- each kind's changes to RandomConfig
 
 void OneProcess(WorldConfig* c) {
   c->workers = 1;
@@ -26,20 +26,19 @@ void OneProcess(WorldConfig* c) {
   c->age = 0;
   c->is_default = false;
   c->cache.wire = RowFormat::kFloat32;
-  // A mirror knows no lost frames.
+  // A mirror does not know lost frames.
   if (c->client.durability != Durability::kCheckpoint) c->failovers = false;
 }
 
-// The same, with the cache on a device.
+// The same with the cache on a device.
 void OnADevice(WorldConfig* c) {
   OneProcess(c);
   c->devices = 1;
   c->early = false;
 }
 
-// One worker whose cache holds every row and never replaces one: after a flush the store has all that it has
-// ticked, as nearly as with float32, however coarse the format is. Reads without training may get rows from
-// the store, rounded.
+// One worker whose cache holds every row and never replaces one: after a flush the store has all its ticks,
+// as nearly as with float32, however coarse the format. Inference reads may return rounded rows.
 void NeverReplaced(WorldConfig* c) {
   constexpr RowFormat kFormats[] = {RowFormat::kInt8, RowFormat::kFloat16, RowFormat::kInt4};
   OneProcess(c);
@@ -52,13 +51,13 @@ void NeverReplaced(WorldConfig* c) {
   c->cache.admit_after = 1;
 }
 
-// Rows come and go: each time they are rounded. The distance to one process is of the size of the format's
-// step, and does not grow with the number of steps.
+// Rows come and go, and each time they are rounded. The distance to one process is about a step of the
+// format, and does not grow with the number of steps.
 void AsCoarseAsTheFormat(WorldConfig* c) {
   OneProcess(c);
   c->failovers = true;
   c->client.durability = Durability::kCheckpoint;
-  // Of a lot for replicas this may be so little that frames are forgotten, and failovers lose them.
+  // A random value for replicas may be too small: frames would be forgotten, and failovers would lose them.
   c->client.keep_bytes = size_t{1} << 30;
   c->cache.wire = c->seed / 7 % 2 == 0 ? RowFormat::kInt8 : RowFormat::kFloat16;
   c->tolerance = c->cache.wire == RowFormat::kInt8 ? 0.06f : 0.004f;
@@ -66,7 +65,7 @@ void AsCoarseAsTheFormat(WorldConfig* c) {
 
 struct Kind {
   std::string name;
-  uint64_t schedules;  // of each optimizer
+  uint64_t schedules;  // for each optimizer
   void (*change)(WorldConfig* config);
   bool is_default = false;
 };
@@ -104,30 +103,29 @@ const Kind kKinds[] = {
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, Schedules, ::testing::ValuesIn(kKinds),
                          [](const auto& info) { return info.param.name; });
 
-// Each found a defect that the other schedules of a short run do not find.
-//   11901  a row that had left was judged by the clock of the row that took its line
-//   (Client::WaitForPushBound)
+// Each seed found a defect that the other schedules of a short run do not find.
+//   11901  a row that had left was judged by the clock of the row in its line (Client::WaitForPushBound)
 TEST(Schedules, SeedsThatFoundDefects) {
   for (const uint64_t seed : {11901}) {
     WorldConfig config = RandomConfig(seed, /*is_default=*/true);
-    config.cache.layer = 0;  // as it was then
+    config.cache.layer = 0;  // as at that time
     RunSchedule(config);
   }
 }
 
-using Value = std::pair<std::string, std::string>;  // of a mode
+using Value = std::pair<std::string, std::string>;  // a mode and its value
 
-// Values that exclude each other, by the rule of the product or of the oracle that says so.
+// Values that exclude each other, by a rule of the product or of the oracle.
 bool Exclude(const Value& a, const Value& b) {
   const auto both = [&](const Value& x, const char* mode) {
     return (a == x && b.first == mode) ? &b.second : (b == x && a.first == mode) ? &a.second : nullptr;
   };
-  // Of het_tf.Cache(): these follow from it.
+  // Consequences of het_tf.Cache().
   for (const char* mode : {"wire", "checks", "policy", "admission", "bounds"}) {
     if (both({"default", "yes"}, mode) != nullptr) return true;
   }
-  // Rows in the memory of a device travel as float32, and their lookups do not begin early. (The default's
-  // int4 is for the workers beside it; where all are on devices nobody uses it.)
+  // Rows of caches on a device travel as float32, and their lookups do not begin early. (The default's int4
+  // is for workers without a device.)
   const auto* const wire = both({"place", "devices"}, "wire");
   const auto* const early = both({"place", "devices"}, "lookups");
   const auto* const devices = both({"place", "both"}, "workers");
@@ -135,7 +133,7 @@ bool Exclude(const Value& a, const Value& b) {
          (devices != nullptr && *devices == "1");
 }
 
-// Of the schedules that EveryMode plays in this run. Would find two modes that are drawn by one lot.
+// For the schedules that EveryMode plays in this run. Defect: one random stream draws two modes.
 TEST(Schedules, EveryPairOfModesIsDrawn) {
   std::map<std::string, std::set<std::string>> values;
   std::set<std::pair<Value, Value>> drawn;

@@ -1,4 +1,4 @@
-// checks="told": rows that change by other means than a push, or are gone. The rest is in told_test.cc.
+// checks="told": rows that change by other means than a push, or are removed. told_test.cc has the rest.
 #include "tests/cpp/protocol/told_fixture.h"
 
 namespace het::testing {
@@ -30,7 +30,7 @@ TEST_F(ToldChanges, RowsThatAreChangedByHandAreSeen) {
   Abandon();
 }
 
-TEST_F(ToldChanges, ARowThatIsSweptIsNamed) {
+TEST_F(ToldChanges, SweptRowIsReported) {
   WorldConfig config = ToldConfig(3);
   config.limits = TableLimits();
   config.limits->ttl = 100;
@@ -57,8 +57,8 @@ TEST_F(ToldChanges, ARowThatIsSweptIsNamed) {
   Abandon();
 }
 
-// A bound that is set while an answer is on its way: the request did not ask to hold the rows.
-TEST_F(ToldChanges, RowsThatWereNotAskedToBeHeldAreNot) {
+// A bound is set while an answer is in flight: its request did not subscribe to the rows.
+TEST_F(ToldChanges, RowsWithoutASubscriptionAreNotCounted) {
   Make(1, 2, 1000, /*tables=*/2);
   const uint64_t first = world().schema(0)->id(), second = world().schema(1)->id();
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
@@ -67,15 +67,15 @@ TEST_F(ToldChanges, RowsThatWereNotAskedToBeHeldAreNot) {
     return step;
   };
   Write(0, read(0, {{1}, {9}}).get());
-  world().client(0).cache(second)->set_bounds(kUnbounded, 0);
+  world().client(0).cache(second)->policy().set_bounds(kUnbounded, 0);
   auto step = world().NewStep({{1, 2}, {1}});
   net(0).HoldReplies(0, true);
   auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
-  world().client(0).cache(second)->set_bounds(1, 0);
+  world().client(0).cache(second)->policy().set_bounds(1, 0);
   net(0).HoldReplies(0, false);
   Finish(0, op.get(), step.get());
-  ASSERT_TRUE(cache()->subscribed(cache()->lines().Find(2))) << "of table " << first;
+  ASSERT_TRUE(cache()->marks().subscribed(cache()->lines().Find(2))) << "of table " << first;
   for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
   EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 2);
   Drained();

@@ -1,4 +1,4 @@
-// What tests of checks="told" share: workers whose partition knows what they hold.
+// The fixture for checks="told": workers that subscribe to their rows.
 #pragma once
 
 #include "het_tf/core/store/local_store.h"
@@ -8,7 +8,7 @@ namespace het::testing {
 
 class Told : public WorldTest {
  protected:
-  static constexpr Key kOther = 99;  // a row that nobody ticks
+  static constexpr Key kOther = 99;  // a row without ticks
 
   using WorldTest::Make;
   static WorldConfig ToldConfig(int64_t bound) {
@@ -26,9 +26,9 @@ class Told : public WorldTest {
     config.tables = tables;
     Make(config);
   }
-  // Until worker w counts these keys as held, and knows the epochs.
+  // Until worker w is subscribed to these keys, and knows the epochs.
   void Hold(size_t w, const std::vector<Key>& keys) { Train(w, keys); }
-  // Worker w hears what has moved.
+  // Worker w gets its notifications.
   void Hear(size_t w) {
     Read(w, {kOther});
     world().client(w).Progress(0);

@@ -1,13 +1,13 @@
-// checks="told": the partition knows what a client holds and names what has moved (core/store/holdings.h);
-// the client trusts what was not named (core/client/subscriptions.h). What happens by chance is in
-// schedules_test.cc, half of whose worlds are told.
+// checks="told": a client subscribes to rows, and the partition notifies it of rows that have moved
+// (core/store/holdings.h); the client trusts the others (core/client/subscriptions.h). Half of the random
+// worlds of schedules_test.cc have it.
 #include "het_tf/core/wire/layout.h"
 #include "tests/cpp/protocol/told_fixture.h"
 
 namespace het::testing {
 namespace {
 
-TEST_F(Told, HeldRowsAreReadWithoutWaiting) {
+TEST_F(Told, SubscribedRowsAreReadWithoutWaiting) {
   Make(2);
   Hold(0, {1, 2, 3});
   const uint64_t before = checks();
@@ -31,7 +31,7 @@ TEST_F(Told, HeldRowsAreReadWithoutWaiting) {
   Drained();
 }
 
-TEST_F(Told, ARowThatHasMovedIsFetchedWhenItIsUsed) {
+TEST_F(Told, MovedRowIsFetchedAtItsUse) {
   Make(2);
   Hold(0, {1, 2, 3, kOther});
   for (int i = 0; i < 2; ++i) Train(1, {1});
@@ -52,9 +52,9 @@ TEST_F(Told, ARowThatHasMovedIsFetchedWhenItIsUsed) {
   Drained();
 }
 
-// An answer may be as old as the lookup before: where that has none yet, or asked other partitions, rows are
-// checked.
-TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
+// An answer may be as old as the previous lookup: rows are checked if that lookup's answer is missing, or was
+// from other partitions.
+TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
   WorldConfig config = ToldConfig(2);
   config.partitions = 2;
   Make(config);
@@ -70,7 +70,7 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   Read(0, {here});
   EXPECT_EQ(checks(), 0u);
   Read(0, {here, there});
-  EXPECT_EQ(checks(), 1u) << "of the row whose partition was not asked";
+  EXPECT_EQ(checks(), 1u) << "one for the row whose partition was not asked";
   Read(0, {here, there});
   EXPECT_EQ(checks(), 1u);
   net(0).HoldReplies(0, true);
@@ -79,13 +79,13 @@ TEST_F(Told, WithoutALateAnswerRowsAreChecked) {
   const auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
   EXPECT_FALSE(op->done());
-  EXPECT_EQ(checks(), 2u) << "of the row whose partition has not answered";
+  EXPECT_EQ(checks(), 2u) << "one more for the row whose partition has not answered";
   net(0).HoldReplies(0, false);
   Finish(0, op.get(), step.get());
   Drained();
 }
 
-TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
+TEST_F(Told, UnawaitedAnswerIsRepeated) {
   Make(1);
   Hold(0, {1, 2});
   for (int i = 0; i < 2; ++i) Train(1, {1});
@@ -98,8 +98,8 @@ TEST_F(Told, AnAnswerThatNobodyWaitsForIsGivenAgain) {
   EXPECT_EQ(SeenThen(0, 1, 1), 2);
 }
 
-// The frame names a second table because of a push; the read is of the first one alone.
-TEST_F(Told, ATableThatOnlyAPushNames) {
+// The frame lists a second table because of a push; the read is only of the first.
+TEST_F(Told, TableInAPushOnly) {
   Make(1, 2, 1000, /*tables=*/2);
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
     auto step = world().NewStep(keys);
@@ -111,7 +111,7 @@ TEST_F(Told, ATableThatOnlyAPushNames) {
   for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
   auto step = world().NewStep({{5}});
   auto op = world().BeginRead(0, step.get(), true);
-  Write(0, pushed.get());  // leaves with the read
+  Write(0, pushed.get());  // is sent with the read
   Finish(0, op.get(), step.get());
   EXPECT_EQ(world().client(0).Stats(world().schema(1)->id()).told_rows, 1u);
   const TableKey second = {world().schema(1)->id(), 1};
@@ -119,8 +119,8 @@ TEST_F(Told, ATableThatOnlyAPushNames) {
   Drained();
 }
 
-// The first copy has left when an answer that was on its way brings the row back: it is not let go then.
-TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
+// The first copy is evicted, then a late answer brings the row back: the client must not unsubscribe.
+TEST_F(Told, ReturnedRowStaysSubscribed) {
   Make(1);
   Hold(0, {9});
   std::vector<std::unique_ptr<TestStep>> steps;
@@ -148,8 +148,8 @@ TEST_F(Told, ARowThatLeftAndIsBackIsNotLetGo) {
   Drained();
 }
 
-// A push says of which of its rows the worker holds a copy no longer, and has those whose bound is due, too.
-TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
+// A push says which of its rows were evicted, and also has those whose bound is due.
+TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 1;
   config.cache.capacity = 2;
@@ -167,13 +167,13 @@ TEST_F(Told, WhatLeavesWithAnUpdateTakesNoFurtherBytes) {
   EXPECT_EQ(holdings().held(), 2u);
   size_t dropped = 0;
   for (const Request& request : Sent(0)) dropped += request.tables.at(0).dropped.size();
-  EXPECT_EQ(dropped, 1u) << "of row 1, which had no ticks to push";
+  EXPECT_EQ(dropped, 1u) << "row 1, which had no ticks to push";
   Drained();
 }
 
-// A push that was made before the first answer, and goes out with a later question, must not say of rows that
-// they have left: that answer may have brought them back.
-TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
+// A push from before the first answer, sent with a later request, must not report evictions: that answer may
+// bring the rows back.
+TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 9;
   config.cache.capacity = 2;
@@ -190,8 +190,8 @@ TEST_F(Told, BeforeAnAnswerWasTakenInNothingIsSaidOfWhatLeaves) {
   }
 }
 
-// The store's sweeps forget a worker that is gone while others go on.
-TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
+// The store's sweeps forget a dead worker's subscriptions while others go on.
+TEST_F(Told, DeadWorkersSubscriptionsAreForgotten) {
   Make(3);
   Hold(0, {1, 2});
   Hold(1, {1, 2, 3});
@@ -210,7 +210,7 @@ TEST_F(Told, AWorkerThatIsGoneHoldsNothing) {
   Drained();
 }
 
-TEST_F(Told, ForgottenHoldingsAreAskedAbout) {
+TEST_F(Told, LostSubscriptionsCauseChecks) {
   Make(1);
   Hold(0, {1, 2, kOther});
   for (int i = 1; i <= 3; ++i) {
@@ -220,7 +220,7 @@ TEST_F(Told, ForgottenHoldingsAreAskedAbout) {
     EXPECT_EQ(Seen(0, 1, 1), 2 * i);
   }
   EXPECT_EQ(cache()->counters().told_resets, 3u);
-  EXPECT_EQ(checks(), 4u) << "of the row each time, and once of the other one, which the reads then hold";
+  EXPECT_EQ(checks(), 4u) << "each time for the row, and once for the other, to which reads then subscribe";
   Drained();
 }
 

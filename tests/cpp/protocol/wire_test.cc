@@ -1,7 +1,7 @@
-// The clock protocol with rows and updates that are rounded on their way.
+// The clock protocol with rounding of rows and updates on the wire.
 //
-// Random schedules of it are in schedules_test.cc (Rounded...). What must hold is that rounding takes nothing
-// away for good: what is sent adds up.
+// schedules_test.cc has its random schedules (Rounded...). Rounding must lose nothing for good: the sent
+// updates add up.
 #include <gtest/gtest.h>
 
 #include "tests/cpp/testing/world/world.h"
@@ -9,7 +9,7 @@
 namespace het::testing {
 namespace {
 
-// How much there is to round, so that the tests above are about something.
+// Checks that rows are really rounded, so that the tests are not vacuous.
 TEST(ProtocolWire, RowsAreRoundedAndSmall) {
   for (const RowFormat wire :
        {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
@@ -32,7 +32,7 @@ TEST(ProtocolWire, RowsAreRoundedAndSmall) {
     const uint64_t pushed = counters.bound_push + counters.evict_push;
     EXPECT_EQ(pushed, 16u);
     EXPECT_EQ(counters.row_bytes_out, pushed * LeastRowBytes(wire, 16, 32));
-    // Rows that nobody has written yet do not travel.
+    // Rows without ticks do not travel.
     const RowFormat pulled = wire == RowFormat::kInt4 ? RowFormat::kInt8 : wire;
     EXPECT_EQ(counters.row_bytes_in % LeastRowBytes(pulled, 16, 32), 0u);
     EXPECT_GT(counters.row_bytes_in, 0u);
@@ -40,8 +40,8 @@ TEST(ProtocolWire, RowsAreRoundedAndSmall) {
   }
 }
 
-// A row that comes anew, with another worker's tick, gets the remainder on top: that is no tick, but it was
-// never sent.
+// A row that is fetched again, with another worker's tick, keeps the remainder on top: it is not a tick, but
+// it was never sent.
 TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
   WorldConfig c;
   c.workers = 2;
@@ -60,18 +60,18 @@ TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
   const TableKey key{world.schema(0)->id(), 5};
   TableCache* cache = world.client(0).cache(key.first);
   const uint32_t line = cache->lines().Find(5);
-  ASSERT_TRUE(cache->HasUnsent(line));
+  ASSERT_TRUE(cache->unsent().Any(line));
   std::vector<float> expected = world.ServerRow(key);
   RoundRow({RowFormat::kInt8}, 8, 16, expected.data(), expected.data());
-  for (size_t i = 0; i < 16; ++i) expected[i] += cache->UpdateOf(line)[i];
+  for (size_t i = 0; i < 16; ++i) expected[i] += cache->unsent().UpdateOf(line)[i];
   auto step = world.NewStep({{5}});
   ASSERT_TRUE(world.Read(0, step.get()).ok());
   const float* row = cache->lines().data(line);
   EXPECT_EQ(std::vector<float>(row, row + 16), expected);
-  EXPECT_EQ(cache->base(line), 2);
+  EXPECT_EQ(cache->lines().base(line), 2);
 }
 
-// A client that lost its remainders would show it here: pushes alone, each smaller than a step of the format.
+// A client that lost its remainders would show it here: only pushes, each smaller than a step of the format.
 TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
   WorldConfig c;
   c.optimizer = "momentum";
@@ -87,17 +87,17 @@ TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
   const TableKey key{world.schema(0)->id(), 5};
   TableCache* cache = world.client(0).cache(key.first);
   const uint32_t line = cache->lines().Find(5);
-  ASSERT_TRUE(cache->HasUnsent(line));
-  ASSERT_EQ(cache->pending(line), 0u);
+  ASSERT_TRUE(cache->unsent().Any(line));
+  ASSERT_EQ(cache->lines().pending(line), 0u);
   const int64_t clock = world.ServerClock(key);
   ASSERT_TRUE(world.Flush(0).ok());
-  EXPECT_FALSE(cache->HasUnsent(line));
+  EXPECT_FALSE(cache->unsent().Any(line));
   EXPECT_EQ(world.ServerClock(key), clock);
   world.CheckDrained();
   EXPECT_EQ(world.FirstError(), "");
 }
 
-// What was never sent is not forgotten with the lines that are clean.
+// Dropping clean lines keeps their unsent remainders.
 TEST(ProtocolWire, ForgettingCleanLinesKeepsRemainders) {
   WorldConfig c;
   c.optimizer = "momentum";

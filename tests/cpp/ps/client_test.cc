@@ -1,4 +1,4 @@
-// What the client of the parameter server knows without a server: addresses, keys and slots, redirects.
+// The parts of the parameter server's client that need no server: addresses, keys and slots, redirects.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST(Address, LoginAndNodes) {
   auto address = ParseServerAddress("redis://me:a:b@c@host:1,[::1]:2,third/");
   ASSERT_TRUE(address.ok()) << address.status().message();
   EXPECT_EQ(address.value().user, "me");
-  EXPECT_EQ(address.value().password, "a:b@c") << "a password may hold what separates";
+  EXPECT_EQ(address.value().password, "a:b@c") << "a password may contain separators";
   EXPECT_EQ(address.value().ToString(), "host:1,::1:2,third:6379");
 }
 
@@ -85,12 +85,12 @@ TEST(Address, ErrorsShowTheFormsAndNoPassword) {
 }
 
 TEST(Keyspace, SlotsAreThoseOfRedis) {
-  // As CLUSTER KEYSLOT of Redis 7.0 answers.
+  // The answers of CLUSTER KEYSLOT in Redis 7.0.
   EXPECT_EQ(SlotOf("123456789"), 12739u);
   EXPECT_EQ(SlotOf("foo"), 12182u);
   EXPECT_EQ(SlotOf("{foo}bar"), 12182u);
   EXPECT_EQ(SlotOf("a{foo}{bar}"), 12182u);
-  EXPECT_EQ(SlotOf("{}foo"), SlotOf("{}foo")) << "an empty tag is none";
+  EXPECT_EQ(SlotOf("{}foo"), SlotOf("{}foo")) << "an empty tag does not count";
   EXPECT_NE(SlotOf("{}foo"), SlotOf("foo"));
   EXPECT_EQ(SlotOf(""), 0u);
 }
@@ -125,7 +125,7 @@ TEST(Redirects, MovedAndAsk) {
   EXPECT_EQ(redirect.node.ToString(), "10.0.0.2:6381");
   ASSERT_TRUE(ParseRedirect("ASK 16383 :6381", from, &redirect));
   EXPECT_TRUE(redirect.ask);
-  EXPECT_EQ(redirect.node.ToString(), "here:6381") << "an empty host is that of who answered";
+  EXPECT_EQ(redirect.node.ToString(), "here:6381") << "an empty host is the answering server's";
   for (const char* text :
        {"", "MOVED", "MOVED 1", "MOVED x a:1", "MOVED 16384 a:1", "MOVED 1 a", "OOM 1 a:1"}) {
     EXPECT_FALSE(ParseRedirect(text, from, &redirect)) << text;

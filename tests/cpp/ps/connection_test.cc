@@ -1,4 +1,4 @@
-// Commands and their answers on one connection, against a server that does what the test says.
+// Commands and replies on one connection, against a server that the test controls.
 #include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/ps/transport_fixture.h"
 #include "tests/cpp/testing/random.h"
@@ -8,7 +8,7 @@ namespace {
 
 using ConnectionTest = TransportTest;
 
-// A table is dropped at all partitions of a server at once, also where another worker has been here before.
+// A table is dropped at all partitions of a server at once, even if another worker has dropped some.
 TEST_F(ConnectionTest, ATableIsDroppedEverywhereAtOnce) {
   constexpr size_t kMany = 64;
   FakeServer server(&service_);
@@ -28,11 +28,11 @@ TEST_F(ConnectionTest, ATableIsDroppedEverywhereAtOnce) {
   const int reads = server.reads.load();
   const Status status = store.value()->DropTable(*schema_);
   EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "not one after the other";
+  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "they were pipelined";
   EXPECT_EQ(dropped, store.value()->keys()) << "each once";
 }
 
-// What a server sends beyond the answers to what it was asked is not put where other answers are awaited.
+// Replies without a request must not be taken for later ones.
 TEST_F(ConnectionTest, MoreAnswersThanQuestions) {
   FakeServer server(&service_);
   RedisCluster cluster(server.address());
@@ -54,7 +54,7 @@ TEST_F(ConnectionTest, MoreAnswersThanQuestions) {
   for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
 }
 
-// Long strings are read in place, and what comes with their ends is not lost.
+// Long strings are read in place, and bytes behind them are not lost.
 TEST_F(ConnectionTest, AnswersOfAnyLengthInOneStream) {
   FakeServer server(&service_);
   server.SetScript([](const FakeServer::Command& command) -> std::string {

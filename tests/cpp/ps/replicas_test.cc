@@ -1,4 +1,4 @@
-// A client that waits for replicas: WAIT, its answers, and what they make the client forget or say.
+// A client that waits for replicas: WAIT, its answers, and their effects.
 #include <mutex>
 
 #include "tests/cpp/ps/transport_fixture.h"
@@ -63,12 +63,12 @@ TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
   ExpectExact();
 }
 
-TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
+TEST_F(ReplicaTest, FullMemoryOfKeptFramesFailsAtTheDeadline) {
   FakeServer server(&service_);
   Answer(":1");
   ClientConfig config;
   config.keep_bytes = 2000;
-  config.deadline = 3;  // replicas are asked once a second at least
+  config.deadline = 3;  // replicas are asked at least once a second
   Connect(&server, config);
   Status status;
   for (int i = 0; i < 10 && status.ok(); ++i) status = Train({1, 2, 3, 4, 5, 6, 7, 8});
@@ -82,9 +82,9 @@ TEST_F(ReplicaTest, AFullMemoryOfKeptFramesIsWaitedForAndNamed) {
   ExpectExact();
 }
 
-// A server that has just become a replica, or loads, cannot count replicas, and the connection to it lives on
-// until a push is redirected: no reason to fail a step.
-TEST_F(ReplicaTest, AQuestionThatCannotBeAnsweredNowIsAskedAgain) {
+// A server that has just become a replica, or loads, cannot count replicas. The connection lives on until a
+// push is redirected, so no step may fail.
+TEST_F(ReplicaTest, TransientErrorsOfWaitAreRetried) {
   FakeServer server(&service_);
   Answer(
       "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "

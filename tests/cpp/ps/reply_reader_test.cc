@@ -32,8 +32,8 @@ std::string Describe(const RedisReply& reply) {
 
 enum Way { kCopied, kDirect };
 
-// In pieces of `first` bytes and then of `rest` each; a reading that fails says so at the end. kDirect: what
-// the reader has room for goes there.
+// Feeds a piece of `first` bytes, then pieces of `rest`; reports a failure at the end. kDirect: fills the
+// reader's Room directly.
 std::vector<std::string> Read(const std::string& bytes, size_t first, size_t rest, Way way = kCopied) {
   ReplyReader reader;
   std::vector<RedisReply> replies;
@@ -92,16 +92,16 @@ TEST(ReplyReader, RoomIsTheRestOfAStringAlone) {
   EXPECT_TRUE(reader.Room().empty());
   ASSERT_TRUE(feed("$6\r\nab"));
   EXPECT_EQ(reader.Room().size(), 4u);
-  const Span<uint8_t> room = reader.Room();  // what nobody took is lent again
+  const Span<uint8_t> room = reader.Room();  // unused room is lent again
   ASSERT_EQ(room.size(), 4u);
   std::memcpy(room.data(), "cd", 2);
   reader.Took(2);
   ASSERT_TRUE(feed("e"));  // without asking
   std::memcpy(reader.Room().data(), "f", 1);
   reader.Took(1);
-  EXPECT_TRUE(reader.Room().empty()) << "the line end is not the string's";
+  EXPECT_TRUE(reader.Room().empty()) << "the line end is not part of the string";
   ASSERT_TRUE(feed("\r\n*2\r\n$3\r\nx"));
-  EXPECT_TRUE(reader.Room().empty()) << "that string is hiredis' own";
+  EXPECT_TRUE(reader.Room().empty()) << "hiredis reads that string";
   ASSERT_EQ(replies.size(), 1u);
   EXPECT_EQ(replies[0].text(), "abcdef");
 }
@@ -121,7 +121,7 @@ TEST(ReplyReader, ALengthIsOnlyAClaim) {
   EXPECT_EQ(Read("$999999999999\r\nabc", 100, 100), std::vector<std::string>());
 }
 
-TEST(ReplyReader, WhatIsNoReply) {
+TEST(ReplyReader, MalformedReplies) {
   for (const char* bytes : {"$3\r\nabcd\r\n", "$3\r\nabc\r\r", "hello\r\n", "$12a\r\n", "*1000000000\r\n"}) {
     for (size_t piece : {size_t{100}, size_t{5}}) {
       const std::vector<std::string> read = Read(bytes, piece, piece, kDirect);

@@ -1,4 +1,4 @@
-// A client over the wire, against a server that does what the test says (FakeServer).
+// A client over the wire, against a server that the test controls (FakeServer).
 #pragma once
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class TransportTest : public ::testing::Test {
     EXPECT_TRUE(service_.CreateTable(schema_).ok());
   }
 
-  // A client of `server`; with a push bound that nobody waits for, frames pile up in the pipeline.
+  // Connects to `server`; with a push bound that no call waits for, frames pile up in the pipeline.
   void Connect(const FakeServer& server, ClientConfig config = ClientConfig(), int64_t bound = kUnbounded) {
     RedisCluster cluster(server.address());
     ASSERT_TRUE(cluster.Refresh(5).ok());
@@ -43,7 +43,7 @@ class TransportTest : public ::testing::Test {
     cache.pull_bound = kUnbounded;
     cache.push_bound = bound;
     cache.capacity = bound == kUnbounded ? 0 : 100000;
-    cache.write_back_rows = 0;  // what leaves the cache goes into a frame at once
+    cache.write_back_rows = 0;  // evicted rows go into a frame at once
     ASSERT_TRUE(client_->AddTable(schema_, cache).ok());
   }
   Status Train(const std::vector<Key>& keys) {

@@ -1,5 +1,5 @@
-// The client over the wire, against a server that does what the test says: refusals in the middle of a
-// pipeline, redirects, a slow link. Nothing is lost, and nothing is applied twice.
+// The client over the wire, against a server that the test controls: refusals in mid-pipeline, redirects, a
+// slow link. Nothing is lost, and nothing is applied twice.
 #include <chrono>
 #include <set>
 #include <thread>
@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Pulls from a server on this machine go out a few at a time, in order, and whoever waits for one that has
-// not gone out yet is told like the others when the connection goes.
+// Pulls from a server on this machine are sent a few at a time, in order; those still held get the same event
+// when the connection closes.
 TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   constexpr int kPulls = 40;
   constexpr size_t kAnswer = 100000;
@@ -35,16 +35,16 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   const Bytes frame(100, 0);  // seq 0: no push
   transport_->Send({{{0, 0}}, false, frame});
   receive(1);
-  ASSERT_EQ(events.size(), 1u) << "and now it knows how large an answer is";
+  ASSERT_EQ(events.size(), 1u) << "now it knows the size of an answer";
   events.clear();
   for (int i = 0; i < kPulls; ++i) {
     Bytes numbered = frame;
     numbered[99] = static_cast<uint8_t>(i);
     transport_->Send({{{partition_of(i), 0}}, false, numbered});
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for those that should not come
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for pulls that must not come
   EXPECT_LT(seen.load(), 1 + kPulls / 2);
-  EXPECT_GT(transport_->LastMoved(2), 0) << "a frame that is held back waits for bytes that move";
+  EXPECT_GT(transport_->LastMoved(2), 0) << "a held frame waits for moving bytes";
   receive(kPulls);
   ASSERT_EQ(events.size(), static_cast<size_t>(kPulls));
   for (int i = 0; i < kPulls; ++i) {
@@ -66,8 +66,8 @@ TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
   EXPECT_EQ(closed, std::set<uint32_t>({0, 2}));
 }
 
-// Every error that a server may answer with instead of a frame, to every third frame, so that others are
-// behind it in the pipeline.
+// Every error that a server may answer instead of a frame, for every third frame, so that others are behind
+// it in the pipeline.
 TEST_F(TransportTest, RefusalsInMidPipeline) {
   for (const std::string error :
        {"-OOM command not allowed when used memory > 'maxmemory'.",
@@ -93,7 +93,7 @@ TEST_F(TransportTest, RefusalsInMidPipeline) {
   }
 }
 
-TEST_F(TransportTest, ARefusalThatStaysIsToldWithServerPartitionTimeAndRemedy) {
+TEST_F(TransportTest, LastingRefusalIsExplained) {
   FakeServer server(&service_);
   ClientConfig config;
   config.deadline = 2;
@@ -124,8 +124,8 @@ TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
   server.pause_milliseconds = 0;
 }
 
-// A slot in the middle of its move: the old owner says ASK, and the new one serves what comes behind ASKING
-// alone. Taken for MOVED, it would send the client to and fro until the move has ended.
+// A slot in the middle of its move: the old owner answers ASK, and the new one serves only frames behind
+// ASKING. Defect: ASK is taken for MOVED, and the client bounces between them until the move ends.
 TEST_F(TransportTest, AskIsNotMoved) {
   FakeServer source(&service_);
   FakeServer target(&service_);
@@ -149,7 +149,7 @@ TEST_F(TransportTest, AskIsNotMoved) {
     ASSERT_TRUE(status.ok()) << status.message();
   }
   EXPECT_GT(target.frames.load(), 0);
-  // The move ends. From now on the target wants no ASKING, and the source says MOVED.
+  // The move ends: the target needs no ASKING, and the source answers MOVED.
   source.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && command.words[1] == moving ? "-MOVED " + slot + " " + target.endpoint() : "";
   });
@@ -158,16 +158,16 @@ TEST_F(TransportTest, AskIsNotMoved) {
   ExpectExact();
 }
 
-// A server that was taken out of its cluster knows no slot, and names nobody. Would find a client that asks
-// it until the deadline.
-TEST_F(TransportTest, AServerThatHasLeftTheClusterIsAskedNoMore) {
+// A server that was removed from its cluster knows no owner of a slot. Defect: the client asks until the
+// deadline.
+TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
   FakeServer left(&service_);
   FakeServer heir(&service_);
   left.cluster = heir.cluster = true;
   ClientConfig config;
   config.deadline = 5;
   Connect(left, config, 0);
-  // Of one partition it is heard that it moves: so the heir is known.
+  // One partition's move shows the successor.
   const std::string slot = std::to_string(SlotOf(keys_[1]));
   left.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && command.words[1] == keys_[1] ? "-MOVED " + slot + " " + heir.endpoint() : "";
@@ -187,7 +187,7 @@ TEST_F(TransportTest, AServerThatHasLeftTheClusterIsAskedNoMore) {
   ExpectExact();
 }
 
-// Where a partition is on its way, it is waited for; where it should be and is not, it will not come.
+// A partition that is being moved is waited for; one that is missing at its server is gone.
 TEST_F(TransportTest, APartitionThatIsNotThere) {
   FakeServer source(&service_);
   FakeServer target(&service_);
@@ -213,7 +213,7 @@ TEST_F(TransportTest, APartitionThatIsNotThere) {
   EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at k (the server has lost the tables"));
 }
 
-// Most steps of partitions of one server are one frame. One of them moves: its part alone is sent after it.
+// Most steps to partitions of one server are one frame. One moves: its part is sent separately.
 TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
   for (const bool asks : {false, true}) {
     SCOPED_TRACE(asks);
@@ -250,8 +250,7 @@ TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
   }
 }
 
-// A server that does not find partitions behind another's key, wherever they are: each goes alone from then
-// on.
+// A server that finds no partition but the first key's: each partition then gets frames of its own.
 TEST_F(TransportTest, NeighbourKeysAreMissingAtServer) {
   FakeServer server(&service_);
   Connect(server, ClientConfig(), 0);
@@ -264,7 +263,7 @@ TEST_F(TransportTest, NeighbourKeysAreMissingAtServer) {
   ExpectExact();
 }
 
-// A move that is given up: the target knows nothing of the slot any more.
+// An aborted move: the target no longer knows the slot.
 TEST_F(TransportTest, AMoveThatIsGivenUp) {
   FakeServer source(&service_);
   FakeServer target(&service_);
@@ -286,11 +285,11 @@ TEST_F(TransportTest, AMoveThatIsGivenUp) {
   ExpectExact();
 }
 
-// A flush takes longer than the time-out, and bytes move all the time.
+// A flush longer than the time-out, in which bytes move all the time.
 TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   FakeServer server(&service_);
   ClientConfig config;
-  config.request_timeout = 4;  // a slow machine serves the whole frame in it
+  config.request_timeout = 4;  // enough for a slow machine to serve the whole frame
   config.max_frame_bytes = size_t{64} << 20;
   Connect(server, config, 1000);
   std::vector<Key> keys;

@@ -1,6 +1,6 @@
-// The bounds of the clock protocol (I1-I5, docs/protocol.md) with worker processes before real servers:
-// random schedules, small caches, and every read checked against what the others have published in shared
-// memory. The largest staleness that was seen is printed beside the bound.
+// The bounds of the clock protocol (I1-I5, docs/protocol.md), with worker processes and real servers: random
+// schedules, small caches, and every read checked against the others' published ticks in shared memory.
+// Prints the largest staleness beside the bound.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,13 +25,13 @@ class RedisBounds : public ::testing::Test {
     config.cache.policy = policy;
     config.cache.capacity = capacity;
     config.cache.write_back_rows = 3;
-    config.steps = Scaled(pull == 100 ? 1200 : 400);  // for ticks that get as far
+    config.steps = Scaled(pull == 100 ? 1200 : 400);  // enough ticks to reach the bound
     if (push.most >= 100) config.flushes = 0.001;
     return config;
   }
   static std::string Text(int64_t bound) { return bound == kUnbounded ? "unbounded" : std::to_string(bound); }
 
-  // Everything that must hold, and what was seen. *held_back: rows with unapplied ticks at ends of steps.
+  // Checks all invariants. *held_back: rows with unapplied ticks at ends of steps.
   void Hold(PsWorkerConfig config, size_t shards, uint64_t* held_back = nullptr) {
     SCOPED_TRACE(Text(config.cache.pull_bound.most) + " " + Text(config.cache.push_bound.most));
     std::unique_ptr<RedisShards>& servers = servers_[shards];
@@ -67,8 +67,8 @@ TEST_F(RedisBounds, EveryBoundHolds) {
   }
 }
 
-// Bounds of a row grow with its ticks: young rows are exact, old ones as stale as HET's. Would find a server
-// or a worker that takes the largest bound for every row.
+// A row's bounds grow with its ticks: young rows are exact, old ones as stale as HET's. Defect: a server or a
+// worker takes the largest bound for every row.
 TEST_F(RedisBounds, ByAgeHold) {
   for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
     PsWorkerConfig config = Config(3, Bound(20, 4), Bound(12, 16), Policy::kLfu, 100);
@@ -80,8 +80,8 @@ TEST_F(RedisBounds, ByAgeHold) {
   }
 }
 
-// What het_tf.Cache() has with three workers and the tables' default optimizer, except the dial: at 9, 4 bits
-// can say all that a worker may hold back. Few steps, for rows travel in 8 bits.
+// The settings of het_tf.Cache() with three workers and the tables' default optimizer, except the bound: at
+// 9, 4 bits can represent all ticks that a worker may hold back. Few steps, since rows travel in 8 bits.
 TEST_F(RedisBounds, TheDefaultHolds) {
   const StalenessBounds bounds = StalenessBounds::Of("row_wise_adagrad", /*staleness=*/9, /*workers=*/3);
   for (const size_t capacity : {4, 100}) {

@@ -1,4 +1,4 @@
-// Tables at Redis into row files and back: limits, the log, workers with warm caches, servers that refuse.
+// Saving tables at Redis to row files and loading them: limits, the log, workers with warm caches, refusals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class RedisCheckpoint : public ::testing::Test {
   }
   std::string Address() const { return "unix://" + server_->dir() + "/socket"; }
   std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
-  // A namespace of so many partitions.
+  // Makes a namespace with `partitions` partitions.
   std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
     server_->Command(
         {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
@@ -69,7 +69,7 @@ TEST_F(RedisCheckpoint, LimitsStay) {
   EXPECT_EQ(after.clock_floor, 17);
 }
 
-// What a load leaves behind is what a restart finds: in the append-only file and at a replica alike.
+// A restart finds the loaded state, in the append-only file as at a replica.
 TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
   server_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--appendonly", "yes"});
   ASSERT_TRUE(server_->up());
@@ -122,7 +122,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   for (int i = 0; i < 5; ++i) other.Train({2, 3});
   ASSERT_TRUE(other.engine().caches().Flush().ok());
   loader.Train({1});
-  other.Train({1, 2});  // both hold something back
+  other.Train({1, 2});  // both have unsent updates
   ASSERT_EQ(other.Counter("discarded_ticks"), 0u);
 
   ASSERT_TRUE(loader.engine().checkpoints().BeginLoad({"loader", 60}).ok());
@@ -172,7 +172,7 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
   EXPECT_TRUE(other->AbortLoad("second").ok()) << "it has none";
   EXPECT_TRUE(store->CommitLoad("first").ok());
   EXPECT_FALSE(store->CommitLoad("first").ok()) << "it is over";
-  // One partition is somebody else's: the others are let go again.
+  // Another loader has marked one partition: the marks of the others are removed again.
   const std::string key = store->keys()[1];
   ASSERT_TRUE(server_->Command({"HET.TABLE", key, "BEGIN", "third", "60"}).ok());
   EXPECT_FALSE(store->BeginLoad("first", 60).ok());
@@ -190,7 +190,7 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
   ASSERT_TRUE(file.ok());
   const Status full = LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
   EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.message();
-  // A table that nobody has.
+  // A table that does not exist.
   EXPECT_THAT(store->State(*MakeSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
 }
 

@@ -1,5 +1,5 @@
-// The client and a real server: replicas that take over, pushes that move on between calls, and the
-// states in which a server refuses.
+// The client and a real server: replicas that take over, pushes that continue between calls, and states in
+// which a server refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ class RedisClientTest : public ::testing::Test {
 
 // --- replicas
 
-// A server and its replica behind one address, which a promotion turns from the one to the other.
+// A server and its replica behind one address, which a promotion switches.
 class FailoverTest : public RedisClientTest {
  protected:
   void Start() {
@@ -39,7 +39,7 @@ class FailoverTest : public RedisClientTest {
         RedisServer::Arguments{"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
     replica_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--replicaof", "127.0.0.1 " + port});
     ASSERT_TRUE(replica_->Await("replication", "master_link_status:up")) << replica_->Log();
-    // The master counts it a moment later.
+    // The master counts the replica a moment later.
     ASSERT_TRUE(master_->Await("replication", "state=online")) << master_->Log();
     PointAt(*master_);
   }
@@ -48,11 +48,11 @@ class FailoverTest : public RedisClientTest {
     std::filesystem::create_symlink(server.dir() + "/socket", link());
   }
   std::string link() const { return replica_->dir() + "/address"; }
-  // 20 steps that the replica has, 30 that it has not, and 10 on the replica as the new master.
+  // 20 steps that the replica has, 30 that it lacks, and 10 on the replica as the new master.
   void LoseAndGoOn(RemoteWorker* worker) {
     for (int i = 0; i < 20; ++i) worker->Train({i % 5, 7});
     ASSERT_EQ(CaughtUp(), 1);
-    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it hears nothing any more
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it gets no more updates
     for (int i = 0; i < 30; ++i) worker->Train({i % 5, 7});
     master_->Kill();
     PointAt(*replica_);
@@ -85,8 +85,8 @@ TEST_F(FailoverTest, ReplicatedLosesNothing) {
   EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("were kept and are sent again"));
 }
 
-// Two servers change places and back, as for an upgrade. Nothing is lost, nobody restarts, and the first
-// one's partitions are those that they were.
+// Two servers change places and back, as in an upgrade. Nothing is lost, no worker restarts, and the first
+// server has the same partitions as before.
 TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
   Start();
   ASSERT_TRUE(replica_->Command({"CONFIG", "SET", "port", std::to_string(RedisServer::FreePort())}).ok());
@@ -103,7 +103,7 @@ TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
     const std::string port = std::to_string(replica_->Info("server", "tcp_port"));
     ASSERT_TRUE(master_->Command({"REPLICAOF", "127.0.0.1", port}).ok());
     ASSERT_TRUE(master_->Await("replication", "master_link_status:up")) << master_->Log();
-    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it goes on from where it was";
+    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it continues without a full resynchronisation";
     master_.swap(replica_);
     ASSERT_TRUE(master_->Await("replication", "state=online"));
     std::filesystem::remove(address);
@@ -141,8 +141,8 @@ TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
   EXPECT_TRUE(worker.notices.With("").empty()) << worker.notices.With("")[0];
 }
 
-// It still counts as connected, and answers nothing: steps go on, and what they push is kept.
-TEST_F(FailoverTest, AReplicaThatHangsDoesNotHoldTrainingUp) {
+// The replica counts as connected but does not answer: steps go on, and their pushes are kept.
+TEST_F(FailoverTest, HangingReplicaDoesNotBlockTraining) {
   Start();
   ClientConfig config;
   config.durability = Durability::kReplicated;
@@ -183,12 +183,12 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   EXPECT_THAT(refused.message(),
               HasSubstr("has 7 partitions, as the key 'het:n' says, and the first of them"));
   EXPECT_THAT(refused.message(), HasSubstr("Remedy: set 'het:n' back"));
-  EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "nothing was made";
+  EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "no key was made";
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());
   EXPECT_TRUE(open().ok());
 }
 
-// Its rows lie elsewhere: read, they would be initial ones; trained, there would be two of each.
+// Its rows lie elsewhere: reads would get initial rows, and training would make a second copy.
 TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
   RedisServer server;
   const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
@@ -204,7 +204,7 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
   }
 }
 
-// What cannot come is not waited for.
+// A lost table must not be waited for.
 TEST_F(RedisClientTest, FlushedServerIsToldAtOnce) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig());
@@ -219,7 +219,7 @@ TEST_F(RedisClientTest, FlushedServerIsToldAtOnce) {
   EXPECT_THAT(status.message(), HasSubstr("call het_tf.reset() and build the model again"));
 }
 
-// A load that loads nothing takes nothing along.
+// A load without rows discards no update.
 TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000);
@@ -244,7 +244,7 @@ TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
   worker.Train({1, 2, 3});
   ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
   ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "1"}).ok());
-  worker.Train({4, 5, 6});  // a push that nobody waits for, and that is refused
+  worker.Train({4, 5, 6});  // a push that no call waits for, and that is refused
   EXPECT_EQ(server.Info("het", "het_rows"), 3);
   ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "0"}).ok());
   EXPECT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 6; })) << "no call was made";
@@ -291,7 +291,7 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
 
 // --- rounding
 
-// A worker whose row 1 leaves in 4 bits after each step.
+// A worker that sends row 1 in 4 bits after each step.
 class RoundingWorker {
  public:
   static constexpr size_t kDim = 64;
@@ -318,7 +318,7 @@ class RoundingWorker {
     EXPECT_TRUE(status.ok()) << status.message();
     return row;
   }
-  // A step whose update has numbers about half way between two integers.
+  // A step whose update is about half way between two integers.
   void Train() {
     uint64_t token = 0;
     Read(&token);
@@ -343,7 +343,7 @@ class RoundingWorker {
   const BatchCall batch_{{&table_, 1}, {&feature_, 1}};
 };
 
-// Defect: all workers draw the same random numbers, and the errors of those in step add up.
+// Defect: all workers draw the same random numbers, and the errors of synchronous workers add up.
 TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
   RedisServer server;
   RoundingWorker first(AddressOf(server)), second(AddressOf(server));
@@ -359,7 +359,7 @@ TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
 
 // --- refusals
 
-// What a server is told before a step, so that it refuses, and what makes it go on.
+// Commands that make a server refuse a step, and commands that end this.
 struct Refusal {
   const char* name;
   std::vector<RedisServer::Arguments> begin;
@@ -425,14 +425,14 @@ TEST_P(Refusals, NothingIsLostOrDoubled) {
   }
   std::vector<int64_t> more;
   for (int64_t id = 100; id < 300; ++id) more.push_back(id);
-  // While it refuses, the step says why and whose fault it is...
+  // While it refuses, the step reports the reason and the server...
   Status status;
   for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Step(more);
   EXPECT_THAT(status.message(), HasSubstr(refusal.reason));
   EXPECT_THAT(status.message(), HasSubstr("partitions "));
   const bool made = status.message().find("a push waited") == 0;
   tell(refusal.end);
-  // ...and what it made arrives, once.
+  // ...and its updates arrive later, once.
   ASSERT_TRUE(Eventually([&] { return worker.engine().caches().Flush().ok(); }));
   worker.Train(more);
   ASSERT_TRUE(worker.engine().caches().Flush().ok());

@@ -1,6 +1,5 @@
-// Worker processes go on training while servers are killed, stopped, filled, replaced and resharded, and
-// while one of them dies: no update is lost, none is applied twice, and where nothing was lost in between the
-// bounds hold all the time.
+// Worker processes train while servers are killed, stopped, filled, replaced and resharded, and while a
+// worker dies: no update is lost or applied twice, and the bounds hold as long as nothing is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -58,8 +57,8 @@ TEST_F(RedisFaults, EightKillsInFifteenHundredPushes) {
   std::printf("  %lu pushes, 8 kills, %lu sent again\n", Pushes(&fleet), Resends(&fleet));
 }
 
-// One of two servers stands still for longer than every time-out: requests are sent again on other
-// connections while their first bytes still wait in the stopped server's socket.
+// One of two servers stops for longer than all time-outs: requests are sent again on other connections while
+// their first bytes still wait in the stopped server's socket.
 TEST_F(RedisFaults, AStoppedServer) {
   RedisShards servers(2);
   PsWorkerConfig config = Config(2, 2);
@@ -83,7 +82,7 @@ TEST_F(RedisFaults, AStoppedServer) {
   fleet.CheckConserved();
 }
 
-TEST_F(RedisFaults, AKilledWorkerLosesItsUnsentTicksAtMost) {
+TEST_F(RedisFaults, KilledWorkerLosesOnlyUnsentTicks) {
   for (int64_t bound : {0, 5}) {
     RedisShards servers(2);
     PsFleet fleet(Config(3, bound), &servers);
@@ -116,25 +115,25 @@ TEST_F(RedisFaults, PartitionsMoveUnderSeveralWorkers) {
   fleet.CheckConserved();
 }
 
-// Masters are killed and their replicas take over. The pair is the servers 0 and `shards`.
+// Masters are killed and their replicas take over. The pair is servers 0 and `shards`.
 class RedisFailover : public RedisFaults {
  protected:
   enum Replica { kFollows, kIsCutOff };
 
-  // Until the replica has what the master has now: the partitions, for one, without which nobody takes over.
+  // Waits until the replica has the master's state: without partitions it cannot take over.
   static void AwaitReplica(RedisServer* master, RedisServer* replica) {
     ASSERT_TRUE(replica->Await("replication", "master_link_status:up")) << replica->Log();
     const int64_t until = master->Info("replication", "master_repl_offset");
     for (int tries = 0; replica->Info("replication", "master_repl_offset") < until; ++tries) {
-      ASSERT_LT(tries, 3000) << "the replica does not follow";
+      ASSERT_LT(tries, 3000) << "the replica does not catch up";
       Sleep(0.01);
     }
   }
-  // kIsCutOff: the replica has lost its master before, so it lacks what was acknowledged since.
+  // kIsCutOff: the replica lost its master earlier, so it lacks later acknowledged updates.
   static void FailOver(PsFleet* fleet, RedisServer* master, RedisServer* replica, Replica state) {
     if (state == kIsCutOff) {
       AwaitReplica(master, replica);
-      // It cannot come back: the master has no password.
+      // The replica cannot reconnect: the master has no password.
       ASSERT_TRUE(replica->Command({"CONFIG", "SET", "masterauth", "wrong"}).ok());
       master->Command({"CLIENT", "KILL", "TYPE", "replica"});
       fleet->AwaitPushes(60);
@@ -177,7 +176,7 @@ TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
     Run(&fleet, &servers, 2, state);
     fleet.CheckConserved();
     EXPECT_EQ(fleet.ledger().Sum(&Ledger::Worker::lost), 0u);
-    // What a replica that follows lacks may be nothing.
+    // A connected replica may lack nothing.
     if (state == kIsCutOff) {
       EXPECT_GT(Resends(&fleet), 0u);
     }
@@ -191,7 +190,7 @@ TEST_F(RedisFailover, OneShardAndItsReplica) {
   fleet.CheckConserved();
 }
 
-// Who took over is known from the cluster's own map.
+// The cluster's own map shows the successor.
 TEST_F(RedisFailover, AnAddressThatNamesTheMasterAlone) {
   RedisShards servers(1, WritesThrough(), /*replicas=*/1);
   PsWorkerConfig config = Keeping(Durability::kReplicated);

@@ -1,5 +1,5 @@
-// Limits of tables at a real server: what is swept on the primary is gone in every copy, and only there is it
-// swept; files of the version before; loads that nobody may see half of.
+// Limits of tables at a real server: only the primary sweeps, and every copy follows; files of the previous
+// version; loads that no reader may see half of.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -13,7 +13,7 @@ class RedisGrowthTest : public RedisTest {
  protected:
   using Arguments = RedisServer::Arguments;
 
-  // The table "g" with these limits, in the server alone.
+  // Adds the table "g" with these limits at the server only.
   RedisReply Limit(const std::string& limits) {
     const std::string spec = R"({"name":"g","dim":2,"optimizer":{"name":"sgd"},"limits":)" + limits + "}";
     return Command({"HET.TABLE", "p", "ADD", spec, "77"});
@@ -24,7 +24,7 @@ class RedisGrowthTest : public RedisTest {
     q.partition = {1, 4, 99};
     q.client = {5, 6};
     q.seq = ++seq_;
-    q.time = 12;  // a client's time counts for nothing
+    q.time = 12;  // the server ignores a client's time
     q.tables.resize(1);
     q.tables[0].table = HashName("g");
     q.tables[0].epoch = 77;
@@ -72,7 +72,7 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
   const std::string before = store().Digest();
   EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", R"({"name":"g","dim":2,"optimizer":{"name":"sgd"}})"}).text,
             "77");
-  EXPECT_EQ(store().Digest(), before) << "who says nothing of limits leaves them";
+  EXPECT_EQ(store().Digest(), before) << "a spec without limits leaves them";
   for (const char* bad :
        {R"({"ttl":-1})", R"({"ttl":4294967296})", R"({"min_count":65536})", R"({"max_row":1})",
         R"({"ttl":"1"})", R"({"min_count_ttl":0})", R"({"ttl":9,"min_count":1,"min_count_ttl":9})", "5"}) {
@@ -82,8 +82,8 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
   EXPECT_EQ(store().Digest(), before);
 }
 
-// Rows go in a push, and in the timer when nobody pushes; replicas and the log follow and do nothing alone.
-TEST_F(RedisGrowthTest, WhatIsSweptIsGoneInEveryCopy) {
+// Rows are swept by pushes, and by the timer without pushes; replicas and the log follow and never sweep.
+TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
          "--appendfsync", "always"});
@@ -98,7 +98,7 @@ TEST_F(RedisGrowthTest, WhatIsSweptIsGoneInEveryCopy) {
   ASSERT_TRUE(AwaitRows(0)) << RowsOf() << server().Log();
   EXPECT_EQ(server().Info("het", "het_swept_ttl"), 100);
   EXPECT_GT(server().Info("het", "het_sweep_longest_us"), 0);
-  Push(1000, 3);  // from the clock floor on
+  Push(1000, 3);  // starts at the clock floor
   ASSERT_EQ(Limit(R"({"min_count":2,"min_count_ttl":1})").text, "77");
   Push(1000, 1);
   ASSERT_TRUE(AwaitRows(1)) << RowsOf();
@@ -107,7 +107,7 @@ TEST_F(RedisGrowthTest, WhatIsSweptIsGoneInEveryCopy) {
   ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
   EXPECT_EQ(RowsOf(&replica), 1);
   EXPECT_EQ(DigestOf(&replica), store().Digest());
-  EXPECT_EQ(replica.Info("het", "het_swept_ttl"), 0) << "a replica removes what it is told to";
+  EXPECT_EQ(replica.Info("het", "het_swept_ttl"), 0) << "a replica only replays removals";
   EXPECT_EQ(replica.Info("het", "het_rows_removed"), 122);
   EXPECT_EQ(replica.Log().find("not equal"), std::string::npos);
   const std::string digest = store().Digest();
@@ -116,7 +116,7 @@ TEST_F(RedisGrowthTest, WhatIsSweptIsGoneInEveryCopy) {
   EXPECT_EQ(server().Info("het", "het_rows_removed"), 122) << "the log was replayed";
 }
 
-// A copy with rows that are long over their time keeps them until its primary says otherwise.
+// A copy keeps expired rows until its primary removes them.
 TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
@@ -125,11 +125,11 @@ TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
   ASSERT_EQ(Limit(R"({"ttl":2})").text, "77");
   Push(0, 50);
   ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
-  server().Kill();  // before the rows are over their time
+  server().Kill();  // before the rows expire
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   EXPECT_EQ(RowsOf(&replica), 50);
   ASSERT_TRUE(replica.Command({"REPLICAOF", "NO", "ONE"}).ok());
-  EXPECT_TRUE(replica.Await("het", "het_rows:0")) << "promoted, it sweeps";
+  EXPECT_TRUE(replica.Await("het", "het_rows:0")) << "after promotion it sweeps";
 }
 
 TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
@@ -154,7 +154,7 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
   EXPECT_EQ(store().Digest(), digest) << "the time is in the log";
 }
 
-TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {
+TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
          "--appendfsync", "always"});
@@ -175,7 +175,7 @@ TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {
   const RedisReply other = Command({"HET.TABLE", "p", "BEGIN", "job-8"});
   EXPECT_TRUE(other.StartsWith("HETERR job-7 loads since ")) << other.text;
   EXPECT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-8"}).StartsWith("HETERR job-8 does not load p"));
-  ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok()) << "it may take longer";
+  ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok()) << "a renewal";
   ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
   EXPECT_TRUE(replica.Command({"HET.READ", "p", read}).StartsWith("LOADING ")) << "a replica too";
   EXPECT_EQ(DigestOf(&replica), store().Digest());
@@ -191,7 +191,7 @@ TEST_F(RedisGrowthTest, ALoadIsSeenWholeOrNotAtAll) {
   EXPECT_TRUE(Command({"HET.TABLE", "p", "BEGIN", ""}).StartsWith("HETERR "));
 }
 
-TEST_F(RedisGrowthTest, ALoaderThatDiedDoesNotBlockForEver) {
+TEST_F(RedisGrowthTest, MarkOfADeadLoaderExpires) {
   Start();
   const std::string read = Encoded(store().NewRequest(0));
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "1"}).ok());

@@ -1,5 +1,5 @@
-// What a user may take of a real server: answers, tables, marks of loads. core/store/partition_limits_test.cc
-// has each rule by itself.
+// Limits on a real server's use: answers, tables, marks of loads. core/store/partition_limits_test.cc tests
+// each rule separately.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ class RedisLimits : public RedisTest {
   static std::string Spec(const std::string& name, uint32_t dim = 2) {
     return TableSchema::Create(MakeSpec(name, dim, "sgd")).value()->ToJson();
   }
-  // A read of so many rows of the table "wide".
+  // A read of `rows` rows of the table "wide".
   Reply ReadWide(Key rows) {
     Request q = store().NewRequest(0, 0, 0);
     q.tables.resize(1);
@@ -50,7 +50,7 @@ TEST_F(RedisLimits, Answers) {
   EXPECT_THAT(Decoded(Command({"HET.READ", "p", Encoded(twice)})).message, HasSubstr("comes twice"));
 }
 
-// All parts of a frame together.
+// The limit holds for all parts of a frame together.
 TEST_F(RedisLimits, AnswersOfAFrame) {
   Start();
   constexpr uint32_t kParts = 4;
@@ -100,7 +100,7 @@ TEST_F(RedisLimits, Tables) {
   ASSERT_EQ(Command({"HET.TABLE", "p", "ADD", Spec("d"), "5"}).text, "5");
   ASSERT_EQ(Command({"HET.TABLE", "p", "ADD", Spec("e"), "5"}).text, "5");
   server().Restart();
-  EXPECT_EQ(store().Tables().size(), 5u) << "what was accepted once is read again";
+  EXPECT_EQ(store().Tables().size(), 5u) << "accepted tables are loaded again";
   EXPECT_THAT(Command({"HET.TABLE", "p", "ADD", Spec("f"), "5"}).text, HasSubstr("at most 3 tables"));
 }
 
@@ -122,13 +122,13 @@ TEST_F(RedisLimits, TablesAreListedInPages) {
   const RedisReply one = Command({"HET.STAT", "p", "TABLES", std::to_string(HashName("t7")), "COUNT", "1"});
   ASSERT_EQ(one.elements.at(1).elements.size(), 1u);
   EXPECT_EQ(one.elements[1].elements[0].elements.at(0).text, "t7");
-  EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "x"}).text, HasSubstr("cursor 'x' is none; begin with 0"));
+  EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "x"}).text, HasSubstr("cursor 'x' is invalid; begin"));
   EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "0", "COUNT", "0"}).text, HasSubstr("COUNT is '0'"));
   EXPECT_THAT(Command({"HET.STAT", "p", "TABLES", "0", "ROWS", "1"}).text,
               HasSubstr("'ROWS'; there is COUNT"));
 }
 
-TEST_F(RedisLimits, AMarkOfALoadLastsADayAtMost) {
+TEST_F(RedisLimits, MarkOfALoadExpiresWithinADay) {
   Start();
   const std::string read = Encoded(store().NewRequest(0));
   Bytes mark;
@@ -140,11 +140,11 @@ TEST_F(RedisLimits, AMarkOfALoadLastsADayAtMost) {
   EXPECT_FALSE(Command({"HET.LOAD", "p", ToText(mark)}).error());
   EXPECT_EQ(Decoded(Command({"HET.READ", "p", read})).status, FrameStatus::kOk);
   const RedisReply late = Command({"HET.TABLE", "p", "BEGIN", "job", "60", "4000000000"});
-  EXPECT_THAT(late.text, HasSubstr("since is '4000000000'; it is for copies alone"));
+  EXPECT_THAT(late.text, HasSubstr("since is '4000000000'; only replication may give it"));
 }
 
-// What a server wrote before there were limits.
-TEST_F(RedisLimits, ALogWithClocksOutOfRangeIsLoaded) {
+// Written by a server without limits.
+TEST_F(RedisLimits, LoadsALogWithClocksOutOfRange) {
   Start({"--appendonly", "yes", "--appendfsync", "always"});
   store().Push(3);
   const RedisReply page = Command({"HET.SCAN", "p", std::to_string(HashName("b")) + ":0", "COUNT", "1"});
@@ -160,7 +160,7 @@ TEST_F(RedisLimits, ALogWithClocksOutOfRangeIsLoaded) {
       << "*3\r\n$8\r\nHET.LOAD\r\n$1\r\np\r\n$" << chunk.size() << "\r\n"
       << chunk << "\r\n";
   ASSERT_TRUE(server().Start()) << server().Log();
-  EXPECT_THAT(server().Log(), HasSubstr("p has 1 clocks out of range, which are the last one now"));
+  EXPECT_THAT(server().Log(), HasSubstr("p has 1 clocks out of range. They were set to the maximum"));
   Request push = store().NewRequest(1, 1, 0);
   push.client = {7, 7};
   std::memcpy(&push.tables[1].push_keys[0], chunk.data() + 24, sizeof(het::Key));

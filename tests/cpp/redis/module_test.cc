@@ -1,5 +1,4 @@
-// The module's commands against a real redis-server: they answer what a Partition answers, and what they
-// refuse changes nothing.
+// The module's commands at a real server: they answer as a Partition does, and refusals change nothing.
 #include <dlfcn.h>
 #include <sys/resource.h>
 
@@ -21,7 +20,7 @@ bool Contains(const std::string& text, const std::string& part) {
 
 TEST_F(RedisModuleTest, CreateIsForEverAndKnowsItsNumbers) {
   Start();
-  EXPECT_TRUE(Command({"HET.TABLE", "p", "create", "1", "4", "99"}).ok()) << "the same again";
+  EXPECT_TRUE(Command({"HET.TABLE", "p", "create", "1", "4", "99"}).ok()) << "repeating it is fine";
   const RedisReply other = Command({"HET.TABLE", "p", "CREATE", "2", "4", "98"});
   EXPECT_TRUE(other.StartsWith("HETERR ")) << other.text;
   EXPECT_TRUE(Contains(other.text, "index 1, count 4, hash_seed 99")) << other.text;
@@ -42,7 +41,7 @@ TEST_F(RedisModuleTest, TablesComeAndGo) {
   const std::string drawn = Command({"HET.TABLE", "p", "ADD", spec}).text;
   EXPECT_GT(drawn.size(), 10u) << drawn;
   EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", spec}).text, drawn);
-  EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", spec, "12"}).text, drawn) << "an equal table is there";
+  EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", spec, "12"}).text, drawn) << "the equal table exists";
   const std::string other = TableSchema::Create(MakeSpec("c", 9, "sgd")).value()->ToJson();
   const RedisReply clash = Command({"HET.TABLE", "p", "ADD", other});
   EXPECT_TRUE(clash.StartsWith("HETERR ")) << clash.text;
@@ -162,7 +161,7 @@ TEST_F(RedisModuleTest, ScanAndLoadMoveRows) {
   EXPECT_TRUE(Contains(Command({"HET.SCAN", "p", "0", "COUNT", "0"}).text, "COUNT is '0'"));
   EXPECT_TRUE(Contains(Command({"HET.SCAN", "p", "0", "ROWS", "1"}).text, "'ROWS'"));
 
-  // Into a second partition, which has one row and one client of its own.
+  // Loads into a second partition, which has one row and one client.
   ASSERT_TRUE(Command({"HET.TABLE", "q", "CREATE", "1", "4", "99"}).ok());
   for (const RedisReply& table : store().Tables()) {
     Command({"HET.TABLE", "q", "ADD", table.elements[1].text, table.elements[2].text});
@@ -230,30 +229,29 @@ TEST_F(RedisModuleTest, AServerThatEvictsIsRefused) {
   EXPECT_FALSE(evicts.up());
   EXPECT_TRUE(Contains(evicts.Log(), "Remedy: maxmemory-policy noeviction")) << evicts.Log();
   RedisServer unlimited({"--maxmemory-policy", "allkeys-lru"});
-  EXPECT_TRUE(unlimited.up()) << "without maxmemory nothing is evicted";
+  EXPECT_TRUE(unlimited.up()) << "without maxmemory there is no eviction";
   RedisServer refuses({"--maxmemory", "100mb"});
   ASSERT_TRUE(refuses.up());
   EXPECT_FALSE(Contains(refuses.Log(), "would evict"));
   EXPECT_TRUE(Contains(refuses.Log(), "proto-max-bulk-len 4gb"));
   refuses.Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  EXPECT_TRUE(Contains(refuses.Log(), "would evict")) << "said when it is changed later";
+  EXPECT_TRUE(Contains(refuses.Log(), "would evict")) << "logged after a later change";
   RedisServer argument({"--proto-max-bulk-len", "4gb", "--client-output-buffer-limit", "replica 0 0 0",
                         "--repl-backlog-size", "1gb"});
   ASSERT_TRUE(argument.up());
   EXPECT_FALSE(Contains(argument.Log(), "Remedy")) << argument.Log();
 }
 
-// The server's memory ends in the midst of a push: the frame says so, the row is as it was, and the server
-// lives.
+// The server's memory ends during a push: the frame reports it, the row is unchanged, and the server lives.
 TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   Start();
   store().AddTable(MakeSpec("wide", 4096, "sgd"), 1003);
   store().Push(1);
   const std::string frame = Encoded(store().NewRequest(2, 2000, 1));  // its push part is copied
   const std::string before = store().Digest();
-  // What the server itself takes for this frame is there already: it has seen one as large.
+  // The server already has its own memory for this frame, after one of equal size.
   if (server().Info("server", "valkey_version") >= 0)
-    GTEST_SKIP() << "Valkey takes its buffer for a command anew, and ends where there is no memory for it";
+    GTEST_SKIP() << "Valkey allocates a new buffer for a command, and exits when that fails";
   Command({"ECHO", frame});
   std::ifstream status("/proc/" + std::to_string(server().pid()) + "/statm");
   size_t pages = 0;
@@ -269,7 +267,7 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   EXPECT_EQ(Decoded(Command({"HET.STEP", "p", frame})).status, FrameStatus::kOk);
 }
 
-// A server that lacks one function: the module says which, and touches nothing.
+// A server that lacks one function: the module names it, and does nothing else.
 std::string g_missing;
 std::string g_log;
 void FakeLog(void*, const char*, const char* format, ...) {
@@ -289,8 +287,8 @@ int FakeGetApi(const char* name, void* function) {
   return 0;
 }
 
-TEST_F(RedisModuleTest, AnOldServerIsToldWhatItLacks) {
-  // It stays: its libstdc++ keeps memory until the end, which would look like a leak of nobody's.
+TEST_F(RedisModuleTest, OldServerLearnsWhatItLacks) {
+  // The library stays loaded: its libstdc++ keeps memory until the end, which would look like a leak.
   void* module = dlopen(HET_REDIS_MODULE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   ASSERT_NE(module, nullptr) << dlerror();
   auto* load = reinterpret_cast<int (*)(void*, void**, int)>(dlsym(module, "RedisModule_OnLoad"));

@@ -1,4 +1,4 @@
-// A frame of several parts at a real server: each partition under its own key does its own.
+// A frame with several parts at a real server: each partition handles the part for its key.
 #include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis/redis_store.h"
 
@@ -66,7 +66,7 @@ class RedisParts : public RedisTest {
   Schema schema_;
 };
 
-TEST_F(RedisParts, EveryPartIsDoneAtItsKeyAndInTheLog) {
+TEST_F(RedisParts, EveryPartIsAppliedAndLoggedAtItsKey) {
   Begin({"--appendonly", "yes", "--appendfsync", "always"});
   for (uint64_t seq = 1; seq <= 3; ++seq) {
     const auto replies = Ask("HET.STEP", keys_[0], Frame(seq));
@@ -98,10 +98,10 @@ TEST_F(RedisParts, MissingAndLoadingPartitionsInOneFrame) {
   EXPECT_EQ(replies[3].status, FrameStatus::kOk);
   EXPECT_EQ(server().Info("het", "het_refused_elsewhere"), 1);
   EXPECT_EQ(server().Info("het", "het_refused_loading"), 1);
-  EXPECT_EQ(Command({"EXISTS", keys_[2]}).integer, 0) << "asking does not make it";
+  EXPECT_EQ(Command({"EXISTS", keys_[2]}).integer, 0) << "a request does not make it";
 }
 
-// The key of the command is the first part's, or that one is refused; a key of another name leads nowhere.
+// The command's key must be the first part's, or that part is refused; an unrelated key finds no partition.
 TEST_F(RedisParts, KeysThatDoNotFit) {
   Begin();
   auto replies = Ask("HET.STEP", keys_[1], Frame(1));
@@ -113,12 +113,12 @@ TEST_F(RedisParts, KeysThatDoNotFit) {
   EXPECT_EQ(Clocks(), std::vector<Clock>({0, 1, 1, 1}));
 }
 
-// Placing partitions by their load needs what each was asked, and not what came in the same frame.
+// Placing partitions by load needs each one's requests, without those of others in the same frame.
 TEST_F(RedisParts, EachPartitionCountsItsOwn) {
   Begin();
   Ask("HET.STEP", keys_[0], Frame(1));
   Ask("HET.STEP", keys_[2], Frame(2, 2));
-  Ask("HET.STEP", keys_[2], Frame(2, 2));  // once more: answered, and nothing is pushed
+  Ask("HET.STEP", keys_[2], Frame(2, 2));  // a duplicate: answered, and nothing is pushed
   for (int i = 0; i < 300; ++i) Ask("HET.READ", keys_[3], Frame(0, 3));
   const auto all = [&](const std::string& field) {
     std::vector<int64_t> of;
@@ -133,7 +133,7 @@ TEST_F(RedisParts, EachPartitionCountsItsOwn) {
     const int64_t sum = of[0] + of[1] + of[2] + of[3];
     if (field == "busy_us") {
       EXPECT_GT(of[3], 0);
-      EXPECT_LE(sum, server().Info("het", "het_busy_us")) << "what belongs to no part is the server's";
+      EXPECT_LE(sum, server().Info("het", "het_busy_us")) << "the rest is the server's";
     } else {
       EXPECT_GT(of[3], 10 * of[1]) << field;
       EXPECT_EQ(sum, server().Info("het", "het_" + field)) << field;
@@ -141,7 +141,7 @@ TEST_F(RedisParts, EachPartitionCountsItsOwn) {
   }
 }
 
-// A user who may use the key of the command may not reach its neighbours by it.
+// A user with a right to the command's key must not reach other keys through it.
 TEST_F(RedisParts, AclAppliesToEveryKeyOfAFrame) {
   Begin();
   const auto as = [&](const std::vector<std::string>& patterns) {
@@ -161,13 +161,13 @@ TEST_F(RedisParts, AclAppliesToEveryKeyOfAFrame) {
   as({"~" + keys_[0], "%R~" + keys_[2]});
   EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(1))),
             (std::vector<S>{S::kOk, S::kElsewhere, S::kElsewhere, S::kElsewhere}))
-      << "to read a key is not to push to it";
+      << "a right to read a key is not a right to push";
   as({"~" + keys_[0], "~" + keys_[2]});
   const std::vector<S> some = {S::kOk, S::kElsewhere, S::kOk, S::kElsewhere};
   EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(1))), some);
   EXPECT_EQ(statuses(Ask("HET.READ", keys_[0], Frame(0))), some);
   EXPECT_TRUE(Command({"HET.READ", keys_[1], Frame(0, 1)}).StartsWith("NOPERM"))
-      << "sent alone, a part is told why";
+      << "a frame's only part gets the reason";
   as({"~het:space:*"});
   EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(2))),
             (std::vector<S>{S::kOk, S::kGap, S::kOk, S::kGap}));
@@ -175,7 +175,7 @@ TEST_F(RedisParts, AclAppliesToEveryKeyOfAFrame) {
   EXPECT_EQ(Clocks(), std::vector<Clock>({2, 0, 2, 0}));
 }
 
-// A script is not its caller's connection, of which nothing is known: parts beside the first go alone.
+// In a script the caller is unknown: only the first part is done.
 TEST_F(RedisParts, AScriptAndATransaction) {
   Begin();
   const RedisReply script =
@@ -194,7 +194,7 @@ TEST_F(RedisParts, AScriptAndATransaction) {
   EXPECT_EQ(Clocks(), std::vector<Clock>({1, 1, 1, 1}));
 }
 
-// No partition of the namespace has such a number; neither is it the one at the key without a name.
+// The namespace has no partition with such a number; the key without a number is not one either.
 TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   Begin();
   Command({"HET.TABLE", "", "CREATE", "7", "8", "9"});
@@ -215,7 +215,7 @@ TEST_F(RedisParts, PartitionNumbersOutOfRange) {
 
 class RedisHoldings : public RedisParts {
  protected:
-  // Asks partition 0 what has moved, and fetches so many rows, which the client then holds.
+  // Checks partition 0, and fetches `rows` rows, which subscribes the client to them.
   Request Question(uint64_t client, Key rows) {
     Request q;
     q.partition = {0, kParts, 9};
@@ -230,7 +230,7 @@ class RedisHoldings : public RedisParts {
   }
 };
 
-TEST_F(RedisHoldings, RowsThatHaveMovedAreNamed) {
+TEST_F(RedisHoldings, MovedRowsAreReported) {
   Begin();
   Request q = Question(3, 10);
   const auto ask = [&] {
@@ -247,7 +247,7 @@ TEST_F(RedisHoldings, RowsThatHaveMovedAreNamed) {
   ask();
   for (uint64_t seq = 1; seq <= 2; ++seq) {
     EXPECT_EQ(ask(), Vector<Key>());
-    Ask("HET.STEP", keys_[0], Frame(seq));  // of key 5, by another client
+    Ask("HET.STEP", keys_[0], Frame(seq));  // ticks key 5, by another client
   }
   EXPECT_EQ(ask(), Vector<Key>({5}));
   EXPECT_EQ(ask(), Vector<Key>());
@@ -255,8 +255,8 @@ TEST_F(RedisHoldings, RowsThatHaveMovedAreNamed) {
   EXPECT_EQ(server().Info("het", "het_told_rows"), 1);
 }
 
-// What a worker held that has died is forgotten while another goes on.
-TEST_F(RedisHoldings, OfAWorkerThatIsGoneAreForgotten) {
+// A dead worker's subscriptions are forgotten while another worker goes on.
+TEST_F(RedisHoldings, AreForgottenAfterAWorkerDied) {
   Begin();
   Bytes bytes;
   Request gone = Question(3, 1000);
@@ -274,7 +274,7 @@ TEST_F(RedisHoldings, OfAWorkerThatIsGoneAreForgotten) {
   }
 }
 
-// A server without room stays as it is: what it believes of its clients goes first.
+// A server without memory forgets its clients' subscriptions first.
 TEST_F(RedisHoldings, NeedMemory) {
   Begin();
   Request q = Question(2, 1000);

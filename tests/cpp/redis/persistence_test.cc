@@ -1,5 +1,5 @@
-// A partition outlives its process: dump files, append-only files, replicas. Whatever way it comes back it
-// has the same rows, clocks, tables and last_seq, and another incarnation.
+// A partition outlives its process, through dump files, append-only files and replicas: with the same rows,
+// clocks, tables and last_seq, and a new incarnation.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +13,7 @@ namespace {
 
 class RedisPersistenceTest : public RedisTest {
  protected:
-  // Restarts the server by `restart`, and what is there afterwards must be what was there before.
+  // Restarts the server by `restart`; the content must be the same afterwards.
   template <typename Fn>
   void ExpectToComeBack(Fn restart) {
     store().Push(20);
@@ -41,7 +41,7 @@ class RedisPersistenceTest : public RedisTest {
   }
 };
 
-// Of the tables, by name.
+// The entries of tables, by name.
 std::map<std::string, std::string> Epochs(RedisServer* server) {
   std::map<std::string, std::string> epochs;
   for (const RedisReply& table : RedisStore::TablesOf(server))
@@ -67,9 +67,9 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
   });
   ASSERT_TRUE(Command({"RESTORE", "q", "0", Command({"DUMP", "p"}).text}).ok());
   EXPECT_EQ(store().Digest("q"), store().Digest());
-  EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "another one at each birth";
+  EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "a new one at each start";
   for (const char* field : {"frames", "rows_pulled", "rows_pushed", "bytes_in", "bytes_out", "busy_us"}) {
-    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " of what a copy was asked";
+    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " counts only the copy's own requests";
   }
   EXPECT_NE(store().Stat("frames"), "0");
 }
@@ -111,7 +111,7 @@ TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
     EXPECT_TRUE(q.client == RedisStore::kClient);
     EXPECT_LE(q.after_seq, q.seq);
     EpochDigest epochs(0);
-    // In the frame, or behind it where the frame is the client's own.
+    // In the frame, or behind it if the frame is the client's own.
     uint64_t time = q.time;
     if (const size_t behind = at + size + 2; log.compare(behind, 1, "$") == 0)
       time = std::stoul(log.substr(log.find("\r\n", behind) + 2));
@@ -123,7 +123,7 @@ TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
       EXPECT_TRUE(t.fetch_keys.empty());
     }
     EXPECT_EQ(q.digest, epochs.value(q.request_id));
-    EXPECT_FALSE(q.knows_inc) << "a copy has another";
+    EXPECT_FALSE(q.knows_inc) << "a copy has another incarnation";
   }
   EXPECT_EQ(seqs, std::vector<uint64_t>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
 }
@@ -146,10 +146,10 @@ TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
   EXPECT_EQ(Epochs(&server()), epochs);
   ASSERT_EQ(epochs.size(), 2u);
   EXPECT_EQ(epochs.at("c"), drawn);
-  EXPECT_NE(epochs.at("a"), cleared) << "rows were loaded since";
+  EXPECT_NE(epochs.at("a"), cleared) << "rows were loaded later";
 }
 
-// Rows that are loaded give their table a new epoch, the same everywhere; rows that are set by hand do not.
+// Loaded rows give their table a new epoch, equal in every copy; assigned rows do not.
 TEST_F(RedisPersistenceTest, TheEpochOfLoadedRowsTravels) {
   const std::string port = std::to_string(RedisServer::FreePort());
   Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
@@ -264,7 +264,7 @@ TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
   EXPECT_EQ(replica.Info("het", "het_pushes_applied"),
             static_cast<int64_t>(store().pushes_applied() - before));
   EXPECT_EQ(RedisStore::StatOf(&replica, "frames"), std::to_string(replica.Info("het", "het_frames")))
-      << "it counts what it replays, from 0 on";
+      << "it counts replayed commands, from 0";
   EXPECT_EQ(replica.Info("het", "het_rows_pulled"), pulled) << "no checks and no fetches";
   EXPECT_EQ(replica.Info("het", "het_refused_gap"), 0);
   store().ExpectEqual();
@@ -272,7 +272,7 @@ TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
   const std::string digest = replica.Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text;
   EXPECT_EQ(digest, store().Digest());
   EXPECT_TRUE(replica.Command({"HET.STEP", "p", Encoded(store().NewRequest(0))}).StartsWith("READONLY"));
-  // Promoted, it goes on where the primary was.
+  // After promotion it continues in the primary's state.
   server().Kill();
   ASSERT_TRUE(replica.Command({"REPLICAOF", "NO", "ONE"}).ok());
   const Reply next = Decoded(replica.Command({"HET.STEP", "p", Encoded(store().NewRequest(35))}));

@@ -1,4 +1,4 @@
-// Steps::Plan and a real server: lookups begin between calls, nobody waits, and trouble is the lookup's.
+// Steps::Plan and a real server: lookups begin between calls, no call waits, and lookups report the errors.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ class RedisPlanTest : public ::testing::Test {
   static std::string AddressOf(const RedisServer& server) { return "unix://" + server.dir() + "/socket"; }
 };
 
-// Stats takes in no answers, so the thread did.
+// Stats processes no answers, so the thread did.
 TEST_F(RedisPlanTest, RowsArriveBeforeTheirLookup) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
@@ -32,7 +32,7 @@ TEST_F(RedisPlanTest, RowsArriveBeforeTheirLookup) {
   EXPECT_EQ(worker.Value(3), 2);
 }
 
-// The next one begins when the one before it has been looked up, on no thread of the caller's.
+// The next lookup begins after the previous one has ended, without a thread of the caller.
 TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
@@ -45,8 +45,8 @@ TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
   }
 }
 
-// A step waits for the server, with the client in its hands: a plan does not wait for the step.
-TEST_F(RedisPlanTest, APlanDoesNotWaitForABlockedStep) {
+// A step waits for the server, and holds the client: a plan does not wait for the step.
+TEST_F(RedisPlanTest, PlanDoesNotWaitForABlockedStep) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
   ASSERT_TRUE(worker.ok());
@@ -65,7 +65,7 @@ TEST_F(RedisPlanTest, APlanDoesNotWaitForABlockedStep) {
   EXPECT_EQ(worker.Value(1), 10);
 }
 
-// A server that is gone: plans say nothing, the lookup does, and with the server back all goes on.
+// The server is down: plans succeed, the lookup fails, and all works when the server is back.
 TEST_F(RedisPlanTest, AnErrorIsReportedByTheLookup) {
   RedisServer server(RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});
   ClientConfig config;

@@ -1,4 +1,4 @@
-// The client and a real server under TLS: bytes both ways, who is refused and with what words, and training.
+// The client and a real server under TLS: bytes in both directions, refusals and their messages, training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class TlsTest : public ::testing::Test {
     return scheme + "://127.0.0.1:" + std::to_string(port_) + "?" + ca +
            (ca.empty() || parameters.empty() ? "" : "&") + parameters;
   }
-  // What a client says that connects there; "" if all is well.
+  // The error of a client that connects there; "" if it succeeds.
   static std::string Complaint(const std::string& address) {
     RedisCluster cluster(ParseServerAddress(address).value());
     return cluster.Refresh(2).message();
@@ -90,7 +90,7 @@ TEST_F(TlsTest, CertificatesThatAreRefused) {
   EXPECT_THAT(Complaint(Address("server_name=localhost")), HasSubstr("ostname mismatch"));
   EXPECT_EQ(Complaint(Address("server_name=elsewhere")), "");
   EXPECT_EQ(Complaint(Address("server_name=127.0.0.2")), "");
-  // "ca=... is not the CA that signed it" would send the reader to the wrong file.
+  // "ca=... is not the CA that signed it" would blame the wrong file.
   certificates_->Issue("for_clients", "IP:127.0.0.1\nextendedKeyUsage=clientAuth");
   Show("for_clients");
   EXPECT_THAT(Complaint(Address()), AllOf(HasSubstr("certificate purpose; it is for other uses"),
@@ -107,7 +107,7 @@ TEST_F(TlsTest, OneSideWithoutIt) {
   const std::string plain_port = std::to_string(RedisServer::FreePort());
   Start({"--port", plain_port});
   EXPECT_THAT(Complaint("redis://127.0.0.1:" + std::to_string(port_)),
-              HasSubstr("wants rediss:// for redis://"));
+              HasSubstr("needs rediss:// for redis://"));
   EXPECT_EQ(Complaint("redis://127.0.0.1:" + plain_port), "");
   EXPECT_THAT(Complaint("rediss://127.0.0.1:" + plain_port), HasSubstr("does not speak TLS"));
 }
@@ -163,7 +163,7 @@ TEST_F(TlsTest, FilesThatCannotBeUsed) {
   EXPECT_TRUE(CheckTls(settings).ok()) << CheckTls(settings).message();
 }
 
-// The program begins anew, and finds a library that is none before that of the system.
+// A new process finds a broken library before the system's.
 TEST(TlsLibraryTest, OneThatCannotBeLoaded) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   TempFolder folder;

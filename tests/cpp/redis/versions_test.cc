@@ -46,7 +46,7 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
     other.Train({1, 2, 100 + step});
   }
   const auto expect_trained = [&] {
-    ASSERT_TRUE(worker.engine().Flush().ok() && other.engine().Flush().ok());
+    ASSERT_TRUE(worker.engine().caches().Flush().ok() && other.engine().caches().Flush().ok());
     RemoteWorker reader(address, config);
     EXPECT_EQ(reader.Value(1), 20);
     EXPECT_EQ(reader.Value(109), 1);
@@ -60,19 +60,20 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
   const auto scan = server.Command({"HET.SCAN", key, "0", "COUNT", "1"}).elements;
   ASSERT_EQ(scan.size(), 2u);
   const uint8_t version = scan[1].text.at(4);
-  const Status saved = worker.engine().SaveRows(folder.path() + "/rows", save).status();
+  const Status saved = worker.engine().checkpoints().SaveRows(folder.path() + "/rows", save).status();
   if (version != chunk::kVersion) {
     EXPECT_THAT(saved.message(), Names("chunk", version, "reads", chunk::kVersion));
     return;
   }
   ASSERT_TRUE(saved.ok()) << saved.message();
   worker.Train({1, 2, 3, 4});
-  ASSERT_TRUE(worker.engine().Flush().ok() && worker.engine().BeginLoad({"loader", 60}).ok());
-  ASSERT_TRUE(worker.engine().ClearForLoad("t").ok());
+  ASSERT_TRUE(worker.engine().caches().Flush().ok() &&
+              worker.engine().checkpoints().BeginLoad({"loader", 60}).ok());
+  ASSERT_TRUE(worker.engine().checkpoints().ClearForLoad("t").ok());
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(worker.engine().LoadRows(folder.path() + "/rows", load).ok());
-  ASSERT_TRUE(worker.engine().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
+  ASSERT_TRUE(worker.engine().checkpoints().LoadRows(folder.path() + "/rows", load).ok());
+  ASSERT_TRUE(worker.engine().checkpoints().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
   expect_trained();
 }
 

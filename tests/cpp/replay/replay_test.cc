@@ -1,4 +1,4 @@
-// The replay of a job (core/replay/replay.h) on streams of which every count is known.
+// The replay of a job (core/replay/replay.h) on streams with known counts.
 #include "het_tf/core/replay/replay.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ Result<ReplayOutcome> Outcome(const std::vector<std::vector<Key>>& batches, cons
   return replay.Run();
 }
 
-// A worker's batches over and over; `steps` of each of the workers.
+// A worker's batches repeated; `steps` of each worker.
 std::vector<std::vector<Key>> Repeated(const std::vector<std::vector<Key>>& of_worker, size_t steps) {
   std::vector<std::vector<Key>> batches;
   for (size_t step = 0; step < steps; ++step) {
@@ -72,7 +72,7 @@ TEST(ReplayTest, StepsThatWarmUpAreNotCounted) {
   EXPECT_EQ(outcome.traffic.reads.frames, 0u);
 }
 
-// Of a key that both of two exact workers use, each step changes the other's copy.
+// Two exact workers share a key, and each step changes the other's copy.
 TEST(ReplayTest, ExactWorkersFetchWhatTheOtherHasChanged) {
   ReplaySettings settings = Settings(2, 100, 0);
   settings.warm_steps = 1;
@@ -92,7 +92,7 @@ TEST(ReplayTest, ACacheOfTwoRowsEvictsTheRest) {
   EXPECT_EQ(outcome.store_rows, 3u);
 }
 
-// What the network counts is what the clients count, where nothing is on its way at the end.
+// Without frames in flight at the end, the network's counts equal the clients'.
 TEST(ReplayTest, BytesOfFramesAreThoseOfTheClients) {
   Random random(7);
   std::vector<std::vector<Key>> batches(80);

@@ -64,7 +64,7 @@ TEST(InitializerCreate, RefusesWhatIsNotFinite) {
   }
 }
 
-// What a parameter of no meaning to the initializer holds does not matter.
+// Parameters that the initializer does not use are ignored.
 TEST(InitializerCreate, IgnoresTheParametersItDoesNotTake) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(Fill(Make({"zeros", nan, nan}), 5, 8), ::testing::Each(0.0f));
@@ -72,7 +72,7 @@ TEST(InitializerCreate, IgnoresTheParametersItDoesNotTake) {
   Make({"scaled_normal", 1, nan});
 }
 
-// Rows that nobody wrote are stored nowhere: these numbers may never change, on any compiler or machine.
+// Rows without updates are not stored: these numbers must never change, on any compiler or machine.
 TEST(Initializer, GoldenValues) {
   struct Golden {
     const char* name;

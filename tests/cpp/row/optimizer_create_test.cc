@@ -1,4 +1,4 @@
-// What an optimizer refuses, and how its rows are laid out.
+// Refusals of optimizers, and the layout of their rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(OptimizerCreate, UnknownParameterListsTheKnown) {
   EXPECT_THAT(Refusal({"sgd", {{"momentum", 0.9}}}), AllOf(HasSubstr("'momentum'"), HasSubstr("takes none")));
 }
 
-TEST(OptimizerCreate, ValueOutOfRangeNamesParameterValueAndRange) {
+TEST(OptimizerCreate, OutOfRangeErrorNamesValueAndRange) {
   EXPECT_THAT(Refusal({"adam", {{"beta_1", 1.0}}}),
               AllOf(HasSubstr("'beta_1'"), HasSubstr("is 1;"), HasSubstr("from 0 to 0.9999999")));
   EXPECT_THAT(Refusal({"momentum", {{"nesterov", 0.5}}}),

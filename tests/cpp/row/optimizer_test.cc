@@ -1,5 +1,5 @@
-// The algebra of updates, for every optimizer and for widths that are and are not whole SIMD registers. That
-// the formulas are the right ones is asked elsewhere: tests/python/layer/test_optimizers.py.
+// The algebra of updates, for every optimizer and for widths that are and are not whole SIMD registers.
+// tests/python/layer/test_optimizers.py tests the formulas.
 #include "het_tf/core/row/optimizer.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpe
     return update;
   }
 
-  // A tick with a random gradient and a learning rate that changes, as under a schedule.
+  // A tick with a random gradient and a changing learning rate, as under a schedule.
   void Tick(Row& row, Update* update) {
     Row g(dim());
     for (float& x : g) x = Uniform(-1, 1);
@@ -68,7 +68,7 @@ class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpe
     return earlier;
   }
 
-  // An update as some worker might have produced it.
+  // An update that some worker might have produced.
   Update RandomUpdate() {
     Update update = Identity();
     Row row = FreshRow();
@@ -76,7 +76,7 @@ class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpe
     return update;
   }
 
-  // 1e-6 of the largest magnitude in the same part of the row, and of 1 where all are smaller.
+  // 1e-6 of the largest magnitude in the same part of the row, or of 1 if all are smaller.
   void ExpectNear(const Row& x, const Row& y, const std::string& what) const {
     ASSERT_EQ(x.size(), y.size());
     size_t at = 0;
@@ -168,7 +168,7 @@ TEST_P(OptimizerAlgebra, IdentityChangesNothing) {
   EXPECT_EQ(row, written) << "a written row";
 }
 
-// Two workers from one row, their pushes interleaved: whatever is additive arrives exactly once.
+// Two workers start from one row, with interleaved pushes: additive terms arrive exactly once.
 TEST_P(OptimizerAlgebra, TwoWorkersConserveAdditiveSlotsAndTicks) {
   for (int round = 0; round < 10; ++round) {
     const Row start = FreshRow();

@@ -1,4 +1,4 @@
-// What only some of the optimizers have.
+// Properties of single optimizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(Momentum, DecaysByAnyNumberOfTicks) {
   }
 }
 
-// Around the ends of its table (18 014 corrections at 0.999, the most at 0.99999), and far beyond.
+// Near the ends of its table (18 014 corrections at 0.999, the most at 0.99999), and far beyond.
 TEST(Adam, BiasCorrectionAtAnyStep) {
   for (double beta_2 : {0.0, 0.99, 0.999, 0.99999}) {
     const auto optimizer = Make({"adam", {{"beta_2", beta_2}}}, 1);
@@ -72,7 +72,7 @@ TEST(Ftrl, ZeroLearningRateLeavesRowAndUpdate) {
   EXPECT_EQ(update, pending);
 }
 
-TEST(Ftrl, AnElementWithoutGradientKeepsItsValueWhereKerasDividesZeroByZero) {
+TEST(Ftrl, ElementWithoutGradientKeepsItsValue) {
   const auto optimizer = Make({"ftrl", {{"initial_accumulator", 0}}}, 2);
   Row row = {0.5f, 0.25f, 0, 0, 0, 0, 0};
   const Row g = {1, 0};

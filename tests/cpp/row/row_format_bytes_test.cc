@@ -1,4 +1,4 @@
-// The bytes of packed rows, and bytes that are none.
+// The bytes of packed rows, and malformed bytes.
 #include <gtest/gtest.h>
 
 #include <cfloat>
@@ -26,9 +26,8 @@ TEST(RowFormatBytes, TheBytesThemselves) {
   EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
 }
 
-// A single float that is more than its upper half travels whole, behind a NaN. Would find one that loses
-// bits.
-TEST(RowFormatBytes, ASingleFloatIsItsUpperHalfOrWhole) {
+// A single float that is more than its upper half is sent whole, after a NaN. Defect: it loses bits.
+TEST(RowFormatBytes, SingleFloatIsUpperHalfOrWhole) {
   const Bytes whole = Pack(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f});
   EXPECT_EQ(Bytes(whole.end() - 6, whole.end()), (Bytes{0xff, 0xff, 0xcd, 0xcc, 0xcc, 0x3d}));
   EXPECT_EQ(Unpack(RowFormat::kInt8, {2, 3}, whole), (Row{0, 0, 0.1f}));
@@ -48,7 +47,7 @@ TEST(RowFormatBytes, DamagedBytesAreRefused) {
       bytes.resize(r.Below(bytes.size()));
       ASSERT_TRUE(Unpack(format, shape, bytes).empty());
       for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(r.Below(256));
-      static_cast<void>(Unpack(format, shape, bytes));  // whatever it says, nothing breaks
+      static_cast<void>(Unpack(format, shape, bytes));  // any result is fine, but no crash
     }
   }
   const Row row = {1, 2};

@@ -1,4 +1,4 @@
-// What tests of row_format.h share: rows of any shape, packed, rounded and back.
+// Helpers of row_format.h's tests: rows of any shape, packing, rounding and unpacking.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using testing::Scaled;
 
 constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8,
                                   RowFormat::kInt4};
-// Bits of an integer in the first block; 0: there are none.
+// Bits of an integer in the first block; 0: no integers.
 inline int IntegerBits(RowFormat format) {
   return format == RowFormat::kInt8 ? 8 : format == RowFormat::kInt4 ? 4 : 0;
 }
@@ -33,7 +33,7 @@ struct Shape {
   size_t floats;
 };
 
-// Value alone, with a slot of one float, with slots of dim floats; widths that SIMD code likes, and others.
+// Value only, with a slot of one float, with slots of dim floats; widths that suit SIMD code, and others.
 inline Shape RandomShape(Random* r) {
   const size_t block = r->Pick<size_t>({1, 2, 3, 7, 8, 9, 16, 17, 64, 100, 128, 131});
   const size_t tail = block > 1 ? r->Below(2) : 0;
@@ -44,7 +44,7 @@ inline float RandomFloat(Random* r) {
   switch (r->Below(12)) {
     case 0:
       return r->Pick<float>({0.0f, -0.0f, 1.0f, -1.0f, 65504.0f, 65520.0f, 127.5f, -63.75f});
-    case 1:  // of any size, denormal ones too
+    case 1:  // of any size, including denormal
       return std::ldexp(static_cast<float>(r->Unit() - 0.5), static_cast<int>(r->Between(-150, 127)));
     case 2:  // much smaller than the others
       return std::ldexp(static_cast<float>(r->Unit() - 0.5), static_cast<int>(r->Between(-45, 0)));
@@ -74,7 +74,7 @@ inline Bytes PackNearest(RowFormat format, const Shape& shape, const Row& row) {
   return bytes;
 }
 
-// Empty: it was refused, or did not end where the bytes do.
+// Empty: it was refused, or did not end with the bytes.
 inline Row Unpack(RowFormat format, const Shape& shape, const Bytes& bytes) {
   Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
   Vector<float> rows;

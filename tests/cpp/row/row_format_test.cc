@@ -5,7 +5,7 @@
 namespace het::row_format {
 namespace {
 
-// Integers to the nearest, ties to even; or towards zero.
+// Rounds integers to the nearest, ties to even; or towards zero.
 double Whole(double x, bool down) { return down ? std::trunc(x) : std::nearbyint(x); }
 
 // The definition, in double and one element at a time.
@@ -40,7 +40,7 @@ void ReferenceBlock(int integers, bool down, const float* x, size_t n, float* ou
   }
 }
 
-// Eight bits; the float itself where that is not finite.
+// Eight bits; the float itself if that is not finite.
 float ReferenceSingle(float x, bool down) {
   int own = 0;
   std::frexp(x, &own);
@@ -91,7 +91,7 @@ TEST(RowFormat, ASecondRoundingChangesNothing) {
         ASSERT_TRUE(SameBits(Round(format, shape, once, down_from), once)) << RowFormatName(format);
         ASSERT_TRUE(SameBits(Unpack(format, shape, PackNearest(format, shape, once)), once));
       }
-      // In place, too.
+      // Also in place.
       Row in_place = row;
       RoundRow({format, shape.block}, shape.block, shape.floats, in_place.data(), in_place.data());
       ASSERT_TRUE(SameBits(in_place, Round(format, shape, row, shape.block)));
@@ -155,7 +155,7 @@ TEST(RowFormat, PackingLosesNothing) {
     Row row = RandomRow(shape.floats, &r);
     if (r.Chance(0.3)) row[r.Below(row.size())] = r.Pick<float>({kInf, -kInf, kNan, 3.4e38f, 1e-45f});
     for (RowFormat format : kFormats) {
-      // As it is, and rounded in either way: also to a wider format than the packed one's.
+      // As it is, and rounded in either way, also for a wider format than the packed one.
       std::vector<Row> rows = {row};
       for (RowFormat to : kFormats) {
         rows.push_back(Round(to, shape, row));
@@ -182,15 +182,15 @@ TEST(RowFormat, RoundedRowsAreSmall) {
       ASSERT_EQ(Pack(format, shape, Round(format, shape, row)).size(), least);
       ASSERT_EQ(Pack(format, shape, Round(format, shape, row, shape.block)).size(), least);
       ASSERT_EQ(PackNearest(format, shape, row).size(), least);
-      // Rounding and packing are one, whoever does them.
+      // Rounding and packing give the same bytes in any order.
       ASSERT_TRUE(
           SameBits(Unpack(format, shape, PackNearest(format, shape, row)), Round(format, shape, row)));
     }
-    // What was rounded to a larger kind takes one byte more than there.
+    // A block rounded to a larger kind takes one byte more than in that format.
     if (Largest(row.data(), row.size()) > 1e38f) continue;
     for (auto [format, larger] :
          {std::pair(RowFormat::kInt4, RowFormat::kInt8), {RowFormat::kInt8, RowFormat::kFloat16}}) {
-      // A single float is rounded beside integers only, so it may have to travel whole.
+      // A single float is rounded only beside integers, so it may have to be sent whole.
       const size_t whole = larger == RowFormat::kFloat16 ? 2 * (shape.floats % shape.block) : 0;
       ASSERT_LE(Pack(format, shape, Round(larger, shape, row)).size(),
                 LeastRowBytes(larger, shape.block, shape.floats) + 1 + whole);
@@ -210,7 +210,7 @@ TEST(RowFormat, Sizes) {
   EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 7, 7), 1u + 4);
 }
 
-// Up or down by one unit at most, and as often as makes the mean the element itself.
+// Up or down by at most one unit, with the element itself as the mean.
 TEST(RowFormat, DitheredIntegersAreRightOnAverage) {
   const struct {
     RowFormat format;

@@ -44,7 +44,7 @@ TEST(RowStore, AgainstAMap) {
   }
 }
 
-// Growth across chunks: numbers stay, contents stay.
+// Growth across chunks keeps numbers and contents.
 TEST(RowStore, RowNumbersAreStable) {
   RowStore store(64, 1);
   std::vector<uint32_t> rows;
@@ -113,8 +113,7 @@ TEST(RowStore, OutOfMemoryChangesNothing) {
   for (Key k = 0; k < key; ++k) EXPECT_NE(store.Find(k), kNoRow);
 }
 
-// Rows that there is room for take no more memory, whatever was there before; and room that there is not
-// changes nothing.
+// Reserved rows take no more memory, whatever existed before; a failed reservation changes nothing.
 TEST(RowStore, ReservedRoomIsEnough) {
   for (Key rows : {0, 3, 9000, 40000}) {
     RowStore store(16, 1);
@@ -133,7 +132,7 @@ TEST(RowStore, ReservedRoomIsEnough) {
   }
 }
 
-TEST(RowStore, ASmallTableIsSmallAndClearGivesEverythingBack) {
+TEST(RowStore, SmallTableIsSmallAndClearFreesAll) {
   const size_t before = AllocatedBytes();
   {
     RowStore store(16, 1);
@@ -150,7 +149,7 @@ TEST(RowStore, ASmallTableIsSmallAndClearGivesEverythingBack) {
   EXPECT_EQ(AllocatedBytes(), before);
 }
 
-TEST(RowStore, DataOfARowIsAlignedWithItsWidth) {
+TEST(RowStore, RowDataIsAlignedToItsWidth) {
   RowStore store(16, 1);
   for (Key key = 0; key < 100; ++key) {
     const uint32_t row = store.Insert(key, store.Hash(key));

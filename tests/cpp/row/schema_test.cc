@@ -1,4 +1,4 @@
-// What a table's spec does to a row: L2, max-norm, names, and its way through JSON.
+// The effects of a table's spec on a row: L2, max-norm, names; and its JSON round trip.
 #include "het_tf/core/row/schema.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Schema, MaxNormScalesBackAndTellsTheUpdate) {
   Make(spec)->Tick(1, g, row, update);
   EXPECT_FLOAT_EQ(row[0], 3);
   EXPECT_FLOAT_EQ(row[1], 4);
-  // The store, which merges the update and knows no norm, comes to the same row.
+  // The store merges the update without knowing the norm, and gets the same row.
   float server[] = {0, 0, 0};
   Make(spec)->optimizer().MergeInto(update, 1, server);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(server[i], row[i], 1e-5);
@@ -61,7 +61,7 @@ TEST(Schema, JsonThereAndBack) {
   EXPECT_EQ(parsed.value().seed, ~uint64_t{0});
 }
 
-TEST(Schema, InitialRowsAreDrawnAsThoseOfAnotherName) {
+TEST(Schema, DrawnAsUsesAnotherTablesInitialRows) {
   TableSpec spec = Spec();
   spec.name = "t@2";
   float other[3], of_t[3], drawn[3];
@@ -121,7 +121,7 @@ TEST(Schema, DifferentFieldsAreNamedAlone) {
   EXPECT_EQ(DifferentFields(R"({"a": {}})", R"({"a": {}})"), "");
 }
 
-// Whoever prints a value that is nested so deeply ends the process: it takes a frame of the stack a level.
+// Printing a deeply nested value would end the process: it takes a stack frame a level.
 TEST(Schema, ADeeplyNestedSpecIsRefused) {
   for (const std::string field : {"dim", "seed", "name", "optimizer", "limits", "colour"}) {
     const std::string deep(200000, '[');

@@ -1,4 +1,4 @@
-// Serving files: what was written is read, and what is no serving file is refused.
+// Serving files: reads equal what was written, and invalid files are refused.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -93,7 +93,7 @@ TEST_F(ServeFileTest, AgainstAMap) {
              : r.Chance(0.5) ? r.Between(-500, 500)
                              : static_cast<Key>(r.Next());
     };
-    for (size_t done = 0; done < count;) {  // the last of equal keys counts, in whatever pieces they come
+    for (size_t done = 0; done < count;) {  // the last of equal keys counts, for any pieces
       const size_t some = std::min<size_t>(count - done, 1 + r.Below(3000));
       const size_t stride = dim + r.Below(3);
       std::vector<Key> keys(some);
@@ -201,7 +201,7 @@ TEST_F(ServeFileTest, SmallerRows) {
   }
 }
 
-// Known bit patterns, and every float16 there is goes there and back.
+// Known bit patterns; and every float16 survives a round trip.
 TEST(RowCodec, Float16) {
   const std::vector<std::pair<float, uint16_t>> known = {
       {0.0f, 0x0000},       {-0.0f, 0x8000},        {1.0f, 0x3c00},     {-2.0f, 0xc000},
@@ -214,7 +214,7 @@ TEST(RowCodec, Float16) {
     EXPECT_EQ(row[0], half) << value;
   }
   for (uint32_t bits = 0; bits < 0x10000; bits += 8) {
-    // Eight at once and one at a time are two ways to read them.
+    // Reading eight at once and one at a time take different code.
     uint16_t halves[8], again[8], single[2] = {};
     for (uint32_t i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(bits + i);
     float values[8], one;
@@ -237,7 +237,7 @@ TEST(RowCodec, Float16) {
   EXPECT_TRUE(Fits(RowType::kFloat16, large, 1));
 }
 
-TEST_F(ServeFileTest, WhatDoesNotFitFloat16IsRefused) {
+TEST_F(ServeFileTest, ValuesBeyondFloat16AreRefused) {
   WriteOptions options;
   options.row_type = RowType::kFloat16;
   auto writer = ServeWriter::Create(Path("rows"), MakeSchema(2), options);
@@ -251,7 +251,7 @@ TEST_F(ServeFileTest, WhatDoesNotFitFloat16IsRefused) {
   EXPECT_FALSE(fs::exists(Path("rows")));
 }
 
-TEST_F(ServeFileTest, AWriterThatEndsEarlyLeavesNothingAndOverwritesNothing) {
+TEST_F(ServeFileTest, UnfinishedWriterLeavesNoFile) {
   const std::string path = Path("rows");
   {
     auto writer = ServeWriter::Create(path, MakeSchema(2), {});
@@ -264,7 +264,7 @@ TEST_F(ServeFileTest, AWriterThatEndsEarlyLeavesNothingAndOverwritesNothing) {
   EXPECT_EQ(Bytes(path), "mine");
 }
 
-TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {
+TEST_F(ServeFileTest, FileIsMappedOnceAndClosedByItsLastUser) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(1), {1}, {10});
   const size_t before = OpenServeFiles();
@@ -272,7 +272,7 @@ TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {
   auto second = Open(path);
   EXPECT_EQ(first, second);
   EXPECT_EQ(OpenServeFiles(), before + 1);
-  // Another file of the name is another file; who has the old one keeps it.
+  // Another file under the same name is opened; readers of the old one keep it.
   Write(Path("next"), MakeSchema(1), {1}, {20});
   fs::rename(Path("next"), path);
   auto third = Open(path);
@@ -286,7 +286,7 @@ TEST_F(ServeFileTest, AFileIsMappedOnceAndClosedByTheLast) {
   EXPECT_EQ(OpenServeFiles(), before);
 }
 
-// --- what is no serving file
+// --- invalid files
 
 TEST_F(ServeFileTest, EveryTruncationIsRefused) {
   const std::string path = Path("rows");
@@ -302,7 +302,7 @@ TEST_F(ServeFileTest, EveryTruncationIsRefused) {
   EXPECT_EQ(ServeFile::Open(folder_.string()).status().code(), Code::kInvalidArgument);
 }
 
-// A flipped bit is found by Open, or by Verify, or lies in the zeros between two sections.
+// Open or Verify finds a flipped bit, or it lies in the zeros between two sections.
 TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
@@ -324,7 +324,7 @@ TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
   }
 }
 
-// The header's checksum keeps out accidents; whoever writes a right one meets the other checks.
+// The header's checksum catches accidents; a forged header with a valid checksum meets the other checks.
 TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
@@ -381,7 +381,7 @@ TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
     char* at = bytes.data() + header.buckets_offset + b * sizeof bucket;
     std::memcpy(&bucket, at, sizeof bucket);
     for (uint32_t i = 0; i < bucket.count; ++i) bucket.row[i] = 3;
-    bucket.count = 255;  // keys that are not there
+    bucket.count = 255;  // more keys than the bucket has
     bucket.more = 255;
     std::memcpy(at, &bucket, sizeof bucket);
   }

@@ -1,4 +1,4 @@
-// A store that is trained, and a reader of its live tables, over a transport that faults can be put on.
+// A store in training, and a reader of its live tables over a faulty transport.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline Schema TableOfTheStore(const std::string& name) {
   TableSpec spec;
   spec.name = name;
   spec.dim = kDim;
-  spec.optimizer.name = "adam";  // with slots, which nobody here wants
+  spec.optimizer.name = "adam";  // with slots, which readers ignore
   spec.initializer = {"uniform", -1, 1};
   return TableSchema::Create(spec).value();
 }
@@ -53,7 +53,7 @@ class HookedTransport : public FaultyTransport {
   int polls_ = 0;
 };
 
-// The embedded store as one that is read from elsewhere.
+// The embedded store, used as a remote one.
 class Store : public OnlineStore {
  public:
   explicit Store(LocalService* service) : service_(service) {}
@@ -80,7 +80,7 @@ class Store : public OnlineStore {
   LocalService* const service_;
 };
 
-// A store that is trained, and a reader.
+// A store in training, and a reader.
 class Live {
  public:
   explicit Live(const OnlineConfig& config, uint32_t partitions = 3, bool faulty = true)
@@ -128,7 +128,7 @@ class Live {
   }
   void Pass(double seconds) { store->transport->Sleep(seconds); }
   const OnlineCounters& counters() const { return reader->counters(); }
-  // Of a table, by its number, and a key.
+  // `where`: the table's index, and a key.
   uint32_t PartitionOfKey(const std::pair<size_t, Key>& where) const {
     return Layout(service.id(0)).OfKey(schemas[where.first]->id(), where.second);
   }

@@ -1,4 +1,4 @@
-// Reading live tables by chance: bounds hold whatever network and servers do.
+// Random reads of live tables: bounds hold under faults of network and servers.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,14 +10,14 @@
 namespace het::serve {
 namespace {
 
-// What was the store's row of a key, and since when.
+// The store's rows of a key, and the times of their changes.
 struct History {
   struct Since {
     double time;
     float version;
   };
-  std::vector<Since> rows;     // all that there ever were, in order
-  std::vector<float> lineage;  // the versions that the row of today goes back to, oldest first
+  std::vector<Since> rows;     // every row so far, in order
+  std::vector<float> lineage;  // the versions that led to the current row, oldest first
 };
 
 TEST(OnlineSchedules, KeepTheBounds) {
@@ -70,7 +70,7 @@ TEST(OnlineSchedules, KeepTheBounds) {
           if (live.PartitionOfKey(where) == p) saved[p].lineages[where] = of.lineage;
         }
       }
-      if (!saved.empty() && r.Chance(0.05)) {  // a partition comes back as it was
+      if (!saved.empty() && r.Chance(0.05)) {  // a partition restarts from an older state
         const auto& [p, old] = *std::next(saved.begin(), static_cast<ptrdiff_t>(r.Below(saved.size())));
         live.Restart(p, old.bytes);
         for (auto& [where, of] : histories) {

@@ -1,5 +1,5 @@
-// Reading live tables: the bounds hold whatever network and servers do, and nothing is served past them in
-// silence. Time is the transport's own; no test waits for it.
+// Reading live tables: the bounds hold under faults of network and servers, and older rows are served only
+// with a notice. Time is the transport's own; no test waits for it.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,7 +12,7 @@
 namespace het::serve {
 namespace {
 
-TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
+TEST(OnlineReader, FreshRowIsServedWithoutARequest) {
   Live live(MaxLag(10));
   live.Train(0, 5, 1);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
@@ -20,11 +20,11 @@ TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
   const uint64_t served = live.store->transport->served();
   live.Pass(9.9);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
-  EXPECT_EQ(live.store->transport->served(), served) << "a fresh row was asked for";
+  EXPECT_EQ(live.store->transport->served(), served) << "a fresh row was requested";
   live.Pass(0.2);
   EXPECT_EQ(live.ReadOne(0, 5), 2);
   EXPECT_EQ(live.counters().refreshed, 1u);
-  // A check that brings no news makes the row fresh again.
+  // A check without changes makes the row fresh again.
   live.Pass(11);
   EXPECT_EQ(live.ReadOne(0, 5), 2);
   EXPECT_EQ(live.counters().confirmed, 1u);
@@ -37,7 +37,7 @@ TEST(OnlineReader, ARowIsServedForMaxAgeWithoutAsking) {
 
 TEST(OnlineReader, ALargeLookupIsSeveralRequests) {
   OnlineConfig config = PullBound(0);
-  config.max_read_bytes = 200;  // of 4 rows
+  config.max_read_bytes = 200;  // 4 rows
   Live live(config);
   std::vector<Key> ids;
   for (Key key = 0; key < 40; ++key) {
@@ -83,7 +83,7 @@ TEST(OnlineReader, TwoTablesInOneLookup) {
   EXPECT_EQ(b[0], 2);
 }
 
-// The cache holds what it may, and batches larger than it work.
+// The cache respects its capacity, and larger batches work.
 TEST(OnlineReader, TheCacheIsBounded) {
   for (const size_t rows : {size_t{0}, size_t{1}, size_t{300}}) {
     OnlineConfig config = MaxLag(1e9);
@@ -106,8 +106,8 @@ TEST(OnlineReader, TheCacheIsBounded) {
   }
 }
 
-// The hand passes over what is read.
-TEST(OnlineReader, WhatIsReadOftenStays) {
+// The hand spares rows that were read.
+TEST(OnlineReader, FrequentlyReadRowsStay) {
   OnlineConfig config = MaxLag(1e9);
   config.cache_rows = 64 * 8;
   Live live(config);
@@ -123,9 +123,9 @@ TEST(OnlineReader, WhatIsReadOftenStays) {
   EXPECT_LE(live.counters().fetched, cold + hot.size() + 10);
 }
 
-// --- the store goes, or becomes another one
+// --- the store goes away, or becomes another one
 
-TEST(OnlineReader, ATableThatWasLoadedIsReadAnew) {
+TEST(OnlineReader, LoadedTableIsFetchedAgain) {
   Live live(MaxLag(1e9));
   std::vector<Key> ids;
   for (Key key = 0; key < 50; ++key) ids.push_back(key);
@@ -137,17 +137,17 @@ TEST(OnlineReader, ATableThatWasLoadedIsReadAnew) {
   ASSERT_TRUE(live.trained.ClearTable(*live.schemas[0]).ok());
   for (Key key : ids) live.Train(0, key, 2);
   live.Train(1, 3, 6);
-  EXPECT_EQ(live.ReadOne(0, ids[0]), 1);  // nobody was asked, and nobody need be
+  EXPECT_EQ(live.ReadOne(0, ids[0]), 1);  // no request, and none is needed
   EXPECT_EQ(live.ReadOne(0, 1000), live.Initial(0, 1000));
-  // One answer told, and all of that table is asked for again; of the other nothing.
+  // The first answer shows the load: all rows of that table are fetched again, and none of the other.
   ASSERT_TRUE(live.Read(0, ids, &out).ok());
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(out[i * kDim], 2);
   EXPECT_EQ(live.counters().emptied, 1u);
   EXPECT_EQ(live.ReadOne(1, 3), 5);
 }
 
-// The same by a hair: the answer is on its way while the table is loaded and another call hears of it.
-TEST(OnlineReader, AnAnswerFromBeforeALoadIsNotKept) {
+// A narrow race: the table is loaded while the answer is in flight, and another call learns of it.
+TEST(OnlineReader, AnswerFromBeforeALoadIsDiscarded) {
   Live live(PullBound(0), 1);
   live.Train(0, 5, 1);
   ASSERT_EQ(live.ReadOne(0, 6), live.Initial(0, 6));
@@ -155,7 +155,7 @@ TEST(OnlineReader, AnAnswerFromBeforeALoadIsNotKept) {
   network.HoldReplies(0, true);
   network.RunWhileACallWaits([&] {
     ASSERT_TRUE(live.trained.ClearTable(*live.schemas[0]).ok());
-    live.Train(0, 5, 2);  // its clock is 1, as that of the row before
+    live.Train(0, 5, 2);  // its clock is 1, as that of the old row
     const uint64_t epoch = live.service.WithPartition(
         0, [&](Partition& partition) { return partition.Find(live.schemas[0]->id())->epoch(); });
     EXPECT_TRUE(live.tables[0]->Saw(0, epoch));
@@ -182,7 +182,7 @@ TEST(OnlineReader, TableSpecsAreComparedNotCreated) {
   auto refused = live.reader->FindTable(TableSchema::Create(other).value());
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
   other = live.schemas[0]->spec();
-  other.optimizer = OptimizerSpec();  // no matter to who reads
+  other.optimizer = OptimizerSpec();  // readers ignore it
   other.optimizer.name = "sgd";
   EXPECT_TRUE(live.reader->FindTable(TableSchema::Create(other).value()).ok());
   refused = live.reader->FindTable(TableOfTheStore("c"));
@@ -228,24 +228,24 @@ TEST(OnlineReader, StaleOkServesOldRowsAndReportsThem) {
   live.Train(0, 5, 2);
   Silence(&live);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
-  EXPECT_EQ(live.counters().stale, 0u);  // it is fresh yet
+  EXPECT_EQ(live.counters().stale, 0u);  // it is still fresh
   live.Pass(11);
   EXPECT_EQ(live.ReadOne(0, 5), 1);
   EXPECT_EQ(live.counters().stale, 1u);
   EXPECT_EQ(live.counters().failures, 1u);
   ASSERT_EQ(live.notices.size(), 1u);
   EXPECT_NE(live.notices[0].find("stale_ok"), std::string::npos);
-  // Right after that nobody waits for the store again.
+  // Right after that no call waits for the store.
   const double before = live.store->transport->Now();
   EXPECT_EQ(live.ReadOne(0, 5), 1);
   EXPECT_EQ(live.store->transport->Now(), before);
   EXPECT_EQ(live.counters().stale, 2u);
-  // What was never read cannot be served.
+  // A row that was never read cannot be served.
   std::vector<float> out;
   const Status status = live.Read(0, {5, 6}, &out);
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
   EXPECT_NE(status.message().find("never read"), std::string::npos) << status.message();
-  // It comes back, and is asked again.
+  // The store comes back, and is asked again.
   Speak(&live);
   live.Pass(4);
   EXPECT_EQ(live.ReadOne(0, 5), 2);
@@ -266,7 +266,7 @@ TEST(OnlineReader, RefusalsSilenceAndLostConnectionsAreAskedAgain) {
   EXPECT_EQ(live.ReadOne(0, 5), 1);
 }
 
-// Threads that read and a store that is trained: no row is torn. For ThreadSanitizer above all.
+// Threads read while the store is trained: no row is torn. Mainly for ThreadSanitizer.
 TEST(OnlineReader, ManyThreadsRead) {
   OnlineConfig config = MaxLag(1e-6);
   config.cache_rows = 100;

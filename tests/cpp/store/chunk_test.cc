@@ -1,5 +1,5 @@
-// Chunks: what is written is read, in whatever pieces, and a chunk that cannot be taken whole leaves no
-// trace.
+// Chunks: reads equal what was written, for any sizes, and a chunk that cannot be loaded whole changes
+// nothing.
 #include "het_tf/core/store/chunk.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
       ChunkReader reader(1);
       for (size_t i = 0; &chunks[i] != &chunk; ++i) ASSERT_TRUE(reader.Add(View(chunks[i])).ok());
       const bool taken = reader.Add({chunk.data(), size}).ok();
-      // Clients end where the chunk ends, so a cut between two of them is not seen here.
+      // The list of clients ends with the chunk, so a cut between two clients is not noticed here.
       ASSERT_TRUE(!taken || (&chunk == &chunks[6] && size % 28 == 8)) << size;
     }
   }
@@ -116,7 +116,7 @@ TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
   EXPECT_EQ(State(partition_), before);
 }
 
-// A server must come up again with what it has written, whoever trained it.
+// A server must be able to restart from what it has written.
 TEST_F(ChunkTest, ClocksOutOfRangeAreClamped) {
   RowStore& rows = Table("a")->rows();
   const auto clock = [](Partition& of, Key key) {
@@ -125,7 +125,7 @@ TEST_F(ChunkTest, ClocksOutOfRangeAreClamped) {
   };
   rows.meta(rows.Find(0)).clock = -5;
   rows.meta(rows.Find(1000003)).clock = INT64_MAX;
-  rows.meta(rows.Find(2 * 1000003)).clock = 2 * Shard::kMaxClock;  // room for what happens afterwards
+  rows.meta(rows.Find(2 * 1000003)).clock = 2 * Shard::kMaxClock;  // leaves room for later ticks
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   ChunkReader reader(1);
   for (const Bytes& chunk : chunks) ASSERT_TRUE(reader.Add(View(chunk)).ok());
@@ -187,7 +187,7 @@ TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
   EXPECT_NE(status.message().find("2 of 6"), std::string::npos) << status.message();
 }
 
-TEST_F(ChunkTest, RowsThatAreSetTickAndKeepTheClients) {
+TEST_F(ChunkTest, AssignedRowsTickAndKeepClients) {
   const TableSchema& schema = Table("a")->schema();
   const std::vector<Key> keys = {0, -8, 0};
   std::vector<float> rows(keys.size() * schema.row_floats());

@@ -1,5 +1,5 @@
-// What a partition believes its clients hold (core/store/holdings.h): each rule by itself. The random
-// schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
+// A partition's record of its clients' subscriptions (core/store/holdings.h): each rule separately. The
+// random schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
 #include "het_tf/core/store/holdings.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class HoldingsTest : public ::testing::Test {
  protected:
   using Names = Vector<Key>;
 
-  // A request of a client that acknowledges `ack`, fetches keys at clock g_[key], and lets others go.
+  // A request of a client that acknowledges `ack`, fetches keys at clock g_[key], and evicts others.
   struct Answer {
     uint32_t number;
     bool reset;
@@ -56,7 +56,7 @@ class HoldingsTest : public ::testing::Test {
   uint32_t request_ = 0;
 };
 
-TEST_F(HoldingsTest, RowPastTheBoundIsNamedOnceAndLetGo) {
+TEST_F(HoldingsTest, NotifiesOnceAndEndsTheSubscription) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   EXPECT_TRUE(first.reset);
   EXPECT_NE(first.number, 0u);
@@ -112,8 +112,8 @@ TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
-// The client fetches a row before it knows that the row was named: the answer has it as it is.
-TEST_F(HoldingsTest, RowThatIsFetchedWhileItIsNamedIsHeld) {
+// The client fetches a row before it knows that the row was named: the answer has the current row.
+TEST_F(HoldingsTest, RowFetchedWhileNamedStaysSubscribed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   ASSERT_EQ(Ask(kAnn, ack).named, Names({1}));
@@ -127,7 +127,7 @@ TEST_F(HoldingsTest, RowThatIsFetchedWhileItIsNamedIsHeld) {
   EXPECT_EQ(Ask(kAnn, within.number).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, RowThatMovesBeforeItsAnswerIsAcknowledgedIsNamed) {
+TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNamed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   const Answer brought = Ask(kAnn, ack, {1});
@@ -143,7 +143,7 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
   EXPECT_EQ(answer.named, Names());
   Push(kBob, 1, 1);
   answer = Ask(kAnn, answer.number, {1});
-  Push(kAnn, 1, 100);  // between the answer that brings the row and its acknowledgement
+  Push(kAnn, 1, 100);  // between the answer with the row and its acknowledgement
   Push(kBob, 1, kBound);
   EXPECT_EQ(Ask(kAnn, answer.number).named, Names());
 }
@@ -158,7 +158,7 @@ TEST_F(HoldingsTest, DroppedRowIsNotNamed) {
   EXPECT_EQ(holdings_.held(), 0u);
 }
 
-// The client fetches a row twice at once, lets the first copy go, and says so before the second has come.
+// The client fetches a row twice at once, evicts the first copy, and says so before the second has come.
 TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
@@ -168,7 +168,7 @@ TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, RowThatLeftWithItsPushIsNotNamed) {
+TEST_F(HoldingsTest, RowEvictedWithItsPushIsNotNamed) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2, 3}).number;
   Ask(kBob, 0, {1});
   Left(kAnn, ack, {1, 5});
@@ -179,7 +179,7 @@ TEST_F(HoldingsTest, RowThatLeftWithItsPushIsNotNamed) {
   EXPECT_EQ(Ask(kAnn, ack).named, Names({3})) << "2 left while it was to be named";
 }
 
-// A push that says so was made while another answer with the row was on its way.
+// A push that reports the eviction was made while another answer with the row was in flight.
 TEST_F(HoldingsTest, LeavingDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
@@ -302,7 +302,7 @@ TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
   answer = Ask(kAnn, answer.number, {1, 2, 3, 4, 5});
   EXPECT_TRUE(answer.reset);
   EXPECT_EQ(answer.number, 0u) << "that many are never held";
-  EXPECT_FALSE(Ask(kBob, other.number).reset) << "and nobody pays for it";
+  EXPECT_FALSE(Ask(kBob, other.number).reset) << "other clients keep theirs";
   EXPECT_EQ(holdings_.held(), 1u);
 }
 
@@ -313,8 +313,8 @@ TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
   EXPECT_EQ(holdings_.clients(), 1u);
 }
 
-// The look for clients that left comes with the very request of one that was silent for as long.
-TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
+// A client's request after a long silence itself triggers the search for idle clients.
+TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
   while (bob + 1 < 65 * 1024) bob = Ask(kBob, bob).number;
@@ -325,8 +325,8 @@ TEST_F(HoldingsTest, ClientBackAfterIdleTimeIsKeptOrReset) {
   EXPECT_EQ(Ask(kAnn, back.number).named, Names({1}));
 }
 
-// Would find a partition that names young rows by the bound of old ones.
-TEST_F(HoldingsTest, ARowIsNamedPastTheBoundOfItsAge) {
+// Defect: a partition notifies of young rows by the bound of old ones.
+TEST_F(HoldingsTest, NotifiesPastTheBoundOfARowsAge) {
   bound_ = Bound(3, 10);
   g_ = {{1, 0}, {2, 100}};
   const uint32_t first = Ask(kAnn, 0, {1, 2}).number;
@@ -358,7 +358,7 @@ TEST_F(HoldingsTest, MemoryIsCounted) {
   EXPECT_EQ(holdings_.bytes(), 0u);
 }
 
-// A push is never refused for what would have to be noted: the client that it is about is forgotten.
+// A push is never refused for lack of memory to note it: the affected client is forgotten.
 TEST_F(HoldingsTest, OutOfMemoryForgets) {
   std::vector<Key> keys(100);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);

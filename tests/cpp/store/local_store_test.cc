@@ -1,4 +1,4 @@
-// Tables of the embedded store into row files and back: other shapes, increments, what is refused.
+// Saving tables of the embedded store to row files and loading them: other shapes, increments, refusals.
 #include "het_tf/core/store/local_store.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& opti
   return TableSchema::Create(spec).value();
 }
 
-// A store of some shape with these tables.
+// A store of any shape with these tables.
 class Embedded {
  public:
   Embedded(uint32_t partitions, uint64_t hash_seed, std::vector<Schema> schemas, uint32_t now = 1000)
@@ -77,7 +77,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 1}};
   for (const auto& [partitions, seed] : shapes) {
     Embedded next(partitions, seed, schemas, 5000);
-    next.Assign(schemas[0], 123456, 3);  // goes
+    next.Assign(schemas[0], 123456, 3);  // is not loaded
     for (const Schema& schema : schemas) Load(next.get(), paths, schema);
     for (size_t t = 0; t < schemas.size(); ++t) {
       EXPECT_EQ(RowsOf(next.get(), *schemas[t]), wanted[t]) << partitions << " partitions";
@@ -91,8 +91,8 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   }
 }
 
-// Of 64 partitions a table has 8: shares of a 64th would keep an eighth of the rows.
-TEST(LocalStore, MaxRowsIsDividedByThePartitionsOfTheTable) {
+// A table is in 8 of 64 partitions: shares of a 64th would keep an eighth of the rows.
+TEST(LocalStore, MaxRowsIsSharedByTheTablesPartitions) {
   TableSpec spec = MakeSchema("a", 2, "sgd")->spec();
   spec.limits.emplace().max_rows = 800;
   const Schema schema = TableSchema::Create(spec).value();
@@ -125,8 +125,7 @@ TEST_F(CheckpointStore, FloorsAndEpochs) {
   EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), 2 * kBirthGap + 1) << "not as if it had never gone";
 }
 
-// Whatever happens between two saves, base and increments are what the store was; and an increment holds
-// nothing that has not changed.
+// Base and increments equal the store after any changes, and an increment has only changed rows.
 TEST_F(CheckpointStore, IncrementsHoldWhatChanged) {
   const Schema schema = MakeSchema("a", 3, "adagrad");
   std::mt19937_64 random(7);
@@ -190,7 +189,7 @@ TEST_F(CheckpointStore, AnIncrementWithoutAChainIsEverything) {
   EXPECT_TRUE(file.value()->tables()[0].increment);
 }
 
-// Rows come while others are saved: none of those that were there before may go missing for them.
+// Rows arrive while others are saved: no earlier row may be missing because of them.
 TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
   class Growing : public LocalStore {
    public:
@@ -229,7 +228,7 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
   }
 }
 
-// One file for a full one and increments on it, and one increment for two, in stores of another shape.
+// One file for a full one and its increments, and one increment for two, in stores of another shape.
 TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
   const std::vector<Schema> schemas = {MakeSchema("a", 3, "adam"), MakeSchema("b", 2, "sgd")};
   Embedded first(4, 5, schemas);
@@ -277,7 +276,7 @@ TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
     return status;
   };
   EXPECT_THAT(refused({Layout(3, 9), {3}, {}}).message(),
-              HasSubstr("partition 3 is to be merged; the store has the partitions 0 to 2"));
+              HasSubstr("partition 3 cannot be merged; the store has the partitions 0 to 2"));
   EXPECT_THAT(refused({Layout(3, 9), {0}, {{"a", 3, 6, true, full}}}).message(),
               HasSubstr("have 3 floats and 7 of slots; those of the merged table have 3 and 6"));
   EXPECT_EQ(refused({Layout(3, 9), {0}, {{"a", 3, 7, true, {In("none")}}}}).code(), Code::kNotFound);
@@ -308,13 +307,13 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
               HasSubstr("computes its values from its slots (ftrl)"));
   EXPECT_TRUE(load(MakeSchema("x", 3, "sgd"), false).ok());
   EXPECT_THAT(SaveRows(first.get(), In("p"), {{schema}}, {2}).status().message(),
-              HasSubstr("partition 2 is to be saved; the store has the partitions 0 to 1"));
+              HasSubstr("partition 2 cannot be saved; the store has the partitions 0 to 1"));
   EXPECT_EQ(SaveRows(first.get(), In("p"), {{schema, true, {In("none")}}}, {0}).status().code(),
             Code::kNotFound);
   EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(), Code::kFile);
 }
 
-TEST_F(CheckpointStore, WithoutSlotsRowsHaveThoseOfANewOne) {
+TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
   const Schema adam = MakeSchema("a", 3, "adam");
   const Schema adagrad = MakeSchema("a", 3, "adagrad");
   Embedded first(2, 5, {adam});
@@ -333,7 +332,7 @@ TEST_F(CheckpointStore, WithoutSlotsRowsHaveThoseOfANewOne) {
   EXPECT_EQ(rows.at(4), StoredRow(1, 1000, 1, row));
 }
 
-// Memory does not grow with the table; and where it ends, the error says so.
+// Memory does not grow with the table; when it is exhausted the error says so.
 TEST_F(CheckpointStore, Memory) {
   const Schema schema = MakeSchema("a", 256, "sgd");
   Embedded store(2, 5, {schema});

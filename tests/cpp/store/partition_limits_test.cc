@@ -1,5 +1,5 @@
-// What a partition's owner refuses so that no client takes more than its share: ticks, keys that come twice,
-// answers without a bound, tables. Copies take what their owner took.
+// Refusals by a partition's owner that limit a client's share: ticks, repeated keys, unbounded answers,
+// tables. Copies accept what their owner accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class PartitionLimits : public ::testing::Test {
     q.tables[0].fetch_keys.assign(keys.begin(), keys.end());
     return q;
   }
-  // As the owner does, unless `how` says otherwise.
+  // Handles it as the owner does, unless `how` says otherwise.
   Reply Handle(const Request& q, Handling how = Owner()) {
     Bytes frame, bytes;
     Encode(q, &frame);
@@ -62,7 +62,7 @@ class PartitionLimits : public ::testing::Test {
     how.now = 1000;
     return how;
   }
-  // It is refused for this, and nothing has changed.
+  // The request is refused for this reason, and nothing has changed.
   void ExpectRefused(const Request& q, const std::string& why) {
     Bytes before, after;
     partition_.Serialize(&before);
@@ -102,7 +102,7 @@ TEST_F(PartitionLimits, ClockOfARow) {
   other.seq = other.after_seq = 1;
   ExpectRefused(other, "clear its table, or load it anew");
   EXPECT_EQ(partition_.clients().all().size(), 1u);
-  // A log that was written without the limit.
+  // From a log that was written without the limit.
   SetClock(1, INT64_MAX);
   EXPECT_EQ(Handle(Push({2, 1}), Handling()).status, FrameStatus::kOk);
   EXPECT_TRUE(handled_.clamped);
@@ -122,7 +122,7 @@ TEST_F(PartitionLimits, KeysThatComeTwice) {
   EXPECT_EQ(Handle(read_and_push).status, FrameStatus::kOk) << "once in each";
   EXPECT_EQ(Handle(Push({1, 1}), Handling()).status, FrameStatus::kOk) << "a copy";
   EXPECT_EQ(ClockOf(1), 3);
-  // More keys than the table that is used again has room for, and as many calls as it counts.
+  // More keys than the reused table has room for, and as many calls as it counts.
   std::vector<Key> keys;
   for (Key key = 5000; key-- > 0;) keys.push_back(key * 64);
   EXPECT_EQ(Handle(Fetch(keys)).status, FrameStatus::kOk);

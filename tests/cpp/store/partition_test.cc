@@ -1,5 +1,4 @@
-// The partition's side of the protocol: what it applies, what it refuses, and that a refused frame leaves no
-// trace.
+// The partition's side of the protocol: applied and refused frames; a refused frame changes nothing.
 #include "het_tf/core/store/partition.h"
 
 #include <gmock/gmock.h>
@@ -110,21 +109,21 @@ TEST_F(PartitionTest, AnswersInTheFormatThatIsAskedFor) {
     q.tables[0].block = 2;
     q.tables[0].fetch_keys = {1};
     q.tables[0].check_keys = {1};
-    q.tables[0].check_clocks = {5};  // ahead: it is refreshed
+    q.tables[0].check_clocks = {5};  // ahead of the server: it is refreshed
     const Reply reply = Handle(q);
     ASSERT_EQ(reply.status, FrameStatus::kOk);
     Vector<float> rounded(2);
     RoundRow({format}, 2, 2, rows.data(rows.Find(1)), rounded.data());
     EXPECT_NE(rounded[0], rows.data(rows.Find(1))[0]);
     EXPECT_EQ(reply.tables[0].rows, Vector<float>({rounded[0], rounded[1], rounded[0], rounded[1]}));
-    // One that takes the table for another.
+    // A request with another view of the table.
     q.tables[0].block = 3;
     EXPECT_EQ(Handle(q).status, FrameStatus::kBadFrame);
   }
 }
 
-// What rounding kept back of ticks that are here already.
-TEST_F(PartitionTest, AnUpdateWithoutATickChangesTheRowAlone) {
+// A rounding remainder of earlier ticks.
+TEST_F(PartitionTest, UpdateWithoutATickChangesOnlyTheRow) {
   Handle(Push(1, {1}));
   Request q = Push(2, {1, 2}, 0);
   q.time = 50;
@@ -215,7 +214,7 @@ TEST_F(PartitionTest, ChecksCompareWithTheBound) {
   q.tables[0].check_keys = {1, 2, 3, 99, 4, 5};
   q.tables[0].check_clocks = {6, 5, 11, 3, INT64_MIN, INT64_MAX};
   const Reply reply = Handle(q);
-  // 1 is four behind; 2 five; 3 ahead of the server (it lost something); 99 is not there any more.
+  // 1 is four behind; 2 five; 3 ahead of the server (it lost updates); 99 no longer exists.
   EXPECT_EQ(reply.tables[0].refreshed, Vector<uint32_t>({1, 2, 3, 4, 5}));
   EXPECT_THAT(reply.tables[0].refreshed_clocks, ::testing::ElementsAre(10, 10, 0, 10, 10));
   EXPECT_EQ(reply.tables[0].rows.size(), 4 * 2u);
@@ -266,7 +265,7 @@ TEST_F(PartitionTest, ForgedCountsAllocateNothing) {
   Bytes frame;
   const Request q = Push(1, {1});
   Encode(q, &frame);
-  // Everything from the number of parts on becomes 0xff: enormous counts.
+  // All bytes from the number of parts on become 0xff: enormous counts.
   for (size_t from = 35; from < frame.size() - q.tables[0].push_updates.size() * sizeof(float); ++from) {
     Bytes damaged = frame;
     for (size_t i = from; i < damaged.size(); ++i) damaged[i] = 0xff;
@@ -278,7 +277,7 @@ TEST_F(PartitionTest, ForgedCountsAllocateNothing) {
   }
 }
 
-// Memory ends after any number of bytes: all of the push is applied or nothing, and last_seq says which.
+// Memory is exhausted at any byte: the push is applied completely or not at all, as last_seq says.
 TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
   Handle(Push(1, {1}));
   std::vector<Key> keys;
@@ -323,7 +322,7 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
     fits = true;
     ASSERT_EQ(reply.status, FrameStatus::kOutOfMemory);
     ASSERT_EQ(reply.last_seq, partition_->clients().LastSeq(kClient))
-        << "or a client would take it for a loss";
+        << "otherwise a client would take it for a loss";
     if (reply.last_seq == 1) {
       ASSERT_EQ(State(), fresh) << room;
       ASSERT_EQ(Handle(q).status, FrameStatus::kOk) << "there is memory again";
@@ -368,7 +367,7 @@ TEST_F(PartitionTest, TheSameKeyTwiceInAPush) {
   EXPECT_EQ(ClockOf(5), 4);
 }
 
-// What rounding kept back of ticks whose row was removed since (Apply) meets a client that holds that row.
+// A rounding remainder of a row that was removed since (Apply) meets a client that subscribes to the row.
 TEST_F(PartitionTest, PushWithoutTicksOfRemovedSubscribedRow) {
   Request holds = NewRequest(0);
   holds.tables[0].hold = true;

@@ -1,4 +1,4 @@
-// Limits of one table in one partition, and that what is swept is gone in every copy or nowhere.
+// Limits of one table in one partition; swept rows are removed from every copy or from none.
 #include "het_tf/core/store/shard.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class ShardTest : public ::testing::Test {
   Vector<Key> removed_;
 };
 
-TEST_F(ShardTest, RowsGoByTheAgeOfTheirLastUpdate) {
+TEST_F(ShardTest, RowsExpireByTheirLastUpdate) {
   TableLimits limits;
   limits.ttl = 100;
   Make(limits);
@@ -171,7 +171,7 @@ TEST_F(ShardTest, RecreatedRowStartsAboveTheClockFloor) {
   EXPECT_EQ(ClockOf(1), 1) << "another epoch";
 }
 
-// A partition with a copy that gets what Handle and Sweep say it has to get.
+// A partition with a copy that gets the replication of Handle and Sweep.
 class CopyTest : public ::testing::Test {
  protected:
   CopyTest() {

@@ -1,5 +1,4 @@
-// What the module does for a replica, in process: hands on what handling a part says that a copy
-// needs.
+// The module's replication, in process: passes on the parts that a copy needs.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace het::testing {
 
-// `done` is what handling `frame` came to. False when the copy refuses any of it.
+// `done` is the result of handling `frame`. Returns false if the copy refuses any part.
 inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, Partition* copy) {
   const Replication& made = done.replication;
   bool taken = true;

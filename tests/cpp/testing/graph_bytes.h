@@ -1,4 +1,4 @@
-// The bytes of a graph file (het_tf/inputs/graph/graph_format.h), made here as Python's writer makes them.
+// Makes the bytes of a graph file (het_tf/inputs/graph/graph_format.h) as Python's writer does.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct TestEdge {
 };
 
 struct TestGraph {
-  std::vector<std::vector<TestEdge>> nodes;  // of equal types side by side, ascending
+  std::vector<std::vector<TestEdge>> nodes;  // edges grouped by type, ascending
   bool weighted = false;
   uint32_t types = 0;
   uint32_t neighbour_bytes = 4;
@@ -83,7 +83,7 @@ inline std::string GraphBytes(const TestGraph& graph) {
   return bytes;
 }
 
-// A new file each time: what is mapped must not change.
+// Writes a new file each time: a mapped file must not change.
 inline void PutFile(const std::string& path, const std::string& bytes) {
   (void)std::remove(path.c_str());
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

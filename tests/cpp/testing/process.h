@@ -1,4 +1,4 @@
-// A training process with one table: an engine as a step of TensorFlow sees it.
+// A training process with one table: an engine as TensorFlow's step uses it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace het::testing {
 
-// The ids of one worker's step and a gradient for each of them; ids may come more than once.
+// The ids of one worker's step, with possible duplicates, and a gradient for each.
 struct Batch {
   std::vector<int64_t> ids;
   std::vector<float> gradients;
@@ -29,9 +29,9 @@ class Process {
  public:
   static constexpr uint32_t kDim = 3;
 
-  // The reference: its table, "t", is its own and has no cache.
+  // The reference: its table "t" is in its own memory and has no cache.
   explicit Process(const TableSpec& spec) : engine_(std::make_unique<Engine>("one")) { Create(spec, {}); }
-  // A worker before the store.
+  // A worker of the store.
   Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
       : Process(spec, service, cache, std::make_unique<LocalTransport>(service)) {}
   Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache,
@@ -47,7 +47,7 @@ class Process {
   const TablePtr& table() const { return table_; }
   uint64_t token() const { return token_; }
 
-  // fn(call) for the lookup or the gradient of these ids.
+  // Calls fn(call) for the lookup or the gradient of these ids.
   template <typename Fn>
   auto WithCall(const std::vector<int64_t>& ids, Fn fn) {
     const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
@@ -67,7 +67,7 @@ class Process {
     EXPECT_TRUE(status.ok()) << status.message();
     return rows;
   }
-  // What its gradients are, for the token of the last lookup.
+  // Passes the gradients, for the token of the last lookup.
   template <typename Fn>
   auto WithGradients(const Batch& batch, float learning_rate, Fn fn) {
     const float* const gradients[] = {batch.gradients.data()};
@@ -85,7 +85,7 @@ class Process {
         });
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  // key -> clock and row, slots included.
+  // Returns key -> clock and row, slots included.
   std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
     const TableRows all = engine_->tables().Scan("t").value();
     const size_t floats = table_->schema->row_floats();

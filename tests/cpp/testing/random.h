@@ -1,5 +1,4 @@
-// Random numbers that are the same everywhere (std's distributions are not), and how much of them a test run
-// takes.
+// Portable random numbers (std's distributions are not), and the scale of random tests.
 #pragma once
 
 #include <cstdint>

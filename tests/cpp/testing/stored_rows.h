@@ -1,5 +1,4 @@
-// Everything that a store has of a table, for comparing stores of different shapes; and the way from a store
-// into files and back.
+// The complete content of a table in a store, to compare stores of different shapes; saving and loading it.
 #pragma once
 
 #include <map>
@@ -21,11 +20,11 @@ StoredRows RowsOf(TableStore* store, const TableSchema& schema, size_t some = 7)
 
 std::vector<uint32_t> AllPartitions(const TableStore& store);
 
-// One file for every `group` partitions: FOLDER/NAME-0, ...
+// Saves one file for every `group` partitions: FOLDER/NAME-0, ...
 std::vector<std::string> Save(TableStore* store, const std::string& prefix,
                               const std::vector<SavedTable>& tables, uint32_t group = 3);
 
-// All rows of these files, in their order, into a table that is cleared first.
+// Clears the table, then loads all rows of these files, in order.
 void Load(TableStore* store, const std::vector<std::string>& paths, const Schema& schema, Clock floor = 0);
 
 }  // namespace het::testing

@@ -1,4 +1,4 @@
-// A folder of one's own that goes with the object.
+// A private folder that the destructor deletes.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// One step of a worker: the keys of some tables, sorted out as a client wants them, without a batch plan.
+// One step of a worker: the keys of some tables, sorted as a client needs them, without a batch plan.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace het::testing {
 
 using TableKey = std::pair<uint64_t, Key>;
 
-// One lookup, and the gradient that may follow it.
+// One lookup, and an optional gradient.
 class TestStep {
  public:
   struct Part {
@@ -27,7 +27,7 @@ class TestStep {
     Vector<uint8_t> touched;
   };
 
-  // Duplicates are for batch_plan_test: here every key counts once, in the order in which it came.
+  // Keeps the keys in order, each once: batch_plan_test covers duplicates.
   void Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys);
   // In order of partition, then table.
   std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
@@ -37,12 +37,12 @@ class TestStep {
   const float* Value(uint64_t table, Key key);
 
   uint64_t token = 0;
-  // How things stood when a read began that others may overtake: what comes later it need not see.
+  // The state at the begin of a read that other calls may overtake: it need not see later changes.
   struct Begin {
     int64_t server;                // the store's clock
     std::vector<float> row;        // and the store's row
     std::vector<uint64_t> issued;  // ticks of each worker
-    uint64_t restarts = 0;         // of partitions
+    uint64_t restarts = 0;         // number of partitions' restarts
   };
   std::map<TableKey, Begin> begin;
 

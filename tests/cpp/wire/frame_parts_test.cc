@@ -1,4 +1,4 @@
-// Frames of several parts: each part is done or refused on its own, by partitions and by the client.
+// Frames with several parts: partitions and the client handle or refuse each part separately.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ class Parts : public ::testing::Test {
       return row == kNoRow ? 0 : rows.meta(row).clock;
     });
   }
-  // Of all parts but one the push is applied.
+  // Expects the push of all parts except one to be applied.
   void ExpectAllBut(uint32_t refused, const std::vector<Reply>& replies, FrameStatus status,
                     uint64_t seq = 2) {
     const auto ticks = static_cast<Clock>(seq);
@@ -100,7 +100,7 @@ class Parts : public ::testing::Test {
       EXPECT_THAT(replies[p].tables.at(0).fetched_clocks, ::testing::ElementsAre(ticks));
     }
   }
-  // All have had push 1.
+  // All partitions have applied push 1.
   void Begin() {
     for (const Reply& reply : Handle(Encoded(Steps(1)))) ASSERT_EQ(reply.status, FrameStatus::kOk);
   }
@@ -110,7 +110,7 @@ class Parts : public ::testing::Test {
   std::vector<uint64_t> epochs_, incs_;
 };
 
-// One thing is wrong in one part: that one is refused, the others are done.
+// One part has an error: it is refused, and the others are handled.
 TEST_F(Parts, OneIsRefused) {
   const struct {
     uint32_t part;
@@ -138,7 +138,7 @@ TEST_F(Parts, OneIsRefused) {
       EXPECT_FALSE(refused.same_inc);
       EXPECT_EQ(refused.inc, incs_[one.part]);
     }
-    // The part that was refused catches up.
+    // The refused part catches up.
     auto rest = Steps(seq);
     for (const Reply& reply : Handle(Encoded({rest[one.part]}))) ASSERT_EQ(reply.status, FrameStatus::kOk);
   }
@@ -156,7 +156,7 @@ TEST_F(Parts, UnknownPartitionInOnePart) {
   EXPECT_EQ(replies[1].partition, 9u);
 }
 
-// Memory ends anywhere: what was answered was done, and what was not was not.
+// Memory is exhausted anywhere: exactly the answered parts were handled.
 TEST_F(Parts, MemoryEndsInTheMiddle) {
   size_t whole = 0, in_part = 0;
   for (size_t room = 0; room < 6000; room += 24) {
@@ -210,7 +210,7 @@ TEST_F(Parts, MemoryEndsInTheMiddle) {
   EXPECT_GT(in_part, 0u);
 }
 
-// Each of them takes one byte: what they cost here must not be up to whoever sends them.
+// Each of them takes one byte: a sender must not control their cost here.
 TEST_F(Parts, MoreThanThereCanBe) {
   for (size_t parts : {1u << 16, (1u << 16) + 1}) {
     Bytes frame;
@@ -257,7 +257,7 @@ class SharedShards : public WorldTest {
   }
 };
 
-TEST_F(SharedShards, AStepIsOneFrameAShardAndWay) {
+TEST_F(SharedShards, StepIsOneFramePerShardAndDirection) {
   for (const uint32_t shards : {1u, 2u}) {
     Make(Shared(8, shards));
     Train(0, Some());
@@ -289,7 +289,7 @@ TEST_F(SharedShards, LargePartsGoAlone) {
   Drained();
 }
 
-TEST_F(SharedShards, APartThatIsNotAnsweredIsSentAgain) {
+TEST_F(SharedShards, UnansweredPartIsSentAgain) {
   Make(Shared(8, 1));
   Train(0, Some());
   for (uint32_t p : {0u, 3u, 7u}) {
@@ -297,7 +297,7 @@ TEST_F(SharedShards, APartThatIsNotAnsweredIsSentAgain) {
     const double before = net().Now();
     Train(0, Some());
     EXPECT_FALSE(net().omit.has_value());
-    EXPECT_LT(net().Now() - before, ClientConfig().request_timeout / 2) << "nobody waited for it";
+    EXPECT_LT(net().Now() - before, ClientConfig().request_timeout / 2) << "no call waited for it";
   }
   Drained();
 }

@@ -1,4 +1,4 @@
-// Replies: what is written is read, and a frame that is cut off is not.
+// Replies: decoding inverts encoding, and refuses truncated frames.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -40,7 +40,7 @@ Reply RandomReply(Random* r, const Reply& before) {
     for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
     AnyKeys(r, &t.told_keys);
     for (size_t i = 0; i < rows * t.row_floats; ++i) t.rows.push_back(static_cast<float>(r->Unit()));
-    // As they will be on the other side.
+    // As they will be after decoding.
     for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
       RoundRow({t.row_format}, t.block, t.row_floats, row, row);
     }

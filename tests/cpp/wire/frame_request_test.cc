@@ -1,4 +1,4 @@
-// Requests: what is written is read, and a frame that is cut off is not.
+// Requests: decoding inverts encoding, and refuses truncated frames.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace het::testing::frame_test {
 namespace {
 
-// One that may stand in a frame behind `before`.
+// A request that may follow `before` in a frame.
 Request RandomRequest(Random* r, const Request& before) {
   Request q;
   q.request_id = static_cast<uint32_t>(Near(r, before.request_id + 1));
@@ -22,7 +22,7 @@ Request RandomRequest(Random* r, const Request& before) {
   if (r->Chance(0.3)) q.told_ack = static_cast<uint32_t>(Near(r, before.told_ack)) | 1;
   q.tables.resize(r->Below(4));
   for (TableRequest& t : q.tables) {
-    t.table = r->Below(3);  // the same one more than once, now and then
+    t.table = r->Below(3);  // sometimes a table twice
     t.epoch = r->Next();
     t.update_floats = static_cast<uint32_t>(r->Below(5));
     t.push_format = AnyFormat(r);
@@ -159,7 +159,7 @@ TEST(RequestFrame, RequestsOfManyPartsRoundTrip) {
   }
 }
 
-// So a state that passes for another one once does not pass with the next request.
+// So an undetected change of state is detected at the next request.
 TEST(RequestFrame, EveryRequestHasAnotherDigest) {
   EpochDigest digest(5);
   digest.Add(7, 9);
@@ -167,7 +167,7 @@ TEST(RequestFrame, EveryRequestHasAnotherDigest) {
   EXPECT_NE(digest.value(1), digest.value(2));
 }
 
-// What a copy is told: nothing that is not of the push, and no inc, for the copy has another.
+// The replicated form: only fields of the push, and no inc, since a copy has another.
 TEST(RequestFrame, ThePushPartAlone) {
   for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
     SCOPED_TRACE(seed);

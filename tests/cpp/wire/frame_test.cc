@@ -1,4 +1,4 @@
-// Frames: their sizes, formats and versions, and memory that ends.
+// Frames: their sizes, formats and versions, and exhausted memory.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,8 +8,8 @@
 namespace het::testing::frame_test {
 namespace {
 
-// Memory ends in the middle of a part: what was written before stays, and a short part fits for each to come.
-TEST(Frame, AReplyThatFindsNoMemoryLeavesRoomForTheOthers) {
+// Memory is exhausted within a part: earlier parts stay, and each later one still fits as a short part.
+TEST(Frame, ReplyWithoutMemoryLeavesRoomForOthers) {
   Reply large;
   large.tables.resize(1);
   large.tables[0].row_floats = 100;
@@ -51,7 +51,7 @@ TEST(Frame, AReplyThatFindsNoMemoryLeavesRoomForTheOthers) {
   EXPECT_GT(refused, 100u);
 }
 
-// What makes a step cheap: of 64 partitions, all at the same point of a run.
+// A cheap step: heads of 64 partitions, all at the same point of a run.
 TEST(Frame, HeadsOfManyPartsAreSmall) {
   std::vector<Request> all(64);
   Bytes bytes;
@@ -93,7 +93,7 @@ TEST(Frame, HeadsOfManyPartsAreSmall) {
   EXPECT_LE(request_bytes() + reply_bytes(replies), 64u * 14) << "two tables, counts aside";
 }
 
-// An answer rounds, and a push does not: it has been rounded by who keeps the rest.
+// An answer rounds. A push does not: it was rounded by the sender, which keeps the remainder.
 TEST(Frame, RowsInAFormatTakeTheirBytes) {
   const Vector<float> row = {1.1f, 2.2f, 3.3f, 4.4f, 5.5f};
   for (RowFormat format : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
@@ -140,7 +140,7 @@ TEST(Frame, RowsInAFormatTakeTheirBytes) {
   }
 }
 
-// Against the definition, byte by byte; with few bytes behind and with many.
+// Against the definition, byte by byte, near the end of the bytes and far from it.
 TEST(Frame, VarintsOfAnyLengthAndWherever) {
   for (uint64_t seed = 1; seed <= Scaled(2000); ++seed) {
     SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// Where tables lie: in which partitions, and how evenly on shards.
+// The partitions of tables, and how evenly they are on shards.
 #include "het_tf/core/wire/layout.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kSeed = 7;
 
-// Rows of a table in each partition, of 8,000 keys.
+// Rows of a table in each partition, for 8,000 keys.
 std::vector<size_t> RowsOf(uint32_t partitions, uint64_t table) {
   const Layout layout(partitions, kSeed);
   std::vector<size_t> rows(partitions);
@@ -29,7 +29,7 @@ std::set<uint32_t> PlacesOf(uint32_t partitions, uint64_t table) {
   return places;
 }
 
-// How the number of partitions decides in how many a table lies. A remainder would leave partitions empty.
+// The number of partitions determines a table's group. A remainder would leave partitions empty.
 TEST(Layout, AGroupDividesThePartitions) {
   const std::pair<uint32_t, size_t> expected[] = {{1, 1},     {3, 3},    {16, 16},   {17, 17},
                                                   {18, 9},    {24, 8},   {64, 8},    {100, 20},
@@ -40,7 +40,7 @@ TEST(Layout, AGroupDividesThePartitions) {
   }
 }
 
-// Tables of neighbouring numbers are in groups that do not meet, and all groups together are all partitions.
+// Tables of neighbouring numbers are in disjoint groups, and all groups together are all partitions.
 TEST(Layout, GroupsAreApartAndCoverEveryPartition) {
   for (const uint32_t partitions : {24u, 64u, 100u}) {
     std::set<uint32_t> all;
@@ -57,7 +57,7 @@ TEST(Layout, GroupsAreApartAndCoverEveryPartition) {
   }
 }
 
-// A shard has partitions that are neighbours (keyspace.h): a group of neighbours would be on one shard.
+// A shard has neighbouring partitions (keyspace.h): a group of neighbours would be on one shard.
 TEST(Layout, EachTableIsEvenOnTheShards) {
   for (uint64_t table = 0; table < 8; ++table) {
     const std::vector<size_t> rows = RowsOf(64, table);

@@ -1,4 +1,4 @@
-// What random frames are made of.
+// Helpers for random frames.
 #pragma once
 
 #include <cstdint>

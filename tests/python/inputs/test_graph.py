@@ -161,7 +161,7 @@ def test_bad_draws_are_named(tmp_path: Path) -> None:
             graph.sample([0], fanouts)
     with pytest.raises(ValueError, match="nodes is float32"):
         graph.sample([0.5], (1,))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"nodes has 3, which is no node of .*0 to 2"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"nodes has 3, which is not a node of .*0 to 2"):
         graph.sample([0, 3], (1,))
 
 

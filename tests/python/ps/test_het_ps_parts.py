@@ -46,7 +46,7 @@ def test_help_fits_a_terminal(name, monkeypatch):
 )
 def test_addresses(text, places, login):
     if login[1] == "p:@w,x":
-        with pytest.raises(ValueError, match="the login stands once"):
+        with pytest.raises(ValueError, match="write the login once"):
             address.parse(text)
         return
     found = address.parse(text)
@@ -70,9 +70,9 @@ def test_addresses_under_tls():
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("redis://h?ca=/ca", "about TLS, which rediss:// asks for"),
+        ("redis://h?ca=/ca", "about TLS; use them with rediss://"),
         ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key and server_name"),
-        ("rediss://h?ca=/hidden&ca=/b", "ca stands twice"),
+        ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
         ("rediss://h?ca=", "ca is empty"),
         ("rediss://h?", "'' is none of"),
         ("rediss://h?key=/hidden", "a key without cert"),

@@ -83,10 +83,10 @@ def test_both_clients_say_what_is_wrong(directory, tmp_path):
     place = address.partition("?")[0]
     tls.make_certificates(tmp_path / "other", "127.0.0.1")
     for wrong, why in {
-        place.replace("rediss", "redis"): "a server that speaks TLS wants rediss://",
+        place.replace("rediss", "redis"): "a server that speaks TLS needs rediss://",
         place: "give the CA that signed it by ?ca=FILE",
         f"{place}?ca={tmp_path}/other/ca.crt": f"ca={tmp_path}/other/ca.crt is not the CA that signed it",
-        f"{address}&server_name=elsewhere": "that stands in it, or name one by ?server_name",
+        f"{address}&server_name=elsewhere": "that it names, or name one by ?server_name",
         f"{place}?ca={tmp_path}/none.crt": "No such file or directory",
     }.items():
         assert why in complaint(wrong)

@@ -11,8 +11,8 @@
 namespace het {
 namespace {
 
-// A tick should not pay for two exponentials, so corrections come from a table: 70 KiB at beta_2 = 0.999, up
-// to the step where they are 1 in float32, and never more than this many.
+// Tabulated corrections save two exponentials a tick: 70 KiB at beta_2 = 0.999, up to the step where they are
+// 1 in float32, and never more than this many.
 constexpr double kMostTabulated = 65536;
 
 class Adam final : public Optimizer {
@@ -79,7 +79,7 @@ class Adam final : public Optimizer {
 
   float b1_, b2_, c1_, c2_, epsilon_;
   double log_b1_, log_b2_;
-  double converged_;  // beta^t < 2^-26 from here on
+  double converged_;  // the step from which beta^t < 2^-26
   std::vector<float> corrections_;
 };
 

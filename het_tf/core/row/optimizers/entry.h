@@ -1,4 +1,4 @@
-// What one optimizer's file gives to Optimizer::Create: its name, its hyper-parameters and how to make it.
+// One optimizer's entry for Optimizer::Create: its name, its hyper-parameters and its factory.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace het {
 
-// A hyper-parameter with its default; legal are finite values in [low, high], only 0 and 1 if it is a flag.
+// A hyper-parameter with its default; legal are finite values in [low, high], and only 0 and 1 for a flag.
 struct Param {
   const char* name;
   double standard;
@@ -20,7 +20,7 @@ struct Param {
   bool flag = false;
 };
 
-// Every parameter of the optimizer, validated; those that the spec left out hold their defaults.
+// Every parameter of the optimizer, validated, with defaults for those that the spec omits.
 using Params = std::map<std::string, double>;
 
 struct OptimizerEntry {

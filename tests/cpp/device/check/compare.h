@@ -1,4 +1,4 @@
-// Two answers to one question. What differs is thrown as a Different, with a sentence.
+// Compares two replies to one call. A difference is thrown as a Different, with a sentence.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ struct Different : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws Different(what) unless it holds.
+// Throws Different(what) if `holds` is false.
 void Expect(bool holds, const std::string& what);
 
-// The bits are equal, or both are NaN (of whatever payload: that is the machine's business).
+// Whether the bits are equal, or both are NaN (with any payload, which depends on the machine).
 bool SameFloat(float a, float b);
 void ExpectSame(const std::vector<float>& tested, const std::vector<float>& reference,
                 const std::string& what);
 
 void ExpectSameCode(const Reply& tested, const Reply& reference, const std::string& what);
 void ExpectSameWanted(const Reply& tested, const Reply& reference);
-// In the order in which they came.
+// Compares updates in their order.
 void ExpectSameUpdates(const Reply& tested, const Reply& reference, const std::string& what);
 void ExpectSameSums(const Reply& tested, const Reply& reference);
 void ExpectSameState(const Reply& tested, const Reply& reference, const std::string& table);

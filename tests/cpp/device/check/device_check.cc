@@ -1,12 +1,11 @@
-// Plays random schedules against two libraries of core/device/abi.h side by side and compares every
-// answer, bit for bit; the second one is the reference. Each of the two is also held against a ledger of
-// ticks and (where numbers are whole) values that this program keeps itself.
+// Plays random schedules against two libraries of core/device/abi.h and compares every answer, bit for bit;
+// the second is the reference. Both are also checked against this program's own ledger of ticks and, where
+// numbers are whole, of values.
 //
 //   device_check LIBRARY REFERENCE [--seed S] [--rounds N] [--round R] [--seconds T] [--size F]
 //
-// Needs a C++17 compiler and nothing else. A round is a function of (seed, round, size): on a difference the
-// program prints how to play that round again. With the library under test given twice it checks that equal
-// calls give equal bytes.
+// Needs only a C++17 compiler. A round is a function of (seed, round, size): on a difference the program
+// prints how to play that round again. Given one library twice it checks that equal calls give equal bytes.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +27,7 @@ using het::device_check::WorldOptions;
 struct Arguments {
   uint64_t seed = 1;
   uint64_t first = 0;
-  uint64_t rounds = 0;  // 0: a number that takes a few seconds, times HET_TEST_SCALE
+  uint64_t rounds = 0;  // 0: as many as take a few seconds, times HET_TEST_SCALE
   double seconds = 0;   // 0: no limit
   double size = 1;
   uint64_t operations = 60;

@@ -1,5 +1,5 @@
-// What a table's rows must be, kept by the tester itself from what it gave and got: whichever library is
-// wrong, this knows. Ticks are counted for every table; values too where all numbers are whole ones (SGD).
+// The expected rows of a table, computed from the tester's own inputs and outputs, so that it detects errors
+// of either library. Counts ticks for every table, and values if all numbers are whole (SGD).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace het::device_check {
 
 struct Held {
-  uint32_t ticks = 0;          // own, not given away
-  int64_t base = 0;            // clock of the last answer, and ticks given away since
+  uint32_t ticks = 0;          // own, not exported
+  int64_t base = 0;            // clock of the last answer, and ticks exported since
   std::vector<float> own;      // change of the value by all own ticks of the worker that were not discarded
-  std::vector<float> unsent;   // and by those not given away
+  std::vector<float> unsent;   // change of the value by own ticks that were not exported
   std::vector<float> foreign;  // change by others, at the store now
-  std::vector<float> seen;     // and as of the last answer
+  std::vector<float> seen;     // change by others, as of the last answer
 };
 
 class Ledger {
@@ -40,14 +40,14 @@ class Ledger {
       held.unsent[i] += change[i];
     }
   }
-  // Its update was given away.
+  // The row's update was exported.
   void Gone(int64_t key) {
     Held& held = At(key);
     held.base += held.ticks;
     held.ticks = 0;
     held.unsent.assign(dim_, 0.0f);
   }
-  // Its update was thrown away; how many ticks that were.
+  // The row's update was discarded. Returns its ticks.
   uint64_t Discarded(int64_t key) {
     Held& held = At(key);
     const uint64_t ticks = held.ticks;
@@ -55,7 +55,7 @@ class Ledger {
     Gone(key);
     return ticks;
   }
-  // The store's row is the initial one again.
+  // The store's row is an initial one again.
   void Removed(int64_t key) {
     Held& held = At(key);
     for (auto* part : {&held.own, &held.unsent, &held.foreign, &held.seen}) part->assign(dim_, 0.0f);

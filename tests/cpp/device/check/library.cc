@@ -5,7 +5,7 @@
 namespace het::device_check {
 
 std::unique_ptr<Library> Library::Open(const std::string& path, std::string* error) {
-  // A name without a slash would be looked for in the system's folders.
+  // dlopen looks for a name without a slash in system folders.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

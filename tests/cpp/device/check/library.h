@@ -40,7 +40,7 @@ namespace het::device_check {
 
 // library.Lookup(...) is HetDevLookup(...) of that library.
 struct Library {
-  // Null, with a sentence in *error: it cannot be loaded, or a function is missing, or it speaks another
+  // Returns null, with a sentence in *error, if it cannot be loaded, lacks a function, or has another
   // version.
   static std::unique_ptr<Library> Open(const std::string& path, std::string* error);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-// Where the arrays of a step's features lie in one buffer.
+// Offsets of a step's feature arrays in one buffer.
 struct Places {
   std::vector<size_t> at;
   size_t bytes = 0;
@@ -124,7 +124,7 @@ void Side::BringIds(size_t number, const Step& step) {
 }
 
 void Side::BringGradients(size_t number, const Step& step) {
-  // Ids lie elsewhere than they did at the lookup, and there is something else where they were.
+  // Moves ids to another address than at the lookup, and overwrites the old one.
   Buffer before = calls_[number].ids;
   calls_[number].ids = Buffer();
   Step gradients = step;
@@ -197,7 +197,7 @@ Reply Side::Install(size_t number, const std::vector<Answer>& answers) {
   size_t floats = 0;
   for (const Answer& answer : answers) floats += answer.rows.size();
   void* staged = nullptr;
-  const bool stage = floats % 2 == 0;  // rows may lie in any host memory
+  const bool stage = floats % 2 == 0;  // rows may be in any host memory
   if (stage) Must(library_.Stage(context_, floats * sizeof(float) + 1, &staged), "Stage");
   auto* to = static_cast<float*>(staged);
   for (const Answer& answer : answers) {

@@ -1,4 +1,4 @@
-// One of the two libraries at work: its context, tables and calls, and what it answered, copied to the host.
+// One of the two libraries in use: its context, tables and calls, and its answers, copied to the host.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace het::device_check {
 
-// A step as the tester thinks of it: everything in host memory.
+// A step in the tester's form: all in host memory.
 struct Use {
-  uint32_t table;  // its number in the world
+  uint32_t table;  // its index in the world
   bool check;
   uint64_t stamp;
   uint64_t pinned_from;
@@ -41,7 +41,7 @@ struct Answer {
   std::vector<float> rows;
 };
 
-// What came back. `code` and `error` of all; the rest of those that have it.
+// A reply. `code` and `error` are always set; other fields if the function has them.
 struct Wanted {
   uint32_t use;
   int64_t key;
@@ -73,7 +73,7 @@ struct Reply {
 
 class Side {
  public:
-  // `calls`: how many steps may be outstanding. Throws std::runtime_error when there is no context.
+  // `calls`: limit on outstanding steps. Throws std::runtime_error if there is no context.
   Side(const Library& library, size_t calls);
   ~Side();
   Side(const Side&) = delete;
@@ -83,14 +83,14 @@ class Side {
   size_t tables() const { return tables_.size(); }
 
   Reply CreateTable(const HetDevTableConfig& config);
-  // What a call needs is in two parts, so that allocations that fail are the library's and not the test's.
-  // Copies the step's ids and room for rows, or ids and gradients, to the device, at a place of its own.
+  // A call's inputs are copied in two parts, so that allocations fail in the library and not in the test.
+  // Copies the step's ids with room for rows, or ids and gradients, to new device addresses.
   void BringIds(size_t call, const Step& step);
   void BringGradients(size_t call, const Step& step);
   Reply Lookup(size_t call, bool training);
   Reply Install(size_t call, const std::vector<Answer>& answers);
   Reply Gather(size_t call);
-  // Of feature f, as they are now; every float that was not written is NaN of this pattern.
+  // The current rows of feature f; unwritten floats are NaN with this pattern.
   static constexpr uint32_t kUnwritten = 0x7fc0abcd;
   std::vector<float> Rows(size_t call, size_t feature);
   Reply Sum(size_t call, float scale, const uint8_t* active);

@@ -34,7 +34,7 @@ void ToyStore::DrawSlots(int64_t key, Row* row) const {
     row->floats[i] = row->clock == 0 && random.Chance(0.5) ? 0.0f : static_cast<float>(random.Unit());
   }
   if (config_.optimizer != HET_DEV_ADAM) return;
-  // Steps: powers of beta are in a table up to 65535; rows that are young, near its end, and far beyond.
+  // Steps: powers of beta are tabulated up to 65535. Covers young rows, the table's end, and far beyond.
   const int64_t begin[] = {0, 0, 65530, 1802000};
   row->floats[3 * config_.dim] = static_cast<float>(begin[seed_ % 4] + row->clock % 1000);
 }

@@ -1,5 +1,5 @@
-// The store behind a cache, for tests: rows with clocks. Values add up, as SGD's do; slots are drawn anew at
-// every clock, for both libraries compute from what they are given, whatever it is.
+// The store behind a cache, for tests: rows with clocks. Values add up, as SGD's do; slots are random at
+// every clock, since both libraries compute from any input.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace het::device_check {
 
-// Floats of a row of this table, slots included.
+// Floats in a row of this table, slots included.
 uint32_t RowFloats(int optimizer, uint32_t dim);
 
 class ToyStore {
@@ -25,13 +25,13 @@ class ToyStore {
   ToyStore(const HetDevTableConfig& config, uint64_t seed, bool whole);
 
   const Row& Read(int64_t key) { return Find(key); }
-  // The row that nobody has written.
+  // The row before any update.
   Row Initial(int64_t key) const;
-  // value += that of the update; clock += ticks.
+  // value += the update's; clock += ticks.
   void Merge(int64_t key, const float* update, uint32_t ticks);
-  // An update of another worker. Its value's change is drawn into *change (dim floats).
+  // Applies another worker's update, with a random change of the value in *change (dim floats).
   void MergeOther(int64_t key, het::testing::Random* random, std::vector<float>* change);
-  // The row is the initial one again, with a clock above all that were seen.
+  // Resets the row to the initial one, with a clock above all earlier ones.
   void Remove(int64_t key);
 
  private:

@@ -1,4 +1,4 @@
-// The schedule, and what is done to tables outside of steps.
+// The schedule, and operations on tables between steps.
 #include "tests/cpp/device/check/world.h"
 
 #include <algorithm>
@@ -175,7 +175,7 @@ void World::LookAtRows(size_t count) {
 }
 
 void World::CheckStates() {
-  for (size_t t = 0; t < reference_.tables(); ++t) {  // while tables are made, those that there are
+  for (size_t t = 0; t < reference_.tables(); ++t) {  // during creation only those that exist
 
     Reply tested, reference;
     tested = tested_.State(t);

@@ -1,5 +1,5 @@
-// Random tables, a store, and a schedule of calls that both libraries get: every answer is compared, and
-// checked against the ledger. A function of (seed, round, size) alone.
+// Random tables, a store, and a schedule of calls to both libraries: every answer is compared, and checked
+// against the ledger. A function of (seed, round, size).
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace het::device_check {
 struct WorldOptions {
   uint64_t seed = 1;
   uint64_t round = 0;
-  double size = 1;  // of tables, batches and pools of ids
+  double size = 1;  // scale of tables, batches and pools of ids
   uint64_t operations = 60;
 };
 
-// Push bounds by age are drawn from these.
+// Choices of push_every.
 inline const std::vector<uint32_t> kPushEvery = {0, 0, 1, 3, 10};
 
-// What happened, for the table at the end: a schedule in which nothing was evicted has tested little.
+// Counts of events, printed at the end: a schedule without evictions has tested little.
 struct Tally {
   uint64_t operations = 0, lookups = 0, keys = 0, wanted = 0, own_rows = 0, evictions = 0, ticks = 0, due = 0;
   uint64_t due_by_age = 0, held_back_by_age = 0;
@@ -39,7 +39,7 @@ class World {
  public:
   World(const Library& tested, const Library& reference, const WorldOptions& options, Tally* tally);
 
-  // Throws Different, or std::runtime_error, at the first thing that is wrong.
+  // Throws Different, or std::runtime_error, at the first error.
   void Run();
   // The last operations, newest last.
   std::string Log() const;
@@ -61,12 +61,12 @@ class World {
   struct Slot {
     bool outstanding = false;
     bool own_rows = false;  // the call holds rows that are not in the cache
-    bool stale = false;     // rows of its own are too old
-    bool mixed = false;     // another step came in between: its rows are from before and after that
+    bool stale = false;     // its own rows are too old
+    bool mixed = false;     // its rows are from before and after another step
     Step step;
   };
 
-  // world_tables.cc: what there is, and what is drawn.
+  // world_tables.cc: the tables, and random inputs.
   void MakeTables();
   void RefuseBadTables();
   std::vector<int64_t> DrawPool();
@@ -103,17 +103,17 @@ class World {
   void CheckStates();
 
   void Note(const std::string& line);
-  // The store gets what left the cache, and the ledger compares it.
+  // The store gets updates that left the cache, and the ledger compares them.
   void Deliver(size_t table, const Updates& updates, const std::string& what);
   void DeliverAll(const Step& step, const Reply& reply, const std::string& what);
-  // Calls fn(side) on both. With some probability an allocation of the tested one fails first; then nothing
-  // may have changed, and the call is made again.
+  // Calls fn(side) on both. Sometimes an allocation of the tested one fails first; then nothing may have
+  // changed, and the call is repeated.
   template <typename Fn>
   void Both(const std::string& what, Fn fn, Reply* tested, Reply* reference);
   void ExpectUntouched();
-  // Rows of calls other than `slot` are too old from now on.
+  // Makes rows of calls other than `slot` too old.
   void AgeOthers(size_t slot);
-  // Ends a step first, where there are as many as there may be.
+  // Ends a step first if all slots are outstanding.
   size_t FreeSlot();
   std::vector<size_t> Outstanding() const;
 
@@ -125,7 +125,7 @@ class World {
   std::vector<Slot> slots_;
   uint64_t stamp_;
   size_t most_outstanding_;  // steps
-  uint64_t looks_ = 0;       // calls for ExpectUntouched: after one of them a sum is no more
+  uint64_t looks_ = 0;       // calls for ExpectUntouched, each of which invalidates a sum
   double fail_allocations_ = 0;
   bool wild_ = false;  // gradients at the edge of float32
   std::deque<std::string> log_;

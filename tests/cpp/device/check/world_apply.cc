@@ -1,4 +1,4 @@
-// Steps from their gradients on: sum, tick.
+// Steps from their gradients: sum and tick.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -30,8 +30,8 @@ void World::FinishUnseen() {
 bool World::SumBoth(size_t number, float scale, const std::vector<uint8_t>* active, Reply* summed) {
   Slot& slot = slots_[number];
   const uint8_t* flags = active == nullptr ? nullptr : active->data();
-  // Rows of a step that no lookup has pinned may go when others of it enter: then those are wanted. What has
-  // entered stays, so each of a bucket's 32 rows goes once at most, in turns that follow each other.
+  // Rows that no lookup has pinned may be evicted when other rows of the step enter, and are then wanted.
+  // Installed rows stay, so each of a bucket's 32 rows is evicted at most once, in consecutive turns.
   constexpr int kMostTurns = 1 + 32;
   for (int turn = 0; turn <= kMostTurns; ++turn) {
     Repin(&slot.step);
@@ -102,7 +102,7 @@ void World::SumAndTick(size_t number) {
 void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* active, const Reply& summed) {
   Slot& slot = slots_[number];
   const Step& step = slot.step;
-  // What every key learns.
+  // Computes every key's gradient.
   std::vector<std::map<int64_t, std::vector<float>>> sums(step.uses.size());
   for (size_t f = 0; f < step.features.size(); ++f) {
     const Feature& feature = step.features[f];
@@ -137,7 +137,7 @@ void World::TickBoth(size_t number, float scale, const std::vector<uint8_t>* act
   Both(
       "Tick",
       [&](Side* side) {
-        // Looking at rows after an allocation that failed has made an end of the sums.
+        // Looking at rows after a failed allocation has invalidated the sums.
         if (looks[side] != looks_) side->Sum(number, scale, flags);
         looks[side] = looks_;
         return side->Tick(number);

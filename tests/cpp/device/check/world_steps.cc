@@ -60,7 +60,7 @@ void World::TrainLookup() {
   slot.outstanding = true;
   Repin(&slot.step);
   const Reply looked = LookupBoth(number, true);
-  // Others may come between a lookup and the answers to it. Its rows are pinned, as long as it is one of
+  // Other steps may run between a lookup and its answers. Its rows are pinned while it is among the last
   // eight.
   const std::vector<size_t> outstanding = Outstanding();
   const size_t other = random_.Pick(outstanding);
@@ -137,7 +137,7 @@ Reply World::LookupBoth(size_t number, bool training) {
 void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
   Slot& slot = slots_[number];
   if (random_.Chance(0.02)) RefuseBadAnswers(number);
-  // Absent rows are always answered, and of the others those that are too old.
+  // Absent rows are always answered, and others if they are too old.
   std::map<uint32_t, std::vector<Wanted>> of_use;
   for (const Wanted& one : wanted) {
     const Table& table = tables_[slot.step.uses[one.use].table];
@@ -145,7 +145,7 @@ void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
     const bool old = one.base == HET_DEV_NO_BASE || clock - one.base > table.pull_bound;
     if (old || random_.Chance(0.05)) of_use[one.use].push_back(one);
   }
-  // A read that is no training pins nothing. What entered could drive out a row that it has still to gather.
+  // An inference pins nothing: an entering row could evict one that must still be gathered.
   const double admit = !slot.outstanding ? 0 : random_.Chance(0.2) ? random_.Unit() : 1;
   std::vector<Answer> answers;
   for (auto& [use, all] : of_use) {

@@ -1,4 +1,4 @@
-// What a world has, and what is drawn in it.
+// A world's tables, and its random inputs.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -59,7 +59,7 @@ World::World(const Library& tested, const Library& reference, const WorldOptions
       tested_(tested, kCalls),
       reference_(reference, kCalls),
       slots_(kCalls) {
-  // Stamps end below 2^32.
+  // Stamps must stay below 2^32.
   stamp_ = random_.Chance(0.1) ? (uint64_t{1} << 32) - 100000 : 1 + random_.Below(100);
   most_outstanding_ = random_.Pick(std::vector<size_t>{1, 1, 2, 3, 8, kCalls});
   fail_allocations_ = random_.Chance(0.3) ? 0.4 : 0;
@@ -194,7 +194,7 @@ Step World::DrawStep() {
     feature.padding_id = random_.Chance(0.7) ? random_.Pick(table.pool) : random_.Between(-2, 2);
     size_t n = random_.Chance(0.1) ? 0 : 1 + random_.Below(1 + static_cast<uint64_t>(60 * options_.size));
     if (random_.Chance(0.05)) n *= 20;
-    const bool one = random_.Chance(0.03);  // the same id all over
+    const bool one = random_.Chance(0.03);  // the same id everywhere
     const int64_t same = DrawKey(table);
     for (size_t i = 0; i < n; ++i) feature.ids.push_back(one ? same : DrawKey(table));
     step.features.push_back(std::move(feature));
@@ -226,7 +226,7 @@ void World::DrawGradients(Step* step, bool* broken) {
     if (n > 0 && random_.Chance(0.01)) {
       const size_t at = random_.Below(n);
       feature.gradients[at] = random_.Chance(0.5) ? std::nanf("") : INFINITY;
-      // That of a padding nobody reads.
+      // The gradient of padding is ignored.
       *broken |= !feature.has_padding || feature.ids[at / table.config.dim] != feature.padding_id;
     }
   }

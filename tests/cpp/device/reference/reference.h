@@ -1,9 +1,7 @@
-// The cache of a device (het_tf/core/device/abi.h) written as plainly as possible: maps of rows,
-// and the core's own optimizers. The libraries that work a device are compared with it. "Device memory" is
-// memory.
+// The device cache (het_tf/core/device/abi.h) in the plainest form: maps of rows, and the core's own
+// optimizers. Device libraries are compared with it. Its "device memory" is host memory.
 //
-// Where the header says no more than "a row that is here": of a key, that is the row of the table if there is
-// one, else that of the call.
+// If both the table and the call have a row of a key, "a cached row" in the header means the table's.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +16,16 @@
 
 namespace het::reference {
 
-constexpr uint64_t kChunk = 64;  // occurrences of a key that are summed in one go
+constexpr uint64_t kChunk = 64;  // occurrences of a key that are summed together
 
 struct AsUnsigned {
   bool operator()(Key a, Key b) const { return static_cast<uint64_t>(a) < static_cast<uint64_t>(b); }
 };
 
-// An update that leaves.
+// An exported update.
 struct Leaving {
   uint32_t ticks;
-  int64_t clock;  // of the row, these ticks included
+  int64_t clock;  // of the row, including these ticks
   std::vector<float> update;
 };
 
@@ -71,7 +69,7 @@ struct Export {
   void Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out);
 };
 
-// What HetDevSum leaves for HetDevTick.
+// The state between HetDevSum and HetDevTick.
 struct Sums {
   const HetDevCall* call;
   std::vector<std::map<Key, std::vector<float>, AsUnsigned>> of_use;
@@ -80,8 +78,7 @@ struct Sums {
 // Sets this thread's message.
 int Fail(int code, const std::string& message);
 
-// Where the bytes are of what a caller's device has at this address (HetDevHostAlias,
-// tests/cpp/device/host/memory.h).
+// Returns where the bytes at a caller's device address are (HetDevHostAlias, tests/cpp/device/host/memory.h).
 const void* ReadableAddress(const void* device);
 template <typename T>
 T* ReadableAddress(T* device) {
@@ -95,7 +92,7 @@ struct Readable {
 };
 
 int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch);
-// The different keys of each use; of features with active[feature] != 0 alone where active is given.
+// The unique keys of each use; if `active` is given, only of features with active[feature] != 0.
 std::vector<Keys> KeysOf(const HetDevBatch& batch, const uint8_t* active);
 inline bool IsPadding(const HetDevFeature& feature, Key key) {
   return feature.has_padding != 0 && key == feature.padding_id;
@@ -103,7 +100,7 @@ inline bool IsPadding(const HetDevFeature& feature, Key key) {
 
 }  // namespace het::reference
 
-// For tests: tables that are made from now on have buckets of so many rows, and not of 32.
+// For tests: new tables get buckets of `rows` rows instead of 32.
 extern "C" HET_DEV_EXPORT void HetDevReferenceBucket(uint64_t rows);
 
 struct HetDevContext {
@@ -115,7 +112,7 @@ struct HetDevContext {
   std::vector<uint64_t> ticks;
   std::optional<het::reference::Sums> sums;
 
-  // Begins a call: HetDevTick must follow HetDevSum at once. False where memory is to run out.
+  // Begins a call: HetDevTick must follow HetDevSum at once. Returns false if memory must run out here.
   bool Begin();
   int OutOfMemory();
 };
@@ -136,7 +133,7 @@ struct HetDevTable {
   het::reference::Row* Find(het::Key key);
   void Use(het::reference::Row* row, uint64_t stamp);
   void Age();
-  // The row that leaves a full bucket, or null.
+  // Returns the row to evict from a full bucket, or null.
   const het::Key* Victim(const het::reference::Rows& bucket, uint64_t pinned_from,
                          const het::reference::Keys& answered) const;
   template <typename Fn>
@@ -155,6 +152,6 @@ struct HetDevCall {
   std::map<const HetDevTable*, het::reference::Rows> own;       // rows that stay with the call
   std::map<const HetDevTable*, het::reference::Keys> left_out;  // for HetDevGather
 
-  // The row of the table, or else of the call, or null. *of_call tells which.
+  // Returns the table's row, else the call's, else null. *of_call tells which.
   het::reference::Row* Find(HetDevTable* table, het::Key key, bool* of_call = nullptr);
 };

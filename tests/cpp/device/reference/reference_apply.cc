@@ -15,7 +15,7 @@ using het::reference::Keys;
 using het::reference::LeavingOfUse;
 using het::reference::Row;
 
-// Of one key: the sum so far, over whole chunks, and that of the chunk in work.
+// One key's sum over whole chunks, and the sum of the current chunk.
 struct Sum {
   std::vector<float> total, chunk;
   uint64_t occurrences = 0;

@@ -15,7 +15,7 @@ using het::reference::Readable;
 using het::reference::Row;
 using het::reference::Rows;
 
-// Writes the rows of positions for which give(table, key).
+// Writes the rows of positions for which `give` returns true.
 template <typename Give>
 void CopyOut(const HetDevBatch& batch, HetDevCall* call, Give give) {
   for (uint32_t f = 0; f < batch.n_features; ++f) {
@@ -69,7 +69,7 @@ void Renew(const HetDevTable& table, const Given& given, Row* row) {
   row->invalid = false;
 }
 
-// Lets an absent row in. False: its bucket is full of rows that are pinned, or `answered` by this install.
+// Lets an absent row enter. Returns false if its bucket has only pinned rows and rows in `answered`.
 bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims) {
   HetDevTable* table = use.table;
   Rows& bucket = table->BucketOf(key);

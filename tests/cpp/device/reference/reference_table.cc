@@ -1,4 +1,4 @@
-// A table: its rows, who leaves a full bucket, and how rows leave outside of a step.
+// A table: its rows, the eviction from a full bucket, and exports between steps.
 #include <algorithm>
 #include <tuple>
 
@@ -73,7 +73,7 @@ uint64_t Bytes(const HetDevTableConfig& config) {
   return Rounded(config.capacity) * (sizeof(float) * floats + 33);
 }
 
-// What is done to a row by HetDevForget; true: it goes.
+// Applies HetDevForget to a row. Returns true if the row must go.
 bool Forget(int what, Row* row, uint64_t* discarded) {
   if (what == HET_DEV_INVALIDATE) {
     row->invalid = true;

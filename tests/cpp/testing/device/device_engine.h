@@ -1,4 +1,4 @@
-// An engine with one or more tables, and calls on them in few words: for tests of caches on a device.
+// An engine with tables, and short calls on them, for tests of caches on a device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,16 +28,16 @@ struct FeatureInput {
   std::optional<Key> padding_id = std::nullopt;
 };
 
-// One batch on one engine: borrows what it is made from.
+// One batch on one engine. Borrows its arguments.
 class StepOf {
  public:
   StepOf(Engine* engine, const std::vector<FeatureInput>& inputs);
 
   Status Lookup(bool training, bool on_device = false);
-  // Gradients as of rows, for each feature.
+  // Gradients are laid out like rows, for each feature.
   Status Apply(const std::vector<std::vector<float>>& gradients, float rate = 1,
                NonFinite non_finite = NonFinite::kRaise, bool on_device = false);
-  // The same number for all.
+  // Gradients that all equal `value`.
   std::vector<std::vector<float>> Gradients(float value) const;
 
   BatchCall call(bool on_device = false) const { return {tables_, features_, 0, {on_device, nullptr}}; }
@@ -60,7 +60,7 @@ std::vector<float> Values(Engine* engine, const std::string& table, const std::v
 
 nlohmann::json CacheStats(Engine* engine, const std::string& table);
 
-// With the library loaded, and an engine whose tables are in this process.
+// Loads the library and makes an engine whose tables are in this process.
 class DeviceEngine : public ::testing::Test {
  protected:
   DeviceEngine() : engine_("test", 1) {}

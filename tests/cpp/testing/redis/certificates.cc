@@ -17,7 +17,7 @@ std::string Certificates::Missing() {
   if (std::system("command -v openssl >/dev/null 2>&1") != 0) {
     return "openssl is not installed (apt-get install openssl)";
   }
-  // A server stops that has no certificate, and says so if it knows what a certificate is.
+  // A server without a certificate stops; the message shows whether it was built with TLS.
   const std::string probe =
       RedisServer::Program() + " --port 0 --tls-port 1 --save '' 2>&1 | grep -q tls-cert-file";
   return std::system(probe.c_str()) == 0 ? "" : RedisServer::Program() + " is built without TLS";

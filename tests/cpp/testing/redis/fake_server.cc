@@ -19,7 +19,7 @@ namespace het::testing {
 
 FakeServer::FakeServer(LocalService* service) : service_(service) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int small = 1 << 16;  // so that a slow reader is felt at the other end
+  const int small = 1 << 16;  // so that the other end notices a slow reader
   setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,9 +1,8 @@
-// Something that talks like a Redis server with the module, on a TCP port of this machine, and does what a
-// test tells it: answers frames truly from a LocalService, refuses those that the test picks, redirects, or
-// reads slowly.
+// A fake Redis server with the module, on a local TCP port, which the test controls: it answers frames
+// correctly from a LocalService, refuses those that the test picks, redirects, or reads slowly.
 //
-//   client ──► one thread: parse commands ──► script(command) ──► "" : the true answer
-//                                                             ──► else: this text, as it stands
+//   client ──► one thread: parse commands ──► script(command) ──► "" : the correct answer
+//                                                             ──► else: this text, verbatim
 #pragma once
 
 #include <atomic>
@@ -25,7 +24,7 @@ class FakeServer {
  public:
   struct Command {
     std::vector<std::string> words;
-    bool asking = false;  // it came behind ASKING
+    bool asking = false;  // it followed ASKING
     bool frame() const { return words[0] == "HET.STEP" || words[0] == "HET.READ"; }
   };
   using Script = std::function<std::string(const Command&)>;
@@ -36,19 +35,19 @@ class FakeServer {
 
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
   ServerAddress address() const { return ParseServerAddress("redis://" + endpoint()).value(); }
-  // Whatever is not in it is answered truly.
+  // Commands for which the script returns "" are answered correctly.
   void SetScript(Script script);
-  // Partitions that it does not have: of several parts, those are elsewhere.
+  // Partitions that it does not have: a frame with several parts gets kElsewhere for them.
   void SetGone(std::set<uint32_t> gone);
-  // Says that every slot is at this server, as a cluster's node; else there is no cluster.
+  // Claims all slots, as the only node of a cluster; otherwise denies being a cluster.
   std::atomic<bool> cluster{false};
-  // Between two reads of at most 64 KiB.
+  // The pause between two reads of at most 64 KiB.
   std::atomic<int> pause_milliseconds{0};
-  std::atomic<int> frames{0};       // that were answered truly
-  std::atomic<int> many_parts{0};   // of these: with several parts
-  std::atomic<int> elsewhere{0};    // parts that were told so
-  std::atomic<int> connections{0};  // that there ever were
-  std::atomic<int> reads{0};        // commands that came together were one read, mostly
+  std::atomic<int> frames{0};       // answered correctly
+  std::atomic<int> many_parts{0};   // of these, frames with several parts
+  std::atomic<int> elsewhere{0};    // parts refused as kElsewhere
+  std::atomic<int> connections{0};  // number ever accepted
+  std::atomic<int> reads{0};        // commands that arrive together are usually one read
 
  private:
   struct Connection {

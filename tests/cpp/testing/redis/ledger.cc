@@ -19,7 +19,7 @@ void Copy(const std::string& text, char (&to)[n]) {
 }  // namespace
 
 void Ledger::Error(const std::string& what) {
-  // It counts once its text is whole: whoever sees the count may end this process at once.
+  // Count the text only when it is complete: a reader of the count may end this process at once.
   const uint32_t at = error_texts_begun.fetch_add(1);
   if (at < std::size(error_texts)) Copy(what, error_texts[at]);
   errors.fetch_add(1);

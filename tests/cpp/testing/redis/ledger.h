@@ -1,12 +1,12 @@
-// What worker processes tell each other in shared memory, beside the protocol, so that each of them can say
-// at any moment which ticks there are and check what it reads against that.
+// Data that worker processes share in memory, beside the protocol, so that each can tell at any moment which
+// ticks exist and check its reads against that.
 //
 // Rows are those of a counting table: "sgd", learning rate 1, every float kInitial at first, and the gradient
-// of worker w has 1 in coordinate w. So coordinate v of any copy says how many ticks of worker v it contains.
-// The last coordinate gets integers at random: the sum of them is what conservation is checked on.
+// of worker w has 1 in coordinate w. So coordinate v of any copy is the number of worker v's ticks in it. The
+// last coordinate gets random integers, whose sum the conservation check uses.
 //
-//   begun[w][k]   ticks of key k that worker w has started to make: published before its Write
-//   done[w][k]    ticks whose step is over: published after its Write has returned
+//   begun[w][k]   ticks of key k that worker w has started: published before its Write
+//   done[w][k]    ticks of ended steps: published after its Write has returned
 #pragma once
 
 #include <sys/mman.h>
@@ -22,28 +22,28 @@ namespace het::testing {
 
 constexpr uint32_t kMostWorkers = 4;
 constexpr Key kLedgerKeys = 24;      // keys are 0 .. kLedgerKeys - 1
-constexpr float kLedgerInitial = 2;  // of every float of a row
+constexpr float kLedgerInitial = 2;  // initial value of every float
 
 struct Ledger {
   struct Ticks {
     std::atomic<int64_t> begun{0};
     std::atomic<int64_t> done{0};
-    std::atomic<int64_t> sum{0};  // of the last coordinate of their gradients
+    std::atomic<int64_t> sum{0};  // of the gradients' last coordinate
   };
   struct Worker {
     Ticks ticks[kLedgerKeys];
     std::atomic<uint64_t> steps{0};
     std::atomic<uint64_t> pushes{0};   // numbered frames
-    std::atomic<uint64_t> resends{0};  // of them, sent again
-    std::atomic<uint64_t> lost{0};     // that the server had acknowledged and the worker no longer had
-    std::atomic<uint64_t> notices{0};  // messages to people about a wait
+    std::atomic<uint64_t> resends{0};  // frames sent again
+    std::atomic<uint64_t> lost{0};     // acknowledged by the server, lost by it, and no longer at the worker
+    std::atomic<uint64_t> notices{0};  // messages to users about a wait
     std::atomic<bool> ready{false};
   };
   Worker workers[kMostWorkers];
   std::atomic<bool> stop{false};
-  std::atomic<int64_t> largest{0};     // foreign ticks that a read has not seen
-  std::atomic<int64_t> unapplied{0};   // most ticks of one row and worker that the server lacked after a step
-  std::atomic<uint64_t> reads{0};      // rows that were checked
+  std::atomic<int64_t> largest{0};    // foreign ticks that a read has not seen
+  std::atomic<int64_t> unapplied{0};  // most ticks of a worker on one row that the server lacked after a step
+  std::atomic<uint64_t> reads{0};     // rows that were checked
   std::atomic<uint64_t> held_back{0};  // rows with unsent ticks at the end of a step
   std::atomic<int> errors{0};
   std::atomic<uint32_t> error_texts_begun{0};
@@ -51,7 +51,7 @@ struct Ledger {
   char notice[512] = {};
 
   void Error(const std::string& what);
-  // Of errors that count, one of the first; "" if there are none.
+  // Returns one of the first errors that count; "" if there are none.
   std::string FirstError() const;
   void Notice(uint32_t w, const std::string& text);
   uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const;

@@ -16,7 +16,7 @@ namespace het::testing {
 PsFleet::PsFleet(const PsWorkerConfig& config, RedisShards* shards)
     : config_(config), ledger_(NewLedger()), pids_(config.workers, -1), exits_(config.workers, -1) {
   if (config_.address.nodes.empty()) config_.address = shards->address();
-  // Few partitions: each gets pushes in nearly every step. A new namespace would have kNewPartitions.
+  // Few partitions, so that nearly every step pushes to each. A new namespace would have kNewPartitions.
   RedisCluster cluster(config_.address);
   EXPECT_TRUE(cluster.Refresh(10).ok());
   const std::string key = MetaKey("");
@@ -91,7 +91,7 @@ void PsFleet::CheckServer() {
   for (uint32_t w = 0; w < config_.workers; ++w) {
     for (Key key : keys) done[{w, key}] = ledger_->workers[w].ticks[key].done;
   }
-  // Not a training read: nothing stays here, every row is fetched.
+  // An inference read: it keeps no row, so it fetches every row.
   const Status status = observer_->client().Read(step->MakeRead(), 0);
   ASSERT_TRUE(status.ok()) << status.message();
   const SyncPolicy sync = config_.cache.sync();
@@ -110,7 +110,7 @@ void PsFleet::CheckServer() {
 void PsFleet::CheckConserved(uint32_t dead) {
   int64_t lost = 0;
   CountTicks(dead, &lost);
-  EXPECT_EQ(lost, 0) << "ticks of workers that live";
+  EXPECT_EQ(lost, 0) << "ticks of surviving workers";
 }
 
 void PsFleet::CountTicks(uint32_t dead, int64_t* lost) {

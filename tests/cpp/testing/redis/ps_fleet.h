@@ -1,5 +1,5 @@
-// Several worker processes before one parameter server, seen from the test: it starts them, does something to
-// them or to the servers, watches what the servers hold, and in the end counts.
+// Several worker processes and one parameter server, controlled by the test: it starts the workers, disturbs
+// them or the servers, watches the servers' content, and finally counts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class PsFleet {
   // kill -9.
   void KillWorker(uint32_t w);
   bool Running();
-  // Until it is so, or all workers have ended, or a minute is over, which is a failure.
+  // Waits until it holds, all workers have ended, or a minute has passed, which is a failure.
   template <typename Fn>
   void Await(Fn done) {
     for (int tries = 0; tries < 30000; ++tries) {
@@ -40,17 +40,17 @@ class PsFleet {
     }
     ADD_FAILURE() << "a minute is over";
   }
-  // Goes on until so many more pushes were made than there are now.
+  // Waits for `more` further pushes.
   void AwaitPushes(uint64_t more);
-  // Workers end, by themselves or because they are told to.
+  // Waits until the workers end, by themselves or on request.
   void Finish();
 
-  // I1 as the server sees it: whatever a worker's finished steps have ticked is there, but for s_push.
+  // I1 at the server: it has all ticks of a worker's ended steps, except s_push.
   void CheckServer();
-  // I5 after the end: the server holds every tick and every change of every worker, once. Of worker `dead`,
-  // who was killed, a row may lack as many ticks as may be unsent, and that of the step that was running.
+  // I5 at the end: the server holds every tick and change of every worker once. Rows of the killed worker
+  // `dead` may lack as many ticks as may be unsent, and those of the running step.
   void CheckConserved(uint32_t dead = kMostWorkers);
-  // Where servers have lost what nobody kept: nothing is there twice. *lost: the ticks that are not there.
+  // After losses by servers: no tick is there twice. *lost: the number of missing ticks.
   void CheckNothingDoubled(int64_t* lost) { CountTicks(kMostWorkers, lost); }
 
  private:

@@ -62,7 +62,7 @@ void PsWorker::Run() {
     Publish();
     if (random_.Chance(0.2)) Pause();
   }
-  // What a partition lost while this worker did not run is sent again once the worker hears of it.
+  // A worker resends a partition's lost updates at its next contact.
   std::vector<Key> all;
   for (Key key = 0; key < kLedgerKeys; ++key) all.push_back(key);
   if (Read(ps_.NewStep(all), /*training=*/false) == nullptr) return;
@@ -114,7 +114,7 @@ bool PsWorker::OneStep() {
 std::unique_ptr<TestStep> PsWorker::Read(std::unique_ptr<TestStep> step, bool training) {
   step->token = training ? ++last_token_ : 0;
   const bool ask = random_.Chance(0.2);
-  // Not a training read: nothing stays with the observer, every row is fetched.
+  // An inference read: the observer keeps no row, so it fetches every row.
   if (ask && !Succeeds(observer_.client().Read(step->MakeRead(), 0), "a look at the server")) return nullptr;
   std::map<Key, Before> now;
   for (Key key = 0; key < kLedgerKeys; ++key) {
@@ -129,14 +129,14 @@ std::unique_ptr<TestStep> PsWorker::Read(std::unique_ptr<TestStep> step, bool tr
     }
   }
   if (!Succeeds(ps_.client().Read(step->MakeRead(), step->token), "a lookup")) return nullptr;
-  // What is told is within its bounds as of the answer to the lookup before.
+  // With notified checks, bounds hold as of the answer to the lookup before.
   const bool earlier = training && config_.cache.checks != Checks::kAsked && !before_.empty();
   for (auto& [where, part] : step->parts()) {
     for (size_t u = 0; u < part.keys.size(); ++u) {
       CheckRow(part.keys[u], part.values[u], (earlier ? before_ : now)[part.keys[u]]);
     }
   }
-  if (training && !step->parts().empty()) before_ = std::move(now);  // a lookup of nothing is none
+  if (training && !step->parts().empty()) before_ = std::move(now);  // an empty lookup does not count
   return step;
 }
 
@@ -146,7 +146,7 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
       part.touched[u] = !random_.Chance(0.1);
       if (!part.touched[u]) continue;
       float* g = part.sums.data() + u * part.dim;
-      // 4 bits can say integers up to 7.
+      // 4 bits can represent integers up to 7.
       const bool small = config_.cache.wire == RowFormat::kInt4;
       const int64_t last = small ? random_.Between(0, 1) : random_.Between(-3, 3);
       std::fill_n(g, part.dim, 0.0f);
@@ -185,7 +185,7 @@ bool PsWorker::Write(std::unique_ptr<TestStep> step) {
 Clock PsWorker::ClockOf(Key key) {
   const TableCache* cache = ps_.client().cache(ps_.schema().id());
   const uint32_t line = cache->lines().Find(key);
-  return line == kNoRow ? 0 : cache->clock(line);
+  return line == kNoRow ? 0 : cache->lines().clock(line);
 }
 
 Clock PsWorker::AllTicks(Key key) {
@@ -233,7 +233,7 @@ void PsWorker::CheckRow(Key key, const float* value, const Before& before) {
   const int64_t most_done = config_.most_unseen_done(AllTicks(key));
   if (unseen > most || unseen_done > most_done) {
     error("I3: " + std::to_string(unseen) + " foreign ticks unseen, " + std::to_string(unseen_done) +
-          " of them of steps that are over; allowed are " + std::to_string(most) + " and " +
+          " of them of ended steps; allowed are " + std::to_string(most) + " and " +
           std::to_string(most_done));
   }
 }

@@ -1,6 +1,6 @@
-// One worker of a parameter server with a random schedule, to run in a process of its own, and the checks of
-// what it reads: I1-I4 of docs/protocol.md, against the ledger (ledger.h) and, for I2, against what a second
-// connection finds at the server just before.
+// A worker process of a parameter server with a random schedule, and the checks of its reads: I1-I4 of
+// docs/protocol.md, against the ledger (ledger.h) and, for I2, against a second connection's read of the
+// server just before.
 #pragma once
 
 #include <memory>
@@ -22,14 +22,14 @@ struct PsWorkerConfig {
   CacheConfig cache;
   ClientConfig client;
   uint64_t seed = 1;
-  uint64_t steps = 400;       // 0: until the ledger says stop
-  double most_pause = 0.001;  // seconds that it may sleep between two steps
-  double flushes = 0.03;  // of all steps: the unsent ticks of a row get no further than from one to the next
-  // What servers may lose of that which they have acknowledged. kRepaired: workers send it again, and until
-  // then others miss more than I2 and I3 allow. kLost: workers no longer have it, so I4 does not hold either.
+  uint64_t steps = 400;       // 0: until the ledger's stop
+  double most_pause = 0.001;  // longest sleep between two steps, in seconds
+  double flushes = 0.03;      // fraction of steps that flush: unsent ticks wait for the next flush at most
+  // The acknowledged updates that servers may lose. kRepaired: workers resend them, and until then others
+  // miss more than I2 and I3 allow. kLost: workers no longer have them, so I4 does not hold either.
   enum Losses { kNone, kRepaired, kLost } losses = kNone;
 
-  // I3 of a row with so many ticks, and what it says of steps that are over.
+  // I3 for a row with this many ticks, also for ended steps.
   static constexpr Clock kOld = kBirthGap - 1;
   int64_t most_unseen(Clock ticks) const { return MostUnseen(ticks, 1); }
   int64_t most_unseen_done(Clock ticks) const { return MostUnseen(ticks, 0); }
@@ -39,12 +39,12 @@ struct PsWorkerConfig {
   int64_t MostUnseen(Clock ticks, int64_t in_progress) const;
 };
 
-// Who reads rows of the parameter server: a client with its connections.
+// A reader of the parameter server: a client with its connections.
 class PsClient {
  public:
   static constexpr double kOpenSeconds = 30;
 
-  // Aborts the process when there is no server: a test has started one.
+  // Aborts the process if there is no server: the test must have started one.
   PsClient(const PsWorkerConfig& config, const CacheConfig& cache);
 
   Client& client() { return *client_; }
@@ -67,7 +67,7 @@ class PsWorker {
   void Run();
 
  private:
-  // What there was when a read began: it must see that, within the bounds.
+  // The state when a read began, which it must see within the bounds.
   struct Before {
     int64_t begun[kMostWorkers], done[kMostWorkers];
     int64_t foreign_at_server = -1;  // not asked
@@ -79,18 +79,18 @@ class PsWorker {
   void Publish();
   std::vector<Key> Keys();
 
-  // False: a call failed, and the ledger knows.
+  // Returns false if a call failed, which the ledger records.
   bool OneStep();
-  // Null: it failed.
+  // Returns null after a failure.
   std::unique_ptr<TestStep> Read(std::unique_ptr<TestStep> step, bool training);
   bool Write(std::unique_ptr<TestStep> step);
   Ledger::Ticks& TicksOf(uint32_t v, Key key) { return ledger_->workers[v].ticks[key]; }
-  // Of all workers, begun ones included.
+  // Ticks of all workers, including those of running steps.
   Clock AllTicks(Key key);
 
-  // What this worker's copy of a row contains; 0: it has none.
+  // The clock of this worker's copy of a row; 0: no copy.
   Clock ClockOf(Key key);
-  // The ticks of other workers in a row.
+  // The other workers' ticks in a row.
   int64_t Foreign(const float* value) const;
   void CheckRow(Key key, const float* value, const Before& before);
 
@@ -101,7 +101,7 @@ class PsWorker {
   PsClient ps_;
   PsClient observer_;
   uint64_t last_token_ = 0;
-  std::map<Key, Before> before_;    // when the newest training lookup began
+  std::map<Key, Before> before_;    // at the begin of the newest training lookup
   std::unique_ptr<TestStep> open_;  // a lookup whose gradient comes later
 };
 

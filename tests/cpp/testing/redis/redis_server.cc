@@ -22,8 +22,8 @@
 namespace het::testing {
 namespace {
 
-// A write of hiredis to a server that has just ended fails; no signal ends the test. Not for longer than a
-// call: a signal of ours is to be seen.
+// hiredis may write to a server that has just ended: SIGPIPE must not end the test. Only during a call: other
+// signals of ours must arrive.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -81,7 +81,7 @@ RedisServer::RedisServer(Arguments settings) : settings_(std::move(settings)) {
 
 RedisServer::~RedisServer() {
   Kill();
-  // A child that was saving may write for a moment yet.
+  // A saving child may still write for a moment.
   for (int tries = 0; tries < 100 && std::filesystem::exists(dir_); ++tries) {
     std::error_code error;
     std::filesystem::remove_all(dir_, error);

@@ -1,5 +1,5 @@
-// A redis-server with the module, for one test: its own directory, a Unix socket, nothing saved unless the
-// test asks for it. It ends with the object, and with the test's process however that ends.
+// A redis-server with the module, for one test: its own directory, a Unix socket, no saving unless the test
+// asks for it. It ends with the object, and with the test's process in any case.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -13,10 +13,10 @@
 
 namespace het::testing {
 
-// What the server answered.
+// A reply of the server.
 struct RedisReply {
   int type = REDIS_REPLY_ERROR;
-  std::string text = "no answer";  // of strings, status lines and errors
+  std::string text = "no answer";  // for strings, status lines and errors
   int64_t integer = 0;
   std::vector<RedisReply> elements;
 
@@ -29,37 +29,37 @@ class RedisServer {
  public:
   using Arguments = std::vector<std::string>;
 
-  // Why no server with the module can run here; empty when one can.
+  // Returns why a server with the module cannot run here; "" if it can.
   static std::string Missing();
-  // HET_TEST_SERVER in the environment names another, such as valkey-server.
+  // HET_TEST_SERVER in the environment chooses another program, such as valkey-server.
   static std::string Program();
-  // HET_TEST_MODULE in the environment names the het.so of another build.
+  // HET_TEST_MODULE in the environment chooses the het.so of another build.
   static std::string Module();
-  // A TCP port that nobody listens on.
+  // A free TCP port.
   static int FreePort();
 
-  // `settings` come behind the defaults and win: {"--appendonly", "yes"}.
+  // `settings` override the defaults: {"--appendonly", "yes"}.
   explicit RedisServer(Arguments settings = {});
   ~RedisServer();
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // It runs and answers.
+  // Whether it runs and answers.
   bool up() const { return context_ != nullptr; }
   const std::string& dir() const { return dir_; }
   pid_t pid() const { return pid_; }
   std::string Log() const;
 
-  // True when the server answers, false when it ended instead.
+  // Returns true when the server answers, false if it ended instead.
   bool Start();
   // kill -9.
   void Kill();
   bool Restart();
 
   RedisReply Command(const Arguments& args);
-  // One number of INFO; -1 when it is not there.
+  // Returns a number from INFO; -1 if it is missing.
   int64_t Info(const std::string& section, const std::string& field);
-  // Waits until INFO says so.
+  // Waits until INFO has this line.
   bool Await(const std::string& section, const std::string& line);
 
  private:

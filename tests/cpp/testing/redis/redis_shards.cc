@@ -56,7 +56,7 @@ RedisShards::RedisShards(size_t shards, const RedisServer::Arguments& settings, 
     Await([&] { return (*this)[i].Command({"CLUSTER", "REPLICATE", master}).ok(); });
     EXPECT_TRUE((*this)[i].Await("replication", "master_link_status:up")) << (*this)[i].Log();
   }
-  // Every master names the replicas, to whoever asks for the map.
+  // Wait until every master lists the replicas in its map.
   for (size_t i = 0; i < shards && replicas > 0; ++i) {
     Await([&] {
       size_t named = 0;

@@ -1,4 +1,4 @@
-// Servers of a parameter server, for one test: one alone, or a cluster whose slots they share evenly.
+// The servers of a parameter server, for one test: one server, or a cluster with evenly shared slots.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ class RedisShards {
 
   size_t size() const { return servers_.size(); }
   RedisServer& operator[](size_t i) { return *servers_[i]; }
-  // Of the first server and the last.
+  // Names the first and the last server.
   ServerAddress address() const;
   ServerAddress AddressOf(size_t i) const { return ParseServerAddress("redis://" + Endpoint(i)).value(); }
   void AwaitCluster(size_t i);
-  // Which server says that it has the slots of `key`, or size().
+  // Returns the server that claims the slots of `key`, or size().
   size_t OwnerOf(const std::string& key);
-  // Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
+  // Moves the slot of a key, the slot's only one, as `redis-cli --cluster reshard` does.
   void Move(const std::string& key, size_t from, size_t to);
 
  private:

@@ -207,7 +207,7 @@ std::string RedisStore::StatOf(RedisServer* server, const std::string& field, co
 }
 
 Key RedisStore::NewKey(std::unordered_set<Key>* taken) {
-  // Enough for any request, however few are common.
+  // Enough keys for any request, however few are common.
   for (uint64_t keys = keys_;; ++keys) {
     const Key key = random_.Chance(0.02) ? INT64_MIN : static_cast<Key>(random_.Below(keys)) - 10;
     if (taken->insert(key).second) return key;

@@ -1,5 +1,5 @@
-// One partition in a redis-server, and beside it the same partition in the test: both get the same frames, so
-// what the server holds and answers can be compared.
+// One partition in a redis-server and the same partition in the test. Both get the same frames, so that
+// content and answers can be compared.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,17 +24,17 @@ inline Span<const uint8_t> View(const std::string& text) {
 std::string Encoded(const Request& request);
 Reply Decoded(const RedisReply& reply);
 
-// A reply frame without the incarnation, the only thing in which two copies of a partition differ.
+// A reply frame without the incarnation, the only difference between copies of a partition.
 std::string WithoutInc(const std::string& frame);
 
-// (table, key) -> clock, count and floats, as bytes. Not last_used, which is the server's time.
+// (table, key) -> clock, count and floats, as bytes; without last_used, which is the server's time.
 using Rows = std::map<std::pair<uint64_t, Key>, std::string>;
 
 void AddRows(const std::string& chunk, Rows* rows);
 
 TableSpec MakeSpec(const std::string& name, uint32_t dim, const std::string& optimizer = "adagrad");
 
-// The two, with the tables "a" (dim 3, adagrad) and "b" (dim 2, sgd).
+// The two partitions, with the tables "a" (dim 3, adagrad) and "b" (dim 2, sgd).
 class RedisStore {
  public:
   static constexpr ClientId kClient{0x1234, 0x5678};
@@ -49,11 +49,11 @@ class RedisStore {
   void Create();
   void AddTable(const TableSpec& spec, uint64_t epoch);
 
-  // A request about all tables; seq 0: it pushes nothing.
+  // Makes a request about all tables; seq 0: without a push.
   Request NewRequest(uint64_t seq, size_t pushes = 5, size_t reads = 4);
   void set_keys(uint64_t keys) { keys_ = keys; }
 
-  // The same frame to both; the answers must be equal.
+  // Sends the frame to both; the answers must be equal.
   Reply Handle(const std::string& command, const Request& request);
   void Push(size_t frames);
   uint64_t pushes_applied() const { return pushes_applied_; }
@@ -62,19 +62,19 @@ class RedisStore {
   static Rows ScanAll(RedisServer* server, const std::string& key, const std::string& count);
   Rows ModelRows();
 
-  // Rows, clocks, last_seq, epochs and specs.
+  // Compares rows, clocks, last_seq, epochs and specs.
   void ExpectEqual(RedisServer* server = nullptr);
 
-  // Of what a key holds: equal for equal partitions.
+  // A digest of a key's content: equal for equal partitions.
   std::string Digest(const std::string& key = "p");
   std::string Stat(const std::string& field, const std::string& key = "p");
-  // The tables of HET.STAT TABLES; these are few.
+  // The tables of HET.STAT TABLES, which must be few.
   std::vector<RedisReply> Tables(const std::string& key = "p");
   static std::vector<RedisReply> TablesOf(RedisServer* server, const std::string& key = "p");
   static std::string StatOf(RedisServer* server, const std::string& field, const std::string& key = "p");
 
  private:
-  // Not one of these, of which it is one now.
+  // A key that is not in `taken`; adds it there.
   Key NewKey(std::unordered_set<Key>* taken);
 
   std::unique_ptr<RedisServer> server_;
@@ -85,7 +85,7 @@ class RedisStore {
   uint64_t pushes_applied_ = 0;
 };
 
-// A test with a store; skipped, with the reason, where no server can run.
+// A test with a store; skipped, with the reason, if no server can run.
 class RedisTest : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -67,7 +67,7 @@ void RemoteWorker::Train(const std::vector<int64_t>& ids) {
 }
 
 void RemoteWorker::Plan(const std::vector<int64_t>& ids) {
-  // Beside a step of another thread: with a batch of its own.
+  // May run during another thread's step, so it has its own batch.
   const TablePtr table = engine_->tables().Find("t").value();
   const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
   const Status status =

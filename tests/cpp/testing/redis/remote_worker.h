@@ -1,7 +1,7 @@
-// A worker whose table is at a server: an engine as the kernels use it, and one table whose rows count.
+// A worker with a table at a server: an engine as the kernels use it, and one table whose rows count.
 //
-// The table "t" starts at zero and learns with SGD(1) from gradients of -1: a row's values say how often it
-// was in a step. dim = 2.
+// The table "t" starts at zero and learns with SGD(1) from gradients of -1: a row's values are the number of
+// its steps. dim = 2.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace het::testing {
 
-// What a worker told its user.
+// A worker's notices to its user.
 class Notices {
  public:
   std::function<void(const std::string&)> Listener();
@@ -33,18 +33,18 @@ class RemoteWorker {
  public:
   static constexpr size_t kDim = 2;
 
-  // `bound`: of both, reads and writes.
+  // `bound` is the bound of reads and of writes.
   RemoteWorker(const std::string& address, ClientConfig config, int64_t bound = 0, size_t capacity = 1000);
 
   bool ok() const { return engine_ != nullptr; }
   Engine& engine() { return *engine_; }
 
-  // One step: each id's row goes up by 1.
+  // One step: adds 1 to each id's row.
   Status Step(const std::vector<int64_t>& ids);
   void Train(const std::vector<int64_t>& ids);
-  // A step with these ids will come.
+  // Announces a step with these ids.
   void Plan(const std::vector<int64_t>& ids);
-  // As an inference sees it; -1 after an error.
+  // Returns an inference's value; -1 after an error.
   float Value(int64_t id);
   uint64_t Counter(const std::string& name);
 
@@ -59,7 +59,7 @@ class RemoteWorker {
   FeatureIds feature_;
 };
 
-// Waits until it holds, a minute at most.
+// Waits at most a minute until the condition holds.
 template <typename Condition>
 bool Eventually(Condition condition) {
   for (int i = 0; i < 6000; ++i) {

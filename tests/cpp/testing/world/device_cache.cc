@@ -11,7 +11,7 @@
 namespace het::testing {
 namespace {
 
-// Tables of the reference that are made from now on have buckets of so many rows.
+// New tables of the reference get buckets of `rows` rows.
 void MakeBuckets(uint64_t rows) {
   void* const library = dlopen(DeviceLibrary::Get().value()->path().c_str(), RTLD_NOW);
   reinterpret_cast<void (*)(uint64_t)>(dlsym(library, "HetDevReferenceBucket"))(rows);
@@ -24,7 +24,7 @@ std::string DeviceLibraryPath() {
   return given == nullptr ? HET_DEVICE_LIBRARY : given;
 }
 
-// A feature for each part, which is of one table and one partition.
+// One feature for each part, a table's keys in one partition.
 struct DeviceCache::Batch {
   template <typename Parts>
   Batch(const Parts& parts, const std::map<uint64_t, TablePtr>& by_id, bool on_device)

@@ -1,8 +1,8 @@
 // The caches of a worker whose tables are on a device: the product's driver (core/device) over the reference
 // device (device/reference), with a client's reads and writes (CachedRead, CachedWrite).
 //
-// Buckets are small, so that few keys drive each other out. Ids, rows and gradients are by lot on the host or
-// on the device.
+// Buckets are small, so that few keys evict each other. A random choice puts ids, rows and gradients on the
+// host or the device.
 #pragma once
 
 #include <deque>
@@ -28,12 +28,12 @@ class DeviceCache {
 
   // --- as Client's
   Status Read(CachedRead* read, uint64_t token);
-  // Every key of the write is touched.
+  // Touches every key of the write.
   Status Write(const CachedWrite& write, uint64_t token);
   Status Flush();
   uint64_t UnappliedTicks(uint64_t table, Key key);
 
-  // A row of the cache; values: dim floats, empty where the row is not found.
+  // Reads a row of the cache; values: dim floats, empty if the row is absent.
   HetDevRowState Find(uint64_t table, Key key, std::vector<float>* values = nullptr);
 
  private:
@@ -44,7 +44,7 @@ class DeviceCache {
   Random random_;
   DeviceTables tables_;
   std::map<uint64_t, TablePtr> by_id_;
-  std::deque<uint64_t> kept_;  // tokens whose rows stay, oldest first: StepStore's part
+  std::deque<uint64_t> kept_;  // tokens of kept steps, oldest first, as in StepStore
 };
 
 }  // namespace het::testing

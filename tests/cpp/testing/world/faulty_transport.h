@@ -1,15 +1,15 @@
-// A network with a bad temper, for tests: between a client and a LocalService it delays, cuts, duplicates,
-// refuses and falls silent, by chance or on command, on a clock of its own.
+// An unreliable network for tests: between a client and a LocalService it delays, cuts, duplicates, refuses
+// and falls silent, at random or on command, with its own clock.
 //
 // A connection to a partition has two queues, and a test can hold either:
 //
 //   client ──Send──► requests ──Serve──► partition ──► replies ──Poll──► client
 //
 // With shards() fewer than partitions, several partitions share a connection, and frames have several parts:
-// what befalls the connection is told to all of them, and a part may be refused by itself.
+// a connection's fault produces an event for each partition, and a part may be refused by itself.
 //
-// Within a connection everything is FIFO. Bytes of a connection that the client gave up (Reset) may still
-// reach the partition later; their replies reach nobody.
+// A connection is FIFO. Bytes that were in it at a Reset may still reach the partition later; replies are
+// dropped.
 #pragma once
 
 #include <deque>
@@ -29,15 +29,15 @@ namespace het::testing {
 
 // Probabilities, each for one request.
 struct Faults {
-  double delay = 0;              // stays where it is for this Poll, in either queue
-  double cut = 0;                // the connection closes; the request and those behind it are applied or not
+  double delay = 0;              // stays in its queue, either one, for this Poll
+  double cut = 0;                // the connection closes; this and later requests may or may not be applied
   double lose_reply = 0;         // it closes after the request was applied
   double duplicate_request = 0;  // the partition sees it twice
   double duplicate_reply = 0;    // the client sees the answer twice
-  double refuse = 0;             // the server answers something else than a frame
-  double silence = 0;            // nothing comes any more until the client gives the connection up
+  double refuse = 0;             // the server answers with an error
+  double silence = 0;            // no more replies until the client resets the connection
   double out_of_memory = 0;      // the partition finds little memory
-  double part = 0;               // each part of several: its partition is elsewhere, or busy
+  double part = 0;               // each of several parts: its partition is elsewhere, or busy
 
   static Faults None() { return Faults(); }
   static Faults Some(double each) { return {0.3, each, each, each, each, each, each / 4, each, each}; }
@@ -58,35 +58,35 @@ class FaultyTransport : public Transport {
   size_t requests(uint32_t p) const { return LineOf(p).requests.size(); }
   size_t replies(uint32_t p) const { return LineOf(p).replies.size(); }
   uint64_t served() const { return served_; }
-  // The partition sees the oldest request that waits; its answer waits for Poll.
+  // Lets the partition handle the oldest waiting request; its answer waits for Poll.
   void Serve(uint32_t p) { ServeFront(p, /*by_chance=*/false); }
-  // The next request of p that is served is answered by something else than a frame.
+  // Answers p's next served request with an error.
   void RefuseNext(uint32_t p) { LineOf(p).refuse_next = true; }
-  // The next request of p that is served is never answered, and nothing after it, until the client gives up.
+  // Never answers p's next served request, nor later ones, until the client resets.
   void SilenceOnce(uint32_t p) { LineOf(p).silence_next = true; }
-  // One of the next requests of p finds `room` bytes of memory; calls queue up.
+  // Limits the memory of one of p's next requests to `room` bytes; calls queue up.
   void LimitNext(uint32_t p, size_t room) { LineOf(p).limits.push_back(room); }
-  // Frames that were refused for want of memory and left a trace all the same.
+  // Frames that were refused for lack of memory but had an effect.
   size_t half_applied() const { return half_applied_; }
-  // The next answer of several parts says nothing about this partition, whose part was not done.
+  // The next answer with several parts omits this partition's part, which is not handled.
   std::optional<uint32_t> omit;
-  // Frames of several parts that were sent, and parts of such that were refused by themselves.
+  // Counts sent frames with several parts, and their parts that were refused by themselves.
   size_t many_parts() const { return many_parts_; }
   size_t parts_refused() const { return parts_refused_; }
-  // The connection closes. Of the requests on their way the first `applied` still reach the partition; no
-  // reply does.
+  // Closes the connection. The first `applied` requests in flight still reach the partition; replies are
+  // lost.
   void Cut(uint32_t p, size_t applied = 0);
-  // The partition came to life again elsewhere: nothing of before reaches it.
+  // The partition restarted elsewhere: no earlier request reaches it.
   void PartitionMoved(uint32_t p);
-  // The bytes that Reset left behind arrive now.
+  // Delivers the bytes that Reset left behind.
   void ServeGhosts();
-  // Brings the replica of a partition up to date; false: it stands still.
+  // Brings a partition's replica up to date; returns false if the replica has stopped.
   std::function<bool(uint32_t)> replicate;
-  // When bytes moved on connections, as the test has it.
+  // The test's value for the time at which bytes moved.
   double moved_at = 0;
-  // Replies come one at a time, so long after one another.
+  // Seconds between replies, which come one at a time.
   double seconds_a_reply = 0;
-  // Every frame that was handed over, oldest first, once this is on.
+  // Records every sent frame, oldest first.
   bool record = false;
   std::vector<OutFrame> recorded;
 
@@ -98,7 +98,7 @@ class FaultyTransport : public Transport {
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t p) override;
   uint64_t Connection(uint32_t p) override { return LineOf(p).number; }
-  // As Redis has it: a connection that wrote nothing hears that every replica has all of it.
+  // As with Redis: on a connection without writes every replica acknowledges.
   void AskReplicas(const std::vector<Mark>& marks, uint32_t replicas, double) override;
   double LastMoved(uint32_t) override { return moved_at; }
   void Sleep(double seconds) override { now_ += seconds; }
@@ -108,11 +108,11 @@ class FaultyTransport : public Transport {
   struct Line {
     std::deque<OutFrame> requests;
     std::deque<Event> replies;
-    uint64_t number = 0;      // of the connection that is open
-    bool wrote = false;       // something was applied over it
+    uint64_t number = 0;      // of the open connection
+    bool wrote = false;       // it has carried an applied request
     std::set<uint32_t> used;  // by these partitions
-    bool dead = false;        // closed, and the client does not know yet
-    bool silent = false;      // nothing moves until Reset
+    bool dead = false;        // closed, but the client has no event yet
+    bool silent = false;      // no bytes move until Reset
     bool hold_requests = false;
     bool hold_replies = false;
     bool refuse_next = false;
@@ -125,12 +125,12 @@ class FaultyTransport : public Transport {
   Bytes Answer(uint32_t p, const OutFrame& frame);
   // With `room` bytes of memory left.
   void AnswerWithin(size_t room, const OutFrame& frame, Event* event);
-  // Each part is told.
+  // Produces an event for each part.
   void Refuse(const OutFrame& frame, Event event);
   void ServeGhost();
   void ServeFront(uint32_t p, bool by_chance);
 
-  // Neighbours together, as at Redis.
+  // Neighbouring partitions share a connection, as at Redis.
   uint32_t Shard(uint32_t p) const { return p * shards_ / service_->partitions(); }
   Line& LineOf(uint32_t p) { return connections_[Shard(p)]; }
   const Line& LineOf(uint32_t p) const { return connections_[Shard(p)]; }

@@ -7,7 +7,7 @@
 namespace het::testing {
 namespace {
 
-// A lot of this seed: numbers that have nothing to do with those of another name.
+// A random stream for this seed and name, independent of other names.
 Random Lot(uint64_t seed, const char* name) { return Random(HashName(name) ^ Mix64(seed)); }
 
 template <typename T>
@@ -15,12 +15,12 @@ T Pick(uint64_t seed, const char* name, const std::vector<T>& of) {
   return Lot(seed, name).Pick(of);
 }
 
-// Counting worlds hold integers. 4 bits can say those up to 7, so that many ticks may be unsent, and the
-// other element of a gradient is 0 or 1.
+// Counting worlds hold integers. 4 bits can represent those up to 7, so only kMostUnsentInt4 ticks may be
+// unsent, and the gradient's other element is 0 or 1.
 constexpr int64_t kMostUnsentInt4 = 6;
 
-// The bounds of het_tf.Cache() with the optimizer that tables have by default; counting tables have sgd. One
-// worker has HET's bounds, of which 4 bits can say kMostUnsentInt4.
+// The bounds of het_tf.Cache() with the tables' default optimizer; counting tables have sgd. One worker has
+// HET's bounds, of which 4 bits can represent kMostUnsentInt4.
 void SetDefault(WorldConfig* c) {
   const CacheConfig standard;
   c->is_default = true;
@@ -87,7 +87,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   SetDurability(seed, &c.client);
   if (Lot(seed, "budget").Chance(0.3)) {
     c.cache.layer = 1;
-    c.cache.layer_bytes = c.tables * c.cache.capacity * TableCache::LineBytes(c.workers + 1);
+    c.cache.layer_bytes = c.tables * c.cache.capacity * Lines::Bytes(c.workers + 1);
   }
   c.early = c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {

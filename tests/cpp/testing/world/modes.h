@@ -1,5 +1,5 @@
-// The modes of a random schedule. A lot of its own draws each mode, so every two values come together, and
-// Modes tells which ones did (schedules_test.cc: EveryPairIsDrawn).
+// The modes of a random schedule. Each mode has its own random stream, so all pairs of values occur;
+// schedules_test.cc checks this (EveryPairIsDrawn).
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace het::testing {
 
-// A world of a counting table. One in four is the default of het_tf.Cache; `is_default`: all are.
+// A world with a counting table. One in four is the default of het_tf.Cache; with `is_default` all are.
 WorldConfig RandomConfig(uint64_t seed, bool is_default = false);
 
-// What the world plays: (mode, value), in one order for all.
+// The modes of a world as (mode, value), always in the same order.
 using Modes = std::vector<std::pair<std::string, std::string>>;
 Modes ModesOf(const WorldConfig& config);
 

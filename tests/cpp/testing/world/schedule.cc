@@ -75,7 +75,7 @@ void Schedule::Overlap(size_t w) {
       const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
       world_.transport(w).HoldRepliesFor(p, r.Unit());
     }
-    if (r.Chance(0.2)) {  // a step that is over before the others have their rows
+    if (r.Chance(0.2)) {  // a step that ends before the others have their rows
       auto step = NextStep(w);
       Expect(world_.Read(w, step.get()));
       Expect(world_.Write(w, step.get()));
@@ -96,7 +96,7 @@ void Schedule::MoveBudget(size_t w) {
   Random& r = world_.random();
   const CacheConfig& config = world_.config().cache;
   const TableCache& cache = *world_.client(w).cache(world_.schema(0)->id());
-  cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.line_bytes());
+  cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.lines().line_bytes());
 }
 
 void Schedule::OneStep() {
@@ -133,7 +133,7 @@ void Schedule::OneStep() {
     const ClientConfig& client = world_.config().client;
     if (client.durability == Durability::kReplicated && fate != 1 && fate != 2) {
       if (fate == 3) return world_.Promote(p);
-      // With little room for frames that are kept, a write would wait for the replica.
+      // With little room for kept frames a write would wait for the replica.
       world_.replica_stands_still = !world_.replica_stands_still && client.keep_bytes > 2000;
       return;
     }

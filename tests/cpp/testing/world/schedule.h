@@ -1,6 +1,6 @@
-// Random schedules of the clock protocol: reads, writes, inference, flushes, faults and failovers, with the
-// invariants I1-I5 (docs/protocol.md) asserted after every step. A failure prints the seed and the world;
-// HET_TEST_SEED=n runs that seed alone.
+// Random schedules of the clock protocol: reads, writes, inference, flushes, faults and failovers. The
+// invariants I1-I5 (docs/protocol.md) are checked after every step. A failure prints the seed and the world;
+// HET_TEST_SEED=n runs only that seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class Schedule {
   explicit Schedule(const WorldConfig& config);
   ~Schedule();
 
-  // The first thing that went wrong, or "".
+  // Returns the first error, or "".
   std::string Run(int steps);
 
   World& world() { return world_; }
@@ -29,14 +29,13 @@ class Schedule {
  private:
   bool Lost() { return world_.lossy() && !world_.keeps(); }
   void Expect(const Status& status);
-  // What worker w looks up next: a batch whose lookup began early, or another one.
+  // Worker w's next batch: one whose lookup began early, or a new one.
   std::unique_ptr<TestStep> NextStep(size_t w);
   std::unique_ptr<TestStep> NewStep();
   void BeginEarly(size_t w);
-  // Reads that are on their way while the worker goes on: other reads, and writes whose pushes the answers
-  // lack.
+  // Starts reads, and meanwhile other reads, and writes whose pushes the answers lack.
   void Overlap(size_t w);
-  // Of worker w's tables together, by other programs: more or fewer rows fit from now on.
+  // Other programs change the budget of worker w's tables: more or fewer rows fit.
   void MoveBudget(size_t w);
   void OneStep();
 
@@ -47,7 +46,7 @@ class Schedule {
   std::string error_;
 };
 
-// Runs one schedule. Ids that are random elsewhere follow the seed, so that one that failed fails again.
+// Runs one schedule. Ids that are otherwise random follow the seed, so that a failure is reproducible.
 inline void RunSchedule(const WorldConfig& config) {
   constexpr int kSteps = 60;
   FixRandomIds(config.seed);

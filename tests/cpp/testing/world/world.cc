@@ -1,4 +1,4 @@
-// Steps, the fate of the store, and what it holds. What the oracle makes of them: world_checks.cc.
+// Steps, the store's failures and content. world_checks.cc compares them with the oracle.
 #include "tests/cpp/testing/world/world.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ Status World::Write(size_t w, TestStep* step) {
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       float* g = p.sums.data() + u * p.dim;
-      // 4 bits can say integers up to 7: of a few updates together, where each is 0 or 1.
+      // 4 bits can represent integers up to 7: the sum of a few updates of 0 or 1.
       const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
       const int64_t high = low == 0 ? 1 : 3;
       for (uint32_t i = 0; i < p.dim; ++i) {
@@ -183,7 +183,7 @@ Clock World::WorkerClock(size_t w, const TableKey& key) {
   }
   const TableCache* cache = client(w).cache(key.first);
   const uint32_t line = cache->lines().Find(key.second);
-  return line == kNoRow ? 0 : cache->clock(line);
+  return line == kNoRow ? 0 : cache->lines().clock(line);
 }
 
 std::vector<float> World::ServerRow(const TableKey& key) {
@@ -253,7 +253,7 @@ void World::AddWorker() {
     worker.device = std::make_unique<DeviceCache>(worker.client.get(), service_.id(0), random_.Next());
   }
   CacheConfig cache = config_.cache;
-  if (worker.device != nullptr) {  // what het_tf.Cache(device="gpu") has
+  if (worker.device != nullptr) {  // as het_tf.Cache(device="gpu")
     cache.checks = Checks::kAsked;
     cache.wire = RowFormat::kFloat32;
     cache.capacity = std::max<size_t>(cache.capacity, 1);

@@ -1,14 +1,13 @@
 // A small world for protocol tests: a store, workers with caches behind faulty networks, and an oracle that
-// knows what was asked for.
+// knows all requests.
 //
-// Counting tables make the state legible. Optimizer "sgd", learning rate 1, dim = workers + 1: the gradient
-// of worker w has 1 in coordinate w and a random integer in the last. So coordinate v of any copy of a row
-// says exactly how many ticks of worker v it contains, and all values are small integers, bit for bit.
+// Counting tables make the state readable. With optimizer "sgd", learning rate 1 and dim = workers + 1, the
+// gradient of worker w has 1 in coordinate w and a random integer in the last. So coordinate v of any copy of
+// a row is exactly the number of worker v's ticks in it, and all values are small integers, bit for bit.
 //
-// With another optimizer and one worker the oracle keeps a mirror: the same ticks on a row that never left
-// home.
+// With another optimizer and one worker the oracle keeps a mirror: the same ticks on a local row.
 //
-// Checks append what is wrong to errors(); an empty list is a pass.
+// Checks append errors to errors(); an empty list means success.
 #pragma once
 
 #include <deque>
@@ -32,14 +31,14 @@ class World {
   explicit World(const WorldConfig& config);
   ~World();
 
-  uint32_t now = 1700000000;  // seconds, as the store's owner sees them
+  uint32_t now = 1700000000;  // the store's time in seconds
 
   LocalService& service() { return service_; }
   const WorldConfig& config() const { return config_; }
   const Schema& schema(size_t table) const { return schemas_[table]; }
   FaultyTransport& transport(size_t w) { return *workers_[w].transport; }
   Client& client(size_t w) { return *workers_[w].client; }
-  // Null: the worker's caches are where the client is.
+  // Null: the worker's caches are in the client's memory.
   DeviceCache* device(size_t w) { return workers_[w].device.get(); }
   Random& random() { return random_; }
   const std::vector<std::string>& errors() const { return errors_; }
@@ -54,34 +53,33 @@ class World {
   std::unique_ptr<TestStep> NewStep(const std::vector<std::vector<Key>>& keys_of_tables);
   uint64_t NewToken() { return ++last_token_; }
 
-  // A step whose lookup began early is a training step.
+  // A step whose lookup began early must be a training step.
   Status Read(size_t w, TestStep* step, bool training = true);
-  // Not of a worker whose caches are on a device.
+  // Not for a worker whose caches are on a device.
   void ReadEarly(size_t w, TestStep* step);
-  // A read that other calls may overtake: FinishRead ends it.
+  // A read that other calls may overtake until FinishRead.
   std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training);
   Status FinishRead(size_t w, ReadOp* op, TestStep* step);
   // Gives every touched key a tick.
   Status Write(size_t w, TestStep* step);
   Status Flush(size_t w);
 
-  // --- the store's fate
+  // --- failures of the store
   Bytes Snapshot(uint32_t p);
-  // The partition comes to life again from `bytes`; connections close, or (a proxy in between) do not.
+  // Restarts the partition from `bytes`; connections close, or (with a proxy in between) do not.
   void Restart(uint32_t p, const Bytes& bytes, bool close = true);
   void Failover(uint32_t p, const Bytes& older);
-  // The one replica, which is as old as the last question about it, takes over.
+  // The only replica, whose state is that of the last AskReplicas, takes over.
   void Promote(uint32_t p) { Failover(p, replica_[p]); }
   bool replica_stands_still = false;
 
   // --- invariants
 
-  // I5, at any moment: every tick is at the server, in a frame that is not applied, queued or in a line,
-  // once.
+  // I5, at any moment: every tick is exactly once at the server, in an unapplied frame, queued or in a line.
   void CheckConservation();
-  // After everything was flushed: the server holds every tick and every change.
+  // After a complete flush: the server holds every tick and every change.
   void CheckDrained();
-  // Every worker hears from every partition (and so of its fate), then flushes.
+  // Contacts every partition from every worker, which learns of restarts, then flushes.
   Status Drain();
 
   uint64_t UnappliedTicks(size_t w, const TableKey& key);
@@ -89,7 +87,7 @@ class World {
   std::vector<float> ServerRow(const TableKey& key);
   uint64_t Issued(size_t w, const TableKey& key);
   uint64_t Sum(uint64_t Counters::*counter);
-  // A read through BeginRead and Progress ends with this.
+  // Call at the end of a read through BeginRead and Progress.
   void CheckRead(size_t w, TestStep* step);
   void Error(const std::string& what, size_t w, const TableKey& key);
 
@@ -102,12 +100,12 @@ class World {
 
   static void Require(const Status& status);
   void LimitHoldings(uint32_t p);
-  // Rows that the first worker has ticked before the world began, by the one element that is its own.
+  // Gives rows ticks of the first worker before the world begins, in its own coordinate.
   void AgeRows();
   void AddWorker();
   uint64_t Ticks(size_t w);
   const Schema& SchemaOf(uint64_t id) const;
-  // fn(shard, row) if the store has the row.
+  // Calls fn(shard, row) if the store has the row.
   template <typename Fn>
   void OnServer(const TableKey& key, Fn fn);
 
@@ -115,20 +113,20 @@ class World {
   float* Mirror(const TableKey& key);
   void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
 
-  // What worker w's copy of a row contains; 0: it has none.
+  // The clock of worker w's copy of a row; 0: no copy.
   Clock WorkerClock(size_t w, const TableKey& key);
 
   using TableOfWorker = std::pair<size_t, uint64_t>;
   TestStep::Begin Now(const TableKey& key);
-  // As it stood when the newest training read of the table began.
+  // The row's state when the newest training read of the table began.
   TestStep::Begin Before(const TableOfWorker& table, Key key);
   void NoteBegin(TestStep* step);
-  // A training read begins. With "told" I2 and I3 count from when the one before it began.
+  // Begins a training read. With notified checks I2 and I3 count from the begin of the read before.
   void BeginTraining(size_t w, TestStep* step);
 
-  // I2, I3 and I4 for one value that a read has returned.
+  // Checks I2, I3 and I4 for one value that a read has returned.
   void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
-  // before[key]: WorkerClock when the write began.
+  // before[key]: WorkerClock at the begin of the write.
   void CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>& before);
 
   const WorldConfig config_;
@@ -136,17 +134,17 @@ class World {
   Random random_;
   std::vector<Schema> schemas_;
   std::vector<Worker> workers_;
-  // Rows with ticks, as they stood when the newest training read of the table began.
+  // Rows with ticks, in their state when the newest training read of the table began.
   std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
   uint64_t last_token_ = 0;
-  uint64_t restarts_ = 0;                             // of partitions
+  uint64_t restarts_ = 0;                             // number of partitions' restarts
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
   std::map<TableKey, std::map<size_t, int64_t>> held_back_;  // by worker: its push bound at its last write
   std::map<TableKey, std::vector<float>> sums_;              // of gradients
   std::map<TableKey, std::vector<float>> mirror_;
-  std::map<uint32_t, Bytes> replica_;  // partitions as the replica has them
+  std::map<uint32_t, Bytes> replica_;  // the replica's partitions
   std::vector<std::string> errors_;
 };
 

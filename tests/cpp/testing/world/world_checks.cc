@@ -1,4 +1,4 @@
-// What the oracle knows of ticks, and its checks of I1-I5.
+// The oracle's counts of ticks, and its checks of I1-I5.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -21,10 +21,11 @@ void World::CheckConservation() {
   for (size_t w = 0; w < workers_.size(); ++w) {
     for (const Schema& schema : schemas_) {
       TableCache* cache = client(w).cache(schema->id());
-      cache->ForEachLine([&](uint32_t line) {
-        found[{schema->id(), cache->lines().meta(line).key}] += cache->pending(line);
+      cache->lines().ForEach([&](uint32_t line) {
+        found[{schema->id(), cache->lines().meta(line).key}] += cache->lines().pending(line);
       });
-      for (const TableCache::Queued& q : cache->queue()) found[{schema->id(), q.key}] += q.ticks;
+      for (const WriteBackQueue::Queued& q : cache->unsent().queue().entries())
+        found[{schema->id(), q.key}] += q.ticks;
     }
     for (uint32_t p = 0; p < service_.partitions(); ++p) {
       const Session& session = client(w).session(p);
@@ -143,7 +144,7 @@ void World::BeginTraining(size_t w, TestStep* step) {
   for (auto& [where, p] : step->parts()) {
     const TableOfWorker table{w, p.table};
     tables.insert(table);
-    if (before_.count(table) == 0) continue;  // the first one counts from itself
+    if (before_.count(table) == 0) continue;  // the first read counts from itself
     for (Key key : p.keys) step->begin[{p.table, key}] = Before(table, key);
   }
   for (const TableOfWorker& table : tables) {
@@ -170,7 +171,7 @@ TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
 void World::CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step) {
   const auto found = step.begin.find(key);
   const TestStep::Begin* begin = found == step.begin.end() ? nullptr : &found->second;
-  // A row of a training read stays in its line and is written to; one of inference is a copy.
+  // A training read's row stays in its line and is written to; an inference's row is a copy.
   const bool copied = begin != nullptr && step.token == 0;
   if (!counting()) {
     if (config_.workers == 1 && !copied) {
@@ -180,11 +181,11 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   }
   if (!keeps() && lossy_) return;
   TableCache* cache = client(w).cache(key.first);
-  if (cache->schema().dim() <= config_.workers) return;
+  if (cache->schema()->dim() <= config_.workers) return;
   const std::vector<float> row_now = ServerRow(key);
   int64_t contained = 0;
   int64_t unseen = 0;
-  int64_t lacking = 0;  // of the foreign ticks that the store had
+  int64_t lacking = 0;  // foreign ticks of the store that the row lacks
   for (uint32_t v = 0; v < config_.workers; ++v) {
     const auto count = static_cast<int64_t>(kInitial - value[v]);
     contained += count;
@@ -217,28 +218,28 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
     }
   }
   const uint32_t line = cache->lines().Find(key.second);
-  if (line != kNoRow && cache->lines().data(line) == value && !cache->invalid(line)) {
-    if (cache->base(line) + cache->pending(line) != contained) {
-      Error("base " + std::to_string(cache->base(line)) + " + pending " +
-                std::to_string(cache->pending(line)) + ", but the row contains " + std::to_string(contained) +
-                " ticks",
+  if (line != kNoRow && cache->lines().data(line) == value && !cache->marks().invalid(line)) {
+    if (cache->lines().base(line) + cache->lines().pending(line) != contained) {
+      Error("base " + std::to_string(cache->lines().base(line)) + " + pending " +
+                std::to_string(cache->lines().pending(line)) + ", but the row contains " +
+                std::to_string(contained) + " ticks",
             w, key);
     }
   }
-  // The store checked with the bound of its clock at some time between then and now; bounds grow with clocks.
+  // The store checked with the bound of its clock at some time since then; bounds grow with clocks.
   const Clock newest = std::max(ServerClock(key), begin == nullptr ? 0 : begin->server);
   const int64_t pull = config_.cache.pull_bound.Of(newest);
   const Bound push = config_.cache.push_bound;
-  // A read was checked after it had begun; a failover may have taken the store back since then.
+  // A read was checked after it began; a failover may have set the store back since.
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
-  // What is told counts from the lookup before: of the ticks that the store had then, a restart may have
-  // taken some until they were sent again, and the copy be checked in between.
+  // Notified checks count from the lookup before: a restart may have removed ticks that the store had then
+  // until they were sent again, and the copy may have been checked in between.
   const bool told = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
   const bool bounded = pull != kUnbounded && !(told && begin != nullptr && begin->restarts != restarts_);
   if (bounded && server - contained > pull) {
     Error("I2: server at " + std::to_string(server) + ", row at " + std::to_string(contained), w, key);
   }
-  // A base from before a failover may be as high as the clock, and count other ticks.
+  // A base from before a failover may equal the clock but count other ticks.
   if (bounded && lacking > pull) {
     Error("I2: the row lacks " + std::to_string(lacking) + " foreign ticks that the server had", w, key);
   }
@@ -258,8 +259,8 @@ void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
-      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write,
-      // and has left: then its base was the store's.
+      // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write and
+      // has left: then its base was the store's.
       const Clock left = WorkerClock(w, key) == 0 ? ServerClock(key) + static_cast<Clock>(unapplied) : 0;
       const Clock clock = std::max({WorkerClock(w, key), before.at(key) + 1, left});
       const int64_t bound = held_back_[key][w] = config_.cache.sync().most_unapplied(clock);

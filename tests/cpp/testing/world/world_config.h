@@ -1,4 +1,4 @@
-// What a world (world.h) is made of, and how it is told to people.
+// The configuration of a world (world.h), and its text for messages.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace het::testing {
 
-constexpr float kInitial = 2;  // of every value of a counting table
+constexpr float kInitial = 2;  // initial value in a counting table
 
 struct WorldConfig {
   uint64_t seed = 1;
   uint32_t workers = 1;
-  uint32_t devices = 0;  // the first so many workers keep their caches on a device
+  uint32_t devices = 0;  // the first `devices` workers have caches on a device
   uint32_t partitions = 1;
-  uint32_t shards = 0;  // connections that the partitions share; 0: each has its own
+  uint32_t shards = 0;  // connections that partitions share; 0: each has its own
   uint32_t tables = 1;
   std::string optimizer = "sgd";
   uint32_t dim = 0;                   // 0: workers + 1
-  std::optional<TableLimits> limits;  // rows that go are not the oracle's: Abandon such a world
-  float tolerance = 1e-5f;            // of values, with another optimizer than sgd
-  float read_tolerance = 0;           // of values that a read returns, where that is more
+  std::optional<TableLimits> limits;  // the oracle does not know removals: Abandon such a world
+  float tolerance = 1e-5f;            // of values, with an optimizer other than sgd
+  float read_tolerance = 0;           // of values that a read returns, if larger
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
-  bool failovers = false;                  // schedules restart partitions, and bring older ones to life
-  bool is_default = false;                 // the cache is as het_tf.Cache() has it
-  uint32_t age = 0;                        // ticks that rows of the store may have had at first
+  bool failovers = false;                  // schedules restart partitions, also from older states
+  bool is_default = false;                 // the cache is that of het_tf.Cache()
+  uint32_t age = 0;                        // limit on initial ticks of the store's rows
   bool early = false;                      // schedules begin some lookups early
-  size_t most_held = Holdings::kMostHeld;  // rows that a partition remembers as held
+  size_t most_held = Holdings::kMostHeld;  // subscriptions that a partition keeps
 
   std::string ToString() const;
 };

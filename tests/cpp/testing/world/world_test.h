@@ -1,4 +1,4 @@
-// The fixture of the named protocol tests: a world whose checks are looked at when the test ends.
+// The fixture of the named protocol tests: a world whose errors fail the test at its end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,14 +12,13 @@ namespace het::testing {
 
 WorldConfig Bounded(int64_t bound, size_t capacity = 1000);
 
-// No row outlives its step, and what it leaves unsent goes into a frame at once: pushes that nobody waits
-// for.
+// No row outlives its step, and its unsent updates go into a frame at once: pushes that no call waits for.
 WorldConfig PushesNobodyWaitsFor();
 
 class WorldTest : public ::testing::Test {
  protected:
   void Make(const WorldConfig& config);
-  // The test changed the store behind the oracle's back: no more checks of this world.
+  // The test changed the store without the oracle: ends the checks of this world.
   void Abandon() { world_.reset(); }
   void TearDown() override;
   void Check();
@@ -35,7 +34,7 @@ class WorldTest : public ::testing::Test {
   void Write(size_t w, TestStep* step);
   void Train(size_t w, const std::vector<Key>& keys) { Write(w, Read(w, keys).get()); }
   void Drained();
-  // What worker w has sent since recording began, or since the last call.
+  // Worker w's requests since recording began, or since the last call.
   std::vector<Request> Sent(size_t w);
 
  private:

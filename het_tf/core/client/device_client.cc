@@ -1,64 +1,66 @@
-// Tables whose cache is on a device (device_rows.h): reads that give rows away, and pushes of
-// updates that come from there.
+#include "het_tf/core/client/device_client.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "het_tf/core/client/client.h"
+#include "het_tf/core/client/asker.h"
 
 namespace het {
 
-Status Client::AddDeviceTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines) {
+Status DeviceClient::AddTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines) {
   const std::string table = "table '" + schema->spec().name + "'";
   if (lines == nullptr) return InvalidArgument(table + " needs a cache on a device");
   if (config.wire != RowFormat::kFloat32) {
     return InvalidArgument(table + " has wire '" + RowFormatName(config.wire) +
                            "' and a cache on a device, whose rows travel as float32");
   }
-  tables_.Add(schema, config, lines);
+  tables_->Add(schema, config, lines);
   return Status();
 }
 
-Status Client::CheckDevice(uint64_t table) const {
-  const TableCache* const cache = tables_.Find(table);
+Status DeviceClient::Check(uint64_t table) const {
+  const TableCache* const cache = tables_->Find(table);
   if (cache == nullptr)
     return FailedPrecondition("a table that is cached on a device was dropped; create it again");
   if (cache->device() != nullptr) return Status();
-  return FailedPrecondition("table '" + cache->schema().spec().name +
+  return FailedPrecondition("table '" + cache->schema()->spec().name +
                             "' is not cached on a device; use Read and Write");
 }
 
-std::unique_ptr<ReadOp> Client::BeginReadForDevice(DeviceRead* read, bool training) {
+std::unique_ptr<ReadOp> DeviceClient::BeginRead(DeviceRead* read, bool training) {
   auto op = std::make_unique<ReadOp>();
   for (const DeviceRead::Part& part : read->parts) {
-    op->error = CheckDevice(part.table);
+    op->error = Check(part.table);
     if (!op->error.ok()) return op;
   }
-  op->sink = std::make_unique<DeviceSink>(&device_reads_, op.get());
-  Asker asker(op.get(), &subscriptions_);
-  for (DeviceRead::Part& part : read->parts) asker.ForDevice(&tables_.at(part.table), &part, training);
-  asker.Ask(&exchange_.sessions());
+  auto sink = std::make_unique<DeviceSink>(&reads_, op.get(), *read);
+  DeviceSink& rows = *sink;
+  op->sink = std::move(sink);
+  Asker asker(op.get(), subscriptions_);
+  rows.Classify(*tables_, training, &asker);
+  asker.Ask(&exchange_->sessions());
   return op;
 }
 
-Status Client::ReadForDevice(DeviceRead* read, bool training) {
-  return reader_.Await(BeginReadForDevice(read, training).get());
+Status DeviceClient::Read(DeviceRead* read, bool training) {
+  return reader_->Await(BeginRead(read, training).get());
 }
 
-Status Client::PushForDevice(const DevicePush& push) {
-  for (const DevicePush::Part& part : push.parts) HET_RETURN_IF_ERROR(CheckDevice(part.table));
-  pushes_.OfDevice(push);
+Status DeviceClient::Push(const DevicePush& push) {
+  for (const DevicePush::Part& part : push.parts) HET_RETURN_IF_ERROR(Check(part.table));
+  pushes_->OfDevice(push);
   try {
-    Progress(0);
+    waiter_->Progress();
   } catch (const std::bad_alloc&) {  // the updates are taken, and go out with the next call
   }
   return Status();
 }
 
-Status Client::WaitForDevice(uint64_t of_step) {
-  HET_RETURN_IF_ERROR(exchange_.fatal());
+Status DeviceClient::Wait(uint64_t of_step) {
+  HET_RETURN_IF_ERROR(exchange_->fatal());
   auto to_wait_for = [this](const TablePush& push, bool of_this_step) {
-    const TableCache& cache = tables_.at(push.schema->id());
-    const SyncPolicy sync = cache.config().sync();
+    const TableCache& cache = tables_->at(push.schema->id());
+    const SyncPolicy sync = cache.policy().sync();
     if (cache.device() == nullptr || !sync.bounds_pushes() || push.keys.empty()) return false;
     if (!of_this_step) return true;
     // What this step pushed is all that its rows have unapplied, once earlier frames are applied.
@@ -73,12 +75,13 @@ Status Client::WaitForDevice(uint64_t of_step) {
                          [&](const TablePush& push) { return to_wait_for(push, frame.number >= of_step); });
     });
   };
-  const auto& sessions = exchange_.sessions();
+  const auto& sessions = exchange_->sessions();
   const auto wait = [&] {
-    return waiter_.Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); }, "a push");
+    return waiter_->Until([&] { return std::none_of(sessions.begin(), sessions.end(), unapplied); },
+                          "a push");
   };
   HET_RETURN_IF_ERROR(wait());
-  HET_RETURN_IF_ERROR(MakeRoomForKept());
+  HET_RETURN_IF_ERROR(waiter_->UntilKeptFit());
   // That may have waited, and heard that a partition's incarnation changed to an earlier state.
   return wait();
 }

@@ -1,0 +1,68 @@
+// What a cache does, as it is now: bounds, formats of rows, which rows enter, and which leave first.
+//
+// Bounds follow `staleness` and the number of workers (staleness.h), or what a user gives. Rows enter when
+// their key has occurred often enough (admission_filter.h). Lines leave in the order of an eviction policy.
+// Lines that a planned lookup will use (engine/next_uses.h) leave after all others, in reverse order of use.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "het_tf/core/cache/admission_filter.h"
+#include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/eviction_policy.h"
+#include "het_tf/core/cache/line_marks.h"
+#include "het_tf/core/row/schema.h"
+
+namespace het {
+
+class CachePolicy {
+ public:
+  CachePolicy(Schema schema, const CacheConfig& config);
+
+  const CacheConfig& config() const { return config_; }
+  SyncPolicy sync() const { return config_.sync(); }
+  void set_bounds(Bound pull_bound, Bound push_bound) {
+    config_.pull_bound = pull_bound;
+    config_.push_bound = push_bound;
+  }
+  void set_workers(uint32_t workers);
+  // From now on the stream says what has moved, and no row is asked about.
+  void FollowStream();
+
+  // How rows travel: as the config says, except rows of one number, which would hardly become smaller.
+  RowFormat row_format() const;
+  // How updates travel: alike, or in half as many bits; an update without a value has no integers.
+  RowFormat push_format() const;
+
+  // One step in which a key with this hash occurred; whether its row may enter.
+  bool Admit(uint64_t hash) { return admission_.Admit(hash); }
+
+  EvictionPolicy& eviction() { return *eviction_; }
+  const EvictionPolicy& eviction() const { return *eviction_; }
+  // The lookup of this plan is here.
+  void set_planned(uint32_t number) { planned_ = std::max(planned_, number); }
+  // The first planned lookup that will use the line; 0: none. Throws std::bad_alloc.
+  void SetNextUse(uint32_t line, uint32_t number);
+  // A new line has no next use.
+  void ForgetNextUse(uint32_t line) {
+    if (line < next_use_.size()) next_use_[line] = 0;
+  }
+  // Appends up to `count` lines that are not held, in the order in which they should go. Throws
+  // std::bad_alloc.
+  void Victims(size_t count, const Lines& lines, const LineMarks& marks, Vector<uint32_t>* victims) const;
+
+  size_t bytes() const { return admission_.bytes(); }
+
+ private:
+  bool planned(uint32_t line) const { return line < next_use_.size() && next_use_[line] > planned_; }
+
+  const Schema schema_;
+  CacheConfig config_;
+  AdmissionFilter admission_;
+  const std::unique_ptr<EvictionPolicy> eviction_;
+  Vector<uint32_t> next_use_;  // by line; empty where nothing was planned
+  uint32_t planned_ = 0;       // the newest planned lookup that is here
+};
+
+}  // namespace het

@@ -1,0 +1,118 @@
+// What a read may do with a line, and whether the line may leave.
+//
+// 1. The copy of a row is in one of four states. The next lookup of the row
+//
+//      checked      asks the server whether its clock is within the pull bound
+//      subscribed   reads it: the server names it when it has moved past the bound (store/holdings.h)
+//      moved        fetches it
+//      invalid      fetches it, and must not read its value before
+//
+//    from           checked      subscribed   moved        invalid
+//    Subscribe      subscribed   subscribed   subscribed   -
+//    Unsubscribe    checked      checked      moved        invalid
+//    Notify         checked      moved        moved        invalid
+//    Outdate        moved        moved        moved        invalid
+//    Invalidate     invalid      invalid      invalid      invalid
+//    Validate       -            -            -            checked
+//
+//    When a subscribed line leaves, the server must hear of it: by a push, or by left().
+//
+// 2. A transient line was not admitted, or had no room: it leaves as soon as it is not held.
+// 3. A held line does not leave: a step uses it, or its lookup waits (lookup_numbers.h).
+//
+// All calls are O(1), except OutdateAll and ForEachFreeTransient.
+#pragma once
+
+#include "het_tf/core/cache/lines.h"
+#include "het_tf/core/cache/lookup_numbers.h"
+
+namespace het {
+
+class LineMarks {
+ public:
+  LineMarks(Lines* lines, const LookupNumbers* numbers) : lines_(*lines), numbers_(*numbers) {}
+
+  // A line that was added. Throws std::bad_alloc.
+  void Begin(uint32_t line, bool transient);
+  // The line leaves.
+  void End(uint32_t line);
+
+  bool invalid(uint32_t line) const { return lines_.state(line).copy == Copy::kInvalid; }
+  bool subscribed(uint32_t line) const { return lines_.state(line).copy == Copy::kSubscribed; }
+  bool moved(uint32_t line) const { return lines_.state(line).copy == Copy::kMoved; }
+  // An answer has brought or checked the row, and the server holds it for this client.
+  void Subscribe(uint32_t line) { lines_.state(line).copy = Copy::kSubscribed; }
+  // The server has forgotten what it held, or a push says that the row leaves.
+  void Unsubscribe(uint32_t line) {
+    if (subscribed(line)) lines_.state(line).copy = Copy::kChecked;
+  }
+  // The server has named the row.
+  void Notify(uint32_t line) {
+    if (subscribed(line)) lines_.state(line).copy = Copy::kMoved;
+  }
+  // Another worker has updated the row, as the stream says (engine/on_demand.h).
+  void Outdate(uint32_t line) {
+    if (!invalid(line)) lines_.state(line).copy = Copy::kMoved;
+  }
+  void OutdateAll() {
+    lines_.ForEach([this](uint32_t line) { Outdate(line); });
+  }
+  // The base is not to be trusted: the partition has another incarnation, or the row is being filled in. An
+  // update stays.
+  void Invalidate(uint32_t line) { lines_.state(line).copy = Copy::kInvalid; }
+  // The row of an answer is there.
+  void Validate(uint32_t line) { lines_.state(line).copy = Copy::kChecked; }
+  // Keys of subscribed lines that have left since this was emptied. Where there was no memory, some are
+  // missing: the server will name them for nothing.
+  Vector<Key>& left() { return left_; }
+
+  bool transient(uint32_t line) const { return lines_.state(line).transient; }
+  // Lines that count against the capacity: all but the transient ones.
+  size_t resident() const { return lines_.size() - transient_lines_; }
+  // fn(line) for each transient line that is not held; it removes it.
+  template <typename Fn>
+  void ForEachFreeTransient(Fn fn) {
+    size_t kept = 0;
+    for (uint32_t line : transient_) {
+      if (!lines_.live(line) || !transient(line)) continue;
+      if (held(line)) {
+        transient_[kept++] = line;
+      } else {
+        fn(line);
+      }
+    }
+    transient_.resize(kept);
+  }
+
+  bool held(uint32_t line) const { return numbers_.Holds(lines_.state(line).held_until); }
+  // Until this number (LookupNumbers::Until), unless it is held for longer.
+  void Hold(uint32_t line, uint32_t until) {
+    LineState& state = lines_.state(line);
+    if (numbers_.Left(state.held_until) < numbers_.Left(until)) state.held_until = until;
+  }
+
+ private:
+  Lines& lines_;
+  const LookupNumbers& numbers_;
+  Vector<uint32_t> transient_;  // lines that were added as such; may name lines that are gone
+  size_t transient_lines_ = 0;  // of the lines that are here
+  Vector<Key> left_;
+};
+
+inline void LineMarks::Begin(uint32_t line, bool transient) {
+  if (transient) transient_.push_back(line);
+  transient_lines_ += transient;
+  lines_.state(line).transient = transient;
+  lines_.state(line).held_until = numbers_.passed();
+}
+
+inline void LineMarks::End(uint32_t line) {
+  transient_lines_ -= transient(line);
+  if (!subscribed(line)) return;
+  try {
+    left_.push_back(lines_.meta(line).key);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+}  // namespace het

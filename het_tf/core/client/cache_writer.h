@@ -1,0 +1,47 @@
+// A gradient, from sums to ticks and pushes: what its lookup has left is fetched anew if it has gone, every
+// touched row is ticked, and what is due is sent.
+//
+//   Write: fetch what is missing ─► tick ─► PushBuilder::OfStep ─► wait, where the push bound asks for it
+#pragma once
+
+#include "het_tf/core/base/parallel.h"
+#include "het_tf/core/base/trace_log.h"
+#include "het_tf/core/client/cache_reader.h"
+#include "het_tf/core/client/cached_rows.h"
+#include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/exchange.h"
+#include "het_tf/core/client/push_builder.h"
+#include "het_tf/core/client/waiter.h"
+
+namespace het {
+
+class CacheWriter {
+ public:
+  CacheWriter(const CachedTables* tables, Exchange* exchange, PushBuilder* pushes, CacheReader* reader,
+              Waiter* waiter, TraceLog* trace)
+      : tables_(tables),
+        exchange_(exchange),
+        pushes_(pushes),
+        reader_(reader),
+        waiter_(waiter),
+        trace_(trace) {}
+
+  // As Client.
+  Status Write(CachedWrite* write, uint64_t step, ThreadPool* pool);
+  uint64_t UnappliedTicks(uint64_t table, Key key);
+
+ private:
+  Status FetchMissing(CachedWrite* write);
+  void Tick(CachedWrite* write, uint64_t step, ThreadPool* pool);
+  Status WaitForPushBound(const CachedWrite& write);
+  void MarkMoved(Span<const OthersKeys> rows);
+
+  const CachedTables* const tables_;
+  Exchange* const exchange_;
+  PushBuilder* const pushes_;
+  CacheReader* const reader_;
+  Waiter* const waiter_;
+  TraceLog* const trace_;
+};
+
+}  // namespace het

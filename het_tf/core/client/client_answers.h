@@ -1,0 +1,50 @@
+// What answers tell a client, and what follows for its caches.
+#pragma once
+
+#include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/client_config.h"
+#include "het_tf/core/client/device_client.h"
+#include "het_tf/core/client/early_reads.h"
+#include "het_tf/core/client/exchange.h"
+#include "het_tf/core/client/loss_report.h"
+#include "het_tf/core/client/push_durability.h"
+#include "het_tf/core/client/subscriptions.h"
+
+namespace het {
+
+class ClientAnswers : public Exchange::Listener {
+ public:
+  // Those whom it tells.
+  struct To {
+    const ClientConfig* config;
+    const CachedTables* tables;
+    Subscriptions* subscriptions;
+    Exchange* exchange;
+    PushDurability* durability;
+    LossReport* losses;
+    DeviceClient* devices;
+    EarlyReads* early;
+  };
+  explicit ClientAnswers(const To& to) : to_(to) {}
+
+  void OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read, bool notifies) override;
+  void OnNewIncarnation(Session* session) override;
+  void OnNewIdentity(Session* session) override { to_.durability->ForgetQuestion(session->partition()); }
+  void OnReloaded(Session* session, const Verdict::Table& table) override;
+  void OnGone(Session* session, const Verdict::Table& table) override;
+  void OnLost(Session* session, uint64_t lost, uint64_t repaired) override {
+    to_.losses->OnLost(session->partition(), lost, repaired);
+  }
+  void OnReplicas(Session* session, const Transport::Event& event) override;
+
+  // Rows of the partition go, with their updates; `dropped_ticks` went from its log. Returns how many ticks
+  // went.
+  uint64_t Discard(Session* session, TableCache* cache, uint64_t dropped_ticks);
+
+ private:
+  void InvalidateBases(Session* session, TableCache* cache);
+
+  const To to_;
+};
+
+}  // namespace het
