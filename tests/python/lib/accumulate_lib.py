@@ -21,7 +21,7 @@ BATCH = 12  # of one worker
 NONE = -7  # padding
 OPTIMIZERS = {
     "sgd": het_tf.optimizers.SGD(0.1),
-    "momentum": het_tf.optimizers.Momentum(0.05, momentum=0.9, nesterov=True),
+    "momentum": het_tf.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
     "rmsprop": het_tf.optimizers.RMSprop(0.01),
     "adam": het_tf.optimizers.Adam(0.01),
     "adagrad": het_tf.optimizers.Adagrad(0.05),
