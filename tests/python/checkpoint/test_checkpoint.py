@@ -17,7 +17,7 @@ keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "RowWiseAdagrad", "FTRL"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RowWiseAdagrad", "Ftrl"])
 def test_everything_of_a_table_comes_back(tmp_path, name):
     layer("a", 5, name), layer("b/x y", 1, name)
     train(layer("a", 5, name))

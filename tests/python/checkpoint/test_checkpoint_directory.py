@@ -115,15 +115,15 @@ def test_a_full_disk_names_the_file(tmp_path):
 
 
 def test_names_are_in_the_order_of_numbers(tmp_path):
-    assert directory.list_checkpoints(tmp_path / "none") == [] and directory.latest(tmp_path / "none") is None
+    assert directory.checkpoints(tmp_path / "none") == [] and directory.latest(tmp_path / "none") is None
     paths = [checkpoint(tmp_path, number) for number in (9, 10, 123456789)]
     (tmp_path / "ckpt-99999999999").mkdir()  # without a manifest
     (tmp_path / "other").mkdir()
-    assert directory.list_checkpoints(tmp_path) == paths
+    assert directory.checkpoints(tmp_path) == paths
     assert directory.latest(str(tmp_path)) == paths[-1] == directory.resolve(tmp_path)
     assert directory.resolve(paths[0]) == paths[0]
     (tmp_path / "file").write_text("")
-    for action in (directory.latest, directory.list_checkpoints, directory.resolve):
+    for action in (directory.latest, directory.checkpoints, directory.resolve):
         with pytest.raises(NotADirectoryError, match="file is a file; give a directory"):
             action(tmp_path / "file")
     with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
@@ -138,9 +138,9 @@ def test_a_checkpoint_appears_whole_and_numbers_grow(tmp_path):
     directory.make(place)
     pending = directory.Pending(place, None)
     assert pending.target.name == "ckpt-00000001" and list(place.iterdir()) == [pending.path]
-    assert directory.list_checkpoints(place) == []
+    assert directory.checkpoints(place) == []
     manifest.write(pending.path, document())
-    assert directory.list_checkpoints(place) == [], "it is not seen before it has its name"
+    assert directory.checkpoints(place) == [], "it is not seen before it has its name"
     assert pending.publish() == place / "ckpt-00000001" == directory.latest(place)
     for number, name in ((5, "ckpt-00000005"), (None, "ckpt-00000006")):
         pending = directory.Pending(place, number)
@@ -222,7 +222,7 @@ def test_a_file_in_the_way_is_refused(tmp_path):
 
 def test_keep_removes_the_oldest_and_never_a_base(tmp_path):
     def names():
-        return [directory.number_of(one) for one in directory.list_checkpoints(tmp_path)]
+        return [directory.number_of(one) for one in directory.checkpoints(tmp_path)]
 
     for number, base in ((1, None), (2, 1), (3, 2), (4, None), (5, 4), (6, 5)):
         checkpoint(tmp_path, number, base)
@@ -243,11 +243,11 @@ def test_keep_removes_nothing_if_bases_are_unknown(tmp_path):
     (tmp_path / "ckpt-00000002" / manifest.FILE).write_text("{")
     with pytest.warns(RuntimeWarning, match="no checkpoint of .* was removed"):
         directory.keep_newest(tmp_path, 2)
-    assert len(directory.list_checkpoints(tmp_path)) == 3
+    assert len(directory.checkpoints(tmp_path)) == 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         directory.keep_newest(tmp_path, 1)  # 3 alone, and that is whole
-    assert len(directory.list_checkpoints(tmp_path)) == 1
+    assert len(directory.checkpoints(tmp_path)) == 1
 
 
 def test_a_checkpoint_goes_by_one_rename(tmp_path, monkeypatch):
@@ -255,7 +255,7 @@ def test_a_checkpoint_goes_by_one_rename(tmp_path, monkeypatch):
     seen = []
 
     def look(where, *_, **__):
-        seen.append((directory.list_checkpoints(tmp_path), where.name))
+        seen.append((directory.checkpoints(tmp_path), where.name))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(directory.shutil, "rmtree", look)

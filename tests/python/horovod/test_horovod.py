@@ -67,14 +67,17 @@ def test_ranks_must_agree(fresh):
     hvd = Played()
     hvd.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
     with pytest.raises(
-        ValueError, match=r"values of address: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"
+        ValueError,
+        match=r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS",
     ):
         het_tf.init(hvd=hvd)
     hvd.others = lambda mine: [{**mine, "namespace": "b"}]
-    with pytest.raises(ValueError, match="values of namespace: rank 0: 'a', rank 1: 'b'"):
+    with pytest.raises(ValueError, match="namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"):
         het_tf.init(hvd=hvd, ps="redis://localhost:1", namespace="a")
     hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
-    with pytest.raises(ValueError, match=r"values of deadline: rank 0: '60\.0', rank 1: '5\.0'"):
+    with pytest.raises(
+        ValueError, match=r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"
+    ):
         het_tf.init(hvd=hvd, ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):

@@ -84,7 +84,7 @@ def test_other_elements_are_placed_too(four):
 FITTING = "'id', 'small', 'row', 'name', 'same'"
 REFUSED = {
     "no field": (dataset, dict(by="di"), rf"'di', which the data lacks; .*: {FITTING}$"),
-    "a number": (dataset, dict(by="price"), rf"'price', which is float32, a number .*: {FITTING}$"),
+    "a number": (dataset, dict(by="price"), rf"'price', which is float32, a number, .*: {FITTING}$"),
     "a vector": (dataset, dict(by="pair"), r"which has the shape \[2\] a sample"),
     "batches": (lambda: dataset().batch(4), dict(by="id"), r"shape \[None\] a sample; shard comes before"),
     "ragged": (

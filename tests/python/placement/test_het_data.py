@@ -303,7 +303,7 @@ def test_pieces_that_were_damaged_are_named(tmp_path: Path) -> None:
     pieces = Pieces.read(tmp_path / "out")
     with (tmp_path / "out/part-00001-of-00003.tsv").open("ab") as damaged:
         damaged.write(b"x")
-    with pytest.raises(ValueError, match=r"part-00001.* has \d+ bytes, and placement\.json says"):
+    with pytest.raises(ValueError, match=r"part-00001.* has \d+ bytes, but placement\.json says"):
         pieces.file(1)
     (tmp_path / "out/part-00002-of-00003.tsv").unlink()
     with pytest.raises(FileNotFoundError, match=r"part-00002.* is missing; copy"):

@@ -225,7 +225,7 @@ def test_files_that_do_not_fit(tmp_path):
             ("--fields", "price"),
             "--fields has 'price', which is double, not an id; fields of ids: user, name",
         ),
-        (("--fields", "user,vector"), "'vector', which is list<.*double.*>, and no id"),
+        (("--fields", "user,vector"), "'vector', which is list<.*double.*>, not an id"),
         (("--fields", "users"), "'users', which is not there"),
         (("--table", "item=users"), "--table item=users: give NAME=FIELD,FIELD, each once, of user, name"),
         (("--table", "a=user", "--table", "b=user"), "--table b=user"),
