@@ -1,5 +1,5 @@
-// How a worker caches a table, and how stale it may be. A default-constructed one is what a user gets who
-// gives nothing, with one worker; engine/table_options.h has what users give and the rules that fill it in.
+// A worker's cache of a table, and its allowed staleness. A default-constructed one has the defaults for one
+// worker; engine/table_options.h has the users' fields and the rules for missing ones.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace het {
 
-// What leaves a full cache (eviction_policy.h).
+// The order of eviction from a full cache (eviction_policy.h).
 enum class Policy : uint8_t { kLru, kLfu, kLightLfu };
 // "lru", "lfu", "light_lfu". InvalidArgument lists them.
 Result<Policy> ParsePolicy(const std::string& name);
@@ -22,7 +22,7 @@ const char* PolicyName(Policy policy);
 
 // How cached rows stay within the pull bound.
 //   kAsked  their clocks are sent at every read
-//   kTold   the server remembers what this client holds and names what has moved past the bound
+//   kTold   the client subscribes to rows, and the server notifies it of rows that have moved past the bound
 //           (store/holdings.h, client/subscriptions.h)
 enum class Checks : uint8_t { kAsked, kTold };
 // "asked", "told". InvalidArgument lists them.
@@ -32,9 +32,9 @@ const char* ChecksName(Checks checks);
 struct CacheConfig {
   static constexpr int64_t kStaleness = 30;
 
-  size_t capacity = 1 << 18;  // rows; 0: no row outlives its step. Of a layer: this table's equal share
-  uint64_t layer = 0;         // tables of one number share layer_bytes (cache_budget.h); 0: it has its own
-  size_t layer_bytes = 0;     // of all tables of the layer together
+  size_t capacity = 1 << 18;  // rows; 0: no row outlives its step. In a layer: this table's equal share
+  uint64_t layer = 0;  // tables with one number share layer_bytes (cache_budget.h); 0: a budget of its own
+  size_t layer_bytes = 0;  // of all tables of the layer together
   Policy policy = Policy::kLfu;
   uint32_t admit_after = 1;          // steps a key must have occurred in before it may stay
   Bound pull_bound = kStaleness;     // s_pull: foreign ticks that a read may miss; kUnbounded
@@ -46,11 +46,11 @@ struct CacheConfig {
   Checks checks = Checks::kTold;         // on a device rows are asked about
   bool on_device = false;                // in the memory of a device (device/device_tables.h)
 
-  // The least pull bound of a cache that is told by default: below it the ticks of one more step, by which
-  // rows may be older, are much beside the bound.
+  // The least pull bound with notifications by default: below it, the ticks of one more step, by which rows
+  // may be older, are large against the bound.
   static constexpr int64_t kLeastTold = 3;
 
-  // The bounds of a table with this optimizer, where `staleness` is given.
+  // Sets the bounds of a table with this optimizer, if `staleness` is given.
   void Follow(const std::string& optimizer) {
     if (!staleness) return;
     const StalenessBounds bounds = StalenessBounds::Of(optimizer, *staleness, workers);
@@ -58,7 +58,7 @@ struct CacheConfig {
     push_bound = bounds.push;
   }
   SyncPolicy sync() const {
-    // Where nothing is checked, or kept, there is nothing to be told. At a bound of 0 every read asks.
+    // Notifications need checks and kept rows. At a bound of 0 every read checks.
     const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0 && !on_device;
     return {pull_bound, push_bound, bounded && checks == Checks::kTold};
   }

@@ -1,8 +1,8 @@
-// What a cache does, as it is now: bounds, formats of rows, which rows enter, and which leave first.
+// The current rules of a cache: bounds, formats of rows, the rows that enter, and the lines that leave first.
 //
-// Bounds follow `staleness` and the number of workers (staleness.h), or what a user gives. Rows enter when
-// their key has occurred often enough (admission_filter.h). Lines leave in the order of an eviction policy.
-// Lines that a planned lookup will use (engine/next_uses.h) leave after all others, in reverse order of use.
+// Bounds follow `staleness` and the number of workers (staleness.h), or are given by the user. A row enters
+// when its key has occurred often enough (admission_filter.h). Lines leave in the order of an eviction
+// policy; lines that a planned lookup will use (engine/next_uses.h) leave last, in reverse order of use.
 #pragma once
 
 #include <algorithm>
@@ -27,29 +27,28 @@ class CachePolicy {
     config_.push_bound = push_bound;
   }
   void set_workers(uint32_t workers);
-  // From now on the stream says what has moved, and no row is asked about.
+  // From now on the stream determines outdated rows, and there are no checks.
   void FollowStream();
 
-  // How rows travel: as the config says, except rows of one number, which would hardly become smaller.
+  // The format of rows: the config's, except for rows of one number, which would hardly become smaller.
   RowFormat row_format() const;
-  // How updates travel: alike, or in half as many bits; an update without a value has no integers.
+  // The format of updates: the same, or with half as many bits; an update without a value has no integers.
   RowFormat push_format() const;
 
-  // One step in which a key with this hash occurred; whether its row may enter.
+  // Counts one step with a key of this hash; returns whether its row may enter.
   bool Admit(uint64_t hash) { return admission_.Admit(hash); }
 
   EvictionPolicy& eviction() { return *eviction_; }
   const EvictionPolicy& eviction() const { return *eviction_; }
-  // The lookup of this plan is here.
+  // Call when the lookup of this plan has come.
   void set_planned(uint32_t number) { planned_ = std::max(planned_, number); }
-  // The first planned lookup that will use the line; 0: none. Throws std::bad_alloc.
+  // Sets the first planned lookup that will use the line; 0: none. Throws std::bad_alloc.
   void SetNextUse(uint32_t line, uint32_t number);
   // A new line has no next use.
   void ForgetNextUse(uint32_t line) {
     if (line < next_use_.size()) next_use_[line] = 0;
   }
-  // Appends up to `count` lines that are not held, in the order in which they should go. Throws
-  // std::bad_alloc.
+  // Appends up to `count` lines that are not held, in order of eviction. Throws std::bad_alloc.
   void Victims(size_t count, const Lines& lines, const LineMarks& marks, Vector<uint32_t>* victims) const;
 
   size_t bytes() const { return admission_.bytes(); }
@@ -61,8 +60,8 @@ class CachePolicy {
   CacheConfig config_;
   AdmissionFilter admission_;
   const std::unique_ptr<EvictionPolicy> eviction_;
-  Vector<uint32_t> next_use_;  // by line; empty where nothing was planned
-  uint32_t planned_ = 0;       // the newest planned lookup that is here
+  Vector<uint32_t> next_use_;  // by line; empty before the first plan
+  uint32_t planned_ = 0;       // the newest planned lookup that has come
 };
 
 }  // namespace het

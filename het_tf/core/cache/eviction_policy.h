@@ -1,5 +1,5 @@
-// Which line of a full cache goes first. A policy sees line numbers only; it is a function of the
-// calls it got, so that it can be run on a recorded trace and gives the same victims there.
+// Chooses the line that leaves a full cache. A policy sees only line numbers; it is a function of its calls,
+// so that it gives the same victims for a recorded trace.
 //
 //   lru        the line that was not touched for the longest time
 //   lfu        the line with the fewest touches; on a tie the one that reached that count first. Counts are
@@ -9,8 +9,8 @@
 //   light_lfu  as lfu, but counting stops at 8: touching a hot line costs nothing (HET's LFUOpt). Unlike
 //              HET's, it forgets: hot lines fall back to 4 at every ageing
 //
-// Cost: Insert, Touch, Pass and Erase O(1). Victims O(victims + lines that may not go). Ageing
-// O(lines), seldom. Not thread-safe; the cache that owns it locks.
+// Cost: Insert, Touch, Pass and Erase O(1). Victims O(victims + lines that must stay). Ageing O(lines),
+// rarely. Not thread-safe; the cache that owns it locks.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ namespace het {
 
 class EvictionPolicy {
  public:
-  // Ranks of lines, by which caches that share a budget compare them: those of rank 0 go first. Under lfu and
-  // light_lfu the uses of a line, less one; under lru all lines have rank 0.
+  // Ranks of lines, by which caches with a shared budget compare them: rank 0 leaves first. Under lfu and
+  // light_lfu a line's uses minus one; under lru all lines have rank 0.
   static constexpr size_t kRanks = 255;
 
   static std::unique_ptr<EvictionPolicy> Create(Policy policy, size_t capacity);
   virtual ~EvictionPolicy() = default;
 
-  // Throws std::bad_alloc; then the line is not in.
+  // Throws std::bad_alloc, without the line.
   virtual void Insert(uint32_t line) = 0;
   virtual void Touch(uint32_t line) = 0;
   // The line will be touched soon.
@@ -40,10 +40,9 @@ class EvictionPolicy {
   virtual size_t LinesOfRank(size_t rank) const = 0;
   // Ageing follows the capacity.
   virtual void SetCapacity(size_t) {}
-  // A row was used that is not in and does not come in.
+  // A row without a line was used, and gets none.
   virtual void Pass() {}
-  // Appends up to `count` lines for which may_go(line), in the order in which they should go.
-  // Changes nothing.
+  // Appends up to `count` lines with may_go(line), in order of eviction. Changes nothing.
   virtual void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
                        Vector<uint32_t>* victims) const = 0;
 };

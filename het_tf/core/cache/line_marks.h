@@ -1,9 +1,9 @@
-// What a read may do with a line, and whether the line may leave.
+// The state of a line's copy, and whether the line may leave.
 //
 // 1. The copy of a row is in one of four states. The next lookup of the row
 //
 //      checked      asks the server whether its clock is within the pull bound
-//      subscribed   reads it: the server names it when it has moved past the bound (store/holdings.h)
+//      subscribed   reads it: the server notifies the client of a move past the bound (store/holdings.h)
 //      moved        fetches it
 //      invalid      fetches it, and must not read its value before
 //
@@ -15,7 +15,7 @@
 //    Invalidate     invalid      invalid      invalid      invalid
 //    Validate       -            -            -            checked
 //
-//    When a subscribed line leaves, the server must hear of it: by a push, or by left().
+//    When a subscribed line leaves, the client must tell the server: by a push, or by left().
 //
 // 2. A transient line was not admitted, or had no room: it leaves as soon as it is not held.
 // 3. A held line does not leave: a step uses it, or its lookup waits (lookup_numbers.h).
@@ -32,44 +32,43 @@ class LineMarks {
  public:
   LineMarks(Lines* lines, const LookupNumbers* numbers) : lines_(*lines), numbers_(*numbers) {}
 
-  // A line that was added. Throws std::bad_alloc.
+  // Call for an added line. Throws std::bad_alloc.
   void Begin(uint32_t line, bool transient);
-  // The line leaves.
+  // Call when the line leaves.
   void End(uint32_t line);
 
   bool invalid(uint32_t line) const { return lines_.state(line).copy == Copy::kInvalid; }
   bool subscribed(uint32_t line) const { return lines_.state(line).copy == Copy::kSubscribed; }
   bool moved(uint32_t line) const { return lines_.state(line).copy == Copy::kMoved; }
-  // An answer has brought or checked the row, and the server holds it for this client.
+  // An answer has brought or checked the row, and the server has subscribed this client to it.
   void Subscribe(uint32_t line) { lines_.state(line).copy = Copy::kSubscribed; }
-  // The server has forgotten what it held, or a push says that the row leaves.
+  // The server has dropped the subscription, or a push reports the eviction.
   void Unsubscribe(uint32_t line) {
     if (subscribed(line)) lines_.state(line).copy = Copy::kChecked;
   }
-  // The server has named the row.
+  // A notification names the row.
   void Notify(uint32_t line) {
     if (subscribed(line)) lines_.state(line).copy = Copy::kMoved;
   }
-  // Another worker has updated the row, as the stream says (engine/on_demand.h).
+  // Another worker has updated the row, according to the stream (engine/on_demand.h).
   void Outdate(uint32_t line) {
     if (!invalid(line)) lines_.state(line).copy = Copy::kMoved;
   }
   void OutdateAll() {
     lines_.ForEach([this](uint32_t line) { Outdate(line); });
   }
-  // The base is not to be trusted: the partition has another incarnation, or the row is being filled in. An
-  // update stays.
+  // The base is invalid: a new incarnation, or the row is being filled in. Its update stays.
   void Invalidate(uint32_t line) { lines_.state(line).copy = Copy::kInvalid; }
-  // The row of an answer is there.
+  // The row of an answer is filled in.
   void Validate(uint32_t line) { lines_.state(line).copy = Copy::kChecked; }
-  // Keys of subscribed lines that have left since this was emptied. Where there was no memory, some are
-  // missing: the server will name them for nothing.
+  // Keys of subscribed lines that have left since this was last emptied. If memory ran out some are missing:
+  // the server then notifies of them in vain.
   Vector<Key>& left() { return left_; }
 
   bool transient(uint32_t line) const { return lines_.state(line).transient; }
-  // Lines that count against the capacity: all but the transient ones.
+  // Lines that count against the capacity: all except transient ones.
   size_t resident() const { return lines_.size() - transient_lines_; }
-  // fn(line) for each transient line that is not held; it removes it.
+  // Calls fn(line), which must remove the line, for each transient line that is not held.
   template <typename Fn>
   void ForEachFreeTransient(Fn fn) {
     size_t kept = 0;
@@ -85,7 +84,7 @@ class LineMarks {
   }
 
   bool held(uint32_t line) const { return numbers_.Holds(lines_.state(line).held_until); }
-  // Until this number (LookupNumbers::Until), unless it is held for longer.
+  // Holds the line until this number (LookupNumbers::Until), or longer if it is held longer already.
   void Hold(uint32_t line, uint32_t until) {
     LineState& state = lines_.state(line);
     if (numbers_.Left(state.held_until) < numbers_.Left(until)) state.held_until = until;
@@ -94,8 +93,8 @@ class LineMarks {
  private:
   Lines& lines_;
   const LookupNumbers& numbers_;
-  Vector<uint32_t> transient_;  // lines that were added as such; may name lines that are gone
-  size_t transient_lines_ = 0;  // of the lines that are here
+  Vector<uint32_t> transient_;  // lines added as transient, some of which may have left
+  size_t transient_lines_ = 0;  // number of transient lines
   Vector<Key> left_;
 };
 

@@ -1,4 +1,4 @@
-// The rows of a cache: a RowStore whose rows (lines) contain ticks of this worker, too.
+// The rows of a cache: a RowStore whose rows (lines) also contain ticks of this worker.
 //
 //   clock of the row here  =  base (ticks that the server has, or that are in a frame to it)
 //                           + pending (ticks that are in no frame yet)
@@ -22,17 +22,17 @@
 
 namespace het {
 
-// Whether the copy of a row in a line may be read (line_marks.h).
+// Whether a line's copy of its row may be read (line_marks.h).
 enum class Copy : uint8_t { kChecked, kSubscribed, kMoved, kInvalid };
 
-// What a cache knows of a line beside its row. One record for all parts of the cache: a hit reads one cache
-// line.
+// The state of a line besides its row. All parts of the cache share one record, so that a hit reads one cache
+// line of memory.
 struct LineState {
   static constexpr uint32_t kNoUpdate = 0xffffffffu;
 
   uint32_t pending = 0;
   uint32_t update = kNoUpdate;  // Unsent's
-  uint32_t held_until = 0;      // this, and what follows: LineMarks'
+  uint32_t held_until = 0;      // this and the next members are LineMarks'
   Copy copy = Copy::kChecked;
   bool transient = false;
 };
@@ -45,22 +45,22 @@ class Lines : public RowStore {
 
   using RowStore::RowStore;
 
-  // A clean line with this base; its row is the caller's to fill in. Throws std::bad_alloc.
+  // Adds a clean line with this base; the caller fills in the row. Throws std::bad_alloc.
   uint32_t Add(Key key, uint64_t hash, Clock base);
   using RowStore::Erase;
 
   Clock& base(uint32_t line) { return meta(line).clock; }
   uint32_t pending(uint32_t line) const { return states_[line].pending; }
   Clock clock(uint32_t line) const { return meta(line).clock + pending(line); }
-  // Its update must be there: then this cannot fail.
+  // The line must have an update, so that this cannot fail.
   void AddTick(uint32_t line) { ++states_[line].pending; }
 
   LineState& state(uint32_t line) { return states_[line]; }
   const LineState& state(uint32_t line) const { return states_[line]; }
-  // For loops over lines: what is known of a line will be used soon.
-  static constexpr size_t kAhead = 12;  // lines between the one in work and the one that is fetched
+  // Prefetches a line's state, in loops over lines.
+  static constexpr size_t kAhead = 12;  // prefetch distance in lines
   void PrefetchState(uint32_t line) const { __builtin_prefetch(&states_[line], 1); }
-  // fn(line) for every line; it may remove it.
+  // Calls fn(line) for every line; fn may remove it.
   template <typename Fn>
   void ForEach(Fn fn) const {
     for (uint32_t line = 0; line < end(); ++line) {

@@ -1,22 +1,22 @@
-// Numbers of the training lookups of one table, and what lines and partitions know by them.
+// Numbers of the training lookups of one table, and the facts about lines and partitions that use them.
 //
-// A step has a number, the token that the engine gives its lookup (engine/step_store.h). Several lookups,
-// of several layers, may make one step of a model, so a table counts those that name it: the next training
-// lookup of the table has the next number, when it begins. One fact about a line is such a number:
+// A step has a number, the token of its lookup (engine/step_store.h). Several lookups, of several layers, may
+// make one step of a model, so a table counts its own lookups: the next training lookup of the table gets the
+// next number when it begins. A line has one such number:
 //
-//   held until   the line is no victim until a lookup with a higher number has begun. It says, too, which
-//                lookup was the newest to use the line: while that one, or one before it, waits for rows,
-//                the line is no victim either, whatever else has ended
+//   held until   the line stays until a lookup with a higher number has begun. It also tells the newest
+//                lookup that used the line: the line also stays while that lookup, or an earlier one, waits
+//                for rows
 //
-// And one about a partition:
+// And a partition has one:
 //
-//   answered     it has said what has moved (client/subscriptions.h), and was asked during this lookup.
-//                What it did not name then, the next lookup may trust
+//   answered     the partition has sent notifications (client/subscriptions.h), requested during this
+//                lookup. The next lookup may trust rows that it did not name
 //
-// For example, lookup 10 holds its rows until 17: they stay until their gradient is applied, or until they
-// are no longer among those of the newest eight.
+// For example, lookup 10 holds its rows until 17: they stay until their gradient is applied, or until lookup
+// 10 is no longer among the newest eight.
 //
-// Numbers wrap around. None is more than kFarthest ahead, so whatever is farther away has passed.
+// Numbers wrap around. None is more than kFarthest ahead, so a number that is farther away has passed.
 #pragma once
 
 #include <algorithm>
@@ -30,21 +30,21 @@ namespace het {
 
 class LookupNumbers {
  public:
-  static constexpr uint64_t kNoStep = ~uint64_t{0};  // that no lookup has
+  static constexpr uint64_t kNoStep = ~uint64_t{0};  // the number of no lookup
   static constexpr uint32_t kSteps = 8;              // steps that keep their rows
-  static constexpr uint32_t kFarthest = kSteps;      // that a hold may end ahead of the newest
+  static constexpr uint32_t kFarthest = kSteps;      // limit on the end of a hold, ahead of the newest
 
-  // The lookup of a step names the table, with all its parts one after the other.
+  // Begins the lookup of a step on the table. All its parts must be consecutive.
   void Begin(uint64_t step) {
     if (steps_[newest_ % kSteps] == step) return;
     steps_[++newest_ % kSteps] = step;
     ended_[newest_ % kSteps] = false;
   }
-  // The gradient of the step has come: its lookup holds nothing any more.
+  // The gradient of the step has come: its lookup holds no rows any longer.
   void End(uint64_t step) {
     for (uint32_t i = 0; i < kSteps; ++i) ended_[i] = ended_[i] || steps_[i] == step;
   }
-  // Until when the lookup of this step holds its rows.
+  // Returns the number until which the lookup of this step holds its rows.
   uint32_t HeldBy(uint64_t step) const {
     uint32_t number = newest_;
     for (uint32_t i = 0; i < kSteps; ++i, --number) {
@@ -52,7 +52,7 @@ class LookupNumbers {
     }
     return passed();
   }
-  // The same of a step that is not known, too: past all that the end of a known one could end.
+  // The same, also for an unknown step: then longer than any known step can hold.
   uint32_t Until(uint64_t step) const {
     const uint32_t known = HeldBy(step);
     return known == passed() ? farthest() : known;
@@ -60,16 +60,16 @@ class LookupNumbers {
   uint32_t newest() const { return newest_; }
   uint32_t farthest() const { return newest_ + kFarthest; }
   uint32_t passed() const { return newest_ - 1; }
-  // Lookups that are not past this number, the newest one among them. 0: it has passed.
+  // Returns how many lookups are not past this number, including the newest; 0: it has passed.
   uint32_t Left(uint32_t number) const {
     const uint32_t left = number - newest_ + 1;
     return left <= kFarthest + 1 ? left : 0;
   }
 
-  // While a read without training is on its way every line is held.
+  // During a read without training every line is held.
   void BeginReading() { ++readings_; }
   void EndReading() { --readings_; }
-  // The lookup of a step waits for rows; returns its number, for EndWaiting. Throws std::bad_alloc.
+  // Begins a step's wait for rows; returns its number, for EndWaiting. Throws std::bad_alloc.
   uint32_t BeginWaiting(uint64_t step) {
     const uint32_t held_by = HeldBy(step);
     const uint32_t number = held_by == passed() ? newest_ : held_by - (kSteps - 1);
@@ -78,8 +78,7 @@ class LookupNumbers {
   }
   void EndWaiting(uint32_t number) { waiting_.erase(std::find(waiting_.begin(), waiting_.end(), number)); }
 
-  // Whether a line that is held until this number is held now. A lookup holds until kSteps - 1 behind its
-  // own.
+  // Whether a line that is held until this number is held now. A lookup holds until kSteps - 1 past itself.
   bool Holds(uint32_t until) const {
     const uint32_t left = Left(until);
     return readings_ > 0 || left > kSteps || (left > 0 && !ended_[(until + 1) % kSteps]) ||
@@ -88,11 +87,11 @@ class LookupNumbers {
            });
   }
 
-  // Whether the partition was asked during the newest lookup or the one before it, and has answered.
+  // Whether the partition was asked during the newest lookup or the one before, and has answered.
   bool answered(uint32_t partition) const {
     return partition < answered_.size() && newest_ - answered_[partition] <= 1;
   }
-  // Throws std::bad_alloc. Before the first lookup (0) nothing bounds how long ago that was.
+  // Throws std::bad_alloc. Before the first lookup (0) the time of the answer is unknown.
   void SetAnswered(uint32_t partition, uint32_t number) {
     if (number == 0) return;
     if (partition >= answered_.size()) answered_.resize(partition + 1, newest_ - 2);
@@ -102,10 +101,10 @@ class LookupNumbers {
  private:
   uint32_t newest_ = 0;
   uint32_t readings_ = 0;
-  std::array<uint64_t, kSteps> steps_ = {};  // of the newest lookups
+  std::array<uint64_t, kSteps> steps_ = {};  // steps of the newest lookups
   std::array<bool, kSteps> ended_ = {true, true, true, true, true, true, true, true};
-  Vector<uint32_t> waiting_;   // lookups, by number
-  Vector<uint32_t> answered_;  // by partition; empty until one was asked what has moved
+  Vector<uint32_t> waiting_;   // waiting lookups, by number
+  Vector<uint32_t> answered_;  // by partition; empty before the first request for notifications
 };
 
 }  // namespace het

@@ -1,8 +1,8 @@
-// Turns the rows of one read into questions to partitions. All reads of lines ask here:
+// Turns the rows of one read into questions to partitions, for all reads that use lines:
 //
-//   cached, bounded, subscribed, ...   what SyncPolicy::OnRead says: check, fetch, nothing, or trust. A
-//                                      training lookup may trust a row if the partition has said since the
-//                                      lookup before what had moved (LookupNumbers::answered)
+//   cached, bounded, subscribed, ...   by SyncPolicy::OnRead: check, fetch, nothing, or trust. A training
+//                                      lookup may trust a row if the partition has notified the client of
+//                                      moved rows since the lookup before (LookupNumbers::answered)
 //   absent                             fetch
 //
 // For example a training read of keys 7 (cached, base 3) and 9 (absent) of partition 0 becomes one
@@ -21,14 +21,14 @@ class Asker {
  public:
   Asker(ReadOp* op, Subscriptions* subscriptions) : op_(op), subscriptions_(subscriptions) {}
 
-  // The next rows are of this table and partition. Tables come one after the other.
+  // Later rows are of this table and partition. Tables must be consecutive.
   void Begin(TableCache* cache, uint32_t partition);
-  // `line` has the row, or kNoRow: none; `at`: its place in the read.
+  // Adds a row. `line`: its line, or kNoRow; `at`: its index in the read.
   void Key(het::Key key, uint32_t line, uint32_t at);
-  // What is asked about the rows of this table and partition.
+  // Returns the questions about rows of this table and partition.
   TableRead* asked() { return asked_ != nullptr ? asked_ : asked_ = Add(); }
 
-  // Hands all questions over; the read is done when those are answered that ask about rows.
+  // Passes all questions on; the read is done when those about rows are answered.
   void Ask(std::deque<Session>* sessions);
 
  private:
@@ -41,9 +41,9 @@ class Asker {
   std::map<uint32_t, PartitionReadPtr> by_partition_;
   TableCache* cache_ = nullptr;
   uint32_t partition_ = 0;
-  TableRead* asked_ = nullptr;  // null: nothing yet
-  SyncPolicy sync_;             // of the table
-  bool trusts_ = false;         // rows that are subscribed there
+  TableRead* asked_ = nullptr;  // null: no question yet
+  SyncPolicy sync_;             // the table's
+  bool trusts_ = false;         // subscribed rows of the partition
 };
 
 }  // namespace het

@@ -1,5 +1,5 @@
-// Pauses after failures: doubled with each one in a row, and between half and all of that, so that
-// clients that failed together do not come back together.
+// Pauses after failures: doubled with each consecutive one, with a random factor from a half to one, so that
+// clients that failed together do not return together.
 #pragma once
 
 #include <algorithm>
@@ -33,10 +33,10 @@ class Backoff {
   bool failing() const { return failures_ > 0; }
   double not_before() const { return not_before_; }
   double since() const { return since_; }
-  const std::string& reason() const { return reason_; }  // of the last failure
+  const std::string& reason() const { return reason_; }  // the last failure's
 
  private:
-  size_t failures_ = 0;  // in a row
+  size_t failures_ = 0;  // consecutive failures
   double since_ = 0;
   double not_before_ = 0;
   std::string reason_;

@@ -1,7 +1,7 @@
-// A lookup, from keys to rows: what is cached is held, the rest is asked for (Asker), and when all
-// answers have come the rows are the caller's.
+// A lookup, from keys to rows: holds cached lines, asks for the rest (Asker), and returns all rows when all
+// answers have come.
 //
-//   Begin ─► ReadOp, on its way ─► Await ─► Finish: lines and values of every key
+//   Begin ─► ReadOp, in flight ─► Await ─► Finish: lines and values of every key
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ class CacheReader {
   CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions, Waiter* waiter)
       : tables_(tables), exchange_(exchange), subscriptions_(subscriptions), waiter_(waiter) {}
 
-  // As Client::Read. Throws std::bad_alloc; then there is no read.
+  // As Client::Read. Throws std::bad_alloc, without a read.
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
-  // Of rows that a gradient misses.
+  // Begins a read of rows that a gradient misses.
   std::unique_ptr<ReadOp> BeginMissing(CachedRead* read);
-  // Until the read is done, of any kind; then Finish.
+  // Waits until the read is done, of any kind; call Finish then.
   Status Await(ReadOp* op);
-  // Fills in rows and values, or returns the error; one that is not done is abandoned.
+  // Fills in rows and values, or returns the error; abandons an unfinished read.
   Status Finish(ReadOp* op);
 
  private:

@@ -7,7 +7,7 @@
 namespace het {
 namespace {
 
-// Fewer keys are ticked before a second thread has woken up.
+// With fewer keys the ticks end before a second thread has woken up.
 constexpr size_t kParallelKeys = 4096;
 
 }  // namespace
@@ -40,7 +40,7 @@ Status CacheWriter::FetchMissing(CachedWrite* write) {
     if (!wanted.keys.empty()) all.push_back(std::move(wanted));
   }
   if (all.empty()) return Status();
-  // Rows that are here must still be here when the others have come.
+  // Cached rows must stay until the others have come.
   for (const CachedWrite::Part& part : write->parts) {
     for (size_t u = 0; u < part.uniques; ++u) {
       if (part.touched[u] && part.rows[u] != kNoRow)
@@ -63,8 +63,7 @@ Status CacheWriter::FetchMissing(CachedWrite* write) {
   return Status();
 }
 
-// Nothing in here fails: there are updates for all rows. Rows of different parts are different
-// rows.
+// Cannot fail: all rows have updates. Rows of different parts are different rows.
 void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   const TraceScope ticking(trace_, TraceKind::kTick);
   size_t keys = 0;
@@ -124,7 +123,7 @@ Status CacheWriter::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
     };
     Status status = wait();
     if (status.ok()) status = waiter_->UntilKeptFit();
-    // That may have waited, and heard that a partition's incarnation changed to an earlier state.
+    // The wait may have brought a new incarnation with an earlier state.
     if (status.ok()) status = wait();
     pushes_->Trim();
     return status;
@@ -152,10 +151,10 @@ Status CacheWriter::WaitForPushBound(const CachedWrite& write) {
     const auto waits = [&](size_t u) {
       const uint64_t unapplied = UnappliedTicks(part.table, part.keys[u]);
       if (!sync.MustWait(unapplied, /*clock=*/0)) return false;  // bounds grow with clocks
-      // The row may have left since its tick, and another one be where it was.
+      // The row may have left since its tick, and another one may be in its line.
       const uint32_t line = cache.lines().Find(part.keys[u]);
       if (!sync.MustWait(unapplied, line == kNoRow ? 0 : cache.lines().clock(line))) return false;
-      // A base that has fallen meanwhile leaves ticks unsent until the row is next ticked.
+      // A lower base leaves ticks unsent until the row's next tick.
       return exchange_->session(part.partition)->log().UnappliedTicks(part.table, part.keys[u]) > 0;
     };
     for (size_t u = 0; u < part.uniques; ++u) {

@@ -1,7 +1,7 @@
-// A gradient, from sums to ticks and pushes: what its lookup has left is fetched anew if it has gone, every
-// touched row is ticked, and what is due is sent.
+// A gradient, from sums to ticks and pushes: fetches rows that have left since the lookup, ticks every
+// touched row, and sends due updates.
 //
-//   Write: fetch what is missing ─► tick ─► PushBuilder::OfStep ─► wait, where the push bound asks for it
+//   Write: fetch missing rows ─► tick ─► PushBuilder::OfStep ─► wait, if the push bound requires it
 #pragma once
 
 #include "het_tf/core/base/parallel.h"

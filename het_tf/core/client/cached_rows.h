@@ -1,5 +1,4 @@
-// What a lookup reads from a client, and what a gradient writes: the unique keys of a step, by
-// table and partition.
+// The arguments of a client's lookups and gradients: the unique keys of a step, by table and partition.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +19,11 @@ struct CachedRead {
     const uint64_t* hashes;
     uint32_t* rows;        // out, for a training read: lines
     const float** values;  // out: good until the next call on the client
-    // Of a planned lookup: the number of the planned lookup that uses the key next, 0: none.
+    // For a planned lookup: the number of the planned lookup that uses the key next; 0: none.
     const uint32_t* next_use = nullptr;
   };
   Vector<Part> parts;
-  uint32_t planned = 0;                // the number of this one; 0: it was not planned
+  uint32_t planned = 0;                // this lookup's number; 0: it was not planned
   Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };
@@ -37,14 +36,14 @@ struct OthersKeys {
   Span<const uint64_t> hashes;
 };
 
-// What other workers do, where the stream says so: rows are then written on demand (engine/on_demand.h).
+// Other workers' use of rows, if the stream tells it: rows are then written on demand (engine/on_demand.h).
 struct OthersUse {
-  // Used by others soon, in order of partition: of these rows those past their push bound are sent. Other
-  // rows stay, up to kMostUnsent ticks: what a worker that dies takes along has an end.
+  // Keys that others use soon, in order of partition: those past their push bound are sent. Other rows stay
+  // unsent, up to kMostUnsent ticks, which limits the loss when a worker dies.
   Span<const OthersKeys> wanted = {};
-  // Updated by others in this step: copies of these rows are not read any more.
+  // Keys that others update in this step: copies of these rows become outdated.
   Span<const OthersKeys> outdated = {};
-  bool exact = false;  // the step waits until all is applied; else until what earlier steps sent is
+  bool exact = false;  // the step waits for all pushes; else only for those of earlier steps
 
   static constexpr int64_t kMostUnsent = 1000;
 };
@@ -56,13 +55,13 @@ struct CachedWrite {
     size_t uniques;
     const Key* keys;
     const uint64_t* hashes;
-    uint32_t* rows;          // lines, as the read left them; checked
-    float* sums;             // dim floats a key; used up
+    uint32_t* rows;          // lines, from the read; checked
+    float* sums;             // dim floats a key; overwritten
     const uint8_t* touched;  // 0: this key gets no tick
     float learning_rate;
   };
   Vector<Part> parts;                 // in order of partition
-  const OthersUse* others = nullptr;  // null: rows are sent when they are past their push bound
+  const OthersUse* others = nullptr;  // null: rows past their push bound are sent
 };
 
 }  // namespace het

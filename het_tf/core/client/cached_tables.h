@@ -1,4 +1,4 @@
-// The caches of a client, by table, and which partition a key is of.
+// A client's caches, by table, and the partitions of keys.
 #pragma once
 
 #include <map>
@@ -11,19 +11,19 @@ namespace het {
 
 class CachedTables {
  public:
-  // `seed`: as TableCache's.
+  // `seed`: as for TableCache.
   CachedTables(uint32_t partitions, uint64_t hash_seed, uint64_t seed = 0)
       : layout_(partitions, hash_seed), hash_seed_(hash_seed), seed_(seed) {}
 
   const Layout& layout() const { return layout_; }
   uint32_t partitions() const { return layout_.partitions(); }
-  // `lines`: where the rows are, if not here. Takes the place of a table with the same id.
+  // `lines`: the rows' place, if not here. Replaces a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
     caches_[schema->id()] =
         std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_, BudgetOf(config));
   }
   void Remove(uint64_t table) { caches_.erase(table); }
-  // Null: there is none.
+  // Returns null if there is none.
   TableCache* Find(uint64_t table) const {
     const auto found = caches_.find(table);
     return found == caches_.end() ? nullptr : found->second.get();
@@ -37,7 +37,7 @@ class CachedTables {
   uint32_t PartitionOf(const TableCache& cache, Key key) const {
     return layout_.OfKey(cache.schema()->id(), key);
   }
-  // fn(line) for every line of the partition; it may drop it.
+  // Calls fn(line) for every line of the partition; fn may drop it.
   template <typename Fn>
   void ForEachLine(TableCache* cache, uint32_t partition, Fn fn) const {
     cache->lines().ForEach([&](uint32_t line) {
@@ -46,7 +46,7 @@ class CachedTables {
   }
 
  private:
-  // Null: the table has its own.
+  // Null: the table has a budget of its own.
   std::shared_ptr<CacheBudget> BudgetOf(const CacheConfig& config) {
     if (config.layer == 0) return nullptr;
     std::weak_ptr<CacheBudget>& known = budgets_[config.layer];

@@ -93,7 +93,7 @@ std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t step) {
 Status Client::FinishRead(ReadOp* op) { return reader_.Finish(op); }
 
 Status Client::Read(CachedRead* read, uint64_t step) {
-  // What has come need not be waited for, or asked about.
+  // Received rows need no wait and no check.
   if (early_.busy() || subscriptions_.asking()) Progress(0);
   std::unique_ptr<ReadOp> op = early_.Take(step);
   if (op != nullptr) {

@@ -1,5 +1,5 @@
-// What a read asks, and the read itself. What is special about its kind (a lookup, a read without training, a
-// read for a device) its sink knows (row_sink.h).
+// A read, and its questions to partitions. The sink (row_sink.h) knows the kind of read: a lookup, a read
+// without training, a read for a device.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +16,16 @@ namespace het {
 class RowSink;
 struct ReadOp;
 
-// What one read asks about rows of one table in one partition. The place of a row is its number among the
-// rows of the read: by it the sink finds the row again, without its key. One without rows asks what has
-// moved.
+// One read's questions about rows of one table in one partition. A row's index in the read lets the sink find
+// the row again without its key. Without rows it only asks for notifications.
 struct TableRead {
   TableCache* cache;
   Vector<Key> checks{};
   Vector<Clock> clocks{};
-  Vector<uint32_t> check_at{};  // places
+  Vector<uint32_t> check_at{};  // indices in the read
   Vector<Key> fetches{};
   Vector<uint32_t> fetch_at{};
-  // The newest lookup when the request was sent that subscribes to these rows.
+  // The newest lookup when the request that subscribes to these rows was sent.
   std::optional<uint32_t> subscribed_in{};
 
   void Check(Key key, Clock clock, uint32_t at) {
@@ -39,52 +38,51 @@ struct TableRead {
     fetch_at.push_back(at);
   }
   bool empty() const { return checks.empty() && fetches.empty(); }
-  // All of them may come back as rows.
+  // Limit on the rows that may come back.
   size_t rows() const { return checks.size() + fetches.size(); }
   size_t most_row_bytes() const {
     const TableSchema& schema = *cache->schema();
     return MostAnswerBytes(cache->policy().row_format(), schema.dim(), schema.row_floats());
   }
-  // The last `rows` of the questions, or all, become another read's.
+  // Moves the last `rows` questions, or all, to another read.
   TableRead TakeLast(size_t rows);
 };
 
-// What one read asks of one partition.
+// One read's questions to one partition.
 struct PartitionRead {
-  ReadOp* op = nullptr;  // null: nobody waits for the answer any more
+  ReadOp* op = nullptr;  // null: the read no longer waits for the answer
   uint32_t partition = 0;
   Vector<TableRead> tables;
 
   bool wanted() const { return op != nullptr; }
-  // Nothing but what has moved: no lookup waits for the answer.
+  // Whether it asks only for notifications: no lookup waits for the answer.
   bool question() const {
     return std::all_of(tables.begin(), tables.end(), [](const TableRead& asked) { return asked.empty(); });
   }
-  // What the answer takes if all rows come.
+  // The size of the answer if all rows come.
   size_t most_bytes() const;
-  // Questions that become a read of their own, whose answer takes at most so many bytes or is of one row;
-  // null: so it is already.
+  // Splits off questions whose answer takes at most `most_bytes` or is one row; null: they all fit.
   std::shared_ptr<PartitionRead> TakePiece(size_t most_bytes);
 };
 using PartitionReadPtr = std::shared_ptr<PartitionRead>;
 
-// A read on its way. Its end takes it from everything that knows it: answers that still come are
-// for nobody, and lines may leave. Ends before its client does.
+// A read in flight. The destructor unregisters it: later answers are ignored, and its lines may leave. It
+// must end before its client.
 struct ReadOp {
   ReadOp();
   ~ReadOp();
   ReadOp(const ReadOp&) = delete;
   ReadOp& operator=(const ReadOp&) = delete;
 
-  CachedRead* read = nullptr;  // null: nobody wants the rows yet
-  bool early = false;          // its lookup will come (early_reads.h), and tell what is wrong
+  CachedRead* read = nullptr;  // null: the caller's read is not known yet
+  bool early = false;          // its lookup will come (early_reads.h), and report errors
   size_t open_parts = 0;
   Status error;
   std::vector<PartitionReadPtr> parts;
-  std::unique_ptr<RowSink> sink;  // lines stay for the read as long as it is there
+  std::unique_ptr<RowSink> sink;  // holds the read's lines while it exists
 
   bool done() const { return open_parts == 0 || !error.ok(); }
-  // Nothing that is on its way is for this read any more.
+  // Detaches all requests in flight from this read.
   void Detach();
 };
 

@@ -1,21 +1,20 @@
-// How long applied pushes are kept, and what people are told when a server has lost some.
+// Decides how long applied pushes are kept, and reports too few replicas.
 //
-// kApplied: they are not (Session::Config::keep_applied).
+// kApplied: they are not kept (Session::Config::keep_applied).
 //
-// kReplicated. Redis' WAIT counts the replicas that hold the writes *of its own connection*, and
-// holds up that connection's later answers until there are enough of them or its time is over. So:
-//   * one WAIT for a connection at a time, at most every replica_interval, over all of its
-//     partitions. One behind every push would cost each step a round trip of the replica; one in
-//     0.1 s is not to be measured (docs/parameter-server.md has the figures);
-//   * it waits kWaitSeconds at most, and while there are too few replicas it comes ever rarer,
-//     once a second at last: a replica that hangs takes 2 % of the time;
-//   * it vouches for pushes that this very connection wrote: those that were applied when they
-//     were sent for the first time. After a reconnect there may be none: then an empty push is
-//     sent, which is written behind all that the partition has.
-// kCheckpoint. MarkDurable forgets what is applied. No step could wait for a checkpoint: so when
-// keep_bytes are full the oldest frames are forgotten, counted (dropped_pushes) and told once.
+// kReplicated. Redis' WAIT counts the replicas that have the writes *of its own connection*, and delays that
+// connection's later answers until there are enough of them or its time is over. So:
+//   * a connection has one WAIT at a time, at most every replica_interval, for all its partitions. One after
+//     every push would cost each step a round trip of the replica; one in 0.1 s is not measurable
+//     (docs/parameter-server.md has the figures);
+//   * it waits at most kWaitSeconds, and with too few replicas it becomes rarer, down to once a second: a
+//     hanging replica costs 2 % of the time;
+//   * it covers pushes that this very connection wrote: those applied on their first sending. After a
+//     reconnect there may be none: then an empty push is sent, which is written after all of the partition's.
+// kCheckpoint. MarkDurable drops applied frames. A step cannot wait for a checkpoint: so when keep_bytes are
+// full the oldest frames are dropped, counted (dropped_pushes) and reported once.
 //
-// What a server loses all the same is LossReport's to tell.
+// LossReport reports losses by servers.
 #pragma once
 
 #include <deque>
@@ -35,33 +34,33 @@ class PushDurability {
   PushDurability(Transport* transport, const ClientConfig* config, const CachedTables* tables,
                  std::deque<Session>* sessions, PushBuilder* pushes);
 
-  // All applied frames are durable.
+  // Marks all applied frames durable.
   void MarkDurable();
-  // Kept frames take more than they may, and only replicas can change that.
+  // Whether kept frames exceed their limit, and only replicas can change that.
   bool MustWait() const;
-  // Forgets the oldest frames until the others take no more than they may.
+  // Drops the oldest frames until the others are within their limit.
   void ForgetOldest();
 
-  // Asks replicas, if it is time to.
+  // Asks replicas, if it is time.
   void AskReplicas();
-  // An answer to that. Not OK: the server refuses the question.
+  // Handles the answer. Not OK: the server refuses the question.
   Status OnReplicas(Session* session, const Transport::Event& event);
-  // Questions that are on their way are about another connection, incarnation or identity.
+  // Questions in flight are about another connection, incarnation or identity.
   void ForgetQuestion(uint32_t partition) { replicas_[partition].asked_on = 0; }
   bool expects_answers() const;
 
-  // Frames are kept until replicas have them; seconds until they are asked.
+  // Whether frames are kept until replicas have them; seconds until they are asked.
   bool busy() const;
   double Due() const;
-  // What is waited for where only replicas are missing: "pushes are with ...", and since when.
+  // If only replicas are missing: the reason, "pushes are with ...", and the time since.
   bool WaitsForReplicas(const Session& session, std::string* why, double* since) const;
 
  private:
-  // What replicas are known to have of one partition.
+  // The replicas' known state of one partition.
   struct Replicas {
     uint64_t asked = 0;     // the seq that they were asked about
     uint64_t asked_on = 0;  // the connection that this question went to; 0: it is answered
-    uint32_t count = 0;     // that the last answer counted
+    uint32_t count = 0;     // replicas in the last answer
     double few_since = 0;   // when they became too few; 0: they are enough
   };
   bool replicated() const { return config_->durability == Durability::kReplicated; }
@@ -76,8 +75,8 @@ class PushDurability {
   std::vector<Replicas> replicas_;  // by partition
   double ask_at_ = 0;               // when replicas may be asked again
   double pause_ = 0;                // grows while there are too few of them
-  bool few_told_ = false;           // that replicas are too few
-  bool dropped_ = false;            // frames were forgotten for want of room, and that was said
+  bool few_told_ = false;           // too few replicas were reported
+  bool dropped_ = false;            // dropped frames were reported
 };
 
 }  // namespace het

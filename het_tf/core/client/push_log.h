@@ -5,14 +5,14 @@
 //                    ▲                                  │
 //                    └────────── Rewind(seq) ◄──────────┘   the partition has lost it
 //
-// 1. Numbers. Frames have consecutive seq from 1 on, without gaps. A frame is sent again,
-//    unchanged, until it is durable; the partition skips what it has applied and refuses a gap.
-//    Renumber begins again at 1, for a new client id.
-// 2. Reading one's own updates. A row as the partition had it after push `seq` lacks every later
-//    frame: MergeOnto puts them on top, oldest first.
+// 1. Numbers. Frames have consecutive seq from 1 on, without gaps. A frame is sent again, unchanged, until it
+//    is durable; the partition skips applied frames and refuses a gap. Renumber restarts at 1, for a new
+//    client id.
+// 2. Reading one's own updates. The partition's row of push `seq` lacks every later frame: MergeOnto puts
+//    these on top, oldest first.
 //
-// Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys). Functions that add
-// throw std::bad_alloc; then the log is as it was, or has one empty frame more. Not thread-safe.
+// Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys). Functions that add throw
+// std::bad_alloc; the log is then unchanged, or has one more empty frame. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,15 @@
 
 namespace het {
 
-// Updates of rows of one table, each key once.
+// Updates of rows of one table, with unique keys.
 struct TablePush {
   Schema schema;
   Vector<Key> keys;
   Vector<uint32_t> ticks;
   Vector<float> wire;                       // keys.size() * wire_floats
   Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
-  Vector<Clock> clocks{};                   // of each row when it left a device; not of other caches
-  uint32_t left = 0;                        // so many keys at the end have left the cache, as of told_ack
+  Vector<Clock> clocks{};                   // each row's when exported by a device; not for other caches
+  uint32_t left = 0;                        // number of keys, at the end, that were evicted, as of told_ack
 
   // The position of key, or -1.
   int64_t Position(Key key);
@@ -46,15 +46,15 @@ struct TablePush {
 // One numbered push.
 struct PushFrame {
   uint64_t seq = 0;
-  uint64_t number = 0;    // counts the frames of all partitions of a client: which is older
-  uint32_t told_ack = 0;  // Session::notified() when it was made; 0: it says nothing of what has left
+  uint64_t number = 0;    // order among the frames of all of a client's partitions
+  uint32_t told_ack = 0;  // Session::notified() at its creation; 0: reports no evictions
   std::vector<TablePush> tables;
 
-  // The updates of a table, or null.
+  // Returns the updates of a table, or null.
   TablePush* Of(uint64_t table);
-  // The same, made if there are none, with room for `rows` more.
+  // The same, created if missing, with room for `rows` more.
   TablePush* Add(const Schema& schema, size_t rows);
-  // Memory, with by_key built.
+  // Memory, including by_key.
   size_t bytes() const;
 };
 
@@ -62,44 +62,42 @@ class PushLog {
  public:
   const std::deque<PushFrame>& frames() const { return frames_; }
   uint64_t next_seq() const { return next_seq_; }
-  // Newest seq that the partition said it has applied.
+  // The newest seq that the partition has reported as applied.
   uint64_t applied() const { return applied_; }
-  // Frames up to here are forgotten.
+  // Frames up to this seq are dropped.
   uint64_t durable() const { return durable_; }
-  // Of frames that are applied and not forgotten.
+  // Bytes of applied frames that are kept.
   size_t kept_bytes() const { return kept_bytes_; }
   bool unapplied() const { return applied_ + 1 < next_seq_; }
   bool keeps() const { return durable_ < applied_; }
 
-  // A new frame, empty. Good until the log next changes.
+  // Appends an empty frame. Valid until the log changes.
   PushFrame* Append(uint64_t number);
-  // The first frame after `seq`, or null.
+  // Returns the first frame after `seq`, or null.
   const PushFrame* After(uint64_t seq) const;
-  // Whether any frame that is not applied fulfils `matches`.
+  // Whether any unapplied frame fulfils `matches`.
   template <typename Fn>
   bool AnyUnapplied(Fn matches) const {
     return std::any_of(frames_.begin() + IndexAfter(applied_), frames_.end(), matches);
   }
 
-  // The partition has applied everything up to `last_seq`. True: that is more than it was known to
-  // have.
+  // The partition has applied all frames up to `last_seq`. Returns whether that is news.
   bool Acknowledge(uint64_t last_seq);
-  // The partition has applied nothing after `seq`, although it said so.
+  // The partition has lost all frames after `seq`, although it acknowledged them.
   void Rewind(uint64_t seq);
-  // Frames up to `seq`, which are applied, are durable.
+  // Applied frames up to `seq` are durable.
   void ForgetThrough(uint64_t seq);
-  // Frames that are left are numbered from 1, and none is applied.
+  // Renumbers the remaining frames from 1, all unapplied.
   void Renumber();
   void Clear() { frames_.clear(); }
 
-  // Puts all frames after `seq` on top of a row as the partition had it then; returns their ticks.
+  // Puts all frames after `seq` on top of the partition's row of that push; returns their ticks.
   uint64_t MergeOnto(uint64_t table, Key key, uint64_t seq, float* row);
-  // Ticks of key in frames that are not applied.
+  // Returns the ticks of key in unapplied frames.
   uint64_t UnappliedTicks(uint64_t table, Key key);
-  // Updates of a table in frames that are not applied are taken out; returns their ticks. The
-  // frames stay.
+  // Removes a table's updates from unapplied frames; returns their ticks. The frames stay.
   uint64_t DropUnapplied(uint64_t table);
-  // Nothing of the table is left in any frame.
+  // Removes the table from all frames.
   void RemoveTable(uint64_t table);
 
  private:

@@ -1,26 +1,23 @@
-// The conversation with one partition: what may be asked next, and what an answer means. It knows
-// no cache, no socket and no clock: the caller says what time it is, sends what Next gives, and
-// does what a Verdict says.
+// The conversation with one partition: which request may go next, and what an answer means. Independent of
+// caches, sockets and clocks: the caller passes the time, sends Next's requests, and carries out the Verdict.
 //
 //   Ask(read), log().Append ──► Next(now) ──► Sent ──► outstanding ──► OnReply ──► Verdict
 //                                 ▲                        │
 //                                 └──────── OnFailure ◄────┘  refused, timed out, closed
 //
-// 1. Order. Frames go out in the order of their numbers, and a read goes with the last of them, or
-//    after it: it must see every own push. After a failure nothing is sent until a pause is over
-//    and nothing is on its way; then everything is sent again that was not applied.
-// 2. Incarnations. A partition that restarts, moves or is promoted has another incarnation. Bases
-//    from before are worth nothing then (Verdict::new_incarnation); what it had acknowledged and
-//    does not have any more is sent again from the log as far as it is kept. Answers of an earlier
-//    incarnation are late and dropped, unless nothing else was on its way: then two servers have
-//    changed places and back.
-// 3. Identity. The partition knows pushes by client id and number. Where its numbers can no longer
-//    be met (it forgot this client, or lost pushes that are not kept) what is left goes on under a
-//    new id, numbered from 1.
-// 4. Epochs. A table that was loaded or cleared has another epoch: the partition refuses the
-//    request and says the new one.
+// 1. Order. Frames are sent in the order of their numbers, and a read with the last of them, or after it: it
+//    must see every own push. After a failure nothing is sent until a pause has ended and nothing is in
+//    flight; then all unapplied frames are sent again.
+// 2. Incarnations. A partition that restarts, moves or is promoted has a new incarnation. Base clocks from
+//    the old incarnation are invalid then (Verdict::new_incarnation); acknowledged pushes that it has lost
+//    are sent again from the log if they are kept. Answers of an earlier incarnation are late and dropped,
+//    unless nothing else was in flight: then the partition has moved to another server and back.
+// 3. Identity. The partition knows pushes by client id and number. If its numbers cannot be met (it forgot
+//    this client, or lost pushes that are not kept) the remaining frames get a new id and numbers from 1.
+// 4. Epochs. A table that was loaded or cleared has a new epoch: the partition refuses the request and
+//    answers with the new epoch.
 //
-// Not thread-safe. Throws std::bad_alloc where it adds.
+// Not thread-safe. Adding throws std::bad_alloc.
 #pragma once
 
 #include <deque>
@@ -39,36 +36,36 @@
 
 namespace het {
 
-// What follows from a reply, in the order in which it is to be done.
+// The consequences of a reply, in the order of handling.
 struct Verdict {
-  // Bases of all rows of the partition are invalid; `unanswered` reads, whose answers would be
-  // about the old ones, are then asked again.
+  // Bases of all rows of the partition are invalid; ask `unanswered` reads again, since their answers would
+  // be about old bases.
   bool new_incarnation = false;
   std::vector<PartitionReadPtr> unanswered;
-  // Acknowledged pushes that the partition has lost: not kept here, and kept and sent again.
+  // Acknowledged pushes that the partition has lost: not kept here; and kept and sent again.
   uint64_t lost = 0;
   uint64_t repaired = 0;
   bool new_identity = false;
   bool progress = false;  // more pushes are applied
-  // Tables that were loaded or cleared, or that are gone, and ticks that the log dropped with them.
+  // Tables that were loaded, cleared or dropped, and ticks that the log dropped with them.
   struct Table {
     uint64_t table;
     uint64_t dropped_ticks;
   };
   std::vector<Table> reloaded;
   std::vector<Table> gone;
-  bool pushes_refused = false;  // `gone`: some of the pushes were not applied
+  bool pushes_refused = false;  // `gone`: some pushes were not applied
 
   enum Answer {
-    kNothing,   // to a push alone, or to a read that nobody waits for
-    kRows,      // the reply's rows are what the read asked for, or it does not fit
-    kAskAgain,  // the read is to be asked again
+    kNothing,   // a reply to a push only, or to an abandoned read
+    kRows,      // the reply has the read's rows, or does not fit
+    kAskAgain,  // the read must be asked again
     kRefused,   // the read has failed: a table is gone, or Session::fatal()
   } answer = kNothing;
-  std::string failure;  // if not empty: OnFailure is to be called
+  std::string failure;  // if not empty: call OnFailure
 };
 
-// What a partition has said of the epochs of its tables.
+// The epochs that a partition has reported for its tables.
 class Epochs {
  public:
   // 0: not known yet.
@@ -76,7 +73,7 @@ class Epochs {
     const auto known = epochs_.find(table);
     return known == epochs_.end() ? 0 : known->second;
   }
-  // Whether another one was known.
+  // Sets the epoch. Returns whether another one was known.
   bool Hear(uint64_t table, uint64_t epoch) {
     const uint64_t before = std::exchange(epochs_[table], epoch);
     return before != 0 && before != epoch;
@@ -92,30 +89,30 @@ class Session {
   struct Config {
     BackoffConfig backoff;
     bool keep_applied = false;          // the caller says when applied frames are durable: ForgetThrough
-    bool discard_unsent = true;         // updates of a table that was loaded meanwhile are dropped
-    size_t most_read_bytes = SIZE_MAX;  // that the answer to one request may take
+    bool discard_unsent = true;         // drop unsent updates of a table that was loaded
+    size_t most_read_bytes = SIZE_MAX;  // limit on the answer to one request
     double forgotten_after =
         0;  // a partition that does not know a client silent for so long has forgotten it
     std::function<ClientId()> new_id;
   };
-  // One request that may go out; null: no such part.
+  // One request that may be sent; null: no such part.
   struct Outgoing {
     const PushFrame* frame = nullptr;
     PartitionReadPtr read;
   };
-  // One that is on its way.
+  // A request in flight.
   struct Outstanding {
     uint32_t request_id = 0;
     uint32_t frame = 0;     // the request_id of the first part of its frame
-    PartitionReadPtr read;  // null: a push alone
+    PartitionReadPtr read;  // null: only a push
     double sent_at = 0;
-    bool after_silence = false;  // nothing else was on its way: the answer is the state now
-    uint64_t first_table = 0;    // bears the bytes of the answer's head
+    bool after_silence = false;  // nothing else was in flight: the answer is the current state
+    uint64_t first_table = 0;    // is charged with the bytes of the answer's head
     uint64_t first_push = 0;     // seq of a push that was never sent before; else 0
-    uint64_t newest_seq = 0;     // of the pushes that it names
+    uint64_t newest_seq = 0;     // newest push that it names
     uint64_t connection = 0;     // that it was sent over
-    uint64_t incarnation = 0;    // that it said it knows
-    ClientId client;             // the answer says what the partition has of this one
+    uint64_t incarnation = 0;    // that it named as known
+    ClientId client;             // the answer's last_seq is about this id
     bool subscribes = false;     // the answer names subscribed rows that have moved
   };
 
@@ -128,11 +125,11 @@ class Session {
   PushLog& log() { return log_; }
   const PushLog& log() const { return log_; }
   const Backoff& backoff() const { return backoff_; }
-  // Not OK: the partition refuses what this client is; nothing more is sent.
+  // Not OK: the partition refuses this client's configuration; nothing more is sent.
   const Status& fatal() const { return fatal_; }
-  // Requests go alone: a server did not find the partition behind another's part.
+  // Requests are sent in frames of their own: a server did not find the partition behind another's part.
   bool goes_alone() const { return alone_ || backoff_.failing(); }
-  // Newest seq that the connection *connection has certainly written; 0: none.
+  // Returns the newest seq that the connection *connection has certainly written; 0: none.
   uint64_t Written(uint64_t* connection) const;
   // The newest answer with notifications of which all was taken in.
   uint32_t notified() const { return known_.notified; }

@@ -1,21 +1,21 @@
-// Rows that partitions know to be here (CacheConfig::checks "told", store/holdings.h), so that a lookup
-// need not check them.
+// Rows to which this client is subscribed at their partitions (CacheConfig::checks "told", store/holdings.h),
+// so that a lookup need not check them.
 //
-// A line is subscribed (LineMarks::subscribed) from the answer that fetched or checked it on, as long
-// as it is here and valid, until an answer names it, which makes it `moved`, or says that the
-// partition has forgotten all subscriptions. It means: the partition has the row on its list, at a
-// base no higher than the line's, and names it in the next answer once it has moved past the bound.
+// A line is subscribed (LineMarks::subscribed) from the answer that fetched or checked it, while it is here
+// and valid, until a notification names it, which makes it `moved`, or an answer says that the partition has
+// dropped all subscriptions. It means: the partition has the row on its list, at a base of at most the
+// line's, and names it in the next answer once it has moved past the bound.
 //
-//   lookup n     asks "what has moved?"  ──►  the partition answers: names, and no more
-//   lookup n+1   a line that is subscribed was within the bound then: it is read as it is. One that
-//                was named is fetched, with what else is missing
+//   lookup n     asks for notifications  ──►  the partition answers with the moved rows only
+//   lookup n+1   reads a subscribed line as it is: it was within the bound then. Fetches a named line, with
+//                 the other missing rows
 //
-// So I2 counts from the partition's answer to the lookup before. Where that has not come, or the
-// lookup before had no question for the partition, lines are checked like any other (Asker), and I2
-// counts from the lookup. Reads without training check, always: nothing counts them.
+// So I2 counts from the partition's answer to the lookup before. If that is missing, or the lookup before did
+// not ask the partition, lines are checked like any other (Asker), and I2 counts from the lookup. Reads
+// without training always check: they have no numbers.
 //
-// A question goes with the rows that the same lookup asks of the partition, or else alone, and then
-// no lookup waits for its answer.
+// The question is sent with the rows that the same lookup requests from the partition, or else by itself, and
+// then no lookup waits for its answer.
 #pragma once
 
 #include <map>
@@ -33,16 +33,14 @@ class Subscriptions {
  public:
   explicit Subscriptions(const CachedTables* tables);
 
-  // Hands over a question that no lookup waits for.
+  // Passes on a question that no lookup waits for.
   void Ask(const PartitionReadPtr& question, Session* session);
-  // Some are on their way.
+  // Whether such questions are in flight.
   bool asking() const;
-  // Asks what has moved, and says which rows have left the cache. The tables of the read are in
-  // the request.
+  // Asks for notifications, and reports evicted rows. The read's tables must be in the request.
   void FillIn(const Session& session, PartitionRead* read, OutRequest* request);
 
-  // What an answer to such a request names, and whether the partition has forgotten this client.
-  // Rows that it brings come after this.
+  // Handles an answer's notifications, or its reset of all subscriptions. Call before its rows are handled.
   void Take(uint32_t partition, const Reply& reply);
 
   void RemoveTable(uint64_t table);
@@ -51,10 +49,9 @@ class Subscriptions {
   void Reset(uint32_t partition);
 
   const CachedTables* const tables_;
-  // By partition and table: rows that were subscribed and have left, which the partition does not
-  // know yet.
+  // By partition and table: evicted rows whose subscriptions the partition still has.
   std::vector<std::map<uint64_t, Vector<Key>>> left_;
-  ReadOp questions_;  // that no lookup waits for, as its parts
+  ReadOp questions_;  // owns the questions that no lookup waits for
 };
 
 }  // namespace het

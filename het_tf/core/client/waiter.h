@@ -1,5 +1,4 @@
-// Waiting for partitions, and telling people what for: which partition, where it is, why, and
-// since when.
+// Waits for partitions, with notices that name the partition, its server, the reason and the time.
 #pragma once
 
 #include <functional>
@@ -13,7 +12,7 @@ namespace het {
 
 class Waiter {
  public:
-  // `progress` sends and handles what there is, waiting at most so many seconds for the first
+  // `progress` sends requests and handles replies, and waits at most its argument in seconds for the first
   // event.
   Waiter(Transport* transport, const ClientConfig* config, Exchange* exchange, PushDurability* durability,
          std::function<void(double)> progress)
@@ -23,17 +22,16 @@ class Waiter {
         durability_(durability),
         progress_(std::move(progress)) {}
 
-  // Until done(). Fails when a partition refuses for good, and when nothing has moved on for
-  // config.deadline: no frame was applied and no read answered. `what` waits ("a lookup");
-  // `remedy` is said when it fails.
+  // Waits until done(). Fails when a partition refuses for good, or without progress for config.deadline: no
+  // frame applied, no read answered. `what` is the waiting operation ("a lookup"); `remedy` ends the error.
   Status Until(const std::function<bool()>& done, const char* what,
                const char* remedy = "Check the servers, or raise het_tf.init(deadline=...)");
 
-  // Until the frames with numbers below `end` are applied.
+  // Waits until the frames with numbers below `end` are applied.
   Status UntilApplied(uint64_t end, const char* what);
-  // Until frames that are kept take no more than they may.
+  // Waits until kept frames are within their limit.
   Status UntilKeptFit();
-  // Sends and handles what there is, without waiting.
+  // Sends requests and handles replies, without waiting.
   void Progress() { progress_(0); }
 
  private:
