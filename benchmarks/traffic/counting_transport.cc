@@ -229,7 +229,7 @@ size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fet
     row(t.fetched_clocks[i], cached(fetched[i]) ? &counts_.update_pull : &counts_.miss_pull);
   }
   MustBe(next == t.rows.data() + t.rows.size(), "rows of no class");
-  const size_t names = KeyRunBytes(t.told_keys);
+  const size_t names = KeyRunBytes(t.notified_keys);
   size_t lags = NumberBytes(t.lag_histogram);
   if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
   counts_.check_bytes += lags;

@@ -40,7 +40,7 @@ BATCH = 128
 PARTITIONS = 64
 """A namespace at a parameter server has as many."""
 SEED = 1
-DEFAULT = {"bound": "30", "wire": "int4", "checks": "told"}
+DEFAULT = {"bound": "30", "wire": "int4", "checks": "notified"}
 """What `het_tf.Cache()` gives at a parameter server."""
 ROWS = "row_wise_adagrad"
 """Whose rows travel in the sweep `default`, as by default."""
@@ -72,7 +72,7 @@ class Run:
       policy, admit: of the cache.
       window: batches that are planned ahead (`het_tf.plan`); 0: none.
       sync: "always": rows go when they are past the push bound; "on_demand": when others use them, too.
-      checks: asked or told (CacheConfig::checks).
+      checks: asked or notified (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.
       optimizer: whose rows travel. Those of SGD say what reads have missed; those of RowWiseAdagrad, the
         default, have one float more.

@@ -8,7 +8,7 @@ namespace {
 
 // Names in the order of their enum.
 constexpr std::array kPolicies = {"lru", "lfu", "light_lfu"};
-constexpr std::array kChecks = {"asked", "told"};
+constexpr std::array kChecks = {"asked", "notified"};
 
 template <typename Enum, size_t n>
 Result<Enum> Parse(const char* what, const std::array<const char*, n>& names, const std::string& name) {

@@ -22,10 +22,11 @@ const char* PolicyName(Policy policy);
 
 // How cached rows stay within the pull bound.
 //   kAsked  their clocks are sent at every read
-//   kTold   the client subscribes to rows, and the server notifies it of rows that have moved past the bound
-//           (store/holdings.h, client/subscriptions.h)
-enum class Checks : uint8_t { kAsked, kTold };
-// "asked", "told". InvalidArgument lists them.
+//   kNotified   the client subscribes to rows, and the server notifies it of rows that have moved past the
+//   bound
+//           (store/subscribers.h, client/subscriptions.h)
+enum class Checks : uint8_t { kAsked, kNotified };
+// "asked", "notified". InvalidArgument lists them.
 Result<Checks> ParseChecks(const std::string& name);
 const char* ChecksName(Checks checks);
 
@@ -43,12 +44,12 @@ struct CacheConfig {
   uint32_t workers = 1;
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
-  Checks checks = Checks::kTold;         // on a device rows are asked about
+  Checks checks = Checks::kNotified;     // on a device rows are asked about
   bool on_device = false;                // in the memory of a device (device/device_tables.h)
 
   // The least pull bound with notifications by default: below it, the ticks of one more step, by which rows
   // may be older, are large against the bound.
-  static constexpr int64_t kLeastTold = 3;
+  static constexpr int64_t kLeastNotified = 3;
 
   // Sets the bounds of a table with this optimizer, if `staleness` is given.
   void Follow(const std::string& optimizer) {
@@ -60,7 +61,7 @@ struct CacheConfig {
   SyncPolicy sync() const {
     // Notifications need checks and kept rows. At a bound of 0 every read checks.
     const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0 && !on_device;
-    return {pull_bound, push_bound, bounded && checks == Checks::kTold};
+    return {pull_bound, push_bound, bounded && checks == Checks::kNotified};
   }
 };
 

@@ -3,7 +3,7 @@
 // 1. The copy of a row is in one of four states. The next lookup of the row
 //
 //      checked      asks the server whether its clock is within the pull bound
-//      subscribed   reads it: the server notifies the client of a move past the bound (store/holdings.h)
+//      subscribed   reads it: the server notifies the client of a move past the bound (store/subscribers.h)
 //      moved        fetches it
 //      invalid      fetches it, and must not read its value before
 //

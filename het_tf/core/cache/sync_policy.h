@@ -9,8 +9,8 @@
 // Both bounds are those of HET, one number for all rows, or follow the age of the row (wire/bound.h): a young
 // row is then read fresh and written through, on both sides, and an old one may be as stale as HET's.
 //
-// "asked": every read checks every row. "told": the server remembers what was read and names what has moved;
-// then g is that of the answer to the lookup before (client/subscriptions.h).
+// "asked": every read checks every row. "notified": the server remembers what was read and names what has
+// moved; then g is that of the answer to the lookup before (client/subscriptions.h).
 #pragma once
 
 #include <cstdint>

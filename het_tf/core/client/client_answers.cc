@@ -15,7 +15,7 @@ void ClientAnswers::OnRows(Session* session, const Reply& reply, const Partition
     const TableReply& t = said == nullptr ? nothing : *said;
     Counters& counters = cache->counters();
     ReplyRows rows(t);
-    const bool subscribes = asked.subscribed_in && reply.told != 0;
+    const bool subscribes = asked.subscribed_in && reply.notified != 0;
     const size_t absent =
         op->sink->Take(asked, {session->partition(), &session->log(), reply.last_seq, t, subscribes}, &rows);
     if (subscribes) cache->numbers().SetAnswered(session->partition(), *asked.subscribed_in);
@@ -23,7 +23,7 @@ void ClientAnswers::OnRows(Session* session, const Reply& reply, const Partition
     counters.miss_pull += absent;
     for (size_t b = 0; b < t.lag_histogram.size(); ++b) counters.lag_histogram[b] += t.lag_histogram[b];
   }
-  if (notifies) session->SetNotified(reply.told);
+  if (notifies) session->SetNotified(reply.notified);
   read->op = nullptr;
   if (op->open_parts > 0) --op->open_parts;
 }

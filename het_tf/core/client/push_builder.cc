@@ -16,7 +16,7 @@ bool PastBound(const TableCache& cache, const SyncPolicy& sync, uint32_t line) {
 PushFrame* PushBuilder::NewFrame(uint32_t partition) {
   Session& session = (*sessions_)[partition];
   PushFrame* const frame = session.log().Append(next_frame_);
-  frame->told_ack = session.notified();
+  frame->notified_ack = session.notified();
   ++next_frame_;
   return frame;
 }
@@ -99,7 +99,7 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
       TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
-      if ((*frames)[p]->told_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
+      if ((*frames)[p]->notified_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
       of_partition[p] = {&push->keys, &push->ticks, &push->wire};
     }
     cache->counters().evict_push += cache->unsent().queue().size();

@@ -34,7 +34,7 @@ struct TablePush {
   Vector<float> wire;                       // keys.size() * wire_floats
   Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
   Vector<Clock> clocks{};                   // each row's when exported by a device; not for other caches
-  uint32_t left = 0;                        // number of keys, at the end, that were evicted, as of told_ack
+  uint32_t left = 0;  // number of keys, at the end, that were evicted, as of notified_ack
 
   // The position of key, or -1.
   int64_t Position(Key key);
@@ -46,8 +46,8 @@ struct TablePush {
 // One numbered push.
 struct PushFrame {
   uint64_t seq = 0;
-  uint64_t number = 0;    // order among the frames of all of a client's partitions
-  uint32_t told_ack = 0;  // Session::notified() at its creation; 0: reports no evictions
+  uint64_t number = 0;        // order among the frames of all of a client's partitions
+  uint32_t notified_ack = 0;  // Session::notified() at its creation; 0: reports no evictions
   std::vector<TablePush> tables;
 
   // Returns the updates of a table, or null.

@@ -49,7 +49,7 @@ void RequestMaker::Make(const Outgoing& sending, const PartitionId& partition, O
       t->push_ticks = push.ticks;
       t->push_updates = push.wire;
       t->left = push.left;
-      if (push.left > 0) request->told_ack = what.frame->told_ack;
+      if (push.left > 0) request->notified_ack = what.frame->notified_ack;
     }
   }
   if (what.read == nullptr) return;

@@ -37,7 +37,7 @@ struct TableAnswer {
   PushLog* log;
   uint64_t applied;  // the newest own push that the rows contain
   const TableReply& reply;
-  bool subscribed;  // the partition tells when rows that were asked for move
+  bool subscribed;  // the partition notifies of rows that were asked for when they move
 };
 
 class RowSink {

@@ -44,7 +44,8 @@ void Session::Sent(const Outgoing& sent, const OutRequest& request, uint32_t fra
   const bool first = sent.frame != nullptr && !WasSent(*sent.frame);
   outstanding_.push_back({request.request_id, frame, sent.read, now, fresh_,
                           request.tables.empty() ? 0 : request.tables[0].table, first ? request.seq : 0,
-                          request.newest_seq(), connection, request.inc, request.client, request.tells()});
+                          request.newest_seq(), connection, request.inc, request.client,
+                          request.subscribes()});
   fresh_ = false;
   if (sent.read != nullptr) waiting_.pop_front();
   if (sent.frame == nullptr) return;
@@ -148,7 +149,7 @@ Verdict::Answer Session::OnOk(const Outstanding& request, const Reply& reply, do
   // An answer from before frames that are no longer kept cannot be brought up to date.
   if (late && reply.last_seq < log_.durable()) return Verdict::kAskAgain;
   // Older than what was taken in already: it would take rows back.
-  const bool old = request.subscribes && !reply.told_reset && reply.told <= known_.notified;
+  const bool old = request.subscribes && !reply.subscription_reset && reply.notified <= known_.notified;
   return old ? Verdict::kAskAgain : Verdict::kRows;
 }
 

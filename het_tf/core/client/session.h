@@ -146,7 +146,7 @@ class Session {
   void Ask(PartitionReadPtr read) { waiting_.push_back(std::move(read)); }
   // The next request, if one may go out now. Nothing changes by asking, until it is sent.
   bool Next(double now, Outgoing* next);
-  // What the session says in the request: client, seq, after_seq, incarnation, told_ack.
+  // What the session says in the request: client, seq, after_seq, incarnation, notified_ack.
   void FillIn(const Outgoing& sending, OutRequest* request) const;
   Epochs& epochs() { return known_.epochs; }
   // The frame was sent before.

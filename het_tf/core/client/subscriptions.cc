@@ -43,15 +43,15 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, OutReque
     asked.subscribed_in.reset();
     if (!read->op->sink->subscribes() || !cache->policy().sync().subscribes) continue;
     // A push that rows have left with says what it knew. What is acknowledged late is named once more.
-    const uint32_t knew = request->told_ack;
-    request->told_ack = knew == 0 ? session.notified() : std::min(knew, session.notified());
+    const uint32_t knew = request->notified_ack;
+    request->notified_ack = knew == 0 ? session.notified() : std::min(knew, session.notified());
     asked.subscribed_in = cache->numbers().newest();
     const uint64_t table = cache->schema()->id();
     for (Key key : cache->marks().left()) left_[tables_->PartitionOf(*cache, key)][table].push_back(key);
     cache->marks().left().clear();
     OutTableRequest& t = *std::find_if(request->tables.begin(), request->tables.end(),
                                        [&](const OutTableRequest& each) { return each.table == table; });
-    t.hold = true;
+    t.subscribe = true;
     Vector<Key>& left = left_[session.partition()][table];
     // Some have come back meanwhile.
     left.erase(std::remove_if(left.begin(), left.end(),
@@ -68,16 +68,16 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, OutReque
 }
 
 void Subscriptions::Take(uint32_t partition, const Reply& reply) {
-  if (reply.told_reset || reply.told == 0) Reset(partition);
+  if (reply.subscription_reset || reply.notified == 0) Reset(partition);
   // A push in the same frame may have named further tables.
   for (const TableReply& t : reply.tables) {
     TableCache* const cache = tables_->Find(t.table);
     if (cache == nullptr) continue;
-    for (Key key : t.told_keys) {
+    for (Key key : t.notified_keys) {
       const uint32_t line = cache->lines().Find(key);
       if (line != kNoRow) cache->marks().Notify(line);
     }
-    cache->counters().told_rows += t.told_keys.size();
+    cache->counters().notified_rows += t.notified_keys.size();
   }
 }
 
@@ -90,7 +90,7 @@ void Subscriptions::Reset(uint32_t partition) {
       c->marks().Unsubscribe(line);
       any = true;
     });
-    cache->counters().told_resets += any;
+    cache->counters().subscription_resets += any;
   }
   left_[partition].clear();
 }

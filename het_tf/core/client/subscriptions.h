@@ -1,5 +1,5 @@
-// Rows to which this client is subscribed at their partitions (CacheConfig::checks "told", store/holdings.h),
-// so that a lookup need not check them.
+// Rows to which this client is subscribed at their partitions (CacheConfig::checks "notified",
+// store/subscribers.h), so that a lookup need not check them.
 //
 // A line is subscribed (LineMarks::subscribed) from the answer that fetched or checked it, while it is here
 // and valid, until a notification names it, which makes it `moved`, or an answer says that the partition has

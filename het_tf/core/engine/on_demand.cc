@@ -29,14 +29,14 @@ void OnDemand::Plan(const BatchCall& call, bool early, bool summed) {
   Layer layer;
   layer.exact = true;
   layer.summed = summed;
-  bool told = false;
+  bool subscribes = false;
   for (const TablePtr& table : call.tables) {
     const SyncPolicy sync = table->options.cache ? table->options.cache->sync() : SyncPolicy();
     layer.tables.push_back(table->schema->id());
     layer.exact = layer.exact && sync.pull.most == 0 && sync.push.most == 0;
-    told = told || sync.subscribes;
+    subscribes = subscribes || sync.subscribes;
   }
-  if (!layer.exact) layer.ahead = uint64_t{1} + told + early;
+  if (!layer.exact) layer.ahead = uint64_t{1} + subscribes + early;
   layers_.emplace(call.layer, std::move(layer));
 }
 

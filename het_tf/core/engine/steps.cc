@@ -251,7 +251,7 @@ void Steps::TellSmallCaches(const BatchCall& call, const BatchPlan& plan) {
   for (size_t t = 0; t < rows.size(); ++t) {
     const auto& cache = call.tables[t]->options.cache;
     const bool small = cache && cache->capacity > 0 && rows[t] > cache->capacity;
-    if (!small || !parts_->notice || call.tables[t]->told_small.exchange(true)) continue;
+    if (!small || !parts_->notice || call.tables[t]->notified_small.exchange(true)) continue;
     parts_->notice(
         "a batch has " + std::to_string(rows[t]) + " rows of table '" + NameOf(call.tables[t]) +
         "', whose cache holds " + std::to_string(cache->capacity) +

@@ -127,9 +127,10 @@ Status CheckTogether(const CacheOptions& options) {
                            "\" with device=\"gpu\"; rows of a cache on a GPU travel as float32: leave wire "
                            "out, or give device=\"cpu\"");
   }
-  if (options.checks == Checks::kTold) {
+  if (options.checks == Checks::kNotified) {
     return InvalidArgument(
-        "cache.checks is \"told\" with device=\"gpu\"; rows in GPU memory are asked about: leave checks out, "
+        "cache.checks is \"notified\" with device=\"gpu\"; rows in GPU memory are asked about: leave checks "
+        "out, "
         "or give device=\"cpu\"");
   }
   return Status();
@@ -186,8 +187,8 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
   const bool exact = cache.pull_bound.most == 0 && cache.push_bound.most == 0;
   const bool rounds = remote && !cache.on_device && cache.capacity > 0 && (!exact || synchronous);
   cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
-  const bool told = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastTold;
-  cache.checks = checks.value_or(told ? Checks::kTold : Checks::kAsked);
+  const bool subscribes = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastNotified;
+  cache.checks = checks.value_or(subscribes ? Checks::kNotified : Checks::kAsked);
   return TableOptions{cache};
 }
 

@@ -11,7 +11,7 @@
 //             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
 //   wire      given; or int4, if the store is a parameter server, rows may stay, and copies may be stale or
 //             "staleness" is "synchronous", which is 0; else float32
-//   checks    given; or told, from a pull bound of CacheConfig::kLeastTold on; else asked
+//   checks    given; or notified, from a pull bound of CacheConfig::kLeastNotified on; else asked
 //
 // In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row; its rows travel as
 // float32 and are checked on every read.

@@ -29,7 +29,7 @@ struct Table {
   // Number of training lookups whose batch was planned (Steps::Plan).
   std::atomic<int64_t> planned{0};
   // The notice that its cache is smaller than a batch was given.
-  std::atomic<bool> told_small{false};
+  std::atomic<bool> notified_small{false};
 };
 using TablePtr = std::shared_ptr<Table>;
 

@@ -143,7 +143,7 @@ Result<ReplayOutcome> Replay::Run() {
   outcome.store_rows = service_.Rows(settings_.schema->id());
   for (uint32_t p = 0; p < settings_.partitions; ++p) {
     service_.WithPartition(p, [&](Partition& partition) {
-      outcome.store_bytes += partition.bytes() + partition.holdings().bytes() + sizeof(Shard);
+      outcome.store_bytes += partition.bytes() + partition.subscribers().bytes() + sizeof(Shard);
     });
   }
   return outcome;

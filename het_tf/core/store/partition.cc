@@ -140,19 +140,19 @@ bool Partition::CheckTable(const TableRequest& t, const Handling& how, Shard* sh
   return true;
 }
 
-Holdings::Turn Partition::BeginTurn(const Request& q) {
-  Vector<Holdings::Use> uses;
+Subscribers::Turn Partition::BeginTurn(const Request& q) {
+  Vector<Subscribers::Use> uses;
   uses.reserve(q.tables.size());
   for (const TableRequest& t : q.tables) {
-    const size_t incoming = t.hold ? t.check_keys.size() + t.fetch_keys.size() : 0;
+    const size_t incoming = t.subscribe ? t.check_keys.size() + t.fetch_keys.size() : 0;
     uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
   }
-  return holdings_.Begin(q.client, q.request_id, q.told_ack, uses);
+  return subscribers_.Begin(q.client, q.request_id, q.notified_ack, uses);
 }
 
 void Partition::Answer(const Request& q, Reply* p) {
-  const bool tells = q.tells();
-  Holdings::Turn turn = tells ? BeginTurn(q) : Holdings::Turn();
+  const bool subscribes = q.subscribes();
+  Subscribers::Turn turn = subscribes ? BeginTurn(q) : Subscribers::Turn();
   size_t used = 0;
   for (const TableRequest& t : q.tables) {
     const RowStore& store = Find(t.table)->rows();
@@ -165,7 +165,7 @@ void Partition::Answer(const Request& q, Reply* p) {
     answer.fetched_clocks.reserve(t.fetch_keys.size());
     turn.Drop(t.table, t.dropped);
     auto hold = [&](Key key, Clock clock) {
-      if (t.hold) turn.Hold(t.table, key, clock);
+      if (t.subscribe) turn.Subscribe(t.table, key, clock);
     };
     FindEach(store, t.check_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
@@ -190,13 +190,13 @@ void Partition::Answer(const Request& q, Reply* p) {
       hold(t.fetch_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
-    if (tells) turn.Name(t.table, &answer.told_keys);
+    if (subscribes) turn.Notify(t.table, &answer.notified_keys);
     if (!answer.speaks()) --used;
   }
   p->tables.resize(used);
-  if (!tells) return;
-  p->told = turn.number();
-  p->told_reset = turn.reset();
+  if (!subscribes) return;
+  p->notified = turn.number();
+  p->subscription_reset = turn.reset();
 }
 
 Replication Partition::Replicate(Request* q, bool lone) {
@@ -215,7 +215,7 @@ bool Partition::AnswerTables(const Request& q, Reply* p) {
   if (p->status == FrameStatus::kOk) {
     Answer(q, p);
     for (const TableRequest& t : q.tables) {
-      pulled = pulled || t.hold || !t.check_keys.empty() || !t.fetch_keys.empty();
+      pulled = pulled || t.subscribe || !t.check_keys.empty() || !t.fetch_keys.empty();
     }
   } else if (p->status == FrameStatus::kNoTable) {
     for (const TableRequest& t : q.tables) {
@@ -260,8 +260,8 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     reply.same_seq = false;
     reply.message.clear();
     reply.tables = Vector<TableReply>();
-    reply.told = 0;
-    reply.told_reset = false;
+    reply.notified = 0;
+    reply.subscription_reset = false;
     replies->Add(reply);
   }
   if (!handled.applied) {

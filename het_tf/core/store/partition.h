@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/store/holdings.h"
 #include "het_tf/core/store/known_clients.h"
 #include "het_tf/core/store/shard.h"
+#include "het_tf/core/store/subscribers.h"
 #include "het_tf/core/wire/parts.h"
 
 namespace het {
@@ -121,14 +121,14 @@ class Partition {
   void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
   void EndLoad() { loading_ = LoadMark(); }
 
-  // Soft state: the clients' subscriptions (holdings.h).
-  Holdings& holdings() { return holdings_; }
-  const Holdings& holdings() const { return holdings_; }
+  // Soft state: the clients' subscriptions (subscribers.h).
+  Subscribers& subscribers() { return subscribers_; }
+  const Subscribers& subscribers() const { return subscribers_; }
   Traffic& traffic() { return traffic_; }
   // Call after changes of rows other than by Handle and sweeps.
-  void RowsChanged(uint64_t table) { holdings_.Changed(table); }
+  void RowsChanged(uint64_t table) { subscribers_.Changed(table); }
 
-  // Bytes of rows. Holdings are not included; the rest is small.
+  // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
 
   // The whole partition as one run of bytes (chunk.h), and the inverse with a new incarnation. Deserialize
@@ -150,7 +150,7 @@ class Partition {
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows, so it must be encoded before they change.
   void Answer(const Request& request, Reply* reply);
-  Holdings::Turn BeginTurn(const Request& request);
+  Subscribers::Turn BeginTurn(const Request& request);
 
   PartitionId id_;
   uint64_t incarnation_;
@@ -159,7 +159,7 @@ class Partition {
   size_t max_tables_ = SIZE_MAX;
   uint64_t table_at_ = 0;  // the sweep of tables continues here
   LoadMark loading_;
-  Holdings holdings_;
+  Subscribers subscribers_;
   Traffic traffic_;
   uint64_t parts_ = 0;  // number of parts checked
 };

@@ -115,10 +115,10 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
   const RowOfPush* of_table = rows.data();
   for (const TableRequest& t : q.tables) {
     Shard* const shard = Find(t.table);
-    holdings_.Pushed(q.client, t.table, t.push_keys, t.push_ticks,
-                     [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; });
+    subscribers_.Pushed(q.client, t.table, t.push_keys, t.push_ticks,
+                        [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; });
     const Key* const end = t.push_keys.data() + t.push_keys.size();
-    holdings_.Left(q.client, q.told_ack, t.table, {end - t.left, t.left});
+    subscribers_.Left(q.client, q.notified_ack, t.table, {end - t.left, t.left});
     of_table += t.push_keys.size();
     uint32_t ticks = 0;  // most ticks of a row
     for (uint32_t each : t.push_ticks) ticks |= each;

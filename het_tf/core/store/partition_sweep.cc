@@ -23,9 +23,9 @@ constexpr size_t kTablesAtOnce = 256;
 Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals) {
   if (!shard->limits().any()) return Swept();
   budget = std::min<size_t>(budget, shard->rows().end());
-  const bool told = holdings_.clients() > 0;
+  const bool subscribed = subscribers_.clients() > 0;
   const uint32_t shares = Layout(id_).OfTable(shard->schema().id()).group;
-  if (removals == nullptr && !told) return shard->Sweep(now, budget, shares, nullptr);
+  if (removals == nullptr && !subscribed) return shard->Sweep(now, budget, shares, nullptr);
   Vector<Key> keys;
   Bytes chunk;
   try {
@@ -38,7 +38,7 @@ Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vect
     return Swept();
   }
   const Swept swept = shard->Sweep(now, budget, shares, &keys);
-  for (Key key : keys) holdings_.Removed(shard->schema().id(), key);
+  for (Key key : keys) subscribers_.Removed(shard->schema().id(), key);
   if (keys.empty() || removals == nullptr) return swept;
   EncodeRemove(shard->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);
   removals->push_back(std::move(chunk));
@@ -61,7 +61,7 @@ Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<B
 }
 
 Swept Partition::Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
-  holdings_.ForgetSilent(now);
+  subscribers_.ForgetSilent(now);
   Swept swept;
   swept.clients = clients_.Sweep(now, budget, removals);
   const size_t tables = std::min(shards_.size(), kTablesAtOnce);

@@ -15,24 +15,24 @@
 //            [u64 client[2]] [u32 time] | varint parts
 //            then the head of each part:
 //              u8 flags | [delta partition] [delta request_id] [delta client] [delta seq] [delta after_seq]
-//              [delta told_ack] [u32 digest]
+//              [delta notified_ack] [u32 digest]
 //            then for each part its tables:
 //              u8 flags | [a table that no part has named before:
 //                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
 //                            varint every | u8 formats | [varint block]]
 //              [varint its number, unless it is the next one]
-//              [varint pushes | [with told_ack: varint left] | keys | ticks | updates] [varint checks |
+//              [varint pushes | [with notified_ack: varint left] | keys | ticks | updates] [varint checks |
 //              keys | clocks] [varint fetches | keys] [varint dropped | keys]
 //   reply    u32 magic | u8 version | u32 request_id
 //            then each part:
 //              u8 flags | [delta partition] [delta request_id] [u64 inc] [delta last_seq]
-//              [u8 status | varint message length | message] [delta told]
+//              [u8 status | varint message length | message] [delta notified]
 //              then its tables:
 //                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
 //                number] [u64 epoch] [varint refreshed | positions in the request's checks | clocks]
 //                [varint fetches | clocks (0: the row does not exist, and nothing follows for it)]
-//                [varint told | keys] rows: of the refreshed and the fetched keys whose clock is not 0
-//                [varint buckets | staleness histogram of the checks that stayed within the bound]
+//                [varint count | notified keys] rows: of the refreshed and the fetched keys whose clock is
+//                not 0 [varint buckets | staleness histogram of the checks that stayed within the bound]
 //
 // A part with tables states the epochs, and perhaps the incarnation (inc), that its client knows, by a digest
 // of 32 bits: if the partition computes another digest, it does nothing (kEpoch) and answers with all of
@@ -79,7 +79,7 @@ class RequestParts {
     uint64_t seq = 0;
     uint64_t after_seq = 0;
     uint32_t digest = 0;
-    uint32_t told_ack = 0;  // or the previous part's
+    uint32_t notified_ack = 0;  // or the previous part's
     uint8_t flags = 0;
   };
   // The facts about a table that a frame has once.
@@ -137,7 +137,7 @@ class ReplyWriter {
   uint32_t partition_ = UINT32_MAX;  // the previous part's
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
-  uint32_t told_ = 0;
+  uint32_t notified_ = 0;
 };
 
 // Iterates over the parts of a reply frame, which must outlive it.
@@ -159,7 +159,7 @@ class ReplyParts {
   uint32_t partition_ = UINT32_MAX;  // the previous part's
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
-  uint32_t told_ = 0;
+  uint32_t notified_ = 0;
 };
 
 // Writes a frame of one part.

@@ -36,7 +36,7 @@ struct TableReply {
   Vector<uint32_t> refreshed;  // positions in check_keys
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
-  Vector<Key> told_keys;         // subscribed rows that moved past the bound; their subscriptions have ended
+  Vector<Key> notified_keys;     // subscribed rows that moved past the bound; their subscriptions have ended
   Vector<float> rows;
   // In place of `rows`, for Encode: each row's address, so that it is copied once. Decode leaves it empty.
   Vector<const float*> stored_rows;
@@ -52,7 +52,7 @@ struct TableReply {
   }
   // Whether it has content about its table.
   bool speaks() const {
-    return !refreshed.empty() || !fetched_clocks.empty() || !told_keys.empty() || !lag_histogram.empty();
+    return !refreshed.empty() || !fetched_clocks.empty() || !notified_keys.empty() || !lag_histogram.empty();
   }
 
   // Empties the lists, whose memory the next part reuses, and the epoch; the next part writes the rest.
@@ -60,7 +60,7 @@ struct TableReply {
     epoch = 0;
     for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
     refreshed.clear();
-    told_keys.clear();
+    notified_keys.clear();
     rows.clear();
     stored_rows.clear();
     lag_histogram.clear();
@@ -109,8 +109,8 @@ struct Reply {
   // The newest applied push. `same_seq`: it is the newest that the request named, and 0 here.
   uint64_t last_seq = 0;
   bool same_seq = false;
-  uint32_t told = 0;  // number of this answer among those with notifications; 0: not requested
-  bool told_reset = false;
+  uint32_t notified = 0;  // number of this answer among those with notifications; 0: not requested
+  bool subscription_reset = false;
   Vector<TableReply> tables;
 };
 

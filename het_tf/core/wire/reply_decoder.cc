@@ -13,7 +13,7 @@ Status ReplyParts::Open(Span<const uint8_t> frame) {
   tables_.clear();
   partition_ = UINT32_MAX;
   last_seq_ = 0;
-  told_ = 0;
+  notified_ = 0;
   if (r.Fixed<uint32_t>() != kReplyMagic) return Broken("its magic number is wrong");
   const uint8_t version = r.Fixed<uint8_t>();
   if (version != frame::kVersion) return OtherVersion(version);
@@ -44,9 +44,9 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
     if (text == nullptr) return Broken("its message is truncated");
     p->message.assign(reinterpret_cast<const char*>(text), size);
   }
-  if (has(reply::kTold)) told_ = AddDelta32(told_, r.Varint());
-  p->told = has(reply::kTold) ? told_ : 0;
-  p->told_reset = has(reply::kToldReset);
+  if (has(reply::kNotified)) notified_ = AddDelta32(notified_, r.Varint());
+  p->notified = has(reply::kNotified) ? notified_ : 0;
+  p->subscription_reset = has(reply::kSubscriptionReset);
   if (tables != nullptr) tables->clear();
   size_t used = 0;
   uint32_t number = 0;
@@ -107,10 +107,10 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, u
     ReadClocks(fetched, &r, &t->fetched_clocks);
     if (t->fetched_clocks.size() != fetched) return Broken("clocks");
   }
-  if (has(reply::kToldKeys)) {
-    const size_t told = r.Count();
-    r.KeyRun(told, &t->told_keys);
-    if (t->told_keys.size() != told) return Broken("keys");
+  if (has(reply::kNotifiedKeys)) {
+    const size_t count = r.Count();
+    r.KeyRun(count, &t->notified_keys);
+    if (t->notified_keys.size() != count) return Broken("keys");
   }
   if (!r.ok() || !ok) return Broken("clocks");
   const size_t rows = t->KnownRows();

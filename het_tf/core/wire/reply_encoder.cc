@@ -24,7 +24,7 @@ size_t SizeBound(const Reply& p) {
   for (const TableReply& t : p.tables) {
     bytes += 80 +
              10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
-                   t.told_keys.size()) +
+                   t.notified_keys.size()) +
              5 * t.refreshed.size() + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
   }
   return bytes;
@@ -68,8 +68,8 @@ void ReplyWriter::Add(const Reply& p) {
     if (!p.same_inc) flags |= reply::kInc;
     if (!p.same_seq) flags |= reply::kLastSeq;
     if (p.status != FrameStatus::kOk) flags |= reply::kStatus;
-    if (p.told != 0) flags |= reply::kTold;
-    if (p.told_reset) flags |= reply::kToldReset;
+    if (p.notified != 0) flags |= reply::kNotified;
+    if (p.subscription_reset) flags |= reply::kSubscriptionReset;
     if (!p.tables.empty()) flags |= reply::kTables;
     w.Fixed(flags);
     if ((flags & reply::kPartition) != 0) w.Varint(Delta32(p.partition, partition_));
@@ -81,7 +81,7 @@ void ReplyWriter::Add(const Reply& p) {
       w.Varint(p.message.size());
       w.Raw(p.message.data(), p.message.size());
     }
-    if (p.told != 0) w.Varint(Delta32(p.told, told_));
+    if (p.notified != 0) w.Varint(Delta32(p.notified, notified_));
     uint32_t number = 0;
     for (size_t i = 0; i < p.tables.size(); ++i) {
       AddTable(p.tables[i], p.status, i + 1 < p.tables.size(), &number, &w);
@@ -95,7 +95,7 @@ void ReplyWriter::Add(const Reply& p) {
   partition_ = p.partition;
   request_id_ = p.request_id;
   if (!p.same_seq) last_seq_ = p.last_seq;
-  if (p.told != 0) told_ = p.told;
+  if (p.notified != 0) notified_ = p.notified;
 }
 
 void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, uint32_t* next, Writer* w) {
@@ -114,7 +114,7 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
   if (!t.fetched_clocks.empty()) flags |= reply::kFetched;
   if (!t.lag_histogram.empty()) flags |= reply::kLags;
   if (epoch) flags |= reply::kEpoch;
-  if (!t.told_keys.empty()) flags |= reply::kToldKeys;
+  if (!t.notified_keys.empty()) flags |= reply::kNotifiedKeys;
   if (more) flags |= reply::kMore;
   w->Fixed(flags);
   if (is_new) {
@@ -137,9 +137,9 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
     w->Varint(t.fetched_clocks.size());
     WriteClocks(t.fetched_clocks, w);
   }
-  if (!t.told_keys.empty()) {
-    w->Varint(t.told_keys.size());
-    w->KeyRun(t.told_keys);
+  if (!t.notified_keys.empty()) {
+    w->Varint(t.notified_keys.size());
+    w->KeyRun(t.notified_keys);
   }
   for (const float *row = t.rows.data(), *end = row + t.rows.size(); row < end; row += t.row_floats) {
     PackRounded(t.row_format, t.block, t.row_floats, &row, 1, w);

@@ -11,8 +11,8 @@ constexpr uint8_t kRequestId = 2;  // not the previous part's + 1
 constexpr uint8_t kInc = 4;
 constexpr uint8_t kLastSeq = 8;  // not the newest that the request names
 constexpr uint8_t kStatus = 16;  // not kOk
-constexpr uint8_t kTold = 32;
-constexpr uint8_t kToldReset = 64;
+constexpr uint8_t kNotified = 32;
+constexpr uint8_t kSubscriptionReset = 64;
 constexpr uint8_t kTables = 128;
 // Flags of a table.
 constexpr uint8_t kNew = 1;
@@ -21,7 +21,7 @@ constexpr uint8_t kRefreshed = 4;
 constexpr uint8_t kFetched = 8;
 constexpr uint8_t kLags = 16;
 constexpr uint8_t kEpoch = 32;  // only if the part's status is kEpoch
-constexpr uint8_t kToldKeys = 64;
+constexpr uint8_t kNotifiedKeys = 64;
 constexpr uint8_t kMore = 128;
 
 // A limit on the buckets of a histogram of lags.

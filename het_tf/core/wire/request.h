@@ -34,7 +34,7 @@ struct TableRequestOf {
   List<uint32_t> push_ticks;
   List<float> push_updates;  // push_keys.size() * update_floats
   // Of the pushes, so many at the end are of rows that have left the client: the partition forgets that it
-  // holds them, as of Request::told_ack.
+  // holds them, as of Request::notified_ack.
   uint32_t left = 0;
   // check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
   // behind it
@@ -43,9 +43,9 @@ struct TableRequestOf {
   List<Clock> check_clocks;
   // fetch
   List<Key> fetch_keys;
-  // told: the partition is to remember the rows of this request's checks and fetches as held, and
-  // to forget these.
-  bool hold = false;
+  // The client subscribes to the rows of the checks and fetches of this part, and drops its subscriptions to
+  // `dropped`.
+  bool subscribe = false;
   Vector<Key> dropped;
 
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
@@ -71,10 +71,10 @@ struct RequestOf {
   uint32_t time = 0;
   PartitionId partition;
   ClientId client;
-  uint64_t seq = 0;        // 0: no push part
-  uint64_t after_seq = 0;  // read only if at least this push of the client has been applied
-  uint64_t inc = 0;        // for Encode: the life that the client knows the partition by; 0: it knows none
-  uint32_t told_ack = 0;   // the newest `told` that the client has; 0: none
+  uint64_t seq = 0;           // 0: no push part
+  uint64_t after_seq = 0;     // read only if at least this push of the client has been applied
+  uint64_t inc = 0;           // for Encode: the life that the client knows the partition by; 0: it knows none
+  uint32_t notified_ack = 0;  // the newest Reply::notified that the client has; 0: none
   Vector<TableRequestOf<List>> tables;
 
   // What Decode found in the place of inc and epochs: EpochDigest of what the client knows.
@@ -82,8 +82,9 @@ struct RequestOf {
   bool knows_inc = false;
 
   // Whether the answer is to name the held rows that have moved.
-  bool tells() const {
-    return std::any_of(tables.begin(), tables.end(), [](const TableRequestOf<List>& t) { return t.hold; });
+  bool subscribes() const {
+    return std::any_of(tables.begin(), tables.end(),
+                       [](const TableRequestOf<List>& t) { return t.subscribe; });
   }
   // The newest push that it names: the one that it has, or that is to be applied before it is read.
   uint64_t newest_seq() const { return std::max(seq, after_seq); }

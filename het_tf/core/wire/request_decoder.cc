@@ -62,9 +62,9 @@ RequestParts::Head RequestParts::ReadHead(const Head& before) {
   const uint64_t newest = std::max(before.seq, before.after_seq);
   head.seq = has(request::kSeq) ? AddDelta(newest, r.Varint()) : 0;
   head.after_seq = has(request::kAfterSeq) ? AddDelta(newest, r.Varint()) : head.seq;
-  if (has(request::kToldAck)) head.told_ack = AddDelta32(before.told_ack, r.Varint());
+  if (has(request::kNotifiedAck)) head.notified_ack = AddDelta32(before.notified_ack, r.Varint());
   head.digest = has(request::kKnowsInc | request::kTables) ? r.Fixed<uint32_t>() : 0;
-  if (has(request::kSeq) != (head.seq != 0) || (has(request::kToldAck) && head.told_ack == 0))
+  if (has(request::kSeq) != (head.seq != 0) || (has(request::kNotifiedAck) && head.notified_ack == 0))
     r.Raw(SIZE_MAX);  // fails
   return head;
 }
@@ -81,8 +81,8 @@ Status RequestParts::Next(Request* q) {
   q->inc = 0;
   q->digest = head.digest;
   q->knows_inc = (head.flags & request::kKnowsInc) != 0;
-  const bool acknowledges = (head.flags & request::kToldAck) != 0;
-  q->told_ack = acknowledges ? head.told_ack : 0;
+  const bool acknowledges = (head.flags & request::kNotifiedAck) != 0;
+  q->notified_ack = acknowledges ? head.notified_ack : 0;
   size_t tables = 0;
   uint32_t number = 0;
   for (bool more = (head.flags & request::kTables) != 0; more;) {
@@ -128,7 +128,7 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, u
   t->push_format = table.push_format;
   t->row_format = table.row_format;
   t->block = table.block;
-  t->hold = has(request::kHold);
+  t->subscribe = has(request::kSubscribe);
   t->left = 0;
   if (has(request::kPush)) {
     const size_t pushes = r.Count();

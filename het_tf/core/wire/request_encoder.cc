@@ -36,7 +36,7 @@ bool IsPushAloneOf(const Q& q) {
   return q.seq != 0 && q.after_seq <= q.seq &&
          std::all_of(q.tables.begin(), q.tables.end(), [](const auto& t) {
            return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty() && t.dropped.empty() &&
-                  !t.hold;
+                  !t.subscribe;
          });
 }
 
@@ -79,7 +79,7 @@ class RequestWriter {
       number_ = 0;
       const size_t last = LastTable(q);
       for (size_t i = 0; i < last; ++i) {
-        if (Takes(q.tables[i])) Table(q.tables[i], ToldAck(q) != 0, /*more=*/i + 1 < last);
+        if (Takes(q.tables[i])) Table(q.tables[i], NotifiedAck(q) != 0, /*more=*/i + 1 < last);
       }
     }
   }
@@ -99,19 +99,19 @@ class RequestWriter {
     return last;
   }
   uint64_t AfterSeq(const Q& q) const { return push_only_ ? q.seq : q.after_seq; }
-  uint32_t ToldAck(const Q& q) const { return push_only_ ? 0 : q.told_ack; }
+  uint32_t NotifiedAck(const Q& q) const { return push_only_ ? 0 : q.notified_ack; }
 
   void Head(const Q& q, const Q& before, uint64_t inc) {
     const uint64_t after_seq = AfterSeq(q);
     const bool tables = LastTable(q) > 0;
-    const uint32_t told_ack = ToldAck(q);
+    const uint32_t notified_ack = NotifiedAck(q);
     uint8_t flags = 0;
     if (q.partition.index != before.partition.index + 1) flags |= request::kPartition;
     if (q.request_id != before.request_id + 1) flags |= request::kRequestId;
     if (q.client.low != before.client.low) flags |= request::kOtherClient;
     if (q.seq != 0) flags |= request::kSeq;
     if (after_seq != q.seq) flags |= request::kAfterSeq;
-    if (told_ack != 0) flags |= request::kToldAck;
+    if (notified_ack != 0) flags |= request::kNotifiedAck;
     if (inc != 0 && !push_only_) flags |= request::kKnowsInc;
     if (tables) flags |= request::kTables;
     w_.Fixed(flags);
@@ -121,7 +121,7 @@ class RequestWriter {
     const uint64_t newest = std::max(before.seq, AfterSeq(before));
     if ((flags & request::kSeq) != 0) w_.Varint(Delta(q.seq, newest));
     if ((flags & request::kAfterSeq) != 0) w_.Varint(Delta(after_seq, newest));
-    if (told_ack != 0) w_.Varint(Delta32(told_ack, std::exchange(told_ack_, told_ack)));
+    if (notified_ack != 0) w_.Varint(Delta32(notified_ack, std::exchange(notified_ack_, notified_ack)));
     if ((flags & (request::kKnowsInc | request::kTables)) == 0) return;
     EpochDigest digest((flags & request::kKnowsInc) != 0 ? inc : 0);
     for (const TableOf& t : q.tables) {
@@ -150,7 +150,7 @@ class RequestWriter {
       if (!t.check_keys.empty()) flags |= request::kCheck;
       if (!t.fetch_keys.empty()) flags |= request::kFetch;
       if (!t.dropped.empty()) flags |= request::kDropped;
-      if (t.hold) flags |= request::kHold;
+      if (t.subscribe) flags |= request::kSubscribe;
     }
     if (more) flags |= request::kMore;
     w_.Fixed(flags);
@@ -199,8 +199,8 @@ class RequestWriter {
   Writer w_;
   Vector<TableBytes>* const sizes_;
   Vector<Known> known_;
-  uint32_t number_ = 0;    // of the table before in this part, plus one
-  uint32_t told_ack_ = 0;  // of the newest part that has one
+  uint32_t number_ = 0;        // of the table before in this part, plus one
+  uint32_t notified_ack_ = 0;  // of the newest part that has one
 };
 
 template <typename Q>

@@ -18,7 +18,7 @@ constexpr uint8_t kRequestId = 2;  // not the previous part's + 1
 constexpr uint8_t kOtherClient = 4;
 constexpr uint8_t kSeq = 8;
 constexpr uint8_t kAfterSeq = 16;  // not seq
-constexpr uint8_t kToldAck = 32;
+constexpr uint8_t kNotifiedAck = 32;
 constexpr uint8_t kKnowsInc = 64;
 constexpr uint8_t kTables = 128;
 // Flags of a table.
@@ -28,7 +28,7 @@ constexpr uint8_t kPush = 4;
 constexpr uint8_t kCheck = 8;
 constexpr uint8_t kFetch = 16;
 constexpr uint8_t kDropped = 32;
-constexpr uint8_t kHold = 64;
+constexpr uint8_t kSubscribe = 64;
 constexpr uint8_t kMore = 128;
 
 }  // namespace het::frame::request

@@ -178,9 +178,9 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));
   number("clients", partition->clients().all().size());
-  number("held_rows", partition->holdings().held());
-  number("told_rows", partition->holdings().told());
-  number("told_resets", partition->holdings().resets());
+  number("subscribed_rows", partition->subscribers().held());
+  number("notified_rows", partition->subscribers().notified());
+  number("subscription_resets", partition->subscribers().resets());
   const Traffic traffic = partition->traffic();
   number("frames", traffic.frames);
   number("rows_pulled", traffic.rows_pulled);

@@ -108,9 +108,9 @@ int Answer(RedisModuleCtx* ctx, size_t bytes_in, const Bytes& reply) {
 // A server without memory first forgets clients' subscriptions: clients then ask instead.
 void LimitHoldings(RedisModuleCtx* ctx, Partition* partition) {
   const bool full = OutOfMemory(ctx);
-  Holdings& holdings = partition->holdings();
-  if (full) holdings.Clear();
-  holdings.set_limit(full ? 0 : Holdings::kMostHeld);
+  Subscribers& subscribers = partition->subscribers();
+  if (full) subscribers.Clear();
+  subscribers.set_limit(full ? 0 : Subscribers::kMostRows);
 }
 
 void Replicate(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Replication& replication) {

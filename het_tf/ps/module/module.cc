@@ -49,9 +49,9 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("rows", totals.rows);
   add("bytes", totals.bytes);
   add("clients", totals.clients);
-  add("held_rows", totals.held);
-  add("told_rows", totals.told);
-  add("told_resets", totals.told_resets);
+  add("subscribed_rows", totals.held);
+  add("notified_rows", totals.notified);
+  add("subscription_resets", totals.subscription_resets);
   add("frames", stats.frames);
   add("pushes_applied", stats.pushes_applied);
   add("pulls", stats.pulls);

@@ -182,7 +182,7 @@ size_t RowsOf(const Partition& partition) {
 
 size_t MemoryOf(const Partition& partition) {
   constexpr size_t kMapNode = 4 * sizeof(void*);
-  return sizeof(Partition) + partition.bytes() + partition.holdings().bytes() +
+  return sizeof(Partition) + partition.bytes() + partition.subscribers().bytes() +
          partition.shards().size() * (sizeof(Shard) + kMapNode) +
          partition.clients().all().size() * (sizeof(ClientId) + sizeof(ClientState) + kMapNode);
 }
@@ -219,9 +219,9 @@ Totals SumTotals() {
     totals.rows += RowsOf(*partition);
     totals.bytes += MemoryOf(*partition);
     totals.clients += partition->clients().all().size();
-    totals.held += partition->holdings().held();
-    totals.told += partition->holdings().told();
-    totals.told_resets += partition->holdings().resets();
+    totals.held += partition->subscribers().held();
+    totals.notified += partition->subscribers().notified();
+    totals.subscription_resets += partition->subscribers().resets();
   }
   return totals;
 }

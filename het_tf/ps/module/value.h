@@ -29,9 +29,9 @@ constexpr int kEncodingVersion = 2;
 
 // Sums over all partitions of this process.
 struct Totals {
-  size_t held = 0;  // clients' subscriptions to rows
-  size_t told = 0;  // notifications by the partitions that are here
-  size_t told_resets = 0;
+  size_t held = 0;      // clients' subscriptions to rows
+  size_t notified = 0;  // notifications by the partitions that are here
+  size_t subscription_resets = 0;
   uint64_t partitions = 0;
   uint64_t tables = 0;
   uint64_t rows = 0;

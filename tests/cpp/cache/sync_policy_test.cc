@@ -67,7 +67,7 @@ TEST(SyncPolicy, ByAgeAYoungRowIsWrittenThroughAndNoStepWaitsForItsOwnPush) {
 
 TEST(SyncPolicy, OfACacheConfig) {
   CacheConfig config;
-  config.checks = Checks::kTold;
+  config.checks = Checks::kNotified;
   EXPECT_TRUE(config.sync().subscribes);
   config.capacity = 0;
   EXPECT_FALSE(config.sync().subscribes) << "nothing is kept";

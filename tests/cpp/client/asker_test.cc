@@ -93,7 +93,7 @@ TEST_F(AskerTest, WithoutABoundNothingIsAsked) {
 
 TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
   CacheConfig config;
-  config.checks = Checks::kTold;
+  config.checks = Checks::kNotified;
   Cache(config);
   const uint32_t line = Line(7, 3);
   cache_->marks().Subscribe(line);
@@ -115,7 +115,7 @@ TEST_F(AskerTest, ASubscribedRowIsTrustedIfThePartitionHasAnsweredLately) {
 
 TEST_F(AskerTest, NoReadWaitsForAQuestionAlone) {
   CacheConfig config;
-  config.checks = Checks::kTold;
+  config.checks = Checks::kNotified;
   Cache(config);
   const uint32_t line = Line(7, 3);
   cache_->marks().Subscribe(line);

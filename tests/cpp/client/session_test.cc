@@ -300,11 +300,11 @@ TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
     OutRequest request;
     session_.FillIn(next, &request);
     request.request_id = ++request_id_;
-    request.tables.emplace_back().hold = true;
+    request.tables.emplace_back().subscribe = true;
     session_.Sent(next, request, request.request_id, now_, 1);
     Reply reply = Answer(FrameStatus::kOk, 0);
-    reply.told = 5;
-    reply.told_reset = reset;
+    reply.notified = 5;
+    reply.subscription_reset = reset;
     EXPECT_EQ(Hear(request, reply).answer, reset ? Verdict::kRows : Verdict::kAskAgain);
   }
 }

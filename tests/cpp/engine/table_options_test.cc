@@ -64,7 +64,7 @@ TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
 TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   const CacheConfig cache = Cache(
       "\"rows\": 7, \"policy\": \"light_lfu\", \"admit_after\": 3, \"pull_bound\": 5, \"push_bound\": null, "
-      "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"told\", \"device\": \"cpu\"");
+      "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"notified\", \"device\": \"cpu\"");
   EXPECT_EQ(cache.capacity, 7u);
   EXPECT_EQ(cache.policy, Policy::kLightLfu);
   EXPECT_EQ(cache.admit_after, 3u);
@@ -72,10 +72,11 @@ TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   EXPECT_EQ(cache.push_bound, kUnbounded);
   EXPECT_EQ(cache.write_back_rows, 9u);
   EXPECT_EQ(cache.wire, RowFormat::kFloat16);
-  EXPECT_EQ(cache.checks, Checks::kTold);
-  EXPECT_EQ(ToJson(TableOptions{cache}),
-            "{\"cache\":{\"admit_after\":3,\"checks\":\"told\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
-            "\"pull_bound\":5,\"push_bound\":null,\"rows\":7,\"wire\":\"float16\",\"write_back_rows\":9}}");
+  EXPECT_EQ(cache.checks, Checks::kNotified);
+  EXPECT_EQ(
+      ToJson(TableOptions{cache}),
+      "{\"cache\":{\"admit_after\":3,\"checks\":\"notified\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
+      "\"pull_bound\":5,\"push_bound\":null,\"rows\":7,\"wire\":\"float16\",\"write_back_rows\":9}}");
   EXPECT_THAT(ToJson(Resolved("").value()), HasSubstr("\"staleness\":30"));
 }
 
@@ -113,10 +114,10 @@ TEST(CacheOptions, StaleCopiesAtAParameterServerAreRounded) {
 }
 
 TEST(CacheOptions, ChecksAreToldFromABoundOfThree) {
-  EXPECT_EQ(Cache("").checks, Checks::kTold);
+  EXPECT_EQ(Cache("").checks, Checks::kNotified);
   EXPECT_EQ(Cache("\"staleness\": 2").checks, Checks::kAsked);
-  EXPECT_EQ(Cache("\"pull_bound\": 3, \"push_bound\": 0").checks, Checks::kTold);
-  EXPECT_EQ(Cache("\"staleness\": 2, \"checks\": \"told\"").checks, Checks::kTold);
+  EXPECT_EQ(Cache("\"pull_bound\": 3, \"push_bound\": 0").checks, Checks::kNotified);
+  EXPECT_EQ(Cache("\"staleness\": 2, \"checks\": \"notified\"").checks, Checks::kNotified);
 }
 
 TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
@@ -137,11 +138,11 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"admit_after\": 256", "cache.admit_after is 256; it must be an integer from 1 to 255"},
       {"\"policy\": \"best\"", "cache.policy is 'best'; it must be \"lru\", \"lfu\" or \"light_lfu\""},
       {"\"wire\": 8", "cache.wire is '8'"},
-      {"\"checks\": \"never\"", "cache.checks is 'never'; it must be \"asked\" or \"told\""},
+      {"\"checks\": \"never\"", "cache.checks is 'never'; it must be \"asked\" or \"notified\""},
       {"\"device\": \"tpu\"", "cache.device is \"tpu\"; it must be \"cpu\" or \"gpu\""},
       {"\"device\": \"gpu\", \"rows\": 0", "at least one row"},
       {"\"device\": \"gpu\", \"wire\": \"float16\"", "travel as float32"},
-      {"\"device\": \"gpu\", \"checks\": \"told\"", "asked about"},
+      {"\"device\": \"gpu\", \"checks\": \"notified\"", "asked about"},
       {"\"workers\": 0", "cache.workers is 0"},
       {"\"size\": 3", "unknown field 'size'"},
   };

@@ -57,12 +57,12 @@ std::vector<Request> MakeParts(RowFormat format) {
   parts.push_back(MakeRequest(0, 0, 1, 2));
   for (size_t i : {0, 2}) {
     parts[i].client.low = 3;
-    for (TableRequest &t : parts[i].tables) t.hold = true;
+    for (TableRequest &t : parts[i].tables) t.subscribe = true;
   }
   parts[1].tables[0].push_ticks[2] = 0;
   parts[1].tables[1].left = 2;
-  parts[1].told_ack = 1;
-  parts[2].told_ack = 1;
+  parts[1].notified_ack = 1;
+  parts[2].notified_ack = 1;
   parts[2].tables[0].dropped = {0, 5, -5};
   parts[3].partition.index = 2;
   for (size_t i = 0; i < parts.size(); ++i) parts[i].request_id += static_cast<uint32_t>(i);
@@ -205,7 +205,7 @@ void Run(const uint8_t *data, size_t size) {
     if (State(*partition) != before) Fail("a frame that was not applied changed the partition");
     if (!handled.replication.push.empty() || !handled.replication.removals.empty())
       Fail("a frame that was not applied is told to replicas");
-    if (partition->holdings().clients() > 0) partition = MakePartition();
+    if (partition->subscribers().clients() > 0) partition = MakePartition();
     return;
   }
   // Another copy that gets the push part and the removals alone becomes equal.

@@ -46,10 +46,10 @@ TEST(Golden, Request) {
   all.check_keys = {5, 1000000};
   all.check_clocks = {0, Clock{1} << 20};
   all.fetch_keys = fetch.fetch_keys = {8, 900};
-  all.hold = true;
+  all.subscribe = true;
   all.dropped = {10};
   const std::vector<Request> sample = {
-      // request_id, time, partition, client, seq, after_seq, inc, told_ack, tables
+      // request_id, time, partition, client, seq, after_seq, inc, notified_ack, tables
       {1000, kTime, {3, 24, 99}, {0x1122334455667788, 5}, 12, 300, 77, 4, {all}, 0, false},
       {1002, kTime, {9, 24, 99}, {0x1122334455667788, 6}, 0, 0, 0, 0, {fetch}, 0, false}};
   const std::string golden = Golden("request", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
@@ -83,11 +83,12 @@ TEST(Golden, Reply) {
   all.refreshed = {1, 3};
   all.refreshed_clocks = {200, 1};
   all.fetched_clocks = {0, 70000};
-  all.told_keys = {-4, 12};
+  all.notified_keys = {-4, 12};
   all.rows = {1, 2, 3, -0.5f, 0.25f, 4, 8, 16, 0.125f};
   all.lag_histogram = {3, 0, 500};
   const std::vector<Reply> sample = {
-      // status, message, request_id, partition, same_inc, inc, last_seq, same_seq, told, told_reset, tables
+      // status, message, request_id, partition, same_inc, inc, last_seq, same_seq, told, subscription_reset,
+      // tables
       {FrameStatus::kOk, "", 1000, 3, false, 0x1122334455667788, 300, false, 5, true, {all}},
       {FrameStatus::kEpoch, "cleared", 1002, 9, true, 0, 0, true, 0, false, {epoch}}};
   const std::string golden = Golden("reply", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");

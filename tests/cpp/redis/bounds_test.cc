@@ -70,7 +70,7 @@ TEST_F(RedisBounds, EveryBoundHolds) {
 // A row's bounds grow with its ticks: young rows are exact, old ones as stale as HET's. Defect: a server or a
 // worker takes the largest bound for every row.
 TEST_F(RedisBounds, ByAgeHold) {
-  for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
+  for (const Checks checks : {Checks::kAsked, Checks::kNotified}) {
     PsWorkerConfig config = Config(3, Bound(20, 4), Bound(12, 16), Policy::kLfu, 100);
     config.cache.checks = checks;
     config.steps = std::max<uint64_t>(config.steps, 200);

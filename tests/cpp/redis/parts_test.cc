@@ -224,7 +224,7 @@ class RedisHoldings : public RedisParts {
     q.tables[0].table = schema_->id();
     q.tables[0].epoch = kEpoch;
     q.tables[0].bound = 1;
-    q.tables[0].hold = true;
+    q.tables[0].subscribe = true;
     for (Key key = 0; key < rows; ++key) q.tables[0].fetch_keys.push_back(key);
     return q;
   }
@@ -239,10 +239,10 @@ TEST_F(RedisHoldings, MovedRowsAreReported) {
     Encode(q, &bytes);
     const Reply reply = Ask("HET.READ", keys_[0], ToText(bytes)).at(0);
     EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
-    q.told_ack = reply.told;
+    q.notified_ack = reply.notified;
     q.tables[0].fetch_keys.clear();
     const TableReply* const said = reply.Of(schema_->id());
-    return said == nullptr ? Vector<Key>() : said->told_keys;
+    return said == nullptr ? Vector<Key>() : said->notified_keys;
   };
   ask();
   for (uint64_t seq = 1; seq <= 2; ++seq) {
@@ -251,8 +251,8 @@ TEST_F(RedisHoldings, MovedRowsAreReported) {
   }
   EXPECT_EQ(ask(), Vector<Key>({5}));
   EXPECT_EQ(ask(), Vector<Key>());
-  EXPECT_EQ(server().Info("het", "het_held_rows"), 9);
-  EXPECT_EQ(server().Info("het", "het_told_rows"), 1);
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 9);
+  EXPECT_EQ(server().Info("het", "het_notified_rows"), 1);
 }
 
 // A dead worker's subscriptions are forgotten while another worker goes on.
@@ -263,14 +263,14 @@ TEST_F(RedisHoldings, AreForgottenAfterAWorkerDied) {
   gone.request_id = 1;
   Encode(gone, &bytes);
   Ask("HET.READ", keys_[0], ToText(bytes));
-  EXPECT_EQ(server().Info("het", "het_held_rows"), 1000);
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 1000);
   constexpr uint32_t kAtOnce = 4096;
-  for (uint32_t asked = 0; asked < Holdings::kIdleAnswers + kAtOnce;) {
+  for (uint32_t asked = 0; asked < Subscribers::kIdleAnswers + kAtOnce;) {
     std::vector<Request> parts(kAtOnce, Question(4, 0));
     for (Request& part : parts) part.request_id = ++asked;
     EncodeParts({parts.data(), parts.size()}, &bytes);
     EXPECT_EQ(Ask("HET.READ", keys_[0], ToText(bytes)).size(), kAtOnce);
-    EXPECT_EQ(server().Info("het", "het_held_rows") > 0, asked <= Holdings::kIdleAnswers) << asked;
+    EXPECT_EQ(server().Info("het", "het_subscribed_rows") > 0, asked <= Subscribers::kIdleAnswers) << asked;
   }
 }
 
@@ -287,15 +287,15 @@ TEST_F(RedisHoldings, NeedMemory) {
     EXPECT_EQ(reply.tables.at(0).fetched_clocks.size(), 1000u);
     return reply;
   };
-  EXPECT_NE(ask().told, 0u);
-  EXPECT_EQ(server().Info("het", "het_held_rows"), 1000);
+  EXPECT_NE(ask().notified, 0u);
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 1000);
   ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
   const Reply full = ask();
-  EXPECT_EQ(full.told, 0u);
-  EXPECT_TRUE(full.told_reset);
-  EXPECT_EQ(server().Info("het", "het_held_rows"), 0);
+  EXPECT_EQ(full.notified, 0u);
+  EXPECT_TRUE(full.subscription_reset);
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 0);
   ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "0"}).ok());
-  EXPECT_NE(ask().told, 0u);
+  EXPECT_NE(ask().notified, 0u);
 }
 
 }  // namespace

@@ -370,14 +370,14 @@ TEST_F(PartitionTest, TheSameKeyTwiceInAPush) {
 // A rounding remainder of a row that was removed since (Apply) meets a client that subscribes to the row.
 TEST_F(PartitionTest, PushWithoutTicksOfRemovedSubscribedRow) {
   Request holds = NewRequest(0);
-  holds.tables[0].hold = true;
+  holds.tables[0].subscribe = true;
   holds.tables[0].fetch_keys = {5};
   holds.client = {1, 3};
   EXPECT_EQ(Handle(holds).tables.at(0).fetched_clocks.at(0), 0);
-  EXPECT_EQ(partition_->holdings().held(), 1u);
+  EXPECT_EQ(partition_->subscribers().held(), 1u);
   EXPECT_EQ(Handle(Push(1, {5}, 0)).last_seq, 1u);
   EXPECT_EQ(ClockOf(5), 0);
-  EXPECT_EQ(partition_->holdings().held(), 1u);
+  EXPECT_EQ(partition_->subscribers().held(), 1u);
   Handle(Push(2, {5}, 1));
   EXPECT_EQ(ClockOf(5), 1);
 }

@@ -18,8 +18,8 @@ Reply RandomReply(Random* r, const Reply& before) {
   p.inc = p.same_inc ? 0 : r->Next();
   p.same_seq = r->Chance(0.5);
   p.last_seq = p.same_seq ? 0 : Near(r, before.last_seq);
-  p.told = r->Chance(0.5) ? 0 : static_cast<uint32_t>(Near(r, before.told)) | 1;
-  p.told_reset = r->Chance(0.5);
+  p.notified = r->Chance(0.5) ? 0 : static_cast<uint32_t>(Near(r, before.notified)) | 1;
+  p.subscription_reset = r->Chance(0.5);
   p.tables.resize(r->Below(4));
   for (TableReply& t : p.tables) {
     t.table = r->Below(3);
@@ -38,7 +38,7 @@ Reply RandomReply(Random* r, const Reply& before) {
       t.refreshed_clocks.push_back(clock());
     }
     for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
-    AnyKeys(r, &t.told_keys);
+    AnyKeys(r, &t.notified_keys);
     for (size_t i = 0; i < rows * t.row_floats; ++i) t.rows.push_back(static_cast<float>(r->Unit()));
     // As they will be after decoding.
     for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
@@ -60,8 +60,8 @@ void ExpectSame(const Reply& q, const Reply& p) {
   EXPECT_EQ(q.inc, p.inc);
   EXPECT_EQ(q.same_seq, p.same_seq);
   EXPECT_EQ(q.last_seq, p.last_seq);
-  EXPECT_EQ(q.told, p.told);
-  EXPECT_EQ(q.told_reset, p.told_reset);
+  EXPECT_EQ(q.notified, p.notified);
+  EXPECT_EQ(q.subscription_reset, p.subscription_reset);
   ASSERT_EQ(q.tables.size(), p.tables.size());
   for (size_t i = 0; i < p.tables.size(); ++i) {
     EXPECT_EQ(q.tables[i].table, p.tables[i].table);
@@ -72,7 +72,7 @@ void ExpectSame(const Reply& q, const Reply& p) {
     EXPECT_EQ(q.tables[i].refreshed, p.tables[i].refreshed);
     EXPECT_EQ(q.tables[i].refreshed_clocks, p.tables[i].refreshed_clocks);
     EXPECT_EQ(q.tables[i].fetched_clocks, p.tables[i].fetched_clocks);
-    EXPECT_EQ(q.tables[i].told_keys, p.tables[i].told_keys);
+    EXPECT_EQ(q.tables[i].notified_keys, p.tables[i].notified_keys);
     EXPECT_EQ(q.tables[i].rows, p.tables[i].rows);
     EXPECT_EQ(q.tables[i].lag_histogram, p.tables[i].lag_histogram);
   }

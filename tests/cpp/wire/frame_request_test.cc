@@ -19,7 +19,7 @@ Request RandomRequest(Random* r, const Request& before) {
   q.seq = r->Chance(0.3) ? 0 : Near(r, before.seq);
   q.after_seq = r->Chance(0.5) ? q.seq : Near(r, q.seq);
   q.inc = r->Chance(0.5) ? 0 : r->Next();
-  if (r->Chance(0.3)) q.told_ack = static_cast<uint32_t>(Near(r, before.told_ack)) | 1;
+  if (r->Chance(0.3)) q.notified_ack = static_cast<uint32_t>(Near(r, before.notified_ack)) | 1;
   q.tables.resize(r->Below(4));
   for (TableRequest& t : q.tables) {
     t.table = r->Below(3);  // sometimes a table twice
@@ -30,7 +30,7 @@ Request RandomRequest(Random* r, const Request& before) {
     const bool plain = t.push_format == RowFormat::kFloat32 && t.row_format == RowFormat::kFloat32;
     t.block = plain ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
     AnyKeys(r, &t.push_keys);
-    if (q.told_ack != 0) t.left = static_cast<uint32_t>(r->Below(t.push_keys.size() + 1));
+    if (q.notified_ack != 0) t.left = static_cast<uint32_t>(r->Below(t.push_keys.size() + 1));
     for (size_t i = 0; i < t.push_keys.size(); ++i) {
       t.push_ticks.push_back(r->Chance(0.5) ? UINT32_MAX : static_cast<uint32_t>(r->Below(200)));
       for (uint32_t k = 0; k < t.update_floats; ++k) t.push_updates.push_back(static_cast<float>(r->Unit()));
@@ -40,7 +40,7 @@ Request RandomRequest(Random* r, const Request& before) {
     AnyKeys(r, &t.check_keys);
     for (size_t i = 0; i < t.check_keys.size(); ++i) t.check_clocks.push_back(Any(r));
     AnyKeys(r, &t.fetch_keys);
-    t.hold = r->Chance(0.3);
+    t.subscribe = r->Chance(0.3);
     AnyKeys(r, &t.dropped);
   }
   return q;
@@ -71,7 +71,7 @@ void ExpectSame(const Request& p, const Request& q, bool says_inc) {
   EXPECT_TRUE(p.client == q.client);
   EXPECT_EQ(p.seq, q.seq);
   EXPECT_EQ(p.after_seq, q.after_seq);
-  EXPECT_EQ(p.told_ack, q.told_ack);
+  EXPECT_EQ(p.notified_ack, q.notified_ack);
   EXPECT_EQ(p.knows_inc, says_inc && q.inc != 0);
   if (p.knows_inc || !q.tables.empty()) {
     EXPECT_EQ(p.digest, DigestOf(q, says_inc ? q.inc : 0));
@@ -91,7 +91,7 @@ void ExpectSame(const Request& p, const Request& q, bool says_inc) {
     EXPECT_EQ(p.tables[i].check_keys, q.tables[i].check_keys);
     EXPECT_EQ(p.tables[i].check_clocks, q.tables[i].check_clocks);
     EXPECT_EQ(p.tables[i].fetch_keys, q.tables[i].fetch_keys);
-    EXPECT_EQ(p.tables[i].hold, q.tables[i].hold);
+    EXPECT_EQ(p.tables[i].subscribe, q.tables[i].subscribe);
     EXPECT_EQ(p.tables[i].dropped, q.tables[i].dropped);
   }
 }
@@ -187,12 +187,12 @@ TEST(RequestFrame, ThePushPartAlone) {
       push.tables.push_back(t);
       TableRequest& of = push.tables.back();
       of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
-      of.hold = false;
+      of.subscribe = false;
       of.left = 0;
       of.bound = Bound();
     }
     push.after_seq = q.seq;
-    push.told_ack = 0;
+    push.notified_ack = 0;
     ExpectSame(p, push, false);
   }
 }

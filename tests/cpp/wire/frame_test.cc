@@ -71,16 +71,16 @@ TEST(Frame, HeadsOfManyPartsAreSmall) {
     all[p].request_id = 1000000 + p;
     all[p].after_seq = 5000 + p % 7;
     all[p].inc = 77;
-    all[p].told_ack = 3000 + p % 3;
+    all[p].notified_ack = 3000 + p % 3;
     replies[p].partition = p;
     replies[p].request_id = all[p].request_id;
     replies[p].same_seq = true;
     replies[p].same_inc = true;
-    replies[p].told = all[p].told_ack + 1;
+    replies[p].notified = all[p].notified_ack + 1;
   }
   EXPECT_LE(request_bytes() + reply_bytes(replies), 64u * 11) << "a question alone";
   for (uint32_t p = 0; p < 64; ++p) {
-    all[p].told_ack = replies[p].told = 0;
+    all[p].notified_ack = replies[p].notified = 0;
     all[p].tables.resize(2);
     replies[p].tables.resize(2);
     for (uint64_t t = 0; t < 2; ++t) {

@@ -272,10 +272,10 @@ def test_cache_options_reach_the_core():
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="default", cache=het_tf.Cache(rows=7, staleness=5))
     options = het_tf.Table("default").options["cache"]
-    assert (options["checks"], options["staleness"], options["workers"]) == ("told", 5, 1)
+    assert (options["checks"], options["staleness"], options["workers"]) == ("notified", 5, 1)
     assert "pull_bound" not in options, "both bounds follow staleness"
-    het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="told"))
-    assert het_tf.Table("told").options["cache"]["checks"] == "told"
+    het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="notified"))
+    assert het_tf.Table("told").options["cache"]["checks"] == "notified"
     het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
     assert het_tf.Table("direct").options == {}
 

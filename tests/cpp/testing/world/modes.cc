@@ -94,7 +94,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
     SetDefault(&c);
   } else {
     c.cache.policy = Pick<Policy>(seed, "policy", {Policy::kLru, Policy::kLfu, Policy::kLightLfu});
-    c.cache.checks = Pick<Checks>(seed, "checks", {Checks::kTold, Checks::kTold, Checks::kAsked});
+    c.cache.checks = Pick<Checks>(seed, "checks", {Checks::kNotified, Checks::kNotified, Checks::kAsked});
     c.cache.admit_after = Pick<uint32_t>(seed, "admission", {1, 2});
     c.cache.wire = Pick<RowFormat>(
         seed, "wire", {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4});

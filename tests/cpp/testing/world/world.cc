@@ -210,7 +210,8 @@ void World::Require(const Status& status) {
 }
 
 void World::LimitHoldings(uint32_t p) {
-  service_.WithPartition(p, [&](Partition& partition) { partition.holdings().set_limit(config_.most_held); });
+  service_.WithPartition(p,
+                         [&](Partition& partition) { partition.subscribers().set_limit(config_.most_held); });
 }
 
 void World::AgeRows() {

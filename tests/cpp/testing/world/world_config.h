@@ -27,11 +27,11 @@ struct WorldConfig {
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
-  bool failovers = false;                  // schedules restart partitions, also from older states
-  bool is_default = false;                 // the cache is that of het_tf.Cache()
-  uint32_t age = 0;                        // limit on initial ticks of the store's rows
-  bool early = false;                      // schedules begin some lookups early
-  size_t most_held = Holdings::kMostHeld;  // subscriptions that a partition keeps
+  bool failovers = false;                     // schedules restart partitions, also from older states
+  bool is_default = false;                    // the cache is that of het_tf.Cache()
+  uint32_t age = 0;                           // limit on initial ticks of the store's rows
+  bool early = false;                         // schedules begin some lookups early
+  size_t most_held = Subscribers::kMostRows;  // subscriptions that a partition keeps
 
   std::string ToString() const;
 };

@@ -356,7 +356,7 @@ def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> 
 
 
 def test_table_optimizers_are_the_ones_given(fresh: np.random.Generator) -> None:
-    cache = het_tf.Cache(rows=50, staleness=7, checks="told")
+    cache = het_tf.Cache(rows=50, staleness=7, checks="notified")
     wide_deep = WideDeep(TOY, embedding_dim=DIM, table_optimizer="adagrad", cache=cache)
     deep, wide = wide_deep.rows.collection.tables
     assert (deep.name, deep.dim, deep.optimizer.name) == ("wide_deep/deep", DIM, "adagrad")

@@ -1,8 +1,8 @@
-// checks="told": a client subscribes to rows, and the partition notifies it of rows that have moved
-// (core/store/holdings.h); the client trusts the others (core/client/subscriptions.h). Half of the random
+// checks="notified": a client subscribes to rows, and the partition notifies it of rows that have moved
+// (core/store/subscribers.h); the client trusts the others (core/client/subscriptions.h). Half of the random
 // worlds of schedules_test.cc have it.
 #include "het_tf/core/wire/layout.h"
-#include "tests/cpp/protocol/told_fixture.h"
+#include "tests/cpp/protocol/notified_fixture.h"
 
 namespace het::testing {
 namespace {
@@ -24,7 +24,7 @@ TEST_F(Told, SubscribedRowsAreReadWithoutWaiting) {
   const std::vector<Request> sent = Sent(0);
   EXPECT_EQ(sent.size(), 5u);
   for (const Request& request : sent) {
-    EXPECT_TRUE(request.tells());
+    EXPECT_TRUE(request.subscribes());
     EXPECT_TRUE(request.tables.at(0).check_keys.empty());
     EXPECT_TRUE(request.tables.at(0).fetch_keys.empty());
   }
@@ -39,8 +39,8 @@ TEST_F(Told, MovedRowIsFetchedAtItsUse) {
   Train(1, {1, 2});
   EXPECT_EQ(Seen(0, 1, 1), 0) << "within the bound when the partition last answered";
   for (int i = 0; i < 3; ++i) Hear(0);
-  EXPECT_EQ(cache()->counters().told_rows, 1u);
-  EXPECT_EQ(holdings().told(), 1u) << "named once";
+  EXPECT_EQ(cache()->counters().notified_rows, 1u);
+  EXPECT_EQ(subscribers().notified(), 1u) << "named once";
   EXPECT_EQ(cache()->counters().update_pull, 0u);
   net(0).record = true;
   EXPECT_EQ(Seen(0, 1, 1), 3);
@@ -48,7 +48,7 @@ TEST_F(Told, MovedRowIsFetchedAtItsUse) {
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].tables.at(0).fetch_keys, Vector<Key>({1}));
   EXPECT_EQ(cache()->counters().update_pull, 1u);
-  EXPECT_EQ(cache()->counters().told_rows, 1u);
+  EXPECT_EQ(cache()->counters().notified_rows, 1u);
   Drained();
 }
 
@@ -113,7 +113,7 @@ TEST_F(Told, TableInAPushOnly) {
   auto op = world().BeginRead(0, step.get(), true);
   Write(0, pushed.get());  // is sent with the read
   Finish(0, op.get(), step.get());
-  EXPECT_EQ(world().client(0).Stats(world().schema(1)->id()).told_rows, 1u);
+  EXPECT_EQ(world().client(0).Stats(world().schema(1)->id()).notified_rows, 1u);
   const TableKey second = {world().schema(1)->id(), 1};
   EXPECT_EQ(read(0, {{}, {1}})->Value(second.first, second.second)[1], kInitial - 2);
   Drained();
@@ -164,7 +164,7 @@ TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
   EXPECT_EQ(push.left, 1u);
   Train(0, {4, 5});
   Train(0, {4, 5});
-  EXPECT_EQ(holdings().held(), 2u);
+  EXPECT_EQ(subscribers().held(), 2u);
   size_t dropped = 0;
   for (const Request& request : Sent(0)) dropped += request.tables.at(0).dropped.size();
   EXPECT_EQ(dropped, 1u) << "row 1, which had no ticks to push";
@@ -177,14 +177,14 @@ TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   WorldConfig config = ToldConfig(3);
   config.cache.push_bound = 9;
   config.cache.capacity = 2;
-  for (const Checks checks : {Checks::kAsked, Checks::kTold}) {
+  for (const Checks checks : {Checks::kAsked, Checks::kNotified}) {
     config.cache.checks = checks;
     Make(config);
     for (Key key = 1; key < 7; key += 2) Train(0, {key, key + 1});
     ASSERT_GE(log(0).frames().size(), 2u);
     for (const PushFrame& frame : log(0).frames()) {
-      EXPECT_EQ(frame.tables.at(0).left, frame.told_ack == 0 ? 0u : 2u);
-      EXPECT_EQ(frame.told_ack == 0, config.cache.checks == Checks::kAsked);
+      EXPECT_EQ(frame.tables.at(0).left, frame.notified_ack == 0 ? 0u : 2u);
+      EXPECT_EQ(frame.notified_ack == 0, config.cache.checks == Checks::kAsked);
     }
     Drained();
   }
@@ -195,16 +195,16 @@ TEST_F(Told, DeadWorkersSubscriptionsAreForgotten) {
   Make(3);
   Hold(0, {1, 2});
   Hold(1, {1, 2, 3});
-  EXPECT_EQ(holdings().held(), 5u);
-  for (uint32_t silent = 0; silent <= Holdings::kSilentSeconds; silent += 60) {
-    EXPECT_EQ(holdings().held(), 5u) << silent;
+  EXPECT_EQ(subscribers().held(), 5u);
+  for (uint32_t silent = 0; silent <= Subscribers::kSilentSeconds; silent += 60) {
+    EXPECT_EQ(subscribers().held(), 5u) << silent;
     Train(0, {1, 2});
     world().service().SweepNext();
     world().now += 60;
   }
   Train(0, {1, 2});
   world().service().SweepNext();
-  EXPECT_EQ(holdings().held(), 2u);
+  EXPECT_EQ(subscribers().held(), 2u);
   for (int i = 0; i < 4; ++i) Train(0, {1});
   EXPECT_EQ(SeenThen(1, 1, 0), static_cast<int64_t>(world().Issued(0, At(1)))) << "it is back";
   Drained();
@@ -214,12 +214,12 @@ TEST_F(Told, LostSubscriptionsCauseChecks) {
   Make(1);
   Hold(0, {1, 2, kOther});
   for (int i = 1; i <= 3; ++i) {
-    holdings().Clear();
+    subscribers().Clear();
     for (int ticks = 0; ticks < 2; ++ticks) Train(1, {1});
     EXPECT_EQ(SeenThen(0, 1, 1), 2 * i);
     EXPECT_EQ(Seen(0, 1, 1), 2 * i);
   }
-  EXPECT_EQ(cache()->counters().told_resets, 3u);
+  EXPECT_EQ(cache()->counters().subscription_resets, 3u);
   EXPECT_EQ(checks(), 4u) << "each time for the row, and once for the other, to which reads then subscribe";
   Drained();
 }
@@ -228,7 +228,7 @@ TEST_F(Told, ReadsWithoutTrainingCheckAndHoldNothing) {
   Make(1);
   Hold(0, {1});
   Read(0, {2, 3}, /*training=*/false);
-  EXPECT_EQ(holdings().held(), 1u);
+  EXPECT_EQ(subscribers().held(), 1u);
   for (int i = 0; i < 2; ++i) Train(1, {1, 2});
   auto step = Read(0, {1, 2}, false);
   EXPECT_EQ(step->Value(At(1).first, 1)[1], kInitial - 2) << "at once";

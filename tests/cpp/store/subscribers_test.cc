@@ -1,6 +1,6 @@
-// A partition's record of its clients' subscriptions (core/store/holdings.h): each rule separately. The
-// random schedules with checks="told" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
-#include "het_tf/core/store/holdings.h"
+// A partition's record of its clients' subscriptions (core/store/subscribers.h): each rule separately. The
+// random schedules with checks="notified" (protocol/schedules_test.cc) lose, repeat and reorder the answers.
+#include "het_tf/core/store/subscribers.h"
 
 #include <gtest/gtest.h>
 
@@ -34,22 +34,23 @@ class HoldingsTest : public ::testing::Test {
   }
   Answer AskAs(ClientId client, uint32_t request, uint32_t ack, const std::vector<Key>& fetch = {},
                const std::vector<Key>& drop = {}) {
-    Holdings::Turn turn = holdings_.Begin(client, request, ack, {{kTable, epoch_, bound_, fetch.size()}});
+    Subscribers::Turn turn =
+        subscribers_.Begin(client, request, ack, {{kTable, epoch_, bound_, fetch.size()}});
     turn.Drop(kTable, Vector<Key>(drop.begin(), drop.end()));
-    for (Key key : fetch) turn.Hold(kTable, key, g_[key]);
+    for (Key key : fetch) turn.Subscribe(kTable, key, g_[key]);
     Answer answer{turn.number(), turn.reset(), {}};
-    turn.Name(kTable, &answer.named);
+    turn.Notify(kTable, &answer.named);
     return answer;
   }
   void Push(ClientId from, Key key, uint32_t ticks) {
     g_[key] += ticks;
-    holdings_.Pushed(from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; });
+    subscribers_.Pushed(from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; });
   }
   void Left(ClientId from, uint32_t ack, const Names& keys) {
-    holdings_.Left(from, ack, kTable, {keys.data(), keys.size()});
+    subscribers_.Left(from, ack, kTable, {keys.data(), keys.size()});
   }
 
-  Holdings holdings_;
+  Subscribers subscribers_;
   std::map<Key, Clock> g_;
   uint64_t epoch_ = 1;
   Bound bound_ = kBound;
@@ -67,11 +68,11 @@ TEST_F(HoldingsTest, NotifiesOnceAndEndsTheSubscription) {
   Push(kBob, 1, 1);
   const Answer moved = Ask(kAnn, within.number);
   EXPECT_EQ(moved.named, Names({1}));
-  EXPECT_EQ(holdings_.held(), 2u) << "until it is known to have arrived";
+  EXPECT_EQ(subscribers_.held(), 2u) << "until it is known to have arrived";
   Push(kBob, 1, kBound + 1);
   const Answer after = Ask(kAnn, moved.number);
   EXPECT_EQ(after.named, Names());
-  EXPECT_EQ(holdings_.held(), 1u);
+  EXPECT_EQ(subscribers_.held(), 1u);
   const Answer back = Ask(kAnn, after.number, {1});
   Push(kBob, 1, kBound);
   EXPECT_EQ(Ask(kAnn, back.number).named, Names()) << "its base is what was fetched";
@@ -88,14 +89,14 @@ TEST_F(HoldingsTest, NamesAreInOrder) {
 TEST_F(HoldingsTest, SilentClientsAreForgotten) {
   const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
   const uint32_t bob = Ask(kBob, 0, {1}).number;
-  holdings_.ForgetSilent(1000);
+  subscribers_.ForgetSilent(1000);
   EXPECT_FALSE(Ask(kAnn, ann).reset);
-  holdings_.ForgetSilent(1000 + Holdings::kSilentSeconds - 1);
-  EXPECT_EQ(holdings_.held(), 3u);
-  holdings_.ForgetSilent(900);
-  EXPECT_EQ(holdings_.clients(), 2u) << "a clock that goes back";
-  holdings_.ForgetSilent(1000 + Holdings::kSilentSeconds);
-  EXPECT_EQ(holdings_.held(), 2u) << "of the one that has asked since";
+  subscribers_.ForgetSilent(1000 + Subscribers::kSilentSeconds - 1);
+  EXPECT_EQ(subscribers_.held(), 3u);
+  subscribers_.ForgetSilent(900);
+  EXPECT_EQ(subscribers_.clients(), 2u) << "a clock that goes back";
+  subscribers_.ForgetSilent(1000 + Subscribers::kSilentSeconds);
+  EXPECT_EQ(subscribers_.held(), 2u) << "of the one that has asked since";
   EXPECT_FALSE(Ask(kAnn, ann + 2).reset);
   EXPECT_TRUE(Ask(kBob, bob).reset);
 }
@@ -109,7 +110,7 @@ TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
   const Answer third = Ask(kAnn, ack);
   EXPECT_EQ(third.named, Names({1, 2}));
   EXPECT_EQ(Ask(kAnn, third.number).named, Names());
-  EXPECT_EQ(holdings_.held(), 0u);
+  EXPECT_EQ(subscribers_.held(), 0u);
 }
 
 // The client fetches a row before it knows that the row was named: the answer has the current row.
@@ -122,7 +123,7 @@ TEST_F(HoldingsTest, RowFetchedWhileNamedStaysSubscribed) {
   Push(kBob, 1, kBound);
   const Answer within = Ask(kAnn, brought.number);
   EXPECT_EQ(within.named, Names());
-  EXPECT_EQ(holdings_.held(), 1u);
+  EXPECT_EQ(subscribers_.held(), 1u);
   Push(kBob, 1, 1);
   EXPECT_EQ(Ask(kAnn, within.number).named, Names({1}));
 }
@@ -151,11 +152,11 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
 TEST_F(HoldingsTest, DroppedRowIsNotNamed) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   const Answer second = Ask(kAnn, first.number, {}, {1, 5});
-  EXPECT_EQ(holdings_.held(), 1u);
+  EXPECT_EQ(subscribers_.held(), 1u);
   Push(kBob, 1, 100);
   Push(kBob, 2, 100);
   EXPECT_EQ(Ask(kAnn, second.number, {}, {2}).named, Names()) << "let go while it was to be named";
-  EXPECT_EQ(holdings_.held(), 0u);
+  EXPECT_EQ(subscribers_.held(), 0u);
 }
 
 // The client fetches a row twice at once, evicts the first copy, and says so before the second has come.
@@ -173,7 +174,7 @@ TEST_F(HoldingsTest, RowEvictedWithItsPushIsNotNamed) {
   Ask(kBob, 0, {1});
   Left(kAnn, ack, {1, 5});
   Left(kAnn, ack, {});
-  EXPECT_EQ(holdings_.held(), 3u);
+  EXPECT_EQ(subscribers_.held(), 3u);
   for (Key key : {1, 2, 3}) Push(kBob, key, 100);
   Left(kAnn, ack, {2});
   EXPECT_EQ(Ask(kAnn, ack).named, Names({3})) << "2 left while it was to be named";
@@ -194,7 +195,7 @@ TEST_F(HoldingsTest, LeavingAsOfAnotherLifeIsIgnored) {
   Left(kAnn, ack + 1000, {1});
   Left(kAnn, 0, {1});
   Left(kBob, ack, {1});
-  EXPECT_EQ(holdings_.held(), 1u);
+  EXPECT_EQ(subscribers_.held(), 1u);
 }
 
 // The client has the row at an old clock; an answer with a newer one is lost.
@@ -217,18 +218,18 @@ TEST_F(HoldingsTest, UnknownAcknowledgementResets) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   EXPECT_FALSE(Ask(kAnn, ack).reset);
   EXPECT_TRUE(Ask(kAnn, 0).reset);
-  EXPECT_EQ(holdings_.held(), 0u);
+  EXPECT_EQ(subscribers_.held(), 0u);
   EXPECT_TRUE(Ask(kAnn, ack).reset) << "of before the reset";
   EXPECT_TRUE(Ask(kAnn, ack + 1000).reset);
   EXPECT_TRUE(Ask(kBob, 0).reset);
-  EXPECT_EQ(holdings_.resets(), 5u);
+  EXPECT_EQ(subscribers_.resets(), 5u);
 }
 
 TEST_F(HoldingsTest, NumbersAreNeverUsedTwice) {
   std::set<uint32_t> numbers;
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(numbers.insert(Ask(i % 2 == 0 ? kAnn : kBob, 0).number).second);
-    if (i % 5 == 0) holdings_.Clear();
+    if (i % 5 == 0) subscribers_.Clear();
   }
 }
 
@@ -240,7 +241,7 @@ TEST_F(HoldingsTest, AnotherBoundOrEpochResets) {
   epoch_ = 2;
   answer = Ask(kAnn, answer.number);
   EXPECT_TRUE(answer.reset);
-  EXPECT_EQ(holdings_.held(), 0u);
+  EXPECT_EQ(subscribers_.held(), 0u);
 }
 
 TEST_F(HoldingsTest, RequestOfClosedConnectionIsIgnored) {
@@ -249,7 +250,7 @@ TEST_F(HoldingsTest, RequestOfClosedConnectionIsIgnored) {
   const Answer ghost = AskAs(kAnn, old, ack, {3}, {1});
   EXPECT_EQ(ghost.number, 0u);
   EXPECT_TRUE(ghost.reset);
-  EXPECT_EQ(holdings_.held(), 2u);
+  EXPECT_EQ(subscribers_.held(), 2u);
   EXPECT_FALSE(Ask(kAnn, ack).reset);
   EXPECT_EQ(AskAs(kAnn, request_, ack).number, 0u) << "a copy";
   EXPECT_FALSE(Ask(kAnn, ack).reset);
@@ -269,8 +270,8 @@ TEST_F(HoldingsTest, RemovedRowIsNamed) {
   g_ = {{1, 5}, {2, 0}};
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   g_[1] = 0;
-  holdings_.Removed(kTable, 1);
-  holdings_.Removed(kTable, 3);
+  subscribers_.Removed(kTable, 1);
+  subscribers_.Removed(kTable, 3);
   const Answer answer = Ask(kAnn, ack);
   EXPECT_EQ(answer.named, Names({1}));
   const Answer back = Ask(kAnn, answer.number, {1});
@@ -279,38 +280,38 @@ TEST_F(HoldingsTest, RemovedRowIsNamed) {
 }
 
 TEST_F(HoldingsTest, LimitForgetsLeastRecentClient) {
-  holdings_.set_limit(4);
+  subscribers_.set_limit(4);
   const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
   const uint32_t bob = Ask(kBob, 0, {1, 2}).number;
-  EXPECT_EQ(holdings_.held(), 4u);
+  EXPECT_EQ(subscribers_.held(), 4u);
   const Answer more = Ask(kBob, bob, {3});
   EXPECT_FALSE(more.reset);
-  EXPECT_EQ(holdings_.held(), 3u);
-  EXPECT_EQ(holdings_.clients(), 1u);
+  EXPECT_EQ(subscribers_.held(), 3u);
+  EXPECT_EQ(subscribers_.clients(), 1u);
   const Answer back = Ask(kAnn, ann, {1});
   EXPECT_TRUE(back.reset);
-  EXPECT_EQ(holdings_.held(), 4u);
+  EXPECT_EQ(subscribers_.held(), 4u);
 }
 
 TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
-  holdings_.set_limit(4);
+  subscribers_.set_limit(4);
   Answer answer = Ask(kAnn, 0, {1, 2, 3});
   answer = Ask(kAnn, answer.number, {4, 5});
   EXPECT_TRUE(answer.reset);
-  EXPECT_EQ(holdings_.held(), 2u);
+  EXPECT_EQ(subscribers_.held(), 2u);
   const Answer other = Ask(kBob, 0, {1});
   answer = Ask(kAnn, answer.number, {1, 2, 3, 4, 5});
   EXPECT_TRUE(answer.reset);
   EXPECT_EQ(answer.number, 0u) << "that many are never held";
   EXPECT_FALSE(Ask(kBob, other.number).reset) << "other clients keep theirs";
-  EXPECT_EQ(holdings_.held(), 1u);
+  EXPECT_EQ(subscribers_.held(), 1u);
 }
 
 TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
   Ask(kAnn, 0, {1});
   uint32_t ack = 0;
-  for (uint32_t i = 0; i < Holdings::kIdleAnswers + 2000; ++i) ack = Ask(kBob, ack).number;
-  EXPECT_EQ(holdings_.clients(), 1u);
+  for (uint32_t i = 0; i < Subscribers::kIdleAnswers + 2000; ++i) ack = Ask(kBob, ack).number;
+  EXPECT_EQ(subscribers_.clients(), 1u);
 }
 
 // A client's request after a long silence itself triggers the search for idle clients.
@@ -318,7 +319,7 @@ TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
   while (bob + 1 < 65 * 1024) bob = Ask(kBob, bob).number;
-  ASSERT_GT(bob - ann, Holdings::kIdleAnswers);
+  ASSERT_GT(bob - ann, Subscribers::kIdleAnswers);
   const Answer back = Ask(kAnn, ann);
   Push(kBob, 1, kBound + 1);
   if (back.reset) return;
@@ -340,22 +341,22 @@ TEST_F(HoldingsTest, NotifiesPastTheBoundOfARowsAge) {
 TEST_F(HoldingsTest, APushThatFindsNoRowMovesNothing) {
   Push(kBob, 1, 2);
   const uint32_t first = Ask(kAnn, 0, {1}).number;
-  holdings_.Pushed(kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; });
+  subscribers_.Pushed(kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; });
   EXPECT_EQ(Ask(kAnn, first).named, Names());
 }
 
 TEST_F(HoldingsTest, MemoryIsCounted) {
-  const size_t before = holdings_.bytes();
+  const size_t before = subscribers_.bytes();
   std::vector<Key> keys(1000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
   const size_t held = AllocatedBytes();
   Ask(kAnn, 0, keys);
-  EXPECT_GE(holdings_.bytes(), before + keys.size() * 24);
-  EXPECT_NEAR(static_cast<double>(holdings_.bytes() - before), static_cast<double>(AllocatedBytes() - held),
-              600.0);
-  EXPECT_LT(holdings_.bytes() - before, keys.size() * 60);
-  holdings_.Clear();
-  EXPECT_EQ(holdings_.bytes(), 0u);
+  EXPECT_GE(subscribers_.bytes(), before + keys.size() * 24);
+  EXPECT_NEAR(static_cast<double>(subscribers_.bytes() - before),
+              static_cast<double>(AllocatedBytes() - held), 600.0);
+  EXPECT_LT(subscribers_.bytes() - before, keys.size() * 60);
+  subscribers_.Clear();
+  EXPECT_EQ(subscribers_.bytes(), 0u);
 }
 
 // A push is never refused for lack of memory to note it: the affected client is forgotten.
@@ -366,9 +367,9 @@ TEST_F(HoldingsTest, OutOfMemoryForgets) {
   const Vector<Key> pushed = {5};
   const Vector<uint32_t> ticks = {100};
   SetAllocLimit(AllocatedBytes());
-  holdings_.Pushed(kBob, kTable, pushed, ticks, [&](size_t) { return 100; });
+  subscribers_.Pushed(kBob, kTable, pushed, ticks, [&](size_t) { return 100; });
   SetAllocLimit(SIZE_MAX);
-  EXPECT_EQ(holdings_.clients(), 0u);
+  EXPECT_EQ(subscribers_.clients(), 0u);
   EXPECT_TRUE(Ask(kAnn, ack).reset);
 }
 

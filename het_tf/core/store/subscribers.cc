@@ -1,4 +1,4 @@
-#include "het_tf/core/store/holdings.h"
+#include "het_tf/core/store/subscribers.h"
 
 #include <limits>
 
@@ -17,20 +17,20 @@ constexpr Clock kNamed = kGone;
 }  // namespace
 
 // Unsigned, since a client may send any clock.
-bool Holdings::Table::Stale(Clock clock, Clock base) const {
+bool Subscribers::Table::Stale(Clock clock, Clock base) const {
   const auto lag = static_cast<Clock>(static_cast<uint64_t>(clock) - static_cast<uint64_t>(base));
   return clock < base || lag < 0 || lag > bound.Of(clock);
 }
 
 // The client's base already includes its own ticks, which were added when they went into a frame. The row may
 // have moved all the same: a recreated row has a far higher clock.
-bool Holdings::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
+bool Subscribers::Table::Own(Key key, Entry* entry, uint32_t ticks, Clock clock) noexcept {
   entry->base += ticks;
   if (entry->moved != 0 && moved[entry->moved - 1].clock != kNamed) moved[entry->moved - 1].clock += ticks;
   return Other(key, entry, clock);
 }
 
-bool Holdings::Table::Other(Key key, Entry* entry, Clock clock) noexcept {
+bool Subscribers::Table::Other(Key key, Entry* entry, Clock clock) noexcept {
   if (entry->moved != 0) {
     moved[entry->moved - 1].latest = clock;
     return true;
@@ -45,7 +45,7 @@ bool Holdings::Table::Other(Key key, Entry* entry, Clock clock) noexcept {
   return true;
 }
 
-void Holdings::Table::Unmove(size_t at) {
+void Subscribers::Table::Unmove(size_t at) {
   rows.find(moved[at].key)->second.moved = 0;
   if (at + 1 < moved.size()) {
     moved[at] = moved.back();
@@ -54,7 +54,7 @@ void Holdings::Table::Unmove(size_t at) {
   moved.pop_back();
 }
 
-size_t Holdings::Table::Drop(Span<const Key> keys, uint32_t acknowledged) noexcept {
+size_t Subscribers::Table::Drop(Span<const Key> keys, uint32_t acknowledged) noexcept {
   size_t dropped = 0;
   for (Key key : keys) {
     const auto entry = rows.find(key);
@@ -66,7 +66,7 @@ size_t Holdings::Table::Drop(Span<const Key> keys, uint32_t acknowledged) noexce
   return dropped;
 }
 
-size_t Holdings::Table::Acknowledge(uint32_t number) {
+size_t Subscribers::Table::Acknowledge(uint32_t number) {
   size_t let_go = 0;
   for (size_t at = moved.size(); at-- > 0;) {
     Moved& item = moved[at];
@@ -87,25 +87,25 @@ size_t Holdings::Table::Acknowledge(uint32_t number) {
   return let_go;
 }
 
-Holdings::Table* Holdings::Record::Find(uint64_t table) {
+Subscribers::Table* Subscribers::Record::Find(uint64_t table) {
   for (Table& held : tables) {
     if (held.table == table) return &held;
   }
   return nullptr;
 }
 
-size_t Holdings::Record::held() const {
+size_t Subscribers::Record::held() const {
   size_t sum = 0;
   for (const Table& table : tables) sum += table.rows.size();
   return sum;
 }
 
-Holdings::Records::iterator Holdings::Forget(Records::iterator record) noexcept {
+Subscribers::Records::iterator Subscribers::Forget(Records::iterator record) noexcept {
   held_ -= record->second.held();
   return records_.erase(record);
 }
 
-bool Holdings::ForgetOldest(ClientId keep) {
+bool Subscribers::ForgetOldest(ClientId keep) {
   auto oldest = records_.end();
   for (auto record = records_.begin(); record != records_.end(); ++record) {
     if (record->first == keep) continue;
@@ -116,13 +116,13 @@ bool Holdings::ForgetOldest(ClientId keep) {
   return true;
 }
 
-void Holdings::ForgetIdle() {
+void Subscribers::ForgetIdle() {
   for (auto record = records_.begin(); record != records_.end();) {
     record = number_ - record->second.last > kIdleAnswers ? Forget(record) : std::next(record);
   }
 }
 
-void Holdings::ForgetSilent(uint32_t now) {
+void Subscribers::ForgetSilent(uint32_t now) {
   for (auto record = records_.begin(); record != records_.end();) {
     Record& known = record->second;
     if (known.seen != known.last) known.heard = now;
@@ -132,18 +132,18 @@ void Holdings::ForgetSilent(uint32_t now) {
   }
 }
 
-void Holdings::Clear() noexcept {
+void Subscribers::Clear() noexcept {
   records_.clear();
   held_ = 0;
 }
 
-void Holdings::Changed(uint64_t table) noexcept {
+void Subscribers::Changed(uint64_t table) noexcept {
   for (auto record = records_.begin(); record != records_.end();) {
     record = record->second.Find(table) != nullptr ? Forget(record) : std::next(record);
   }
 }
 
-void Holdings::Removed(uint64_t table, Key key) noexcept {
+void Subscribers::Removed(uint64_t table, Key key) noexcept {
   for (auto record = records_.begin(); record != records_.end();) {
     Table* held = record->second.Find(table);
     bool noted = true;
@@ -155,14 +155,14 @@ void Holdings::Removed(uint64_t table, Key key) noexcept {
   }
 }
 
-void Holdings::Left(ClientId from, uint32_t acknowledged, uint64_t table, Span<const Key> keys) noexcept {
+void Subscribers::Left(ClientId from, uint32_t acknowledged, uint64_t table, Span<const Key> keys) noexcept {
   const auto record = keys.empty() ? records_.end() : records_.find(from);
   if (record == records_.end() || acknowledged < record->second.first || acknowledged > record->second.last)
     return;
   if (Table* held = record->second.Find(table)) held_ -= held->Drop(keys, acknowledged);
 }
 
-size_t Holdings::bytes() const {
+size_t Subscribers::bytes() const {
   constexpr size_t kMapNode = 4 * sizeof(void*);
   size_t sum = 0;
   for (const auto& [client, record] : records_) {
@@ -175,10 +175,10 @@ size_t Holdings::bytes() const {
   return sum;
 }
 
-Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t acknowledged,
-                               const Vector<Use>& uses) {
+Subscribers::Turn Subscribers::Begin(ClientId client, uint32_t request, uint32_t acknowledged,
+                                     const Vector<Use>& uses) {
   Turn turn;
-  turn.holdings_ = this;
+  turn.subscribers_ = this;
   turn.client_ = client;
   auto record = records_.find(client);
   // A duplicate or a late request, whose answer no call waits for.
@@ -228,18 +228,18 @@ Holdings::Turn Holdings::Begin(ClientId client, uint32_t request, uint32_t ackno
   return turn;
 }
 
-void Holdings::Turn::Drop(uint64_t table, const Vector<Key>& keys) {
+void Subscribers::Turn::Drop(uint64_t table, const Vector<Key>& keys) {
   Table* held = number_ == 0 ? nullptr : record_->Find(table);
   if (held == nullptr || reset_) return;
-  holdings_->held_ -= held->Drop({keys.data(), keys.size()}, acknowledged_);
+  subscribers_->held_ -= held->Drop({keys.data(), keys.size()}, acknowledged_);
 }
 
-void Holdings::Turn::Hold(uint64_t table, Key key, Clock clock) {
+void Subscribers::Turn::Subscribe(uint64_t table, Key key, Clock clock) {
   Table* held = number_ == 0 ? nullptr : record_->Find(table);
   if (held == nullptr) return;
   const auto [entry, made] = held->rows.try_emplace(key, Entry{clock, number_, 0});
   if (made) {
-    ++holdings_->held_;
+    ++subscribers_->held_;
     return;
   }
   // The client may have the row from before, and never get this answer.
@@ -251,7 +251,7 @@ void Holdings::Turn::Hold(uint64_t table, Key key, Clock clock) {
   item.number = number_;
 }
 
-void Holdings::Turn::Name(uint64_t table, Vector<Key>* keys) {
+void Subscribers::Turn::Notify(uint64_t table, Vector<Key>* keys) {
   Table* held = number_ == 0 ? nullptr : record_->Find(table);
   if (held == nullptr) return;
   const size_t begin = keys->size();
@@ -260,7 +260,7 @@ void Holdings::Turn::Name(uint64_t table, Vector<Key>* keys) {
     keys->push_back(moved.key);
     moved.clock = kNamed;
     moved.number = number_;
-    ++holdings_->told_;
+    ++subscribers_->notified_;
   }
   std::sort(keys->begin() + static_cast<ptrdiff_t>(begin), keys->end());
 }

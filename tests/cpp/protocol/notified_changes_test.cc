@@ -1,5 +1,6 @@
-// checks="told": rows that change by other means than a push, or are removed. told_test.cc has the rest.
-#include "tests/cpp/protocol/told_fixture.h"
+// checks="notified": rows that change by other means than a push, or are removed. notified_test.cc has the
+// rest.
+#include "tests/cpp/protocol/notified_fixture.h"
 
 namespace het::testing {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(ToldChanges, SweptRowIsReported) {
     world().client(0).Progress(0);
     EXPECT_EQ(step->Value(At(key).first, key)[0], kInitial);
   }
-  EXPECT_EQ(cache()->counters().told_resets, 0u);
+  EXPECT_EQ(cache()->counters().subscription_resets, 0u);
   Abandon();
 }
 

@@ -11,11 +11,16 @@
 // notification. On any inconsistency the partition drops all of the client's subscriptions; its next answer
 // is a reset, and the client checks its rows one by one again.
 //
-//   Hold ─► entry ──push of another: g - base > bound──► moved ──Name──► named in answer n
-//             ▲                                           ▲ ▲              │         │
-//             │                                           │ └─ acknowledged < n      acknowledged >= n ─►
-//             gone │                                           └───── acknowledged < m ──┐ └─ acknowledged >=
-//             m: base = the clock ──── brought in answer m ◄─ Hold of a moved row
+//   entry    Subscribe has made it, or has renewed its base
+//   moved    an entry whose row others have pushed past the bound: g - base > bound
+//   named    a moved row that answer n names (Notify)
+//
+//   entry ─► moved    a push of another client
+//   moved ─► named    Notify, in answer n
+//   named ─► moved    the client acknowledges a number below n: the answer may be lost
+//   named ─► gone     the client acknowledges n or a later answer
+//   moved ─► entry    Subscribe brings the row again, in answer m, and the client acknowledges m; until
+//                     then it stays moved
 //
 // A named row is no longer subscribed: it costs nothing until an answer brings it again.
 //
@@ -41,17 +46,17 @@
 
 namespace het {
 
-class Holdings {
+class Subscribers {
  public:
   // Limit on all clients' subscriptions together; beyond it the client that was silent for longest is
   // forgotten.
-  static constexpr size_t kMostHeld = size_t{1} << 20;
+  static constexpr size_t kMostRows = size_t{1} << 20;
   // Forgets a client after this many answers to others without one to it: it has probably left.
   static constexpr uint32_t kIdleAnswers = 1u << 16;
   // Also forgets a client that was silent for this many seconds, since others may be few.
   static constexpr uint32_t kSilentSeconds = 600;
 
-  explicit Holdings(size_t limit = kMostHeld) : limit_(limit) {}
+  explicit Subscribers(size_t limit = kMostRows) : limit_(limit) {}
 
   // A request's table.
   struct Use {
@@ -104,7 +109,7 @@ class Holdings {
   size_t clients() const { return records_.size(); }
   size_t bytes() const;
   // Counts since the partition started: notifications, including repeated ones, and resets.
-  uint64_t told() const { return told_; }
+  uint64_t notified() const { return notified_; }
   uint64_t resets() const { return resets_; }
 
  private:
@@ -161,12 +166,12 @@ class Holdings {
   Records records_;
   size_t held_ = 0;
   uint32_t number_ = 0;  // number of the newest answer
-  uint64_t told_ = 0;
+  uint64_t notified_ = 0;
   uint64_t resets_ = 0;
 };
 
-// The content of one answer. Valid until the next call of another kind on the holdings.
-class Holdings::Turn {
+// The content of one answer. Valid until the next call of another kind on the subscribers.
+class Subscribers::Turn {
  public:
   // For the answer: 0 means no subscriptions.
   uint32_t number() const { return number_; }
@@ -177,13 +182,13 @@ class Holdings::Turn {
   // The client has evicted these rows.
   void Drop(uint64_t table, const Vector<Key>& keys);
   // The answer leaves the client with this row at `clock`: fetched, refreshed, or confirmed within its bound.
-  void Hold(uint64_t table, Key key, Clock clock);
+  void Subscribe(uint64_t table, Key key, Clock clock);
   // Appends, in order, the rows of the table that have moved and that the answer does not bring.
-  void Name(uint64_t table, Vector<Key>* keys);
+  void Notify(uint64_t table, Vector<Key>* keys);
 
  private:
-  friend class Holdings;
-  Holdings* holdings_ = nullptr;
+  friend class Subscribers;
+  Subscribers* subscribers_ = nullptr;
   Record* record_ = nullptr;
   ClientId client_;
   uint32_t number_ = 0;

@@ -1,4 +1,4 @@
-// The fixture for checks="told": workers that subscribe to their rows.
+// The fixture for checks="notified": workers that subscribe to their rows.
 #pragma once
 
 #include "het_tf/core/store/local_store.h"
@@ -15,7 +15,7 @@ class Told : public WorldTest {
     WorldConfig config = Bounded(bound);
     config.workers = 2;
     config.cache.push_bound = 0;
-    config.cache.checks = Checks::kTold;
+    config.cache.checks = Checks::kNotified;
     config.client.durability = Durability::kCheckpoint;
     return config;
   }
@@ -33,8 +33,8 @@ class Told : public WorldTest {
     Read(w, {kOther});
     world().client(w).Progress(0);
   }
-  Holdings& holdings() {
-    return *world().service().WithPartition(0, [](Partition& p) { return &p.holdings(); });
+  Subscribers& subscribers() {
+    return *world().service().WithPartition(0, [](Partition& p) { return &p.subscribers(); });
   }
   uint64_t checks(size_t w = 0) { return cache(w)->counters().checks; }
   // Ticks of worker `of` that worker w sees.
