@@ -82,10 +82,10 @@ class Cache:
         stale, or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this
         process, and on a GPU, which supports only float32.
       checks: How cached rows stay within the bound of reads. "asked": every lookup sends their clocks
-        to the store. "notified": the worker subscribes to the rows that it holds, and the store notifies it of
-        rows past the bound: fewer bytes, and lookups of cached rows do not wait; a row is within the bound
-        as of the store's answer to the previous lookup (docs/protocol.md). Not on a GPU. Default: notified if
-        copies may miss 3 updates or more, else asked.
+        to the store. "notified": the worker subscribes to the rows that it holds, and the store notifies it
+        of rows past the bound: fewer bytes, and lookups of cached rows do not wait; a row is within the bound
+        as of the store's answer to the previous lookup (docs/protocol.md). Not on a GPU. Default: notified
+        if copies may miss 3 updates or more, else asked.
       dims: Planned dim of tables, by name; the layer refuses another.
 
     Raises:
