@@ -2,8 +2,8 @@
 // table whose size is given in rows has a budget of its own; the tables of a layer may share one.
 //
 // Every table takes what it needs while the sum fits. Otherwise room is made at the end of a step, from the
-// lines of the lowest rank (eviction_policy.h) of all tables: of those used once, then twice, and so on. From
-// the last rank that is needed all tables give the same share. A hit saves the bytes of a row, and a line
+// lines of the lowest rank (eviction_policy.h) of all tables: of those used once, then twice, and so on. All
+// tables give the same share of their lines of the last rank. A hit saves the bytes of a row, and a line
 // costs them, so evicting the lines with the fewest uses costs the least traffic a byte, for any dims.
 //
 //   budget 390 bytes, lines of 10 bytes, 9 too many     lines used    once   twice   more    give

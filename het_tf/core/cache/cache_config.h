@@ -21,10 +21,9 @@ Result<Policy> ParsePolicy(const std::string& name);
 const char* PolicyName(Policy policy);
 
 // How cached rows stay within the pull bound.
-//   kAsked  their clocks are sent at every read
-//   kNotified   the client subscribes to rows, and the server notifies it of rows that have moved past the
-//   bound
-//           (store/subscribers.h, client/subscriptions.h)
+//   kAsked     the client sends their clocks at every read
+//   kNotified  the client subscribes to rows, and the server notifies it of rows that have moved past the
+//              bound (store/subscribers.h, client/subscriptions.h)
 enum class Checks : uint8_t { kAsked, kNotified };
 // "asked", "notified". InvalidArgument lists them.
 Result<Checks> ParseChecks(const std::string& name);
@@ -47,8 +46,8 @@ struct CacheConfig {
   Checks checks = Checks::kNotified;     // on a device rows are asked about
   bool on_device = false;                // in the memory of a device (device/device_tables.h)
 
-  // The least pull bound with notifications by default: below it, the ticks of one more step, by which rows
-  // may be older, are large against the bound.
+  // The least pull bound at which notifications are the default: they let a row lack the ticks of one more
+  // step, which are many against a lower bound.
   static constexpr int64_t kLeastNotified = 3;
 
   // Sets the bounds of a table with this optimizer, if `staleness` is given.

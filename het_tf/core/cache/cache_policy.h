@@ -32,7 +32,7 @@ class CachePolicy {
 
   // The format of rows: the config's, except for rows of one number, which would hardly become smaller.
   RowFormat row_format() const;
-  // The format of updates: the same, or with half as many bits; an update without a value has no integers.
+  // The format of updates: the config's, except where rows have one number, or where the value is derived.
   RowFormat push_format() const;
 
   // Counts one step with a key of this hash; returns whether its row may enter.

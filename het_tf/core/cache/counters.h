@@ -49,7 +49,7 @@ struct Counters {
 #define HET_FIELD(name, help) uint64_t name = 0;
   HET_COUNTERS(HET_FIELD)
 #undef HET_FIELD
-  // Staleness that checks really observed, g - b after the check: bucket 0 is lag 0, bucket i is [2^(i-1),
+  // Lags g - b of copies that a check has found within the bound: bucket 0 is lag 0, bucket i is [2^(i-1),
   // 2^i).
   uint64_t lag_histogram[65] = {};
 

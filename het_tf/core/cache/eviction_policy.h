@@ -38,9 +38,9 @@ class EvictionPolicy {
   virtual void Prefetch(uint32_t) const {}
   virtual void Erase(uint32_t line) = 0;
   virtual size_t LinesOfRank(size_t rank) const = 0;
-  // Ageing follows the capacity.
+  // Sets the capacity, from which the time of ageing follows.
   virtual void SetCapacity(size_t) {}
-  // A row without a line was used, and gets none.
+  // Call when a used row was absent and was not admitted.
   virtual void Pass() {}
   // Appends up to `count` lines with may_go(line), in order of eviction. Changes nothing.
   virtual void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,

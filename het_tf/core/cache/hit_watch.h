@@ -5,17 +5,17 @@
 
 namespace het {
 
-// Tells when the share of hits falls: far below what it was, by more than chance explains. Then
-// what is cached is not what is used any more. In a steady stream it never does.
+// Tells when the share of hits falls far below the expected share, by more than chance explains. The
+// cached rows are then no longer the used rows. In a steady stream it never falls so far.
 //
 // Uses are counted in windows of whole reads: a read's hits come before its misses, so a part of a
-// read says nothing. A window is at least an eighth of the capacity, and what the share has been
-// follows it, upwards at once and downwards slowly.
+// read says nothing. A window is at least an eighth of the capacity. The expected share rises to that
+// of a window at once, and falls slowly.
 class HitWatch {
  public:
   explicit HitWatch(size_t capacity) { SetCapacity(capacity); }
   void SetCapacity(size_t capacity) { window_ = std::max<size_t>(256, capacity / 8); }
-  // One use; true if the window that ended before it has fallen.
+  // Counts one use. Returns whether it ends a window in which the share has fallen.
   bool Count(bool hit) {
     const bool fell = hit && missed_ && uses_ >= window_ && EndWindow();
     missed_ = !hit;

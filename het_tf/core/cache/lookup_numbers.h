@@ -4,14 +4,14 @@
 // make one step of a model, so a table counts its own lookups: the next training lookup of the table gets the
 // next number when it begins. A line has one such number:
 //
-//   held until   the line stays until a lookup with a higher number has begun. It also tells the newest
-//                lookup that used the line: the line also stays while that lookup, or an earlier one, waits
-//                for rows
+//   held until   the line stays until a lookup with a higher number has begun. The newest lookup that used
+//                the line is kSteps - 1 below: while that lookup, or an earlier one, waits for rows, the line
+//                stays, too
 //
 // And a partition has one:
 //
-//   answered     the partition has sent notifications (client/subscriptions.h), requested during this
-//                lookup. The next lookup may trust rows that it did not name
+//   answered     the lookup in which the client asked for the newest notifications of the partition
+//                (client/subscriptions.h). The next lookup may trust rows that these do not name
 //
 // For example, lookup 10 holds its rows until 17: they stay until their gradient is applied, or until lookup
 // 10 is no longer among the newest eight.
@@ -34,7 +34,7 @@ class LookupNumbers {
   static constexpr uint32_t kSteps = 8;              // steps that keep their rows
   static constexpr uint32_t kFarthest = kSteps;      // limit on the end of a hold, ahead of the newest
 
-  // Begins the lookup of a step on the table. All its parts must be consecutive.
+  // Begins the lookup of a step on the table. All calls for one step must be consecutive.
   void Begin(uint64_t step) {
     if (steps_[newest_ % kSteps] == step) return;
     steps_[++newest_ % kSteps] = step;
@@ -52,7 +52,7 @@ class LookupNumbers {
     }
     return passed();
   }
-  // The same, also for an unknown step: then longer than any known step can hold.
+  // The same; for an unknown step farthest(), which is longer than any known step can hold.
   uint32_t Until(uint64_t step) const {
     const uint32_t known = HeldBy(step);
     return known == passed() ? farthest() : known;
@@ -60,7 +60,7 @@ class LookupNumbers {
   uint32_t newest() const { return newest_; }
   uint32_t farthest() const { return newest_ + kFarthest; }
   uint32_t passed() const { return newest_ - 1; }
-  // Returns how many lookups are not past this number, including the newest; 0: it has passed.
+  // Returns how many numbers there are from the newest through this one; 0: it has passed.
   uint32_t Left(uint32_t number) const {
     const uint32_t left = number - newest_ + 1;
     return left <= kFarthest + 1 ? left : 0;
@@ -91,7 +91,7 @@ class LookupNumbers {
   bool answered(uint32_t partition) const {
     return partition < answered_.size() && newest_ - answered_[partition] <= 1;
   }
-  // Throws std::bad_alloc. Before the first lookup (0) the time of the answer is unknown.
+  // Throws std::bad_alloc. Ignores 0, which is before the first lookup.
   void SetAnswered(uint32_t partition, uint32_t number) {
     if (number == 0) return;
     if (partition >= answered_.size()) answered_.resize(partition + 1, newest_ - 2);

@@ -2,9 +2,8 @@
 //
 //   s = 0      every read is checked, every write is sent and waited for: N workers equal one process
 //   N = 1      HET's bounds: nobody misses what one worker holds back
-//   s > 0      a copy of a row may lack one tick for every kEvery of the row's age, at most s ticks. The
-//   workers together may
-//              hold back about as much: each a share of it, which falls with their number
+//   s > 0      a copy of a row may lack one tick for every kEvery of the row's age, at most s ticks. All
+//              workers together may hold back about as much: each a share, which falls with their number
 //
 // The share: of a row that every worker ticks at every step, a worker pushes one in push + 1 steps and pulls
 // one in pull / (N - 1), and a read misses about 0.3 (N - 1) push + pull / 2 ticks. At equal lag both

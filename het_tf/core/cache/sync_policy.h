@@ -25,8 +25,8 @@ struct SyncPolicy {
   bool subscribes = false;
 
   enum class Pull { kNothing, kCheck, kFetch, kNotified };
-  // What a read asks about a cached row that is valid. `moved`: the partition has named it. `trusted`:
-  // it did not when it last said what had moved; kNotified: it is to say so again.
+  // Returns what a read asks about a valid line. `moved`: its copy is Copy::kMoved. `trusted`: it is
+  // subscribed, and the newest notifications are recent; kNotified: the read asks only for the next ones.
   Pull OnRead(bool moved, bool trusted) const {
     if (subscribes && trusted) return Pull::kNotified;
     if (moved) return Pull::kFetch;
@@ -36,8 +36,8 @@ struct SyncPolicy {
   bool MayBeginEarly() const { return pull.most > 0; }
 
   bool bounds_pushes() const { return push != kUnbounded; }
-  // A row with more unsent ticks than this is pushed at the end of a step. A bound by age is one of unsent
-  // ticks. Of an absolute bound it is one less from kEarlyPush on: what may be unapplied is then sent one
+  // A row with more unsent ticks than this is pushed at the end of a step. A bound by age limits unsent
+  // ticks as it is. An absolute bound of at least kEarlyPush is lowered by one: a push then goes out one
   // step before the bound asks for it, so no step waits, and another worker's read, whose pull bound is as
   // large, lets one such push pass and not none. Below kEarlyPush rows are pushed past the bound: there the
   // more frequent pushes cost more rows than that saves, and at 1 the bound would hold nothing back at all.
@@ -51,8 +51,8 @@ struct SyncPolicy {
 
   // Clocks here are the worker's: its base and its own ticks.
   bool PushNow(uint32_t ticks, Clock clock) const { return ticks > unsent().Of(clock); }
-  // Ticks of a row that the server need not have said to have applied when a step ends. By age, one push may
-  // be on its way, so that no step waits for its own.
+  // Limit on a row's unapplied ticks when a step ends. By age, one push may be on its way, so that no step
+  // waits for its own.
   int64_t most_unapplied(Clock clock) const { return push.every == 0 ? push.most : push.Of(clock) + 1; }
   bool MustWait(uint64_t unapplied, Clock clock) const {
     return bounds_pushes() && unapplied > static_cast<uint64_t>(most_unapplied(clock));

@@ -26,8 +26,8 @@ class DeviceLines;
 
 class TableCache {
  public:
-  // `device`: where the lines are, if they are not here; then this cache never has any. `seed`: of what is
-  // rounded at random; another client of the store has another one. `budget`: null: of config.capacity lines.
+  // `device`: holds the lines, if they are on a device; then this cache never has any. `seed`: determines
+  // random rounding; clients of a store must have different ones. `budget`: null: config.capacity lines.
   TableCache(Schema schema, const CacheConfig& config, uint64_t hash_seed, DeviceLines* device = nullptr,
              uint64_t seed = 0, std::shared_ptr<CacheBudget> budget = nullptr);
   ~TableCache() { budget_->Leave(this); }
@@ -47,7 +47,7 @@ class TableCache {
   LookupNumbers& numbers() { return numbers_; }
   const LookupNumbers& numbers() const { return numbers_; }
 
-  // Lines that it may have now; other tables of its budget may take those that it has not yet.
+  // Limit on its lines now; other tables of its budget may take the free ones first.
   size_t capacity() const { return marks_.resident() + budget_->left() / lines_.line_bytes(); }
   size_t bytes() const { return lines_.bytes() + unsent_.bytes() + policy_.bytes(); }
 
@@ -57,7 +57,7 @@ class TableCache {
   // Drops a line and its update, whatever its state; a held one stays, invalid and clean.
   // Returns the ticks that went with the update.
   uint32_t Drop(uint32_t line);
-  // A training lookup of step `step` names the table. Throws std::bad_alloc.
+  // Call when a training lookup of this step begins to read the table. Throws std::bad_alloc.
   void BeginLookup(uint64_t step);
   // Lets lines go until `incoming` more fit, as far as holds allow: of any table of its budget. Dirty ones
   // move to the write-back queue. Called at the end of a step, when most is known of what comes; in between
@@ -68,11 +68,11 @@ class TableCache {
   }
   // Lets so many lines go, as far as holds allow, for its budget. Throws std::bad_alloc.
   void LetGo(size_t count);
-  // The same for transient lines: all that are not held.
+  // Lets all transient lines go that are not held.
   void DropTransient();
 
  private:
-  // Lookups that may begin before those that came before them have made room.
+  // Limit on lookups that begin without room being made; the next one makes room itself.
   static constexpr uint32_t kUntrimmed = 2;
 
   void Evict(uint32_t line);
@@ -86,7 +86,7 @@ class TableCache {
   CachePolicy policy_;
   Unsent unsent_;
   const std::shared_ptr<CacheBudget> budget_;
-  uint32_t trimmed_ = 0;  // the newest lookup when room was made
+  uint32_t trimmed_ = 0;  // the newest lookup when room was last made
 };
 
 }  // namespace het

@@ -4,8 +4,8 @@
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
 // a clean line may have an update, too. A row that leaves takes its remainder along and is rounded
-// up or down at random, so that on average nothing is lost; what that leaves, and the remainder of
-// a clean line, goes with the line, and is counted. TakeWhole leaves nothing.
+// up or down at random, so that the errors are 0 on average. The error of that rounding, and the
+// remainder of a clean line, are lost with the line and counted. TakeWhole leaves no remainder.
 //
 // An update is in one place at any time: a line, the queue, or a frame. Each call moves whole updates.
 #pragma once
@@ -55,7 +55,7 @@ class Unsent {
   const WriteBackQueue& queue() const { return queue_; }
   float* update(const WriteBackQueue::Queued& queued) { return updates_.data(queued.update); }
   // The line is about to leave: its ticks go to the queue, and a remainder alone is counted as dropped.
-  // Whether there were ticks. Throws std::bad_alloc with nothing changed.
+  // Returns whether there were ticks. Throws std::bad_alloc with nothing changed.
   bool Leave(uint32_t line);
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const WriteBackQueue::Queued& queued);

@@ -28,7 +28,7 @@ class WriteBackQueue {
   // Throws std::bad_alloc; then the queue is as it was.
   void Push(Key key, uint32_t ticks, uint32_t update);
   void Remove(const Queued& queued);
-  // take(queued) for each that is in the queue, in order; then it is empty.
+  // Calls take(queued) for each queued update, in order, and empties the queue.
   template <typename Fn>
   void TakeAll(Fn take) {
     for (const Queued& queued : entries_) {
@@ -38,7 +38,7 @@ class WriteBackQueue {
     index_.clear();
     size_ = 0;
   }
-  // Removes what take(queued) says, in order.
+  // Calls take(queued) for each queued update, in order, and removes it if that returns true.
   template <typename Fn>
   void RemoveIf(Fn take) {
     size_t kept = 0;

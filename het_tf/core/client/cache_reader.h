@@ -24,7 +24,7 @@ class CacheReader {
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
   // Begins a read of rows that a gradient misses.
   std::unique_ptr<ReadOp> BeginMissing(CachedRead* read);
-  // Waits until the read is done, of any kind; call Finish then.
+  // Waits until a read of any kind is done, and finishes it.
   Status Await(ReadOp* op);
   // Fills in rows and values, or returns the error; abandons an unfinished read.
   Status Finish(ReadOp* op);

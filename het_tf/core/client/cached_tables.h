@@ -17,7 +17,7 @@ class CachedTables {
 
   const Layout& layout() const { return layout_; }
   uint32_t partitions() const { return layout_.partitions(); }
-  // `lines`: the rows' place, if not here. Replaces a table with the same id.
+  // `lines`: holds the rows, if they are on a device. Replaces a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
     caches_[schema->id()] =
         std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_, BudgetOf(config));

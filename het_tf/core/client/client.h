@@ -86,7 +86,7 @@ class Client {
   void SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned);
   // Whether answers to such reads are in flight.
   bool EarlyOnWay() const { return early_.busy(); }
-  // Whether notifications are outstanding: a read that began now could trust no row.
+  // Whether notifications are outstanding: the next lookup could trust no row of those partitions.
   bool asking() const { return subscriptions_.asking(); }
   // Ticks every touched key. After an error: ticks that were made are kept and will be sent; if a
   // missing row could not be fetched, nothing has changed.
@@ -105,7 +105,7 @@ class Client {
   // Pushes all rows past their push bound, which on-demand writes may have held back (OthersUse), and waits
   // until they are applied.
   Status PushPastBound();
-  // Pushes all updates and waits until they are applied; for tables on a device those of DeviceClient::Push.
+  // Pushes all updates, except those that a device has not pushed yet, and waits until they are applied.
   Status Flush();
   // All applied frames are durable: they need not be kept.
   void MarkDurable() { durability_.MarkDurable(); }

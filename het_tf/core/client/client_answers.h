@@ -37,8 +37,8 @@ class ClientAnswers : public Exchange::Listener {
   }
   void OnReplicas(Session* session, const Transport::Event& event) override;
 
-  // Rows of the partition go, with their updates; `dropped_ticks` went from its log. Returns how many ticks
-  // went.
+  // Drops the partition's rows and their updates. `dropped_ticks`: those that its log has dropped. Returns
+  // the number of all dropped ticks.
   uint64_t Discard(Session* session, TableCache* cache, uint64_t dropped_ticks);
 
  private:

@@ -17,7 +17,7 @@ constexpr double kNoticeSeconds = 5;
 enum class Durability { kApplied, kReplicated, kCheckpoint };
 
 struct ClientConfig {
-  // Of what is rounded at random. Clients of one store have different ones, or they round alike.
+  // Determines random rounding. Clients of one store must have different ones, or they round alike.
   uint64_t seed = 0;
   double request_timeout = 10;  // seconds without a byte until an unanswered request counts as lost
   double deadline = 60;         // seconds without progress until a call gives up
@@ -33,14 +33,14 @@ struct ClientConfig {
   Durability durability = Durability::kApplied;
   uint32_t min_replicas = 1;      // kReplicated: so many hold a push that is durable
   double replica_interval = 0.1;  // kReplicated: seconds between two questions to the replicas
-  // Applied frames that are kept take at most so much, and a step's worth more. Beyond it,
+  // Limit on the bytes of applied frames that are kept; the frames of a step may exceed it. Then
   // kReplicated waits for the replicas, and kCheckpoint forgets the oldest ones.
   size_t keep_bytes = size_t{256} << 20;
   // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
   enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
   // Told what a call waits for, first after kNoticeSeconds and then at ever longer intervals.
   std::function<void(const std::string&)> notice;
-  // Gets what calls spend their time on, while it is on; it outlives the client. Null: nothing does.
+  // Records the times of calls while it is on; must outlive the client. Null: no record.
   TraceLog* trace = nullptr;
 };
 

@@ -30,24 +30,23 @@ class DeviceClient {
         reader_(reader) {}
 
   Status AddTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);
-  // Whether the table is cached on a device. The calls below ask it, too.
+  // OK if the table is cached on a device. The calls below check it, too.
   Status Check(uint64_t table) const;
   // Fills in every part. After an error nothing of it is to be used.
   Status Read(DeviceRead* read, bool training);
   // The same, step by step: Client::Progress until it is done.
   std::unique_ptr<ReadOp> BeginRead(DeviceRead* read, bool training);
-  // Puts the updates into frames and sends what can be sent. After an error, which is
-  // Check's, and when it throws std::bad_alloc, nothing was taken; trouble of the network is
-  // Wait's to tell.
+  // Puts the updates into frames and sends those that can be sent. Fails only as Check does; after
+  // that, or after std::bad_alloc, no update was taken. Wait reports failures of the network.
   Status Push(const DevicePush& push);
   // Frames of pushes to come are numbered from here on.
   uint64_t next_frame() const { return pushes_->next_frame(); }
-  // The end of a step: waits until what was pushed of device tables that bound their pushes is applied, and
-  // makes room for frames that are kept. Frames of this step, those from `of_step` on, are waited for only
-  // where a row has more ticks than the push bound; the step has pushed no row of its tables twice. After an
-  // error frames are kept and will be sent.
+  // Ends a step: waits until pushes of device tables with a push bound are applied, and until kept frames
+  // are within their limit. Frames from `of_step` on are of this step: it waits for them only where a row has
+  // more ticks than the push bound. The step must have pushed each row at most once. After an error frames
+  // are kept and will be sent.
   Status Wait(uint64_t of_step = UINT64_MAX);
-  // What reads have of the partition must not be trusted any more.
+  // Call when bases or rows that reads have of the partition have become invalid.
   void AskAnew(Session* session) { reads_.AskAnew(session); }
 
  private:

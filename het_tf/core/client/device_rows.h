@@ -11,8 +11,8 @@
 // What happens to rows behind the cache's back reaches it through a DeviceLines.
 //
 // Order: a read ends, and its rows are installed, before anything of its tables is pushed or
-// forgotten. No row that the answer has leaves to make room for another one of it. A row of an
-// answer lacks what was pushed after it came.
+// forgotten. A row of an answer must not leave to make room for another row of it. A row of an
+// answer lacks updates that were pushed after it came.
 #pragma once
 
 #include <cstdint>
@@ -58,9 +58,9 @@ struct DevicePush {
   Vector<Part> parts;  // of each table at most one: a key has one place in a frame
 };
 
-// A cache on a device, as the client sees it. Called with the engine's lock on the client held, in
-// the middle of any call of the client; must not call the client. What is called for may be put
-// off until that call has returned, but comes before rows of it are installed.
+// A cache on a device, as the client sees it. The client calls it within any call, under the
+// engine's lock; it must not call the client. Its work may wait until that call has returned, but
+// must precede the installation of the call's rows.
 //
 // Ticks that go with rows are the cache's to count, in Counters::discarded_ticks; where it can,
 // before Drop returns: Client::Reload tells people how many there were.

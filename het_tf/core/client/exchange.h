@@ -34,7 +34,7 @@ class Exchange {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // The reply has the rows that the read asked for. `notifies`: and names rows that have moved.
+    // The reply has the rows that the read asked for. `notifies`: it also has notifications.
     virtual void OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read,
                         bool notifies) = 0;
     // Bases of the partition's rows are invalid. Reads are asked again after this.
@@ -52,7 +52,7 @@ class Exchange {
   struct Call {
     double began = 0;
     double moved_at = 0;         // when a frame was applied or a read answered last
-    Status rejected;             // a server will answer so every time
+    Status rejected;             // an error that no retry can cure
     uint64_t out_of_memory = 0;  // answers that said so, of all calls
   };
 
@@ -70,8 +70,8 @@ class Exchange {
 
   // Sends what can be sent.
   void Pump();
-  // Handles what has come, and waits at most so long for the first event. `expects`: more than
-  // replies may come.
+  // Handles all events that have come, and waits at most so long for the first one. `expects`: events
+  // other than replies may come.
   void Receive(double wait, bool expects);
   // Asks again, unless nobody waits any more; what has become invalid since is fetched.
   void AskAgain(Session* session, PartitionReadPtr read);

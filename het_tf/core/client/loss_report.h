@@ -24,7 +24,7 @@ class LossReport {
 
   void OnLost(uint32_t partition, uint64_t lost, uint64_t repaired);
   void OnDiscarded(const std::string& table, uint64_t updates);
-  // Tells, a second after the first of them, what came; or now.
+  // Reports all losses once a second has passed since the first one, or at once if `now`.
   void Tell(bool now);
   bool any() const { return !losses_.partitions.empty() || !losses_.discarded.empty(); }
   // Seconds until then.

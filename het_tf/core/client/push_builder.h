@@ -25,9 +25,9 @@ class PushBuilder {
   // Frames to come are numbered from here on.
   uint64_t next_frame() const { return next_frame_; }
 
-  // At the end of a step: lets rows go that have no room, and sends them with the rows of the step whose
-  // unsent ticks must be sent now, and those that are wanted: one frame a partition. Lines of `write` may be
-  // gone afterwards.
+  // At the end of a step: evicts rows that have no room, and sends the evicted rows, the rows of the step
+  // past their push bound, and wanted rows past theirs (OthersUse): one frame a partition. Lines of `write`
+  // may be gone afterwards.
   void OfStep(const CachedWrite& write);
   // All rows that have left their cache.
   void Queues() { Queues(/*whole=*/false, nullptr); }
@@ -52,7 +52,7 @@ class PushBuilder {
 
   TablePush* Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows);
   void Due(const CachedWrite& write, Frames* frames);
-  // Those of the rows that are past their push bound.
+  // Adds the wanted rows that are past their push bound.
   void Wanted(const OthersKeys& wanted, Frames* frames);
   // `whole`: as they are, else rounded (CacheConfig::wire). `frames`: to add them to; null: to new ones.
   void Queues(bool whole, Frames* frames);

@@ -10,7 +10,7 @@
 //   * it waits at most kWaitSeconds, and with too few replicas it becomes rarer, down to once a second: a
 //     hanging replica costs 2 % of the time;
 //   * it covers pushes that this very connection wrote: those applied on their first sending. After a
-//     reconnect there may be none: then an empty push is sent, which is written after all of the partition's.
+//     reconnect there may be none: then an empty push is sent, whose write follows all of the partition's.
 // kCheckpoint. MarkDurable drops applied frames. A step cannot wait for a checkpoint: so when keep_bytes are
 // full the oldest frames are dropped, counted (dropped_pushes) and reported once.
 //
@@ -45,7 +45,7 @@ class PushDurability {
   void AskReplicas();
   // Handles the answer. Not OK: the server refuses the question.
   Status OnReplicas(Session* session, const Transport::Event& event);
-  // Questions in flight are about another connection, incarnation or identity.
+  // Ignores the question in flight: it is about an earlier connection, incarnation or identity.
   void ForgetQuestion(uint32_t partition) { replicas_[partition].asked_on = 0; }
   bool expects_answers() const;
 

@@ -34,7 +34,7 @@ struct TablePush {
   Vector<float> wire;                       // keys.size() * wire_floats
   Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
   Vector<Clock> clocks{};                   // each row's when exported by a device; not for other caches
-  uint32_t left = 0;  // number of keys, at the end, that were evicted, as of notified_ack
+  uint32_t left = 0;  // so many keys at the end are of evicted rows; 0 without notified_ack
 
   // The position of key, or -1.
   int64_t Position(Key key);

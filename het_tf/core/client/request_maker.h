@@ -19,11 +19,11 @@ class RequestMaker {
     Session::Outgoing what;
   };
 
-  // Updates and questions stay where they are: until the request is encoded neither may change.
+  // The request points to updates and questions: both must stay as they are until it is encoded.
   void Make(const Outgoing& sending, const PartitionId& partition, OutRequest* request);
   // Bytes of updates in it and of rows that it surely brings.
   size_t RowBytes(const Session::Outgoing& what) const;
-  // One frame, of these parts, is sent: it took `bytes`, and the tables of its parts `tables`.
+  // Counts a frame of these parts that is sent: `bytes` in all, and `tables` for the tables of each part.
   void Count(const std::vector<Outgoing>& parts, const std::vector<OutRequest>& requests,
              const Vector<TableBytes>& tables, size_t bytes) const;
 

@@ -14,9 +14,8 @@
 // (BeginReading). A held line never leaves, so no other row gets its number: code that forgets rows only
 // makes it invalid (TableCache::Drop).
 //
-// Whatever the partition sends is the row as it had it after push `applied`: every sink puts the
-// own updates on top that this lacks. Functions throw std::bad_alloc: rows that were taken stay
-// taken.
+// A partition sends each row as of push `applied`: every sink must put the later own updates on top.
+// Functions throw std::bad_alloc: rows that were taken stay taken.
 #pragma once
 
 #include <map>
@@ -48,7 +47,7 @@ class RowSink {
   // `rows` stands at the first row of the answer, and then behind the last of those that were
   // asked for. Returns how many of the fetched rows were absent.
   virtual size_t Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) = 0;
-  // The question is about to be asked once more: what has become invalid since is fetched.
+  // Call before a question is asked again: turns checks of lines that have become invalid into fetches.
   virtual void Renew(TableRead*) {}
   // All answers have come: lines and values of every key.
   virtual void FillIn(CachedRead*) {}
@@ -69,9 +68,9 @@ class CacheSink : public RowSink {
   void FillIn(CachedRead* read) override;
 
  protected:
-  // The read names the table: from here on lines stay for it.
+  // Begins the read of a table: from here on its lines stay.
   virtual void Enter(TableCache* cache) = 0;
-  // These lines have rows that it wants; kNoRow: they are absent.
+  // Call with the lines of the rows that it wants; kNoRow: the row is absent.
   virtual void Meet(TableCache*, Span<const uint32_t>) {}
   virtual void Hold(TableCache*, uint32_t) {}
   // A row that was fetched and is not in the cache. Returns its line, kNoRow if it has none.

@@ -91,8 +91,7 @@ class Session {
     bool keep_applied = false;          // the caller says when applied frames are durable: ForgetThrough
     bool discard_unsent = true;         // drop unsent updates of a table that was loaded
     size_t most_read_bytes = SIZE_MAX;  // limit on the answer to one request
-    double forgotten_after =
-        0;  // a partition that does not know a client silent for so long has forgotten it
+    double forgotten_after = 0;         // seconds without a push after which a partition may forget a client
     std::function<ClientId()> new_id;
   };
   // One request that may be sent; null: no such part.
@@ -131,7 +130,7 @@ class Session {
   bool goes_alone() const { return alone_ || backoff_.failing(); }
   // Returns the newest seq that the connection *connection has certainly written; 0: none.
   uint64_t Written(uint64_t* connection) const;
-  // The newest answer with notifications of which all was taken in.
+  // The number of the newest answer whose notifications are all handled; 0: none.
   uint32_t notified() const { return known_.notified; }
   void SetNotified(uint32_t notified) { known_.notified = notified; }
 
@@ -157,11 +156,10 @@ class Session {
 
   // Null: the request was given up, or is answered already.
   const Outstanding* Find(uint32_t request_id) const;
-  // Takes one that Find has found off: it was answered or refused.
+  // Removes and returns a request that Find returned: it was answered or refused.
   Outstanding Take(const Outstanding* request);
   Verdict OnReply(const Outstanding& request, const Reply& reply, double now);
-  // Returns reads that have to be asked again, which are those on their way if the connection is
-  // lost.
+  // Returns the reads that must be asked again: those in flight, if the connection is lost.
   std::vector<PartitionReadPtr> OnFailure(const std::string& reason, bool connection_lost, double now,
                                           double jitter);
   // Begins anew with an empty log, as another client.
@@ -203,9 +201,9 @@ class Session {
   std::deque<PartitionReadPtr> waiting_;
   Backoff backoff_;
   Status fatal_;
-  bool resend_ = false;  // once nothing is on its way: everything that was not applied
-  bool fresh_ = false;   // the next request is the first after a silence
-  bool alone_ = false;   // until one is refused, and so says where the partition is
+  bool resend_ = false;  // all unapplied frames must be sent again, once nothing is in flight
+  bool fresh_ = false;   // the next request is the first with nothing else in flight
+  bool alone_ = false;   // until a refusal tells where the partition is
 };
 
 }  // namespace het
