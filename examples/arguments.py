@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-TABLE_OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam", "adagrad", "row_wise_adagrad", "ftrl")
+TABLE_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adagrad", "row_wise_adagrad", "ftrl")
 DENSE_OPTIMIZERS = ("adam", "adagrad", "sgd", "rmsprop")
 DATA = "census, movielens, criteo_like, criteo_like:ROWS, or criteo:PATH (Criteo's train.txt or a .gz of it)"
 

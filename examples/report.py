@@ -93,7 +93,7 @@ def table_statistics(model: Any) -> rich.table.Table:
             "floats of a row": f"{one['dim']:,}",
             "rows trained": f"{one['rows']:,}",
             "memory": f"{one['bytes'] / 2**20:,.2f} MiB",
-            "updates": f"{one['applies']:,}",
+            "updates": f"{one['updates']:,}",
         }
         if "cache" in one:
             cache = one["cache"]

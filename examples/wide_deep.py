@@ -5,7 +5,7 @@ import common
 
 
 def build(description, options, model_arguments):
-    """Wide weights are trained by FTRL with L1, rows of the deep part by --optimizer."""
+    """Wide weights are trained by Ftrl with L1, rows of the deep part by --optimizer."""
     import het_tf
 
     return het_tf.models.WideDeep(description, **model_arguments)

@@ -1,7 +1,7 @@
 """Counts the instructions that a cached row costs, and compares them with result.json.
 
     python benchmarks/instructions/run.py            # what `make test-all` runs
-    python benchmarks/instructions/run.py --update   # writes the file
+    python benchmarks/instructions/run.py --out      # writes the file
 
 main.cc says what is counted. The counts hold for one compiler and one valgrind: with others the
 program prints which, compares nothing and succeeds.
@@ -54,6 +54,7 @@ def measure(program: Path) -> dict[str, Any]:
     """The content of the result file."""
     counts = {path: count(program, path) for path in PATHS}
     return {
+        "command": "python benchmarks/instructions/run.py --out",
         "compiler": counts["hit"][0],
         "valgrind": output("valgrind", "--version")[0].strip(),
         "instructions_per_row": {path: counts[path][1] for path in PATHS},
@@ -65,14 +66,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--update", action="store_true", help="write the counts of this machine")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        nargs="?",
+        const=RESULT,
+        help="write the counts of this machine; default: result.json",
+    )
     parser.add_argument("--program", type=Path, default=ROOT / "build" / "release" / "instructions")
     args = parser.parse_args()
     if shutil.which("valgrind") is None:
         sys.exit("error: valgrind is missing. Remedy: apt-get install valgrind")
     now = measure(args.program)
-    if args.update:
-        RESULT.write_text(json.dumps(now, indent=1) + "\n")
+    if args.out:
+        args.out.write_text(json.dumps(now, indent=1) + "\n")
     known = json.loads(RESULT.read_text())
     for tool in ("compiler", "valgrind"):
         if now[tool] != known[tool]:
@@ -86,7 +93,7 @@ def main() -> None:
     if wrong:
         sys.exit(
             f"error: a path differs by more than {TOLERANCE:.0%}. Remedy: find out why, or run "
-            "python benchmarks/instructions/run.py --update if the change is meant"
+            "python benchmarks/instructions/run.py --out if the change is meant"
         )
 
 

@@ -32,7 +32,7 @@ IDS = np.arange(-8, 8)
 
 
 def connected(server: Any, **options: Any) -> Any:
-    het_tf.init(ps=server.address, **options)
+    het_tf.init(ps=het_tf.Store(server.address, **options))
     return server
 
 

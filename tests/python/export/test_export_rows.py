@@ -113,7 +113,7 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
 
 def test_check_export(rng, tmp_path, capsys):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4, wire="int8"))
-    for name, options in {"a": {}, "b": {"rows": "int8", "format": "native"}}.items():  # a process each
+    for name, options in {"a": {}, "b": {"row_dtype": "int8", "format": "native"}}.items():  # a process each
         het_tf.export(model, tmp_path / name, verbose=False, **options)
     sample = lib.tensors(lib.toy_examples(rng, 50))
     checks = het_tf.check_export(tmp_path, sample, model)
@@ -180,7 +180,7 @@ def test_the_record_says_what_an_export_is(rng, tmp_path):
     lib.fill("item", [1], rng)
     het_tf.export(model, tmp_path / "1", row_dtype="float16", unknown="zeros", verbose=False)
     record = json.loads((tmp_path / "1" / front.RECORD).read_text())
-    assert (record["format"], record["rows"], record["unknown"]) == ("portable", "float16", "zeros")
+    assert (record["format"], record["row_dtype"], record["unknown"]) == ("portable", "float16", "zeros")
     assert record["tables"] == [
         {"name": "item", "namespace": "", "dim": 16, "rows": 1, "dropped": 0, "bytes": 32}
     ]

@@ -110,7 +110,7 @@ BAD_CACHES = [
         dict(wire="fp16"),
         r"cache.wire is 'fp16'; it must be 'float32', 'float16', 'int8' or 'int4'",
     ),
-    (dict(checks="notified me"), r'cache.checks is .told me.; it must be "asked" or "notified"'),
+    (dict(checks="notified me"), r'cache.checks is .notified me.; it must be "asked" or "notified"'),
     (dict(device="cuda"), r'cache.device is \'cuda\'; give "cpu" .* "gpu" .* or "auto"'),
     (dict(device=1), r"cache.device is 1"),
     (dict(rows=0, device="gpu"), r'cache.rows is 0 with device="gpu".*give rows or bytes'),

@@ -117,7 +117,7 @@ def several_features_and_tables():
     layers = {}
     for place in PLACES:
         user = het_tf.TableConfig("user", 4, optimizer="adagrad")
-        item = het_tf.TableConfig("t", 12, optimizer="momentum")
+        item = het_tf.TableConfig("t", 12, optimizer=het_tf.optimizers.SGD(momentum=0.9))
         with het_tf.namespace(place):
             layers[place] = het_tf.keras.EmbeddingCollection(
                 {

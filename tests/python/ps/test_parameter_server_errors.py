@@ -35,7 +35,7 @@ pytestmark = redis_lib.MARKS
 )
 def test_an_option_that_is_none(server, option, why):
     with pytest.raises(ValueError, match=why):
-        het_tf.init(ps=server.address, **option)
+        het_tf.init(ps=het_tf.Store(server.address, **option))
     het_tf.keras.Embedding(2, name="t")  # tables are here, as before
     assert het_tf.Table("t").stats()["mode"] == "direct"
 
@@ -59,7 +59,8 @@ def test_arguments_of_another_type(arguments):
     ((name, value),) = arguments.items()
     shown = re.escape(json.dumps(value)) if name in ("timeout", "min_replicas") else ".*"
     with pytest.raises(ValueError, match=f"{name} is {shown}"):
-        het_tf.init(**arguments)
+        given = {} if name in ("ps", "threads", "accumulate") else {"ps": het_tf.Store(**arguments)}
+        het_tf.init(**(given or arguments))
     assert settings.current.ps == ""
 
 
