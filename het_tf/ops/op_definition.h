@@ -21,7 +21,7 @@ inline void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
 }
 
 inline void Register(TF_OpDefinitionBuilder* builder,
-              void (*shape)(TF_ShapeInferenceContext* context, TF_Status* status)) {
+                     void (*shape)(TF_ShapeInferenceContext* context, TF_Status* status)) {
   // All are stateful: TensorFlow may neither merge, drop nor reorder them.
   TF_OpDefinitionBuilderSetIsStateful(builder, true);
   TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shape);
