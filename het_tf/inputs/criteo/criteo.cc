@@ -86,7 +86,7 @@ int HexDigit(char c) {
 
 bool ParseHex(std::string_view text, uint64_t* value) {
   if (text.size() == 8) {
-    const uint64_t word = Word(text.data());
+    const uint64_t word = Word(text.data());  // NOLINT: it reads eight bytes, and there are eight
     return ParseEightHex(&word, 1, value);
   }
   *value = text.empty() ? kMissing : 0;

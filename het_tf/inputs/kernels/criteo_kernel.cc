@@ -126,7 +126,7 @@ class ParseCriteoKernel {
     HET_ASSIGN_OR_RETURN(const TfTensor numeric, NewOutput(context, 1, TF_FLOAT, {numeric_shape, 3}, 4));
     HET_ASSIGN_OR_RETURN(const TfTensor ids, NewOutput(context, 2, TF_INT64, {ids_shape, 3}, 8));
     if (rows == 0) return Status();
-    const Status parsed = lines.Parse(
+    Status parsed = lines.Parse(
         hash, selection, static_cast<uint64_t>(first),
         {static_cast<size_t>(batch), static_cast<float*>(TF_TensorData(labels.get())),
          static_cast<float*>(TF_TensorData(numeric.get())), static_cast<int64_t*>(TF_TensorData(ids.get()))});
