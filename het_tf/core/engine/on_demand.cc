@@ -57,7 +57,7 @@ Status OnDemand::OnOtherBatch(const BatchCall& call, const Layer& layer) {
       "' travel on demand, and workers have held back rows that this lookup needs: it is not of the batch "
       "that "
       "was planned next. If a loop was left in the middle of the stream, or a step had no gradient, call "
-      "het_tf.horovod.flush_all() on all ranks before the next training step");
+      "het_tf.flush(all_ranks=True) on all ranks before the next training step");
 }
 
 Status OnDemand::CheckAlone(const BatchCall& call, const Layer& layer) {

@@ -314,7 +314,7 @@ TEST(OnDemandExact, RefusesALookupOtherThanTheSuccessor) {
   std::vector<float> rows;
   const Status status = fleet.worker(0).TryLookup({1, 2, 3}, &rows);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("flush_all() on all ranks"));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("flush(all_ranks=True) on all ranks"));
   fleet.Step();  // nothing has changed: the successor is served
   fleet.ExpectExact(0);
   fleet.Flush();

@@ -145,7 +145,7 @@ def test_check_export_without_a_model(rng, tmp_path):
         het_tf.check_export(paths, sample, verbose=False)
 
 
-def test_what_serve_check_refuses(rng, tmp_path):
+def test_check_export_refuses(rng, tmp_path):
     model = model_of()
     path = tmp_path / "1"
     het_tf.export(model, path, verbose=False)
