@@ -53,8 +53,9 @@ void MakeRows(Shard* shard, const BatchPlan::Group& group, Step* step) {
   }
 }
 
-// Ticks every touched key at time `now`. Overwrites the sums.
-void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate, uint32_t now, Step* step) {
+// Ticks every touched key at time `now`, as the partition's change `number`. Overwrites the sums.
+void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate, uint32_t now,
+               uint64_t number, Step* step) {
   RowStore& store = shard->rows();
   const TableSchema& schema = shard->schema();
   const size_t dim = schema.dim();
@@ -67,6 +68,7 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
     if (!touched[u]) continue;
     schema.Tick(learning_rate, sums + u * dim, store.data(rows[u]), nullptr);
     CountTick(now, &store.meta(rows[u]));
+    shard->MarkChanged(rows[u], number);
   }
 }
 
@@ -138,8 +140,8 @@ Status DirectBackend::Tick(StepCall* call, const ApplyArgs& args) {
   return ForShards(
       call, [](const BatchPlan::Group&) {},
       [&](Partition* partition, Shard* shard, const BatchPlan::Group& group) {
-        TickGroup(shard, group, args.learning_rates[group.table], now, call->step);
-        partition->RowsChanged(shard->schema().id());
+        const uint64_t number = partition->RowsChanged(shard->schema().id());
+        TickGroup(shard, group, args.learning_rates[group.table], now, number, call->step);
         partition->SweepTable(shard, now, group.uniques, nullptr);
       });
 }

@@ -3,6 +3,7 @@
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/status.h"
+#include "het_tf/core/store/shard.h"
 
 namespace het::chunk {
 
@@ -23,6 +24,8 @@ enum class Kind : uint8_t {
   kForget = 8,
   kLoading = 9,
   kEpoch = 10,
+  kValues = 11,
+  kKeys = 12,
 };
 
 // Overwrites *chunk with the head of a chunk.
@@ -35,6 +38,11 @@ inline Writer Begin(Kind kind, Bytes* chunk) {
   w.Fixed(uint16_t{0});
   return w;
 }
+
+// Encode kRemove or kKeys; kValues and kRows of these rows of a shard.
+void EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* chunk);
+void EncodeValues(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
+void EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
 
 // Reads the head; InvalidArgument if it is malformed.
 Status ReadKind(Reader* r, Kind* kind);

@@ -107,8 +107,7 @@ Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed)
       uint32_t row = store.Find(key, hash);
       const bool created = row == kNoRow;
       if (created) {
-        row = store.Insert(key, hash);
-        store.meta(row).clock = chunk.shard->birth_clock();
+        row = chunk.shard->Insert(key, hash);
       }
       twice = twice || !created;
       rows.push_back({row, created});
@@ -129,7 +128,7 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
   HET_ASSIGN_OR_RETURN(const RowsOfChunk chunk, ReadRowsHead(r, partition));
   Vector<PlacedRow> rows;
   HET_RETURN_IF_ERROR(PlaceRows(chunk, mode, &rows));
-  partition->RowsChanged(chunk.shard->schema().id());
+  const uint64_t number = partition->RowsChanged(chunk.shard->schema().id());
   RowStore& store = chunk.shard->rows();
   Reader content(chunk.bytes);
   const Clock most = mode == Mode::kBuild ? kMaxSavedClock : Shard::kMaxClock;
@@ -148,6 +147,7 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
       Clamp(most, &meta.clock, &loaded->clamped);
     }
     chunk.shard->RaiseNewest(meta.clock);
+    chunk.shard->MarkChanged(row.row, number);
     std::memcpy(store.data(row.row), content.Raw(chunk.data_bytes), chunk.data_bytes);
   }
   loaded->rows = chunk.count;
@@ -158,11 +158,10 @@ Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
   Shard* shard = partition->Find(r->Fixed<uint64_t>());
   if (!r->ok() || r->left() % sizeof(Key) != 0) return Broken("truncated keys");
   if (shard == nullptr) return InvalidArgument("keys of a table that is not here");
-  partition->RowsChanged(shard->schema().id());
   while (r->left() > 0) {
     const uint32_t row = shard->rows().Find(r->Fixed<Key>());
     if (row == kNoRow) continue;
-    shard->Remove(row);
+    partition->RemoveRow(shard, row);
     ++*removed;
   }
   return Status();
@@ -259,6 +258,8 @@ Status ChunkReader::Add(Span<const uint8_t> chunk) {
     case Kind::kRemove:
     case Kind::kForget:
     case Kind::kEpoch:
+    case Kind::kValues:
+    case Kind::kKeys:
       break;
   }
   return Broken("of a kind that is not part of a partition");
@@ -301,8 +302,11 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded
       return ReadLoading(&r, partition);
     case Kind::kEnd:
       return r.left() == 0 ? Status() : Broken("an end with a body");
+    case Kind::kValues:
+    case Kind::kKeys:
+      break;
   }
-  return Broken("of an unknown kind");
+  return Broken("of a kind that cannot be loaded");
 }
 
 bool TakesMemory(Span<const uint8_t> chunk) {

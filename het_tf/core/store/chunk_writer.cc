@@ -10,6 +10,15 @@ using namespace chunk;  // NOLINT: this file and chunk_reader.cc are what it is 
 
 namespace {
 
+void WriteRow(const RowStore& store, uint32_t row, Writer* w) {
+  const RowMeta& meta = store.meta(row);
+  w->Fixed(meta.key);
+  w->Fixed(meta.clock);
+  w->Fixed(meta.last_used);
+  w->Fixed(meta.count);
+  w->Raw(store.data(row), store.row_floats() * sizeof(float));
+}
+
 // Writes rows of `shard` from *row on; returns how many.
 uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t max_bytes, Bytes* chunk) {
   const RowStore& store = shard.rows();
@@ -26,12 +35,7 @@ uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t ma
   uint32_t count = 0;
   for (; *row < store.end() && count < limit; ++*row) {
     if (!store.live(*row)) continue;
-    const RowMeta& meta = store.meta(*row);
-    w.Fixed(meta.key);
-    w.Fixed(meta.clock);
-    w.Fixed(meta.last_used);
-    w.Fixed(meta.count);
-    w.Raw(store.data(*row), store.row_floats() * sizeof(float));
+    WriteRow(store, *row, &w);
     ++count;
   }
   std::memcpy(chunk->data() + count_at, &count, sizeof(count));
@@ -154,9 +158,34 @@ void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* row
 }
 
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk) {
-  Writer w = Begin(Kind::kRemove, chunk);
-  w.Fixed(schema.id());
+  EncodeKeys(Kind::kRemove, schema.id(), keys, chunk);
+}
+
+void chunk::EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* chunk) {
+  Writer w = Begin(kind, chunk);
+  w.Fixed(table);
   w.Raw(keys.data(), keys.size() * sizeof(Key));
+}
+
+void chunk::EncodeValues(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {
+  const size_t dim = shard.schema().dim();
+  chunk->reserve(kRowsHead + rows.size() * (sizeof(Key) + dim * sizeof(float)));
+  Writer w = Begin(Kind::kValues, chunk);
+  w.Fixed(shard.schema().id());
+  w.Fixed(static_cast<uint32_t>(dim));
+  w.Fixed(static_cast<uint32_t>(rows.size()));
+  for (const uint32_t row : rows) w.Fixed(shard.rows().meta(row).key);
+  for (const uint32_t row : rows) w.Raw(shard.rows().data(row), dim * sizeof(float));
+}
+
+void chunk::EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {
+  const size_t floats = shard.rows().row_floats();
+  chunk->reserve(kRowsHead + rows.size() * (kRowHead + floats * sizeof(float)));
+  Writer w = Begin(Kind::kRows, chunk);
+  w.Fixed(shard.schema().id());
+  w.Fixed(static_cast<uint32_t>(floats));
+  w.Fixed(static_cast<uint32_t>(rows.size()));
+  for (const uint32_t row : rows) WriteRow(shard.rows(), row, &w);
 }
 
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {

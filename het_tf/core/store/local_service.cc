@@ -50,7 +50,7 @@ void LocalService::ClearTable(uint64_t table) {
   const uint64_t epoch = RandomId();
   for (uint32_t i = 0; i < partitions(); ++i) {
     WithPartition(i, [&](Partition& p) {
-      if (Shard* shard = p.Find(table)) shard->Clear(epoch);
+      p.ClearTable(table, epoch);
     });
   }
 }
@@ -101,7 +101,7 @@ size_t LocalService::TableBytes(uint64_t table) {
   for (uint32_t i = 0; i < partitions(); ++i) {
     bytes += WithPartition(i, [&](Partition& p) {
       const Shard* shard = p.Find(table);
-      return shard == nullptr ? size_t{0} : shard->rows().bytes();
+      return shard == nullptr ? size_t{0} : shard->bytes();
     });
   }
   return bytes;

@@ -37,7 +37,7 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
         schema.InitRow(keys[i], data);
         std::memcpy(data, rows + i * given, given * sizeof(float));
         CountTick(service_->Now(), &shard->rows().meta(row));
-        partition.RowsChanged(schema.id());
+        shard->MarkChanged(row, partition.RowsChanged(schema.id()));
         return Status();
       });
       HET_RETURN_IF_ERROR(status);
@@ -75,8 +75,7 @@ Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> key
       if (shard == nullptr) return 0;
       const uint32_t row = shard->rows().Find(key);
       if (row == kNoRow) return 0;
-      shard->Remove(row);
-      partition.RowsChanged(schema.id());
+      partition.RemoveRow(shard, row);
       return 1;
     });
   }

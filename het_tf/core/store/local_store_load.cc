@@ -24,7 +24,7 @@ Status LocalStore::WithShard(const TableSchema& schema, uint32_t partition, F f)
   return service_->WithPartition(partition, [&](Partition& p) -> Status {
     Shard* shard = p.Find(schema.id());
     if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
-    f(shard);
+    f(&p, shard);
     return Status();
   });
 }
@@ -32,7 +32,7 @@ Status LocalStore::WithShard(const TableSchema& schema, uint32_t partition, F f)
 Result<TableState> LocalStore::State(const TableSchema& schema) {
   TableState state;
   for (uint32_t p = 0; p < partitions(); ++p) {
-    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](const Shard* shard) {
+    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, const Shard* shard) {
       state.limits = shard->limits();
       state.clock_floor = std::max(state.clock_floor, shard->clock_floor());
       state.rows.push_back(shard->rows().size());
@@ -44,7 +44,7 @@ Result<TableState> LocalStore::State(const TableSchema& schema) {
 
 Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                             RowBatch* batch) {
-  return WithShard(schema, partition, [&](const Shard* shard) {
+  return WithShard(schema, partition, [&](Partition*, const Shard* shard) {
     const RowStore& rows = shard->rows();
     uint64_t row = *cursor;
     for (; row < rows.end() && batch->left() > 0; ++row) {
@@ -71,7 +71,7 @@ Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_
   try {
     for (uint32_t p = 0; p < partitions(); ++p) {
       if (more_rows[p] == 0) continue;
-      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
+      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
     }
   } catch (const std::bad_alloc&) {
     return OutOfMemory(schema);
@@ -96,18 +96,19 @@ Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
     }
     for (uint32_t p = 0, begin = 0; p < partitions(); begin = end[p++]) {
       if (begin == end[p]) continue;
-      service_->WithPartition(p, [&](Partition& partition) { partition.RowsChanged(schema.id()); });
-      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) {
+      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition* partition, Shard* shard) {
+        const uint64_t number = partition->RowsChanged(schema.id());
         RowStore& store = shard->rows();
         for (uint32_t at = begin; at < end[p]; ++at) {
           if (at + kAhead < end[p]) store.Prefetch(hashes[order[at + kAhead]]);
           const uint32_t i = order[at];
           uint32_t row = store.Find(rows.keys()[i], hashes[i]);
-          if (row == kNoRow) row = store.Insert(rows.keys()[i], hashes[i]);
+          if (row == kNoRow) row = shard->Insert(rows.keys()[i], hashes[i]);
           RowMeta& meta = store.meta(row);
           meta.clock = rows.clocks()[i];
           meta.last_used = rows.last_used()[i];
           meta.count = rows.counts()[i];
+          shard->MarkChanged(row, number);
           rows.CopyRow(i, store.data(row));
         }
       }));
@@ -120,7 +121,7 @@ Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
 
 Status LocalStore::RaiseFloor(const TableSchema& schema, Clock floor) {
   for (uint32_t p = 0; p < partitions(); ++p) {
-    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Shard* shard) { shard->RaiseFloor(floor); }));
+    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, Shard* shard) { shard->RaiseFloor(floor); }));
   }
   return Status();
 }

@@ -64,10 +64,27 @@ Shard* Partition::Find(uint64_t table) {
   return it == shards_.end() ? nullptr : it->second.get();
 }
 
+void Partition::DropTable(uint64_t table) {
+  if (shards_.erase(table) > 0) changes_.Unrecorded();
+}
+
+void Partition::ClearTable(uint64_t table, uint64_t epoch) {
+  Shard* const shard = Find(table);
+  if (shard == nullptr) return;
+  shard->Clear(epoch);
+  changes_.Unrecorded();
+}
+
+void Partition::RemoveRow(Shard* shard, uint32_t row) {
+  RowsChanged(shard->schema().id());
+  changes_.Removed(shard->schema().id(), shard->rows().meta(row).key);
+  shard->Remove(row);
+}
+
 size_t Partition::bytes() const {
   size_t sum = 0;
-  for (const auto& [table, shard] : shards_) sum += shard->rows().bytes();
-  return sum;
+  for (const auto& [table, shard] : shards_) sum += shard->bytes();
+  return sum + changes_.bytes();
 }
 
 FrameStatus Partition::Check(const Request& q, const Handling& how, std::string* message, bool* same_inc) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/store/change_log.h"
 #include "het_tf/core/store/known_clients.h"
 #include "het_tf/core/store/shard.h"
 #include "het_tf/core/store/subscribers.h"
@@ -91,7 +92,9 @@ class Partition {
   // ResourceExhausted: there are set_max_tables tables already.
   Status CreateTable(const Schema& schema, uint64_t epoch, uint32_t now = 0);
   void set_max_tables(size_t tables) { max_tables_ = tables; }
-  void DropTable(uint64_t table) { shards_.erase(table); }
+  void DropTable(uint64_t table);
+  // Drops all rows of a table, if it is here; caches notice the new epoch.
+  void ClearTable(uint64_t table, uint64_t epoch);
   // Returns null if there is no such table.
   Shard* Find(uint64_t table);
   const std::map<uint64_t, std::unique_ptr<Shard>>& shards() const { return shards_; }
@@ -125,8 +128,18 @@ class Partition {
   Subscribers& subscribers() { return subscribers_; }
   const Subscribers& subscribers() const { return subscribers_; }
   Traffic& traffic() { return traffic_; }
-  // Call after changes of rows other than by Handle and sweeps.
-  void RowsChanged(uint64_t table) { subscribers_.Changed(table); }
+  // Call at changes of rows other than by Handle and sweeps. Returns the change's number, for
+  // Shard::MarkChanged.
+  uint64_t RowsChanged(uint64_t table) {
+    subscribers_.Changed(table);
+    return changes_.Next();
+  }
+  // The same for a removal.
+  void RemoveRow(Shard* shard, uint32_t row);
+
+  // Soft state: the numbers of changes, and the keys removed lately.
+  ChangeLog& changes() { return changes_; }
+  const ChangeLog& changes() const { return changes_; }
 
   // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
@@ -160,6 +173,7 @@ class Partition {
   uint64_t table_at_ = 0;  // the sweep of tables continues here
   LoadMark loading_;
   Subscribers subscribers_;
+  ChangeLog changes_;
   Traffic traffic_;
   uint64_t parts_ = 0;  // number of parts checked
 };

@@ -49,23 +49,25 @@ class RowsOfPush {
       if (r.row != kNoRow) r.meta().clock = std::min(r.meta().clock, Shard::kLastClock);
     }
   }
-  // Adds the updates of the push to their rows.
-  void Merge(const Request& q) const;
+  // Adds the updates of the push to their rows; `number`: of the change.
+  void Merge(const Request& q, uint64_t number) const;
   const RowOfPush* data() const { return rows_.data(); }
 
  private:
   Vector<RowOfPush> rows_;
 };
 
-void RowsOfPush::Merge(const Request& q) const {
+void RowsOfPush::Merge(const Request& q, uint64_t number) const {
   size_t at = 0;
   for (const TableRequest& t : q.tables) {
     if (t.push_keys.empty()) continue;
     const Optimizer& optimizer = rows_[at].shard->schema().optimizer();
-    RowStore& store = rows_[at].shard->rows();
+    Shard& shard = *rows_[at].shard;
+    RowStore& store = shard.rows();
     const float* update = t.push_updates.data();
     for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
       if (rows_[at].row == kNoRow) continue;
+      shard.MarkChanged(rows_[at].row, number);
       optimizer.MergeWire(update, t.push_ticks[i], store.data(rows_[at].row));
       RowMeta& meta = store.meta(rows_[at].row);
       meta.clock += t.push_ticks[i];
@@ -111,7 +113,7 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     rows.ClampClocks();
     handled->clamped = true;
   }
-  rows.Merge(q);
+  rows.Merge(q, changes_.Next());
   const RowOfPush* of_table = rows.data();
   for (const TableRequest& t : q.tables) {
     Shard* const shard = Find(t.table);

@@ -23,9 +23,7 @@ constexpr size_t kTablesAtOnce = 256;
 Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals) {
   if (!shard->limits().any()) return Swept();
   budget = std::min<size_t>(budget, shard->rows().end());
-  const bool subscribed = subscribers_.clients() > 0;
   const uint32_t shares = Layout(id_).OfTable(shard->schema().id()).group;
-  if (removals == nullptr && !subscribed) return shard->Sweep(now, budget, shares, nullptr);
   Vector<Key> keys;
   Bytes chunk;
   try {
@@ -38,8 +36,13 @@ Swept Partition::SweepShard(Shard* shard, uint32_t now, size_t budget, std::vect
     return Swept();
   }
   const Swept swept = shard->Sweep(now, budget, shares, &keys);
-  for (Key key : keys) subscribers_.Removed(shard->schema().id(), key);
-  if (keys.empty() || removals == nullptr) return swept;
+  if (keys.empty()) return swept;
+  changes_.Next();
+  for (Key key : keys) {
+    subscribers_.Removed(shard->schema().id(), key);
+    changes_.Removed(shard->schema().id(), key);
+  }
+  if (removals == nullptr) return swept;
   EncodeRemove(shard->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);
   removals->push_back(std::move(chunk));
   return swept;

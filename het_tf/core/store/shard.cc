@@ -23,13 +23,19 @@ Swept& Swept::operator+=(const Swept& other) {
   return *this;
 }
 
+uint32_t Shard::Insert(Key key, uint64_t hash) {
+  numbers_.Reserve(rows_.end() + 1);
+  const uint32_t row = rows_.Insert(key, hash);
+  rows_.meta(row).clock = birth_clock();
+  RaiseNewest(birth_clock());
+  return row;
+}
+
 uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
   uint32_t row = rows_.Find(key, hash);
   *created = row == kNoRow;
   if (*created) {
-    row = rows_.Insert(key, hash);
-    rows_.meta(row).clock = birth_clock();
-    RaiseNewest(birth_clock());
+    row = Insert(key, hash);
     schema_->InitRow(key, rows_.data(row));
   }
   return row;
@@ -40,11 +46,14 @@ void Shard::RaiseFloor(Clock clock) { clock_floor_ = std::max(clock_floor_, std:
 void Shard::Remove(uint32_t row) {
   RaiseFloor(std::max<Clock>(rows_.meta(row).clock, 1));
   rows_.Erase(row);
-  if (rows_.size() == 0) rows_.Clear();
+  if (rows_.size() > 0) return;
+  rows_.Clear();
+  numbers_.Clear();
 }
 
 void Shard::Clear(uint64_t epoch) {
   rows_.Clear();
+  numbers_.Clear();
   epoch_ = epoch;
   newest_ = 0;
   clock_floor_ = 0;  // copies of the old epoch are refused with any clock

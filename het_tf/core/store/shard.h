@@ -17,6 +17,7 @@
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/core/store/change_numbers.h"
 #include "het_tf/core/wire/bound.h"
 
 namespace het {
@@ -59,6 +60,14 @@ class Shard {
   const TableLimits& limits() const { return limits_; }
   void set_limits(const TableLimits& limits) { limits_ = limits; }
 
+  // The last change of each row: call MarkChanged for every row whose content changes.
+  const ChangeNumbers& numbers() const { return numbers_; }
+  void MarkChanged(uint32_t row, uint64_t number) { numbers_.Set(row, number); }
+  // Bytes of rows and their numbers.
+  size_t bytes() const { return rows_.bytes() + numbers_.bytes(); }
+
+  // Adds a row with the clock of a new row; its data is uninitialised. As RowStore::Insert otherwise.
+  uint32_t Insert(Key key, uint64_t hash);
   // Returns the row of `key`, created if missing with its initial content and the clock of a new row. Throws
   // std::bad_alloc and changes nothing then.
   uint32_t FindOrCreate(Key key, uint64_t hash, bool* created);
@@ -86,6 +95,7 @@ class Shard {
   Schema schema_;
   uint64_t epoch_;  // random, new at load and clear; compared by !=
   RowStore rows_;
+  ChangeNumbers numbers_;
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed
   Clock newest_ = 0;

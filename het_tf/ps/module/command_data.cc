@@ -72,7 +72,7 @@ int StatTables(RedisModuleCtx* ctx, Args args, const Partition& partition) {
     ReplyString(ctx, line.spec);
     ReplyString(ctx, line.epoch);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().size()));
-    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->rows().bytes()));
+    redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->bytes()));
     redis.ReplyWithLongLong(ctx, static_cast<long long>(line.shard->clock_floor()));
   }
   return kOk;
@@ -132,6 +132,7 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
     }
     if (!status.ok()) return ReplyError(ctx, which + ": " + status.message());
     rows += loaded.rows;
+    SignalChange(ctx, args[1]);
     if (!TakesMemory(chunk)) stats.rows_removed += loaded.rows;
     if (loaded.clamped > 0) {
       redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), loaded.clamped).c_str());
@@ -167,13 +168,14 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     ReplyString(ctx, name);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(value));
   };
-  redis.ReplyWithMap(ctx, 18);
+  redis.ReplyWithMap(ctx, 19);
   number("index", partition->id().index);
   number("count", partition->id().count);
   ReplyString(ctx, "hash_seed");
   ReplyString(ctx, hash_seed);
   ReplyString(ctx, "incarnation");
   ReplyString(ctx, incarnation);
+  number("changes", partition->changes().now());
   number("tables", partition->shards().size());
   number("rows", RowsOf(*partition));
   number("bytes", MemoryOf(*partition));

@@ -101,6 +101,7 @@ int Drop(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const Shard* shard = FindTable(ctx, args, partition);
   if (shard == nullptr) return kOk;
   partition->DropTable(shard->schema().id());
+  SignalChange(ctx, args[1]);
   redis.ReplicateVerbatim(ctx);
   return redis.ReplyWithSimpleString(ctx, "OK");
 }
@@ -110,10 +111,11 @@ int Clear(RedisModuleCtx* ctx, Args args, Partition* partition) {
   if (args.size() != 4 && args.size() != 5) return ReplyWrongArity(ctx);
   uint64_t epoch = 0;
   if (!GetEpoch(ctx, args, &epoch)) return kOk;
-  Shard* shard = FindTable(ctx, args, partition);
+  const Shard* shard = FindTable(ctx, args, partition);
   if (shard == nullptr) return kOk;
   const std::string answer = std::to_string(epoch);
-  shard->Clear(epoch);
+  partition->ClearTable(shard->schema().id(), epoch);
+  SignalChange(ctx, args[1]);
   redis.Replicate(ctx, "HET.TABLE", "scsc", args[1], "CLEAR", args[3], answer.c_str());
   return ReplyString(ctx, answer);
 }

@@ -1,5 +1,7 @@
 #include "het_tf/ps/module/limits.h"
 
+#include "het_tf/core/store/change_log.h"
+
 namespace het::module {
 
 Limits limits;
@@ -19,6 +21,7 @@ constexpr Limit kLimits[] = {
     // Clients ask for kMostReadBytes at once, and get rows that have moved in addition.
     {"max-reply-bytes", &Limits::max_reply_bytes, 64LL << 20, kConfigMemory, 32LL << 20, 512LL << 20},
     {"max-tables", &Limits::max_tables, 4096, kConfigDefault, 1, 1LL << 20},
+    {"max-tombstones", &Limits::max_tombstones, ChangeLog::kMostRemovals, kConfigDefault, 0, 1LL << 30},
 };
 
 long long Get(const char*, void* limit) { return limits.*static_cast<const Limit*>(limit)->value; }

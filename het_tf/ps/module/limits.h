@@ -2,6 +2,7 @@
 //
 //   het.max-reply-bytes   size of the answer to one frame of HET.STEP or HET.READ
 //   het.max-tables        tables in one partition
+//   het.max-tombstones    removed keys that a partition remembers (core/store/change_log.h)
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@ namespace het::module {
 struct Limits {
   long long max_reply_bytes;
   long long max_tables;
+  long long max_tombstones;
 };
 extern Limits limits;
 

@@ -10,6 +10,7 @@
 //   HET.READ key frame                                    check and fetch
 //   HET.SCAN key cursor [COUNT rows]                      rows, chunk by chunk
 //   HET.LOAD key chunk [chunk ...]
+//   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id] [STORED]
 //   HET.STAT key [TABLES [cursor [COUNT tables]]]
 #include <exception>
 
@@ -37,6 +38,7 @@ constexpr Command kCommands[] = {
     {"het.table", Entry<RunTable>, "write"},  {"het.step", Entry<RunStep>, "write deny-oom"},
     {"het.read", Entry<RunRead>, "readonly"}, {"het.scan", Entry<RunScan>, "readonly"},
     {"het.load", Entry<RunLoad>, "write"},    {"het.stat", Entry<RunStat>, "readonly"},
+    {"het.changes", Entry<RunChanges>, "readonly"},
 };
 
 void Info(RedisModuleInfoCtx* info, int for_crash_report) {
@@ -58,6 +60,8 @@ void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   add("rows_pulled", stats.rows_pulled);
   add("bytes_in", stats.bytes_in);
   add("bytes_out", stats.bytes_out);
+  add("changes_pages", stats.changes_pages);
+  add("changes_bytes", stats.changes_bytes);
   add("busy_us", static_cast<uint64_t>(stats.busy_seconds * 1e6));
   add("swept_ttl", stats.swept.ttl);
   add("swept_min_count", stats.swept.min_count);

@@ -24,6 +24,8 @@ struct Stats {
   uint64_t refused_loading = 0;   // frames that came during a load
   Swept swept;                    // by this server's sweeps, not by its primary's
   uint64_t rows_removed = 0;      // by HET.LOAD, from a user or from the primary
+  uint64_t changes_pages = 0;     // answers of HET.CHANGES
+  uint64_t changes_bytes = 0;     // of their chunks
   uint64_t sweeps = 0;            // steps of the timer that looked at rows
   uint64_t sweep_longest_us = 0;  // the main thread's own time in the longest sweep
   // Parts of frames by their answer.

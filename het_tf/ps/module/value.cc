@@ -8,6 +8,7 @@
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/ps/module/command.h"
+#include "het_tf/ps/module/limits.h"
 
 namespace het::module {
 namespace {
@@ -207,7 +208,9 @@ void SetNewPartition(RedisModuleKey* key, const PartitionId& id, Place place) {
 
 Partition* GetPartition(RedisModuleKey* key) {
   if (redis.ModuleTypeGetType(key) != partition_type) return nullptr;
-  return static_cast<Partition*>(redis.ModuleTypeGetValue(key));
+  auto* const partition = static_cast<Partition*>(redis.ModuleTypeGetValue(key));
+  partition->changes().set_most_removals(static_cast<size_t>(limits.max_tombstones));
+  return partition;
 }
 
 Totals SumTotals() {

@@ -56,7 +56,7 @@ struct Place {
 // Puts a new partition into `key`, which must be empty and open for writing. Throws std::bad_alloc.
 void SetNewPartition(RedisModuleKey* key, const PartitionId& id, Place place);
 
-// Returns the partition in `key`; null if it holds another value.
+// Returns the partition in `key`, with the server's limits; null if it holds another value.
 Partition* GetPartition(RedisModuleKey* key);
 
 Totals SumTotals();

@@ -1,0 +1,34 @@
+#include "het_tf/core/store/change_numbers.h"
+
+#include <algorithm>
+#include <new>
+
+namespace het {
+
+void ChangeNumbers::AddBlock() {
+  if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<size_t>(4, 2 * blocks_.size()));
+  blocks_.push_back(new (Allocate(sizeof(Block), alignof(Block))) Block());
+}
+
+void ChangeNumbers::Clear() {
+  for (Block* block : blocks_) Release(block, sizeof(Block), alignof(Block));
+  Vector<Block*>().swap(blocks_);
+}
+
+uint32_t ChangeNumbers::NextChanged(uint32_t row, uint32_t end, uint64_t since, uint64_t now) const {
+  while (row < end) {
+    const Block& block = *blocks_[row / kBlockRows];
+    const uint32_t block_end = std::min(end, (row / kBlockRows + 1) * kBlockRows);
+    if (block.newest > since) {
+      for (; row < block_end; ++row) {
+        // The largest number up to `now` with these low bits.
+        const uint32_t ago = static_cast<uint32_t>(now) - block.numbers[row % kBlockRows];
+        if (now < ago || now - ago > since) return row;
+      }
+    }
+    row = block_end;
+  }
+  return end;
+}
+
+}  // namespace het

@@ -1,0 +1,56 @@
+// For each row of a shard, the number of the partition's change that touched it last (change_log.h).
+//
+// A row keeps the low 32 bits, a block of 256 rows its largest number. So a scan for rows that changed since
+// some number reads 8 bytes for each block that did not change. When the low bits have wrapped, a row can
+// look changed that is not; never the reverse.
+//
+// Memory: 4.1 bytes a row, and at most 1 kB a shard more. Not thread-safe; the shard's owner locks.
+#pragma once
+
+#include <cstdint>
+
+#include "het_tf/core/base/alloc.h"
+
+namespace het {
+
+class ChangeNumbers {
+ public:
+  ChangeNumbers() = default;
+  ~ChangeNumbers() { Clear(); }
+  ChangeNumbers(const ChangeNumbers&) = delete;
+  ChangeNumbers& operator=(const ChangeNumbers&) = delete;
+
+  // Makes room for rows below `end`. Throws std::bad_alloc; what is there stays.
+  void Reserve(uint32_t end) {
+    while (blocks_.size() * kBlockRows < end) AddBlock();
+  }
+  // There must be room. Numbers never fall.
+  void Set(uint32_t row, uint64_t number) {
+    Block& block = *blocks_[row / kBlockRows];
+    block.newest = number;
+    block.numbers[row % kBlockRows] = static_cast<uint32_t>(number);
+  }
+  void Prefetch(uint32_t row) const {
+    if (row / kBlockRows < blocks_.size()) {
+      __builtin_prefetch(&blocks_[row / kBlockRows]->numbers[row % kBlockRows], 1);
+    }
+  }
+  // Returns the first row from `row` on that may have changed after `since`, where `now` is the partition's
+  // last change; `end` if there is none below it.
+  uint32_t NextChanged(uint32_t row, uint32_t end, uint64_t since, uint64_t now) const;
+  void Clear();
+  size_t bytes() const { return blocks_.size() * sizeof(Block) + blocks_.capacity() * sizeof(Block*); }
+
+ private:
+  static constexpr uint32_t kBlockRows = 256;
+  struct Block {
+    uint64_t newest = 0;
+    uint32_t numbers[kBlockRows] = {};
+  };
+
+  void AddBlock();
+
+  Vector<Block*> blocks_;
+};
+
+}  // namespace het

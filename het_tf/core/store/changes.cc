@@ -1,0 +1,251 @@
+#include "het_tf/core/store/changes.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/chunk_format.h"
+
+namespace het {
+
+using namespace chunk;  // NOLINT: this file writes chunks, too
+
+namespace {
+
+constexpr const char* kKindNames[] = {"changes", "keys", "whole"};
+
+// Reads decimal numbers with ':' between; returns false unless the text has exactly `count`.
+bool ParseNumbers(std::string_view text, uint64_t* numbers, size_t count) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0 && (at == end || *at++ != ':')) return false;
+    const auto [next, error] = std::from_chars(at, end, numbers[i]);
+    if (error != std::errc() || next == at) return false;
+    at = next;
+  }
+  return at == end;
+}
+
+// Fills one page, stage by stage.
+class PageWriter {
+ public:
+  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesPage* page)
+      : partition_(partition), request_(request), page_(page), at_(request.cursor) {}
+
+  void Write() {
+    Begin();
+    if (at_.stage == ChangesCursor::kRemovals) WriteRemovals();
+    if (at_.stage == ChangesCursor::kAllKeys && !Full()) WriteTables(&PageWriter::WriteKeys);
+    if (at_.stage == ChangesCursor::kRows && !Full()) WriteTables(&PageWriter::WriteRows);
+    page_->start = at_.start;
+    page_->kind = at_.kind;
+    page_->next = done_ ? ChangesCursor() : at_;
+  }
+
+ private:
+  void Begin() {
+    const ChangeLog& log = partition_.changes();
+    const bool same = at_.start.incarnation == partition_.incarnation() && at_.start.number <= log.now();
+    const bool lost = at_.stage == ChangesCursor::kRemovals && at_.kind == ChangesKind::kChanges &&
+                      !log.HasRemovalsSince(request_.since.number);
+    if (!at_.begins() && same && !lost) return;
+    at_ = ChangesCursor();
+    at_.start = {partition_.incarnation(), log.now()};
+    const Position& since = request_.since;
+    if (since.incarnation != partition_.incarnation() || !log.KnowsSince(since.number)) {
+      at_.kind = ChangesKind::kWhole;
+      at_.stage = ChangesCursor::kRows;
+    } else if (!log.HasRemovalsSince(since.number)) {
+      at_.kind = ChangesKind::kKeys;
+      at_.stage = ChangesCursor::kAllKeys;
+    } else {
+      at_.at = log.After(since.number);
+    }
+  }
+
+  bool Full() const { return bytes_ >= request_.max_bytes; }
+  bool Wanted(uint64_t table) const { return !request_.table || *request_.table == table; }
+  size_t Room(size_t row_bytes) const {
+    return std::max<size_t>(1, (request_.max_bytes - std::min(bytes_, request_.max_bytes)) / row_bytes);
+  }
+  void Add(Bytes chunk) {
+    bytes_ += chunk.size();
+    page_->chunks.push_back(std::move(chunk));
+  }
+  void NextStage(ChangesCursor::Stage stage) {
+    at_.stage = stage;
+    at_.table = 0;
+    at_.at = 0;
+  }
+
+  void WriteRemovals() {
+    const ChangeLog& log = partition_.changes();
+    Vector<Key> keys;
+    uint64_t end = log.After(at_.start.number);
+    while (at_.at < end && !Full()) {
+      const uint64_t table = log.at(at_.at).table;
+      const size_t room = Room(sizeof(Key));
+      keys.clear();
+      for (; at_.at < end && keys.size() < room && log.at(at_.at).table == table; ++at_.at) {
+        keys.push_back(log.at(at_.at).key);
+      }
+      if (!Wanted(table)) continue;
+      Bytes chunk;
+      EncodeKeys(Kind::kRemove, table, {keys.data(), keys.size()}, &chunk);
+      Add(std::move(chunk));
+    }
+    if (at_.at >= end) NextStage(ChangesCursor::kRows);
+  }
+
+  // Calls write(shard), which writes a chunk from row at_.at on and moves on, until the page is full or the
+  // stage has ended.
+  void WriteTables(void (PageWriter::*write)(const Shard&)) {
+    const auto& shards = partition_.shards();
+    for (auto it = shards.lower_bound(at_.table); it != shards.end(); ++it) {
+      if (it->first != at_.table) at_.at = 0;
+      at_.table = it->first;
+      if (!Wanted(it->first)) continue;
+      while (at_.at < it->second->rows().end()) {
+        if (Full()) return;
+        (this->*write)(*it->second);
+      }
+    }
+    if (at_.stage == ChangesCursor::kRows) {
+      done_ = true;
+    } else {
+      NextStage(ChangesCursor::kRows);
+    }
+  }
+
+  void WriteKeys(const Shard& shard) {
+    const RowStore& rows = shard.rows();
+    const size_t room = Room(sizeof(Key));
+    Vector<Key> keys;
+    for (; at_.at < rows.end() && keys.size() < room; ++at_.at) {
+      const auto row = static_cast<uint32_t>(at_.at);
+      if (rows.live(row)) keys.push_back(rows.meta(row).key);
+    }
+    if (keys.empty()) return;
+    Bytes chunk;
+    EncodeKeys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()}, &chunk);
+    Add(std::move(chunk));
+  }
+
+  void WriteRows(const Shard& shard) {
+    const RowStore& rows = shard.rows();
+    const bool whole = at_.kind == ChangesKind::kWhole;
+    const size_t row_bytes = request_.stored ? kRowHead + rows.row_floats() * sizeof(float)
+                                             : sizeof(Key) + shard.schema().dim() * sizeof(float);
+    const size_t room = Room(row_bytes);
+    Vector<uint32_t> picked;
+    uint32_t row = static_cast<uint32_t>(at_.at);
+    for (; row < rows.end() && picked.size() < room; ++row) {
+      if (!whole) {
+        row = shard.numbers().NextChanged(row, rows.end(), request_.since.number, partition_.changes().now());
+        if (row == rows.end()) break;
+      }
+      if (rows.live(row)) picked.push_back(row);
+    }
+    at_.at = row;
+    if (picked.empty()) return;
+    Bytes chunk;
+    if (request_.stored) {
+      EncodeStored(shard, {picked.data(), picked.size()}, &chunk);
+    } else {
+      EncodeValues(shard, {picked.data(), picked.size()}, &chunk);
+    }
+    Add(std::move(chunk));
+  }
+
+  const Partition& partition_;
+  const ChangesRequest& request_;
+  ChangesPage* const page_;
+  ChangesCursor at_;
+  size_t bytes_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace
+
+const char* NameOf(ChangesKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+bool ParseChangesKind(std::string_view text, ChangesKind* kind) {
+  for (size_t i = 0; i < std::size(kKindNames); ++i) {
+    if (text != kKindNames[i]) continue;
+    *kind = static_cast<ChangesKind>(i);
+    return true;
+  }
+  return false;
+}
+
+std::string ToString(const Position& position) {
+  return std::to_string(position.incarnation) + ":" + std::to_string(position.number);
+}
+
+bool ParsePosition(std::string_view text, Position* position) {
+  uint64_t numbers[2];
+  if (!ParseNumbers(text, numbers, 2)) return false;
+  *position = {numbers[0], numbers[1]};
+  return true;
+}
+
+std::string ToString(const ChangesCursor& c) {
+  if (c.begins()) return "0";
+  return ToString(c.start) + ":" + std::to_string(static_cast<int>(c.kind)) + ":" +
+         std::to_string(static_cast<int>(c.stage)) + ":" + std::to_string(c.table) + ":" +
+         std::to_string(c.at);
+}
+
+bool ParseCursor(std::string_view text, ChangesCursor* cursor) {
+  *cursor = ChangesCursor();
+  if (text == "0") return true;
+  uint64_t numbers[6];
+  if (!ParseNumbers(text, numbers, 6)) return false;
+  const auto [incarnation, number, kind, stage, table, at] = numbers;
+  if (incarnation == 0 || kind > static_cast<uint64_t>(ChangesKind::kWhole) || stage > ChangesCursor::kRows) {
+    return false;
+  }
+  *cursor = {{incarnation, number}, static_cast<ChangesKind>(kind),
+             static_cast<ChangesCursor::Stage>(stage), table, at};
+  if (stage != ChangesCursor::kRemovals) return at <= UINT32_MAX;
+  return cursor->kind == ChangesKind::kChanges;
+}
+
+void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
+  page->chunks.clear();
+  PageWriter(partition, request, page).Write();
+}
+
+Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
+  const auto broken = [](const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); };
+  Reader r(bytes);
+  Kind kind{};
+  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  if (kind != Kind::kRemove && kind != Kind::kKeys && kind != Kind::kValues) {
+    return broken("of a kind that is not part of changes");
+  }
+  rows->table = r.Fixed<uint64_t>();
+  rows->dim = 0;
+  size_t count = r.left() / sizeof(Key);
+  if (kind == Kind::kValues) {
+    rows->dim = r.Fixed<uint32_t>();
+    count = r.Fixed<uint32_t>();
+    if (rows->dim == 0 || rows->dim > TableSchema::kMaxDim) return broken("its rows have no valid width");
+  }
+  if (!r.ok() || r.left() != count * (sizeof(Key) + rows->dim * sizeof(float))) {
+    return broken("it does not have its stated number of rows");
+  }
+  rows->what = kind == Kind::kRemove ? ChangedRows::kRemoved
+               : kind == Kind::kKeys ? ChangedRows::kKeys
+                                     : ChangedRows::kValues;
+  rows->keys.resize(count);
+  rows->values.resize(count * rows->dim);
+  if (count == 0) return Status();
+  std::memcpy(rows->keys.data(), r.Raw(count * sizeof(Key)), count * sizeof(Key));
+  const size_t floats = rows->values.size() * sizeof(float);
+  if (floats > 0) std::memcpy(rows->values.data(), r.Raw(floats), floats);
+  return Status();
+}
+
+}  // namespace het

@@ -1,0 +1,94 @@
+// What has changed in a partition since a reader's position: the answer to HET.CHANGES.
+//
+//   position   INCARNATION:NUMBER, the number of the last change that the reader has (change_log.h)
+//   kChanges   the rows changed and the keys removed since then
+//   kKeys      the list of removals does not reach back so far: rows changed since then, and all keys of the
+//              partition, from which the reader sees which of its keys are gone
+//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own): all
+//              rows, and a key in no page is gone
+//
+// A scan has several pages. Rows may change meanwhile, so the reader's next position is the one at the start
+// of the scan: a row may come twice, and none is missed. Removals and keys come before rows, so that a key
+// which came back stays. If the start or the kind of a page differs from the page before, the scan has begun
+// anew, and the reader forgets the keys that it has noted.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "het_tf/core/store/partition.h"
+
+namespace het {
+
+enum class ChangesKind : uint8_t { kChanges, kKeys, kWhole };
+
+// "changes", "keys", "whole".
+const char* NameOf(ChangesKind kind);
+bool ParseChangesKind(std::string_view text, ChangesKind* kind);
+
+struct Position {
+  uint64_t incarnation = 0;  // 0: of no partition
+  uint64_t number = 0;
+
+  friend bool operator==(const Position& a, const Position& b) {
+    return a.incarnation == b.incarnation && a.number == b.number;
+  }
+  friend bool operator!=(const Position& a, const Position& b) { return !(a == b); }
+};
+
+std::string ToString(const Position& position);
+// Returns false if the text is not "NUMBER:NUMBER".
+bool ParsePosition(std::string_view text, Position* position);
+
+// Where the next page begins; value-initialised: at the beginning, and after the last page.
+struct ChangesCursor {
+  enum Stage : uint8_t { kRemovals, kAllKeys, kRows };
+
+  Position start;
+  ChangesKind kind = ChangesKind::kChanges;
+  Stage stage = kRemovals;
+  uint64_t table = 0;
+  uint64_t at = 0;  // a row's number; of removals: a position in the list
+
+  bool begins() const { return start.incarnation == 0; }
+};
+
+// "0": the beginning, and the end.
+std::string ToString(const ChangesCursor& cursor);
+bool ParseCursor(std::string_view text, ChangesCursor* cursor);
+
+struct ChangesRequest {
+  Position since;
+  ChangesCursor cursor;
+  size_t max_bytes = size_t{1} << 20;  // of a page, about; it has at least one row
+  std::optional<uint64_t> table;       // only this table's
+  bool stored = false;                 // rows as the store has them (kRows), else values (kValues)
+};
+
+struct ChangesPage {
+  Position start;
+  ChangesCursor next;
+  ChangesKind kind = ChangesKind::kChanges;
+  std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, then kValues or kRows
+};
+
+// Throws std::bad_alloc.
+void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
+
+// One chunk of a page, except kRows.
+struct ChangedRows {
+  enum What : uint8_t { kRemoved, kKeys, kValues };
+
+  What what = kValues;
+  uint64_t table = 0;
+  size_t dim = 0;  // of kValues
+  Vector<Key> keys;
+  Vector<float> values;  // keys.size() * dim
+};
+
+// Decodes untrusted bytes. InvalidArgument: they are not such a chunk.
+Status DecodeChanges(Span<const uint8_t> chunk, ChangedRows* rows);
+
+}  // namespace het
