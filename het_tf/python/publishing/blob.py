@@ -119,9 +119,10 @@ class Blob:
     """A blob whose header fits its bytes.
 
     Args:
-      content: The bytes.
+      content: Its bytes.
 
     Attributes:
+      content: Its bytes.
       tensors: By name, in the order of the file; without gaps.
       signature: The signature of `tensors`.
 
@@ -130,7 +131,7 @@ class Blob:
     """
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        self.content = content
         header, begin = _header(content)
         found = list(_tensors(header, begin, len(content)))
         self.tensors = {one.name: one for one in found if not one.name.startswith(PADDING)}
@@ -139,7 +140,7 @@ class Blob:
     def array(self, name: str) -> Array:
         """Returns a tensor as a read-only array on the bytes of the blob. KeyError: there is none."""
         one = self.tensors[name]
-        flat = np.frombuffer(self._content, np.uint8, one.end - one.begin, one.begin)
+        flat = np.frombuffer(self.content, np.uint8, one.end - one.begin, one.begin)
         return flat.view(_numpy(one.dtype)).reshape(one.shape)
 
 
@@ -194,8 +195,11 @@ def _is_sizes(value: Any) -> bool:
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:
-    if dtype == "bfloat16":  # of TensorFlow's own dependencies
-        import ml_dtypes
+    kind: np.dtype[Any]
+    if dtype == "bfloat16":
+        import ml_dtypes  # which TensorFlow needs
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype).newbyteorder("<")
+        kind = np.dtype(ml_dtypes.bfloat16)
+    else:
+        kind = np.dtype(dtype).newbyteorder("<")
+    return kind

@@ -4,6 +4,7 @@ A weight's name is the path of its variable. The tables are not in it, nor are t
 and metrics.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,14 @@ def variables_of(model: Any) -> list[tuple[str, Any]]:
             )
         found.append((name, variable))
     return found
+
+
+def size(model: Any) -> int:
+    """Returns the bytes of all dense weights, without gaps and header."""
+    return sum(
+        math.prod(variable.shape) * int(tf.as_dtype(variable.dtype).size)
+        for _, variable in variables_of(model)
+    )
 
 
 def read(model: Any) -> list[tuple[str, Array]]:
