@@ -147,7 +147,7 @@ void Client::Progress(double wait) {
 }
 
 double Client::Due() const {
-  const double age = tables_.limits_ages() ? pushes_.age_due() - exchange_.Now() : exchange_.Due();
+  const double age = pushes_.age_due() - exchange_.Now();
   return std::max(std::min({exchange_.Due(), durability_.Due(), losses_.Due(), age}), 1e-3);
 }
 

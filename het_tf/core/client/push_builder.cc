@@ -45,7 +45,6 @@ void PushBuilder::OfStep(const CachedWrite& write, double now) {
 }
 
 void PushBuilder::PastAge(double now) {
-  if (age_due() > now) return;
   Frames frames(tables_->partitions(), nullptr);
   if (Aged(now, /*early=*/0, &frames)) Queues(/*whole=*/false, &frames);
   ForgetAged(now, /*early=*/0);

@@ -37,7 +37,7 @@ class PushBuilder {
   void PastBound();
   // All rows with a tick that has been unsent for the age that their table allows. No line leaves.
   void PastAge(double now);
-  // When PastAge will next have something to do; infinity: not as things are.
+  // When a tick reaches that age, or earlier; infinity: there is none.
   double age_due() const;
   // Evicts down to the capacity, and sends the queues if one is full.
   void Trim();
@@ -71,7 +71,7 @@ class PushBuilder {
   // Lines for which any(line); `whole`: as they are.
   template <typename Fn>
   void PushLines(TableCache* cache, bool whole, Fn any);
-  // `frames`: to begin with; null: none. Frames have at most max_frame_bytes_, or one frame's and these.
+  // `frames`: take the first lines, about max_frame_bytes_ of each partition; null: there are none.
   void PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
                  uint64_t Counters::*counter);
   void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<DeviceFrames>* made) const;
