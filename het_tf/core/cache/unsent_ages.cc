@@ -16,6 +16,10 @@ void UnsentAges::Add(uint32_t line, double now) {
   number_[update] = added_;
 }
 
+bool UnsentAges::InLine(const Entry& entry, uint32_t line) const {
+  return lines_.pending(line) > 0 && number_[lines_.state(line).update] == entry.number;
+}
+
 bool UnsentAges::InQueue(const Entry& entry) const {
   const WriteBackQueue::Queued* const queued = unsent_.queue().Find(entry.key);
   return queued != nullptr && number_[queued->update] == entry.number;

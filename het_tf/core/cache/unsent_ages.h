@@ -55,9 +55,7 @@ class UnsentAges {
     uint64_t number;
   };
 
-  bool InLine(const Entry& entry, uint32_t line) const {
-    return lines_.pending(line) > 0 && number_[lines_.state(line).update] == entry.number;
-  }
+  bool InLine(const Entry& entry, uint32_t line) const;
   bool InQueue(const Entry& entry) const;
   void DropStale();
 
