@@ -68,10 +68,10 @@ class Cache:
         workers equal one process. "synchronous": 0, with rows rounded on the wire (`wire`):
         about a quarter of the bytes. math.inf: unbounded.
         `Bounds(pull, push)`: fixed bounds for reads and for own updates, in place of the age.
-      push_max_age: Seconds after which an update leaves the worker, whatever the bound on own updates: a limit
-        on the time that a row's latest state stays here alone, also while training waits for data. 0.01 to
-        1e9; math.inf and the default: no limit. Steps do not wait for these pushes. Only for tables at a
-        parameter server: in this process it has no effect. Not on a GPU. (docs/protocol.md)
+      push_max_age: Seconds after which an update is sent, whatever the bound on own updates, also while
+        training waits for data; 0.01 to 1e9. math.inf and the default: no limit. Steps do not wait for these
+        pushes. Only for tables at a parameter server: in this process it has no effect. Not on a GPU
+        (docs/protocol.md).
       policy: The row that leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu",
         the same with counts up to 8; "lru", the least recently used row (docs/concepts.md).
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
