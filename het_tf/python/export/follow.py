@@ -8,8 +8,8 @@
       saved_model.pb               HetFollowDense ─ dense weights ─► the model's layers
                                         └ ticket ─► HetFollowLookup(ids) ─ rows ─► the model's layers
 
-The model is traced with its weights replaced by the outputs of HetFollowDense. Each lookup takes the op's ticket,
-so that a request reads its rows after its dense weights (het_tf/core/follow/followed_model.h).
+The model is traced with its weights replaced by the outputs of HetFollowDense. Each lookup takes the op's
+ticket, so that a request reads its rows after its dense weights (het_tf/core/follow/followed_model.h).
 """
 
 import contextlib

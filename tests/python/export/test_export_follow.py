@@ -257,6 +257,14 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
     assert not (tmp_path / "no").exists()
 
 
+def test_keras_2_is_refused(exported: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Defect: an AttributeError about StatelessScope, or dense weights that never change."""
+    model, _, server = exported
+    monkeypatch.setattr(follow, "KERAS_3", False)
+    with pytest.raises(RuntimeError, match="needs Keras 3"):
+        het_tf.export(model, tmp_path / "no", "native", follow=server.address, verbose=False)
+
+
 def test_tables_of_this_process_are_refused(tmp_path: Path) -> None:
     """Defect: an export that waits for ever for a follower, since nobody can read its tables."""
     model = make_model()
