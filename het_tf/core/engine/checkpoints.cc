@@ -26,17 +26,25 @@ Result<StoreInfo> Checkpoints::Info() {
   return info;
 }
 
+Result<std::map<std::string, ChangesKind>> Checkpoints::KindsSince(
+    const std::map<std::string, std::vector<Position>>& since) {
+  std::map<std::string, ChangesKind> kinds;
+  for (const auto& [name, positions] : since) {
+    HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
+    HET_ASSIGN_OR_RETURN(kinds[name], parts_->store.tables->KindSince(*table->schema, positions));
+  }
+  return kinds;
+}
+
 Result<RowFileSummary> Checkpoints::SaveRows(const std::string& path, const SaveRequest& request) {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   HET_RETURN_IF_ERROR(CheckNobodyLoads());
   std::vector<SavedTable> tables;
   for (const std::string& name : request.tables) {
     HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
-    tables.push_back({table->schema, false, {}});
+    tables.push_back({table->schema});
     const auto since = request.since.find(name);
-    if (since == request.since.end()) continue;
-    tables.back().increment = true;
-    tables.back().since = since->second;
+    if (since != request.since.end()) tables.back().since = since->second;
   }
   return het::SaveRows(parts_->store.tables.get(), path, tables, request.partitions);
 }

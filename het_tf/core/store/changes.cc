@@ -52,16 +52,11 @@ class PageWriter {
     if (!at_.begins() && same && !lost) return;
     at_ = ChangesCursor();
     at_.start = {partition_.incarnation(), log.now()};
-    const Position& since = request_.since;
-    if (since.incarnation != partition_.incarnation() || !log.KnowsSince(since.number)) {
-      at_.kind = ChangesKind::kWhole;
-      at_.stage = ChangesCursor::kRows;
-    } else if (!log.HasRemovalsSince(since.number)) {
-      at_.kind = ChangesKind::kKeys;
-      at_.stage = ChangesCursor::kAllKeys;
-    } else {
-      at_.at = log.After(since.number);
-    }
+    at_.kind = KindSince(partition_, request_.since, request_.table);
+    at_.stage = at_.kind == ChangesKind::kWhole  ? ChangesCursor::kRows
+                : at_.kind == ChangesKind::kKeys ? ChangesCursor::kAllKeys
+                                                 : ChangesCursor::kRemovals;
+    if (at_.kind == ChangesKind::kChanges) at_.at = log.After(request_.since.number);
   }
 
   bool Full() const { return bytes_ >= request_.max_bytes; }
@@ -212,6 +207,17 @@ bool ParseCursor(std::string_view text, ChangesCursor* cursor) {
   return cursor->kind == ChangesKind::kChanges;
 }
 
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
+  const ChangeLog& log = partition.changes();
+  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
+  const auto shard = partition.shards().find(table.value_or(0));
+  const bool known = !table                                 ? log.KnowsSince(since.number)
+                     : shard == partition.shards().end() ? false
+                                                            : since.number >= shard->second->known_since();
+  if (!known) return ChangesKind::kWhole;
+  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
+}
+
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
   page->chunks.clear();
   PageWriter(partition, request, page).Write();
@@ -245,6 +251,35 @@ Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
   std::memcpy(rows->keys.data(), r.Raw(count * sizeof(Key)), count * sizeof(Key));
   const size_t floats = rows->values.size() * sizeof(float);
   if (floats > 0) std::memcpy(rows->values.data(), r.Raw(floats), floats);
+  return Status();
+}
+
+ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows) {
+  // A page exceeds its bytes by at most one row.
+  const size_t bytes = std::max<size_t>(1, (rows.left() - 1) * RowBatch::RowBytes(schema.row_floats()));
+  return {scan.since, scan.cursor, bytes, schema.id(), /*stored=*/true};
+}
+
+Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                Vector<Key>* removed) {
+  scan->cursor = page.next;
+  scan->kind = page.kind;
+  scan->complete = page.next.begins();
+  for (const Bytes& bytes : page.chunks) {
+    const Span<const uint8_t> chunk(bytes.data(), bytes.size());
+    Reader r(chunk);
+    Kind kind{};
+    HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+    if (kind == Kind::kRows) {
+      HET_RETURN_IF_ERROR(DecodeRows(chunk, schema, rows));
+      continue;
+    }
+    ChangedRows changed;
+    HET_RETURN_IF_ERROR(DecodeChanges(chunk, &changed));
+    if (changed.what == ChangedRows::kRemoved && changed.table == schema.id()) {
+      removed->insert(removed->end(), changed.keys.begin(), changed.keys.end());
+    }
+  }
   return Status();
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/store/partition.h"
 
 namespace het {
@@ -63,7 +64,7 @@ struct ChangesRequest {
   Position since;
   ChangesCursor cursor;
   size_t max_bytes = size_t{1} << 20;  // of a page, about; it has at least one row
-  std::optional<uint64_t> table;       // only this table's
+  std::optional<uint64_t> table;       // only this table's: other tables' drops and clears do not matter
   bool stored = false;                 // rows as the store has them (kRows), else values (kValues)
 };
 
@@ -74,10 +75,13 @@ struct ChangesPage {
   std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, then kValues or kRows
 };
 
+// The kind of a scan that begins now. kWhole: the table is not here.
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table);
+
 // Throws std::bad_alloc.
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
 
-// One chunk of a page, except kRows.
+// One chunk of a page of values.
 struct ChangedRows {
   enum What : uint8_t { kRemoved, kKeys, kValues };
 
@@ -90,5 +94,18 @@ struct ChangedRows {
 
 // Decodes untrusted bytes. InvalidArgument: they are not such a chunk.
 Status DecodeChanges(Span<const uint8_t> chunk, ChangedRows* rows);
+
+// A scan of one table's stored rows. value-initialised except `since`: at the beginning.
+struct ChangesScan {
+  Position since;
+  ChangesCursor cursor;
+  ChangesKind kind = ChangesKind::kChanges;
+  bool complete = false;
+};
+// The request for the scan's next page, whose rows fit into the batch. It must have room.
+ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows);
+// Appends the rows of an untrusted page to *rows and the removed keys to *removed, and advances the scan.
+Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                Vector<Key>* removed);
 
 }  // namespace het

@@ -32,11 +32,11 @@ Status LocalStore::WithShard(const TableSchema& schema, uint32_t partition, F f)
 Result<TableState> LocalStore::State(const TableSchema& schema) {
   TableState state;
   for (uint32_t p = 0; p < partitions(); ++p) {
-    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, const Shard* shard) {
+    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition* partition, const Shard* shard) {
+      state.positions.push_back({partition->incarnation(), partition->changes().now()});
       state.limits = shard->limits();
       state.clock_floor = std::max(state.clock_floor, shard->clock_floor());
       state.rows.push_back(shard->rows().size());
-      state.epochs.push_back(shard->epoch());
     }));
   }
   return state;
@@ -54,6 +54,25 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
     }
     *cursor = row < rows.end() ? row : kScanned;
   });
+}
+
+Result<ChangesKind> LocalStore::KindSince(const TableSchema& schema, Span<const Position> since) {
+  if (since.size() != partitions()) return ChangesKind::kWhole;
+  ChangesKind worst = ChangesKind::kChanges;
+  for (uint32_t p = 0; p < partitions(); ++p) {
+    worst = std::max(worst, service_->WithPartition(p, [&](Partition& partition) {
+      return het::KindSince(partition, since[p], schema.id());
+    }));
+  }
+  return worst;
+}
+
+Status LocalStore::ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan,
+                               RowBatch* rows, Vector<Key>* removed) {
+  ChangesPage page;
+  const auto read = [&](Partition* p, Shard*) { ReadChanges(*p, NextOf(*scan, schema, *rows), &page); };
+  HET_RETURN_IF_ERROR(WithShard(schema, partition, read));
+  return TakePage(page, schema, scan, rows, removed);
 }
 
 Status LocalStore::BeginLoad(const std::string&, uint32_t) {
