@@ -60,6 +60,8 @@ class RowWriter {
   std::vector<RowTable> tables_;
   std::vector<State> state_;
   size_t head_bytes_ = 0;
+  // There may be fewer removals than planned; columns that move must not be on their way to the disk.
+  bool may_move_ = false;
   bool finished_ = false;
 };
 

@@ -30,7 +30,7 @@ struct SavedTable {
 };
 
 // Writes the new file `path`; an error leaves no file. FailedPrecondition: the store does not know all
-// changes since the positions (TableStore::KindSince tells before), or rows arrive too fast.
+// changes since the positions (TableStore::CountChanges tells before), or rows arrive too fast.
 Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
                                 const std::vector<SavedTable>& tables,
                                 const std::vector<uint32_t>& partitions);

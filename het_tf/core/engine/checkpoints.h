@@ -32,7 +32,7 @@ class Checkpoints {
   Checkpoints(EngineParts* parts, Steps* steps) : parts_(parts), steps_(steps) {}
 
   Result<StoreInfo> Info();
-  // For each table: what the changes since these positions would be (TableStore::KindSince).
+  // For each table: what scans of the changes since these positions would be.
   Result<std::map<std::string, ChangesKind>> KindsSince(
       const std::map<std::string, std::vector<Position>>& since);
   // Writes one row file.

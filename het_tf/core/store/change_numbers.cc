@@ -31,4 +31,10 @@ uint32_t ChangeNumbers::NextChanged(uint32_t row, uint32_t end, uint64_t since, 
   return end;
 }
 
+uint64_t ChangeNumbers::CountChanged(uint32_t end, uint64_t since, uint64_t now) const {
+  uint64_t count = 0;
+  for (uint32_t row = 0; (row = NextChanged(row, end, since, now)) < end; ++row) ++count;
+  return count;
+}
+
 }  // namespace het

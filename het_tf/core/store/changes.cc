@@ -27,20 +27,76 @@ bool ParseNumbers(std::string_view text, uint64_t* numbers, size_t count) {
   return at == end;
 }
 
+// Where the changes of a page go. Each call returns the bytes that count for the page's size.
+class ChangesSink {
+ public:
+  virtual ~ChangesSink() = default;
+  virtual size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) = 0;
+  virtual size_t Rows(const Shard& shard, Span<const uint32_t> rows) = 0;
+};
+
+class ChunkSink : public ChangesSink {
+ public:
+  ChunkSink(bool stored, std::vector<Bytes>* chunks) : stored_(stored), chunks_(chunks) {}
+
+  size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) override {
+    EncodeKeys(kind, table, keys, &chunks_->emplace_back());
+    return chunks_->back().size();
+  }
+  size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
+    (stored_ ? EncodeStored : EncodeValues)(shard, rows, &chunks_->emplace_back());
+    return chunks_->back().size();
+  }
+
+ private:
+  const bool stored_;
+  std::vector<Bytes>* const chunks_;
+};
+
+class BatchSink : public ChangesSink {
+ public:
+  BatchSink(RowBatch* rows, Vector<Key>* removed) : rows_(rows), removed_(removed) {}
+
+  size_t Keys(Kind kind, uint64_t, Span<const Key> keys) override {
+    if (kind == Kind::kRemove) removed_->insert(removed_->end(), keys.begin(), keys.end());
+    return keys.size() * sizeof(Key);
+  }
+  size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
+    for (const uint32_t row : rows) rows_->Add(shard.rows().meta(row), shard.rows().data(row));
+    return rows.size() * RowBatch::RowBytes(shard.rows().row_floats());
+  }
+
+ private:
+  RowBatch* const rows_;
+  Vector<Key>* const removed_;
+};
+
+// The kind of a scan that begins now.
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
+  const ChangeLog& log = partition.changes();
+  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
+  const auto shard = partition.shards().find(table.value_or(0));
+  const bool known = !table                                 ? log.KnowsSince(since.number)
+                     : shard == partition.shards().end() ? false
+                                                            : since.number >= shard->second->known_since();
+  if (!known) return ChangesKind::kWhole;
+  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
+}
+
 // Fills one page, stage by stage.
 class PageWriter {
  public:
-  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesPage* page)
-      : partition_(partition), request_(request), page_(page), at_(request.cursor) {}
+  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesSink* sink)
+      : partition_(partition), request_(request), sink_(sink), at_(request.cursor) {}
 
-  void Write() {
+  void Write(ChangesPage* page) {
     Begin();
     if (at_.stage == ChangesCursor::kRemovals) WriteRemovals();
     if (at_.stage == ChangesCursor::kAllKeys && !Full()) WriteTables(&PageWriter::WriteKeys);
     if (at_.stage == ChangesCursor::kRows && !Full()) WriteTables(&PageWriter::WriteRows);
-    page_->start = at_.start;
-    page_->kind = at_.kind;
-    page_->next = done_ ? ChangesCursor() : at_;
+    page->start = at_.start;
+    page->kind = at_.kind;
+    page->next = done_ ? ChangesCursor() : at_;
   }
 
  private:
@@ -64,10 +120,6 @@ class PageWriter {
   size_t Room(size_t row_bytes) const {
     return std::max<size_t>(1, (request_.max_bytes - std::min(bytes_, request_.max_bytes)) / row_bytes);
   }
-  void Add(Bytes chunk) {
-    bytes_ += chunk.size();
-    page_->chunks.push_back(std::move(chunk));
-  }
   void NextStage(ChangesCursor::Stage stage) {
     at_.stage = stage;
     at_.table = 0;
@@ -86,9 +138,7 @@ class PageWriter {
         keys.push_back(log.at(at_.at).key);
       }
       if (!Wanted(table)) continue;
-      Bytes chunk;
-      EncodeKeys(Kind::kRemove, table, {keys.data(), keys.size()}, &chunk);
-      Add(std::move(chunk));
+      bytes_ += sink_->Keys(Kind::kRemove, table, {keys.data(), keys.size()});
     }
     if (at_.at >= end) NextStage(ChangesCursor::kRows);
   }
@@ -122,9 +172,7 @@ class PageWriter {
       if (rows.live(row)) keys.push_back(rows.meta(row).key);
     }
     if (keys.empty()) return;
-    Bytes chunk;
-    EncodeKeys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()}, &chunk);
-    Add(std::move(chunk));
+    bytes_ += sink_->Keys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()});
   }
 
   void WriteRows(const Shard& shard) {
@@ -140,22 +188,19 @@ class PageWriter {
         row = shard.numbers().NextChanged(row, rows.end(), request_.since.number, partition_.changes().now());
         if (row == rows.end()) break;
       }
-      if (rows.live(row)) picked.push_back(row);
+      __builtin_prefetch(&rows.meta(row));
+      __builtin_prefetch(rows.data(row));
+      picked.push_back(row);
     }
     at_.at = row;
-    if (picked.empty()) return;
-    Bytes chunk;
-    if (request_.stored) {
-      EncodeStored(shard, {picked.data(), picked.size()}, &chunk);
-    } else {
-      EncodeValues(shard, {picked.data(), picked.size()}, &chunk);
-    }
-    Add(std::move(chunk));
+    const auto dead = [&](uint32_t each) { return !rows.live(each); };
+    picked.erase(std::remove_if(picked.begin(), picked.end(), dead), picked.end());
+    if (!picked.empty()) bytes_ += sink_->Rows(shard, {picked.data(), picked.size()});
   }
 
   const Partition& partition_;
   const ChangesRequest& request_;
-  ChangesPage* const page_;
+  ChangesSink* const sink_;
   ChangesCursor at_;
   size_t bytes_ = 0;
   bool done_ = false;
@@ -207,20 +252,38 @@ bool ParseCursor(std::string_view text, ChangesCursor* cursor) {
   return cursor->kind == ChangesKind::kChanges;
 }
 
-ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
+ChangesCount& ChangesCount::operator+=(const ChangesCount& other) {
+  kind = std::max(kind, other.kind);
+  rows += other.rows;
+  removed += other.removed;
+  return *this;
+}
+
+ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table) {
+  ChangesCount count;
+  count.kind = KindSince(partition, since, table);
+  if (count.kind != ChangesKind::kChanges) return count;
+  const Shard& shard = *partition.shards().at(table);
   const ChangeLog& log = partition.changes();
-  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
-  const auto shard = partition.shards().find(table.value_or(0));
-  const bool known = !table                                 ? log.KnowsSince(since.number)
-                     : shard == partition.shards().end() ? false
-                                                            : since.number >= shard->second->known_since();
-  if (!known) return ChangesKind::kWhole;
-  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
+  count.rows = shard.numbers().CountChanged(shard.rows().end(), since.number, log.now());
+  for (uint64_t at = log.After(since.number); at < log.end(); ++at) {
+    count.removed += log.at(at).table == table ? 1 : 0;
+  }
+  return count;
 }
 
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
   page->chunks.clear();
-  PageWriter(partition, request, page).Write();
+  ChunkSink sink(request.stored, &page->chunks);
+  PageWriter(partition, request, &sink).Write(page);
+}
+
+void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                 Vector<Key>* removed) {
+  ChangesPage page;
+  BatchSink sink(rows, removed);
+  PageWriter(partition, NextOf(*scan, schema, *rows), &sink).Write(&page);
+  scan->Advance(page);
 }
 
 Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
@@ -262,9 +325,7 @@ ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const 
 
 Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
                 Vector<Key>* removed) {
-  scan->cursor = page.next;
-  scan->kind = page.kind;
-  scan->complete = page.next.begins();
+  scan->Advance(page);
   for (const Bytes& bytes : page.chunks) {
     const Span<const uint8_t> chunk(bytes.data(), bytes.size());
     Reader r(chunk);

@@ -75,8 +75,17 @@ struct ChangesPage {
   std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, then kValues or kRows
 };
 
-// The kind of a scan that begins now. kWhole: the table is not here.
-ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table);
+// What a scan of one table that begins now would bring. kWhole: the table is not here.
+struct ChangesCount {
+  ChangesKind kind = ChangesKind::kChanges;
+  // Upper bounds, of kChanges: a removed key may be back, or be there twice.
+  uint64_t rows = 0;
+  uint64_t removed = 0;
+
+  // The worst kind of two partitions, and the sums.
+  ChangesCount& operator+=(const ChangesCount& other);
+};
+ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table);
 
 // Throws std::bad_alloc.
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
@@ -95,16 +104,27 @@ struct ChangedRows {
 // Decodes untrusted bytes. InvalidArgument: they are not such a chunk.
 Status DecodeChanges(Span<const uint8_t> chunk, ChangedRows* rows);
 
-// A scan of one table's stored rows. value-initialised except `since`: at the beginning.
+// A scan of one table's stored rows; value-initialised except `since`: at the beginning.
 struct ChangesScan {
   Position since;
   ChangesCursor cursor;
   ChangesKind kind = ChangesKind::kChanges;
   bool complete = false;
+
+  void Advance(const ChangesPage& page) {
+    cursor = page.next;
+    kind = page.kind;
+    complete = page.next.begins();
+  }
 };
-// The request for the scan's next page, whose rows fit into the batch. It must have room.
+// Appends the scan's next rows to *rows, which must have room, and removed keys to *removed, and advances the
+// scan.
+void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                 Vector<Key>* removed);
+
+// The same in two steps, through HET.CHANGES.
 ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows);
-// Appends the rows of an untrusted page to *rows and the removed keys to *removed, and advances the scan.
+// `page` is untrusted.
 Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
                 Vector<Key>* removed);
 

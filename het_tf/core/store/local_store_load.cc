@@ -56,23 +56,22 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   });
 }
 
-Result<ChangesKind> LocalStore::KindSince(const TableSchema& schema, Span<const Position> since) {
-  if (since.size() != partitions()) return ChangesKind::kWhole;
-  ChangesKind worst = ChangesKind::kChanges;
-  for (uint32_t p = 0; p < partitions(); ++p) {
-    worst = std::max(worst, service_->WithPartition(p, [&](Partition& partition) {
-      return het::KindSince(partition, since[p], schema.id());
-    }));
+Result<ChangesCount> LocalStore::CountChanges(const TableSchema& schema, Span<const Position> since,
+                                              Span<const uint32_t> some) {
+  ChangesCount count;
+  if (since.size() != partitions()) count.kind = ChangesKind::kWhole;
+  for (size_t i = 0; i < some.size() && count.kind == ChangesKind::kChanges; ++i) {
+    count += service_->WithPartition(some[i], [&](const Partition& partition) {
+      return het::CountChanges(partition, since[some[i]], schema.id());
+    });
   }
-  return worst;
+  return count;
 }
 
 Status LocalStore::ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan,
                                RowBatch* rows, Vector<Key>* removed) {
-  ChangesPage page;
-  const auto read = [&](Partition* p, Shard*) { ReadChanges(*p, NextOf(*scan, schema, *rows), &page); };
-  HET_RETURN_IF_ERROR(WithShard(schema, partition, read));
-  return TakePage(page, schema, scan, rows, removed);
+  return WithShard(schema, partition,
+                   [&](Partition* p, Shard*) { ReadChanges(*p, schema, scan, rows, removed); });
 }
 
 Status LocalStore::BeginLoad(const std::string&, uint32_t) {

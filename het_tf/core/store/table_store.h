@@ -70,9 +70,10 @@ class TableStore {
   virtual Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                           RowBatch* batch) = 0;
 
-  // What a scan of the table's changes since these positions, one a partition, would be: the worst of the
-  // partitions. kWhole if they are positions of another number of partitions.
-  virtual Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) = 0;
+  // What scans of the table's changes in these partitions would bring. `since`: one position a partition of
+  // the store, else they are kWhole.
+  virtual Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
+                                            Span<const uint32_t> partitions) = 0;
   // Appends rows that changed in one partition, and keys removed, since scan->since, and advances the scan.
   // Removals come before rows. Unless scan->kind is kChanges, what is appended is not all.
   virtual Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,

@@ -69,22 +69,30 @@ Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   return DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, batch);
 }
 
-Result<ChangesKind> RedisStore::KindSince(const TableSchema& schema, Span<const Position> since) {
-  if (since.size() != partitions()) return ChangesKind::kWhole;
+Result<ChangesCount> RedisStore::CountChanges(const TableSchema& schema, Span<const Position> since,
+                                              Span<const uint32_t> some) {
+  ChangesCount all;
+  if (since.size() != partitions()) {
+    all.kind = ChangesKind::kWhole;
+    return all;
+  }
   std::vector<RedisCluster::Command> commands;
-  for (uint32_t p = 0; p < partitions(); ++p) {
+  for (const uint32_t p : some) {
     commands.push_back({keys_[p],
                         {"HET.CHANGES", keys_[p], "SINCE", ToString(since[p]), "TABLE",
-                         std::to_string(schema.id()), "MAXBYTES", "1"}});
+                         std::to_string(schema.id()), "COUNT"}});
   }
-  HET_ASSIGN_OR_RETURN(auto replies, AskAll(commands));
-  ChangesKind worst = ChangesKind::kChanges;
-  for (RedisReply& reply : replies) {
-    ChangesPage page;
-    HET_RETURN_IF_ERROR(ReadPage(&reply, &page));
-    worst = std::max(worst, page.kind);
+  HET_ASSIGN_OR_RETURN(const auto replies, AskAll(commands));
+  for (const RedisReply& reply : replies) {
+    ChangesCount count;
+    if (reply.array.size() != 3 || !ParseChangesKind(reply.array[0].text(), &count.kind)) {
+      return Status(Code::kInternal, "HET.CHANGES answered no counts");
+    }
+    count.rows = static_cast<uint64_t>(reply.array[1].integer);
+    count.removed = static_cast<uint64_t>(reply.array[2].integer);
+    all += count;
   }
-  return worst;
+  return all;
 }
 
 Status RedisStore::ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan,
