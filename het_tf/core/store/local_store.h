@@ -25,7 +25,7 @@ class LocalStore : public TableStore {
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
   Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
-                                    Span<const uint32_t> partitions) override;
+                                    const std::vector<uint32_t>& partitions) override;
   Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
                      Vector<Key>* removed) override;
   // Only this process could see a partial load, and the engine excludes that (checkpoints.h).

@@ -57,7 +57,7 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
 }
 
 Result<ChangesCount> LocalStore::CountChanges(const TableSchema& schema, Span<const Position> since,
-                                              Span<const uint32_t> some) {
+                                              const std::vector<uint32_t>& some) {
   ChangesCount count;
   if (since.size() != partitions()) count.kind = ChangesKind::kWhole;
   for (size_t i = 0; i < some.size() && count.kind == ChangesKind::kChanges; ++i) {

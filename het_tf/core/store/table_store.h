@@ -73,7 +73,7 @@ class TableStore {
   // What scans of the table's changes in these partitions would bring. `since`: one position a partition of
   // the store, else they are kWhole.
   virtual Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
-                                            Span<const uint32_t> partitions) = 0;
+                                            const std::vector<uint32_t>& partitions) = 0;
   // Appends rows that changed in one partition, and keys removed, since scan->since, and advances the scan.
   // Removals come before rows. Unless scan->kind is kChanges, what is appended is not all.
   virtual Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,

@@ -37,7 +37,7 @@ class RedisStore : public TableStore {
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
   Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
-                                    Span<const uint32_t> partitions) override;
+                                    const std::vector<uint32_t>& partitions) override;
   Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
                      Vector<Key>* removed) override;
   Status BeginLoad(const std::string& loader, uint32_t seconds) override;

@@ -70,7 +70,7 @@ Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
 }
 
 Result<ChangesCount> RedisStore::CountChanges(const TableSchema& schema, Span<const Position> since,
-                                              Span<const uint32_t> some) {
+                                              const std::vector<uint32_t>& some) {
   ChangesCount all;
   if (since.size() != partitions()) {
     all.kind = ChangesKind::kWhole;
