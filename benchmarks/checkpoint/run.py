@@ -64,7 +64,7 @@ class HetSide:
         import het_tf
         from het_tf import checkpoint
 
-        self.tf, self.checkpoint = tf, checkpoint
+        self.tf, self.checkpoint, self.flush = tf, checkpoint, het_tf.flush
         het_tf.init(ps=os.environ.get("HET_BENCHMARK_PS", ""))
         self.rows = rows
         optimizer = het_tf.optimizers.RowWiseAdagrad(0.1)
@@ -105,6 +105,7 @@ class HetSide:
         with self.tf.GradientTape() as tape:
             loss = self.tf.reduce_sum(self.layer(some, training=True))
         tape.gradient(loss, self.layer.trainable_variables)
+        self.flush()  # sending updates is no part of saving
 
 
 class DenseSide:
@@ -359,17 +360,23 @@ def run(arguments: argparse.Namespace, place: Path) -> dict:
         result["remote"], increment = remote(arguments.remote_rows, turns, place)
         result["increment"].append(increment)
     by_name = {one["what"]: one for one in figures}
-    result["goals"] = [
-        report.goal(name, by_name[name]["ratio"], "<=", GOAL_SPEED)
-        for name in ("save, until it is on disk", "restore, from the page cache", "restore, from disk")
-    ] + [
-        report.goal(f"memory of a {what}, of the table", most, "<=", GOAL_MEMORY)
-        for what in ("save", "restore")
-        for most in [max(f["het_extra_of_table"] for f in figures if f["what"].startswith(what))]
-    ] + [
-        report.goal(f"increment, {one['where']}, of a full save", one["of_full_seconds"], "<=", GOAL_INCREMENT)
-        for one in result["increment"]
-    ]
+    result["goals"] = (
+        [
+            report.goal(name, by_name[name]["ratio"], "<=", GOAL_SPEED)
+            for name in ("save, until it is on disk", "restore, from the page cache", "restore, from disk")
+        ]
+        + [
+            report.goal(f"memory of a {what}, of the table", most, "<=", GOAL_MEMORY)
+            for what in ("save", "restore")
+            for most in [max(f["het_extra_of_table"] for f in figures if f["what"].startswith(what))]
+        ]
+        + [
+            report.goal(
+                f"increment, {one['where']}, of a full save", one["of_full_seconds"], "<=", GOAL_INCREMENT
+            )
+            for one in result["increment"]
+        ]
+    )
     import het_tf._version
 
     result["machine"] = report.machine()

@@ -14,7 +14,7 @@ namespace het {
 
 struct SaveRequest {
   std::vector<std::string> tables;
-  std::vector<uint32_t> partitions;  // ascending
+  std::vector<uint32_t> partitions;                    // ascending
   std::map<std::string, std::vector<Position>> since;  // of tables to be saved as increments
 };
 

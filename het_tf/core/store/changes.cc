@@ -76,9 +76,9 @@ ChangesKind KindSince(const Partition& partition, const Position& since, std::op
   const ChangeLog& log = partition.changes();
   if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
   const auto shard = partition.shards().find(table.value_or(0));
-  const bool known = !table                                 ? log.KnowsSince(since.number)
+  const bool known = !table                              ? log.KnowsSince(since.number)
                      : shard == partition.shards().end() ? false
-                                                            : since.number >= shard->second->known_since();
+                                                         : since.number >= shard->second->known_since();
   if (!known) return ChangesKind::kWhole;
   return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
 }
@@ -246,8 +246,11 @@ bool ParseCursor(std::string_view text, ChangesCursor* cursor) {
   if (incarnation == 0 || kind > static_cast<uint64_t>(ChangesKind::kWhole) || stage > ChangesCursor::kRows) {
     return false;
   }
-  *cursor = {{incarnation, number}, static_cast<ChangesKind>(kind),
-             static_cast<ChangesCursor::Stage>(stage), table, at};
+  *cursor = {{incarnation, number},
+             static_cast<ChangesKind>(kind),
+             static_cast<ChangesCursor::Stage>(stage),
+             table,
+             at};
   if (stage != ChangesCursor::kRemovals) return at <= UINT32_MAX;
   return cursor->kind == ChangesKind::kChanges;
 }

@@ -4,7 +4,8 @@
 //   kChanges   the rows changed and the keys removed since then
 //   kKeys      the list of removals does not reach back so far: rows changed since then, and all keys of the
 //              partition, from which the reader sees which of its keys are gone
-//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own): all
+//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own):
+//   all
 //              rows, and a key in no page is gone
 //
 // A scan has several pages. Rows may change meanwhile, so the reader's next position is the one at the start

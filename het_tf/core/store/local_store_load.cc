@@ -89,7 +89,8 @@ Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_
   try {
     for (uint32_t p = 0; p < partitions(); ++p) {
       if (more_rows[p] == 0) continue;
-      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
+      HET_RETURN_IF_ERROR(
+          WithShard(schema, p, [&](Partition*, Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
     }
   } catch (const std::bad_alloc&) {
     return OutOfMemory(schema);

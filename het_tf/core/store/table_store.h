@@ -29,8 +29,8 @@ struct TableRows {
 // A store's facts about a table, besides its rows.
 struct TableState {
   TableLimits limits;
-  Clock clock_floor = 0;       // the highest of its partitions (shard.h)
-  std::vector<uint64_t> rows;  // for each partition
+  Clock clock_floor = 0;            // the highest of its partitions (shard.h)
+  std::vector<uint64_t> rows;       // for each partition
   std::vector<Position> positions;  // of each partition, from before the other facts were read
 };
 

@@ -4,8 +4,8 @@
 //   HET.CHANGES key SINCE position TABLE id COUNT
 //
 // The answer is a list: the position at the start of the scan, the next page's cursor ("0": this was the
-// last), the kind of the scan, and the page's chunks. With COUNT it is the kind of a scan, and upper bounds on
-// its rows and removals.
+// last), the kind of the scan, and the page's chunks. With COUNT it is the kind of a scan, and upper bounds
+// on its rows and removals.
 //
 // Only a primary answers: a reader dates its rows by the request that it sent, and a replica may be behind.
 //
@@ -35,8 +35,8 @@ struct Options {
 bool ParseLimited(RedisModuleCtx* ctx, const char* name, const RedisModuleString* text, uint64_t most,
                   uint64_t* number) {
   if (ParseNumber(Text(text), number) && *number > 0 && *number <= most) return true;
-  ReplyError(ctx, std::string(name) + " is '" + std::string(Text(text)) + "'; it must be a number from 1 to " +
-                      std::to_string(most));
+  ReplyError(ctx, std::string(name) + " is '" + std::string(Text(text)) +
+                      "'; it must be a number from 1 to " + std::to_string(most));
   return false;
 }
 
@@ -132,8 +132,9 @@ std::optional<int> Answer(RedisModuleCtx* ctx, Args args, bool may_wait, Options
   if (args.size() < 2) return ReplyWrongArity(ctx);
   if (!ParseOptions(ctx, args, options)) return kOk;
   if ((redis.GetContextFlags(ctx) & kCtxPrimary) == 0) {
-    return ReplyError(ctx, "this server is a replica; HET.CHANGES promises how old rows are, which only a "
-                           "primary knows: connect to the primary");
+    return ReplyError(ctx,
+                      "this server is a replica; HET.CHANGES promises how old rows are, which only a "
+                      "primary knows: connect to the primary");
   }
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);

@@ -97,9 +97,7 @@ def write_files(
 
     def write(number: int) -> dict[str, Any]:
         name, partitions = writing.groups[number]
-        entry = save_rows(
-            writing.namespace, writing.path / name, writing.tables, partitions, writing.since
-        )
+        entry = save_rows(writing.namespace, writing.path / name, writing.tables, partitions, writing.since)
         return {**entry, "name": name, "partitions": partitions}
 
     return in_parallel(write, numbers, done)

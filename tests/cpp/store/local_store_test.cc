@@ -425,8 +425,7 @@ TEST_F(CheckpointStore, Memory) {
   ASSERT_GT(store->CountBytes(*schema).value(), size_t{60} << 20);
   const auto limited = [&](size_t bytes, const std::string& name, const SavedTable& table) {
     SetAllocLimit(AllocatedBytes() + bytes);
-    const Status status =
-        SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
+    const Status status = SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
     SetAllocLimit(SIZE_MAX);
     return status;
   };

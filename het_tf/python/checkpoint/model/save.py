@@ -201,7 +201,9 @@ def _base(where: Path, namespace: str, since: Any) -> Manifest | None:
         )
     base = directories.chain(path)[-1]
     if base.namespace != namespace:
-        raise ValueError(f"since is {path}, which is of the namespace {base.namespace!r}, not of {namespace!r}")
+        raise ValueError(
+            f"since is {path}, which is of the namespace {base.namespace!r}, not of {namespace!r}"
+        )
     if isinstance(since, Manifest) and since.id != base.id:
         raise ValueError(f"since is the Manifest of a checkpoint that {path} has replaced; read it again")
     return base
