@@ -12,6 +12,9 @@ using namespace chunk;  // NOLINT: this file writes chunks, too
 
 namespace {
 
+// Rows are prefetched together: so many stay in the CPU's cache until they are copied.
+constexpr size_t kRowsAtOnce = 1024;
+
 constexpr const char* kKindNames[] = {"changes", "keys", "whole"};
 
 // Reads decimal numbers with ':' between; returns false unless the text has exactly `count`.
@@ -180,7 +183,7 @@ class PageWriter {
     const bool whole = at_.kind == ChangesKind::kWhole;
     const size_t row_bytes = request_.stored ? kRowHead + rows.row_floats() * sizeof(float)
                                              : sizeof(Key) + shard.schema().dim() * sizeof(float);
-    const size_t room = Room(row_bytes);
+    const size_t room = std::min(kRowsAtOnce, Room(row_bytes));
     Vector<uint32_t> picked;
     uint32_t row = static_cast<uint32_t>(at_.at);
     for (; row < rows.end() && picked.size() < room; ++row) {
