@@ -4,7 +4,8 @@
 //   kChanges   the rows changed and the keys removed since then
 //   kKeys      the list of removals does not reach back so far: rows changed since then, and all keys of the
 //              partition, from which the reader sees which of its keys are gone
-//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own): all
+//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own):
+//   all
 //              rows, and a key in no page is gone
 //
 // A scan has several pages. Rows may change meanwhile, so the reader's next position is the one at the start
@@ -18,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/store/partition.h"
 
 namespace het {
@@ -63,7 +65,7 @@ struct ChangesRequest {
   Position since;
   ChangesCursor cursor;
   size_t max_bytes = size_t{1} << 20;  // of a page, about; it has at least one row
-  std::optional<uint64_t> table;       // only this table's
+  std::optional<uint64_t> table;       // only this table's: other tables' drops and clears do not matter
   bool stored = false;                 // rows as the store has them (kRows), else values (kValues)
 };
 
@@ -74,10 +76,22 @@ struct ChangesPage {
   std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, then kValues or kRows
 };
 
+// What a scan of one table that begins now would bring. kWhole: the table is not here.
+struct ChangesCount {
+  ChangesKind kind = ChangesKind::kChanges;
+  // Upper bounds, of kChanges: a removed key may be back, or be there twice.
+  uint64_t rows = 0;
+  uint64_t removed = 0;
+
+  // The worst kind of two partitions, and the sums.
+  ChangesCount& operator+=(const ChangesCount& other);
+};
+ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table);
+
 // Throws std::bad_alloc.
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
 
-// One chunk of a page, except kRows.
+// One chunk of a page of values.
 struct ChangedRows {
   enum What : uint8_t { kRemoved, kKeys, kValues };
 
@@ -90,5 +104,29 @@ struct ChangedRows {
 
 // Decodes untrusted bytes. InvalidArgument: they are not such a chunk.
 Status DecodeChanges(Span<const uint8_t> chunk, ChangedRows* rows);
+
+// A scan of one table's stored rows; value-initialised except `since`: at the beginning.
+struct ChangesScan {
+  Position since;
+  ChangesCursor cursor;
+  ChangesKind kind = ChangesKind::kChanges;
+  bool complete = false;
+
+  void Advance(const ChangesPage& page) {
+    cursor = page.next;
+    kind = page.kind;
+    complete = page.next.begins();
+  }
+};
+// Appends the scan's next rows to *rows, which must have room, and removed keys to *removed, and advances the
+// scan.
+void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                 Vector<Key>* removed);
+
+// The same in two steps, through HET.CHANGES.
+ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows);
+// `page` is untrusted.
+Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                Vector<Key>* removed);
 
 }  // namespace het
