@@ -50,6 +50,7 @@ if _TYPE_CHECKING:
     from het_tf.python.export.front import export
     from het_tf.python.layer.plan import plan
     from het_tf.python.monitor.projector import write_projector
+    from het_tf.python.publishing.publish import publish
     from het_tf.python.saving import TablesNotSavedWarning
     from het_tf.python.session.connection import Store, init
     from het_tf.python.session.native import build_info
@@ -71,6 +72,7 @@ _HOMES = {
     "export.front": ("export",),
     "layer.plan": ("plan",),
     "monitor.projector": ("write_projector",),
+    "publishing.publish": ("publish",),
     "session.connection": ("Store", "init"),
     "session.native": ("build_info",),
     "session.scopes": ("namespace", "no_update"),
@@ -128,6 +130,7 @@ __all__ = [
     "optimizers",
     "plan",
     "planner",
+    "publish",
     "reset",
     "tables",
     "write_projector",

@@ -1,6 +1,7 @@
-"""Keras callbacks: figures of tables and caches, checkpoints, and support for several workers."""
+"""Keras callbacks: figures of tables and caches, checkpoints, versions, and support for several workers."""
 
 from het_tf.python.callbacks.checkpoint import Checkpoint, RestoreBest
+from het_tf.python.callbacks.publish import Publish
 from het_tf.python.horovod.callbacks import Broadcast, LearningRateScaling, MergeMetrics
 from het_tf.python.monitor.plan_check import PlanCheck
 from het_tf.python.monitor.progressive import ProgressiveEvaluation
@@ -14,6 +15,7 @@ __all__ = [
     "MergeMetrics",
     "PlanCheck",
     "ProgressiveEvaluation",
+    "Publish",
     "RestoreBest",
     "StepTrace",
     "TableStats",

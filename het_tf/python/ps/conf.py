@@ -27,6 +27,12 @@ WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.stat +hsetnx +hget"
     " +cluster|slots +asking +readonly +wait +auth +hello +ping"
 )
+# Further commands of rank 0 of workers that publish versions (het_tf.publish).
+PUBLISHER_RIGHTS = "+xadd +xrevrange +set +unlink +zadd +zrangebyscore +zrem"
+# Commands of a process that follows versions and rows, and of het-publish: read-only.
+FOLLOWER_RIGHTS = (
+    "+het.changes +het.stat +hget +xread +xrange +xrevrange +get +cluster|slots +asking +auth +hello +ping"
+)
 # Commands of a process that serves an online export (docs/serving.md): read-only.
 SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +ping"
 # Commands of het-ps.
@@ -42,7 +48,8 @@ KEYS = "~het:*"
 def users() -> dict[str, str]:
     """Returns each user's rules in ACL SETUSER's form, without on, off and passwords."""
     return {
-        "het-worker": f"{KEYS} resetchannels -@all {WORKER_RIGHTS}",
+        "het-worker": f"{KEYS} resetchannels -@all {WORKER_RIGHTS} {PUBLISHER_RIGHTS}",
+        "het-follower": f"{KEYS} resetchannels -@all {FOLLOWER_RIGHTS}",
         "het-serving": f"{KEYS} resetchannels -@all {SERVING_RIGHTS}",
         "het-operator": f"{KEYS} resetchannels -@all {OPERATOR_RIGHTS}",
         "het-replica": f"resetchannels -@all {REPLICA_RIGHTS}",
@@ -59,7 +66,7 @@ def lines(
       cluster: Add the settings of a cluster's node.
       maxmemory: Memory limit of a server.
       appendfsync: always, everysec or no.
-      acl: Add separate users for workers, online serving, het-ps and replicas.
+      acl: Add separate users for workers, followers, online serving, het-ps and replicas.
     """
     out = ["# Settings of a Valkey (>= 7.2) or Redis (>= 7.0) server that holds tables of het_tf.", ""]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
+from redis.client import NEVER_DECODE
 from redis.retry import Retry
 
 from het_tf.python.ps import tls
@@ -35,7 +36,7 @@ def _hint(reply: str) -> str:
     if reply.startswith("NOAUTH"):
         return "put the login into the address, as redis://USER:PASSWORD@HOST:PORT"
     if reply.startswith("NOPERM"):
-        return "`het-ps conf` prints the rights that an operator needs"
+        return "`het-ps conf` prints the rights that workers, followers and operators need"
     if reply.startswith("DENIED"):
         return "the server is in protected mode: give it a password"
     return ""
@@ -82,15 +83,21 @@ class Node:
         """A connection to another server of the same address."""
         return Node(place, self.address)
 
-    def ask(self, *words: object) -> Any:
+    def ask(self, *words: object, raw: bool = False) -> Any:
         """Sends one command and returns the answer: str, int, list or None.
+
+        Args:
+          *words: The command; bytes are sent as they are, others as text.
+          raw: Returns bytes instead of str.
 
         Raises:
           Unreachable: No connection or no answer.
           Refused: The server answered an error.
         """
+        sent = [word if isinstance(word, bytes) else str(word) for word in words]
+        options = {NEVER_DECODE: True} if raw else {}
         try:
-            answer = self._redis.execute_command(*[str(word) for word in words])  # type: ignore[no-untyped-call]
+            answer = self._redis.execute_command(*sent, **options)  # type: ignore[no-untyped-call]
             self._answered = True
             return answer
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:

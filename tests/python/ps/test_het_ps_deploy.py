@@ -61,6 +61,8 @@ def test_kubernetes():
 def test_manual_lists_acl_rights():
     lines = (ROOT / "docs/parameter-server.md").read_text().splitlines()
     assert conf.WORKER_RIGHTS in lines
+    assert conf.PUBLISHER_RIGHTS in lines
+    assert conf.FOLLOWER_RIGHTS in lines
     assert conf.SERVING_RIGHTS in lines
     assert (
         f"user het-serving on >CHANGE-ME ~het:* resetchannels -@all {conf.SERVING_RIGHTS}"

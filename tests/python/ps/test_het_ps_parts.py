@@ -21,14 +21,20 @@ from het_tf.python.ps import address, cluster, programs, redis_server, show, sta
 from het_tf.python.ps.address import Place
 from het_tf.python.ps.arguments import parser as ps_parser
 from het_tf.python.ps.errors import ServerError
+from het_tf.python.publishing.cli import parser as publish_parser
 
 ROOT = Path(het_tf.__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", ["het-ps", "het-ckpt", "het-data"])
+@pytest.mark.parametrize("name", ["het-ps", "het-ckpt", "het-data", "het-publish"])
 def test_help_fits_a_terminal(name, monkeypatch):
     """Heads of `--help` are not wrapped by argparse: they were 104 to 118 columns wide."""
-    parser = {"het-ps": ps_parser, "het-ckpt": ckpt_parser, "het-data": data_parser}[name]()
+    parser = {
+        "het-ps": ps_parser,
+        "het-ckpt": ckpt_parser,
+        "het-data": data_parser,
+        "het-publish": publish_parser,
+    }[name]()
     monkeypatch.setenv("COLUMNS", "80")
     (subs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     for command in (parser, *subs.choices.values()):

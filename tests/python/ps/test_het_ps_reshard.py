@@ -259,7 +259,7 @@ def servers_of_conf(directory: Path, count: int):
     users = [
         line.split()[1] for line in text.splitlines() if line.startswith("user ") and "CHANGE-ME" in line
     ]
-    assert users == ["het-worker", "het-serving", "het-operator", "het-replica"]
+    assert users == ["het-worker", "het-follower", "het-serving", "het-operator", "het-replica"]
     assert text.count("CHANGE-ME") == len(users) + 1  # and masterauth
     first = free_ports(count)
     processes = []

@@ -80,7 +80,7 @@ def variables_of(model: Any) -> list[Live]:
             path = getattr(variable, "path", variable.name).removesuffix(":0")
             if part == "optimizer":  # Keras 2 adds its name or not, depending on where it was built
                 path = path.removeprefix(f"{model.optimizer.name}/")
-            name = _unique(f"{part}/{path}", seen)
+            name = unique(f"{part}/{path}", seen)
             dtype = str(tf.as_dtype(variable.dtype).name)
             if dtype not in _TYPES:
                 raise TypeError(
@@ -91,7 +91,7 @@ def variables_of(model: Any) -> list[Live]:
     return found
 
 
-def _unique(name: str, seen: set[str]) -> str:
+def unique(name: str, seen: set[str]) -> str:
     """Returns a unique name: if two layers share one, the second one's variables get a number."""
     numbered = (f"{name}#{number}" for number in itertools.count(2))
     chosen = name if name not in seen else next(one for one in numbered if one not in seen)
