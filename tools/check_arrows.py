@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cc", ".cu"}
 INCLUDE = re.compile(r'\s*#\s*include\s+"(het_tf/[^"]+)"')
 
-CORE = "base row wire store cache client plan checkpoint device engine replay serve".split()
+CORE = "base row wire store cache client plan checkpoint device engine replay serve follow".split()
 
 # What the files of a folder may include beside those of the folder itself; "core" stands for all of core.
 # A folder that is not named here belongs to the longest one above it that is.

@@ -1,5 +1,5 @@
-// Time and identity of the machine's boot. CLOCK_BOOTTIME goes on while the machine sleeps, and is the same in
-// all processes.
+// Time and identity of the machine's boot. CLOCK_BOOTTIME goes on while the machine sleeps, and is the same
+// in all processes.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,8 @@ uint64_t BaseChecksum(const Base& base) {
 
 std::string TableFileName(size_t table, uint64_t number) {
   char name[64];
-  (void)std::snprintf(name, sizeof name, "rows-%03zu-%llu.live", table, static_cast<unsigned long long>(number));
+  (void)std::snprintf(name, sizeof name, "rows-%03zu-%llu.live", table,
+                      static_cast<unsigned long long>(number));
   return name;
 }
 

@@ -59,7 +59,8 @@ Status LiveDirectory::Lock() {
                               "' already; a model has one follower on each machine. Stop that one first");
   }
   const std::string pid = std::to_string(getpid());
-  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (ftruncate(lock_, 0) != 0 ||
+      pwrite(lock_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     return Error("write", kLock, errno);
   }
   return Status();

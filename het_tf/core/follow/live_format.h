@@ -10,17 +10,17 @@
 // nothing. Everything must hold at each instruction, because the writer may be killed at any.
 //
 // Row. A row lies in a slot. The writer changes a row by filling a *free* slot and then storing the slot's
-// number into the key's entry; the slot that the entry named becomes free, last in the queue of free slots. So
-// an entry always names a complete row. Each store of an entry changes the entry's count, too. A reader loads
-// the entry, copies the slot's bytes, and loads the entry again: if the two are equal, then the slot was not
-// free in between, and the bytes are the row. If not, it repeats with the new entry. Only 2^31 changes of the
-// key within one copy could deceive it.
+// number into the key's entry; the slot that the entry named becomes free, last in the queue of free slots.
+// So an entry always names a complete row. Each store of an entry changes the entry's count, too. A reader
+// loads the entry, copies the slot's bytes, and loads the entry again: if the two are equal, then the slot
+// was not free in between, and the bytes are the row. If not, it repeats with the new entry. Only 2^31
+// changes of the key within one copy could deceive it.
 //
-// Index. A bucket has four keys and their entries. A key lies in its home bucket or, if that is full, in one of
-// the next. A place in a bucket belongs to its key for the life of the file: a removed key keeps it, with an
-// entry that names no slot. So a key that a reader has compared cannot change under it. When the places run
-// out, the writer makes a new file with the keys that have rows, and Control names it: its `generation` counts
-// such changes, and a reader compares it once a call.
+// Index. A bucket has four keys and their entries. A key lies in its home bucket or, if that is full, in one
+// of the next. A place in a bucket belongs to its key for the life of the file: a removed key keeps it, with
+// an entry that names no slot. So a key that a reader has compared cannot change under it. When the places
+// run out, the writer makes a new file with the keys that have rows, and Control names it: its `generation`
+// counts such changes, and a reader compares it once a call.
 //
 // Version. Control has two records of the dense weights in force. Number `flips & 1` is valid; the writer
 // fills the other one and raises `flips`.
@@ -73,14 +73,14 @@ struct ControlHead {
 static_assert(sizeof(ControlHead) == 96);
 
 struct VersionRecord {
-  uint64_t number;  // 0: the dense weights of the base
+  uint64_t number;         // 0: the dense weights of the base
   double trained_through;  // seconds since 1970; NaN: unknown
   char dense_path[240];    // relative to the directory, with a 0 at its end; "": the base's
 };
 static_assert(sizeof(VersionRecord) == 256);
 
 struct Control {
-  ControlHead head;  // constant
+  ControlHead head;                 // constant
   alignas(64) uint64_t generation;  // of the table files
   uint64_t seen;                    // CLOCK_BOOTTIME in ns: the store's rows at that time are here; 0: never
   uint64_t flips;

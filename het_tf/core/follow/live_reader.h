@@ -38,8 +38,8 @@ class LiveReader {
   // Reads rows that are at least those of the store at `*seen` (CLOCK_BOOTTIME in ns; 0: never), and of the
   // version in force when it is called. DataLoss: a file is damaged. kFile: a new file cannot be mapped.
   Status Lookup(Span<const LiveRead> reads, uint64_t* seen);
-  // Returns the version in force. A request must ask for it before its Lookup: then its rows are not older than
-  // the version's cut.
+  // Returns the version in force. A request must ask for it before its Lookup: then its rows are not older
+  // than the version's cut.
   Result<Version> version();
   Result<uint64_t> seen();
 

@@ -1,5 +1,5 @@
-// Reading the rows of a batch from mapped files: ids in groups, first their buckets and then their rows, so that
-// the memory latencies of a group overlap.
+// Reading the rows of a batch from mapped files: ids in groups, first their buckets and then their rows, so
+// that the memory latencies of a group overlap.
 //
 // A File has
 //   dim(), row_bytes(), Damaged(what)
