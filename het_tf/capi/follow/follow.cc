@@ -16,10 +16,10 @@
 namespace het::follow {
 namespace {
 
-Result<std::vector<Position>> ParsePositions(const nlohmann::json& json) {
-  std::vector<Position> positions;
+Result<std::vector<het::Position>> ParsePositions(const nlohmann::json& json) {
+  std::vector<het::Position> positions;
   for (const auto& text : json) {
-    Position& position = positions.emplace_back();
+    het::Position& position = positions.emplace_back();
     if (!ParsePosition(text.get<std::string>(), &position)) {
       return InvalidArgument("a position is '" + text.get<std::string>() + "', not INCARNATION:NUMBER");
     }
@@ -51,7 +51,7 @@ class Following {
     version.number = json.at("number").get<uint64_t>();
     version.dense_path = json.at("dense").get<std::string>();
     if (!json.at("trained_through").is_null()) version.trained_through = json["trained_through"].get<double>();
-    HET_ASSIGN_OR_RETURN(std::vector<Position> cut, ParsePositions(json.at("cut")));
+    HET_ASSIGN_OR_RETURN(std::vector<het::Position> cut, ParsePositions(json.at("cut")));
     std::lock_guard<std::mutex> lock(mutex_);
     HET_RETURN_IF_ERROR(follower_->Offer(std::move(version), std::move(cut)));
     background_.Wake();
@@ -89,7 +89,7 @@ class Following {
 // Runs body() -> Status, which reads JSON.
 template <typename Body>
 int AnswerJson(const Body& body) {
-  return Answer([&]() -> Status {
+  return het::Answer([&]() -> Status {
     try {
       return body();
     } catch (const nlohmann::json::exception& error) {

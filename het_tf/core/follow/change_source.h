@@ -15,7 +15,7 @@
 
 namespace het::follow {
 
-struct Answer {
+struct ChangeAnswer {
   uint32_t partition = 0;
   Status status;     // Unavailable: ask again later. Any other error needs somebody to intervene.
   ChangesPage page;  // of AskPage
@@ -34,7 +34,7 @@ class ChangeSource {
   virtual void AskPage(uint32_t partition, const ChangesRequest& request) = 0;
   virtual void AskTables(uint32_t partition, const std::vector<std::string>& names) = 0;
   // Appends the answers that have come.
-  virtual void Collect(std::vector<Answer>* answers) = 0;
+  virtual void Collect(std::vector<ChangeAnswer>* answers) = 0;
   // Appends what to poll until Collect has something to do. Call Collect once a second in any case: it finds
   // servers that are silent.
   virtual void Descriptors(std::vector<pollfd>* descriptors) = 0;

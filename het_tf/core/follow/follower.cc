@@ -40,7 +40,7 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
   for (size_t i = 0; i < parts.size(); ++i) {
     Part& part = parts[i];
     if (!ParsePosition(writer->position(static_cast<uint32_t>(i)), &part.since)) {
-      part.since = follower->options_.base.empty() ? Position() : follower->options_.base[part.partition];
+      part.since = follower->options_.base.empty() ? het::Position() : follower->options_.base[part.partition];
     }
     follower->Restart(&part);
   }
@@ -72,7 +72,7 @@ double Follower::Step() {
 
 void Follower::Collect() {
   source_->Collect(&answers_);
-  for (Answer& answer : std::exchange(answers_, {})) {
+  for (ChangeAnswer& answer : std::exchange(answers_, {})) {
     if (Part* const part = by_partition_[answer.partition]) Take(part, std::move(answer));
   }
 }
@@ -83,7 +83,7 @@ void Follower::Ask(Part* part) {
   source_->AskPage(part->partition, part->request);
 }
 
-void Follower::Take(Part* part, Answer answer) {
+void Follower::Take(Part* part, ChangeAnswer answer) {
   const Waits waited = std::exchange(part->waits, Waits::kNothing);
   const uint64_t now = options_.clock();
   part->due = now;
@@ -111,7 +111,7 @@ Status Follower::TakePage(Part* part, ChangesPage page) {
     if (page.kind == ChangesKind::kWhole) {
       part->held = std::move(page);
       std::vector<std::string> names;
-      for (size_t table : part->scan.tables()) names.push_back(writer_->schema(table)->spec().name);
+      for (size_t table : part->scan.tables()) names.push_back(writer_->schema(table).spec().name);
       source_->AskTables(part->partition, names);
       part->waits = Waits::kTables;
       return Status();
@@ -125,7 +125,7 @@ Status Follower::TakeTables(Part* part, const std::vector<std::optional<TableSpe
   Status wrong;
   for (size_t i = 0; i < part->scan.tables().size(); ++i) {
     const size_t table = part->scan.tables()[i];
-    const TableSpec& wanted = writer_->schema(table)->spec();
+    const TableSpec& wanted = writer_->schema(table).spec();
     if (i < specs.size() && specs[i] && SameValues(*specs[i], wanted)) {
       table_errors_.erase(table);
       continue;
@@ -135,7 +135,7 @@ Status Follower::TakeTables(Part* part, const std::vector<std::optional<TableSpe
     if (i < specs.size() && specs[i]) {
       HET_ASSIGN_OR_RETURN(const Schema there, TableSchema::Create(*specs[i]));
       error += "is another one at the store than in the export: " +
-               DifferentFields(there->ToJson(), writer_->schema(table)->ToJson()) + "; export the model again";
+               DifferentFields(there->ToJson(), writer_->schema(table).ToJson()) + "; export the model again";
     } else {
       error += "does not exist at the store; restore it, or export a model without it";
     }
@@ -177,7 +177,7 @@ void Follower::Flip() {
   flip_error_ = flipped.ok() ? "" : flipped.message();
 }
 
-Status Follower::Offer(Version version, std::vector<Position> cut) {
+Status Follower::Offer(Version version, std::vector<het::Position> cut) {
   if (cut.size() != source_->partitions()) {
     return InvalidArgument("the cut of version " + std::to_string(version.number) + " has " +
                            std::to_string(cut.size()) + " positions, and the store has " +
@@ -200,7 +200,7 @@ std::string Follower::Report() const {
   nlohmann::json tables = nlohmann::json::object();
   for (size_t table = 0; table < writer_->tables(); ++table) {
     const auto error = table_errors_.find(table);
-    tables[writer_->schema(table)->spec().name] = {
+    tables[writer_->schema(table).spec().name] = {
         {"rows", writer_->rows(table)}, {"error", error == table_errors_.end() ? "" : error->second}};
   }
   nlohmann::json partitions = nlohmann::json::array();

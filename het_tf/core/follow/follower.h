@@ -39,7 +39,7 @@ namespace het::follow {
 struct FollowerOptions {
   double poll = 0.1;                          // seconds between the beginnings of two scans of a partition
   size_t max_page_bytes = size_t{1} << 20;    // of one answer
-  std::vector<Position> base;                 // of all partitions, before the export read its rows; or empty
+  std::vector<het::Position> base;                 // of all partitions, before the export read its rows; or empty
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
 };
@@ -57,7 +57,7 @@ class Follower {
 
   // A version that is not newer than the one in force is ignored. InvalidArgument: `cut` does not have one
   // position for each partition of the store.
-  Status Offer(Version version, std::vector<Position> cut);
+  Status Offer(Version version, std::vector<het::Position> cut);
 
   // Whether every partition has completed a scan since the follower began.
   bool caught_up() const;
@@ -74,7 +74,7 @@ class Follower {
 
     uint32_t partition;
     PartitionScan scan;
-    Position since;
+    het::Position since;
     ChangesRequest request;      // the page to ask for
     Waits waits = Waits::kNothing;
     uint64_t due = 0;            // not before this time
@@ -95,7 +95,7 @@ class Follower {
   void Restart(Part* part);
   void Collect();
   void Ask(Part* part);
-  void Take(Part* part, Answer answer);
+  void Take(Part* part, ChangeAnswer answer);
   Status TakePage(Part* part, ChangesPage page);
   Status TakeTables(Part* part, const std::vector<std::optional<TableSpec>>& specs);
   Status Write(Part* part, const ChangesPage& page);
@@ -107,7 +107,7 @@ class Follower {
   std::vector<Part> parts_;
   std::vector<Part*> by_partition_;  // null: has no rows of the tables
   WaitingVersions versions_;
-  std::vector<Answer> answers_;
+  std::vector<ChangeAnswer> answers_;
   std::map<size_t, std::string> table_errors_;
   std::string flip_error_;
 };

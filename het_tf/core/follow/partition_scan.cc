@@ -16,7 +16,7 @@ bool Holds(const TableLayout& layout, uint32_t partition) {
 PartitionScan::PartitionScan(uint32_t partition, const Layout& layout, LiveWriter* writer)
     : partition_(partition), layout_(layout), writer_(writer), notes_(writer->tables()) {
   for (size_t table = 0; table < writer->tables(); ++table) {
-    if (Holds(layout.OfTable(writer->schema(table)->id()), partition)) tables_.push_back(table);
+    if (Holds(layout.OfTable(writer->schema(table).id()), partition)) tables_.push_back(table);
   }
 }
 
@@ -42,7 +42,7 @@ Status PartitionScan::AddChunk(const ChangedRows& chunk) {
   const int found = writer_->Find(chunk.table);
   if (found < 0) return Status();
   const auto table = static_cast<size_t>(found);
-  const TableSchema& schema = *writer_->schema(table);
+  const TableSchema& schema = writer_->schema(table);
   const TableLayout layout = layout_.OfTable(chunk.table);
   const auto foreign = std::find_if(chunk.keys.begin(), chunk.keys.end(),
                                     [&](Key key) { return layout.OfKey(key) != partition_; });
@@ -83,7 +83,7 @@ Vector<Key> PartitionScan::Gone(size_t table, Notes* notes) const {
     return gone;
   }
   std::sort(notes->named.begin(), notes->named.end());
-  const TableLayout layout = layout_.OfTable(writer_->schema(table)->id());
+  const TableLayout layout = layout_.OfTable(writer_->schema(table).id());
   writer_->ForEachKey(table, [&](Key key) {
     if (layout.OfKey(key) != partition_ || came(key)) return;
     if (!std::binary_search(notes->named.begin(), notes->named.end(), key)) gone.push_back(key);

@@ -10,7 +10,7 @@
 namespace het {
 namespace {
 
-using follow::Answer;
+using follow::ChangeAnswer;
 
 constexpr double kLookSeconds = 1;       // between two searches for the owners of slots
 constexpr double kReconnectSeconds = 0.2;  // between two connections to a server
@@ -113,7 +113,7 @@ void RedisChanges::Send(uint32_t partition, Owed::Kind kind,
 
 void RedisChanges::Fail(uint32_t partition, Status status) {
   tables_.erase(partition);
-  Answer answer;
+  ChangeAnswer answer;
   answer.partition = partition;
   answer.status = std::move(status);
   answers_.push_back(std::move(answer));
@@ -128,7 +128,7 @@ void RedisChanges::Descriptors(std::vector<pollfd>* descriptors) {
   }
 }
 
-void RedisChanges::Collect(std::vector<Answer>* answers) {
+void RedisChanges::Collect(std::vector<ChangeAnswer>* answers) {
   for (size_t i = 0; i < servers_.size(); ++i) Read(servers_[i].get());  // errors may add servers
   if (std::exchange(looking_, false)) LookForOwners();
   std::move(answers_.begin(), answers_.end(), std::back_inserter(*answers));
@@ -175,7 +175,7 @@ void RedisChanges::Take(const Owed& owed, const ServerNode& node, RedisReply* re
   }
   if (owed.kind == Owed::kTable) return TakeTable(owed, node, *reply);
   if (!reply->ok()) return Fail(owed.partition, Refused(owed.partition, node, reply->text()));
-  Answer answer;
+  ChangeAnswer answer;
   answer.partition = owed.partition;
   if (!ReadPage(reply, &answer.page)) {
     return Fail(owed.partition, FailedPrecondition(node.ToString() + " sent something else than changes"));

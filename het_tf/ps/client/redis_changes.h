@@ -38,7 +38,7 @@ class RedisChanges : public follow::ChangeSource {
   std::string Where(uint32_t partition) const override { return NodeOf(partition).ToString(); }
   void AskPage(uint32_t partition, const ChangesRequest& request) override;
   void AskTables(uint32_t partition, const std::vector<std::string>& names) override;
-  void Collect(std::vector<follow::Answer>* answers) override;
+  void Collect(std::vector<follow::ChangeAnswer>* answers) override;
   void Descriptors(std::vector<pollfd>* descriptors) override;
 
  private:
@@ -57,7 +57,7 @@ class RedisChanges : public follow::ChangeSource {
   // A question about tables: the answers so far.
   struct Tables {
     std::vector<std::string> names;
-    follow::Answer answer;
+    follow::ChangeAnswer answer;
     size_t missing = 0;
   };
 
@@ -85,7 +85,7 @@ class RedisChanges : public follow::ChangeSource {
   std::vector<std::unique_ptr<Server>> servers_;
   std::map<uint32_t, ServerNode> asked_;  // partitions in the middle of a move, and their new servers
   std::map<uint32_t, Tables> tables_;     // questions about tables, by partition
-  std::vector<follow::Answer> answers_;
+  std::vector<follow::ChangeAnswer> answers_;
   double look_at_ = 0;  // the owners are not asked for before this time
   bool looking_ = false;
 };
