@@ -16,12 +16,9 @@ Result<Base> OpenBase(const std::vector<std::string>& files) {
 }
 
 uint64_t BaseChecksum(const Base& base) {
-  Checksum checksum;
-  for (const auto& file : base) {
-    const uint64_t one = file->header().checksum;
-    checksum.Add(&one, sizeof one);
-  }
-  return checksum.value();
+  std::vector<uint64_t> checksums;
+  for (const auto& file : base) checksums.push_back(file->header().checksum);
+  return Checksum::Of(checksums.data(), checksums.size() * sizeof(uint64_t));
 }
 
 std::string TableFileName(size_t table, uint64_t number) {

@@ -51,10 +51,19 @@ template <typename T>
 void StoreShared(T* word, T value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
+// ThreadSanitizer does not model fences. It has nothing to report here in any case: the writer and the
+// readers map these bytes at different addresses.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
 // Before the bytes of a free slot are overwritten: the entry that named it was stored before.
 inline void BeforeFilling() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 // After bytes were copied: the entry is loaded again after them.
 inline void AfterCopying() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 // --- control ----------------------------------------------------------------------------------------------
 
