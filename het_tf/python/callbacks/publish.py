@@ -11,7 +11,7 @@ from het_tf.python.publishing.publish import Directory, Publisher, Taken, check_
 from het_tf.python.publishing.versions import Version
 from het_tf.python.session.native import tf
 
-_MOST_STEPS = 10_000  # from one exchange of ranks to the next
+_MOST_STEPS = 100  # from one exchange of ranks to the next: so late is a version if steps become longer
 
 
 class Publish(tf.keras.callbacks.Callback):
@@ -22,7 +22,8 @@ class Publish(tf.keras.callbacks.Callback):
     A step waits for the caches' pending updates and for a copy of the dense weights; a thread of rank 0 does
     the rest. If the thread needs longer than `every`, there are fewer versions. An error of the thread ends
     `fit` on all ranks. Under Horovod every rank must have the callback. Rank 0's clock decides: it tells all
-    ranks after how many steps the next version may be due, so the ranks exchange about one message a version.
+    ranks after how many steps, at most 100, the next version may be due. So the ranks exchange about one
+    message a version, and where steps become longer, versions are up to 100 steps late.
 
     Args:
       every: Seconds from one version to the next, > 0, checked when batches end.
@@ -115,7 +116,9 @@ class Publish(tf.keras.callbacks.Callback):
             else:
                 is_due = False
         if is_due:
-            self._due = now + self._every
+            self._due += self._every * (1 + (now - self._due) // self._every)
+        if self._ranks.size == 1:
+            return is_due, 1
         wait = self._due - now if self._due > now else self._every / 10  # the thread is late
         return is_due, min(max(1, math.ceil(wait / step_seconds)), _MOST_STEPS)
 

@@ -1,4 +1,4 @@
-"""The command `het-publish`. Exit status: 0 done, 1 something is wrong (a line says it), 2 wrong arguments."""
+"""The command `het-publish`. Exit status: 0 done, 1 something is wrong (a line tells), 2 wrong arguments."""
 
 import argparse
 import json

@@ -28,6 +28,7 @@ def job(tmp_path_factory):
         "loops",
         "fail",
         "export",
+        "publish",
         "exact",
         "save",
         "keras_files",
@@ -39,7 +40,7 @@ def job(tmp_path_factory):
     ranks.end()
 
 
-@pytest.mark.parametrize("case", ["ways", "begin", "metrics", "loops", "fail", "export"])
+@pytest.mark.parametrize("case", ["ways", "begin", "metrics", "loops", "fail", "export", "publish"])
 def test_both_ranks_are_through(job, case):
     """The assertions of a case are in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
     job[0].wait(case)

@@ -20,6 +20,12 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.python.horovod.agreement import Stream
+from het_tf.python.ps import address
+from het_tf.python.ps.client import Client
+from het_tf.python.ps.partitions import positions
+from het_tf.python.publishing import dense_store, weights
+from het_tf.python.publishing.versions import Versions
+from het_tf.python.session import settings
 from het_tf.python.table import registry
 
 
@@ -72,6 +78,36 @@ def export(hvd, place):
     elsewhere = path if hvd.rank() == 0 else place / "elsewhere"
     # Only rank 0 has something in the way, and the other one does not wait for it.
     horovod_worker.refused((FileExistsError, RuntimeError), "exists", lambda: het_tf.export(model, elsewhere))
+
+
+def publish(hvd, place):
+    """Versions while both ranks train, and one with what both held back; rank 0 alone writes."""
+    model = het_tf.horovod.distribute(
+        saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, staleness=math.inf))
+    )
+    ids, labels = saving_lib.data(seed=hvd.rank())
+    publisher = het_tf.callbacks.Publish(every=0.01, keep=1000)
+    model.fit(
+        ids, labels, batch_size=2, epochs=2, verbose=0, callbacks=[het_tf.callbacks.Broadcast(), publisher]
+    )
+    with Client(address.parse(settings.parameter_server())) as client:
+        versions = Versions(client, "").last()
+        assert len(versions) > 2 and versions[-1].cut == positions(client, "")
+        het_tf.horovod.barrier()
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(ids[:4], training=True))
+        tape.gradient(loss, model.trainable_variables)
+        het_tf.horovod.barrier()
+        before = positions(client, "")
+        het_tf.horovod.barrier()
+        version = het_tf.publish(model)
+        assert (version is not None) == (hvd.rank() == 0)
+        het_tf.horovod.barrier()
+        there = Versions(client, "").last(1)[0]
+        assert there.number == versions[-1].number + 1 and there.cut == positions(client, "") != before
+        blob = dense_store.fetch(client, there)
+        for name, array in weights.read(model):
+            np.testing.assert_array_equal(blob.array(name), array)
 
 
 class BuildsItself(horovod_worker.Subclassed):
@@ -127,6 +163,7 @@ CASES = {
     "load": checkpoint_worker.load,
     "keras_files": keras_files,
     "export": export,
+    "publish": publish,
     "end": lambda hvd, place: horovod_worker.end_together(hvd),
     "die": horovod_worker.die,
 }
