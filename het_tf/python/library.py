@@ -12,6 +12,7 @@ from het_tf.python.calling import caller as caller
 from het_tf.python.calling import check, unloadable
 from het_tf.python.versions import SUPPORTED, TESTED
 
+
 def _import_tensorflow() -> Any:
     """Returns the module tensorflow. ImportError: it is missing, or its version is not supported."""
     try:

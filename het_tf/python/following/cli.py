@@ -131,5 +131,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     run = {"follow": run_follow, "status": run_status}[options.command]
     return show.run(
-        "het-serve", lambda: run(options), 130, ServerError, ValueError, RuntimeError, ConnectionError, ImportError
+        "het-serve",
+        lambda: run(options),
+        130,
+        ServerError,
+        ValueError,
+        RuntimeError,
+        ConnectionError,
+        ImportError,
     )

@@ -58,7 +58,9 @@ def read(live: Path) -> Live | None:
         except FileNotFoundError:
             if not (live / "control").exists():
                 return None
-    raise ValueError(f"{live} lacks files that its control names; end the follower, remove it, and follow again")
+    raise ValueError(
+        f"{live} lacks files that its control names; end the follower, remove it, and follow again"
+    )
 
 
 def _read(live: Path) -> Live | None:

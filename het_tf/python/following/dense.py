@@ -1,6 +1,6 @@
 """The dense weights of published versions, as files of a live directory that serving processes map.
 
-    het_live/dense/SHA256.safetensors
+het_live/dense/SHA256.safetensors
 """
 
 import contextlib

@@ -42,7 +42,13 @@ class History {
     while (at < states.size() && states[at].second != value) ++at;
     return at < states.size();
   }
-  Value Last(const Place& place) const { return states_.at(place).back().second; }
+  std::string Text(const Place& place) const {
+    std::string text;
+    for (const auto& [time, value] : states_.at(place)) {
+      text += std::to_string(value.value_or(-1)) + " from " + std::to_string(time) + ", ";
+    }
+    return text;
+  }
 
  private:
   std::map<Place, std::vector<std::pair<uint64_t, Value>>> states_;
@@ -154,7 +160,8 @@ class FollowedStore : public LiveFilesTest {
       for (Key key = 0; key < kKeys; ++key) {
         const History::Value served = Served(table, key);
         ASSERT_TRUE(history_.HadSince(since, {table, key}, served))
-            << "key " << key << " of table " << table << " is older than promised: " << served.value_or(-1);
+            << "key " << key << " of table " << table << " is older than promised: "
+            << served.value_or(-1) << "; it was: " << history_.Text({table, key});
         ASSERT_TRUE(history_.MovesForward({table, key}, served)) << "key " << key << " went back";
       }
     }

@@ -96,6 +96,8 @@ class RandomFollowerTest : public FollowedStore {
     ASSERT_GE(number, in_force_) << "an older version came into force";
     in_force_ = number;
     const uint64_t cut = number == 0 ? 0 : published_[number - 1].time;
+    SCOPED_TRACE("version " + std::to_string(number) + " was cut at " + std::to_string(cut) + ", seen is " +
+                 std::to_string(writer_->seen()));
     CheckServed(std::max(writer_->seen(), cut));
   }
   void Play(uint64_t seed) {
