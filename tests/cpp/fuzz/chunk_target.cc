@@ -1,16 +1,17 @@
 // What a server loads: the chunks of a dump (RDB, MIGRATE), of HET.LOAD, and a
-// whole partition.
+// whole partition; and what a follower gets, the chunks of HET.CHANGES.
 //
 // The first byte of an input chooses the reader, the rest is for it.
 #include <memory>
 
+#include "het_tf/core/store/changes.h"
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/fuzz/target.h"
 
 namespace het::fuzz {
 namespace {
 
-enum Reader : uint8_t { kLoadChunk = 0, kDecodeRows = 1, kDeserialize = 2, kChunkReader = 3 };
+enum Reader : uint8_t { kLoadChunk = 0, kDecodeRows = 1, kDeserialize = 2, kChunkReader = 3, kDecodeChanges = 4 };
 
 std::unique_ptr<Partition> MakePartition() {
   auto partition = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
@@ -94,6 +95,14 @@ std::vector<Bytes> Seeds() {
     for (const Bytes &chunk : *of) seeds.push_back(For(kLoadChunk, chunk));
   }
   for (const Bytes &chunk : chunks) seeds.push_back(For(kDecodeRows, chunk));
+  partition->changes().set_most_removals(0);
+  for (const uint64_t since : {partition->incarnation(), uint64_t{0}}) {
+    ChangesRequest request;
+    request.since.incarnation = since;
+    ChangesPage page;
+    ReadChanges(*partition, request, &page);
+    for (const Bytes &chunk : page.chunks) seeds.push_back(For(kDecodeChanges, chunk));
+  }
   return seeds;
 }
 
@@ -130,6 +139,17 @@ void Run(const uint8_t *data, size_t size) {
     case kDecodeRows: {
       RowBatch rows(*Schemas()[0], size_t{1} << 16);
       static_cast<void>(DecodeRows(bytes, *Schemas()[0], &rows));
+      return;
+    }
+    case kDecodeChanges: {
+      ChangedRows rows;
+      SetAllocLimit(AllocatedBytes() + allowance);
+      try {
+        static_cast<void>(DecodeChanges(bytes, &rows));
+      } catch (const std::bad_alloc &) {
+        Fail("decoding changes takes too much memory");
+      }
+      SetAllocLimit(SIZE_MAX);
       return;
     }
     case kDeserialize: {

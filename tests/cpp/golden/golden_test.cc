@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "het_tf/core/store/changes.h"
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/core/wire/parts.h"
@@ -168,6 +169,38 @@ TEST(Golden, Chunks) {
     ASSERT_TRUE(LoadChunk(View(chunks[i]), &partition).ok()) << i;
   }
   EXPECT_EQ(StateOf(*other), StateOf(partition));
+}
+
+TEST(Golden, Changes) {
+  TableSpec spec;
+  spec.name = "t";
+  spec.dim = 2;
+  spec.optimizer.name = "sgd";
+  const Schema schema = TableSchema::Create(spec).value();
+  Partition partition({3, 24, 99}, 1);
+  ASSERT_TRUE(partition.CreateTable(schema, 6, kTime).ok());
+  const Key keys[] = {-1, 1000002, 7};
+  const std::vector<float> rows = {1, -0.5f, 2, 4, 0, 0.25f};
+  Bytes chunk;
+  EncodeSet(*schema, {keys, 3}, rows.data(), &chunk);
+  ASSERT_TRUE(LoadChunk(View(chunk), &partition).ok());
+  EncodeRemove(*schema, {keys, 1}, &chunk);
+  ASSERT_TRUE(LoadChunk(View(chunk), &partition).ok());
+  std::string encoded;
+  std::vector<ChangesKind> kinds;
+  for (const size_t most : {10, 0}) {
+    partition.changes().set_most_removals(most);
+    ASSERT_TRUE(LoadChunk(View(chunk), &partition).ok());
+    ChangesRequest request;
+    request.since = {1, 0};
+    ChangesPage page;
+    ReadChanges(partition, request, &page);
+    kinds.push_back(page.kind);
+    for (const Bytes& one : page.chunks) encoded += Text(one);
+    EncodeRemove(*schema, {keys + 2, 1}, &chunk);
+  }
+  EXPECT_EQ(kinds, std::vector<ChangesKind>({ChangesKind::kChanges, ChangesKind::kKeys}));
+  Golden("changes", encoded, 4, "chunk::kVersion (store/chunk_format.h)");
 }
 
 TEST(Golden, GraphFile) {

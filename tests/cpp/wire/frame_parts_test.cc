@@ -159,7 +159,7 @@ TEST_F(Parts, UnknownPartitionInOnePart) {
 // Memory is exhausted anywhere: exactly the answered parts were handled.
 TEST_F(Parts, MemoryEndsInTheMiddle) {
   size_t whole = 0, in_part = 0;
-  for (size_t room = 0; room < 6000; room += 24) {
+  for (size_t room = 0; room < 12000; room += 48) {
     SCOPED_TRACE(room);
     LocalService fresh(kParts, 5);
     ASSERT_TRUE(fresh.CreateTable(schema_).ok());
