@@ -3,8 +3,7 @@
 //   position   INCARNATION:NUMBER, the number of the last change that the reader has (change_log.h)
 //   kChanges   the rows changed and the keys removed since then
 //   kKeys      the list of removals does not reach back so far: all keys of the partition, and the rows
-//   changed
-//              since then; a key in no page is gone
+//              changed since then; a key in no page is gone
 //   kWhole     the partition does not know the position (another incarnation, or a number beyond its own):
 //              all rows; a key in no page is gone
 //
