@@ -47,7 +47,7 @@ Status DenseFile::ReadHeader() {
     tensor.dtype = entry.at("dtype").get<std::string>();
     const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
     uint64_t bytes = BytesOf(tensor.dtype);
-    if (bytes == 0 || offsets.size() != 2 || offsets[0] > offsets[1]) {
+    if (bytes == 0 || offsets.size() != 2 || offsets[0] > offsets[1] || !entry.at("shape").is_array()) {
       return Damaged("its header does not describe the tensor '" + name + "'");
     }
     for (const auto& extent : entry.at("shape")) {

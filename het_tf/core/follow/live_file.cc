@@ -26,12 +26,12 @@ Result<std::shared_ptr<const LiveFile>> LiveFile::Open(const std::string& direct
   if (head.run != control.run) return Status(Code::kNotFound, "'" + path + "' is of another follower");
   if (head.table != table || head.number != number || head.base != control.base || head.dim != base->dim() ||
       head.row_type != base->row_type() || head.row_bytes != base->row_bytes() || head.buckets == 0 ||
-      head.slots == 0 || head.slots > kNoSlot) {
+      head.buckets > file->file_.size() / sizeof(Bucket) || head.slots == 0 || head.slots > kNoSlot) {
     return file->Damaged("its header does not suit its table");
   }
-  HET_ASSIGN_OR_RETURN(file->buckets_, file->file_.Section<Bucket>(head.buckets_offset, head.buckets));
+  HET_ASSIGN_OR_RETURN(file->buckets_, file->file_.Section<Bucket>(kBucketsOffset, head.buckets));
   HET_ASSIGN_OR_RETURN(file->slots_,
-                       file->file_.Section<uint8_t>(head.slots_offset, head.slots * head.row_bytes));
+                       file->file_.Section<uint8_t>(SlotsOffset(head), head.slots * head.row_bytes));
   file->base_ = std::move(base);
   return std::shared_ptr<const LiveFile>(std::move(file));
 }

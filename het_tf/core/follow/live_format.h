@@ -118,13 +118,11 @@ struct TableHead {
   uint64_t number;  // of the file
   uint64_t buckets;
   uint64_t slots;
-  uint64_t buckets_offset;
-  uint64_t slots_offset;
   uint32_t table;
   uint32_t dim;
   uint32_t row_bytes;  // distance between two slots
   serve::RowType row_type;
-  uint8_t reserved[24];  // zeros
+  uint8_t reserved[40];  // zeros
   uint64_t checksum;     // XXH3-64 of the bytes before
 };
 static_assert(sizeof(TableHead) == 128);
@@ -152,5 +150,12 @@ struct alignas(64) Bucket {
   Entry entry[kPlaces];
 };
 static_assert(sizeof(Bucket) == 64);
+
+// Where the buckets of a table file begin, and its slots.
+constexpr uint64_t kBucketsOffset = sizeof(TableHead);
+constexpr uint64_t SlotsOffset(const TableHead& head) {
+  return kBucketsOffset + head.buckets * sizeof(Bucket);
+}
+static_assert(kBucketsOffset % serve::kAlign == 0 && sizeof(Bucket) % serve::kAlign == 0);
 
 }  // namespace het::follow

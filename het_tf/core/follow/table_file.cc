@@ -21,9 +21,7 @@ Result<TableFile> TableFile::Create(const LiveDirectory& directory, const TableH
   head.head_bytes = sizeof head;
   head.buckets = capacity * 3 / 8 + 1;  // a load of 2/3
   head.slots = capacity + kSpareSlots;
-  head.buckets_offset = serve::AlignUp(sizeof head);
-  head.slots_offset = head.buckets_offset + head.buckets * sizeof(Bucket);
-  head.file_bytes = serve::AlignUp(head.slots_offset + head.slots * head.row_bytes);
+  head.file_bytes = serve::AlignUp(SlotsOffset(head) + head.slots * head.row_bytes);
   head.checksum = Checksum::Of(&head, offsetof(TableHead, checksum));
   HET_ASSIGN_OR_RETURN(WritableMap map,
                        directory.Create(TableFileName(head.table, head.number), head.file_bytes));
@@ -44,12 +42,10 @@ Result<TableFile> TableFile::Resume(const LiveDirectory& directory, const TableH
   wanted.file_bytes = map.size();
   wanted.buckets = head.buckets;
   wanted.slots = head.slots;
-  wanted.buckets_offset = serve::AlignUp(sizeof head);
-  wanted.slots_offset = wanted.buckets_offset + head.buckets * sizeof(Bucket);
   wanted.checksum = Checksum::Of(&wanted, offsetof(TableHead, checksum));
   if (std::memcmp(&wanted, &head, sizeof head) != 0 || head.buckets == 0 || head.slots <= kSpareSlots ||
       head.slots > kNoSlot || head.buckets > map.size() / sizeof(Bucket) ||
-      head.slots_offset + head.slots * head.row_bytes > map.size()) {
+      SlotsOffset(head) + head.slots * head.row_bytes > map.size()) {
     return damaged();
   }
   TableFile file(std::move(map));

@@ -40,9 +40,9 @@ class TableFile {
   explicit TableFile(WritableMap map) : map_(std::move(map)) {}
 
   const TableHead& head() const { return *map_.At<const TableHead>(0); }
-  Span<Bucket> buckets() const { return {map_.At<Bucket>(head().buckets_offset), head().buckets}; }
+  Span<Bucket> buckets() const { return {map_.At<Bucket>(kBucketsOffset), head().buckets}; }
   uint8_t* slot(uint32_t number) const {
-    return map_.data() + head().slots_offset + static_cast<uint64_t>(number) * head().row_bytes;
+    return map_.data() + SlotsOffset(head()) + static_cast<uint64_t>(number) * head().row_bytes;
   }
   uint64_t capacity() const { return head().slots - kSpareSlots; }
   // The place of `key`, or the unused one that it gets; null: there is neither.

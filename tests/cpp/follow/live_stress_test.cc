@@ -34,7 +34,9 @@ TEST_P(LiveStress, ReadersSeeWholeRowsThatOnlyMoveForward) {
       for (Key key = 0; key < kKeys; ++key) keys[static_cast<size_t>(key)] = key;
       std::vector<float> newest(kKeys, 0);
       while (!done) {
-        const uint64_t version = reader->version().value().number;
+        const Version in_force = reader->version().value();
+        const uint64_t version = in_force.number;
+        ASSERT_EQ(in_force.dense_path, std::string(version % 200, 'x')) << "two versions in one";
         const std::vector<float> rows = Read(reader.get(), 0, keys);
         for (size_t i = 0; i < keys.size(); ++i) {
           const float* row = &rows[i * dim];

@@ -3,8 +3,12 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <cstddef>
 #include <fstream>
+#include <set>
 
+#include "het_tf/core/base/checksum.h"
+#include "het_tf/core/follow/live_file.h"
 #include "het_tf/core/follow/live_format.h"
 #include "tests/cpp/follow/live_files.h"
 
@@ -197,6 +201,16 @@ TEST_F(LiveFilesTest, AnotherBaseOrDamageBeginsAnew) {
     } else {
       damage(part.control ? "control" : table_file(), part.offset);
     }
+    if (std::string(part.why) == "boot") {  // not damaged: of another boot
+      std::fstream file(Live() + "/control", std::ios::in | std::ios::out | std::ios::binary);
+      ControlHead head;
+      file.read(reinterpret_cast<char*>(&head), sizeof head);
+      head.checksum = Checksum::Of(&head, offsetof(ControlHead, checksum));
+      file.seekp(0);
+      file.write(reinterpret_cast<const char*>(&head), sizeof head);
+      file.close();
+      EXPECT_EQ(Read(OpenReader({"item"}).get(), 0, {1}), Floats(2, 4)) << "a reader takes them";
+    }
     is_anew(part.why, 4);
   }
   change();
@@ -238,6 +252,99 @@ TEST_F(LiveFilesTest, AReaderFindsTheFilesOfALaterFollower) {
   writer = OpenWriter({"item"});
   ASSERT_TRUE(Put(writer.get(), 0, 1, 3).ok());
   until(3);
+}
+
+// A writer that was killed after it had named a new file, and before it had said so: readers would stay with
+// the old file for ever.
+TEST_F(LiveFilesTest, ReadersFindTheFileOfAWriterThatWasKilledInGrowth) {
+  WriteBase("item", 2, 10, 1);
+  auto writer = OpenWriter({"item"});
+  auto reader = OpenReader({"item"});
+  EXPECT_EQ(Read(reader.get(), 0, {1}), Floats(2, 1));
+  for (Key key = 100; key < 2000; ++key) ASSERT_TRUE(Put(writer.get(), 0, key, 2).ok());
+  writer = nullptr;
+  {
+    std::fstream control(Live() + "/control", std::ios::in | std::ios::out | std::ios::binary);
+    control.seekp(offsetof(Control, generation));
+    const uint64_t before = 1;
+    control.write(reinterpret_cast<const char*>(&before), sizeof before);
+  }
+  EXPECT_EQ(Read(reader.get(), 0, {1999}), Initial(MakeSchema("item", 2), 1999));
+  writer = OpenWriter({"item"});
+  EXPECT_EQ(Read(reader.get(), 0, {1999}), Floats(2, 2));
+}
+
+// A reader that stands still between finding a row and reading it: another key's row is in the slot by then.
+TEST_F(LiveFilesTest, ARowThatMovedSinceItWasFoundIsFoundAgain) {
+  WriteBase("item", 2, 10, 1);
+  auto writer = OpenWriter({"item"});
+  std::ifstream control(Live() + "/control", std::ios::binary);
+  ControlHead head;
+  control.read(reinterpret_cast<char*>(&head), sizeof head);
+  const auto file =
+      LiveFile::Open(Live(), head, 0, 1, serve::ServeFile::Open(Path("item.het")).value()).value();
+  const auto find = [&](Key key) {
+    LiveFile::Found found;
+    EXPECT_TRUE(file->Find(key, file->Home(key), &found));
+    return found;
+  };
+  const auto read = [&](Key key, const LiveFile::Found& found) {
+    Floats row(2);
+    EXPECT_TRUE(file->Read(key, found, row.data()));
+    return row;
+  };
+  ASSERT_TRUE(Put(writer.get(), 0, 3, 2).ok());
+  const Key zero = 0;
+  writer->Remove(0, {&zero, 1});
+  const LiveFile::Found three = find(3), gone = find(0), absent = find(500);
+  ASSERT_TRUE(Put(writer.get(), 0, 3, 4).ok());
+  ASSERT_TRUE(Put(writer.get(), 0, 0, 5).ok());
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(Put(writer.get(), 0, 7, 6).ok());  // fills each free slot
+  EXPECT_EQ(read(3, three), Floats(2, 4));
+  EXPECT_EQ(read(0, gone), Floats(2, 5));
+  EXPECT_EQ(read(500, absent), Initial(MakeSchema("item", 2), 500));
+}
+
+// Key 0 looks like an unused place of the index, which other keys take.
+TEST_F(LiveFilesTest, KeyZeroIsNotTheKeyThatTakesItsPlace) {
+  WriteBase("item", 2, 0, 1);
+  auto writer = OpenWriter({"item"});
+  std::ifstream control(Live() + "/control", std::ios::binary);
+  ControlHead head;
+  control.read(reinterpret_cast<char*>(&head), sizeof head);
+  const auto file =
+      LiveFile::Open(Live(), head, 0, 1, serve::ServeFile::Open(Path("item.het")).value()).value();
+  LiveFile::Found zero;
+  ASSERT_TRUE(file->Find(0, file->Home(0), &zero));
+  for (Key key = 1; key < 1000; ++key) ASSERT_TRUE(Put(writer.get(), 0, key, 6).ok());
+  Floats row(2);
+  ASSERT_TRUE(file->Read(0, zero, row.data()));
+  EXPECT_EQ(row, Initial(MakeSchema("item", 2), 0));
+}
+
+// A slot number beyond the file would be read.
+TEST_F(LiveFilesTest, ALookupThatMeetsADamagedIndexFails) {
+  WriteBase("item", 2, 10, 1);
+  ASSERT_NE(OpenWriter({"item"}), nullptr);
+  auto reader = OpenReader({"item"});
+  {
+    std::fstream file(Live() + "/rows-000-1.live", std::ios::in | std::ios::out | std::ios::binary);
+    const uint64_t buckets = (std::filesystem::file_size(Live() + "/rows-000-1.live")) / 128;
+    for (uint64_t bucket = 0; bucket < buckets; ++bucket) {
+      const Entry entry = NextEntry(0, 1000000);
+      file.seekp(
+          static_cast<std::streamoff>(kBucketsOffset + bucket * sizeof(Bucket) + sizeof(Key) * kPlaces));
+      file.write(reinterpret_cast<const char*>(&entry), sizeof entry);
+    }
+  }
+  float row[2];
+  uint64_t seen = 0;
+  bool damaged = false;
+  for (Key key = 0; key < 10; ++key) {
+    const LiveRead read{0, {&key, 1}, row};
+    damaged = damaged || reader->Lookup({&read, 1}, &seen).code() == Code::kDataLoss;
+  }
+  EXPECT_TRUE(damaged);
 }
 
 // float16 would serve infinity.

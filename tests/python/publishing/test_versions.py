@@ -228,6 +228,19 @@ def test_blobs_too_large_for_the_server_need_a_directory(client, tmp_path):
     dense_store.InDirectory(tmp_path).check(1 << 40)
 
 
+def test_files_that_interrupted_writes_left_are_removed(publisher, tmp_path, monkeypatch):
+    """Would catch a directory that grows with every kill, and the removal of what others have put there."""
+    left, other = tmp_path / f".{DIGEST}.0a1b2c3d.tmp", tmp_path / "README"
+    left.touch()
+    other.touch()
+    one = publisher(directory=tmp_path)
+    one.publish(1)
+    assert left.exists(), "another publisher may be writing it"
+    monkeypatch.setattr(dense_store, "_ABANDONED_SECONDS", -1.0)
+    one.publish(2)
+    assert not left.exists() and other.exists()
+
+
 class Killed(BaseException):
     """Stands for the end of the process."""
 
