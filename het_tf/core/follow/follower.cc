@@ -17,11 +17,7 @@ double SecondsSince(uint64_t time, uint64_t now) { return static_cast<double>(no
 
 Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWriter* writer,
                                                    FollowerOptions options) {
-  if (!options.base.empty() && options.base.size() != source->partitions()) {
-    return FailedPrecondition("the export was made from a store of " + std::to_string(options.base.size()) +
-                              " partitions, and this one has " + std::to_string(source->partitions()) +
-                              "; export the model again");
-  }
+  if (options.base.size() != source->partitions()) options.base.clear();
   std::unique_ptr<Follower> follower(new Follower(source, writer, std::move(options)));
   const Layout layout(source->partitions(), source->hash_seed());
   std::vector<Part>& parts = follower->parts_;

@@ -39,7 +39,8 @@ namespace het::follow {
 struct FollowerOptions {
   double poll = 0.1;                          // seconds between the beginnings of two scans of a partition
   size_t max_page_bytes = size_t{1} << 20;    // of one answer
-  std::vector<het::Position> base;                 // of all partitions, before the export read its rows; or empty
+  // Of all partitions, before the export read its rows; ignored if another number of them.
+  std::vector<het::Position> base;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
 };

@@ -50,7 +50,7 @@ Status PartitionScan::AddChunk(const ChangedRows& chunk) {
     return FailedPrecondition("partition " + std::to_string(partition_) + " has the id " +
                               std::to_string(*foreign) + " of table '" + schema.spec().name +
                               "', which belongs to another one: the store was made anew with other "
-                              "partitions. Follow it again, from a new export");
+                              "partitions. Start the follower again");
   }
   Notes& notes = notes_[table];
   if (chunk.what != ChangedRows::kValues) {

@@ -24,7 +24,10 @@ from het_tf.python.export import dense, native, redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import ops
 from het_tf.python.ps import address as addresses
+from het_tf.python.ps.client import Client
+from het_tf.python.ps.partitions import positions
 from het_tf.python.session import native as plugin
+from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
 
 FILE = "follow.json"
@@ -116,6 +119,9 @@ class Backend(native.Backend):
                 "the tables are in this process, so no follower can read them; train at a parameter server "
                 "(het_tf.init(ps=...)), or leave follow out"
             )
+        # Rows change while they are read: a follower needs the changes since the beginning.
+        with Client(addresses.parse(settings.parameter_server())) as client:
+            self._positions = positions(client, self._namespace)
         super().__init__(sources, options, directory)
         self._asset: Any = None
         self._weights: list[dense.Weight] = []
@@ -175,6 +181,7 @@ class Backend(native.Backend):
                 "signature": dense.signature(self._weights),
                 "weights": json.loads(dense.described(self._weights)),
             },
+            "positions": self._positions,
             "max_age": self._follow.max_age,
             "stale": self._follow.stale,
         }

@@ -98,17 +98,15 @@ def run_status(options: argparse.Namespace) -> int:
     found = target.read(options.dir)
     live = control.read(found.live)
     fields = dataclasses.asdict(live) if live else {"pid": None, "age": None}
-    fields["max_age"] = found.max_age
-    old = found.max_age is not None and (live is None or live.age is None or live.age > found.max_age)
     if options.json:
-        print(json.dumps(fields, indent=1))
+        print(json.dumps({**fields, "max_age": found.max_age}, indent=1))
     elif live is None:
         print("no follower has run since the machine booted: the export's rows are served")
     else:
         lines = {
             "follower": f"process {live.pid}" if live.pid else "not running",
             "age": "unknown" if live.age is None else f"{live.age:.2f} s",
-            "max_age": "any" if found.max_age is None else f"{found.max_age:g} s",
+            "max_age": f"{found.max_age:g} s",
             "version": str(live.version) if live.version else "0, the export",
             "trained through": "unknown" if live.trained_through is None else _date(live.trained_through),
             "generation": str(live.generation),
@@ -116,7 +114,7 @@ def run_status(options: argparse.Namespace) -> int:
         }
         for name, value in lines.items():
             print(f"{name:16}{value}")
-    return int(live is None or live.pid is None or old)
+    return int(live is None or live.pid is None or live.age is None or live.age > found.max_age)
 
 
 def _date(seconds: float) -> str:

@@ -154,7 +154,7 @@ class Watch:
             )
         if status["flip_error"]:
             return f"a version cannot come into force: {status['flip_error']}"
-        if self._caught_up and self._max_age is not None and status["age"] > self._max_age:
+        if self._caught_up and status["age"] > self._max_age:
             return f"the rows are {_age(status['age'])} old, and max_age is {self._max_age:g} s"
         return ""
 

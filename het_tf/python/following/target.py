@@ -23,7 +23,7 @@ class Target:
       files: The serving files of its tables, in order.
       positions: Each partition's position before the export read its rows; (): unknown.
       signature: Of its dense weights (publishing/blob.py).
-      max_age: Seconds that its rows may be old, for messages; None: any.
+      max_age: Seconds that its rows may be old, for messages.
     """
 
     directory: Path
@@ -32,7 +32,7 @@ class Target:
     files: tuple[Path, ...]
     positions: tuple[str, ...]
     signature: str
-    max_age: float | None
+    max_age: float
 
     @property
     def live(self) -> Path:
@@ -70,7 +70,6 @@ def read(directory: Path) -> Target:
 
 
 def _target(directory: Path, assets: Path, fields: Any) -> Target:
-    max_age = fields.get("max_age")
     files = [assets / str(table["file"]) for table in fields["tables"]]
     for file in files:
         if file.parent != assets:
@@ -81,6 +80,6 @@ def _target(directory: Path, assets: Path, fields: Any) -> Target:
         namespace=str(fields["namespace"]),
         files=tuple(files),
         positions=tuple(map(str, fields.get("positions") or ())),
-        signature=str(fields["signature"]),
-        max_age=None if max_age is None else float(max_age),
+        signature=str(fields["dense"]["signature"]),
+        max_age=float(fields["max_age"]),
     )
