@@ -1,4 +1,4 @@
-"""The process of `het-serve follow`: rows go into the live files by a thread in C++, versions go through here.
+"""The process of `het-serve follow`: a thread in C++ brings the rows, this one the versions.
 
     stream het:NS:versions ──► dense weights, checked ──► a file of the live directory ──► offer ──► in force
 
@@ -78,8 +78,8 @@ class Stream:
         try:
             if version.signature != self._target.signature:
                 raise ValueError(
-                    "its dense weights have other names, shapes or types than those of the export; export the "
-                    "model again"
+                    "its dense weights have other names, shapes or types than those of the export; export "
+                    "the model again"
                 )
             blob = dense_store.fetch(self._client, version)
             path = dense.store(self._target.live, version, blob.content)
