@@ -152,7 +152,7 @@ class RandomFollowers : public RandomFollowerTest, public ::testing::WithParamIn
 
 TEST_P(RandomFollowers, ServeRowsAsNewAsTheyClaim) { Play(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomFollowers, ::testing::Range<uint64_t>(0, Scaled(200)));
+INSTANTIATE_TEST_SUITE_P(, RandomFollowers, ::testing::Range<uint64_t>(0, Scaled(100)));
 
 }  // namespace
 }  // namespace het::follow
