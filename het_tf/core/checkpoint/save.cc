@@ -115,7 +115,7 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
         plans.push_back(std::move(plan));
         // Unused room costs time but no space: the columns are moved together.
         if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kMoreRows) << tries;
-        plans.back().removed <<= 4 * tries;
+        if (tries > 0 && table.since) plans.back().removed += kMoreRows << 4 * tries;
       }
       HET_ASSIGN_OR_RETURN(auto writer, RowWriter::Create(path, std::move(plans)));
       bool full = false;

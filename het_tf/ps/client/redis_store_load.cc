@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "het_tf/core/store/chunk.h"
+#include "het_tf/ps/client/redis_changes.h"
 #include "het_tf/ps/client/redis_store.h"
 
 namespace het {
@@ -20,17 +21,6 @@ Position PositionOf(const RedisReply& stat) {
     if (name == "changes") position.number = static_cast<uint64_t>(value.integer);
   }
   return position;
-}
-
-// Reads a page from the answer of HET.CHANGES.
-Status ReadPage(RedisReply* reply, ChangesPage* page) {
-  std::vector<RedisReply>& all = reply->array;
-  if (all.size() < 3 || !ParsePosition(all[0].text(), &page->start) ||
-      !ParseCursor(all[1].text(), &page->next) || !ParseChangesKind(all[2].text(), &page->kind)) {
-    return Status(Code::kInternal, "HET.CHANGES answered no page");
-  }
-  for (size_t i = 3; i < all.size(); ++i) page->chunks.push_back(std::move(all[i].bytes));
-  return Status();
 }
 
 }  // namespace
@@ -103,7 +93,9 @@ Status RedisStore::ChangesSome(const TableSchema& schema, uint32_t partition, Ch
                            {"SINCE", ToString(next.since), "CURSOR", ToString(next.cursor), "MAXBYTES",
                             std::to_string(next.max_bytes), "TABLE", std::to_string(schema.id()), "STORED"}));
   ChangesPage page;
-  HET_RETURN_IF_ERROR(ReadPage(&reply, &page));
+  if (!ReadChangesPage(&reply, &page)) {
+    return Status(Code::kInternal, "HET.CHANGES answered no page");
+  }
   return TakePage(page, schema, scan, rows, removed);
 }
 

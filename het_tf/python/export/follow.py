@@ -120,11 +120,9 @@ class Backend(native.Backend):
                 "the tables are in this process, so no follower can read them; train at a parameter server "
                 "(het_tf.init(ps=...)), or leave follow out"
             )
-        client = Client(addresses.parse(settings.parameter_server()))
-        try:
-            self._positions = positions(client, self._namespace)  # before the rows are read
-        finally:
-            client.close()
+        # Rows change while they are read: a follower needs the changes since the beginning.
+        with Client(addresses.parse(settings.parameter_server())) as client:
+            self._positions = positions(client, self._namespace)
         super().__init__(sources, options, directory)
         self._asset: Any = None
         self._weights: list[tuple[str, Any]] = []  # names and variables
