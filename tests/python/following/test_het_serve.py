@@ -21,6 +21,7 @@ from cli_lib import run
 
 import het_tf
 from het_tf.python.following import cli, live, target
+from het_tf.python.ps import conf
 from het_tf.python.session.native import KERAS_3
 
 keras = tf.keras
@@ -210,8 +211,8 @@ def test_damaged_dense_weights_are_refused(followed):
 
 
 def test_a_missing_right_is_named(followed):
-    rights = ("+cluster|slots", "+hget", "+het.stat", "+het.changes", "+xread", "~*", "on", ">word")
-    followed.server.command("ACL", "SETUSER", "reader", *rights)
+    rights = conf.users()["het-follower"].split()
+    followed.server.command("ACL", "SETUSER", "reader", *rights, "-get", "on", ">word")
     address = followed.server.address.replace("unix://", "unix://reader:word@")
     with followed.follower(HET_SERVE_PS=address):
         followed.until(lambda: followed.says("up to date"))
