@@ -128,7 +128,7 @@ def test_rows_and_dense_weights_follow_until_sigterm(followed):
             followed.train(value)
             het_tf.publish(followed.model)
             followed.until(lambda value=value: followed.served() == (value, value))
-        followed.until(lambda: followed.says("version 5 is in force"))
+        followed.until(lambda: followed.says("version 4 is in force"))
         files = followed.path / "het_live" / "dense"
         followed.until(lambda: len(list(files.iterdir())) == 1)  # of the version in force
         process.send_signal(signal.SIGTERM)
