@@ -43,7 +43,8 @@ class Following {
                                                            json.at("timeout").get<double>()));
     HET_ASSIGN_OR_RETURN(made->writer_, LiveWriter::Open(json.at("directory").get<std::string>(),
                                                          json.at("base").get<std::vector<std::string>>()));
-    HET_ASSIGN_OR_RETURN(made->follower_, Follower::Create(made->source_.get(), made->writer_.get(), options));
+    HET_ASSIGN_OR_RETURN(made->follower_,
+                         Follower::Create(made->source_.get(), made->writer_.get(), options));
     made->background_.Wake();
     return made;
   }
@@ -52,7 +53,8 @@ class Following {
     Version version;
     version.number = json.at("number").get<uint64_t>();
     version.dense_path = json.at("dense").get<std::string>();
-    if (!json.at("trained_through").is_null()) version.trained_through = json["trained_through"].get<double>();
+    if (!json.at("trained_through").is_null())
+      version.trained_through = json["trained_through"].get<double>();
     HET_ASSIGN_OR_RETURN(std::vector<het::Position> cut, ParsePositions(json.at("cut")));
     std::lock_guard<std::mutex> lock(mutex_);
     HET_RETURN_IF_ERROR(follower_->Offer(std::move(version), std::move(cut)));

@@ -1,5 +1,5 @@
-// The follower (core/follow/follower.h) for Python: libhet_follow.so, which does not need TensorFlow. Codes and
-// HetText() as in management.h. One thread at a time calls these functions for one follower.
+// The follower (core/follow/follower.h) for Python: libhet_follow.so, which does not need TensorFlow. Codes
+// and HetText() as in management.h. One thread at a time calls these functions for one follower.
 #pragma once
 
 #include "het_tf/core/base/c_text.h"
@@ -13,10 +13,11 @@ HET_EXPORT const char* HetFollowMarch();
 //   {"address": "redis://...", "namespace": "", "directory": "the live directory", "base": [path of a serving
 //    file, in the order of the tables], "positions": [text, one a partition] or [], "poll": seconds,
 //    "page_bytes": n, "timeout": seconds}
-// Unavailable: no server answers. FailedPrecondition: another process follows, or the store is not the export's.
+// Unavailable: no server answers. FailedPrecondition: another process follows, or the store is not the
+// export's.
 HET_EXPORT int HetFollowOpen(const char* options, void** follower);
-// `version`: {"number": n, "dense": "path relative to the live directory", "cut": [position, one a partition],
-// "trained_through": seconds or null}.
+// `version`: {"number": n, "dense": "path relative to the live directory", "cut": [position, one a
+// partition], "trained_through": seconds or null}.
 HET_EXPORT int HetFollowOffer(void* follower, const char* version);
 // Text: {"version": n in force, "waiting": [n], "age": seconds or null, "caught_up": bool, "rows", "removed",
 // "bytes": since the follower began, "flip_error": text, "tables": {name: {"rows", "error"}}, "partitions":

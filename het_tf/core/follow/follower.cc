@@ -36,7 +36,8 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
   for (size_t i = 0; i < parts.size(); ++i) {
     Part& part = parts[i];
     if (!ParsePosition(writer->position(static_cast<uint32_t>(i)), &part.since)) {
-      part.since = follower->options_.base.empty() ? het::Position() : follower->options_.base[part.partition];
+      part.since =
+          follower->options_.base.empty() ? het::Position() : follower->options_.base[part.partition];
     }
     follower->Restart(&part);
   }
@@ -155,8 +156,8 @@ Status Follower::Write(Part* part, const ChangesPage& page) {
   part->since = page.start;
   part->kind = page.kind;
   Restart(part);
-  HET_RETURN_IF_ERROR(writer_->SetPosition(static_cast<uint32_t>(part - parts_.data()),
-                                           ToString(part->since), part->sent));
+  HET_RETURN_IF_ERROR(
+      writer_->SetPosition(static_cast<uint32_t>(part - parts_.data()), ToString(part->since), part->sent));
   part->seen = part->sent;
   ++part->scans;
   part->due = After(part->sent, options_.poll);
@@ -205,19 +206,18 @@ std::string Follower::Report() const {
     rows += part.scan.rows();
     removed += part.scan.removed();
     bytes += part.bytes;
-    partitions.push_back({{"partition", part.partition},
-                          {"server", source_->Where(part.partition)},
-                          {"position", ToString(part.since)},
-                          {"age", age(part.seen)},
-                          {"kind", NameOf(part.kind)},
-                          {"scans", part.scans},
-                          {"rows", part.scan.rows()},
-                          {"removed", part.scan.removed()},
-                          {"bytes", part.bytes},
-                          {"error", part.backoff.reason()},
-                          {"failing", part.backoff.failing()
-                                          ? static_cast<double>(now) * 1e-9 - part.backoff.since()
-                                          : 0.0}});
+    partitions.push_back(
+        {{"partition", part.partition},
+         {"server", source_->Where(part.partition)},
+         {"position", ToString(part.since)},
+         {"age", age(part.seen)},
+         {"kind", NameOf(part.kind)},
+         {"scans", part.scans},
+         {"rows", part.scan.rows()},
+         {"removed", part.scan.removed()},
+         {"bytes", part.bytes},
+         {"error", part.backoff.reason()},
+         {"failing", part.backoff.failing() ? static_cast<double>(now) * 1e-9 - part.backoff.since() : 0.0}});
   }
   return nlohmann::json({{"version", writer_->version().number},
                          {"waiting", versions_.Numbers()},

@@ -12,9 +12,9 @@
 // answer would promise too much.) The times are of this machine's CLOCK_BOOTTIME; the server's clock does not
 // matter.
 //
-// Tables. A scan of kind kWhole (the first one, or after a restart, load, clear or drop) begins with a look at
-// the tables' specs, after its start: a table that is dropped later makes the next scan kWhole again. While a
-// table is missing or another one, nothing of its partitions is written, and their age grows.
+// Tables. A scan of kind kWhole (the first one, or after a restart, load, clear or drop) begins with a look
+// at the tables' specs, after its start: a table that is dropped later makes the next scan kWhole again.
+// While a table is missing or another one, nothing of its partitions is written, and their age grows.
 //
 // Errors. A question that failed, or a page that cannot be written (the disk is full), is tried again, after
 // growing pauses. Rows stay as they are and their age grows.
@@ -37,8 +37,8 @@
 namespace het::follow {
 
 struct FollowerOptions {
-  double poll = 0.1;                          // seconds between the beginnings of two scans of a partition
-  size_t max_page_bytes = size_t{1} << 20;    // of one answer
+  double poll = 0.1;                        // seconds between the beginnings of two scans of a partition
+  size_t max_page_bytes = size_t{1} << 20;  // of one answer
   // Of all partitions, before the export read its rows; ignored if another number of them.
   std::vector<het::Position> base;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
@@ -47,8 +47,8 @@ struct FollowerOptions {
 
 class Follower {
  public:
-  // Goes on from the positions of the live files. FailedPrecondition: no partition has rows of the tables. The
-  // source and the writer must outlive it.
+  // Goes on from the positions of the live files. FailedPrecondition: no partition has rows of the tables.
+  // The source and the writer must outlive it.
   static Result<std::unique_ptr<Follower>> Create(ChangeSource* source, LiveWriter* writer,
                                                   FollowerOptions options);
 
@@ -76,13 +76,13 @@ class Follower {
     uint32_t partition;
     PartitionScan scan;
     het::Position since;
-    ChangesRequest request;      // the page to ask for
+    ChangesRequest request;  // the page to ask for
     Waits waits = Waits::kNothing;
-    uint64_t due = 0;            // not before this time
-    uint64_t asked = 0;          // when the question in flight was sent
-    uint64_t sent = 0;           // the first request of the scan
-    ChangesPage held;            // until the tables are known
-    uint64_t seen = 0;           // `sent` of the last complete scan; 0: none is complete
+    uint64_t due = 0;    // not before this time
+    uint64_t asked = 0;  // when the question in flight was sent
+    uint64_t sent = 0;   // the first request of the scan
+    ChangesPage held;    // until the tables are known
+    uint64_t seen = 0;   // `sent` of the last complete scan; 0: none is complete
     Backoff backoff;
     ChangesKind kind = ChangesKind::kChanges;  // of the last complete scan
     uint64_t scans = 0;

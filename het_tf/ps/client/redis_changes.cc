@@ -12,7 +12,7 @@ namespace {
 
 using follow::ChangeAnswer;
 
-constexpr double kLookSeconds = 1;       // between two searches for the owners of slots
+constexpr double kLookSeconds = 1;         // between two searches for the owners of slots
 constexpr double kReconnectSeconds = 0.2;  // between two connections to a server
 
 }  // namespace

@@ -91,9 +91,9 @@ class Stream:
             return False
         return True
 
-    def clean(self, before: int) -> None:
-        """Removes the files of versions older than `before`, which was in force until now."""
-        self._files = {number: file for number, file in self._files.items() if number >= before}
+    def clean(self, in_force: int) -> None:
+        """Removes the files of versions before the one in force. A reader that is late takes that one."""
+        self._files = {number: file for number, file in self._files.items() if number >= in_force}
         dense.clean(self._target.live, set(self._files.values()))
 
     def _told(self, trouble: str) -> None:
@@ -124,8 +124,8 @@ class Watch:
         self._version: int | None = None
         self._trouble = ""
 
-    def see(self, status: dict[str, Any]) -> int | None:
-        """Compares with the status before. Returns the version that was in force if there is a new one."""
+    def see(self, status: dict[str, Any]) -> bool:
+        """Compares with the status before. Returns whether another version is in force."""
         trouble = self._trouble_of(status)
         if bool(trouble) != bool(self._trouble):
             self._say(trouble or f"the rows are up to date again: {_age(status['age'])} old")
@@ -138,10 +138,10 @@ class Watch:
             )
         before, self._version = self._version, status["version"]
         if before == self._version:
-            return None
+            return False
         if before is not None or self._version:
             self._say(f"version {self._version} is in force")
-        return before
+        return True
 
     def _trouble_of(self, status: dict[str, Any]) -> str:
         partitions = status["partitions"]
@@ -203,9 +203,8 @@ def _run(
     while not ended():
         stream.wait(follower.offer, WAIT)
         status = follower.status()
-        before = watch.see(status)
-        if before is not None:
-            stream.clean(before)
+        if watch.see(status):
+            stream.clean(status["version"])
         if once and status["caught_up"] and stream.idle and not status["waiting"]:
             return
 

@@ -19,9 +19,9 @@
 namespace het::follow {
 namespace {
 
-using ::testing::HasSubstr;
 using het::testing::RedisServer;
 using het::testing::RedisShards;
+using ::testing::HasSubstr;
 
 constexpr Key kKeys = 40;
 constexpr uint32_t kDim = 3;
