@@ -35,6 +35,7 @@ from benchmarks import report
 
 DIM, STEPS, PROBES, TABLE = 16, 20, 0.1, "item"
 MAX_AGE, POLL = 0.3, 0.1
+PATIENCE = 20.0  # seconds until a probe counts as lost
 CHUNK = 1 << 17
 SERVE = Path(sys.executable).with_name("het-serve")
 
@@ -50,7 +51,7 @@ def model_of(server: str, push_max_age: float | None) -> tuple[Any, Any]:
     import het_tf
 
     het_tf.init(ps=server)
-    inputs = tf.keras.Input((), dtype="int64", name="item")
+    inputs = tf.keras.Input((), dtype="int64", name="id")
     cache = het_tf.Cache(rows=1 << 20, push_max_age=push_max_age)
     layer = het_tf.keras.Embedding(
         DIM, name=TABLE, optimizer=het_tf.optimizers.SGD(1.0), cache=cache,
@@ -130,7 +131,10 @@ def watcher(read_of: Any, probes: Any, delays: Any, stop: Any) -> None:
     pending: dict[int, list[tuple[float, float]]] = {}
     took: list[float] = []
     delays.put("ready")
-    while not (stop.is_set() and probes.empty() and not pending):
+    end = float("inf")
+    while not (stop.is_set() and probes.empty() and not pending) and now() < end:
+        if stop.is_set() and end == float("inf"):
+            end = now() + PATIENCE
         with contextlib.suppress(queue.Empty):
             while True:
                 for key, value, applied in probes.get_nowait():
@@ -146,7 +150,7 @@ def watcher(read_of: Any, probes: Any, delays: Any, stop: Any) -> None:
                 if not pending[key]:
                     del pending[key]
         time.sleep(0.004)
-    delays.put(took)
+    delays.put((took, sum(map(len, pending.values()))))
 
 
 class Served:
@@ -158,12 +162,12 @@ class Served:
     def __call__(self) -> Any:
         import tensorflow as tf
 
-        import het_tf  # noqa: F401
+        import het_tf.keras  # noqa: F401
 
         loaded = tf.saved_model.load(self.path)
         serve = loaded.signatures["serving_default"]
         self.loaded = loaded
-        return lambda keys: serve(item=tf.constant(keys, tf.int64))["rows"][:, 0].numpy()
+        return lambda keys: serve(id=tf.constant(keys, tf.int64))["rows"][:, 0].numpy()
 
 
 class Stored:
@@ -185,14 +189,14 @@ def requests(path: str, seconds: float, answers: Any, go: Any) -> None:
     import numpy as np
     import tensorflow as tf
 
-    import het_tf  # noqa: F401
+    import het_tf.keras  # noqa: F401
 
     loaded = tf.saved_model.load(path)
     serve = loaded.signatures["serving_default"]
     rng = np.random.default_rng(2)
     ids = [tf.constant(rng.integers(0, 1 << 20, 256)) for _ in range(64)]
     for one in ids:
-        serve(item=one)
+        serve(id=one)
     answers.put("ready")
     while go.get():
         took = []
@@ -200,7 +204,7 @@ def requests(path: str, seconds: float, answers: Any, go: Any) -> None:
         number = 0
         while now() < end:
             begin = time.perf_counter()
-            serve(item=ids[number % 64])
+            serve(id=ids[number % 64])
             took.append(time.perf_counter() - begin)
             number += 1
         answers.put(took)
@@ -226,11 +230,19 @@ class Bench:
             target=trainer, args=(self.server, self.orders, self.answers, self.probes, rows), daemon=True
         )
         self.trainer.start()
-        self.answers.get()
+        self.answer()
 
     def order(self, name: str, *arguments: Any) -> Any:
         self.orders.put((name, arguments))
-        return self.answers.get()
+        return self.answer()
+
+    def answer(self) -> Any:
+        while True:
+            try:
+                return self.answers.get(timeout=1)
+            except queue.Empty:
+                if not self.trainer.is_alive():
+                    raise RuntimeError("the trainer has ended") from None
 
     def info(self) -> dict[str, int]:
         info = self.node.info("het", "stats")
@@ -255,7 +267,9 @@ class Bench:
             process.wait()
 
 
-def quantiles(seconds: list[float]) -> dict[str, float]:
+def quantiles(seconds: list[float], lost: int) -> dict[str, float]:
+    if lost:
+        raise RuntimeError(f"{lost} updates did not come, beside {len(seconds)}")
     ordered = sorted(seconds)
 
     def at(share: float) -> float:
@@ -280,7 +294,7 @@ def click_to_served(bench: Bench, seconds: float, rate: int) -> dict[str, Any]:
     before = bench.info()
     trained = bench.order("train", seconds, rate)
     stop.set()
-    found = {name: quantiles(delays.get()) for name, delays, _ in watchers}
+    found = {name: quantiles(*delays.get()) for name, delays, _ in watchers}
     spent = bench.since(before)
     for _, _, process in watchers:
         process.join()

@@ -49,9 +49,7 @@ void LocalService::DropTable(uint64_t table) {
 void LocalService::ClearTable(uint64_t table) {
   const uint64_t epoch = RandomId();
   for (uint32_t i = 0; i < partitions(); ++i) {
-    WithPartition(i, [&](Partition& p) {
-      p.ClearTable(table, epoch);
-    });
+    WithPartition(i, [&](Partition& p) { p.ClearTable(table, epoch); });
   }
 }
 

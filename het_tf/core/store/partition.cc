@@ -23,6 +23,53 @@ void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
   }
 }
 
+// `part`: the number of the request's part.
+bool CheckTable(const TableRequest& t, const Handling& how, uint64_t part, Shard* shard,
+                std::string* message) {
+  const TableSchema& schema = shard->schema();
+  const auto refuse = [&](const std::string& why) {
+    *message = why;
+    return false;
+  };
+  const auto of = [&](const char* what) {
+    return what + std::string(" of table '") + schema.spec().name + "'";
+  };
+  if (!shard->NameIn(part)) return refuse("a part names table '" + schema.spec().name + "' twice");
+  const size_t wire_floats = schema.optimizer().wire_floats();
+  if (!t.push_keys.empty() && t.update_floats != wire_floats) {
+    return refuse(of("an update") + " has " + std::to_string(t.update_floats) + " floats, not " +
+                  std::to_string(wire_floats));
+  }
+  const bool formats = t.push_format != RowFormat::kFloat32 || t.row_format != RowFormat::kFloat32;
+  if (formats && t.block != schema.dim()) {
+    return refuse(of("rows") + " have values of " + std::to_string(schema.dim()) + " floats, not " +
+                  std::to_string(t.block));
+  }
+  if (how.now == 0) return true;  // its owner has checked
+  uint32_t ticks = 0;
+  for (uint32_t each : t.push_ticks) ticks |= each;
+  if (ticks >= Shard::kMaxPushTicks) {
+    return refuse(of("an update") + " has more than " + std::to_string(Shard::kMaxPushTicks - 1) +
+                  " ticks; push more often");
+  }
+  Key key = 0;
+  if (AnyRepeated(t.push_keys, {}, &key) || AnyRepeated(t.check_keys, t.fetch_keys, &key)) {
+    return refuse(of(("key " + std::to_string(key)).c_str()) +
+                  " comes twice; a part names each key once to push, and once to read");
+  }
+  return true;
+}
+
+Subscribers::Turn BeginTurn(const Request& q, Partition* partition) {
+  Vector<Subscribers::Use> uses;
+  uses.reserve(q.tables.size());
+  for (const TableRequest& t : q.tables) {
+    const size_t incoming = t.subscribe ? t.check_keys.size() + t.fetch_keys.size() : 0;
+    uses.push_back({t.table, partition->Find(t.table)->epoch(), t.bound, incoming});
+  }
+  return partition->subscribers().Begin(q.client, q.request_id, q.notified_ack, uses);
+}
+
 }  // namespace
 
 Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
@@ -105,7 +152,7 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
       *message = "no table with id " + std::to_string(t.table) + "; create it first";
       return FrameStatus::kNoTable;
     }
-    if (!CheckTable(t, how, shard, message)) return FrameStatus::kBadFrame;
+    if (!CheckTable(t, how, parts_, shard, message)) return FrameStatus::kBadFrame;
     bytes += (t.check_keys.size() + t.fetch_keys.size()) *
              MostAnswerBytes(t.row_format, t.block, shard->rows().row_floats());
     digest.Add(t.table, shard->epoch());
@@ -124,54 +171,9 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
   return same ? FrameStatus::kOk : FrameStatus::kEpoch;
 }
 
-bool Partition::CheckTable(const TableRequest& t, const Handling& how, Shard* shard, std::string* message) {
-  const TableSchema& schema = shard->schema();
-  const auto refuse = [&](const std::string& why) {
-    *message = why;
-    return false;
-  };
-  const auto of = [&](const char* what) {
-    return what + std::string(" of table '") + schema.spec().name + "'";
-  };
-  if (!shard->NameIn(parts_)) return refuse("a part names table '" + schema.spec().name + "' twice");
-  const size_t wire_floats = schema.optimizer().wire_floats();
-  if (!t.push_keys.empty() && t.update_floats != wire_floats) {
-    return refuse(of("an update") + " has " + std::to_string(t.update_floats) + " floats, not " +
-                  std::to_string(wire_floats));
-  }
-  const bool formats = t.push_format != RowFormat::kFloat32 || t.row_format != RowFormat::kFloat32;
-  if (formats && t.block != schema.dim()) {
-    return refuse(of("rows") + " have values of " + std::to_string(schema.dim()) + " floats, not " +
-                  std::to_string(t.block));
-  }
-  if (how.now == 0) return true;  // its owner has checked
-  uint32_t ticks = 0;
-  for (uint32_t each : t.push_ticks) ticks |= each;
-  if (ticks >= Shard::kMaxPushTicks) {
-    return refuse(of("an update") + " has more than " + std::to_string(Shard::kMaxPushTicks - 1) +
-                  " ticks; push more often");
-  }
-  Key key = 0;
-  if (AnyRepeated(t.push_keys, {}, &key) || AnyRepeated(t.check_keys, t.fetch_keys, &key)) {
-    return refuse(of(("key " + std::to_string(key)).c_str()) +
-                  " comes twice; a part names each key once to push, and once to read");
-  }
-  return true;
-}
-
-Subscribers::Turn Partition::BeginTurn(const Request& q) {
-  Vector<Subscribers::Use> uses;
-  uses.reserve(q.tables.size());
-  for (const TableRequest& t : q.tables) {
-    const size_t incoming = t.subscribe ? t.check_keys.size() + t.fetch_keys.size() : 0;
-    uses.push_back({t.table, Find(t.table)->epoch(), t.bound, incoming});
-  }
-  return subscribers_.Begin(q.client, q.request_id, q.notified_ack, uses);
-}
-
 void Partition::Answer(const Request& q, Reply* p) {
   const bool subscribes = q.subscribes();
-  Subscribers::Turn turn = subscribes ? BeginTurn(q) : Subscribers::Turn();
+  Subscribers::Turn turn = subscribes ? BeginTurn(q, this) : Subscribers::Turn();
   size_t used = 0;
   for (const TableRequest& t : q.tables) {
     const RowStore& store = Find(t.table)->rows();

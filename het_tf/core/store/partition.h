@@ -152,7 +152,6 @@ class Partition {
  private:
   // *same_inc: the request knew the current incarnation.
   FrameStatus Check(const Request& request, const Handling& how, std::string* message, bool* same_inc);
-  bool CheckTable(const TableRequest& t, const Handling& how, Shard* shard, std::string* message);
   // Returns the data that copies need for a push, before it is applied.
   Replication Replicate(Request* request, bool lone);
   // `owned`: refuses pushes that copies must accept because their owner did.
@@ -163,7 +162,6 @@ class Partition {
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows, so it must be encoded before they change.
   void Answer(const Request& request, Reply* reply);
-  Subscribers::Turn BeginTurn(const Request& request);
 
   PartitionId id_;
   uint64_t incarnation_;

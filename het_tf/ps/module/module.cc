@@ -35,9 +35,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"het.table", Entry<RunTable>, "write"},  {"het.step", Entry<RunStep>, "write deny-oom"},
-    {"het.read", Entry<RunRead>, "readonly"}, {"het.scan", Entry<RunScan>, "readonly"},
-    {"het.load", Entry<RunLoad>, "write"},    {"het.stat", Entry<RunStat>, "readonly"},
+    {"het.table", Entry<RunTable>, "write"},        {"het.step", Entry<RunStep>, "write deny-oom"},
+    {"het.read", Entry<RunRead>, "readonly"},       {"het.scan", Entry<RunScan>, "readonly"},
+    {"het.load", Entry<RunLoad>, "write"},          {"het.stat", Entry<RunStat>, "readonly"},
     {"het.changes", Entry<RunChanges>, "readonly"},
 };
 

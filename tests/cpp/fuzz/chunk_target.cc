@@ -11,7 +11,13 @@
 namespace het::fuzz {
 namespace {
 
-enum Reader : uint8_t { kLoadChunk = 0, kDecodeRows = 1, kDeserialize = 2, kChunkReader = 3, kDecodeChanges = 4 };
+enum Reader : uint8_t {
+  kLoadChunk = 0,
+  kDecodeRows = 1,
+  kDeserialize = 2,
+  kChunkReader = 3,
+  kDecodeChanges = 4
+};
 
 std::unique_ptr<Partition> MakePartition() {
   auto partition = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
