@@ -47,6 +47,7 @@ if _TYPE_CHECKING:
     from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
     from het_tf.python.export.check import check_export
+    from het_tf.python.export.follow import Follow
     from het_tf.python.export.front import export
     from het_tf.python.layer.plan import plan
     from het_tf.python.monitor.projector import write_projector
@@ -69,6 +70,7 @@ _HOMES = {
     "convert.files.load": ("load_rows",),
     "convert.front": ("ConversionWarning", "convert"),
     "export.check": ("check_export",),
+    "export.follow": ("Follow",),
     "export.front": ("export",),
     "layer.plan": ("plan",),
     "monitor.projector": ("write_projector",),
@@ -104,6 +106,7 @@ __all__ = [
     "Cache",
     "ConversionWarning",
     "FeatureConfig",
+    "Follow",
     "OldRowsWarning",
     "Store",
     "Table",

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cc", ".cu"}
 INCLUDE = re.compile(r'\s*#\s*include\s+"(het_tf/[^"]+)"')
 
-CORE = "base row wire store cache client plan checkpoint device engine replay serve".split()
+CORE = "base row wire store cache client plan checkpoint device engine replay serve follow".split()
 
 # What the files of a folder may include beside those of the folder itself; "core" stands for all of core.
 # A folder that is not named here belongs to the longest one above it that is.
@@ -42,7 +42,8 @@ PYTHON = [
     "het_tf.python.files",  # files that may come from anywhere
     "het_tf.python.quoting",  # names in messages
     "het_tf.python.versions",  # what was built, and which library this CPU takes; loads nothing
-    "het_tf.python.library",  # TensorFlow, and how a native library is loaded and called
+    "het_tf.python.calling",  # how a native library is called, without TensorFlow
+    "het_tf.python.library",  # TensorFlow, and how it loads a native library
     "het_tf.python.hashing",  # the hashes of ids, in numpy
     "het_tf.python.ids",  # ids that a user feeds
     "het_tf.python.metrics",  # states of metrics, which workers exchange
@@ -58,6 +59,7 @@ PYTHON = [
     "het_tf.python.horovod",  # several workers
     "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
     "het_tf.python.publishing",  # versions of a model at the server; het-publish
+    "het_tf.python.following",  # a served model follows them, without TensorFlow; het-serve
     "het_tf.python.callbacks",  # checkpoints and versions while `fit` runs
     "het_tf.python.export",
     "het_tf.python.convert",  # models of Keras, and rows in files of others

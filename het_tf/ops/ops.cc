@@ -39,6 +39,12 @@ void ServeShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   for (int f = 0; f < n && Ok(status); ++f) SetRowsShape(context, f, 2 * n + f, status);
 }
 
+// The same for HetFollowLookup: N ids, N hints, path, ticket; N rows.
+void FollowLookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 2) / 2);
+  for (int f = 0; f < n && Ok(status); ++f) SetRowsShape(context, f, n + f, status);
+}
+
 void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   const Shape scalar(TF_ShapeInferenceContextScalar(context));
   TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
@@ -168,6 +174,32 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
+// The dense weights in force of a model that follows training (core/follow/followed_model.h), in place in
+// their file. `ticket`: their version's number. A lookup takes it as an input, so that the request's rows are
+// read after its dense weights.
+void RegisterFollowDense() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetFollowDense");
+  TF_OpDefinitionBuilderAddInput(op, "path: string");  // of follow.json, as the asset gives it
+  TF_OpDefinitionBuilderAddOutput(op, "dense: dtypes");
+  TF_OpDefinitionBuilderAddOutput(op, "ticket: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "dtypes: list(type) >= 0");
+  TF_OpDefinitionBuilderAddAttr(op, "weights: string");  // JSON: [[name, shape, dtype], ...]
+  Register(op, &UnknownShape);                           // Python sets the shapes
+}
+
+// The rows of `ids` of that model.
+void RegisterFollowLookup() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetFollowLookup");
+  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
+  TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
+  TF_OpDefinitionBuilderAddInput(op, "path: string");
+  TF_OpDefinitionBuilderAddInput(op, "ticket: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");  // of each feature
+  Register(op, &FollowLookupShape);
+}
+
 // The workers that take the samples of a global batch (core/plan/location.h), keys [workers * batch, width]
 // of which are hashes of table and id. slots: what the batches before it in its pass have left, number of
 // them.
@@ -183,9 +215,9 @@ void RegisterPlaceSamples() {
   Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
 }
 
-const bool registered =
-    (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(),
-     RegisterApplyCount(), RegisterServe(), RegisterPlaceSamples(), true);
+const bool registered = (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(),
+                         RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterFollowDense(),
+                         RegisterFollowLookup(), RegisterPlaceSamples(), true);
 
 }  // namespace
 }  // namespace het

@@ -74,6 +74,10 @@ using Schema = std::shared_ptr<const TableSchema>;
 // The inverse of ToJson. A missing field gets its default; an unknown one is InvalidArgument.
 Result<TableSpec> ParseTableSpec(const std::string& json);
 
+// Whether readers may take one table's values for the other's: equal dim, and equal initial rows. Readers do
+// not depend on the optimizer.
+bool SameValues(const TableSpec& a, const TableSpec& b);
+
 // Lists the fields in which two JSON objects differ: "dim is 2, and 3 is wanted; seed is 7, and 0 is wanted".
 std::string DifferentFields(const std::string& here, const std::string& wanted);
 

@@ -106,12 +106,7 @@ Result<OnlineTable*> OnlineReader::FindTable(const Schema& schema) {
                                                          config_.cache_rows);
   }
   OnlineTable* const table = tables_.at(wanted.name).get();
-  const TableSpec& is = table->schema().spec();
-  // A reader does not depend on the optimizer.
-  const bool same = is.dim == wanted.dim && is.seed == wanted.seed &&
-                    is.initializer.name == wanted.initializer.name &&
-                    is.initializer.a == wanted.initializer.a && is.initializer.b == wanted.initializer.b;
-  if (same) return table;
+  if (SameValues(table->schema().spec(), wanted)) return table;
   return FailedPrecondition("table '" + wanted.name + "' at " + store_->Where() +
                             " is not the one this graph was made for\n  there: " + table->schema().ToJson() +
                             "\n  wanted: " + schema->ToJson() + "\nExport the model again");

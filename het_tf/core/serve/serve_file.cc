@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "het_tf/core/base/checksum.h"
-#include "het_tf/core/serve/row_codec.h"
 
 namespace het::serve {
 namespace {

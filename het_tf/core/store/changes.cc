@@ -36,8 +36,9 @@ class PageWriter {
   void Write() {
     Begin();
     if (at_.stage == ChangesCursor::kRemovals) WriteRemovals();
-    if (at_.stage == ChangesCursor::kAllKeys && !Full()) WriteTables(&PageWriter::WriteKeys);
+    if (at_.stage == ChangesCursor::kAllKeys) WriteTables(&PageWriter::WriteKeys);
     if (at_.stage == ChangesCursor::kRows && !Full()) WriteTables(&PageWriter::WriteRows);
+    if (at_.stage == ChangesCursor::kLate && !done_ && !Full()) WriteLate();
     page_->start = at_.start;
     page_->kind = at_.kind;
     page_->next = done_ ? ChangesCursor() : at_;
@@ -47,9 +48,7 @@ class PageWriter {
   void Begin() {
     const ChangeLog& log = partition_.changes();
     const bool same = at_.start.incarnation == partition_.incarnation() && at_.start.number <= log.now();
-    const bool lost = at_.stage == ChangesCursor::kRemovals && at_.kind == ChangesKind::kChanges &&
-                      !log.HasRemovalsSince(request_.since.number);
-    if (!at_.begins() && same && !lost) return;
+    if (!at_.begins() && same && !(at_.kind == ChangesKind::kChanges && Lost())) return;
     at_ = ChangesCursor();
     at_.start = {partition_.incarnation(), log.now()};
     const Position& since = request_.since;
@@ -62,6 +61,15 @@ class PageWriter {
     } else {
       at_.at = log.After(since.number);
     }
+  }
+
+  // Whether a scan of kChanges cannot go on: it needs removals that the list has lost.
+  bool Lost() const {
+    const ChangeLog& log = partition_.changes();
+    if (!log.KnowsSince(at_.start.number)) return true;  // a table was cleared or dropped
+    if (at_.stage == ChangesCursor::kRows) return !log.HasRemovalsSince(at_.start.number);
+    return at_.at < log.begin() ||
+           (at_.stage == ChangesCursor::kRemovals && !log.HasRemovalsSince(request_.since.number));
   }
 
   bool Full() const { return bytes_ >= request_.max_bytes; }
@@ -111,33 +119,82 @@ class PageWriter {
         (this->*write)(*it->second);
       }
     }
-    if (at_.stage == ChangesCursor::kRows) {
-      done_ = true;
-    } else {
-      NextStage(ChangesCursor::kRows);
-    }
+    done_ = at_.kind != ChangesKind::kChanges;
+    if (done_) return;
+    NextStage(ChangesCursor::kLate);
+    at_.at = partition_.changes().After(at_.start.number);
   }
 
+  // The keys of the next rows, and those rows that have changed.
   void WriteKeys(const Shard& shard) {
     const RowStore& rows = shard.rows();
-    const size_t room = Room(sizeof(Key));
+    const uint64_t now = partition_.changes().now();
+    const size_t most = bytes_ + Room(1);
+    size_t size = bytes_;
     Vector<Key> keys;
-    for (; at_.at < rows.end() && keys.size() < room; ++at_.at) {
+    Vector<uint32_t> changed;
+    for (; at_.at < rows.end() && (keys.empty() || size < most); ++at_.at) {
       const auto row = static_cast<uint32_t>(at_.at);
-      if (rows.live(row)) keys.push_back(rows.meta(row).key);
+      if (!rows.live(row)) continue;
+      keys.push_back(rows.meta(row).key);
+      size += sizeof(Key);
+      if (shard.numbers().NextChanged(row, row + 1, request_.since.number, now) != row) continue;
+      changed.push_back(row);
+      size += RowBytes(shard);
     }
     if (keys.empty()) return;
     Bytes chunk;
     EncodeKeys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()}, &chunk);
+    Add(std::move(chunk));
+    AddRows(shard, changed);
+  }
+
+  // The keys that were removed while the scan went on, and the rows of those that have come back.
+  void WriteLate() {
+    const ChangeLog& log = partition_.changes();
+    while (at_.at < log.end() && !Full()) {
+      const uint64_t table = log.at(at_.at).table;
+      const auto it = partition_.shards().find(table);
+      const Shard* const shard = it == partition_.shards().end() ? nullptr : it->second.get();
+      const size_t room = Room(shard == nullptr ? sizeof(Key) : RowBytes(*shard));
+      Vector<Key> gone;
+      Vector<uint32_t> back;
+      for (; at_.at < log.end() && gone.size() + back.size() < room && log.at(at_.at).table == table;
+           ++at_.at) {
+        const Key key = log.at(at_.at).key;
+        const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
+        row == kNoRow ? gone.push_back(key) : back.push_back(row);
+      }
+      if (!Wanted(table)) continue;
+      if (!gone.empty()) {
+        Bytes chunk;
+        EncodeKeys(Kind::kRemove, table, {gone.data(), gone.size()}, &chunk);
+        Add(std::move(chunk));
+      }
+      if (shard != nullptr) AddRows(*shard, back);
+    }
+    done_ = at_.at >= log.end();
+  }
+
+  size_t RowBytes(const Shard& shard) const {
+    return request_.stored ? kRowHead + shard.rows().row_floats() * sizeof(float)
+                           : sizeof(Key) + shard.schema().dim() * sizeof(float);
+  }
+  void AddRows(const Shard& shard, const Vector<uint32_t>& picked) {
+    if (picked.empty()) return;
+    Bytes chunk;
+    if (request_.stored) {
+      EncodeStored(shard, {picked.data(), picked.size()}, &chunk);
+    } else {
+      EncodeValues(shard, {picked.data(), picked.size()}, &chunk);
+    }
     Add(std::move(chunk));
   }
 
   void WriteRows(const Shard& shard) {
     const RowStore& rows = shard.rows();
     const bool whole = at_.kind == ChangesKind::kWhole;
-    const size_t row_bytes = request_.stored ? kRowHead + rows.row_floats() * sizeof(float)
-                                             : sizeof(Key) + shard.schema().dim() * sizeof(float);
-    const size_t room = Room(row_bytes);
+    const size_t room = Room(RowBytes(shard));
     Vector<uint32_t> picked;
     uint32_t row = static_cast<uint32_t>(at_.at);
     for (; row < rows.end() && picked.size() < room; ++row) {
@@ -148,14 +205,7 @@ class PageWriter {
       if (rows.live(row)) picked.push_back(row);
     }
     at_.at = row;
-    if (picked.empty()) return;
-    Bytes chunk;
-    if (request_.stored) {
-      EncodeStored(shard, {picked.data(), picked.size()}, &chunk);
-    } else {
-      EncodeValues(shard, {picked.data(), picked.size()}, &chunk);
-    }
-    Add(std::move(chunk));
+    AddRows(shard, picked);
   }
 
   const Partition& partition_;
@@ -203,12 +253,15 @@ bool ParseCursor(std::string_view text, ChangesCursor* cursor) {
   uint64_t numbers[6];
   if (!ParseNumbers(text, numbers, 6)) return false;
   const auto [incarnation, number, kind, stage, table, at] = numbers;
-  if (incarnation == 0 || kind > static_cast<uint64_t>(ChangesKind::kWhole) || stage > ChangesCursor::kRows) {
+  if (incarnation == 0 || kind > static_cast<uint64_t>(ChangesKind::kWhole) || stage > ChangesCursor::kLate) {
     return false;
   }
-  *cursor = {{incarnation, number}, static_cast<ChangesKind>(kind),
-             static_cast<ChangesCursor::Stage>(stage), table, at};
-  if (stage != ChangesCursor::kRemovals) return at <= UINT32_MAX;
+  *cursor = {{incarnation, number},
+             static_cast<ChangesKind>(kind),
+             static_cast<ChangesCursor::Stage>(stage),
+             table,
+             at};
+  if (stage != ChangesCursor::kRemovals && stage != ChangesCursor::kLate) return at <= UINT32_MAX;
   return cursor->kind == ChangesKind::kChanges;
 }
 

@@ -2,15 +2,22 @@
 //
 //   position   INCARNATION:NUMBER, the number of the last change that the reader has (change_log.h)
 //   kChanges   the rows changed and the keys removed since then
-//   kKeys      the list of removals does not reach back so far: rows changed since then, and all keys of the
-//              partition, from which the reader sees which of its keys are gone
-//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own): all
-//              rows, and a key in no page is gone
+//   kKeys      the list of removals does not reach back so far: all keys of the partition, and the rows
+//              changed since then; a key in no page is gone
+//   kWhole     the partition does not know the position (another incarnation, or a number beyond its own):
+//              all rows; a key in no page is gone
 //
 // A scan has several pages. Rows may change meanwhile, so the reader's next position is the one at the start
-// of the scan: a row may come twice, and none is missed. Removals and keys come before rows, so that a key
-// which came back stays. If the start or the kind of a page differs from the page before, the scan has begun
-// anew, and the reader forgets the keys that it has noted.
+// of the scan: a row may come twice, and none is missed. After the last page each row that the reader has is
+// one of the scan's time:
+//
+//   kChanges        removals come first, so that a key which came back stays. A row that had changed may be
+//                   removed before its page. So the last page ends with the keys that were removed since the
+//                   start, or their rows if they are back. If the list has lost them, the scan begins anew.
+//   kKeys, kWhole   each row is looked at once, for its key and its value
+//
+// If the start or the kind of a page differs from the page before, the scan has begun anew, and the reader
+// forgets the keys that it has noted.
 #pragma once
 
 #include <optional>
@@ -44,7 +51,7 @@ bool ParsePosition(std::string_view text, Position* position);
 
 // Where the next page begins; value-initialised: at the beginning, and after the last page.
 struct ChangesCursor {
-  enum Stage : uint8_t { kRemovals, kAllKeys, kRows };
+  enum Stage : uint8_t { kRemovals, kAllKeys, kRows, kLate };
 
   Position start;
   ChangesKind kind = ChangesKind::kChanges;
@@ -71,7 +78,7 @@ struct ChangesPage {
   Position start;
   ChangesCursor next;
   ChangesKind kind = ChangesKind::kChanges;
-  std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, then kValues or kRows
+  std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, kValues or kRows; take them in order
 };
 
 // Throws std::bad_alloc.

@@ -52,7 +52,9 @@ bool Contains(const std::vector<ServerNode>& nodes, const ServerNode& node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-Status FromError(const std::string& error, const ServerNode& node) {
+}  // namespace
+
+Status StatusOfError(const std::string& error, const ServerNode& node) {
   if (error.find("exists with another spec") != std::string::npos) {
     return Status(Code::kAlreadyExists, node.ToString() + ": " + error);
   }
@@ -68,8 +70,6 @@ Status FromError(const std::string& error, const ServerNode& node) {
   }
   return FailedPrecondition(node.ToString() + ": " + error);
 }
-
-}  // namespace
 
 bool ParseRedirect(const std::string& error, const ServerNode& from, Redirect* redirect) {
   std::istringstream words(error);
@@ -157,26 +157,32 @@ std::vector<ServerNode> RedisCluster::Candidates() const {
   return candidates;
 }
 
+Status RedisCluster::Learn(const RedisReply& slots, const ServerNode& from) {
+  if (slots.kind == RedisReply::kArray) {
+    const Status read = ReadSlots(slots, from);
+    return read.ok() ? read : Status(read.code(), from.ToString() + ": " + read.message());
+  }
+  if (slots.text().find("cluster support disabled") == std::string::npos) {
+    return StatusOfError(slots.text(), from);
+  }
+  Use(from);
+  return Status();
+}
+
+void RedisCluster::Use(const ServerNode& node) {
+  nodes_ = {node};
+  node_of_slot_.assign(kSlots, 0);
+}
+
 Status RedisCluster::Refresh(double seconds) {
   if (address_.tls && !known()) HET_RETURN_IF_ERROR(CheckTls(*address_.tls));
   std::string said;
   bool refused = false;
   for (const ServerNode& node : Candidates()) {
     auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, std::min(seconds, kAnswerSeconds));
-    std::string why;
-    if (!reply.ok()) {
-      why = reply.status().message();
-    } else if (reply.value().kind == RedisReply::kArray) {
-      const Status read = ReadSlots(reply.value(), node);
-      if (read.ok()) return read;
-      why = node.ToString() + ": " + read.message();
-    } else if (reply.value().text().find("cluster support disabled") != std::string::npos) {
-      nodes_ = {node};
-      node_of_slot_.assign(kSlots, 0);
-      return Status();
-    } else {
-      why = FromError(reply.value().text(), node).message();
-    }
+    const Status learned = reply.ok() ? Learn(reply.value(), node) : reply.status();
+    if (learned.ok()) return learned;
+    const std::string& why = learned.message();
     said += (said.empty() ? "" : "; ") + why;
     refused = refused || StartsWith(why, (node.ToString() + " refuses").c_str());
   }
@@ -208,7 +214,7 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
     if (reply.ok() && reply.value().ok()) return reply;
     if (reply.ok()) {
       const std::string error = reply.value().text();
-      last = FromError(error, node);
+      last = StatusOfError(error, node);
       if (ParseRedirect(error, node, &redirect)) {
         if (redirect.ask) {
           asked = &redirect.node;

@@ -29,6 +29,9 @@ struct Redirect {
 bool ParseRedirect(const std::string& error, const ServerNode& from, Redirect* redirect);
 // Returns whether an error is transient: LOADING, CLUSTERDOWN, TRYAGAIN, MASTERDOWN, BUSY.
 bool PassesByItself(const std::string& error);
+// The Status of a server's other errors: ResourceExhausted for OutOfMemory, AlreadyExists for another spec,
+// else FailedPrecondition with the server's text, or saying that the module is not loaded.
+Status StatusOfError(const std::string& error, const ServerNode& node);
 
 class RedisCluster {
  public:
@@ -45,6 +48,10 @@ class RedisCluster {
   const std::vector<ServerNode>& nodes() const { return nodes_; }
   // The servers that Refresh asks, in this order.
   std::vector<ServerNode> Candidates() const;
+  // Takes a server's answer to CLUSTER SLOTS as the map. An error says what is wrong with it.
+  Status Learn(const RedisReply& slots, const ServerNode& from);
+  // Gives all slots to a server without cluster mode.
+  void Use(const ServerNode& node);
   // Applies a MOVED answer, until the next Refresh.
   void Moved(uint32_t slot, const ServerNode& node);
   const ServerAddress& address() const { return address_; }

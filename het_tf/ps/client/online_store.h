@@ -22,6 +22,8 @@ class RedisOnlineStore : public serve::OnlineStore {
   uint32_t partitions() const override { return static_cast<uint32_t>(keys_.size()); }
   uint64_t hash_seed() const override { return hash_seed_; }
   std::string Where() const override { return address_.ToString(); }
+  // The keys of the partitions.
+  const std::vector<std::string>& keys() const { return keys_; }
   Result<std::unique_ptr<Transport>> Connect() override;
   Result<TableSpec> Find(const std::string& table) override;
 

@@ -5,6 +5,8 @@ signatures.py  inputs and outputs of a SavedModel
 redirect.py    redirects lookups of the layers to a backend while a model is traced
 rows.py        rows of a table at one moment, filtered
 portable.py    the backend of pure TensorFlow ops; index.py and initial.py are its parts
+native.py      the backend of memory-mapped files; follow.py, with dense.py, is the one that follows training
+online.py      the backend that reads the parameter server
 quantise.py    rows of 16 and 8 bits
 check.py       the function `check_export`
 """

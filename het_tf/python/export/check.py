@@ -120,7 +120,7 @@ def check_export(
     wanted: dict[str, Any] | None = None
     if model is not None:
         inputs = tf.nest.pack_sequence_as(sample, values)
-        with redirect.to(_Stored((), redirect.Options(), Path())):
+        with redirect.to(_Stored((), redirect.Options(), Path()), model):
             outputs = signatures.outputs_of(model, model(inputs, training=False))
         wanted = {name: np.asarray(one) for name, one in outputs.items()}
     checks = []

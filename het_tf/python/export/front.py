@@ -111,7 +111,8 @@ def export(
         name when everything is written: readers never see a part of it.
       format: "portable": TensorFlow's own ops and variables, for unmodified TensorFlow Serving,
         `saved_model_cli` and the C API. "native": rows in a memory-mapped file that the serving processes
-        of a machine share; needs the library of het_tf. "online": reads the parameter server.
+        of a machine share; needs the library of het_tf. With follow=`het_tf.Follow(address)` its rows and
+        dense weights follow training while it is served. "online": reads the parameter server.
       signatures: Its signatures. None: "serving_default" with the model's inputs, by their names. Else
         a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure of its
         inputs), or a batch of them, or a tf.function with an input_signature that calls the model and
@@ -163,7 +164,7 @@ def _export(
     overwrite: bool,
     options: dict[str, Any],
 ) -> Export:
-    kind = _backend(format)
+    kind = _backend(format, options)
     with staging_of(target) as (staging, work):
         backend = kind(sources, asked, work, **options)
         functions = signatures.functions(model, wanted, backend)
@@ -234,7 +235,7 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
 
 def _check_options(format: str, options: dict[str, Any]) -> None:
     """Checks options: the keyword-only arguments of the format's backend."""
-    parameters = inspect.signature(_backend(format).__init__).parameters.values()
+    parameters = inspect.signature(_backend(format, {"follow": True}).__init__).parameters.values()
     known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
     foreign = sorted(set(options) - known)
     if foreign:
@@ -272,13 +273,15 @@ def _sources(layers: Sequence[Any], which: Filter) -> list[Source]:
     return list(found.values())
 
 
-def _backend(format: str) -> Any:
-    return importlib.import_module(f"het_tf.python.export.{format}").Backend
+def _backend(format: str, options: dict[str, Any]) -> Any:
+    module = "follow" if format == "native" and "follow" in options else format
+    return importlib.import_module(f"het_tf.python.export.{module}").Backend
 
 
 def _check_ops(format: str, functions: dict[str, Any]) -> None:
     """Refuses signatures that read live tables: they were not traced with the backend."""
-    allowed = {"portable": set(), "native": {"HetServe"}, "online": {"HetLookup"}}[format]
+    native_ops = {"HetServe", "HetFollowDense", "HetFollowLookup"}
+    allowed = {"portable": set(), "native": native_ops, "online": {"HetLookup"}}[format]
     for name, function in functions.items():
         graph = function.graph.as_graph_def()
         nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]

@@ -29,9 +29,11 @@ class Backend(redirect.Backend):
         super().__init__(sources, options, directory)
         self._assets: dict[tuple[str, str], Any] = {}
         self._bytes: dict[tuple[str, str], int] = {}
+        self.files: dict[tuple[str, str], Path] = {}
         for number, source in enumerate(sources):
             path = directory / f"rows-{number:03d}.het"
             written = write(path, source, options)
+            self.files[source.key] = path
             self._assets[source.key] = tf.saved_model.Asset(str(path))
             self._bytes[source.key] = written["rows"] * written["row_bytes"]
 

@@ -60,7 +60,7 @@ class Backend(abc.ABC):
     Every export makes one, and uses it in this order:
 
         backend = Backend(sources, options, directory, **options of the format)
-        tf.function, once for each signature: with redirect.to(backend): model(...)      # lookup
+        tf.function, once for each signature: with redirect.to(backend, model): model(...)  # around, lookup
         module.backend = backend.trackables()
         tf.saved_model.save(module, path)
 
@@ -90,6 +90,10 @@ class Backend(abc.ABC):
           For each float32 of shape `ids.shape + [dim]`, on the CPU. An id without a row has its initial row,
           or zeros, by `options.unknown`.
         """
+
+    def around(self, model: Any) -> contextlib.AbstractContextManager[None]:
+        """Returns a context that is open while the model is called in a traced function."""
+        return contextlib.nullcontext()
 
     def trackables(self) -> Any:
         """Returns variables, assets and tables of the ops of `lookup`: a trackable, a dict or a list."""
@@ -122,7 +126,7 @@ def join(ids: Sequence[Any]) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def to(backend: Backend) -> Iterator[None]:
+def to(backend: Backend, model: Any) -> Iterator[None]:
     """While open, layers called read from the backend, and do not train.
 
     Enter it inside the traced function, not around the `tf.function`.
@@ -133,7 +137,7 @@ def to(backend: Backend) -> Iterator[None]:
         _refuse_inner_function(root)
         return lookup(backend, features, namespace, ids)
 
-    with source.reading_from(read):
+    with backend.around(model), source.reading_from(read):
         yield
 
 

@@ -188,7 +188,7 @@ def _function(model: Any, name: str, what: Any, backend: redirect.Backend) -> An
     if not isinstance(name, str) or not name:
         raise ValueError(f"signatures has the name {name!r}; give non-empty strings, such as {DEFAULT!r}")
     if hasattr(what, "get_concrete_function"):
-        return _of_users(name, what, backend)
+        return _of_users(model, name, what, backend)
     if callable(what) or what is None:
         raise ValueError(
             f"signatures[{name!r}] is {what!r}; give the model's inputs (tf.TensorSpec or a batch), or a "
@@ -206,13 +206,13 @@ def _function(model: Any, name: str, what: Any, backend: redirect.Backend) -> An
     @tf.autograph.experimental.do_not_convert
     def serve(**given: Any) -> dict[str, Any]:
         inputs = tf.nest.pack_sequence_as(specs, [make(given) for make in makers])
-        with redirect.to(backend):
+        with redirect.to(backend, model):
             return outputs_of(model, model(inputs, training=False))
 
     return tf.function(serve).get_concrete_function(**plain)
 
 
-def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
+def _of_users(model: Any, name: str, function: Any, backend: redirect.Backend) -> Any:
     """Traces the user's tf.function anew: an earlier trace of it reads the live tables."""
     signature = getattr(function, "input_signature", None)
     if signature is None:
@@ -224,7 +224,7 @@ def _of_users(name: str, function: Any, backend: redirect.Backend) -> Any:
 
     @functools.wraps(python_function)  # for the names of its arguments
     def serve(*args: Any) -> Any:
-        with redirect.to(backend):
+        with redirect.to(backend, model):
             return python_function(*args)
 
     return tf.function(serve, input_signature=signature).get_concrete_function()

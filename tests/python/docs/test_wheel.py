@@ -63,7 +63,7 @@ def wheel(tmp_path_factory):
 
 def test_wheel_holds_the_package_and_the_plugin_only(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for library in ("libhet_tf.so", "libhet_inputs.so", "het.so"):
+    for library in ("libhet_tf.so", "libhet_inputs.so", "libhet_follow.so", "het.so"):
         assert f"het_tf/lib/{library}" in names
     # That of `make wheel` has no code for GPUs, which is bound to one TensorFlow; that of pip has.
     portable = "-manylinux_2_28_" in wheel.name

@@ -1,0 +1,29 @@
+// The follower (core/follow/follower.h) for Python: libhet_follow.so, which does not need TensorFlow. Codes and
+// HetText() as in management.h. One thread at a time calls these functions for one follower.
+#pragma once
+
+#include "het_tf/core/base/c_text.h"
+
+extern "C" {
+
+// The -march= level that this library was built for; "" if none. Python reads it from the file.
+HET_EXPORT const char* HetFollowMarch();
+
+// Opens a live directory and a store, and follows it on a thread of its own until HetFollowClose. `options`:
+//   {"address": "redis://...", "namespace": "", "directory": "the live directory", "base": [path of a serving
+//    file, in the order of the tables], "positions": [text, one a partition] or [], "poll": seconds,
+//    "page_bytes": n, "timeout": seconds}
+// Unavailable: no server answers. FailedPrecondition: another process follows, or the store is not the export's.
+HET_EXPORT int HetFollowOpen(const char* options, void** follower);
+// `version`: {"number": n, "dense": "path relative to the live directory", "cut": [position, one a partition],
+// "trained_through": seconds or null}.
+HET_EXPORT int HetFollowOffer(void* follower, const char* version);
+// Text: {"version": n in force, "waiting": [n], "age": seconds or null, "caught_up": bool, "rows", "removed",
+// "bytes": since the follower began, "flip_error": text, "tables": {name: {"rows", "error"}}, "partitions":
+// [{"partition", "server", "position", "age", "kind", "scans", "rows", "removed", "bytes", "error": text,
+// "failing": seconds}]}.
+HET_EXPORT int HetFollowStatus(void* follower);
+// Ends after the page that is being written.
+HET_EXPORT void HetFollowClose(void* follower);
+
+}  // extern "C"

@@ -1,0 +1,16 @@
+// A published model's version, as the live files have it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace het::follow {
+
+struct Version {
+  uint64_t number = 0;     // 0: the base, before any published version
+  std::string dense_path;  // the file of the dense weights, relative to the live directory; "": the base's
+  std::optional<double> trained_through;  // seconds since 1970
+};
+
+}  // namespace het::follow

@@ -1,0 +1,97 @@
+"""How a native library's C functions are called (capi/management.h); without TensorFlow."""
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from het_tf.python import versions
+from het_tf.python.quoting import shortened
+
+# het::Code -> the corresponding exception of Python.
+_EXCEPTIONS: dict[int, type[Exception]] = {
+    2: OSError,  # the operating system refused a file
+    3: ValueError,  # invalid argument
+    4: TimeoutError,  # deadline exceeded
+    5: LookupError,  # not found
+    6: ValueError,  # already exists
+    8: MemoryError,  # resource exhausted
+    9: RuntimeError,  # failed precondition
+    12: NotImplementedError,  # unimplemented
+    14: ConnectionError,  # unavailable
+}
+
+
+def check(path: Path) -> None:
+    """Raises ImportError if a library is missing, or built for another CPU."""
+    if not path.exists():
+        raise ImportError(f"het_tf's native library {path} is missing; run: {versions.build_command()}")
+    march = versions.plugin_march(path)
+    if lacks := versions.cpu_lacks(march):
+        raise ImportError(
+            f"het_tf's native library is built for {march}, but this CPU lacks {', '.join(lacks)}; "
+            f"run: {versions.build_command('HET_MARCH=')}"
+        )
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Returns the handle of a library that does not need TensorFlow.
+
+    Raises:
+      ImportError: The library is missing, built for another CPU, or does not load.
+    """
+    check(path)
+    try:
+        handle = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise unloadable(error) from None
+    handle.HetText.restype = ctypes.c_char_p
+    return handle
+
+
+def unloadable(error: Exception) -> ImportError:
+    """Returns the error of a library that does not load."""
+    why = (str(error).strip() or "unknown error").splitlines()[0]
+    return ImportError(f"het_tf's native library does not load ({why}); run: {versions.build_command()}")
+
+
+def caller(handle: ctypes.CDLL) -> Callable[..., str]:
+    """Returns a library's function `call`, which calls a C function by name and returns its text."""
+
+    def call(function: str, *arguments: Any) -> str:
+        """Calls a C function (capi/management.h, inputs/capi.h) and returns its text.
+
+        Args:
+          function: Its name.
+          *arguments: str become UTF-8, int become int64 or size_t, arrays of numpy become pointers.
+
+        Raises:
+          ValueError, LookupError, RuntimeError, MemoryError, NotImplementedError, TimeoutError,
+          ConnectionError or OSError, by the code of the error.
+        """
+        converted = [_to_c(argument) for argument in arguments]
+        code = getattr(handle, function)(*converted)
+        text = (handle.HetText() or b"").decode(errors="replace")  # a server may send anything
+        if code != 0:
+            raise _EXCEPTIONS.get(code, RuntimeError)(shortened(text))
+        return text
+
+    return call
+
+
+def _to_c(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            text = value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{value!r} cannot be written as UTF-8; give another name") from None
+        if b"\0" in text:
+            raise ValueError(f"{value!r} has a zero character; give another name")
+        return text
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    if isinstance(value, np.ndarray):
+        return value.ctypes.data_as(ctypes.c_void_p)
+    return value

@@ -1,0 +1,140 @@
+"""The command `het-serve`. Exit status: 0 done, 1 something is wrong (a line says it), 2 wrong arguments."""
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from het_tf.python import show
+from het_tf.python.following import control, follow, target
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.show import Command
+
+DESCRIPTION = """\
+Keeps an exported model up to date while it is served.
+
+  het-serve follow DIR      one process for each SavedModel of a host: rows and
+                            published versions come from the parameter server
+  het-serve status DIR      how old the rows are, and which version is in force
+
+DIR is a SavedModel of het_tf.export(model, DIR, format="native", follow=...).
+Serving processes map the files that `follow` changes: they need not be told.
+Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    return show.parser("het-serve", DESCRIPTION, (_follow, _status))
+
+
+def _follow(command: Command) -> None:
+    sub = command(
+        "follow",
+        "follow the parameter server until SIGTERM or Ctrl-C",
+        "Runs in the foreground, under a supervisor such as systemd. When it dies, rows grow old and are "
+        "served on; the next one continues. The live files lie in DIR/het_live.",
+    )
+    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
+    sub.add_argument(
+        "--ps", metavar="ADDRESS", help="the parameter server (default: $HET_SERVE_PS, which may have the "
+        "login, or the export's)"
+    )  # fmt: skip
+    sub.add_argument(
+        "--poll", type=_seconds, default=0.1, metavar="S",
+        help="seconds between two questions to a partition (%(default)s)",
+    )  # fmt: skip
+    sub.add_argument("--once", action="store_true", help="end when the rows and the newest version are here")
+
+
+def _status(command: Command) -> None:
+    sub = command(
+        "status",
+        "show what is served",
+        "Reads the live files; the follower need not run. Exit status 1: no follower runs, or the rows are "
+        "older than the export's max_age.",
+    )
+    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
+    sub.add_argument("--json", action="store_true", help="for programs")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.001 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 0.001 to 3600")
+    return seconds
+
+
+def run_follow(options: argparse.Namespace) -> int:
+    """het-serve follow."""
+    found = target.read(options.dir)
+    if options.ps:
+        os.environ["HET_SERVE_PS"] = options.ps
+    ended = False
+
+    def end(*_: object) -> None:
+        nonlocal ended
+        ended = True
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, end)
+    follow.follow(found, options.poll, options.once, lambda: ended, _say)
+    if ended:
+        _say("ended")
+    return 0
+
+
+def _say(text: str) -> None:
+    show.say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} het-serve: {text}")
+
+
+def run_status(options: argparse.Namespace) -> int:
+    """het-serve status."""
+    found = target.read(options.dir)
+    live = control.read(found.live)
+    fields = dataclasses.asdict(live) if live else {"pid": None, "age": None}
+    if options.json:
+        print(json.dumps({**fields, "max_age": found.max_age}, indent=1))
+    elif live is None:
+        print("no follower has run since the machine booted: the export's rows are served")
+    else:
+        lines = {
+            "follower": f"process {live.pid}" if live.pid else "not running",
+            "age": "unknown" if live.age is None else f"{live.age:.2f} s",
+            "max_age": f"{found.max_age:g} s",
+            "version": str(live.version) if live.version else "0, the export",
+            "trained through": "unknown" if live.trained_through is None else _date(live.trained_through),
+            "generation": str(live.generation),
+            "rows": ", ".join(map(show.number, live.rows)),
+        }
+        for name, value in lines.items():
+            print(f"{name:16}{value}")
+    return int(live is None or live.pid is None or live.age is None or live.age > found.max_age)
+
+
+def _date(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a number of the user's
+        return f"{seconds:g}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
+    options = parser().parse_args(arguments)
+    run = {"follow": run_follow, "status": run_status}[options.command]
+    return show.run(
+        "het-serve",
+        lambda: run(options),
+        130,
+        ServerError,
+        ValueError,
+        RuntimeError,
+        ConnectionError,
+        ImportError,
+    )

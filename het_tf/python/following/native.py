@@ -1,0 +1,83 @@
+"""The follower of rows in C++ (capi/follow/follow.h): libhet_follow.so."""
+
+import contextlib
+import ctypes
+import functools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from het_tf.python import calling, versions
+from het_tf.python.following.target import Target
+from het_tf.python.publishing.versions import Version
+
+
+@functools.lru_cache
+def _call() -> Callable[..., str]:
+    handle = calling.load(versions.FOLLOW)
+    handle.HetFollowClose.restype = None
+    return calling.caller(handle)
+
+
+class Follower:
+    """A thread that keeps the rows of a live directory up with a parameter server. See `opened`."""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+
+    def offer(self, version: Version, dense: str) -> None:
+        """Offers a version, which comes into force when all rows have reached its cut.
+
+        Args:
+          version: The version.
+          dense: The file of its dense weights, relative to the live directory.
+
+        Raises:
+          ValueError: Its cut is of another store.
+        """
+        through = version.trained_through
+        known = isinstance(through, int | float) and not isinstance(through, bool)
+        fields = {
+            "number": version.number,
+            "dense": dense,
+            "cut": version.cut,
+            "trained_through": float(through) if known else None,
+        }
+        _call()("HetFollowOffer", self._handle, json.dumps(fields))
+
+    def status(self) -> dict[str, Any]:
+        """Returns what capi/follow/follow.h says of HetFollowStatus."""
+        return dict(json.loads(_call()("HetFollowStatus", self._handle)))
+
+
+@contextlib.contextmanager
+def opened(target: Target, address: str, poll: float, timeout: float = 5.0) -> Iterator[Follower]:
+    """Follows while the context is open.
+
+    Args:
+      target: The export.
+      address: The parameter server.
+      poll: Seconds between two questions to a partition.
+      timeout: Seconds without a byte after which a server counts as dead.
+
+    Raises:
+      ConnectionError: No server answers.
+      RuntimeError: Another process follows, or the server does not have the namespace.
+      OSError: The live files cannot be made.
+    """
+    options = {
+        "address": address,
+        "namespace": target.namespace,
+        "directory": str(target.live),
+        "base": [str(file) for file in target.files],
+        "positions": target.positions,
+        "poll": poll,
+        "page_bytes": 1 << 20,
+        "timeout": timeout,
+    }
+    handle = ctypes.c_void_p()
+    _call()("HetFollowOpen", json.dumps(options), ctypes.byref(handle))
+    try:
+        yield Follower(handle)
+    finally:
+        calling.load(versions.FOLLOW).HetFollowClose(handle)

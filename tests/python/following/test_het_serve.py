@@ -1,0 +1,250 @@
+"""het-serve: a served model follows training at a server, through restarts, and says what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf
+from cli_lib import run
+
+import het_tf
+from het_tf.python.following import cli, control, target
+from het_tf.python.session.native import KERAS_3
+
+keras = tf.keras
+IDS = np.arange(10)
+
+pytestmark = [
+    *redis_lib.MARKS,
+    pytest.mark.skipif(not KERAS_3, reason="an export that follows needs Keras 3"),
+]
+
+
+def make_model(units: int = 2) -> Any:
+    table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0), initializer="zeros")
+    inputs = {"id": keras.Input((), dtype="int64", name="id")}
+    rows = het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(table)})(inputs)["id"]
+    outputs = {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0}
+    return keras.Model(inputs, outputs)
+
+
+class Followed:
+    """A model that trains, its export, and the processes of het-serve."""
+
+    def __init__(self, server: Any, directory: Path) -> None:
+        self.server = server
+        het_tf.init(ps=het_tf.Store(server.address))
+        self.model = make_model()
+        self.train(1.0)
+        self.path = directory / "model"
+        het_tf.export(
+            self.model, self.path, format="native", follow=het_tf.Follow(server.address, max_age=5.0)
+        )
+        self.loaded = tf.saved_model.load(str(self.path))
+        self.log = directory / "log"
+
+    def train(self, value: float) -> None:
+        """Every row and weight is `value`."""
+        het_tf.Table("item").assign(IDS, np.full((len(IDS), 3), value))
+        for weight in self.model.get_layer("top").weights:
+            weight.assign(tf.fill(weight.shape, value))
+
+    def served(self) -> tuple[float, float]:
+        """Of id 3: the value of its row; of the model: a dense weight, if the row is consistent."""
+        answer = self.loaded.signatures["serving_default"](id=tf.constant([3], tf.int64))
+        row = float(answer["row"][0, 0])
+        # y = 3 * row * weight + weight
+        return row, float(answer["y"][0, 0]) / (3 * row + 1)
+
+    def command(self, *words: object, **environment: str) -> subprocess.Popen:
+        log = self.log.open("a")
+        return subprocess.Popen(
+            [sys.executable, "-m", "het_tf.python.following", "follow", str(self.path), *map(str, words)],
+            stderr=log,
+            env={**os.environ, **environment},
+        )
+
+    @contextlib.contextmanager
+    def follower(self, *words: object, **environment: str) -> Iterator[subprocess.Popen]:
+        process = self.command(*words, **environment)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def says(self, text: str) -> bool:
+        return text in self.log.read_text()
+
+    def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.02)
+
+    def status(self, exit_status: int) -> dict[str, Any]:
+        done = run("het-serve", cli.main, ("status", self.path, "--json"), exit_status)
+        return json.loads(done.out)
+
+
+@pytest.fixture
+def followed(server, tmp_path):
+    return Followed(server, tmp_path)
+
+
+def test_rows_and_dense_weights_follow_until_sigterm(followed):
+    run("het-serve", cli.main, ("status", followed.path), 1)
+    assert followed.status(1)["age"] is None
+    with followed.follower("--poll", 0.02) as process:
+        followed.until(lambda: followed.says("up to date"))
+        assert followed.served() == (1, 1)
+        followed.train(2.0)
+        followed.until(lambda: followed.served()[0] == 2)
+        assert followed.served() == (2, 1), "dense weights wait for a version"
+        version = het_tf.publish(followed.model)
+        followed.until(lambda: followed.served() == (2, 2))
+        status = followed.status(0)
+        assert status["pid"] == process.pid
+        assert status["version"] == version.number == 1
+        assert status["age"] < 5
+        assert status["rows"] == [len(IDS)]
+        assert status["trained_through"] == pytest.approx(time.time(), abs=60)
+        text = run("het-serve", cli.main, ("status", followed.path), 0).out
+        assert f"process {process.pid}" in text and "5 s" in text
+        for value in (3.0, 4.0, 5.0):
+            followed.train(value)
+            het_tf.publish(followed.model)
+            followed.until(lambda value=value: followed.served() == (value, value))
+        files = list((followed.path / "het_live" / "dense").iterdir())
+        assert len(files) == 2, "the version in force, and the one before"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    assert followed.says("version 5 is in force") or followed.says("version 4 is in force")
+    assert followed.says("ended")
+    assert followed.status(1)["pid"] is None
+    assert followed.served() == (5, 5)
+
+
+def test_it_goes_on_after_kill_9_and_asks_only_for_changes(followed):
+    with followed.follower():
+        followed.until(lambda: followed.says("up to date"))
+        followed.train(2.0)
+        het_tf.publish(followed.model)
+        followed.until(lambda: followed.served() == (2, 2))
+    followed.train(3.0)
+    het_tf.publish(followed.model)
+    assert followed.command("--once").wait(60) == 0
+    assert followed.served() == (3, 3)
+    assert followed.log.read_text().count("10 rows have come") >= 1
+    assert followed.command("--once").wait(60) == 0
+    assert followed.says("up to date: 0 rows have come")
+
+
+def test_one_process_follows_a_directory(followed):
+    with followed.follower() as first:
+        followed.until(lambda: followed.says("up to date"))
+        assert followed.command().wait(60) == 1
+        assert followed.says(f"process {first.pid}") or followed.says(str(first.pid))
+
+
+def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
+    with redis_lib.running(tmp_path / "server", "--appendonly", "yes") as server:
+        followed = Followed(server, tmp_path)
+        with followed.follower("--poll", 0.02):
+            followed.until(lambda: followed.says("up to date"))
+            followed.train(2.0)
+            het_tf.publish(followed.model)
+            followed.until(lambda: followed.served() == (2, 2))
+            server.kill()
+            followed.until(lambda: followed.says("grow old"))
+            before = followed.status(0)["age"]
+            time.sleep(0.5)
+            assert followed.status(0)["age"] > before + 0.4
+            assert followed.served() == (2, 2)
+            server.start()
+            followed.until(lambda: followed.says("up to date again"))
+            followed.train(3.0)
+            het_tf.publish(followed.model)
+            followed.until(lambda: followed.served() == (3, 3))
+        assert followed.log.read_text().count("grow old") == 1, "one line a change"
+        redis_lib.leave()
+
+
+def test_a_version_of_another_model_is_refused_and_the_old_one_served(followed):
+    with followed.follower("--poll", 0.02):
+        followed.train(2.0)
+        het_tf.publish(followed.model)
+        followed.until(lambda: followed.served() == (2, 2))
+        other = make_model(units=7)
+        het_tf.publish(other)
+        followed.until(lambda: followed.says("version 2 is refused"))
+        assert followed.says("names, shapes or types")
+        assert followed.served() == (2, 2)
+        followed.train(3.0)
+        het_tf.publish(followed.model)
+        followed.until(lambda: followed.served() == (3, 3))
+
+
+def test_damaged_dense_weights_are_refused(followed):
+    followed.train(2.0)
+    version = het_tf.publish(followed.model)
+    key = version.dense.removeprefix("redis:")
+    followed.server.command("SETRANGE", key, "200", "damage")
+    assert followed.command("--once").wait(60) == 0
+    assert followed.says("version 1 is refused") and followed.says("sha256")
+    assert followed.served() == (2, 1)
+
+
+def test_a_missing_right_is_named(followed):
+    rights = ("+cluster|slots", "+hget", "+het.stat", "+het.changes", "+xread", "~*", "on", ">word")
+    followed.server.command("ACL", "SETUSER", "reader", *rights)
+    address = followed.server.address.replace("unix://", "unix://reader:word@")
+    with followed.follower(HET_SERVE_PS=address):
+        followed.until(lambda: followed.says("up to date"))
+        het_tf.publish(followed.model)
+        followed.until(lambda: followed.says("versions cannot be read"))
+        assert followed.says("NOPERM") and followed.says("'get'")
+        followed.server.command("ACL", "SETUSER", "reader", "+get")
+        followed.until(lambda: followed.says("version 1 is in force"))
+        followed.server.command("ACL", "SETUSER", "reader", "-het.changes")
+        followed.until(lambda: followed.says("'het.changes'"))
+    followed.server.command("ACL", "DELUSER", "reader")
+
+
+def test_it_says_why_a_directory_cannot_be_followed(followed, tmp_path):
+    done = run("het-serve", cli.main, ("follow", tmp_path), 1)
+    assert "follow.json" in done.err and "follow=" in done.err
+    with pytest.raises(ValueError, match="damaged"):
+        (followed.path / "assets" / "follow.json").write_text("{}")
+        target.read(followed.path)
+    run("het-serve", cli.main, ("follow", tmp_path, "--poll", 0), 2)
+
+
+def test_damaged_live_files_are_reported(followed):
+    assert followed.command("--once").wait(60) == 0
+    live = followed.path / "het_live"
+    assert control.read(live).pid is None
+    content = (live / "control").read_bytes()
+    (live / "control").write_bytes(b"x" + content[1:])
+    done = run("het-serve", cli.main, ("status", followed.path), 1)
+    assert "damaged" in done.err
+
+
+def test_it_does_not_load_tensorflow():
+    code = (
+        "import sys; from het_tf.python.following import cli, native; native._call();"
+        "print('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
