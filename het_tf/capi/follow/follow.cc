@@ -1,5 +1,6 @@
 #include "het_tf/capi/follow/follow.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/base/background.h"
 #include "het_tf/core/follow/follower.h"
+#include "het_tf/core/follow/live_reader.h"
 #include "het_tf/core/follow/live_writer.h"
 #include "het_tf/ps/client/redis_changes.h"
 
@@ -86,6 +88,24 @@ class Following {
   Background background_;  // the last member: it ends first
 };
 
+Result<nlohmann::json> Inspect(const nlohmann::json& json) {
+  HET_ASSIGN_OR_RETURN(auto reader, LiveReader::Open(json.at("directory").get<std::string>(),
+                                                     json.at("base").get<std::vector<std::string>>()));
+  HET_ASSIGN_OR_RETURN(const auto found, reader->state());
+  const LiveReader::State state = found.value_or(LiveReader::State());
+  nlohmann::json text = {{"live", found.has_value()},
+                         {"version", state.version.number},
+                         {"dense", state.version.dense_path},
+                         {"trained_through", nullptr},
+                         {"age", nullptr},
+                         {"generation", state.generation},
+                         {"rows", state.rows}};
+  if (state.version.trained_through) text["trained_through"] = *state.version.trained_through;
+  const uint64_t now = BootNanoseconds();
+  if (state.seen != 0) text["age"] = static_cast<double>(now - std::min(now, state.seen)) * 1e-9;
+  return text;
+}
+
 // Runs body() -> Status, which reads JSON.
 template <typename Body>
 int AnswerJson(const Body& body) {
@@ -122,6 +142,14 @@ int HetFollowOffer(void* follower, const char* version) {
 int HetFollowStatus(void* follower) {
   return het::Answer([&] {
     het::Text() = static_cast<Following*>(follower)->Report();
+    return Status();
+  });
+}
+
+int HetFollowInspect(const char* options) {
+  return het::follow::AnswerJson([&]() -> Status {
+    HET_ASSIGN_OR_RETURN(const nlohmann::json state, het::follow::Inspect(nlohmann::json::parse(options)));
+    het::Text() = state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     return Status();
   });
 }

@@ -23,6 +23,10 @@ HET_EXPORT int HetFollowOffer(void* follower, const char* version);
 // [{"partition", "server", "position", "age", "kind", "scans", "rows", "removed", "bytes", "error": text,
 // "failing": seconds}]}.
 HET_EXPORT int HetFollowStatus(void* follower);
+// Reads the live files, whether a process follows or not. `options`: "directory" and "base" of HetFollowOpen.
+// Text: {"live": bool: there are such files, "version": n, "dense": its path, "trained_through": seconds or
+// null, "age": seconds or null, "generation": n, "rows": [n, one a table]}.
+HET_EXPORT int HetFollowInspect(const char* options);
 // Ends after the page that is being written.
 HET_EXPORT void HetFollowClose(void* follower);
 

@@ -36,4 +36,15 @@ Result<std::shared_ptr<const LiveFile>> LiveFile::Open(const std::string& direct
   return std::shared_ptr<const LiveFile>(std::move(file));
 }
 
+uint64_t LiveFile::CountRows() const {
+  uint64_t rows = 0;
+  for (const Bucket& bucket : buckets_) {
+    for (const Entry& entry : bucket.entry) {
+      const Entry now = LoadShared(entry);
+      rows += now != 0 && SlotOf(now) != kNoSlot ? 1 : 0;
+    }
+  }
+  return rows;
+}
+
 }  // namespace het::follow

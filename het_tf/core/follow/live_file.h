@@ -25,6 +25,8 @@ class LiveFile {
 
   uint64_t number() const { return head_.number; }
   uint64_t run() const { return head_.run; }
+  // Reads the whole index.
+  uint64_t CountRows() const;
 
   // --- see serve/row_lookup.h
   uint32_t dim() const { return head_.dim; }

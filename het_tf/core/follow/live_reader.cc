@@ -72,6 +72,8 @@ class LiveView {
 
   bool current() const { return LoadShared(control().generation) == generation_; }
   uint64_t run() const { return control().head.run; }
+  uint64_t generation() const { return generation_; }
+  size_t tables() const { return files_.size(); }
   uint64_t seen() const { return LoadShared(control().seen); }
   const LiveFile& file(size_t table) const { return *files_[table]; }
 
@@ -156,6 +158,17 @@ Result<Version> LiveReader::version() {
 Result<uint64_t> LiveReader::seen() {
   HET_ASSIGN_OR_RETURN(const auto view, View());
   return view == nullptr ? 0 : view->seen();
+}
+
+Result<std::optional<LiveReader::State>> LiveReader::state() {
+  HET_ASSIGN_OR_RETURN(const auto view, View());
+  if (view == nullptr) return std::optional<State>();
+  State state;
+  state.version = view->version();
+  state.seen = view->seen();
+  state.generation = view->generation();
+  for (size_t table = 0; table < view->tables(); ++table) state.rows.push_back(view->file(table).CountRows());
+  return std::optional<State>(std::move(state));
 }
 
 }  // namespace het::follow

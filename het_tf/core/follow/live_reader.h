@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,14 @@ class LiveReader {
   // than the version's cut.
   Result<Version> version();
   Result<uint64_t> seen();
+  // For people: the whole state; null if no follower has run. Reads the indexes.
+  struct State {
+    Version version;
+    uint64_t seen = 0;
+    uint64_t generation = 0;
+    std::vector<uint64_t> rows;  // by table
+  };
+  Result<std::optional<State>> state();
 
  private:
   LiveReader(std::string directory, std::vector<std::shared_ptr<const serve::ServeFile>> base);

@@ -4,7 +4,7 @@
     target.py    what an export says about itself: assets/follow.json
     follow.py    the process: rows in C++ (native.py), versions here
     dense.py     the dense weights of published versions, as files of the live directory
-    control.py   the live directory as readers find it, for `het-serve status`
+    live.py      the live files as readers find them
 
 Nothing here imports TensorFlow: a follower runs for as long as the model is served.
 """

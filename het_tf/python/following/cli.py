@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from het_tf.python import show
-from het_tf.python.following import control, follow, target
+from het_tf.python.following import follow, live, target
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.show import Command
 
@@ -96,25 +96,24 @@ def _say(text: str) -> None:
 def run_status(options: argparse.Namespace) -> int:
     """het-serve status."""
     found = target.read(options.dir)
-    live = control.read(found.live)
-    fields = dataclasses.asdict(live) if live else {"pid": None, "age": None}
+    state = live.read(found)
     if options.json:
-        print(json.dumps({**fields, "max_age": found.max_age}, indent=1))
-    elif live is None:
-        print("no follower has run since the machine booted: the export's rows are served")
+        print(json.dumps({**dataclasses.asdict(state), "max_age": found.max_age}, indent=1))
+    elif not state.live:
+        print("no live files of this export and boot of the machine: the export's rows are served")
     else:
         lines = {
-            "follower": f"process {live.pid}" if live.pid else "not running",
-            "age": "unknown" if live.age is None else f"{live.age:.2f} s",
+            "follower": f"process {state.pid}" if state.pid else "not running",
+            "age": "unknown" if state.age is None else f"{state.age:.2f} s",
             "max_age": f"{found.max_age:g} s",
-            "version": str(live.version) if live.version else "0, the export",
-            "trained through": "unknown" if live.trained_through is None else _date(live.trained_through),
-            "generation": str(live.generation),
-            "rows": ", ".join(map(show.number, live.rows)),
+            "version": str(state.version) if state.version else "0, the export",
+            "trained through": "unknown" if state.trained_through is None else _date(state.trained_through),
+            "generation": str(state.generation),
+            "rows": ", ".join(map(show.number, state.rows)),
         }
         for name, value in lines.items():
             print(f"{name:16}{value}")
-    return int(live is None or live.pid is None or live.age is None or live.age > found.max_age)
+    return int(state.pid is None or state.age is None or state.age > found.max_age)
 
 
 def _date(seconds: float) -> str:

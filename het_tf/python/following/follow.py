@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from het_tf.python import show
-from het_tf.python.following import control, dense, native
-from het_tf.python.following.control import Live
+from het_tf.python.following import dense, live, native
+from het_tf.python.following.live import Live
 from het_tf.python.following.target import Target
 from het_tf.python.ps.address import Address, parse
 from het_tf.python.ps.client import Client
@@ -33,18 +33,18 @@ class Stream:
     Args:
       client: The parameter server.
       target: The export.
-      live: The live files.
+      state: Of the live files.
       say: Prints a line.
     """
 
-    def __init__(self, client: Client, target: Target, live: Live, say: Say) -> None:
+    def __init__(self, client: Client, target: Target, state: Live, say: Say) -> None:
         self._client = client
         self._target = target
         self._versions = Versions(client, target.namespace)
         self._say = say
-        self._read = live.version  # versions up to it have been seen
+        self._read = state.version  # versions up to it have been seen
         self._waiting: list[Version] = []  # to be fetched: the newest last
-        self._files = {live.version: live.dense}  # of versions that are in force or were offered
+        self._files = {state.version: state.dense}  # of versions that are in force or were offered
         self._trouble = ""
 
     def wait(self, offer: Callable[[Version, str], None], seconds: float) -> None:
@@ -197,9 +197,7 @@ def follow(target: Target, poll: float, once: bool, ended: Callable[[], bool], s
 def _run(
     target: Target, follower: native.Follower, client: Client, once: bool, ended: Callable[[], bool], say: Say
 ) -> None:
-    live = control.read(target.live)
-    assert live is not None  # the follower has made it
-    stream = Stream(client, target, live, say)
+    stream = Stream(client, target, live.read(target), say)
     watch = Watch(target, say)
     watch.see(follower.status())
     while not ended():

@@ -50,6 +50,15 @@ class Follower:
         return dict(json.loads(_call()("HetFollowStatus", self._handle)))
 
 
+def _files(target: Target) -> dict[str, Any]:
+    return {"directory": str(target.live), "base": [str(file) for file in target.files]}
+
+
+def inspect(target: Target) -> dict[str, Any]:
+    """Returns what capi/follow/follow.h says of HetFollowInspect."""
+    return dict(json.loads(_call()("HetFollowInspect", json.dumps(_files(target)))))
+
+
 @contextlib.contextmanager
 def opened(target: Target, address: str, poll: float, timeout: float = 5.0) -> Iterator[Follower]:
     """Follows while the context is open.
@@ -68,8 +77,7 @@ def opened(target: Target, address: str, poll: float, timeout: float = 5.0) -> I
     options = {
         "address": address,
         "namespace": target.namespace,
-        "directory": str(target.live),
-        "base": [str(file) for file in target.files],
+        **_files(target),
         "positions": target.positions,
         "poll": poll,
         "page_bytes": 1 << 20,
