@@ -37,13 +37,16 @@ class Following {
     FollowerOptions options;
     options.poll = json.at("poll").get<double>();
     options.max_page_bytes = json.at("page_bytes").get<size_t>();
+    options.undo.versions = json.at("keep_undo").get<size_t>();
+    options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));
     HET_ASSIGN_OR_RETURN(const auto address, ParseServerAddress(json.at("address").get<std::string>()));
     HET_ASSIGN_OR_RETURN(made->source_, RedisChanges::Open(address, json.at("namespace").get<std::string>(),
                                                            json.at("timeout").get<double>()));
     HET_ASSIGN_OR_RETURN(made->writer_, LiveWriter::Open(json.at("directory").get<std::string>(),
                                                          json.at("base").get<std::vector<std::string>>()));
-    HET_ASSIGN_OR_RETURN(made->follower_, Follower::Create(made->source_.get(), made->writer_.get(), options));
+    HET_ASSIGN_OR_RETURN(made->follower_,
+                         Follower::Create(made->source_.get(), made->writer_.get(), options));
     made->background_.Wake();
     return made;
   }
@@ -52,10 +55,29 @@ class Following {
     Version version;
     version.number = json.at("number").get<uint64_t>();
     version.dense_path = json.at("dense").get<std::string>();
-    if (!json.at("trained_through").is_null()) version.trained_through = json["trained_through"].get<double>();
+    if (!json.at("trained_through").is_null())
+      version.trained_through = json["trained_through"].get<double>();
     HET_ASSIGN_OR_RETURN(std::vector<het::Position> cut, ParsePositions(json.at("cut")));
     std::lock_guard<std::mutex> lock(mutex_);
     HET_RETURN_IF_ERROR(follower_->Offer(std::move(version), std::move(cut)));
+    background_.Wake();
+    return Status();
+  }
+
+  Status RollBack(const nlohmann::json& json) {
+    Version version;
+    version.number = json.at("number").get<uint64_t>();
+    const bool rows = json.at("dense").is_null();
+    if (!rows) version.dense_path = json["dense"].get<std::string>();
+    std::lock_guard<std::mutex> lock(mutex_);
+    HET_RETURN_IF_ERROR(rows ? follower_->RollBack(version.number) : follower_->RollBackDense(version));
+    background_.Wake();
+    return Status();
+  }
+
+  Status Resume() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    HET_RETURN_IF_ERROR(follower_->Resume());
     background_.Wake();
     return Status();
   }
@@ -137,6 +159,15 @@ int HetFollowOpen(const char* options, void** follower) {
 int HetFollowOffer(void* follower, const char* version) {
   return het::follow::AnswerJson(
       [&] { return static_cast<Following*>(follower)->Offer(nlohmann::json::parse(version)); });
+}
+
+int HetFollowRollBack(void* follower, const char* version) {
+  return het::follow::AnswerJson(
+      [&] { return static_cast<Following*>(follower)->RollBack(nlohmann::json::parse(version)); });
+}
+
+int HetFollowResume(void* follower) {
+  return het::Answer([&] { return static_cast<Following*>(follower)->Resume(); });
 }
 
 int HetFollowStatus(void* follower) {

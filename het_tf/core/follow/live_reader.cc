@@ -84,11 +84,7 @@ class LiveView {
       std::memcpy(&record, &control().versions[flips & 1], sizeof record);
       AfterCopying();
       if (LoadShared(control().flips) != flips) continue;
-      Version version{record.number,
-                      std::string(record.dense_path, strnlen(record.dense_path, sizeof record.dense_path)),
-                      std::nullopt};
-      if (!std::isnan(record.trained_through)) version.trained_through = record.trained_through;
-      return version;
+      return VersionOf(record);
     }
   }
 

@@ -6,8 +6,8 @@
 //   in the same incarnation   when a scan up to the cut's number is complete
 //   in another incarnation    when a scan that was asked for after the version was offered is complete. Then
 //                             its rows are those of the store after the version was published. A server that
-//                             restarted from an older copy may have lost pushes that the cut had: its rows are
-//                             then those that the store has, and workers send again what they have kept.
+//                             restarted from an older copy may have lost pushes that the cut had: its rows
+//                             are then those that the store has, and workers send again what they have kept.
 //                             This trusts that a server which answers as a primary is one: one that was
 //                             replaced and does not know it yet (a network that is cut in two, until the
 //                             cluster's node timeout) also answers.
@@ -39,6 +39,7 @@ class WaitingVersions {
   // Removes the newest version that all partitions have reached, with all older ones, and returns it.
   std::optional<Version> Take(const std::vector<Reached>& rows);
 
+  void Clear() { waiting_.clear(); }
   // The numbers of the waiting versions, oldest first.
   std::vector<uint64_t> Numbers() const;
 

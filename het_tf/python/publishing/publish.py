@@ -191,11 +191,10 @@ class Publisher:
         )
         self._versions.append(version)
         history.add(version)
-        entries, gone = history.obsolete(self._keep)
+        entries, gone = history.forget(self._keep)
         self._versions.remove(entries)
-        dropped = {one.sha256 for one in gone}
-        named = {one.sha256 for one in history.versions.values() if one not in gone}
-        self._store.clean(named, dropped)
+        named = {one.sha256 for one in history.versions.values()}
+        self._store.clean(named, {one.sha256 for one in gone})
         return version
 
     def close(self) -> None:

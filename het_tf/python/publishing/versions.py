@@ -273,17 +273,22 @@ class History:
             return "rollback"
         return "released" if number in self.released else "candidate"
 
-    def obsolete(self, keep: int) -> tuple[list[str], list[Version]]:
-        """Returns the IDs of entries that nobody needs, and the versions among them.
+    def forget(self, keep: int) -> tuple[list[str], list[Version]]:
+        """Forgets what nobody needs. Returns the IDs of these entries, and the versions among them.
 
         The newest `keep` versions are needed, the newest released one, and the one of a rollback; of the
         decisions, the releases of these versions, and the last one of another kind.
         """
         kept = {*sorted(self.versions)[-keep:], self.in_force, max(self.released, default=0)}
         gone = [one for number, one in self.versions.items() if number not in kept]
-        others = [one.entry for one in self._decisions if one.kind != "release"]
-        old = [one.entry for one in self._decisions if one.kind == "release" and one.version not in kept]
-        return [*(f"{one.number}-0" for one in gone), *old, *others[:-1]], gone
+        others = [one for one in self._decisions if one.kind != "release"]
+        needed = [one for one in self._decisions if one.kind == "release" and one.version in kept]
+        needed += others[-1:]
+        old = [one.entry for one in self._decisions if one not in needed]
+        self._decisions = needed
+        self.versions = {number: one for number, one in self.versions.items() if number in kept}
+        self.released &= kept
+        return [*(f"{one.number}-0" for one in gone), *old], gone
 
 
 class Versions:
@@ -351,6 +356,10 @@ class Versions:
         """Removes entries by their IDs."""
         if entries:
             self._client.ask(self.key, "XDEL", self.key, *entries)
+
+    def last(self, count: int = MOST_KEPT) -> list[Version]:
+        """Returns the newest `count` versions, candidates too, the oldest of them first."""
+        return list(self.history().versions.values())[-count:]
 
     def history(self) -> History:
         """Returns all that the stream says."""

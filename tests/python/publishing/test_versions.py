@@ -18,7 +18,7 @@ import het_tf
 from het_tf.python.ps import address, conf, partitions
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.node import Refused, Unreachable
-from het_tf.python.publishing import cli, dense_store
+from het_tf.python.publishing import dense_store
 from het_tf.python.publishing import publish as publishing
 from het_tf.python.publishing.blob import DamagedError, pack
 from het_tf.python.publishing.versions import TakenError, Version, VersionError, Versions
@@ -404,7 +404,7 @@ def test_het_publish_says_what_is_wrong(server, client, tmp_path):
 
 def test_readers_of_versions_do_not_need_tensorflow():
     """A follower and het-publish start at once, and on hosts without it."""
-    code = "import sys, het_tf.python.publishing.cli, het_tf.python.publishing.dense_store; "
+    code = "import sys, het_tf.python.releasing.cli, het_tf.python.publishing.dense_store; "
     code += "sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert pack([])
