@@ -171,7 +171,7 @@ void Undo::Note(size_t table, Span<const Key> keys) {
     (row == nullptr ? absent : present).push_back(key);
     if (row != nullptr) rows.insert(rows.end(), row, row + row_bytes_[table]);
   }
-  if (!MakeRoom((absent.size() + present.size()) * sizeof(Key) + rows.size())) {
+  if (!MakeRoom(2 * UndoJournal::kBlockBytes + (absent.size() + present.size()) * sizeof(Key) + rows.size())) {
     return DropAll("the rows that have changed since version " + std::to_string(writer_->version().number) +
                    " came into force need more than --undo-bytes " + std::to_string(limits_.bytes));
   }

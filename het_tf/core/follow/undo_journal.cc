@@ -24,6 +24,8 @@ struct UndoBlock {
   uint64_t checksum;  // XXH3-64 of the bytes before, and of those after
 };
 
+static_assert(sizeof(UndoBlock) == UndoJournal::kBlockBytes);
+
 uint64_t ChecksumOf(const UndoBlock& block, const uint8_t* content, size_t bytes) {
   Checksum checksum;
   checksum.Add(&block, offsetof(UndoBlock, checksum));

@@ -33,6 +33,8 @@ static_assert(sizeof(UndoHead) == 304);
 
 class UndoJournal {
  public:
+  static constexpr uint64_t kBlockBytes = 24;  // without its keys and rows
+
   // Makes journal `number`, of the moment when `version` comes into force at `positions`. kFile: the system
   // refuses.
   static Result<std::unique_ptr<UndoJournal>> Create(const LiveDirectory& directory, uint64_t run,

@@ -1,4 +1,4 @@
-"""The process of `het-serve follow`: rows go into the live files by a thread in C++, versions go through here.
+"""The process of `het-serve follow`: a thread in C++ brings the rows, this one the versions.
 
     stream het:NS:versions ──► dense weights, checked ──► a file of the live directory ──► offer ──► in force
 
@@ -77,14 +77,15 @@ class Stream:
             self._offered = back["version"]
             self._say(f"goes on from version {back['version']}")
         elif decision is not None and decision.entry != self._obeyed:
+            number = decision.version
             try:
                 self._roll_back(decision, follower)
             except (ValueError, LookupError, RuntimeError) as error:
                 if isinstance(error, ServerError):
                     raise
                 self._say(
-                    f"cannot go back to version {decision.version}: {error}. Rows go on; no newer version "
-                    f"than {max(decision.version, self._offered)} comes into force before `het-publish resume`"
+                    f"cannot go back to version {number}: {error}. Rows go on; no version newer "
+                    f"than {max(number, self._offered)} comes into force before `het-publish resume`"
                 )
             self._obeyed = decision.entry
 
@@ -98,8 +99,8 @@ class Stream:
                 path = dense.bring(self._client, self._target, self._versions.get(number))
             self._files[number] = path
         follower.roll_back(number, path)
-        what = "the dense weights are" if decision.partial else "dense weights and rows go back to"
-        self._say(f"rolled back: {what} those of version {number}")
+        what = "the dense weights go" if decision.partial else "dense weights and rows go"
+        self._say(f"{what} back to version {number}, until `het-publish resume`")
 
     def _offer(self, follower: native.Follower) -> None:
         """Offers the newest version that may come into force and can."""
@@ -107,8 +108,8 @@ class Stream:
         while True:
             newer = [
                 number
-                for number in self._history.released
-                if self._offered < number and number not in self._refused and (limit is None or number <= limit)
+                for number in self._history.released - self._refused
+                if number > self._offered and (limit is None or number <= limit)
             ]
             if not newer or self._try(max(newer), follower):
                 return
@@ -220,7 +221,9 @@ def follow(
 
     Args:
       target: The export.
-      poll, keep_undo, undo_bytes: See `native.opened`.
+      poll: Seconds between two questions to a partition.
+      keep_undo: See `native.opened`.
+      undo_bytes: See `native.opened`.
       once: End when the rows, and the versions published up to then, are here.
       ended: Asked about four times a second.
       say: Prints a line.
@@ -263,7 +266,8 @@ def _run(
         before = watch.see(status)
         if before is not None:
             stream.clean(status, before)
-        if once and status["caught_up"] and stream.idle and not status["waiting"]:
+        held = status["rolled_back"] and status["rolled_back"]["rows"]
+        if once and (status["caught_up"] or held) and stream.idle and not status["waiting"]:
             return
 
 

@@ -38,9 +38,7 @@ class Live:
 
 def read(target: Target) -> Live:
     """Returns the state of a target's live files. RuntimeError: they, or the export's, are damaged."""
-    return Live(
-        **native.inspect(target), rolled_back=_rolled_back(target.live), pid=_follower(target.live)
-    )
+    return Live(**native.inspect(target), rolled_back=_rolled_back(target.live), pid=_follower(target.live))
 
 
 def _rolled_back(directory: Path) -> int | None:

@@ -59,8 +59,8 @@ def read(directory: Path) -> Target:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
-            f"{directory} is no SavedModel that can be followed: it has no assets/follow.json; export the model "
-            'with het_tf.export(model, DIR, format="native", follow=...)'
+            f"{directory} is no SavedModel that can be followed: it has no assets/follow.json; export the "
+            'model with het_tf.export(model, DIR, format="native", follow=...)'
         ) from None
     try:
         if len(content) > _MOST_BYTES:

@@ -11,8 +11,8 @@ An entry's ID is "V-0" for version V, so the server refuses a second version V. 
     trained_through  JSON value of the publisher's
     time             when it was published, in seconds since 1970
 
-A decision about versions is an entry, too. Its ID is "V-N" with N > 0, where V is the newest version at that
-time: so the server refuses a decision that was made without the knowledge of a newer entry. Its fields:
+A decision about versions is an entry, too. Its ID is "V-N" with N > 0, where V is the newest version at
+that time: so the server refuses a decision that was made without the knowledge of a newer entry. Its fields:
 
     kind             "release", "rollback" or "resume"
     version          the version that it is about; of "resume": the one that followers had gone back to
@@ -20,8 +20,8 @@ time: so the server refuses a decision that was made without the knowledge of a 
     why              a text for people
     time             as above
 
-Anybody with rights at the server may have written an entry: `Version.parse` and `Decision.parse` check every field.
-Nothing here imports TensorFlow.
+Anybody with rights at the server may have written an entry: `Version.parse` and `Decision.parse` check
+every field. Nothing here imports TensorFlow.
 """
 
 import json
@@ -317,16 +317,20 @@ class Versions:
             return
         newest = self.history().newest
         raise TakenError(
-            f"version {version.number} of namespace {self.namespace!r} was not published: another process has "
-            f"published version {newest or version.number} meanwhile. A namespace has one publisher: end the "
-            "other one"
+            f"version {version.number} of namespace {self.namespace!r} was not published: another process "
+            f"has published version {newest or version.number} meanwhile. A namespace has one publisher: end "
+            "the other one"
         )
 
-    def decide(self, kind: str, choose: Callable[[History], int], partial: bool = False, why: str = "") -> int:
+    def decide(
+        self, kind: str, choose: Callable[[History], int], *, partial: bool = False, why: str = ""
+    ) -> int:
         """Appends a decision, made with the knowledge of all entries before it. Returns its version.
 
         Args:
-          kind, partial, why: As of `Decision`.
+          kind: See `Decision`.
+          partial: See `Decision`.
+          why: See `Decision`.
           choose: Returns the version that the decision is about, or raises if the entries forbid it.
 
         Raises:

@@ -64,26 +64,26 @@ def _guard(command: Command) -> None:
     sub = command(
         "guard",
         "test candidates on a labelled sample, and release those that pass",
-        "Runs in the foreground. It follows into DIR.guard, a copy of DIR by hard links with rows of its own, "
-        "where a candidate comes into force as soon as all rows have reached its cut: then the sample is "
-        "predicted. A condition holds, too, if the metric is not a finite number. With --once the exit status "
-        "is 1 if the candidate is held.",
+        "Runs in the foreground. It follows into DIR.guard, a copy of DIR by hard links with rows of its "
+        "own, where a candidate comes into force as soon as all rows have reached its cut: then the sample "
+        "is predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
+        "status is 1 if the candidate is held.",
     )
     sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
     sub.add_argument(
         "--hold-if", type=_condition, action="append", required=True, metavar="CONDITION",
-        help="METRIC OP NUMBER, such as 'auc < 0.79'; the metrics are auc, logloss and mse, OP is one of <, <=, "
-        ">, >=; may be given several times",
+        help="METRIC OP NUMBER, such as 'auc < 0.79'; the metrics are auc, logloss and mse, OP is one of <, "
+        "<=, >, >=; may be given several times",
     )  # fmt: skip
     sub.add_argument(
         "--sample", type=Path, required=True, metavar="FILE",
         help=".npz or .parquet with the model's inputs and the labels",
     )  # fmt: skip
     sub.add_argument("--label", default="label", metavar="NAME", help="of the labels (%(default)s)")
-    sub.add_argument("--output", metavar="NAME", help="of the model's predictions, if it has several outputs")
+    sub.add_argument("--output", metavar="NAME", help="of the predictions, if the model has several outputs")
     sub.add_argument(
-        "--ps", metavar="ADDRESS", help="the parameter server, with a login that may write versions (default: "
-        "$HET_SERVE_PS, or the export's)"
+        "--ps", metavar="ADDRESS", help="the parameter server, with a login that may write versions "
+        "(default: $HET_SERVE_PS, or the export's)"
     )  # fmt: skip
     sub.add_argument("--once", action="store_true", help="end after one candidate")
 
@@ -118,7 +118,7 @@ def _condition(text: str) -> Condition:
 
 def _server(sub: argparse.ArgumentParser, json: bool = True) -> None:
     sub.add_argument("address", metavar="ADDRESS", help="the parameter server")
-    sub.add_argument("--namespace", default="", metavar="NS", help="of the model's tables (the default one)")
+    sub.add_argument("--namespace", default="", metavar="NS", help="of the model's tables (the default)")
     if json:
         sub.add_argument("--json", action="store_true", help="for programs")
 
@@ -139,7 +139,9 @@ def run_list(options: argparse.Namespace, versions: Versions) -> int:
         print(f"namespace {options.namespace!r} has no versions")
     else:
         now = time.time()
-        print(f"{'version':>7}  {'published (UTC)':19}  {'age':>6}  {'dense':>8}  {'state':9}  trained through")
+        print(
+            f"{'version':>7}  {'published (UTC)':19}  {'age':>6}  {'dense':>8}  {'state':9}  trained through"
+        )
         for one in found:
             print(
                 f"{one.number:7}  {_date(one.time)}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
@@ -181,7 +183,7 @@ def run_release(options: argparse.Namespace, versions: Versions) -> int:
 
 def run_rollback(options: argparse.Namespace, versions: Versions) -> int:
     """het-publish rollback."""
-    versions.decide("rollback", lambda history: _back(history, options.version), options.partial)
+    versions.decide("rollback", lambda history: _back(history, options.version), partial=options.partial)
     print(f"followers go back to version {options.version}, until `het-publish resume`")
     return 0
 

@@ -16,7 +16,7 @@ _EDGE = 1e-7  # logloss takes probabilities from here to 1 - here, as Keras does
 
 
 def auc(labels: Array, predictions: Array) -> float:
-    """The probability that a sample of label 1 has a larger prediction than one of label 0; ties count half."""
+    """The probability that label 1 has a larger prediction than label 0; ties count half."""
     _, place, count = np.unique(predictions, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2
     positive = labels == 1
@@ -72,7 +72,7 @@ class Condition:
         return cls(metric, comparison, value)
 
     def holds(self, value: float) -> bool:
-        """Whether the condition holds for a value of the metric; a value that is not finite meets each one."""
+        """Whether the condition holds for a value of the metric; it does if that is not finite."""
         return not math.isfinite(value) or bool(_OPERATORS[self.comparison](value, self.number))
 
     def __str__(self) -> str:

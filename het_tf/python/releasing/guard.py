@@ -167,7 +167,8 @@ def run(
     Args:
       directory: A SavedModel that can be followed.
       address: The parameter server; the login needs a publisher's rights.
-      sample, conditions: See `Guard`.
+      sample: See `Guard`.
+      conditions: See `Guard`.
       output: See `Predictor`.
       once: End after one candidate.
       ended: Asked about four times a second.

@@ -87,7 +87,7 @@ def _parquet(path: Path) -> dict[str, Array]:
         column = table.column(name)
         if column.null_count:
             raise ValueError(f"column {name!r} of {path} has nulls")
-        with contextlib.suppress(ValueError):  # lists of several lengths: of use only if no input has the name
+        with contextlib.suppress(ValueError):  # lists of several lengths: no input of a model
             is_list = pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type)
             columns[name] = np.array(column.to_pylist()) if is_list else column.to_numpy()
     return columns
@@ -107,8 +107,7 @@ class Predictor:
     """
 
     def __init__(self, directory: Path, sample: Sample, output: str | None, batch: int) -> None:
-        import het_tf  # noqa: F401  registers the ops
-        from het_tf.python.session.native import tf
+        from het_tf.python.session.native import tf  # which registers the ops
 
         self._tf, self._batch, self._sample = tf, batch, sample
         self._model = tf.saved_model.load(str(directory))
@@ -139,7 +138,7 @@ class Predictor:
             ) from None
 
     def predictions(self) -> Array:
-        """Returns float64 [examples], with the rows and dense weights of now. ValueError: it is another shape."""
+        """Returns float64 [examples], with the present rows and dense weights. ValueError: another shape."""
         count = len(self._sample.labels)
         parts = []
         for begin in range(0, count, self._batch):
@@ -151,7 +150,7 @@ class Predictor:
         found = np.concatenate(parts)
         if found.size != count:
             raise ValueError(
-                f"output {self._output!r} has the shape {list(found.shape)} for {count} examples; name another "
-                "one by --output"
+                f"output {self._output!r} has the shape {list(found.shape)} for {count} examples; name "
+                "another one by --output"
             )
         return found.reshape(count)
