@@ -57,7 +57,7 @@ class Condition:
     @classmethod
     def parse(cls, text: str) -> "Condition":
         """Reads one. ValueError: it is none."""
-        found = re.fullmatch(r"\s*([A-Za-z_]+)\s*(<=|>=|<|>)\s*(\S+)\s*", text)
+        found = re.fullmatch(r"\s*([A-Za-z_0-9]+)\s*(<=|>=|<|>)\s*(\S+)\s*", text)
         if not found:
             raise ValueError(f"{text!r} is no condition; give METRIC OP NUMBER, such as 'auc < 0.79'")
         metric, comparison, number = found.groups()

@@ -87,7 +87,7 @@ def test_decisions_stand_in_one_order_with_versions(server, client):
     versions.append(version(5))
     history = versions.history()
     assert history.in_force == 2 and history.rollback.partial
-    states = [line.split()[6] for line in command("list", url).out.splitlines()[1:]]
+    states = [line.split()[7] for line in command("list", url).out.splitlines()[1:]]
     assert states == ["candidate", "rollback", "candidate", "released", "released"]
     assert "candidate" in command("show", url, 3).out
     assert "go on from version 2" in command("resume", url).out
