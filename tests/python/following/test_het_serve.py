@@ -31,7 +31,7 @@ def followed(server, tmp_path):
 def test_rows_and_dense_weights_follow_until_sigterm(followed):
     run("het-serve", cli.main, ("status", followed.path), 1)
     assert followed.status(1)["age"] is None
-    with followed.follower("--poll", 0.02) as process:
+    with followed.follower("--poll", 0.02, "--keep-undo", 0) as process:
         followed.until(lambda: followed.says("up to date"))
         assert followed.served() == (1, 1)
         followed.train(2.0)
