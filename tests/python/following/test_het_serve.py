@@ -51,8 +51,8 @@ def test_rows_and_dense_weights_follow_until_sigterm(followed):
             followed.train(value)
             het_tf.publish(followed.model)
             followed.until(lambda value=value: followed.served() == (value, value))
-        files = list((followed.path / "het_live" / "dense").iterdir())
-        assert len(files) == 2, "the version in force, and the one before"
+        folder = followed.path / "het_live" / "dense"
+        followed.until(lambda: len(list(folder.iterdir())) == 2)  # the version in force, and the one before
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
     assert followed.says("version 5 is in force") or followed.says("version 4 is in force")
