@@ -57,9 +57,10 @@ class _Group:
             return self._read(ids, tables)
 
     def _read(self, ids: Any, tables: Any) -> Any:
-        slots, found = self.index.find(ids, tables)
+        slots, found, behind = self.index.find(ids, tables)
         if self.initial is None:
-            behind = self.index.slots if tables is None else self.index.slots + tf.cast(tables, tf.int64)
+            if tables is not None:
+                behind += tf.cast(tables, tf.int64)
             return self.values.gather(tf.where(found, slots, behind))
         rows = self.values.gather(slots)
         initial = self.initial

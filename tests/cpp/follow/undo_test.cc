@@ -108,6 +108,7 @@ TEST_F(UndoTest, AnswersToQuestionsOfBeforeAreIgnored) {
   Open();
   Publish(1);
   for (Key key = 0; key < 20; ++key) Change(0, key);
+  CatchUp();
   source_->late = 1;
   StepFor(0.5);  // questions are under way
   ASSERT_TRUE(follower_->RollBack(1).ok());
