@@ -158,8 +158,8 @@ class Index:
       first: The first slot of each table.
       slots: Number of slots in total.
       keys, pilots: Variables.
-      numbers: Variable, uint64 [tables, 6]: seed, buckets, first bucket, slots, first slot of the table; slots
-        in total.
+      numbers: Variable, uint64 [tables, 6]: seed, buckets, first bucket, slots, first slot of the table;
+        slots in total.
     """
 
     def __init__(self, ids: list[Int64Array]) -> None:
@@ -205,8 +205,8 @@ class Index:
           tables: The table of each id, int32 of that shape; None: there is only one.
 
         Returns:
-          In the shape of ids: int64, a slot in [0, slots) in any case; bool: whether it belongs to the id. And
-          the number of slots, int64, a scalar or in the shape of ids.
+          In the shape of ids: int64, a slot in [0, slots) in any case; bool: whether it belongs to the id.
+          And the number of slots, int64, a scalar or in the shape of ids.
         """
         bits = tf.bitcast(ids, tf.uint64)
         if tables is None:

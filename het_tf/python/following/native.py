@@ -5,6 +5,7 @@ import ctypes
 import functools
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from het_tf.python import calling, versions
@@ -73,6 +74,11 @@ def _files(target: Target) -> dict[str, Any]:
 def inspect(target: Target) -> dict[str, Any]:
     """Returns what capi/follow/follow.h says of HetFollowInspect."""
     return dict(json.loads(_call()("HetFollowInspect", json.dumps(_files(target)))))
+
+
+def copy(target: Target, to: Path) -> dict[str, Any]:
+    """Copies the present rows into files of a folder; see HetFollowCopy of capi/follow/follow.h."""
+    return dict(json.loads(_call()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import signal
 import textwrap
 import time
@@ -29,6 +30,8 @@ server.
                                          test candidates; release the good ones
   het-publish rollback redis://ps:6379 9 let followers go back to a version
   het-publish resume redis://ps:6379     and on again
+  het-publish portable BASE --from DIR --to OUT --every 60s
+                                         write exports for TensorFlow Serving
 
 ADDRESS is redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], rediss:// with
 ?ca=FILE for TLS, or unix://[USER:PASSWORD@]/PATH.
@@ -39,7 +42,8 @@ _SECONDS = 10.0  # for a server that restarts
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    return command_line("het-publish", DESCRIPTION, (_list, _show, _release, _guard, _rollback, _resume))
+    commands = (_list, _show, _release, _guard, _rollback, _resume, _portable)
+    return command_line("het-publish", DESCRIPTION, commands)
 
 
 def _list(command: Command) -> None:
@@ -107,6 +111,30 @@ def _resume(command: Command) -> None:
         "They serve the newest released version and the present rows again.",
     )
     _server(sub, json=False)
+
+
+def _portable(command: Command) -> None:
+    sub = command(
+        "portable",
+        "write portable exports with the present rows and dense weights",
+        "For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
+        "trainer nor the model's code. Memory: about twice that of a portable export.",
+    )
+    sub.add_argument("base", type=Path, metavar="BASE", help='an export of the model, format="portable"')
+    sub.add_argument(
+        "--from", type=Path, required=True, metavar="DIR", dest="source",
+        help="the followed SavedModel of this host",
+    )  # fmt: skip
+    sub.add_argument("--to", type=Path, required=True, metavar="OUT", help="a folder, for OUT/SECONDS")
+    sub.add_argument("--every", type=_seconds, metavar="TIME", help="such as 60s or 5min; else one, and end")
+    sub.add_argument("--keep", type=_number, default=3, metavar="N", help="exports that stay (%(default)s)")
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})(s|min|h)", text)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 60s, 5min or 1h")
+    return int(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
 
 
 def _condition(text: str) -> Condition:
@@ -210,6 +238,23 @@ def run_resume(options: argparse.Namespace, versions: Versions) -> int:
     return 0
 
 
+def run_portable(options: argparse.Namespace) -> int:
+    """het-publish portable."""
+    from het_tf.python.export import refresh
+
+    refresher = refresh.Refresher(options.base, target.read(options.source))
+    while True:
+        begin = time.monotonic()
+        to = refresh.number(options.to)
+        state = refresher.write(to)
+        refresh.clean(options.to, options.keep)
+        rows, took = f"{sum(state['rows']):,}", time.monotonic() - begin
+        print(f"{to}: version {state['version']}, {rows} rows, {took:.1f} s", flush=True)
+        if options.every is None:
+            return 0
+        time.sleep(max(0.0, begin + options.every - time.monotonic()))
+
+
 def run_guard(options: argparse.Namespace) -> int:
     """het-publish guard."""
     found = target.read(options.dir)
@@ -253,9 +298,13 @@ RUN: dict[str, Callable[[argparse.Namespace, Versions], int]] = {
 }
 
 
+ALONE: dict[str, Callable[[argparse.Namespace], int]] = {"guard": run_guard, "portable": run_portable}
+"""Commands that are more than one question to the server."""
+
+
 def _run(options: argparse.Namespace) -> int:
-    if options.command == "guard":
-        return run_guard(options)
+    if options.command in ALONE:
+        return ALONE[options.command](options)
     with Client(parse(options.address), _SECONDS) as client:
         return RUN[options.command](options, Versions(client, options.namespace))
 
