@@ -195,7 +195,7 @@ class Index:
     @property
     def bytes(self) -> int:
         """Bytes of keys and pilots."""
-        return 8 * int(self.keys.shape[0]) + 2 * int(self.pilots.shape[0])
+        return 8 * int(tf.size(self.keys)) + 2 * int(tf.size(self.pilots))
 
     def find(self, ids: Any, tables: Any) -> tuple[Any, Any, Any]:
         """Returns the slots of ids, as ops.
