@@ -163,6 +163,17 @@ bool Undo::MakeRoom(uint64_t bytes) {
 
 void Undo::Note(size_t table, Span<const Key> keys) {
   if (journals_.empty()) return;
+  Status status;
+  try {
+    status = Append(table, keys);
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::kResourceExhausted, "out of memory");
+  }
+  // A journal that lacks a row is of no use.
+  if (!status.ok()) DropAll(status.message());
+}
+
+Status Undo::Append(size_t table, Span<const Key> keys) {
   Vector<Key> absent, present;
   Vector<uint8_t> rows;
   for (const Key key : keys) {
@@ -171,19 +182,21 @@ void Undo::Note(size_t table, Span<const Key> keys) {
     (row == nullptr ? absent : present).push_back(key);
     if (row != nullptr) rows.insert(rows.end(), row, row + row_bytes_[table]);
   }
-  if (!MakeRoom(2 * UndoJournal::kBlockBytes + (absent.size() + present.size()) * sizeof(Key) + rows.size())) {
-    return DropAll("the rows that have changed since version " + std::to_string(writer_->version().number) +
-                   " came into force need more than --undo-bytes " + std::to_string(limits_.bytes));
+  const size_t key_bytes = (absent.size() + present.size()) * sizeof(Key);
+  if (!MakeRoom(2 * UndoJournal::kBlockBytes + key_bytes + rows.size())) {
+    return Status(Code::kResourceExhausted,
+                  "the rows that have changed since version " + std::to_string(writer_->version().number) +
+                      " came into force need more than --undo-bytes " + std::to_string(limits_.bytes));
   }
-  Status status;
   const auto number = static_cast<uint32_t>(table);
+  UndoJournal& journal = *journals_.back();
   if (!absent.empty()) {
-    status = journals_.back()->Append(number, {absent.data(), absent.size()}, {});
+    HET_RETURN_IF_ERROR(journal.Append(number, {absent.data(), absent.size()}, {}));
   }
-  if (status.ok() && !present.empty()) {
-    status = journals_.back()->Append(number, {present.data(), present.size()}, {rows.data(), rows.size()});
+  if (!present.empty()) {
+    HET_RETURN_IF_ERROR(journal.Append(number, {present.data(), present.size()}, {rows.data(), rows.size()}));
   }
-  if (!status.ok()) DropAll(status.message());
+  return Status();
 }
 
 std::vector<Version> Undo::Targets() const {

@@ -22,8 +22,8 @@
 //
 // Limits. Journals of the last `versions` versions and of the present one are kept, in at most `bytes`. When
 // they need more, the oldest go; when the present one's need more, all go, and `error` says it until the next
-// Flip. The same is done when the disk is full: serving goes on. Memory: about 16 bytes a row of the present
-// journal. Not thread-safe.
+// Flip. The same is done when the disk or the memory is full: serving goes on. Memory: about 16 bytes a row
+// of the present journal. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -91,6 +91,7 @@ class Undo {
   Status NoteKeys();
   // What LiveWriter calls before rows change.
   void Note(size_t table, Span<const Key> keys);
+  Status Append(size_t table, Span<const Key> keys);
   bool MakeRoom(uint64_t bytes);
   void Begin(const VersionRecord& version);
   void DropAll(const std::string& why);

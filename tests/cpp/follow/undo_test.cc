@@ -2,6 +2,8 @@
 #include "het_tf/core/follow/undo.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
 
@@ -198,6 +200,27 @@ TEST_F(UndoTest, ACutBlockIsCutOff) {
     undo.value().reset();
     break;  // Resume has made a new journal
   }
+}
+
+// Would catch a journal that lacks the rows of a failed write, and rows that wait for the disk.
+TEST_F(UndoTest, AFullDiskEndsTheJournalsAndNotTheRows) {
+  Open(1);
+  Publish(1);
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 1024;
+  signal(SIGXFSZ, SIG_IGN);
+  for (Key key = 0; key < kKeys; ++key) Change(0, key), Change(1, key);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  CatchUp();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ExpectEqual();
+  EXPECT_EQ(Targets(), std::vector<uint64_t>());
+  EXPECT_THAT(std::string(Report()["undo_error"]), HasSubstr("cannot write an undo journal"));
+  EXPECT_EQ(follower_->RollBack(1).code(), Code::kFailedPrecondition);
+  Publish(2);
+  EXPECT_EQ(Targets(), std::vector<uint64_t>{2});
 }
 
 class RandomUndoTest : public UndoTest {

@@ -99,7 +99,7 @@ def test_variables_take_arrays_over():
         if dtype is np.float32:
             array[0, 0] = 5
             assert made.numpy()[0, 0] == 5  # one copy in memory
-    assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").shape == (0, 3)
+    assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").numpy().shape == (0, 3)
 
 
 # --- initial rows -------------------------------------------------------------------------------------------
