@@ -102,7 +102,7 @@ def table_statistics(model: Any) -> rich.table.Table:
                 "found in the cache": f"{cache['hits'] / max(cache['reads'], 1):.2%}",
                 "pulled: not cached": f"{cache['miss_pull']:,}",
                 "pulled: too stale": f"{cache['update_pull']:,}",
-                "pushed": f"{cache['bound_push'] + cache['evict_push']:,}",
+                "pushed": f"{sum(cache[f'{why}_push'] for why in ('bound', 'age', 'evict')):,}",
                 "staleness seen, 99th percentile": f"<= {cache['staleness']['p99_at_most']:g}",
             }
         for name, text in column.items():

@@ -83,12 +83,15 @@ HET_EXPORT int HetRefresh(const char* name_space);
 // --- checkpoints: row files (core/checkpoint/row_file.h). Texts and requests are JSON objects.
 
 // Text: {"partitions": P, "hash_seed": "decimal", "remote": bool, "tables": {name: {"spec", "limits",
-// "applies", "rows", "clock_floor", "epochs": ["decimal", ... one a partition], "row_floats",
+// "applies", "rows", "clock_floor", "positions": ["INCARNATION:NUMBER", ... one a partition], "row_floats",
 // "slots": [[name, floats], ...]}}}.
 HET_EXPORT int HetStoreInfo(const char* name_space);
+// Request: {"tables": {name: [position, ... one a partition]}}, of HetStoreInfo. Text: {"tables": {name:
+// "changes", "keys" (the removals since then are not known) or "whole"}} (core/store/changes.h).
+HET_EXPORT int HetChangesSince(const char* name_space, const char* request);
 // Writes the new file `path` and syncs it; concurrent calls are fine. Unsent updates of caches are not
 // included: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables":
-// {name: [path of a row file, oldest first]}}}; a table in `since` is saved as an increment. Text: {"bytes",
+// {name: [position, ...]}}}; a table in `since` is saved as an increment. Text: {"bytes",
 // "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
 // Writes the new file `path`: each key's newest row from a chain of files. Uses no namespace. Request:

@@ -16,6 +16,15 @@ int HetStoreInfo(const char* name_space) {
   });
 }
 
+int HetChangesSince(const char* name_space, const char* request) {
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSinceRequest(request));
+    HET_ASSIGN_OR_RETURN(const auto kinds, engine.checkpoints().KindsSince(parsed));
+    Text() = het::ToJson(kinds);
+    return Status();
+  });
+}
+
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));

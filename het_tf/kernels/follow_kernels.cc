@@ -113,15 +113,14 @@ class FollowDenseKernel {
     if (reinterpret_cast<uintptr_t>(tensor->bytes.data()) % DenseFile::kAlign != 0) {
       return file->Damaged("the weight '" + weight.name + "' does not begin at a multiple of 64");
     }
-    auto holder = std::make_unique<std::shared_ptr<const DenseFile>>(file);
+    // TensorFlow calls the function when the tensor's last user is gone, and also if it refuses to make one.
     const TfTensor made(TF_NewTensor(
         weight.type->type, weight.shape.data(), static_cast<int>(weight.shape.size()),
         const_cast<uint8_t*>(tensor->bytes.data()), tensor->bytes.size(),
         [](void*, size_t, void* held) { delete static_cast<std::shared_ptr<const DenseFile>*>(held); },
-        holder.get()));
+        new std::shared_ptr<const DenseFile>(file)));
     if (made == nullptr)
       return Status(Code::kInternal, "TensorFlow refuses the weight '" + weight.name + "'");
-    (void)holder.release();  // the tensor's
     const TfStatus status = NewTfStatus();
     TF_SetOutput(context, output, made.get(), status.get());
     return FromTf(status.get());

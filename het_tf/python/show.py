@@ -1,4 +1,4 @@
-"""Shared by the commands het-ckpt, het-data, het-plan and het-ps: arguments, exit status and output."""
+"""Shared by the commands het-ckpt, het-data, het-ps, ...: arguments, exit status and output."""
 
 import argparse
 import contextlib

@@ -36,9 +36,11 @@ struct CacheConfig {
   uint64_t layer = 0;  // tables with one number share layer_bytes (cache_budget.h); 0: a budget of its own
   size_t layer_bytes = 0;  // of all tables of the layer together
   Policy policy = Policy::kLfu;
-  uint32_t admit_after = 1;          // steps a key must have occurred in before it may stay
-  Bound pull_bound = kStaleness;     // s_pull: foreign ticks that a read may miss; kUnbounded
-  Bound push_bound = kStaleness;     // s_push: own ticks that may be unsent; kUnbounded
+  uint32_t admit_after = 1;       // steps a key must have occurred in before it may stay
+  Bound pull_bound = kStaleness;  // s_pull: foreign ticks that a read may miss; kUnbounded
+  Bound push_bound = kStaleness;  // s_push: own ticks that may be unsent; kUnbounded
+  std::optional<double>
+      push_max_age;  // limit on seconds that a tick is unsent (unsent_ages.h); not on a device
   std::optional<int64_t> staleness;  // both bounds follow it, and the number of workers (Follow)
   uint32_t workers = 1;
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device

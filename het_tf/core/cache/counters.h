@@ -16,6 +16,7 @@ namespace het {
   X(notified_rows, "cached rows that the server has notified of: they had moved past the bound") \
   X(subscription_resets, "answers that ended all subscriptions: all rows were checked again")    \
   X(bound_push, "rows pushed because their unsent ticks reached the bound, or by a flush")       \
+  X(age_push, "rows pushed because a tick had been unsent for push_max_age")                     \
   X(evict_push, "rows pushed because they left the cache")                                       \
   X(inserts, "rows that entered the cache")                                                      \
   X(evictions, "rows that left it")                                                              \

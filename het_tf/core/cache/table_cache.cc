@@ -12,6 +12,7 @@ TableCache::TableCache(Schema schema, const CacheConfig& config, uint64_t hash_s
       unsent_(schema_, seed, {&lines_, &policy_, &numbers_, &counters_}),
       budget_(budget != nullptr ? std::move(budget)
                                 : std::make_shared<CacheBudget>(config.capacity * lines_.line_bytes())) {
+  if (config.push_max_age && device == nullptr) ages_.emplace(*config.push_max_age, &lines_, &unsent_);
   budget_->Join(this);
 }
 

@@ -3,14 +3,16 @@
 //   lines()    rows, their clocks and own ticks                            lines.h
 //   marks()    whether a line may be read, and whether it may leave        line_marks.h
 //   unsent()   updates that the server was never sent                      unsent.h
+//   ages()     rows by the time of their first unsent tick                 unsent_ages.h
 //   policy()   bounds, formats, admission and the order of eviction        cache_policy.h
 //   numbers()  lookups by number, which hold lines                         lookup_numbers.h
 //
-// TableCache itself adds and removes lines, which concerns all five. The budget (cache_budget.h) limits the
+// TableCache itself adds and removes lines, which concerns the others. The budget (cache_budget.h) limits the
 // number of lines. Not thread-safe; the client that owns it locks.
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "het_tf/core/cache/cache_budget.h"
 #include "het_tf/core/cache/cache_policy.h"
@@ -19,6 +21,7 @@
 #include "het_tf/core/cache/lines.h"
 #include "het_tf/core/cache/lookup_numbers.h"
 #include "het_tf/core/cache/unsent.h"
+#include "het_tf/core/cache/unsent_ages.h"
 
 namespace het {
 
@@ -42,6 +45,8 @@ class TableCache {
   const LineMarks& marks() const { return marks_; }
   Unsent& unsent() { return unsent_; }
   const Unsent& unsent() const { return unsent_; }
+  // Null: ticks may be unsent for any time.
+  UnsentAges* ages() { return ages_ ? &*ages_ : nullptr; }
   CachePolicy& policy() { return policy_; }
   const CachePolicy& policy() const { return policy_; }
   LookupNumbers& numbers() { return numbers_; }
@@ -49,7 +54,9 @@ class TableCache {
 
   // Limit on its lines now; other tables of its budget may take the free ones first.
   size_t capacity() const { return marks_.resident() + budget_->left() / lines_.line_bytes(); }
-  size_t bytes() const { return lines_.bytes() + unsent_.bytes() + policy_.bytes(); }
+  size_t bytes() const {
+    return lines_.bytes() + unsent_.bytes() + policy_.bytes() + (ages_ ? ages_->bytes() : 0);
+  }
 
   // Adds a clean line with this base clock; its row is the caller's to fill in. Throws
   // std::bad_alloc.
@@ -85,6 +92,7 @@ class TableCache {
   LineMarks marks_;
   CachePolicy policy_;
   Unsent unsent_;
+  std::optional<UnsentAges> ages_;
   const std::shared_ptr<CacheBudget> budget_;
   uint32_t trimmed_ = 0;  // the newest lookup when room was last made
 };

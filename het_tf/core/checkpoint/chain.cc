@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kSomeRows = 65536;
 
-// Calls f(keys, first, rows) for each run of a column of keys.
+// Calls f(keys, count) for each run of a column of keys.
 template <typename F>
 Status ForKeys(const RowReader& file, const RowTable& table, RowColumn column, F f) {
   Buffer<Key> keys;
@@ -15,7 +15,7 @@ Status ForKeys(const RowReader& file, const RowTable& table, RowColumn column, F
   for (uint64_t first = 0; first < all; first += kSomeRows) {
     const auto rows = static_cast<size_t>(std::min<uint64_t>(kSomeRows, all - first));
     HET_RETURN_IF_ERROR(file.Read(table, column, first, rows, keys.Resize(rows)));
-    HET_RETURN_IF_ERROR(f(keys.data(), first, rows));
+    HET_RETURN_IF_ERROR(f(keys.data(), rows));
   }
   return Status();
 }
@@ -27,96 +27,67 @@ Chain::Chain(const TableLayout& layout, const std::vector<uint32_t>& partitions)
   for (uint32_t p : partitions) wanted_[p] = 1;
 }
 
-Result<uint64_t> Chain::MostRows(const std::vector<std::string>& files, const std::string& table) {
-  uint64_t rows = 0;
-  for (const std::string& path : files) {
-    HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
-    for (const RowTable& of : file->tables()) rows += of.name == table ? of.rows : 0;
-  }
-  return rows;
-}
-
 Status Chain::Add(const RowReader& file, const std::string& name) {
   const auto& tables = file.tables();
   const auto table =
       std::find_if(tables.begin(), tables.end(), [&](const RowTable& t) { return t.name == name; });
   if (table == tables.end()) return Status();
   const auto is_wanted = [&](uint64_t hash) { return wanted_[layout_.Of(hash)] != 0; };
-  const auto set = [&](Key key, Clock clock) {
+  const auto set = [&](Key key, Entry entry) {
     const uint64_t hash = Hash(key);
     if (!is_wanted(hash)) return Status();
-    const uint32_t row = Find(key, hash);
-    if (row != kNoRow) {
-      rows_[row].clock = clock;
+    const uint32_t at = Find(key, hash);
+    if (at != kNoRow) {
+      entries_[at] = entry;
       return Status();
     }
-    if (rows_.size() >= kNoRow) return InvalidArgument("more than 2^32 rows of one table in a group");
-    index_.Reserve([&](uint32_t r) { return Hash(rows_[r].key); });
-    rows_.push_back({key, clock});
-    index_.Insert(hash, static_cast<uint32_t>(rows_.size() - 1));
+    if (keys_.size() >= kNoRow) return InvalidArgument("more than 2^32 keys of one table in a group");
+    index_.Reserve([&](uint32_t k) { return Hash(keys_[k]); });
+    keys_.push_back(key);
+    entries_.push_back(entry);
+    index_.Insert(hash, static_cast<uint32_t>(keys_.size() - 1));
     return Status();
   };
-  if (table->increment) {
-    HET_RETURN_IF_ERROR(ForKeys(file, *table, kRemovedColumn, [&](const Key* keys, uint64_t, size_t rows) {
-      for (size_t i = 0; i < rows; ++i) HET_RETURN_IF_ERROR(set(keys[i], kGone));
+  const auto add = [&](RowColumn column, Entry entry) {
+    return ForKeys(file, *table, column, [&](const Key* keys, size_t count) {
+      for (size_t i = 0; i < count; ++i) HET_RETURN_IF_ERROR(set(keys[i], entry));
+      return Status();
+    });
+  };
+  if (table->increment) HET_RETURN_IF_ERROR(add(kRemovedColumn, Entry::kGone));
+  if (keys_.empty()) {
+    // Reserves exactly: growing step by step would need twice the memory while it copies.
+    uint64_t mine = 0;
+    HET_RETURN_IF_ERROR(ForKeys(file, *table, kKeysColumn, [&](const Key* keys, size_t count) {
+      for (size_t i = 0; i < count; ++i) mine += is_wanted(Hash(keys[i])) ? 1 : 0;
       return Status();
     }));
-  }
-  uint64_t mine = 0;
-  HET_RETURN_IF_ERROR(ForKeys(file, *table, kKeysColumn, [&](const Key* keys, uint64_t, size_t rows) {
-    for (size_t i = 0; i < rows; ++i) mine += is_wanted(Hash(keys[i])) ? 1 : 0;
-    return Status();
-  }));
-  // Reserves exactly: growing step by step would need twice the memory while it copies.
-  if (rows_.empty()) {
-    rows_.reserve(mine);
+    keys_.reserve(mine);
+    entries_.reserve(mine);
     index_.Reserve([](uint32_t) { return uint64_t{0}; }, mine);
   }
-  Buffer<Clock> clocks;
-  return ForKeys(file, *table, kKeysColumn, [&](const Key* keys, uint64_t first, size_t rows) -> Status {
-    HET_RETURN_IF_ERROR(file.Read(*table, kClocksColumn, first, rows, clocks.Resize(rows)));
-    for (size_t i = 0; i < rows; ++i) HET_RETURN_IF_ERROR(set(keys[i], clocks[i]));
-    return Status();
-  });
-}
-
-bool Chain::Changed(Key key, Clock clock) {
-  const uint32_t row = Find(key, Hash(key));
-  if (row == kNoRow) return true;
-  const Clock before = rows_[row].clock;
-  rows_[row].clock = kSeen;
-  return before != clock;
-}
-
-template <typename Wanted>
-bool Chain::Collect(uint64_t* cursor, size_t most, Vector<Key>* keys, Wanted wanted) const {
-  for (; *cursor < rows_.size() && most > 0; ++*cursor) {
-    const Row& row = rows_[*cursor];
-    if (!wanted(row.clock)) continue;
-    keys->push_back(row.key);
-    --most;
-  }
-  return *cursor < rows_.size();
-}
-
-bool Chain::Removed(uint64_t* cursor, size_t most, Vector<Key>* keys) const {
-  return Collect(cursor, most, keys, [](Clock clock) { return clock != kSeen && clock != kGone; });
+  return add(kKeysColumn, Entry::kRow);
 }
 
 bool Chain::Gone(uint64_t* cursor, size_t most, Vector<Key>* keys) const {
-  return Collect(cursor, most, keys, [](Clock clock) { return clock == kGone; });
+  for (; *cursor < keys_.size() && most > 0; ++*cursor) {
+    if (entries_[*cursor] != Entry::kGone) continue;
+    keys->push_back(keys_[*cursor]);
+    --most;
+  }
+  return *cursor < keys_.size();
 }
 
 Chain::Counts Chain::Count() const {
   Counts counts;
-  for (const Row& row : rows_) ++(row.clock == kGone ? counts.gone : counts.rows);
+  for (const Entry entry : entries_) ++(entry == Entry::kGone ? counts.gone : counts.rows);
   return counts;
 }
 
 bool Chain::Take(Key key) {
-  const uint32_t row = Find(key, Hash(key));
-  if (row == kNoRow || rows_[row].clock == kGone || rows_[row].clock == kSeen) return false;
-  rows_[row].clock = kSeen;
+  const uint32_t at = Find(key, Hash(key));
+  if (at == kNoRow || entries_[at] != Entry::kRow) return false;
+  entries_[at] = Entry::kTaken;
   return true;
 }
 

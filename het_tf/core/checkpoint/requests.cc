@@ -54,6 +54,18 @@ Status ReadPartitions(const Json& json, std::vector<uint32_t>* partitions) {
   return Status();
 }
 
+Status ReadPositions(const Json& json, std::map<std::string, std::vector<Position>>* since) {
+  for (const auto& [name, positions] : json.at("tables").items()) {
+    std::vector<Position>& of_table = (*since)[name];
+    for (const Json& position : positions) {
+      if (ParsePosition(position.get<std::string>(), &of_table.emplace_back())) continue;
+      return InvalidArgument("a position of table '" + name + "' is " + position.dump() +
+                             "; it must be \"INCARNATION:NUMBER\"");
+    }
+  }
+  return Status();
+}
+
 // Reads an unsigned number from `least` to `most`.
 Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t most, uint64_t* out) {
   const Json& number = json.at(field);
@@ -72,9 +84,12 @@ Result<SaveRequest> ParseSaveRequest(const std::string& text) {
     request->tables = json.at("tables").get<std::vector<std::string>>();
     HET_RETURN_IF_ERROR(ReadPartitions(json.at("partitions"), &request->partitions));
     const Json since = json.value("since", Json());
-    if (!since.is_null()) since.at("tables").get_to(request->since);
-    return Status();
+    return since.is_null() ? Status() : ReadPositions(since, &request->since);
   });
+}
+
+Result<std::map<std::string, std::vector<Position>>> ParseSinceRequest(const std::string& text) {
+  return Parse<std::map<std::string, std::vector<Position>>>("request of changes", text, ReadPositions);
 }
 
 Result<MergeRequest> ParseMergeRequest(const std::string& text) {
@@ -153,6 +168,12 @@ std::string ToJson(const std::map<std::string, LoadedRows>& loaded) {
   return Json({{"tables", tables}}).dump();
 }
 
+std::string ToJson(const std::map<std::string, ChangesKind>& kinds) {
+  Json tables = Json::object();
+  for (const auto& [name, kind] : kinds) tables[name] = NameOf(kind);
+  return Json({{"tables", tables}}).dump();
+}
+
 namespace {
 
 Json AsJson(const StoreInfo::OfTable& table) {
@@ -162,14 +183,14 @@ Json AsJson(const StoreInfo::OfTable& table) {
     slots.push_back(Json::array({optimizer.slots()[i].name, optimizer.slot_floats(i)}));
   }
   const TableState& state = table.state;
-  Json epochs = Json::array();
-  for (uint64_t epoch : state.epochs) epochs.push_back(std::to_string(epoch));
+  Json positions = Json::array();
+  for (const Position& position : state.positions) positions.push_back(ToString(position));
   return {{"spec", SpecAsJson(table.schema->spec())},
           {"limits", LimitsAsJson(state.limits)},
           {"applies", table.applies},
           {"rows", std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0})},
           {"clock_floor", state.clock_floor},
-          {"epochs", epochs},
+          {"positions", positions},
           {"row_floats", table.schema->row_floats()},
           {"slots", slots}};
 }

@@ -14,9 +14,8 @@ namespace het {
 
 struct SaveRequest {
   std::vector<std::string> tables;
-  std::vector<uint32_t> partitions;  // ascending
-  // For tables to be saved as an increment: their chain's row files, oldest first.
-  std::map<std::string, std::vector<std::string>> since;
+  std::vector<uint32_t> partitions;                    // ascending
+  std::map<std::string, std::vector<Position>> since;  // of tables to be saved as increments
 };
 
 struct LoadRequest {
@@ -38,6 +37,7 @@ struct CommitRequest {
 };
 
 Result<SaveRequest> ParseSaveRequest(const std::string& json);
+Result<std::map<std::string, std::vector<Position>>> ParseSinceRequest(const std::string& json);
 Result<MergeRequest> ParseMergeRequest(const std::string& json);
 Result<LoadRequest> ParseLoadRequest(const std::string& json);
 Result<BeginRequest> ParseBeginRequest(const std::string& json);
@@ -45,6 +45,7 @@ Result<CommitRequest> ParseCommitRequest(const std::string& json);
 
 std::string ToJson(const RowFileSummary& summary);
 std::string ToJson(const std::map<std::string, LoadedRows>& loaded);
+std::string ToJson(const std::map<std::string, ChangesKind>& kinds);
 
 // An engine's answer about its store: the store's shape, and facts about each table.
 struct StoreInfo {

@@ -14,6 +14,7 @@ constexpr size_t kMoveBytes = size_t{4} << 20;
 Result<std::unique_ptr<RowWriter>> RowWriter::Create(const std::string& path, std::vector<RowTable> tables) {
   HET_ASSIGN_OR_RETURN(File file, File::Create(path));
   std::unique_ptr<RowWriter> writer(new RowWriter(std::move(file), std::move(tables)));
+  for (const RowTable& table : writer->tables_) writer->may_move_ = writer->may_move_ || table.removed > 0;
   writer->head_bytes_ = LayOut(&writer->tables_).size();
   return writer;
 }
@@ -29,7 +30,7 @@ Status RowWriter::Write(size_t table, RowColumn column, uint64_t row, const void
   state_[table].checksums[column].Add(data, bytes);
   const uint64_t at = tensor.begin + row * tensor.row_bytes;
   HET_RETURN_IF_ERROR(file_.WriteAt(at, data, bytes));
-  file_.StartWriting(at, bytes);
+  if (!may_move_) file_.StartWriting(at, bytes);
   return Status();
 }
 

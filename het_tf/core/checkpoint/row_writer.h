@@ -34,8 +34,10 @@ class RowWriter {
 
   // Returns how many rows table number `table` may still get.
   uint64_t RowsLeft(size_t table) const { return tables_[table].rows - state_[table].rows; }
+  uint64_t RemovedLeft(size_t table) const { return tables_[table].removed - state_[table].removed; }
   // Appends at most RowsLeft rows.
   Status Append(size_t table, const RowBatch& rows);
+  // Appends at most RemovedLeft keys.
   Status AppendRemoved(size_t table, Span<const Key> keys);
 
   // Completes the file and writes it to the disk.
@@ -58,6 +60,8 @@ class RowWriter {
   std::vector<RowTable> tables_;
   std::vector<State> state_;
   size_t head_bytes_ = 0;
+  // There may be fewer removals than planned; columns that move must not be on their way to the disk.
+  bool may_move_ = false;
   bool finished_ = false;
 };
 

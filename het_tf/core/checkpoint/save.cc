@@ -1,14 +1,12 @@
 #include "het_tf/core/checkpoint/save.h"
 
-#include <algorithm>
 #include <new>
-
-#include "het_tf/core/checkpoint/chain.h"
+#include <unordered_set>
 
 namespace het {
 namespace {
 
-constexpr size_t kKeysAtOnce = 65536;
+constexpr size_t kMoreRows = 65536;
 // How often a save starts again with more room, because rows arrived while it wrote.
 constexpr int kMostTries = 4;
 
@@ -21,55 +19,76 @@ Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vec
   plan.slot_floats = static_cast<uint32_t>(schema.row_floats() - schema.dim());
   HET_ASSIGN_OR_RETURN(const TableState state, store->State(schema));
   for (uint32_t p : partitions) plan.rows += state.rows[p];
-  if (!table.increment) return plan;
-  plan.increment = true;
-  HET_ASSIGN_OR_RETURN(plan.removed, Chain::MostRows(table.since, plan.name));
+  plan.increment = table.since.has_value();
+  if (plan.increment) plan.removed = partitions.size() * ChangeLog::kMostRemovals;
   return plan;
 }
 
-// Sets *full if there was not room for all rows: some rows that existed throughout are missing.
-Status SaveTable(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions,
-                 size_t number, RowWriter* writer, bool* full) {
-  const TableSchema& schema = *table.schema;
-  Chain chain(store->LayoutOf(schema), partitions);
-  for (const std::string& path : table.since) {
-    HET_ASSIGN_OR_RETURN(const auto file, RowReader::Open(path));
-    HET_RETURN_IF_ERROR(chain.Add(*file, schema.spec().name));
-  }
-  RowBatch scanned(schema, kBatchBytes);
-  RowBatch changed(schema, table.increment ? kBatchBytes : 0);
-  const auto write = [&](RowBatch* rows) {
-    *full = *full || rows->size() > writer->RowsLeft(number);
-    if (*full) rows->Clear();
-    const Status status = writer->Append(number, *rows);
-    rows->Clear();
-    return status;
-  };
-  for (uint32_t p : partitions) {
-    for (uint64_t cursor = 0; cursor != TableStore::kScanned && !*full;) {
-      HET_RETURN_IF_ERROR(store->ScanSome(schema, p, &cursor, &scanned));
-      if (!table.increment) {
-        if (scanned.left() == 0) HET_RETURN_IF_ERROR(write(&scanned));
-        continue;
-      }
-      for (size_t i = 0; i < scanned.size(); ++i) {
-        if (!chain.Changed(scanned.keys()[i], scanned.clocks()[i])) continue;
-        changed.Add(scanned, i);
-        if (changed.left() == 0) HET_RETURN_IF_ERROR(write(&changed));
-      }
-      scanned.Clear();
+// Saves one table of one file.
+class TableSaver {
+ public:
+  TableSaver(TableStore* store, const SavedTable& table, size_t number, RowWriter* writer)
+      : store_(store), table_(table), number_(number), writer_(writer), rows_(*table.schema, kBatchBytes) {}
+
+  Status Save(const std::vector<uint32_t>& partitions) {
+    for (const uint32_t p : partitions) {
+      HET_RETURN_IF_ERROR(table_.since ? SaveChanges(p) : SaveRows(p));
+      if (full_) return Status();
     }
+    return Write();
   }
-  HET_RETURN_IF_ERROR(write(table.increment ? &changed : &scanned));
-  if (!table.increment || *full) return Status();
-  Vector<Key> keys;
-  bool more = true;
-  for (uint64_t cursor = 0; more; keys.clear()) {
-    more = chain.Removed(&cursor, kKeysAtOnce, &keys);
-    HET_RETURN_IF_ERROR(writer->AppendRemoved(number, {keys.data(), keys.size()}));
+  // There was not room for all rows: some rows that existed throughout are missing.
+  bool full() const { return full_; }
+
+ private:
+  Status Write() {
+    full_ = full_ || rows_.size() > writer_->RowsLeft(number_);
+    if (full_) rows_.Clear();
+    const Status status = writer_->Append(number_, rows_);
+    rows_.Clear();
+    return status;
   }
-  return Status();
-}
+
+  Status SaveRows(uint32_t partition) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned && !full_;) {
+      HET_RETURN_IF_ERROR(store_->ScanSome(*table_.schema, partition, &cursor, &rows_));
+      if (rows_.left() == 0) HET_RETURN_IF_ERROR(Write());
+    }
+    return Status();
+  }
+
+  Status SaveChanges(uint32_t partition) {
+    ChangesScan scan;
+    scan.since = (*table_.since)[partition];
+    std::unordered_set<Key> gone;
+    Vector<Key> removed;
+    while (!scan.complete && !full_) {
+      const size_t before = rows_.size();
+      HET_RETURN_IF_ERROR(store_->ChangesSome(*table_.schema, partition, &scan, &rows_, &removed));
+      if (scan.kind != ChangesKind::kChanges) {
+        return FailedPrecondition("the changes of table '" + table_.schema->spec().name +
+                                  "' since the base are no longer known: it was cleared, its server was "
+                                  "restarted, or many rows were removed meanwhile; save again");
+      }
+      gone.insert(removed.begin(), removed.end());
+      removed.clear();
+      // Removals come before rows: these keys are back.
+      for (size_t i = before; i < rows_.size() && !gone.empty(); ++i) gone.erase(rows_.keys()[i]);
+      if (rows_.left() == 0) HET_RETURN_IF_ERROR(Write());
+    }
+    full_ = full_ || gone.size() > writer_->RemovedLeft(number_);
+    if (full_) return Status();
+    removed.assign(gone.begin(), gone.end());
+    return writer_->AppendRemoved(number_, {removed.data(), removed.size()});
+  }
+
+  TableStore* const store_;
+  const SavedTable& table_;
+  const size_t number_;
+  RowWriter* const writer_;
+  RowBatch rows_;
+  bool full_ = false;
+};
 
 }  // namespace
 
@@ -82,6 +101,12 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
                            " cannot be saved; the store has the partitions 0 to " +
                            std::to_string(store->partitions() - 1));
   }
+  for (const SavedTable& table : tables) {
+    if (!table.since || table.since->size() == store->partitions()) continue;
+    return InvalidArgument("table '" + table.schema->spec().name + "' has " +
+                           std::to_string(table.since->size()) + " positions; the store has " +
+                           std::to_string(store->partitions()) + " partitions");
+  }
   try {
     for (int tries = 0; tries < kMostTries; ++tries) {
       std::vector<RowTable> plans;
@@ -89,12 +114,15 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
         HET_ASSIGN_OR_RETURN(auto plan, Plan(store, table, partitions));
         plans.push_back(std::move(plan));
         // Unused room costs time but no space: the columns are moved together.
-        if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kKeysAtOnce) << tries;
+        if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kMoreRows) << tries;
+        if (tries > 0 && table.since) plans.back().removed += kMoreRows << 4 * tries;
       }
       HET_ASSIGN_OR_RETURN(auto writer, RowWriter::Create(path, std::move(plans)));
       bool full = false;
       for (size_t t = 0; t < tables.size() && !full; ++t) {
-        HET_RETURN_IF_ERROR(SaveTable(store, tables[t], partitions, t, writer.get(), &full));
+        TableSaver saver(store, tables[t], t, writer.get());
+        HET_RETURN_IF_ERROR(saver.Save(partitions));
+        full = saver.full();
       }
       if (!full) return writer->Finish();
     }

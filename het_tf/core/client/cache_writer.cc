@@ -63,6 +63,16 @@ Status CacheWriter::FetchMissing(CachedWrite* write) {
   return Status();
 }
 
+void CacheWriter::NoteAges(const CachedWrite& write, double now) {
+  for (const CachedWrite::Part& part : write.parts) {
+    TableCache& cache = tables_->at(part.table);
+    if (cache.ages() == nullptr) continue;
+    for (size_t u = 0; u < part.uniques; ++u) {
+      if (part.touched[u] && cache.lines().pending(part.rows[u]) == 0) cache.ages()->Add(part.rows[u], now);
+    }
+  }
+}
+
 // Cannot fail: all rows have updates. Rows of different parts are different rows.
 void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   const TraceScope ticking(trace_, TraceKind::kTick);
@@ -107,13 +117,15 @@ Status CacheWriter::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
       if (part.touched[u]) cache.unsent().UpdateOf(part.rows[u]);
     }
   }
+  const double now = tables_->limits_ages() ? exchange_->Now() : 0;
+  if (tables_->limits_ages()) NoteAges(*write, now);
   Tick(write, step, pool);
   if (write->others != nullptr) MarkMoved(write->others->outdated);
   const uint64_t first_frame = pushes_->next_frame();
   try {
     {
       const TraceScope pushing(trace_, TraceKind::kPush);
-      pushes_->OfStep(*write);
+      pushes_->OfStep(*write, now);
     }
     waiter_->Progress();
     const auto wait = [&] {

@@ -32,6 +32,8 @@ class CacheWriter {
 
  private:
   Status FetchMissing(CachedWrite* write);
+  // Call before the ticks of rows that have updates.
+  void NoteAges(const CachedWrite& write, double now);
   void Tick(CachedWrite* write, uint64_t step, ThreadPool* pool);
   Status WaitForPushBound(const CachedWrite& write);
   void MarkMoved(Span<const OthersKeys> rows);

@@ -19,8 +19,9 @@ class CachedTables {
   uint32_t partitions() const { return layout_.partitions(); }
   // `lines`: holds the rows, if they are on a device. Replaces a table with the same id.
   void Add(const Schema& schema, const CacheConfig& config, DeviceLines* lines = nullptr) {
-    caches_[schema->id()] =
-        std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_, BudgetOf(config));
+    auto cache = std::make_unique<TableCache>(schema, config, hash_seed_, lines, seed_, BudgetOf(config));
+    limits_ages_ = limits_ages_ || cache->ages() != nullptr;
+    caches_[schema->id()] = std::move(cache);
   }
   void Remove(uint64_t table) { caches_.erase(table); }
   // Returns null if there is none.
@@ -33,6 +34,9 @@ class CachedTables {
   auto begin() const { return caches_.begin(); }
   auto end() const { return caches_.end(); }
   bool empty() const { return caches_.empty(); }
+
+  // Whether a table has, or had, a limit on the age of unsent ticks.
+  bool limits_ages() const { return limits_ages_; }
 
   uint32_t PartitionOf(const TableCache& cache, Key key) const {
     return layout_.OfKey(cache.schema()->id(), key);
@@ -60,6 +64,7 @@ class CachedTables {
   const uint64_t seed_;
   std::map<uint64_t, std::weak_ptr<CacheBudget>> budgets_;  // by layer
   std::map<uint64_t, std::unique_ptr<TableCache>> caches_;
+  bool limits_ages_ = false;
 };
 
 }  // namespace het

@@ -137,6 +137,7 @@ void Client::Progress(double wait) {
     early_.DropAll();
     exchange_.Recover();
   }
+  if (PastAge()) pushes_.PastAge(exchange_.Now());
   durability_.AskReplicas();
   exchange_.Pump();
   exchange_.Receive(wait, durability_.expects_answers());
@@ -146,7 +147,8 @@ void Client::Progress(double wait) {
 }
 
 double Client::Due() const {
-  return std::max(std::min({exchange_.Due(), durability_.Due(), losses_.Due()}), 1e-3);
+  const double age = pushes_.age_due() - exchange_.Now();
+  return std::max(std::min({exchange_.Due(), durability_.Due(), losses_.Due(), age}), 1e-3);
 }
 
 }  // namespace het

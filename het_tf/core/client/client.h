@@ -10,7 +10,8 @@
 //              (RowSink, PushLog)
 //      write   x <- optimizer(x, G); p += 1; due updates ─► into a numbered frame, b += p, p = 0
 //              (SyncPolicy, PushBuilder); wait if the bound requires it (Waiter). If the stream tells
-//              the other workers' use, rows that no other worker needs stay unsent (OthersUse)
+//              the other workers' use, rows that no other worker needs stay unsent (OthersUse). If a
+//              table limits the age of unsent ticks, Progress sends them, too (UnsentAges)
 //
 //    For example, with sgd at rate 1, pull_bound 0 and push_bound 2: the server has row 7 at clock
 //    5 with value 10. Read of 7 fetches it: b = 5, value 10. Write with gradient 1 makes the value
@@ -43,6 +44,7 @@
 // means one call at a time. BeginRead and Progress let a test have several reads in flight.
 #pragma once
 
+#include <cmath>
 #include <memory>
 
 #include "het_tf/core/base/parallel.h"
@@ -109,10 +111,14 @@ class Client {
   Status Flush();
   // All applied frames are durable: they need not be kept.
   void MarkDurable() { durability_.MarkDurable(); }
-  // Whether work is pending: frames, requests, or losses to report. Then call Progress within Due() seconds,
-  // even if nothing arrives.
-  bool Busy() const { return exchange_.busy() || durability_.busy() || losses_.any(); }
+  // Whether work is pending: frames, requests, losses to report, or ticks that reach their age. Then call
+  // Progress within Due() seconds, even if nothing arrives.
+  bool Busy() const {
+    return exchange_.busy() || durability_.busy() || losses_.any() || std::isfinite(pushes_.age_due());
+  }
   double Due() const;
+  // Whether ticks have reached their age, and Progress would send them.
+  bool PastAge() const { return tables_.limits_ages() && pushes_.age_due() <= exchange_.Now(); }
 
   // The rows were changed at the store: drops them with their unsent updates.
   void Invalidate(uint64_t table, Span<const Key> keys);

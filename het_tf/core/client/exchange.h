@@ -62,6 +62,7 @@ class Exchange {
   std::deque<Session>& sessions() { return sessions_; }
   const std::deque<Session>& sessions() const { return sessions_; }
   Session* session(uint32_t partition) { return &sessions_[partition]; }
+  double Now() const { return transport_->Now(); }
   const Call& call() const { return call_; }
   void BeginCall();
   void Reject(Status why) { call_.rejected = std::move(why); }

@@ -1,6 +1,7 @@
 #include "het_tf/core/client/push_builder.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace het {
@@ -26,7 +27,7 @@ TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCa
   return (*frame)->Add(cache.schema(), rows);
 }
 
-void PushBuilder::OfStep(const CachedWrite& write) {
+void PushBuilder::OfStep(const CachedWrite& write, double now) {
   const TableCache* trimmed = nullptr;  // a table's parts come one after another
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
@@ -38,7 +39,48 @@ void PushBuilder::OfStep(const CachedWrite& write) {
   if (write.others != nullptr) {
     for (const OthersKeys& wanted : write.others->wanted) Wanted(wanted, &frames);
   }
+  if (tables_->limits_ages()) Aged(now, kEarly, &frames);
   Queues(/*whole=*/false, &frames);
+  if (tables_->limits_ages()) ForgetAged(now, kEarly);
+}
+
+void PushBuilder::PastAge(double now) {
+  Frames frames(tables_->partitions(), nullptr);
+  if (Aged(now, /*early=*/0, &frames)) Queues(/*whole=*/false, &frames);
+  ForgetAged(now, /*early=*/0);
+}
+
+double PushBuilder::age_due() const {
+  double due = std::numeric_limits<double>::infinity();
+  if (!tables_->limits_ages()) return due;
+  for (const auto& [table, cache] : *tables_) {
+    if (cache->ages() != nullptr) due = std::min(due, cache->ages()->next_due());
+  }
+  return due;
+}
+
+bool PushBuilder::Aged(double now, double early, Frames* frames) {
+  bool queued = false;
+  for (const auto& [table, cache] : *tables_) {
+    const UnsentAges* const ages = cache->ages();
+    if (ages == nullptr) continue;
+    const UnsentAges::Rows rows = ages->Due(now + early * ages->most());
+    queued = queued || rows.queued;
+    if (rows.lines.empty()) continue;
+    PartitionLines lines(tables_->partitions());
+    for (uint32_t line : rows.lines) {
+      lines[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
+    }
+    PushLines(cache.get(), /*whole=*/false, lines, frames, &Counters::age_push);
+  }
+  return queued;
+}
+
+void PushBuilder::ForgetAged(double now, double early) {
+  for (const auto& [table, cache] : *tables_) {
+    UnsentAges* const ages = cache->ages();
+    if (ages != nullptr) ages->Forget(now + early * ages->most());
+  }
 }
 
 void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
@@ -124,17 +166,22 @@ void PushBuilder::PastBound() {
 
 template <typename Fn>
 void PushBuilder::PushLines(TableCache* cache, bool whole, Fn any) {
-  const size_t row_bytes = sizeof(Key) + cache->schema()->optimizer().wire_floats() * sizeof(float);
-  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
-  std::vector<Vector<uint32_t>> lines(tables_->partitions());
+  PartitionLines lines(tables_->partitions());
   cache->lines().ForEach([&](uint32_t line) {
     if (any(line)) lines[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
   });
+  PushLines(cache, whole, lines, nullptr, &Counters::bound_push);
+}
+
+void PushBuilder::PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
+                            uint64_t Counters::*counter) {
+  const size_t row_bytes = sizeof(Key) + cache->schema()->optimizer().wire_floats() * sizeof(float);
+  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
   for (uint32_t p = 0; p < lines.size(); ++p) {
     for (size_t begin = 0; begin < lines[p].size(); begin += fit) {
       const size_t rows = std::min(fit, lines[p].size() - begin);
-      PushFrame* frame = nullptr;
-      TablePush* const push = Add(p, &frame, *cache, rows);
+      PushFrame* own = nullptr;
+      TablePush* const push = Add(p, frames != nullptr && begin == 0 ? &(*frames)[p] : &own, *cache, rows);
       for (size_t i = begin; i < begin + rows; ++i) {
         push->keys.push_back(cache->lines().meta(lines[p][i]).key);
         if (whole) {
@@ -143,7 +190,7 @@ void PushBuilder::PushLines(TableCache* cache, bool whole, Fn any) {
           cache->unsent().TakeUpdate(lines[p][i], &push->ticks, &push->wire);
         }
       }
-      cache->counters().bound_push += rows;
+      cache->counters().*counter += rows;
     }
   }
 }

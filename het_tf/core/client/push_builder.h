@@ -1,5 +1,5 @@
-// What becomes a frame, and when: rows whose unsent ticks are past the bound (SyncPolicy), rows
-// that have left the cache, everything in a flush, and updates that left a device.
+// What becomes a frame, and when: rows whose unsent ticks are past the bound (SyncPolicy) or the age
+// (UnsentAges), rows that have left the cache, everything in a flush, and updates that left a device.
 //
 // A row's update goes from its line, or from the write-back queue, into a frame in one move, for
 // which the room has been made: it is in one place at any time (I5). Throws std::bad_alloc; then
@@ -26,15 +26,19 @@ class PushBuilder {
   uint64_t next_frame() const { return next_frame_; }
 
   // At the end of a step: evicts rows that have no room, and sends the evicted rows, the rows of the step
-  // past their push bound, and wanted rows past theirs (OthersUse): one frame a partition. Lines of `write`
-  // may be gone afterwards.
-  void OfStep(const CachedWrite& write);
+  // past their push bound, wanted rows past theirs (OthersUse), and rows past their age or nearly: one frame
+  // a partition. Lines of `write` may be gone afterwards. `now`: needed if tables limit ages.
+  void OfStep(const CachedWrite& write, double now);
   // All rows that have left their cache.
   void Queues() { Queues(/*whole=*/false, nullptr); }
   // Everything that was never sent.
   void Everything();
   // All rows that are past their push bound, and all that have left their cache.
   void PastBound();
+  // All rows with a tick that has been unsent for the age that their table allows. No line leaves.
+  void PastAge(double now);
+  // When a tick reaches that age, or earlier; infinity: there is none.
+  double age_due() const;
   // Evicts down to the capacity, and sends the queues if one is full.
   void Trim();
   // Updates that left a device. Throws with nothing taken.
@@ -49,6 +53,11 @@ class PushBuilder {
 
   // Of one call, by partition; null: none yet.
   using Frames = std::vector<PushFrame*>;
+  using PartitionLines = std::vector<Vector<uint32_t>>;  // by partition
+
+  // The end of a step sends rows that will reach their age within this part of it: they share the step's
+  // frames, and the thread between steps (engine/client_driver.h) finds nothing to do.
+  static constexpr double kEarly = 0.125;
 
   TablePush* Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows);
   void Due(const CachedWrite& write, Frames* frames);
@@ -56,9 +65,15 @@ class PushBuilder {
   void Wanted(const OthersKeys& wanted, Frames* frames);
   // `whole`: as they are, else rounded (CacheConfig::wire). `frames`: to add them to; null: to new ones.
   void Queues(bool whole, Frames* frames);
+  // Adds the lines of all tables that reach their age within `early` of it. Returns whether queued rows do.
+  bool Aged(double now, double early, Frames* frames);
+  void ForgetAged(double now, double early);
   // Lines for which any(line); `whole`: as they are.
   template <typename Fn>
   void PushLines(TableCache* cache, bool whole, Fn any);
+  // `frames`: take the first lines, about max_frame_bytes_ of each partition; null: there are none.
+  void PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
+                 uint64_t Counters::*counter);
   void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<DeviceFrames>* made) const;
 
   const CachedTables* const tables_;

@@ -1,6 +1,7 @@
 #include "het_tf/core/engine/checkpoints.h"
 
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "het_tf/core/checkpoint/save.h"
@@ -26,17 +27,29 @@ Result<StoreInfo> Checkpoints::Info() {
   return info;
 }
 
+Result<std::map<std::string, ChangesKind>> Checkpoints::KindsSince(
+    const std::map<std::string, std::vector<Position>>& since) {
+  std::map<std::string, ChangesKind> kinds;
+  TableStore* const store = parts_->store.tables.get();
+  std::vector<uint32_t> all(store->partitions());
+  std::iota(all.begin(), all.end(), 0);
+  for (const auto& [name, positions] : since) {
+    HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
+    HET_ASSIGN_OR_RETURN(const ChangesCount count, store->CountChanges(*table->schema, positions, all));
+    kinds[name] = count.kind;
+  }
+  return kinds;
+}
+
 Result<RowFileSummary> Checkpoints::SaveRows(const std::string& path, const SaveRequest& request) {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   HET_RETURN_IF_ERROR(CheckNobodyLoads());
   std::vector<SavedTable> tables;
   for (const std::string& name : request.tables) {
     HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
-    tables.push_back({table->schema, false, {}});
+    tables.push_back({table->schema});
     const auto since = request.since.find(name);
-    if (since == request.since.end()) continue;
-    tables.back().increment = true;
-    tables.back().since = since->second;
+    if (since != request.since.end()) tables.back().since = since->second;
   }
   return het::SaveRows(parts_->store.tables.get(), path, tables, request.partitions);
 }

@@ -32,6 +32,9 @@ class Checkpoints {
   Checkpoints(EngineParts* parts, Steps* steps) : parts_(parts), steps_(steps) {}
 
   Result<StoreInfo> Info();
+  // For each table: what scans of the changes since these positions would be.
+  Result<std::map<std::string, ChangesKind>> KindsSince(
+      const std::map<std::string, std::vector<Position>>& since);
   // Writes one row file.
   Result<RowFileSummary> SaveRows(const std::string& path, const SaveRequest& request);
   // Calls fn(rows) for all rows of a table, some at a time.

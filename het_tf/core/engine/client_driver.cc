@@ -61,7 +61,7 @@ Background::Pause ClientDriver::LookAfterPushes() {
   }
   patience_ = 0;
   asleep_ = false;
-  if (calls_ != calls_seen_ && !client_->EarlyOnWay() && !coming_->any_to_do()) {
+  if (calls_ != calls_seen_ && !client_->EarlyOnWay() && !coming_->any_to_do() && !client_->PastAge()) {
     calls_seen_ = calls_;
     return {kQuietSeconds, {}};
   }

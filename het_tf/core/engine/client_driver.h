@@ -6,10 +6,11 @@
 //   OnPlanned  ──lock, if it is free──► begin; else the thread does, when the current call ends
 //
 // 1. The thread. Pushes to a remote store continue between calls: the thread handles answers, resends
-//    and questions to replicas when no call has come for kQuietSeconds. It takes the lock only if that
-//    is free. It waits with the lock only when a server has closed its connection: at most a second
-//    for each server that it asks for the successor. Without requests in flight it sleeps until woken.
-//    It starts with the first such call; tables in this process need none.
+//    and questions to replicas when no call has come for kQuietSeconds, and sends ticks that reach their
+//    age (cache/unsent_ages.h). It takes the lock only if that is free. It waits with the lock only when a
+//    server has closed its connection: at most a second for each server that it asks for the successor.
+//    Without requests in flight it sleeps until woken. It starts with the first such call; tables in this
+//    process need none.
 //
 // 2. Early lookups (coming_steps.h) begin on the thread, while the step computes, or on the pipeline's
 //    thread, which never waits. A lookup begins when the partitions have notified the client of moved

@@ -14,6 +14,9 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMost = int64_t{1} << 62;
 constexpr int64_t kMostRows = (int64_t{1} << 32) - 2;
+// A thread that looks after pushes is a few milliseconds late.
+constexpr double kLeastAge = 0.01;
+constexpr double kMostAge = 1e9;
 
 // --- one kind of value each: into the field, or InvalidArgument
 
@@ -60,6 +63,15 @@ Status SetBound(const std::string& name, const Json& value, CacheOptions* option
   return Status();
 }
 
+Status SetAge(const std::string& name, const Json& value, CacheOptions* options) {
+  const double seconds = value.is_number() ? value.get<double>() : 0;
+  if (value.is_null() || (seconds >= kLeastAge && seconds <= kMostAge)) {
+    options->push_max_age = value.is_null() ? std::nullopt : std::optional(seconds);
+    return Status();
+  }
+  return Wanted(name, value, "a number of seconds from 0.01 to 1e9, or math.inf for no limit");
+}
+
 // A bound, or the name of exact steps whose rows are rounded on their way.
 Status SetStaleness(const std::string& name, const Json& value, CacheOptions* options) {
   options->synchronous = value == "synchronous";
@@ -90,6 +102,7 @@ const Field kFields[] = {
     {"staleness", SetStaleness},
     {"pull_bound", SetBound<&CacheOptions::pull_bound>},
     {"push_bound", SetBound<&CacheOptions::push_bound>},
+    {"push_max_age", SetAge},
     {"workers", SetCount<uint32_t, &CacheConfig::workers, 1, UINT32_MAX>},
     {"admit_after", SetCount<uint32_t, &CacheConfig::admit_after, 1, 255>},
     {"write_back_rows", SetCount<size_t, &CacheConfig::write_back_rows, 0, kMost>},
@@ -126,6 +139,12 @@ Status CheckTogether(const CacheOptions& options) {
     return InvalidArgument(std::string("cache.wire is \"") + RowFormatName(*options.wire) +
                            "\" with device=\"gpu\"; rows of a cache on a GPU travel as float32: leave wire "
                            "out, or give device=\"cpu\"");
+  }
+  if (options.push_max_age) {
+    return InvalidArgument(
+        "cache.push_max_age is " + Json(*options.push_max_age).dump() +
+        " with device=\"gpu\"; a cache on a GPU does not know the age of its updates: leave "
+        "push_max_age out, or give device=\"cpu\"");
   }
   if (options.checks == Checks::kNotified) {
     return InvalidArgument(
@@ -189,6 +208,7 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
   cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
   const bool subscribes = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastNotified;
   cache.checks = checks.value_or(subscribes ? Checks::kNotified : Checks::kAsked);
+  if (remote) cache.push_max_age = push_max_age;
   return TableOptions{cache};
 }
 
@@ -222,6 +242,7 @@ std::string ToJson(const TableOptions& options) {
                      {"write_back_rows", cache->write_back_rows},
                      {"wire", RowFormatName(cache->wire)},
                      {"checks", ChecksName(cache->checks)},
+                     {"push_max_age", cache->push_max_age ? Json(*cache->push_max_age) : Json(nullptr)},
                      {"device", cache->on_device ? "gpu" : "cpu"}};
     if (cache->staleness) {
       json["cache"]["staleness"] = BoundToJson(*cache->staleness);

@@ -9,12 +9,13 @@
 //             share, for good
 //   bounds    follow "staleness", the row's age and the workers (cache/staleness.h). If one of "pull_bound"
 //             and "push_bound" is given, the other is "staleness": HET's bounds, one number for all rows
+//   push_max_age  seconds, if the store is a parameter server; else none: only this process reads the table
 //   wire      given; or int4, if the store is a parameter server, rows may stay, and copies may be stale or
 //             "staleness" is "synchronous", which is 0; else float32
 //   checks    given; or notified, from a pull bound of CacheConfig::kLeastNotified on; else asked
 //
 // In JSON null is the bound math.inf, unbounded. A cache on a device has at least one row; its rows travel as
-// float32 and are checked on every read.
+// float32 and are checked on every read; it has no limit on the age of ticks.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct CacheOptions {
   bool synchronous = false;  // staleness was given as a word
   std::optional<int64_t> pull_bound;
   std::optional<int64_t> push_bound;
+  std::optional<double> push_max_age;
   std::optional<RowFormat> wire;
   std::optional<Checks> checks;
 

@@ -61,7 +61,7 @@ TableHead LiveWriter::Like(size_t table, uint64_t number, uint64_t run) const {
 
 Status LiveWriter::Resume() {
   HET_ASSIGN_OR_RETURN(control_, directory_->Map(kControlName));
-  const Status other(Code::kDataLoss, "the control file is damaged, or of another boot or base");
+  Status other(Code::kDataLoss, "the control file is damaged, or of another boot or base");
   const uint64_t bytes = sizeof(Control) + base_.size() * sizeof(uint64_t);
   if (control_.size() != bytes) return other;
   const ControlHead& head = control()->head;

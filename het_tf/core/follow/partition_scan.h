@@ -30,9 +30,9 @@ class PartitionScan {
   bool Continues(const ChangesPage& page) const;
   // Forgets the scan before, and begins the page's.
   void Begin(const ChangesPage& page);
-  // Writes the rows of a page; ignores tables that are not in the live files. FailedPrecondition: these are not
-  // the rows of such a partition. kFile, InvalidArgument: as LiveWriter::Put. InvalidArgument: damaged bytes.
-  // After an error the page may be added again.
+  // Writes the rows of a page; ignores tables that are not in the live files. FailedPrecondition: these are
+  // not the rows of such a partition. kFile, InvalidArgument: as LiveWriter::Put. InvalidArgument: damaged
+  // bytes. After an error the page may be added again.
   Status Add(const ChangesPage& page);
   // Ends the scan after its last page.
   void Finish();

@@ -55,7 +55,7 @@ Result<TableFile> TableFile::Resume(const LiveDirectory& directory, const TableH
 
 // Counts the rows, and finds the free slots.
 Status TableFile::ReadIndex() {
-  const Status damaged(Code::kDataLoss, "");
+  Status damaged(Code::kDataLoss, "");
   std::vector<bool> used(head().slots);
   for (const Bucket& bucket : buckets()) {
     for (const Entry entry : bucket.entry) {

@@ -110,7 +110,9 @@ Status Replay::AddHosts() {
   for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
     hosts_.push_back(std::make_unique<Host>(watcher_->Network(&service_, settings_.shards), h, settings_));
     Client& client = hosts_.back()->client;
-    HET_RETURN_IF_ERROR(client.AddTable(settings_.schema, settings_.cache));
+    CacheConfig cache = settings_.cache;
+    cache.push_max_age.reset();  // steps of a replay take no time
+    HET_RETURN_IF_ERROR(client.AddTable(settings_.schema, cache));
     if (settings_.on_demand && exact_) client.cache(settings_.schema->id())->policy().FollowStream();
     watcher_->Begin(hosts_.back()->network.get(), &client);
   }

@@ -75,7 +75,9 @@ void TableSchema::Tick(float learning_rate, float* g, float* row, float* update)
 }
 
 bool SameValues(const TableSpec& a, const TableSpec& b) {
-  const auto drawn_as = [](const TableSpec& spec) { return spec.drawn_as.empty() ? spec.name : spec.drawn_as; };
+  const auto drawn_as = [](const TableSpec& spec) {
+    return spec.drawn_as.empty() ? spec.name : spec.drawn_as;
+  };
   return a.dim == b.dim && a.seed == b.seed && drawn_as(a) == drawn_as(b) &&
          a.initializer.name == b.initializer.name && a.initializer.a == b.initializer.a &&
          a.initializer.b == b.initializer.b;

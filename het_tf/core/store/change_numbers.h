@@ -38,6 +38,10 @@ class ChangeNumbers {
   // Returns the first row from `row` on that may have changed after `since`, where `now` is the partition's
   // last change; `end` if there is none below it.
   uint32_t NextChanged(uint32_t row, uint32_t end, uint64_t since, uint64_t now) const;
+  // Returns how many rows below `end` it would return.
+  uint64_t CountChanged(uint32_t end, uint64_t since, uint64_t now) const;
+  // Call for a row that is removed, so that it is not counted.
+  void Forget(uint32_t row) { blocks_[row / kBlockRows]->numbers[row % kBlockRows] = 0; }
   void Clear();
   size_t bytes() const { return blocks_.size() * sizeof(Block) + blocks_.capacity() * sizeof(Block*); }
 

@@ -12,6 +12,9 @@ using namespace chunk;  // NOLINT: this file writes chunks, too
 
 namespace {
 
+// Rows are prefetched together: so many stay in the CPU's cache until they are copied.
+constexpr size_t kRowsAtOnce = 1024;
+
 constexpr const char* kKindNames[] = {"changes", "keys", "whole"};
 
 // Reads decimal numbers with ':' between; returns false unless the text has exactly `count`.
@@ -27,21 +30,80 @@ bool ParseNumbers(std::string_view text, uint64_t* numbers, size_t count) {
   return at == end;
 }
 
+// Where the changes of a page go. Each call returns the bytes that count for the page's size.
+class ChangesSink {
+ public:
+  virtual ~ChangesSink() = default;
+  virtual size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) = 0;
+  virtual size_t Rows(const Shard& shard, Span<const uint32_t> rows) = 0;
+};
+
+class ChunkSink : public ChangesSink {
+ public:
+  ChunkSink(bool stored, std::vector<Bytes>* chunks) : stored_(stored), chunks_(chunks) {}
+
+  size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) override {
+    EncodeKeys(kind, table, keys, &chunks_->emplace_back());
+    return chunks_->back().size();
+  }
+  size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
+    (stored_ ? EncodeStored : EncodeValues)(shard, rows, &chunks_->emplace_back());
+    return chunks_->back().size();
+  }
+
+ private:
+  const bool stored_;
+  std::vector<Bytes>* const chunks_;
+};
+
+class BatchSink : public ChangesSink {
+ public:
+  BatchSink(RowBatch* rows, Vector<Key>* removed) : rows_(rows), removed_(removed) {}
+
+  size_t Keys(Kind kind, uint64_t, Span<const Key> keys) override {
+    if (kind == Kind::kRemove) removed_->insert(removed_->end(), keys.begin(), keys.end());
+    return keys.size() * sizeof(Key);
+  }
+  size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
+    for (const uint32_t row : rows) rows_->Add(shard.rows().meta(row), shard.rows().data(row));
+    return rows.size() * RowBatch::RowBytes(shard.rows().row_floats());
+  }
+
+ private:
+  RowBatch* const rows_;
+  Vector<Key>* const removed_;
+};
+
+// Whether the changes since `number` are known, of all tables or of one.
+bool Knows(const Partition& partition, uint64_t number, std::optional<uint64_t> table) {
+  if (!table) return partition.changes().KnowsSince(number);
+  const auto shard = partition.shards().find(*table);
+  return shard != partition.shards().end() && number >= shard->second->known_since();
+}
+
+// The kind of a scan that begins now.
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
+  const ChangeLog& log = partition.changes();
+  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
+  if (!Knows(partition, since.number, table)) return ChangesKind::kWhole;
+  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
+}
+
 // Fills one page, stage by stage.
 class PageWriter {
  public:
-  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesPage* page)
-      : partition_(partition), request_(request), page_(page), at_(request.cursor) {}
+  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesSink* sink)
+      : partition_(partition), request_(request), sink_(sink), at_(request.cursor) {}
 
-  void Write() {
+  void Write(ChangesPage* page) {
     Begin();
     if (at_.stage == ChangesCursor::kRemovals) WriteRemovals();
     if (at_.stage == ChangesCursor::kAllKeys) WriteTables(&PageWriter::WriteKeys);
     if (at_.stage == ChangesCursor::kRows && !Full()) WriteTables(&PageWriter::WriteRows);
     if (at_.stage == ChangesCursor::kLate && !done_ && !Full()) WriteLate();
-    page_->start = at_.start;
-    page_->kind = at_.kind;
-    page_->next = done_ ? ChangesCursor() : at_;
+    page->start = at_.start;
+    page->kind = at_.kind;
+    page->next = done_ ? ChangesCursor() : at_;
   }
 
  private:
@@ -51,22 +113,17 @@ class PageWriter {
     if (!at_.begins() && same && !(at_.kind == ChangesKind::kChanges && Lost())) return;
     at_ = ChangesCursor();
     at_.start = {partition_.incarnation(), log.now()};
-    const Position& since = request_.since;
-    if (since.incarnation != partition_.incarnation() || !log.KnowsSince(since.number)) {
-      at_.kind = ChangesKind::kWhole;
-      at_.stage = ChangesCursor::kRows;
-    } else if (!log.HasRemovalsSince(since.number)) {
-      at_.kind = ChangesKind::kKeys;
-      at_.stage = ChangesCursor::kAllKeys;
-    } else {
-      at_.at = log.After(since.number);
-    }
+    at_.kind = KindSince(partition_, request_.since, request_.table);
+    at_.stage = at_.kind == ChangesKind::kWhole  ? ChangesCursor::kRows
+                : at_.kind == ChangesKind::kKeys ? ChangesCursor::kAllKeys
+                                                 : ChangesCursor::kRemovals;
+    if (at_.kind == ChangesKind::kChanges) at_.at = log.After(request_.since.number);
   }
 
   // Whether a scan of kChanges cannot go on: it needs removals that the list has lost.
   bool Lost() const {
     const ChangeLog& log = partition_.changes();
-    if (!log.KnowsSince(at_.start.number)) return true;  // a table was cleared or dropped
+    if (!Knows(partition_, at_.start.number, request_.table)) return true;  // a table was cleared or dropped
     if (at_.stage == ChangesCursor::kRows) return !log.HasRemovalsSince(at_.start.number);
     return at_.at < log.begin() ||
            (at_.stage == ChangesCursor::kRemovals && !log.HasRemovalsSince(request_.since.number));
@@ -76,10 +133,6 @@ class PageWriter {
   bool Wanted(uint64_t table) const { return !request_.table || *request_.table == table; }
   size_t Room(size_t row_bytes) const {
     return std::max<size_t>(1, (request_.max_bytes - std::min(bytes_, request_.max_bytes)) / row_bytes);
-  }
-  void Add(Bytes chunk) {
-    bytes_ += chunk.size();
-    page_->chunks.push_back(std::move(chunk));
   }
   void NextStage(ChangesCursor::Stage stage) {
     at_.stage = stage;
@@ -99,9 +152,7 @@ class PageWriter {
         keys.push_back(log.at(at_.at).key);
       }
       if (!Wanted(table)) continue;
-      Bytes chunk;
-      EncodeKeys(Kind::kRemove, table, {keys.data(), keys.size()}, &chunk);
-      Add(std::move(chunk));
+      bytes_ += sink_->Keys(Kind::kRemove, table, {keys.data(), keys.size()});
     }
     if (at_.at >= end) NextStage(ChangesCursor::kRows);
   }
@@ -143,9 +194,7 @@ class PageWriter {
       size += RowBytes(shard);
     }
     if (keys.empty()) return;
-    Bytes chunk;
-    EncodeKeys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()}, &chunk);
-    Add(std::move(chunk));
+    bytes_ += sink_->Keys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()});
     AddRows(shard, changed);
   }
 
@@ -166,11 +215,7 @@ class PageWriter {
         row == kNoRow ? gone.push_back(key) : back.push_back(row);
       }
       if (!Wanted(table)) continue;
-      if (!gone.empty()) {
-        Bytes chunk;
-        EncodeKeys(Kind::kRemove, table, {gone.data(), gone.size()}, &chunk);
-        Add(std::move(chunk));
-      }
+      if (!gone.empty()) bytes_ += sink_->Keys(Kind::kRemove, table, {gone.data(), gone.size()});
       if (shard != nullptr) AddRows(*shard, back);
     }
     done_ = at_.at >= log.end();
@@ -181,20 +226,13 @@ class PageWriter {
                            : sizeof(Key) + shard.schema().dim() * sizeof(float);
   }
   void AddRows(const Shard& shard, const Vector<uint32_t>& picked) {
-    if (picked.empty()) return;
-    Bytes chunk;
-    if (request_.stored) {
-      EncodeStored(shard, {picked.data(), picked.size()}, &chunk);
-    } else {
-      EncodeValues(shard, {picked.data(), picked.size()}, &chunk);
-    }
-    Add(std::move(chunk));
+    if (!picked.empty()) bytes_ += sink_->Rows(shard, {picked.data(), picked.size()});
   }
 
   void WriteRows(const Shard& shard) {
     const RowStore& rows = shard.rows();
     const bool whole = at_.kind == ChangesKind::kWhole;
-    const size_t room = Room(RowBytes(shard));
+    const size_t room = std::min(kRowsAtOnce, Room(RowBytes(shard)));
     Vector<uint32_t> picked;
     uint32_t row = static_cast<uint32_t>(at_.at);
     for (; row < rows.end() && picked.size() < room; ++row) {
@@ -202,15 +240,19 @@ class PageWriter {
         row = shard.numbers().NextChanged(row, rows.end(), request_.since.number, partition_.changes().now());
         if (row == rows.end()) break;
       }
-      if (rows.live(row)) picked.push_back(row);
+      __builtin_prefetch(&rows.meta(row));
+      __builtin_prefetch(rows.data(row));
+      picked.push_back(row);
     }
     at_.at = row;
+    const auto dead = [&](uint32_t each) { return !rows.live(each); };
+    picked.erase(std::remove_if(picked.begin(), picked.end(), dead), picked.end());
     AddRows(shard, picked);
   }
 
   const Partition& partition_;
   const ChangesRequest& request_;
-  ChangesPage* const page_;
+  ChangesSink* const sink_;
   ChangesCursor at_;
   size_t bytes_ = 0;
   bool done_ = false;
@@ -265,9 +307,38 @@ bool ParseCursor(std::string_view text, ChangesCursor* cursor) {
   return cursor->kind == ChangesKind::kChanges;
 }
 
+ChangesCount& ChangesCount::operator+=(const ChangesCount& other) {
+  kind = std::max(kind, other.kind);
+  rows += other.rows;
+  removed += other.removed;
+  return *this;
+}
+
+ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table) {
+  ChangesCount count;
+  count.kind = KindSince(partition, since, table);
+  if (count.kind != ChangesKind::kChanges) return count;
+  const Shard& shard = *partition.shards().at(table);
+  const ChangeLog& log = partition.changes();
+  count.rows = shard.numbers().CountChanged(shard.rows().end(), since.number, log.now());
+  for (uint64_t at = log.After(since.number); at < log.end(); ++at) {
+    count.removed += log.at(at).table == table ? 1 : 0;
+  }
+  return count;
+}
+
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
   page->chunks.clear();
-  PageWriter(partition, request, page).Write();
+  ChunkSink sink(request.stored, &page->chunks);
+  PageWriter(partition, request, &sink).Write(page);
+}
+
+void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                 Vector<Key>* removed) {
+  ChangesPage page;
+  BatchSink sink(rows, removed);
+  PageWriter(partition, NextOf(*scan, schema, *rows), &sink).Write(&page);
+  scan->Advance(page);
 }
 
 Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
@@ -298,6 +369,33 @@ Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
   std::memcpy(rows->keys.data(), r.Raw(count * sizeof(Key)), count * sizeof(Key));
   const size_t floats = rows->values.size() * sizeof(float);
   if (floats > 0) std::memcpy(rows->values.data(), r.Raw(floats), floats);
+  return Status();
+}
+
+ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows) {
+  // A page exceeds its bytes by at most one row.
+  const size_t bytes = std::max<size_t>(1, (rows.left() - 1) * RowBatch::RowBytes(schema.row_floats()));
+  return {scan.since, scan.cursor, bytes, schema.id(), /*stored=*/true};
+}
+
+Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                Vector<Key>* removed) {
+  scan->Advance(page);
+  for (const Bytes& bytes : page.chunks) {
+    const Span<const uint8_t> chunk(bytes.data(), bytes.size());
+    Reader r(chunk);
+    Kind kind{};
+    HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+    if (kind == Kind::kRows) {
+      HET_RETURN_IF_ERROR(DecodeRows(chunk, schema, rows));
+      continue;
+    }
+    ChangedRows changed;
+    HET_RETURN_IF_ERROR(DecodeChanges(chunk, &changed));
+    if (changed.what == ChangedRows::kRemoved && changed.table == schema.id()) {
+      removed->insert(removed->end(), changed.keys.begin(), changed.keys.end());
+    }
+  }
   return Status();
 }
 

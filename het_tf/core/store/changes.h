@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/store/partition.h"
 
 namespace het {
@@ -70,7 +71,7 @@ struct ChangesRequest {
   Position since;
   ChangesCursor cursor;
   size_t max_bytes = size_t{1} << 20;  // of a page, about; it has at least one row
-  std::optional<uint64_t> table;       // only this table's
+  std::optional<uint64_t> table;       // only this table's: other tables' drops and clears do not matter
   bool stored = false;                 // rows as the store has them (kRows), else values (kValues)
 };
 
@@ -81,10 +82,22 @@ struct ChangesPage {
   std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, kValues or kRows; take them in order
 };
 
+// What a scan of one table that begins now would bring. kWhole: the table is not here.
+struct ChangesCount {
+  ChangesKind kind = ChangesKind::kChanges;
+  // Upper bounds, of kChanges: a removed key may be back, or be there twice.
+  uint64_t rows = 0;
+  uint64_t removed = 0;
+
+  // The worst kind of two partitions, and the sums.
+  ChangesCount& operator+=(const ChangesCount& other);
+};
+ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table);
+
 // Throws std::bad_alloc.
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
 
-// One chunk of a page, except kRows.
+// One chunk of a page of values.
 struct ChangedRows {
   enum What : uint8_t { kRemoved, kKeys, kValues };
 
@@ -97,5 +110,29 @@ struct ChangedRows {
 
 // Decodes untrusted bytes. InvalidArgument: they are not such a chunk.
 Status DecodeChanges(Span<const uint8_t> chunk, ChangedRows* rows);
+
+// A scan of one table's stored rows; value-initialised except `since`: at the beginning.
+struct ChangesScan {
+  Position since;
+  ChangesCursor cursor;
+  ChangesKind kind = ChangesKind::kChanges;
+  bool complete = false;
+
+  void Advance(const ChangesPage& page) {
+    cursor = page.next;
+    kind = page.kind;
+    complete = page.next.begins();
+  }
+};
+// Appends the scan's next rows to *rows, which must have room, and removed keys to *removed, and advances the
+// scan.
+void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                 Vector<Key>* removed);
+
+// The same in two steps, through HET.CHANGES.
+ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows);
+// `page` is untrusted.
+Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
+                Vector<Key>* removed);
 
 }  // namespace het

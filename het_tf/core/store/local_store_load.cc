@@ -32,11 +32,11 @@ Status LocalStore::WithShard(const TableSchema& schema, uint32_t partition, F f)
 Result<TableState> LocalStore::State(const TableSchema& schema) {
   TableState state;
   for (uint32_t p = 0; p < partitions(); ++p) {
-    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, const Shard* shard) {
+    HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition* partition, const Shard* shard) {
+      state.positions.push_back({partition->incarnation(), partition->changes().now()});
       state.limits = shard->limits();
       state.clock_floor = std::max(state.clock_floor, shard->clock_floor());
       state.rows.push_back(shard->rows().size());
-      state.epochs.push_back(shard->epoch());
     }));
   }
   return state;
@@ -56,6 +56,24 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   });
 }
 
+Result<ChangesCount> LocalStore::CountChanges(const TableSchema& schema, Span<const Position> since,
+                                              const std::vector<uint32_t>& some) {
+  ChangesCount count;
+  if (since.size() != partitions()) count.kind = ChangesKind::kWhole;
+  for (size_t i = 0; i < some.size() && count.kind == ChangesKind::kChanges; ++i) {
+    count += service_->WithPartition(some[i], [&](const Partition& partition) {
+      return het::CountChanges(partition, since[some[i]], schema.id());
+    });
+  }
+  return count;
+}
+
+Status LocalStore::ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan,
+                               RowBatch* rows, Vector<Key>* removed) {
+  return WithShard(schema, partition,
+                   [&](Partition* p, Shard*) { ReadChanges(*p, schema, scan, rows, removed); });
+}
+
 Status LocalStore::BeginLoad(const std::string&, uint32_t) {
   const uint64_t epoch = RandomId();
   for (uint32_t p = 0; p < partitions(); ++p) {
@@ -71,7 +89,8 @@ Status LocalStore::Reserve(const TableSchema& schema, Span<const uint64_t> more_
   try {
     for (uint32_t p = 0; p < partitions(); ++p) {
       if (more_rows[p] == 0) continue;
-      HET_RETURN_IF_ERROR(WithShard(schema, p, [&](Partition*, Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
+      HET_RETURN_IF_ERROR(
+          WithShard(schema, p, [&](Partition*, Shard* shard) { shard->rows().Reserve(more_rows[p]); }));
     }
   } catch (const std::bad_alloc&) {
     return OutOfMemory(schema);

@@ -54,6 +54,7 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now
   }
   auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
   shard = made.get();
+  shard->set_known_since(changes_.now());
   shards_[schema->id()] = std::move(made);
   if (limits) set_limits();
   return Status();
@@ -73,6 +74,7 @@ void Partition::ClearTable(uint64_t table, uint64_t epoch) {
   if (shard == nullptr) return;
   shard->Clear(epoch);
   changes_.Unrecorded();
+  shard->set_known_since(changes_.now());
 }
 
 void Partition::RemoveRow(Shard* shard, uint32_t row) {

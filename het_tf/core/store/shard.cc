@@ -46,6 +46,7 @@ void Shard::RaiseFloor(Clock clock) { clock_floor_ = std::max(clock_floor_, std:
 void Shard::Remove(uint32_t row) {
   RaiseFloor(std::max<Clock>(rows_.meta(row).clock, 1));
   rows_.Erase(row);
+  numbers_.Forget(row);
   if (rows_.size() > 0) return;
   rows_.Clear();
   numbers_.Clear();

@@ -60,6 +60,9 @@ class Shard {
   const TableLimits& limits() const { return limits_; }
   void set_limits(const TableLimits& limits) { limits_ = limits; }
 
+  // The partition's change that made or cleared the shard: later changes are known row by row.
+  uint64_t known_since() const { return known_since_; }
+  void set_known_since(uint64_t number) { known_since_ = number; }
   // The last change of each row: call MarkChanged for every row whose content changes.
   const ChangeNumbers& numbers() const { return numbers_; }
   void MarkChanged(uint32_t row, uint64_t number) { numbers_.Set(row, number); }
@@ -96,6 +99,7 @@ class Shard {
   uint64_t epoch_;  // random, new at load and clear; compared by !=
   RowStore rows_;
   ChangeNumbers numbers_;
+  uint64_t known_since_ = 0;
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed
   Clock newest_ = 0;

@@ -12,6 +12,7 @@
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/core/store/changes.h"
 #include "het_tf/core/wire/layout.h"
 
 namespace het {
@@ -28,11 +29,9 @@ struct TableRows {
 // A store's facts about a table, besides its rows.
 struct TableState {
   TableLimits limits;
-  Clock clock_floor = 0;       // the highest of its partitions (shard.h)
-  std::vector<uint64_t> rows;  // for each partition
-  // For each partition: changes with every event that may have changed rows without raising their clocks: a
-  // load, a clear, a restart of the server.
-  std::vector<uint64_t> epochs;
+  Clock clock_floor = 0;            // the highest of its partitions (shard.h)
+  std::vector<uint64_t> rows;       // for each partition
+  std::vector<Position> positions;  // of each partition, from before the other facts were read
 };
 
 class TableStore {
@@ -70,6 +69,15 @@ class TableStore {
   static constexpr uint64_t kScanned = UINT64_MAX;
   virtual Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                           RowBatch* batch) = 0;
+
+  // What scans of the table's changes in these partitions would bring. `since`: one position a partition of
+  // the store, else they are kWhole.
+  virtual Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
+                                            const std::vector<uint32_t>& partitions) = 0;
+  // Appends rows that changed in one partition, and keys removed, since scan->since, and advances the scan.
+  // Removals come before rows. Unless scan->kind is kChanges, what is appended is not all.
+  virtual Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
+                             Vector<Key>* removed) = 0;
 
   // A load: BeginLoad, then clearing and loading by one or several threads, then CommitLoad or AbortLoad.
   // Caches drop all rows of a cleared or loaded table. If others can reach the store, they wait meanwhile, at

@@ -12,11 +12,12 @@ namespace {
 
 using follow::ChangeAnswer;
 
-constexpr double kLookSeconds = 1;       // between two searches for the owners of slots
+constexpr double kLookSeconds = 1;         // between two searches for the owners of slots
 constexpr double kReconnectSeconds = 0.2;  // between two connections to a server
 
-// Returns false if the reply is not what HET.CHANGES answers.
-bool ReadPage(RedisReply* reply, ChangesPage* page) {
+}  // namespace
+
+bool ReadChangesPage(RedisReply* reply, ChangesPage* page) {
   std::vector<RedisReply>& parts = reply->array;
   if (reply->kind != RedisReply::kArray || parts.size() < 3) return false;
   if (!ParsePosition(parts[0].text(), &page->start) || page->start.incarnation == 0) return false;
@@ -28,8 +29,6 @@ bool ReadPage(RedisReply* reply, ChangesPage* page) {
   }
   return true;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<RedisChanges>> RedisChanges::Open(const ServerAddress& address,
                                                          const std::string& name_space, double timeout) {
@@ -177,7 +176,7 @@ void RedisChanges::Take(const Owed& owed, const ServerNode& node, RedisReply* re
   if (!reply->ok()) return Fail(owed.partition, Refused(owed.partition, node, reply->text()));
   ChangeAnswer answer;
   answer.partition = owed.partition;
-  if (!ReadPage(reply, &answer.page)) {
+  if (!ReadChangesPage(reply, &answer.page)) {
     return Fail(owed.partition, FailedPrecondition(node.ToString() + " sent something else than changes"));
   }
   answers_.push_back(std::move(answer));

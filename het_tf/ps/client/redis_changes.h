@@ -1,4 +1,5 @@
-// Asks partitions in Redis for their changes (core/follow/change_source.h), over one connection to each server.
+// Asks partitions in Redis for their changes (core/follow/change_source.h), over one connection to each
+// server.
 //
 //   AskPage    HET.CHANGES key SINCE position CURSOR cursor MAXBYTES bytes
 //   AskTables  HET.STAT key TABLES id, for each table
@@ -11,8 +12,8 @@
 // While there are such errors, all servers of the map and the address are asked for the map (CLUSTER SLOTS),
 // once a second; the first one that answers has it.
 //
-// No call waits, except to resolve a host's name. The server's user needs these rights: CLUSTER SLOTS, HGET of
-// the namespace's key, HET.STAT, HET.CHANGES.
+// No call waits, except to resolve a host's name. The server's user needs these rights: CLUSTER SLOTS, HGET
+// of the namespace's key, HET.STAT, HET.CHANGES.
 #pragma once
 
 #include <deque>
@@ -25,6 +26,9 @@
 #include "het_tf/ps/client/cluster.h"
 
 namespace het {
+
+// Takes the page out of an answer of HET.CHANGES. Returns false if it is something else.
+bool ReadChangesPage(RedisReply* reply, ChangesPage* page);
 
 class RedisChanges : public follow::ChangeSource {
  public:

@@ -1,8 +1,8 @@
 // RedisStore's piecewise saving and loading of tables.
 #include <algorithm>
 
-#include "het_tf/core/base/hash.h"
 #include "het_tf/core/store/chunk.h"
+#include "het_tf/ps/client/redis_changes.h"
 #include "het_tf/ps/client/redis_store.h"
 
 namespace het {
@@ -11,22 +11,26 @@ namespace {
 // Bytes of chunks sent together: a server holds them in memory beside its rows.
 constexpr size_t kTogetherBytes = size_t{4} << 20;
 
-// Reads the incarnation from HET.STAT without TABLES, an array of names and values.
-uint64_t IncarnationOf(const RedisReply& stat) {
+// Reads the position from HET.STAT without TABLES, an array of names and values.
+Position PositionOf(const RedisReply& stat) {
+  Position position;
   for (size_t i = 0; i + 1 < stat.array.size(); i += 2) {
-    if (stat.array[i].text() == "incarnation")
-      return std::strtoull(stat.array[i + 1].text().c_str(), nullptr, 10);
+    const std::string name = stat.array[i].text();
+    const RedisReply& value = stat.array[i + 1];
+    if (name == "incarnation") position.incarnation = std::strtoull(value.text().c_str(), nullptr, 10);
+    if (name == "changes") position.number = static_cast<uint64_t>(value.integer);
   }
-  return 0;
+  return position;
 }
 
 }  // namespace
 
 Result<TableState> RedisStore::State(const TableSchema& schema) {
   const std::string& name = schema.spec().name;
-  HET_ASSIGN_OR_RETURN(const auto tables, AskTable(schema));
   HET_ASSIGN_OR_RETURN(const auto stats, AskAll("HET.STAT", {}));
+  HET_ASSIGN_OR_RETURN(const auto tables, AskTable(schema));
   TableState state;
+  for (const RedisReply& stat : stats) state.positions.push_back(PositionOf(stat));
   for (const RedisReply& table : tables) {
     if (table.array.empty()) {
       return FailedPrecondition("partition " + std::to_string(state.rows.size()) +
@@ -34,10 +38,6 @@ Result<TableState> RedisStore::State(const TableSchema& schema) {
     }
     HET_ASSIGN_OR_RETURN(const auto spec, ParseTableSpec(table.array[1].text()));
     state.limits = spec.limits.value_or(TableLimits());
-    // A restarted partition may have lost the newest updates; its rows then reach clocks that they had
-    // before, with other values. So a restart must look like a new epoch here, although epochs are saved.
-    const uint64_t life = IncarnationOf(stats[state.rows.size()]);
-    state.epochs.push_back(std::strtoull(table.array[2].text().c_str(), nullptr, 10) ^ Mix64(life));
     state.rows.push_back(static_cast<uint64_t>(table.array[3].integer));
     state.clock_floor = std::max<Clock>(state.clock_floor, table.array[5].integer);
   }
@@ -57,6 +57,46 @@ Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   *cursor = more ? std::strtoull(next.c_str() + prefix.size(), nullptr, 10) : kScanned;
   const Bytes& chunk = page.value().array[1].bytes;
   return DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, batch);
+}
+
+Result<ChangesCount> RedisStore::CountChanges(const TableSchema& schema, Span<const Position> since,
+                                              const std::vector<uint32_t>& some) {
+  ChangesCount all;
+  if (since.size() != partitions()) {
+    all.kind = ChangesKind::kWhole;
+    return all;
+  }
+  std::vector<RedisCluster::Command> commands;
+  for (const uint32_t p : some) {
+    commands.push_back({keys_[p],
+                        {"HET.CHANGES", keys_[p], "SINCE", ToString(since[p]), "TABLE",
+                         std::to_string(schema.id()), "COUNT"}});
+  }
+  HET_ASSIGN_OR_RETURN(const auto replies, AskAll(commands));
+  for (const RedisReply& reply : replies) {
+    ChangesCount count;
+    if (reply.array.size() != 3 || !ParseChangesKind(reply.array[0].text(), &count.kind)) {
+      return Status(Code::kInternal, "HET.CHANGES answered no counts");
+    }
+    count.rows = static_cast<uint64_t>(reply.array[1].integer);
+    count.removed = static_cast<uint64_t>(reply.array[2].integer);
+    all += count;
+  }
+  return all;
+}
+
+Status RedisStore::ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan,
+                               RowBatch* rows, Vector<Key>* removed) {
+  const ChangesRequest next = NextOf(*scan, schema, *rows);
+  HET_ASSIGN_OR_RETURN(RedisReply reply,
+                       Ask(partition, "HET.CHANGES",
+                           {"SINCE", ToString(next.since), "CURSOR", ToString(next.cursor), "MAXBYTES",
+                            std::to_string(next.max_bytes), "TABLE", std::to_string(schema.id()), "STORED"}));
+  ChangesPage page;
+  if (!ReadChangesPage(&reply, &page)) {
+    return Status(Code::kInternal, "HET.CHANGES answered no page");
+  }
+  return TakePage(page, schema, scan, rows, removed);
 }
 
 Status RedisStore::BeginLoad(const std::string& loader, uint32_t seconds) {

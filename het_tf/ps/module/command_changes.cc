@@ -1,9 +1,11 @@
 // HET.CHANGES answers what has changed in a partition since a position (core/store/changes.h).
 //
 //   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id] [STORED]
+//   HET.CHANGES key SINCE position TABLE id COUNT
 //
 // The answer is a list: the position at the start of the scan, the next page's cursor ("0": this was the
-// last), the kind of the scan, and the page's chunks.
+// last), the kind of the scan, and the page's chunks. With COUNT it is the kind of a scan, and upper bounds
+// on its rows and removals.
 //
 // Only a primary answers: a reader dates its rows by the request that it sent, and a replica may be behind.
 //
@@ -26,14 +28,15 @@ constexpr uint64_t kMostMilliseconds = 60 * 1000;
 struct Options {
   ChangesRequest request;
   uint64_t block = 0;  // milliseconds
+  bool count = false;
 };
 
 // Returns false after replying an error.
 bool ParseLimited(RedisModuleCtx* ctx, const char* name, const RedisModuleString* text, uint64_t most,
                   uint64_t* number) {
   if (ParseNumber(Text(text), number) && *number > 0 && *number <= most) return true;
-  ReplyError(ctx, std::string(name) + " is '" + std::string(Text(text)) + "'; it must be a number from 1 to " +
-                      std::to_string(most));
+  ReplyError(ctx, std::string(name) + " is '" + std::string(Text(text)) +
+                      "'; it must be a number from 1 to " + std::to_string(most));
   return false;
 }
 
@@ -47,10 +50,14 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       request.stored = true;
       continue;
     }
+    if (Is(args[i], "COUNT")) {
+      options->count = true;
+      continue;
+    }
     const std::string word(Text(args[i]));
     if (i + 1 == args.size()) {
       ReplyError(ctx, "'" + word + "' is not an option, or has no value; HET.CHANGES takes SINCE, CURSOR, " +
-                          "MAXBYTES, BLOCK and TABLE with a value, and STORED");
+                          "MAXBYTES, BLOCK and TABLE with a value, STORED and COUNT");
       return false;
     }
     const RedisModuleString* const value = args[++i];
@@ -77,9 +84,13 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       request.table = table;
     } else {
       ReplyError(ctx, "HET.CHANGES has no option '" + word +
-                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE and STORED");
+                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE, STORED and COUNT");
       return false;
     }
+  }
+  if (options->count && !request.table) {
+    ReplyError(ctx, "COUNT needs TABLE and the decimal id of a table");
+    return false;
   }
   if (since) return true;
   ReplyError(ctx, "HET.CHANGES needs SINCE and a position; 0:0 asks for the whole partition");
@@ -103,6 +114,14 @@ int ReplyPage(RedisModuleCtx* ctx, const Partition& partition, const ChangesRequ
   return kOk;
 }
 
+int ReplyCount(RedisModuleCtx* ctx, const Partition& partition, const ChangesRequest& request) {
+  const ChangesCount count = CountChanges(partition, request.since, *request.table);
+  redis.ReplyWithArray(ctx, 3);
+  ReplyString(ctx, NameOf(count.kind));
+  redis.ReplyWithLongLong(ctx, static_cast<long long>(count.rows));
+  return redis.ReplyWithLongLong(ctx, static_cast<long long>(count.removed));
+}
+
 bool Waits(const Options& options, const Partition& partition) {
   const Position now = {partition.incarnation(), partition.changes().now()};
   return options.block > 0 && options.request.cursor.begins() && options.request.since == now;
@@ -113,12 +132,14 @@ std::optional<int> Answer(RedisModuleCtx* ctx, Args args, bool may_wait, Options
   if (args.size() < 2) return ReplyWrongArity(ctx);
   if (!ParseOptions(ctx, args, options)) return kOk;
   if ((redis.GetContextFlags(ctx) & kCtxPrimary) == 0) {
-    return ReplyError(ctx, "this server is a replica; HET.CHANGES promises how old rows are, which only a "
-                           "primary knows: connect to the primary");
+    return ReplyError(ctx,
+                      "this server is a replica; HET.CHANGES promises how old rows are, which only a "
+                      "primary knows: connect to the primary");
   }
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr || ReplyLoading(ctx, args[1], *partition)) return kOk;
+  if (options->count) return ReplyCount(ctx, *partition, options->request);
   if (may_wait && Waits(*options, *partition)) return std::nullopt;
   return ReplyPage(ctx, *partition, options->request);
 }

@@ -20,7 +20,7 @@ from het_tf.python.show import size
 
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
-VERSION = 3  # raise it with Layout::kRule too, the rule of a key's partition
+VERSION = 4  # raise it with Layout::kRule too, the rule of a key's partition
 MOST_BYTES = 128 << 20  # limit of manifest.json: some ten thousand tables
 _CHUNK = 8 << 20  # bytes per read
 AGAIN = "; restore another checkpoint, or get this file again"
@@ -288,7 +288,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "removed": _whole,
         "complete": lambda value: isinstance(value, bool),
         "clock_floor": _whole,
-        "epochs": _list_of(_text),
+        "positions": _list_of(_text),
     },
     "file": {
         "name": _file_name,

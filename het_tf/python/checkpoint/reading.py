@@ -121,7 +121,7 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
             for stage in reading.stages:
                 parts = ranks.share(stage)
                 ranks.together("load rows", lambda parts=parts: running.read(parts))  # type: ignore[misc]
-        ranks.first("end the load", running.commit)
+        positions = ranks.first("end the load", running.commit)
     except BaseException as error:  # Ctrl-C too: else this process could not load or train any more
         running.give_up(ranks)
         passed_on = (ConnectionError, TimeoutError, MemoryError, KeyboardInterrupt)
@@ -137,20 +137,15 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
     registry.accept_rows(reading.namespace, reading.tables.values())
     for name in reading.tables.values():
         if reading.slots:  # else rows differ from the checkpoint's at equal clocks
-            sources[reading.namespace, name] = (reading.chain[-1].id, running.epochs[name])
+            sources[reading.namespace, name] = (reading.chain[-1].id, positions[name])
 
 
 class _Load:
-    """The calls of one load, one for each phase.
-
-    Attributes:
-      epochs: The epoch of each table of the namespace; set by `count`.
-    """
+    """The calls of one load, one for each phase."""
 
     def __init__(self, reading: Reading, progress: Add) -> None:
         self._reading = reading
         self._progress = progress
-        self.epochs: dict[str, list[str]] = {}
         newest = reading.chain[-1].tables
         self._floors = {live: newest[name]["clock_floor"] for name, live in reading.tables.items()}
         self._applies = {live: newest[name]["applies"] for name, live in reading.tables.items()}
@@ -175,10 +170,12 @@ class _Load:
         native.call("HetLoadRows", self._reading.namespace, str(part.path), json.dumps(request))
         return part
 
-    def commit(self) -> None:
-        """Unlocks the tables."""
+    def commit(self) -> dict[str, list[str]]:
+        """Unlocks the tables. Returns the positions of each, from before others could change it again."""
+        live = store_info(self._reading.namespace)["tables"]
         request = {"clock_floors": self._floors, "applies": self._applies}
         native.call("HetLoadCommit", self._reading.namespace, json.dumps(request))
+        return {name: live[name]["positions"] for name in self._reading.tables.values()}
 
     def give_up(self, ranks: Ranks) -> None:
         """Ends the load without its rows."""
@@ -187,11 +184,9 @@ class _Load:
                 native.call("HetLoadAbort", self._reading.namespace)
 
     def count(self, ranks: Ranks) -> None:
-        """Sets the steps of schedules and the epochs of the tables, after the load."""
+        """Sets the steps of schedules, after the load."""
         for name, number in self._applies.items() if ranks.rank > 0 else ():  # `commit` did it on rank 0
             native.call("HetSetApplies", self._reading.namespace, name, number)
-        live = store_info(self._reading.namespace)["tables"]
-        self.epochs = {name: of_table["epochs"] for name, of_table in live.items()}
 
 
 @contextlib.contextmanager

@@ -16,13 +16,28 @@ from het_tf.python.session import native
 
 _MOST_THREADS = 8
 
-# The checkpoint that each table of this process came from: (namespace, table) -> (its id, epochs since).
+# The checkpoint that each table of this process was loaded from, and the store's positions at the end of the
+# load: (namespace, table) -> (the checkpoint's id, positions).
 sources: dict[tuple[str, str], tuple[str, list[str]]] = {}
 
 
 def store_info(namespace: str) -> dict[str, Any]:
     """Returns the store of a namespace: "partitions", "hash_seed", "remote", and "tables" by name."""
     return dict(json.loads(native.call("HetStoreInfo", namespace)))
+
+
+def changes_since(namespace: str, positions: dict[str, list[str]]) -> dict[str, str]:
+    """Returns for each table which changes since the positions the store knows.
+
+    Args:
+      namespace: Namespace of the tables.
+      positions: For each table one position a partition, of `store_info`.
+
+    Returns:
+      For each table "changes": all; "keys": all except removals; or "whole": none.
+    """
+    request = json.dumps({"tables": positions})
+    return dict(json.loads(native.call("HetChangesSince", namespace, request))["tables"])
 
 
 def save_rows(
@@ -39,8 +54,7 @@ def save_rows(
       path: The new file.
       tables: Names of the tables.
       partitions: Numbers of the partitions.
-      since: For each table that is written as an increment: the base's files, which tell what it has,
-        oldest first.
+      since: For each table that is written as an increment: the base's positions.
     """
     request = {"tables": tables, "partitions": partitions, "since": {"tables": since} if since else None}
     return dict(json.loads(native.call("HetSaveRows", namespace, str(path), json.dumps(request))))

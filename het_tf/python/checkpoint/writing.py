@@ -9,7 +9,7 @@ from typing import Any
 
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.store import first_of, in_parallel, save_rows, sources, tables_in
+from het_tf.python.checkpoint.store import changes_since, in_parallel, save_rows, sources
 
 FILES = 16  # files of rows in a checkpoint, if it has enough partitions
 _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
@@ -24,8 +24,7 @@ class Writing:
       namespace: Namespace of the tables.
       tables: Names of the tables.
       groups: Name and partitions of each file.
-      since: For each file, and each table written as an increment: the base's files with its keys, oldest
-        first.
+      since: For each table written as an increment: the base's positions.
       size: Approximate bytes.
     """
 
@@ -33,20 +32,15 @@ class Writing:
     namespace: str
     tables: list[str]
     groups: list[tuple[str, list[int]]]
-    since: list[dict[str, list[str]]]
+    since: dict[str, list[str]]
     size: int
-
-    @property
-    def incremental(self) -> set[str]:
-        """Tables that are written as increments."""
-        return set().union(*(one.keys() for one in self.since)) if self.since else set()
 
 
 def plan_writing(
     path: Path,
     namespace: str,
     info: dict[str, Any],
-    base: list[Manifest] | None = None,
+    base: Manifest | None = None,
     ranks: int = 1,
     files: int = FILES,
 ) -> Writing:
@@ -56,17 +50,13 @@ def plan_writing(
       path: The directory of the files.
       namespace: Namespace of the tables.
       info: The result of `store_info`; its tables are written.
-      base: The base's manifests, the full one first.
+      base: The manifest of the base.
       ranks: Number of ranks that write.
       files: Approximate number of files.
     """
     names = list(info["tables"])
     groups = _groups(info["partitions"], ranks, files)
-    changed = [name for name in names if base and _goes_on(namespace, info["tables"][name], name, base[-1])]
-    since = [
-        {name: [str(path) for path in _base_files(base or [], name, info, part)] for name in changed}
-        for _, part in groups
-    ]
+    since = {} if base is None else _since(namespace, info, base)
     size = sum(
         info["tables"][name]["rows"] * (_ROW_BYTES + 4 * info["tables"][name]["row_floats"]) for name in names
     )
@@ -83,25 +73,16 @@ def _groups(partitions: int, ranks: int, files: int) -> list[tuple[str, list[int
     ]
 
 
-def _goes_on(namespace: str, live: dict[str, Any], name: str, base: Manifest) -> bool:
-    """Whether a table continues the base's: it was neither cleared nor loaded since."""
-    there = base.tables.get(name)
-    if there is None or there["spec"] != live["spec"]:
-        return False
-    return live["epochs"] == there["epochs"] or sources.get((namespace, name)) == (base.id, live["epochs"])
-
-
-def _base_files(base: list[Manifest], name: str, info: dict[str, Any], partitions: list[int]) -> list[Path]:
-    """Files of the base that may have keys of a table in these partitions, oldest first."""
-    found: list[Path] = []
-    for one in base[first_of(base, name) :]:
-        alike = (
-            one.partitions == info["partitions"] and one.document["store"]["hash_seed"] == info["hash_seed"]
-        )
-        for file in one.files:
-            if tables_in(file) & {name} and (not alike or set(file["partitions"]) & set(partitions)):
-                found.append(one.path / file["name"])
-    return found
+def _since(namespace: str, info: dict[str, Any], base: Manifest) -> dict[str, list[str]]:
+    """Returns the base's positions, of the tables whose changes since then are known."""
+    positions = {}
+    for name, live in info["tables"].items():
+        there = base.tables.get(name)
+        if there is not None and there["spec"] == live["spec"]:
+            loaded, after_load = sources.get((namespace, name), ("", []))
+            positions[name] = after_load if loaded == base.id else there["positions"]
+    known = changes_since(namespace, positions)
+    return {name: of_table for name, of_table in positions.items() if known[name] == "changes"}
 
 
 def write_files(
@@ -116,8 +97,7 @@ def write_files(
 
     def write(number: int) -> dict[str, Any]:
         name, partitions = writing.groups[number]
-        path, since = writing.path / name, writing.since[number]
-        entry = save_rows(writing.namespace, path, writing.tables, partitions, since)
+        entry = save_rows(writing.namespace, writing.path / name, writing.tables, partitions, writing.since)
         return {**entry, "name": name, "partitions": partitions}
 
     return in_parallel(write, numbers, done)
@@ -125,6 +105,7 @@ def write_files(
 
 def describe(
     writing: Writing,
+    before: dict[str, Any],
     info: dict[str, Any],
     entries: list[dict[str, Any]],
     step: int | None = None,
@@ -134,6 +115,7 @@ def describe(
 
     Args:
       writing: The plan.
+      before: The result of `store_info` before writing: the next increment begins at its positions.
       info: The result of `store_info` after writing.
       entries: The entries of all files.
       step: The training step.
@@ -151,10 +133,10 @@ def describe(
                 "applies": live["applies"],
                 "rows": sum(one["tables"][name]["rows"] for one in entries if name in one["tables"]),
                 "removed": sum(one["tables"][name]["removed"] for one in entries if name in one["tables"]),
-                "complete": name not in writing.incremental,
+                "complete": name not in writing.since,
                 "clock_floor": live["clock_floor"],
                 "slots": live["slots"],
-                "epochs": live["epochs"],
+                "positions": before["tables"][name]["positions"],
             }
         )
     return {
@@ -164,7 +146,7 @@ def describe(
         "created": time.time(),
         "step": step,
         "namespace": writing.namespace,
-        "base": {"name": base.path.name, "id": base.id} if base is not None and writing.incremental else None,
+        "base": {"name": base.path.name, "id": base.id} if base is not None and writing.since else None,
         "store": {"partitions": info["partitions"], "hash_seed": info["hash_seed"]},
         "tables": tables,
         "files": [{name: value for name, value in one.items() if name != "tables"} for one in entries],
@@ -176,10 +158,13 @@ def require_same(writing: Writing, before: dict[str, Any], after: dict[str, Any]
     """Checks that the tables are still those of the plan.
 
     Raises:
-      RuntimeError: One was cleared, loaded or dropped meanwhile.
+      RuntimeError: One was cleared, loaded or dropped meanwhile, or its server was restarted.
     """
+    there = {name: before["tables"][name]["positions"] for name in writing.tables if name in after["tables"]}
+    known = changes_since(writing.namespace, there)
     for name in writing.tables:
-        if name not in after["tables"] or after["tables"][name]["epochs"] != before["tables"][name]["epochs"]:
+        if known.get(name, "whole") == "whole":
             raise RuntimeError(
-                f"table {name!r} was cleared, loaded or dropped while it was saved; save again"
+                f"table {name!r} was cleared, loaded or dropped while it was saved, or a server of it was "
+                "restarted; save again"
             )

@@ -2,7 +2,7 @@
 
     SavedModel/
       assets/rows-000.het          the rows at the export, as without `follow`
-             dense.safetensors     the dense weights at the export (dense.py)
+             dense.safetensors     the dense weights at the export (publishing/blob.py)
              follow.json           what a follower and the ops need
       het_live/                    made by a follower: present rows and dense weights
       saved_model.pb               HetFollowDense ─ dense weights ─► the model's layers
@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.checkpoint.store import store_info
-from het_tf.python.export import dense, native, redirect
+from het_tf.python.export import native, redirect
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import ops
 from het_tf.python.ps import address as addresses
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.partitions import positions
+from het_tf.python.publishing import blob, weights
 from het_tf.python.session import native as plugin
 from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
@@ -124,7 +125,7 @@ class Backend(native.Backend):
             self._positions = positions(client, self._namespace)
         super().__init__(sources, options, directory)
         self._asset: Any = None
-        self._weights: list[dense.Weight] = []
+        self._weights: list[tuple[str, Any]] = []  # names and variables
         self._ticket: Any = None
 
     @contextlib.contextmanager
@@ -136,13 +137,13 @@ class Backend(native.Backend):
         with tf.device("CPU:0"):
             values, self._ticket = plugin.ops.het_follow_dense(
                 path=self._asset.asset_path,
-                dtypes=[one.dtype for one in self._weights],
-                weights=dense.described(self._weights),
+                dtypes=[variable.dtype for _, variable in self._weights],
+                weights=blob.described(weights.specs(self._weights)),
             )
         mapping = []
-        for weight, value in zip(self._weights, values, strict=True):
-            value.set_shape(weight.shape)
-            mapping.append((weight.variable, value))
+        for (_, variable), value in zip(self._weights, values, strict=True):
+            value.set_shape(variable.shape)
+            mapping.append((variable, value))
         with tf.keras.StatelessScope(state_mapping=mapping):
             yield
 
@@ -165,23 +166,24 @@ class Backend(native.Backend):
 
     def _write(self, model: Any) -> None:
         """Writes the base's dense weights and follow.json."""
-        self._weights = dense.weights_of(model)
-        (self.directory / DENSE).write_bytes(dense.blob(self._weights))
+        self._weights = weights.variables_of(model)
+        specs = weights.specs(self._weights)
+        (self.directory / DENSE).write_bytes(blob.pack(weights.read(model)))
         document = {
             "address": addresses.parse(self._follow.address).url(),
             "namespace": self._namespace,
             "partitions": self._store["partitions"],
             "hash_seed": self._store["hash_seed"],
+            "positions": self._positions,
             "tables": [
                 {"name": source.table.name, "file": path.name, "spec": source.table.spec}
                 for source, path in zip(self.sources.values(), self.files.values(), strict=True)
             ],
             "dense": {
                 "file": DENSE,
-                "signature": dense.signature(self._weights),
-                "weights": json.loads(dense.described(self._weights)),
+                "signature": blob.signature(specs),
+                "weights": json.loads(blob.described(specs)),
             },
-            "positions": self._positions,
             "max_age": self._follow.max_age,
             "stale": self._follow.stale,
         }

@@ -128,15 +128,15 @@ class Stream:
         self._offered = number
         return True
 
-    def clean(self, status: dict[str, Any], before: int) -> None:
+    def clean(self, status: dict[str, Any]) -> None:
         """Removes files of dense weights that nobody needs.
 
         Args:
-          status: The follower's; the versions to which it can go back keep their files.
-          before: The version that was in force until now; a request may have begun with it.
+          status: The follower's. The version in force, later ones, and those to which it can go back keep
+            their files. A reader that is late takes the one in force.
         """
-        needed = {before, status["version"], self._offered}
-        self._files = {number: file for number, file in self._files.items() if number in needed}
+        in_force = status["version"]
+        self._files = {number: file for number, file in self._files.items() if number >= in_force}
         dense.clean(self._target.live, {*self._files.values(), *(one["dense"] for one in status["undo"])})
 
     def _told(self, trouble: str) -> None:
@@ -167,8 +167,8 @@ class Watch:
         self._version: int | None = None
         self._trouble = ""
 
-    def see(self, status: dict[str, Any]) -> int | None:
-        """Compares with the status before. Returns the version that was in force if there is a new one."""
+    def see(self, status: dict[str, Any]) -> bool:
+        """Compares with the status before. Returns whether another version is in force."""
         trouble = self._trouble_of(status)
         if bool(trouble) != bool(self._trouble):
             self._say(trouble or f"the rows are up to date again: {_age(status['age'])} old")
@@ -181,10 +181,10 @@ class Watch:
             )
         before, self._version = self._version, status["version"]
         if before == self._version:
-            return None
+            return False
         if before is not None or self._version:
             self._say(f"version {self._version} is in force")
-        return before
+        return True
 
     def _trouble_of(self, status: dict[str, Any]) -> str:
         partitions = status["partitions"]
@@ -263,9 +263,8 @@ def _run(
     while not ended():
         stream.wait(follower, WAIT)
         status = follower.status()
-        before = watch.see(status)
-        if before is not None:
-            stream.clean(status, before)
+        if watch.see(status):
+            stream.clean(status)
         held = status["rolled_back"] and status["rolled_back"]["rows"]
         if once and (status["caught_up"] or held) and stream.idle and not status["waiting"]:
             return

@@ -28,7 +28,7 @@ _ROWS = {
 }
 _COUNTERS = {
     "bytes": ("row_bytes_in", "row_bytes_out", "metadata_bytes_in", "metadata_bytes_out"),
-    "rows": ("miss_pull", "update_pull", "bound_push", "evict_push"),
+    "rows": ("miss_pull", "update_pull", "bound_push", "age_push", "evict_push"),
     "requests": ("requests",),
 }
 

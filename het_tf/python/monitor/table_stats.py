@@ -24,6 +24,7 @@ _PER_STEP = {
     "pulled_rows/missing": ("miss_pull",),
     "pulled_rows/stale": ("update_pull",),
     "pushed_rows/bound": ("bound_push",),
+    "pushed_rows/age": ("age_push",),
     "pushed_rows/evicted": ("evict_push",),
     "reads": ("reads",),
     "ticks": ("ticks",),
@@ -43,7 +44,7 @@ class TableStats(tf.keras.callbacks.Callback):
       `cache_unsent_rows`: contents of the cache.
     * growth in the epoch: `updates` (of the table) and, with a cache, every counter of
       `Table.stats()["cache"]`: hits, miss_pull (rows fetched because they were not cached), update_pull
-      (because they were stale), bound_push and evict_push (rows sent), bytes each way, and more.
+      (because they were stale), bound_push, age_push and evict_push (rows sent), bytes each way, and more.
     * `hit_rate`: hits / reads of the epoch.
 
     With a `log_dir`, `tensorboard --logdir logs` shows lines. Tags begin with the name of the table:

@@ -62,14 +62,15 @@ class Tensor:
     end: int
 
 
-def signature(tensors: Iterable[tuple[str, Sequence[int], str]]) -> str:
-    """Returns the sha256 of names, shapes and dtypes in their order: 64 hexadecimal digits.
-
-    Args:
-      tensors: Name, shape and dtype of each.
-    """
+def described(tensors: Iterable[tuple[str, Sequence[int], str]]) -> str:
+    """Returns names, shapes and dtypes in their order, as JSON: [[name, shape, dtype], ...]."""
     listed = [[name, list(shape), dtype] for name, shape, dtype in tensors]
-    return hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
+    return json.dumps(listed, separators=(",", ":"))
+
+
+def signature(tensors: Iterable[tuple[str, Sequence[int], str]]) -> str:
+    """Returns the sha256 of `described`: 64 hexadecimal digits."""
+    return hashlib.sha256(described(tensors).encode()).hexdigest()
 
 
 def signature_of(arrays: Iterable[tuple[str, Array]]) -> str:

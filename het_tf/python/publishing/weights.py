@@ -48,6 +48,13 @@ def variables_of(model: Any) -> list[tuple[str, Any]]:
     return found
 
 
+def specs(named: list[tuple[str, Any]]) -> list[tuple[str, tuple[int, ...], str]]:
+    """Returns name, static shape and name of the dtype of each of `variables_of`."""
+    return [
+        (name, tuple(map(int, variable.shape)), tf.as_dtype(variable.dtype).name) for name, variable in named
+    ]
+
+
 def size(model: Any) -> int:
     """Returns the bytes of all dense weights, without gaps and header."""
     return sum(
@@ -69,7 +76,7 @@ def assign(model: Any, blob: Blob) -> None:
       TypeError: As `variables_of`.
     """
     here = variables_of(model)
-    ours = [(name, tuple(one.shape), tf.as_dtype(one.dtype).name) for name, one in here]
+    ours = specs(here)
     theirs = [(one.name, one.shape, one.dtype) for one in blob.tensors.values()]
     if ours != theirs:
         lines = [f"\n  only in the blob: {one}" for one in theirs if one not in ours]

@@ -51,7 +51,7 @@ def take(directory: Path, namespace: str, table: str) -> Path:
     entries = writing.write_files(plan, range(len(plan.groups)))
     after = _info(namespace, table)
     writing.require_same(plan, before, after)
-    manifests.write(directory, writing.describe(plan, after, entries))
+    manifests.write(directory, writing.describe(plan, before, after, entries))
     return directory
 
 

@@ -68,6 +68,10 @@ class Cache:
         workers equal one process. "synchronous": 0, with rows rounded on the wire (`wire`):
         about a quarter of the bytes. math.inf: unbounded.
         `Bounds(pull, push)`: fixed bounds for reads and for own updates, in place of the age.
+      push_max_age: Seconds after which an update is sent, whatever the bound on own updates, also while
+        training waits for data; 0.01 to 1e9. math.inf and the default: no limit. Steps do not wait for these
+        pushes. Only for tables at a parameter server: in this process it has no effect. Not on a GPU
+        (docs/protocol.md).
       policy: The row that leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu",
         the same with counts up to 8; "lru", the least recently used row (docs/concepts.md).
       admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
@@ -97,6 +101,7 @@ class Cache:
     rows: int | Mapping[str, int] | None = None
     bytes: int | None = None
     staleness: float | str | Bounds | None = None
+    push_max_age: float | None = None
     policy: str | None = None
     admit_after: int | None = None
     device: str | None = None
@@ -127,7 +132,7 @@ class Cache:
             bounds = {f"{name}_bound": value for name, value in vars(self.staleness).items()}
             given = {**given, "staleness": None, **bounds}
         given = {name: value for name, value in given.items() if value is not None}
-        for name in BOUNDS:
+        for name in (*BOUNDS, "push_max_age"):
             if given.get(name) == math.inf:
                 given[name] = None
         return json.dumps(given, default=repr)  # the core refuses such a value by its name

@@ -113,7 +113,7 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
     ASSERT_TRUE(counting.Step({1, 2}).ok());
     ASSERT_TRUE(counting.engine().caches().Flush().ok());
     ASSERT_TRUE(counting.Save(path, Partitions(0, 16)).ok());
-    const auto epochs = counting.Info()["epochs"];
+    const auto positions = counting.Info()["positions"];
     ASSERT_TRUE(counting.engine().tables().Clear("t").ok());
     const std::vector<Key> ids = {1};
     const std::vector<float> other = {77, 77};
@@ -138,7 +138,7 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
     EXPECT_EQ(info["clock_floor"], 40);
     EXPECT_EQ(info["applies"], 9);
     EXPECT_EQ(info["limits"]["max_rows"], 1000000) << "limits are no part of rows";
-    for (size_t p = 0; p < 16; ++p) EXPECT_NE(info["epochs"][p], epochs[p]);
+    for (size_t p = 0; p < 16; ++p) EXPECT_NE(info["positions"][p], positions[p]);
     if (bound != 0) {
       EXPECT_EQ(counting.engine().tables().Stats("t").value().cache->counters.discarded_ticks, 6u);
     }

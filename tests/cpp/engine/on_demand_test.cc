@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,7 +28,7 @@ constexpr uint32_t kDim = Process::kDim;
 constexpr int64_t kKeys = 41;
 constexpr size_t kBatch = 9;  // ids of a worker and step, at most twice as many
 
-// Frames stay with the sender until it waits for an answer.
+// Frames stay with the sender until it waits for an answer. A look at the clock takes kLook seconds.
 class LazyTransport : public LocalTransport {
  public:
   using LocalTransport::LocalTransport;
@@ -37,8 +38,11 @@ class LazyTransport : public LocalTransport {
     for (; !unsent_.empty(); unsent_.pop_front()) LocalTransport::Send(std::move(unsent_.front()));
     return LocalTransport::Poll(seconds, events);
   }
+  double Now() override { return now_ += kLook; }
 
  private:
+  static constexpr double kLook = 1e-4;
+  double now_ = 0;
   std::deque<OutFrame> unsent_;
 };
 
@@ -48,7 +52,8 @@ struct Config {
   std::string optimizer = "sgd";
   bool summed = false;
   Bound pull = 0, push = 0;
-  double late = 0.3;    // chance that a step's successor is not planned when it ends
+  double late = 0.3;  // chance that a step's successor is not planned when it ends
+  std::optional<double> push_max_age = {};
   bool counts = false;  // a row counts its ticks: ids of a batch come once, with a gradient of -1
 
   std::string ToString() const {
@@ -69,6 +74,7 @@ class Fleet {
     cache.pull_bound = config.pull;
     cache.push_bound = config.push;
     cache.write_back_rows = 2;
+    cache.push_max_age = config.push_max_age;
     for (uint32_t w = 0; w < config.workers; ++w)
       workers_.emplace_back(Spec(), &service_, cache, std::make_unique<LazyTransport>(&service_));
     planned_.resize(config.workers);
@@ -148,14 +154,14 @@ class Fleet {
   const std::vector<std::vector<float>>& rows() const { return rows_; }
   const std::vector<Batch>& last() const { return steps_[step_ - 1]; }
   const std::vector<float>& expected() const { return expected_; }
-  uint64_t pushed() {
+  uint64_t Sum(uint64_t Counters::*counter) {
     uint64_t rows = 0;
     for (Process& worker : workers_) {
-      const TableStats stats = worker.engine().tables().Stats("t").value();
-      rows += stats.cache->counters.bound_push + stats.cache->counters.evict_push;
+      rows += worker.engine().tables().Stats("t").value().cache->counters.*counter;
     }
     return rows;
   }
+  uint64_t pushed() { return Sum(&Counters::bound_push) + Sum(&Counters::evict_push); }
 
  private:
   TableSpec Spec() const {
@@ -374,6 +380,24 @@ TEST(OnDemandExact, RowsOfOneWorkerStayThere) {
   EXPECT_GE(fleet.pushed() - pushed, 2u * 41) << "of each step and worker one row, and one of each worker";
 }
 
+// Defect: an update that reached its age is on its way when another worker reads the row.
+TEST(OnDemandExact, RowsThatReachTheirAgeGoEarlierAlone) {
+  for (const bool summed : {false, true}) {
+    Config config;
+    config.workers = 3;
+    config.summed = summed;
+    config.late = 0;  // else everything is sent now and then
+    config.push_max_age = 0.01;
+    Fleet fleet(config);
+    for (uint64_t step = 0; step < Scaled(400) + 40; ++step) {
+      fleet.Step();
+      fleet.ExpectExact(summed ? 1e-6f : 0);
+      ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "step " << step;
+    }
+    EXPECT_GT(fleet.Sum(&Counters::age_push), 40u);
+  }
+}
+
 // For TSan: a pipeline plans while steps run, and another thread flushes. Defect: a tick is sent twice, or
 // not at all, when a flush comes within a step.
 TEST(OnDemandThreads, PlanTrainAndFlush) {
@@ -427,6 +451,7 @@ TEST(OnDemandBounded, ReadsMissNoMoreThanTheBound) {
     for (int64_t bound : {3, 10}) {
       Config config;
       config.workers = workers;
+      if (workers == 3) config.push_max_age = 0.02;
       config.pull = bound;
       config.push = bound;
       config.late = 0;  // else everything is sent now and then

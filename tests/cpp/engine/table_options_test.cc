@@ -64,7 +64,8 @@ TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
 TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   const CacheConfig cache = Cache(
       "\"rows\": 7, \"policy\": \"light_lfu\", \"admit_after\": 3, \"pull_bound\": 5, \"push_bound\": null, "
-      "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"notified\", \"device\": \"cpu\"");
+      "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"notified\", \"push_max_age\": 0.5, "
+      "\"device\": \"cpu\"");
   EXPECT_EQ(cache.capacity, 7u);
   EXPECT_EQ(cache.policy, Policy::kLightLfu);
   EXPECT_EQ(cache.admit_after, 3u);
@@ -76,7 +77,8 @@ TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   EXPECT_EQ(
       ToJson(TableOptions{cache}),
       "{\"cache\":{\"admit_after\":3,\"checks\":\"notified\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
-      "\"pull_bound\":5,\"push_bound\":null,\"rows\":7,\"wire\":\"float16\",\"write_back_rows\":9}}");
+      "\"pull_bound\":5,\"push_bound\":null,\"push_max_age\":0.5,\"rows\":7,\"wire\":\"float16\",\"write_"
+      "back_rows\":9}}");
   EXPECT_THAT(ToJson(Resolved("").value()), HasSubstr("\"staleness\":30"));
 }
 
@@ -120,6 +122,14 @@ TEST(CacheOptions, ChecksAreToldFromABoundOfThree) {
   EXPECT_EQ(Cache("\"staleness\": 2, \"checks\": \"notified\"").checks, Checks::kNotified);
 }
 
+// Defect: a table in this process, whose client has no thread, claims a limit that nothing keeps.
+TEST(CacheOptions, UpdatesHaveAnAgeAtAParameterServerAlone) {
+  EXPECT_EQ(Cache("").push_max_age, std::nullopt);
+  EXPECT_EQ(Cache("\"push_max_age\": 2").push_max_age, 2.0);
+  EXPECT_EQ(Cache("\"push_max_age\": null").push_max_age, std::nullopt);
+  EXPECT_EQ(Cache("\"push_max_age\": 2, \"rows\": 5", false).push_max_age, std::nullopt);
+}
+
 TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
   const struct {
     const char* fields;
@@ -143,6 +153,9 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"device\": \"gpu\", \"rows\": 0", "at least one row"},
       {"\"device\": \"gpu\", \"wire\": \"float16\"", "travel as float32"},
       {"\"device\": \"gpu\", \"checks\": \"notified\"", "asked about"},
+      {"\"device\": \"gpu\", \"push_max_age\": 2", "cache.push_max_age is 2.0 with device=\"gpu\""},
+      {"\"push_max_age\": 0", "cache.push_max_age is 0; it must be a number of seconds from 0.01"},
+      {"\"push_max_age\": \"1\"", "cache.push_max_age is \"1\""},
       {"\"workers\": 0", "cache.workers is 0"},
       {"\"size\": 3", "unknown field 'size'"},
   };

@@ -160,8 +160,8 @@ class FollowedStore : public LiveFilesTest {
       for (Key key = 0; key < kKeys; ++key) {
         const History::Value served = Served(table, key);
         ASSERT_TRUE(history_.HadSince(since, {table, key}, served))
-            << "key " << key << " of table " << table << " is older than promised: "
-            << served.value_or(-1) << "; it was: " << history_.Text({table, key});
+            << "key " << key << " of table " << table << " is older than promised: " << served.value_or(-1)
+            << "; it was: " << history_.Text({table, key});
         ASSERT_TRUE(history_.MovesForward({table, key}, served)) << "key " << key << " went back";
       }
     }

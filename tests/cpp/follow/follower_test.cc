@@ -190,14 +190,29 @@ TEST_F(FollowerTest, OnlyTheNewestReachedVersionComesIntoForce) {
   EXPECT_EQ(writer_->version().number, 3u);
 }
 
-// Would catch a version that comes into force with the rows of before a restart, or never after it.
-TEST_F(FollowerTest, AfterARestartAVersionWaitsForAScanSinceItsOffer) {
+// Would catch a version that comes into force with the rows of before a restart.
+TEST_F(FollowerTest, ACutAfterARestartIsNotReachedByTheRowsBefore) {
   Open(1);
   CatchUp();
+  source_->silent = {0};
+  Restart(0, Snapshot(0));
   Set(0, 1, 7);
+  ASSERT_TRUE(Offer(1, Positions()).ok());
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 0u);
+  source_->silent.clear();
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 1u);
+}
+
+// Would catch a version that waits for ever for an incarnation that has ended, or not at all.
+TEST_F(FollowerTest, ACutBeforeARestartIsReachedByAScanSinceTheOffer) {
+  Open(1);
   const std::vector<het::Position> cut = Positions();
   Restart(0, Snapshot(0));
+  CatchUp();
   source_->silent = {0};
+  StepFor(0.2);
   ASSERT_TRUE(Offer(1, cut).ok());
   StepFor(1);
   EXPECT_EQ(writer_->version().number, 0u);

@@ -56,8 +56,8 @@ class LocalChanges : public ChangeSource {
     for (Question& question : waiting) questions_.push_back(std::move(question));
   }
 
-  double late = 0;   // the chance that a question, or an answer, waits for the next Collect
-  double lost = 0;   // the chance that a question gets an error
+  double late = 0;  // the chance that a question, or an answer, waits for the next Collect
+  double lost = 0;  // the chance that a question gets an error
   std::set<uint32_t> silent;
   std::function<void()> before_answer;
   size_t asked = 0;  // questions that were answered

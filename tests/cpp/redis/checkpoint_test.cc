@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -92,7 +93,7 @@ TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
     Load(store.get(), paths, schema, 99);
     wanted = RowsOf(store.get(), *schema);
     state = store->State(*schema).value();
-    EXPECT_EQ(store->State(*schema).value().epochs, state.epochs);
+    EXPECT_EQ(PositionsOf(store.get(), *schema), state.positions);
     epoch = saved_epoch(*store);
   }
   ASSERT_TRUE(server_->Restart()) << server_->Log();
@@ -100,9 +101,74 @@ TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
   EXPECT_EQ(RowsOf(store.get(), *schema), wanted);
   EXPECT_EQ(saved_epoch(*store), epoch);
   for (size_t p = 0; p < 2; ++p) {
-    EXPECT_NE(store->State(*schema).value().epochs[p], state.epochs[p]) << "it may have lost updates";
+    const auto count = store->CountChanges(*schema, state.positions, {static_cast<uint32_t>(p)}).value();
+    EXPECT_EQ(count.kind, ChangesKind::kWhole) << "it may have lost updates";
   }
   EXPECT_EQ(store->State(*schema).value().clock_floor, 99);
+}
+
+TEST_F(RedisCheckpoint, IncrementsOfAnyHistory) {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    const auto store = Open("x" + std::to_string(seed), 4, seed);
+    CheckIncrements(store.get(), In(std::to_string(seed)), seed);
+  }
+}
+
+// Pages of several removals and rows, and the counts before them.
+TEST_F(RedisCheckpoint, IncrementsComeInPages) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats(), 1);
+  const auto assign = [&](Key first, Key end) {
+    for (; first < end; ++first) ASSERT_TRUE(store->Assign(*schema, {&first, 1}, row.data(), true).ok());
+  };
+  assign(0, 300);
+  const auto since = PositionsOf(store.get(), *schema);
+  std::vector<Key> keys(100);
+  std::iota(keys.begin(), keys.end(), 0);
+  ASSERT_EQ(store->Remove(*schema, keys).value(), 100u);
+  assign(90, 200);
+  const auto count = store->CountChanges(*schema, since, {0, 1}).value();
+  EXPECT_EQ(count.rows, 110u);
+  EXPECT_EQ(count.removed, 100u);
+  std::vector<Key> changed;
+  Vector<Key> removed;
+  int pages = 0;
+  for (uint32_t p = 0; p < 2; ++p) {
+    ChangesScan scan;
+    for (scan.since = since[p]; !scan.complete; ++pages) {
+      RowBatch rows(3, 3, 7);
+      ASSERT_TRUE(store->ChangesSome(*schema, p, &scan, &rows, &removed).ok());
+      ASSERT_EQ(scan.kind, ChangesKind::kChanges);
+      changed.insert(changed.end(), rows.keys(), rows.keys() + rows.size());
+    }
+  }
+  std::sort(changed.begin(), changed.end());
+  std::vector<Key> wanted(110);
+  std::iota(wanted.begin(), wanted.end(), 90);
+  EXPECT_EQ(changed, wanted);
+  std::sort(removed.begin(), removed.end());
+  EXPECT_EQ(std::vector<Key>(removed.begin(), removed.end()), keys);
+  EXPECT_GT(pages, 15);
+}
+
+TEST_F(RedisCheckpoint, LostRemovalsAreNoIncrement) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats(), 1);
+  for (Key key = 0; key < 50; ++key) ASSERT_TRUE(store->Assign(*schema, {&key, 1}, row.data(), true).ok());
+  ASSERT_TRUE(server_->Command({"CONFIG", "SET", "het.max-tombstones", "3"}).ok());
+  const auto since = PositionsOf(store.get(), *schema);
+  std::vector<Key> keys(20);
+  std::iota(keys.begin(), keys.end(), 0);
+  ASSERT_EQ(store->Remove(*schema, keys).value(), 20u);
+  EXPECT_EQ(store->CountChanges(*schema, since, {0, 1}).value().kind, ChangesKind::kKeys);
+  EXPECT_EQ(SaveRows(store.get(), In("x"), {{schema, since}}, {0, 1}).status().code(),
+            Code::kFailedPrecondition);
+  const RedisReply no_table = server_->Command({"HET.CHANGES", store->keys()[0], "SINCE", "0:0", "COUNT"});
+  EXPECT_THAT(no_table.text, HasSubstr("COUNT needs TABLE"));
 }
 
 TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {

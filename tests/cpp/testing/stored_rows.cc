@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "het_tf/core/store/local_store.h"
 
 namespace het::testing {
 
@@ -34,6 +37,12 @@ std::vector<uint32_t> AllPartitions(const TableStore& store) {
   std::vector<uint32_t> all(store.partitions());
   std::iota(all.begin(), all.end(), 0);
   return all;
+}
+
+std::vector<Position> PositionsOf(TableStore* store, const TableSchema& schema) {
+  const auto state = store->State(schema);
+  EXPECT_TRUE(state.ok()) << state.status().message();
+  return state.value().positions;
 }
 
 std::vector<std::string> Save(TableStore* store, const std::string& prefix,
@@ -64,6 +73,80 @@ void Load(TableStore* store, const std::vector<std::string>& paths, const Schema
   ASSERT_TRUE(store->RaiseFloor(*schema, floor).ok());
   const Status committed = store->CommitLoad("test");
   ASSERT_TRUE(committed.ok()) << committed.message();
+}
+
+namespace {
+
+// One table, the files of its last checkpoint, and the positions that its next increment begins at.
+struct History {
+  Schema schema;
+  std::vector<std::string> chain = {};
+  std::vector<Position> since = {};
+};
+
+History NewHistory(const std::string& name, uint32_t dim, const std::string& optimizer) {
+  TableSpec spec;
+  spec.name = name;
+  spec.dim = dim;
+  spec.optimizer.name = optimizer;
+  return {TableSchema::Create(spec).value()};
+}
+
+// Returns whether it was an increment.
+bool SaveAndCompare(TableStore* store, const std::string& prefix, History* of) {
+  const TableSchema& schema = *of->schema;
+  const auto count = store->CountChanges(schema, of->since, AllPartitions(*store));
+  EXPECT_TRUE(count.ok()) << count.status().message();
+  SavedTable table{of->schema};
+  const bool increment = count.value().kind == ChangesKind::kChanges;
+  if (increment) {
+    table.since = of->since;
+  } else {
+    of->chain.clear();
+  }
+  of->since = PositionsOf(store, schema);
+  for (const std::string& path : Save(store, prefix, {table})) of->chain.push_back(path);
+  LocalService service(8, 1);
+  LocalStore restored(&service);
+  EXPECT_TRUE(restored.CreateTable(of->schema).ok());
+  Load(&restored, of->chain, of->schema);
+  EXPECT_EQ(RowsOf(&restored, schema), RowsOf(store, schema)) << prefix;
+  return increment;
+}
+
+}  // namespace
+
+void CheckIncrements(TableStore* store, const std::string& prefix, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  History tables[] = {NewHistory("a", 2, "adam"), NewHistory("b", 3, "sgd")};
+  for (const History& table : tables) ASSERT_TRUE(store->CreateTable(table.schema).ok());
+  int increments = 0;
+  int whole = 0;
+  for (int step = 0; step < 120; ++step) {
+    History& table = tables[random() % 2];
+    const TableSchema& schema = *table.schema;
+    std::vector<Key> keys(1 + random() % 20);
+    for (Key& key : keys) key = static_cast<Key>(random() % 100);
+    const std::vector<float> rows(keys.size() * schema.row_floats(), static_cast<float>(step));
+    const uint64_t action = random() % 100;
+    if (action < 40) {
+      ASSERT_TRUE(store->Assign(schema, keys, rows.data(), true).ok());
+    } else if (action < 65) {
+      ASSERT_TRUE(store->Remove(schema, keys).ok());
+    } else if (action < 68) {
+      ASSERT_TRUE(store->ClearTable(schema).ok());
+    } else if (action < 70) {
+      ASSERT_TRUE(store->DropTable(schema).ok());
+      ASSERT_TRUE(store->CreateTable(table.schema).ok());
+    } else if (action < 75 && !table.chain.empty()) {
+      Load(store, table.chain, table.schema);
+      table.since = PositionsOf(store, schema);
+    } else if (action >= 75) {
+      ++(SaveAndCompare(store, prefix + "-" + std::to_string(step), &table) ? increments : whole);
+    }
+  }
+  EXPECT_GT(increments, 5);
+  EXPECT_GT(whole, 1);
 }
 
 }  // namespace het::testing

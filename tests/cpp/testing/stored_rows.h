@@ -20,11 +20,18 @@ StoredRows RowsOf(TableStore* store, const TableSchema& schema, size_t some = 7)
 
 std::vector<uint32_t> AllPartitions(const TableStore& store);
 
+// The store's position of each partition, now.
+std::vector<Position> PositionsOf(TableStore* store, const TableSchema& schema);
+
 // Saves one file for every `group` partitions: FOLDER/NAME-0, ...
 std::vector<std::string> Save(TableStore* store, const std::string& prefix,
                               const std::vector<SavedTable>& tables, uint32_t group = 3);
 
 // Clears the table, then loads all rows of these files, in order.
 void Load(TableStore* store, const std::vector<std::string>& paths, const Schema& schema, Clock floor = 0);
+
+// Makes two tables, changes them at random, also by clears, drops and loads, and saves now and then, as
+// increments where the store knows the changes: what is restored must be the store's rows.
+void CheckIncrements(TableStore* store, const std::string& prefix, uint64_t seed);
 
 }  // namespace het::testing

@@ -66,14 +66,14 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 3; .*that wrote it"),
+        (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 4; .*that wrote it"),
         (lambda d: d.update(version="2"), "version '2', and"),
         (lambda d: d.update(format="other"), "not a manifest of het_tf"),
         (lambda d: d.pop("step"), "'step' is missing"),
         (lambda d: d.update(step=-1), "'step' of a manifest is -1"),
         (lambda d: d["files"][0].update(name="../other"), "'name' of a file is \"../other\""),
         (lambda d: d.update(base={"name": "a/b", "id": "x"}), "'base' of a manifest"),
-        (lambda d: d["tables"][0].pop("epochs"), "a table has no 'epochs'"),
+        (lambda d: d["tables"][0].pop("positions"), "a table has no 'positions'"),
         (lambda d: d["tables"].append(3), "'tables' of a manifest"),
         (lambda d: d.update(dense={"name": "dense", "bytes": "9", "xxh3": ""}), "'bytes' of a dense"),
         (lambda d: d["store"].update(partitions=True), "'store' of a manifest"),

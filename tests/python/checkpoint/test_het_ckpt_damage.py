@@ -163,7 +163,7 @@ def test_a_manifest_is_not_read_whole_whatever_its_size(chain):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("clock_floor", 1 << 63), ("applies", 1 << 63), ("name", "\ud800"), ("epochs", ["\ud800"])],
+    [("clock_floor", 1 << 63), ("applies", 1 << 63), ("name", "\ud800"), ("positions", ["\ud800"])],
 )
 def test_values_of_a_table_that_cannot_be(tmp_path, field, value):
     path = write(tmp_path / "ckpt-00000001", [Table(rows(range(10)))])

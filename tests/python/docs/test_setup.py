@@ -98,7 +98,7 @@ def test_an_environment_has_the_commands(machine, tmp_path):
     done = machine(TOOLS / "make_venv.sh", "python3.11", tmp_path / "venv")
     assert done.returncode == 0, done.stderr
     packages = os.pathsep.join(path for path in sys.path if "site-packages" in path)
-    for name in ("het-ps", "het-ckpt", "het-data", "het-plan", "het-publish"):
+    for name in ("het-ps", "het-ckpt", "het-data", "het-plan", "het-publish", "het-serve"):
         called = subprocess.run(
             [tmp_path / "venv/bin" / name, "--help"], env={"PYTHONPATH": packages},
             capture_output=True, text=True, check=True,

@@ -13,7 +13,8 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.export import dense, follow
+from het_tf.python.export import follow
+from het_tf.python.publishing import blob, weights
 from het_tf.python.session.native import KERAS_3
 
 keras = tf.keras
@@ -63,12 +64,16 @@ def assert_close(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> Non
         np.testing.assert_allclose(got[name], want[name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+def packed(model: Any) -> bytes:
+    return blob.pack(weights.read(model))
+
+
 def train(model: Any, rng: np.random.Generator) -> None:
     """Changes every row and every weight; rows to numbers that a cache of 16-bit rows has exactly."""
     table = het_tf.Table("item")
     table.assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
-    for weight in dense.weights_of(model):
-        weight.variable.assign(rng.uniform(0.1, 1.0, weight.shape))
+    for _, variable in weights.variables_of(model):
+        variable.assign(rng.uniform(0.1, 1.0, variable.shape))
 
 
 @pytest.fixture
@@ -131,7 +136,7 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
         writer.put("item", IDS, het_tf.Table("item").lookup(IDS))
         rows = answer(loaded)["row"]
         np.testing.assert_array_equal(rows, wanted(model)["row"])
-        writer.flip(version, dense.blob(dense.weights_of(model)))
+        writer.flip(version, packed(model))
         assert_close(answer(loaded), wanted(model))
         state = next(one for one in follow.stats() if one["model"] == str(path))
         assert state["version"] == version and state["stale"] == 1 and 0 <= state["age"] < 30
@@ -146,13 +151,13 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     from het_tf.python.session import native
 
     model, path, _ = exported
-    weights = dense.weights_of(model)
+    named = weights.variables_of(model)
 
     def read() -> Any:
         return native.ops.het_follow_dense(
             path=str(path / "assets" / "follow.json"),
-            dtypes=[one.dtype for one in weights],
-            weights=dense.described(weights),
+            dtypes=[variable.dtype for _, variable in named],
+            weights=blob.described(weights.specs(named)),
         )
 
     def mapped(name: str) -> list[range]:
@@ -165,19 +170,19 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     old = [value.numpy().copy() for value in values]
     writer = Writer(path)
     train(model, fresh)
-    file = writer.flip(7, dense.blob(weights))
+    file = writer.flip(7, packed(model))
     time.sleep(1.1)
     present, ticket = read()
     assert ticket.numpy() == 7
     (place,) = mapped(file.name)
-    for value, weight in zip(present, weights, strict=True):
+    for value, (name, variable) in zip(present, named, strict=True):
         view = np.asarray(memoryview(value))  # the tensor's own bytes
-        assert view.ctypes.data in place and view.ctypes.data % 64 == 0, weight.name
-        np.testing.assert_array_equal(value.numpy(), weight.variable.numpy())
+        assert view.ctypes.data in place and view.ctypes.data % 64 == 0, name
+        np.testing.assert_array_equal(value.numpy(), variable.numpy())
     for value, was in zip(values, old, strict=True):
         np.testing.assert_array_equal(value.numpy(), was)
     train(model, fresh)
-    writer.flip(8, dense.blob(weights))
+    writer.flip(8, packed(model))
     file.unlink()
     read()
     assert mapped(file.name), "tensors still use it"
@@ -194,7 +199,7 @@ def test_weights_that_do_not_fit_are_refused(exported: Any) -> None:
     _, path, _ = exported
     loaded = tf.saved_model.load(str(path))
     writer = Writer(path)
-    writer.flip(1, dense.blob(dense.weights_of(make_model(units=5))))
+    writer.flip(1, packed(make_model(units=5)))
     time.sleep(1.1)
     with pytest.raises(tf.errors.DataLossError, match="does not have the weight"):
         answer(loaded)
@@ -217,7 +222,7 @@ def test_a_users_signature_follows_too(exported: Any, tmp_path: Path, fresh: Any
     writer = Writer(path)
     train(model, fresh)
     writer.put("item", IDS, het_tf.Table("item").lookup(IDS))
-    writer.flip(1, dense.blob(dense.weights_of(model)))
+    writer.flip(1, packed(model))
     ids = tf.constant([1, 5], tf.int64)
     got = loaded.signatures["score"](item=ids)["y"].numpy()
     want = model({"id": ids, "past": tf.stack([ids] * 3, 1)}, training=False)["y"].numpy()
@@ -231,10 +236,10 @@ def test_the_file_is_what_safetensors_reads(exported: Any) -> None:
     from safetensors import safe_open
 
     model, path, _ = exported
-    weights = dense.weights_of(model)
+    named = weights.variables_of(model)
     with safe_open(path / "assets" / "dense.safetensors", framework="np") as file:
-        for weight in weights:
-            np.testing.assert_array_equal(file.get_tensor(weight.name), weight.variable.numpy())
+        for name, variable in named:
+            np.testing.assert_array_equal(file.get_tensor(name), variable.numpy())
 
 
 def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Path) -> None:

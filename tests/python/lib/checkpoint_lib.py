@@ -130,7 +130,7 @@ def document(**changes: Any) -> dict[str, Any]:
     """A manifest of one table and one file."""
     table = {
         "name": "item", "spec": SPEC, "limits": {}, "applies": 3, "rows": 2, "removed": 0, "complete": True,
-        "clock_floor": 0, "slots": [["accumulator", 4]], "epochs": ["18446744073709551615"],
+        "clock_floor": 0, "slots": [["accumulator", 4]], "positions": ["18446744073709551615:0"],
     }  # fmt: skip
     file = {
         "name": "rows-00000-of-00001.safetensors", "bytes": 640, "partitions": [0],

@@ -136,7 +136,7 @@ def write(
         dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
     document = {
         "format": "het_tf checkpoint",
-        "version": 3,
+        "version": 4,
         "id": f"{abs(hash(str(path))):032x}",
         "created": 1_700_000_000.0,
         "step": step,
@@ -154,7 +154,7 @@ def write(
                 "complete": table.complete,
                 "clock_floor": 0,
                 "slots": [["accumulator", table.slots]] if table.slots else [],
-                "epochs": ["1"] * PARTITIONS,
+                "positions": ["1:0"] * PARTITIONS,
             }
             for table in tables
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -109,6 +110,29 @@ def test_lookup_gives_the_rows_of_the_store_where_asked(server):
         assert np.abs(table.lookup(asked) - found).max() > 0
         table.clear()  # the partitions have other epochs now
         np.testing.assert_array_equal(table.lookup(asked, stored=True)[0, 0], table.lookup(3))
+
+
+def test_updates_that_reach_their_age_are_sent_without_a_step(server):
+    """Defect: the thread between steps sleeps on, because nothing is on its way."""
+    het_tf.init(ps=server.address)
+    for name in ("kept", "aged"):
+        cache = het_tf.Cache(staleness=math.inf, rows=100, push_max_age=0.2 if name == "aged" else None)
+        layer = het_tf.keras.Embedding(4, name=name, cache=cache)
+        redis_lib.train(layer, 5)
+
+    def figures(name):
+        found = het_tf.Table(name).stats()["cache"]
+        return found["unsent_rows"], found["age_push"]
+
+    rows, deadline = figures("kept")[0], time.monotonic() + 20
+    assert rows > 30
+    while figures("aged")[0] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    unsent, pushed = figures("aged")
+    assert unsent == 0 and pushed >= rows and figures("kept") == (rows, 0)
+    table = het_tf.Table("aged")
+    assert table.stats()["rows"] == rows, "the server has them"
+    assert table.options["cache"]["push_max_age"] == 0.2
 
 
 def test_reset_ends_the_connections_though_a_graph_lives_on(server):

@@ -104,7 +104,7 @@ class _Save:
         self._model = model
         self._keep = keep
         self._pending: directories.Pending | None = None
-        self._base: list[Manifest] = []
+        self._base: Manifest | None = None
         self._info: dict[str, Any] = {}
 
     def begin(self, since: Any, ranks: int) -> writing.Writing:
@@ -126,8 +126,7 @@ class _Save:
         assert self._pending is not None
         after = store_info(self._namespace)
         writing.require_same(plan, self._info, after)
-        base = self._base[-1] if self._base else None
-        document = writing.describe(plan, after, entries, self._number, base)
+        document = writing.describe(plan, self._info, after, entries, self._number, self._base)
         if self._model is not None:
             document["dense"] = dense.write(self._pending.path, dense.variables_of(self._model))
         manifests.write(self._pending.path, document)
@@ -184,14 +183,14 @@ def namespace_of(model: Any, namespace: str | None) -> str:
     return namespace
 
 
-def _base(where: Path, namespace: str, since: Any) -> list[Manifest]:
-    """Returns the manifests of the base, the full one first; empty: write all rows."""
+def _base(where: Path, namespace: str, since: Any) -> Manifest | None:
+    """Returns the manifest of the base; None: write all rows."""
     if since is None:
-        return []
+        return None
     if since == "latest":
         newest = directories.latest(where)
         if newest is None:
-            return []
+            return None
         path = newest
     else:
         path = Path(os.path.abspath(since.path if isinstance(since, Manifest) else since))
@@ -200,11 +199,11 @@ def _base(where: Path, namespace: str, since: Any) -> list[Manifest]:
             f"since is {path}, but the new checkpoint will be in {where}; an increment and its base "
             "must be in one directory"
         )
-    chain = directories.chain(path)
-    if chain[-1].namespace != namespace:
+    base = directories.chain(path)[-1]
+    if base.namespace != namespace:
         raise ValueError(
-            f"since is {path}, which is of the namespace {chain[-1].namespace!r}, not of {namespace!r}"
+            f"since is {path}, which is of the namespace {base.namespace!r}, not of {namespace!r}"
         )
-    if isinstance(since, Manifest) and since.id != chain[-1].id:
+    if isinstance(since, Manifest) and since.id != base.id:
         raise ValueError(f"since is the Manifest of a checkpoint that {path} has replaced; read it again")
-    return chain
+    return base

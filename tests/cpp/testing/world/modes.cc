@@ -89,6 +89,8 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
     c.cache.layer = 1;
     c.cache.layer_bytes = c.tables * c.cache.capacity * Lines::Bytes(c.workers + 1);
   }
+  c.cache.push_max_age =
+      Pick<std::optional<double>>(seed, "push max age", {std::nullopt, std::nullopt, 0.2, 3.0});
   c.early = c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(&c);
@@ -120,6 +122,7 @@ Modes ModesOf(const WorldConfig& c) {
       {"durability", c.client.durability == Durability::kApplied
                          ? "applied"
                          : of(c.client.durability == Durability::kCheckpoint, "checkpoint", "replicated")},
+      {"push_max_age", of(c.cache.push_max_age.has_value(), "some", "none")},
       {"policy", PolicyName(c.cache.policy)},
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},
       {"budget", of(c.cache.layer == 0, "of each table", "of all, which moves")},

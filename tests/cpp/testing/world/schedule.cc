@@ -99,12 +99,19 @@ void Schedule::MoveBudget(size_t w) {
   cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.lines().line_bytes());
 }
 
+void Schedule::Wait(size_t w) {
+  world_.transport(w).Sleep(2 * world_.random().Unit() * *world_.config().cache.push_max_age);
+  world_.client(w).Progress(0);
+  world_.CheckAges(w);
+}
+
 void Schedule::OneStep() {
   Random& r = world_.random();
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
   if (world_.config().early && world_.device(w) == nullptr && r.Chance(0.3)) return BeginEarly(w);
   if (world_.config().cache.layer != 0 && world_.device(w) == nullptr && r.Chance(0.2)) MoveBudget(w);
+  if (world_.config().cache.push_max_age && world_.device(w) == nullptr && r.Chance(0.2)) Wait(w);
   const uint64_t what = r.Below(21);
   if (what < 8) {  // a whole step
     auto step = NextStep(w);

@@ -37,6 +37,8 @@ class Schedule {
   void Overlap(size_t w);
   // Other programs change the budget of worker w's tables: more or fewer rows fit.
   void MoveBudget(size_t w);
+  // Worker w waits for data, and its thread looks after its pushes.
+  void Wait(size_t w);
   void OneStep();
 
   World world_;

@@ -259,6 +259,7 @@ void World::AddWorker() {
     cache.wire = RowFormat::kFloat32;
     cache.capacity = std::max<size_t>(cache.capacity, 1);
     cache.layer = 0;
+    cache.push_max_age.reset();
   }
   for (const Schema& schema : schemas_) {
     Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)

@@ -77,6 +77,8 @@ class World {
 
   // I5, at any moment: every tick is exactly once at the server, in an unapplied frame, queued or in a line.
   void CheckConservation();
+  // A worker that has had time to send has no tick that has been unsent for push_max_age.
+  void CheckAges(size_t w);
   // After a complete flush: the server holds every tick and every change.
   void CheckDrained();
   // Contacts every partition from every worker, which learns of restarts, then flushes.
@@ -141,6 +143,7 @@ class World {
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
+  std::map<TableKey, std::map<size_t, std::vector<double>>> ticked_;  // by worker: when, at the latest
   std::map<TableKey, std::map<size_t, int64_t>> held_back_;  // by worker: its push bound at its last write
   std::map<TableKey, std::vector<float>> sums_;              // of gradients
   std::map<TableKey, std::vector<float>> mirror_;

@@ -52,6 +52,25 @@ void World::CheckConservation() {
   }
 }
 
+void World::CheckAges(size_t w) {
+  const double now = transport(w).Now();
+  const auto check = [&](const TableKey& key, uint32_t ticks) {
+    const std::vector<double>& when = ticked_[key][w];
+    if (ticks == 0 || when[when.size() - ticks] + *config_.cache.push_max_age > now) return;
+    Error("a tick of " + std::to_string(when[when.size() - ticks]) + " is unsent at " + std::to_string(now),
+          w, key);
+  };
+  for (const Schema& schema : schemas_) {
+    const TableCache& cache = *client(w).cache(schema->id());
+    cache.lines().ForEach([&](uint32_t line) {
+      check({schema->id(), cache.lines().meta(line).key}, cache.lines().pending(line));
+    });
+    for (const WriteBackQueue::Queued& q : cache.unsent().queue().entries()) {
+      check({schema->id(), q.key}, q.ticks);
+    }
+  }
+}
+
 void World::CheckDrained() {
   for (auto& [key, issued] : issued_) {
     int64_t ticks = 0;
@@ -92,6 +111,7 @@ void World::Issue(size_t w, const TableKey& key, const std::vector<float>& g) {
   auto& issued = issued_[key];
   issued.resize(config_.workers);
   ++issued[w];
+  ticked_[key][w].push_back(transport(w).Now());
   auto& sum = sums_[key];
   sum.resize(g.size());
   for (size_t i = 0; i < g.size(); ++i) sum[i] += g[i];

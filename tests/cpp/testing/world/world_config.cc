@@ -14,6 +14,7 @@ std::string WorldConfig::ToString() const {
          PolicyName(cache.policy) + ", capacity " + std::to_string(cache.capacity) + ", admit_after " +
          std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
          bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
+         (cache.push_max_age ? ", push_max_age " + std::to_string(*cache.push_max_age) : "") +
          (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
          (cache.checks != Checks::kAsked
               ? std::string(", ") + ChecksName(cache.checks) + ", holds " + std::to_string(most_held)
