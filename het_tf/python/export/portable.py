@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.export import dense, quantise, redirect
+from het_tf.python.export import quantise, redirect
 from het_tf.python.export.index import Index
 from het_tf.python.export.initial import Form, InitialRows
 from het_tf.python.export.rows import Source
+from het_tf.python.publishing import blob, weights
 from het_tf.python.session.native import FloatArray, tf
 
 
@@ -108,7 +109,7 @@ class Backend(redirect.Backend):
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
         self._groups = [_Group(members, options.row_dtype, directory) for members in alike.values()]
-        self._weights: list[dense.Weight] = []
+        self._weights: list[tuple[str, Any]] = []  # names and variables
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
@@ -136,14 +137,14 @@ class Backend(redirect.Backend):
     def around(self, model: Any) -> Iterator[None]:
         """Notes the model's weights, to which a published version can be assigned (refresh.py)."""
         try:
-            self._weights = dense.weights_of(model)
+            self._weights = weights.variables_of(model)
         except TypeError:  # of a type that no version has
             self._weights = []
         yield
 
     def trackables(self) -> Any:
         """See `redirect.Backend`."""
-        variables = [getattr(one.variable, "_value", one.variable) for one in self._weights]
+        variables = [getattr(one, "_value", one) for _, one in self._weights]
         return {"groups": [group.variables for group in self._groups], "dense": variables}
 
     def record(self) -> dict[str, Any]:
@@ -156,8 +157,9 @@ class Backend(redirect.Backend):
             }
             for group in self._groups
         ]
-        weights = {"names": [one.name for one in self._weights], "signature": dense.signature(self._weights)}
-        return {"groups": groups, "dense": weights}
+        signature = blob.signature(weights.specs(self._weights))
+        dense = {"names": [name for name, _ in self._weights], "signature": signature}
+        return {"groups": groups, "dense": dense}
 
     def row_bytes(self) -> dict[tuple[str, str], int] | None:
         """See `redirect.Backend`."""
