@@ -58,10 +58,11 @@ PYTHON = [
     "het_tf.python.layer",  # the Keras layers
     "het_tf.python.horovod",  # several workers
     "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
-    "het_tf.python.publishing",  # versions of a model at the server; het-publish
+    "het_tf.python.publishing",  # versions of a model at the server
     "het_tf.python.following",  # a served model follows them, without TensorFlow; het-serve
     "het_tf.python.callbacks",  # checkpoints and versions while `fit` runs
     "het_tf.python.export",
+    "het_tf.python.releasing",  # which version they serve; het-publish
     "het_tf.python.convert",  # models of Keras, and rows in files of others
     "het_tf.python.planner",  # what a job will cost, before it runs; het-plan
     "het_tf.inputs",

@@ -1,6 +1,7 @@
 #include "het_tf/capi/follow/follow.h"
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -37,6 +38,8 @@ class Following {
     FollowerOptions options;
     options.poll = json.at("poll").get<double>();
     options.max_page_bytes = json.at("page_bytes").get<size_t>();
+    options.undo.versions = json.at("keep_undo").get<size_t>();
+    options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));
     HET_ASSIGN_OR_RETURN(const auto address, ParseServerAddress(json.at("address").get<std::string>()));
     HET_ASSIGN_OR_RETURN(made->source_, RedisChanges::Open(address, json.at("namespace").get<std::string>(),
@@ -58,6 +61,24 @@ class Following {
     HET_ASSIGN_OR_RETURN(std::vector<het::Position> cut, ParsePositions(json.at("cut")));
     std::lock_guard<std::mutex> lock(mutex_);
     HET_RETURN_IF_ERROR(follower_->Offer(std::move(version), std::move(cut)));
+    background_.Wake();
+    return Status();
+  }
+
+  Status RollBack(const nlohmann::json& json) {
+    Version version;
+    version.number = json.at("number").get<uint64_t>();
+    const bool rows = json.at("dense").is_null();
+    if (!rows) version.dense_path = json["dense"].get<std::string>();
+    std::lock_guard<std::mutex> lock(mutex_);
+    HET_RETURN_IF_ERROR(rows ? follower_->RollBack(version.number) : follower_->RollBackDense(version));
+    background_.Wake();
+    return Status();
+  }
+
+  Status Resume() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    HET_RETURN_IF_ERROR(follower_->Resume());
     background_.Wake();
     return Status();
   }
@@ -108,6 +129,34 @@ Result<nlohmann::json> Inspect(const nlohmann::json& json) {
   return text;
 }
 
+Status Write(const std::string& path, const void* content, size_t bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(static_cast<const char*>(content), static_cast<std::streamsize>(bytes));
+  file.close();
+  return file ? Status() : Status(Code::kFile, "'" + path + "' cannot be written");
+}
+
+Result<nlohmann::json> Copy(const nlohmann::json& json) {
+  HET_ASSIGN_OR_RETURN(auto reader, LiveReader::Open(json.at("directory").get<std::string>(),
+                                                     json.at("base").get<std::vector<std::string>>()));
+  const auto to = json.at("to").get<std::string>();
+  HET_ASSIGN_OR_RETURN(const Version version, reader->version());  // before the rows
+  nlohmann::json text = {
+      {"version", version.number}, {"dense", version.dense_path}, {"rows", nlohmann::json::array()}};
+  for (size_t table = 0; table < reader->tables(); ++table) {
+    HET_ASSIGN_OR_RETURN(const Vector<Key> keys, reader->Keys(table));
+    Vector<float> rows(keys.size() * reader->base(table).dim());
+    const LiveRead read{table, {keys.data(), keys.size()}, rows.data()};
+    uint64_t seen = 0;
+    HET_RETURN_IF_ERROR(reader->Lookup({&read, 1}, &seen));
+    const std::string path = to + "/" + std::to_string(table);
+    HET_RETURN_IF_ERROR(Write(path + ".keys", keys.data(), keys.size() * sizeof(Key)));
+    HET_RETURN_IF_ERROR(Write(path + ".rows", rows.data(), rows.size() * sizeof(float)));
+    text["rows"].push_back(keys.size());
+  }
+  return text;
+}
+
 // Runs body() -> Status, which reads JSON.
 template <typename Body>
 int AnswerJson(const Body& body) {
@@ -141,6 +190,15 @@ int HetFollowOffer(void* follower, const char* version) {
       [&] { return static_cast<Following*>(follower)->Offer(nlohmann::json::parse(version)); });
 }
 
+int HetFollowRollBack(void* follower, const char* version) {
+  return het::follow::AnswerJson(
+      [&] { return static_cast<Following*>(follower)->RollBack(nlohmann::json::parse(version)); });
+}
+
+int HetFollowResume(void* follower) {
+  return het::Answer([&] { return static_cast<Following*>(follower)->Resume(); });
+}
+
 int HetFollowStatus(void* follower) {
   return het::Answer([&] {
     het::Text() = static_cast<Following*>(follower)->Report();
@@ -152,6 +210,14 @@ int HetFollowInspect(const char* options) {
   return het::follow::AnswerJson([&]() -> Status {
     HET_ASSIGN_OR_RETURN(const nlohmann::json state, het::follow::Inspect(nlohmann::json::parse(options)));
     het::Text() = state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return Status();
+  });
+}
+
+int HetFollowCopy(const char* options) {
+  return het::follow::AnswerJson([&]() -> Status {
+    HET_ASSIGN_OR_RETURN(const nlohmann::json text, het::follow::Copy(nlohmann::json::parse(options)));
+    het::Text() = text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     return Status();
   });
 }

@@ -33,15 +33,19 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
   }
   if (parts.empty()) return FailedPrecondition("the export has no tables; there is nothing to follow");
   HET_RETURN_IF_ERROR(writer->SetPartitions(static_cast<uint32_t>(parts.size())));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    Part& part = parts[i];
-    if (!ParsePosition(writer->position(static_cast<uint32_t>(i)), &part.since)) {
-      part.since =
-          follower->options_.base.empty() ? het::Position() : follower->options_.base[part.partition];
-    }
-    follower->Restart(&part);
-  }
+  HET_ASSIGN_OR_RETURN(follower->undo_, Undo::Open(writer, follower->options_.undo));
+  follower->ReadPositions();
   return follower;
+}
+
+void Follower::ReadPositions() {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    if (!ParsePosition(writer_->position(static_cast<uint32_t>(i)), &part.since)) {
+      part.since = options_.base.empty() ? het::Position() : options_.base[part.partition];
+    }
+    Restart(&part);
+  }
 }
 
 // The next question is the first page of a scan.
@@ -54,6 +58,13 @@ void Follower::Restart(Part* part) {
 double Follower::Step() {
   Collect();
   uint64_t now = options_.clock();
+  if (undo_->rolled_back() && undo_->rolled_back()->rows) {
+    if (!restored_ && restore_due_ <= now) {
+      const Status status = Restore(now);
+      flip_error_ = status.ok() ? "" : status.message();
+    }
+    return restored_ ? kMostPause : SecondsSince(now, std::max(now, restore_due_));
+  }
   for (Part& part : parts_) {
     if (part.waits == Waits::kNothing && part.due <= now) Ask(&part);
   }
@@ -84,6 +95,7 @@ void Follower::Take(Part* part, ChangeAnswer answer) {
   const Waits waited = std::exchange(part->waits, Waits::kNothing);
   const uint64_t now = options_.clock();
   part->due = now;
+  if (std::exchange(part->ignore, false)) return;
   Status status = answer.status;
   try {
     if (status.ok() && waited == Waits::kPage) status = TakePage(part, std::move(answer.page));
@@ -170,7 +182,7 @@ void Follower::Flip() {
   for (const Part& part : parts_) rows.push_back({part.partition, part.since, part.seen});
   const std::optional<Version> version = versions_.Take(rows);
   if (!version) return;
-  const Status flipped = writer_->Flip(*version);
+  const Status flipped = undo_->Flip(*version);
   flip_error_ = flipped.ok() ? "" : flipped.message();
 }
 
@@ -180,8 +192,47 @@ Status Follower::Offer(Version version, std::vector<het::Position> cut) {
                            std::to_string(cut.size()) + " positions, and the store has " +
                            std::to_string(source_->partitions()) + " partitions");
   }
-  if (version.number <= writer_->version().number) return Status();
+  if (undo_->rolled_back() || version.number <= writer_->version().number) return Status();
   versions_.Offer(std::move(version), std::move(cut), options_.clock());
+  return Status();
+}
+
+Status Follower::RollBack(uint64_t version) {
+  const auto before = undo_->rolled_back();
+  HET_RETURN_IF_ERROR(undo_->RollBack(version));
+  if (before && before->rows && before->version == version) return Status();
+  versions_.Clear();
+  for (Part& part : parts_) {
+    part.ignore = part.waits != Waits::kNothing;
+    part.held = ChangesPage();
+    part.seen = 0;
+    part.backoff.Succeeded();
+  }
+  ReadPositions();
+  restored_ = false;
+  restore_due_ = After(options_.clock(), kGrace);
+  return Status();
+}
+
+Status Follower::RollBackDense(const Version& version) {
+  HET_RETURN_IF_ERROR(undo_->RollBackDense(version));
+  versions_.Clear();
+  return Status();
+}
+
+Status Follower::Restore(uint64_t now) {
+  const Status status = undo_->Restore();
+  restored_ = status.ok();
+  restore_due_ = After(now, kMostPause);
+  return status;
+}
+
+Status Follower::Resume() {
+  if (undo_->rolled_back() && undo_->rolled_back()->rows && !restored_) {
+    HET_RETURN_IF_ERROR(Restore(options_.clock()));
+  }
+  HET_RETURN_IF_ERROR(undo_->Resume());
+  for (Part& part : parts_) part.due = 0;
   return Status();
 }
 
@@ -219,7 +270,15 @@ std::string Follower::Report() const {
          {"error", part.backoff.reason()},
          {"failing", part.backoff.failing() ? static_cast<double>(now) * 1e-9 - part.backoff.since() : 0.0}});
   }
+  nlohmann::json undo = nlohmann::json::array(), back;
+  for (const Version& one : undo_->Targets()) {
+    undo.push_back({{"version", one.number}, {"dense", one.dense_path}});
+  }
+  if (const auto& to = undo_->rolled_back()) back = {{"version", to->version}, {"rows", to->rows}};
   return nlohmann::json({{"version", writer_->version().number},
+                         {"undo", undo},
+                         {"undo_error", undo_->error()},
+                         {"rolled_back", back},
                          {"waiting", versions_.Numbers()},
                          {"age", age(writer_->seen())},
                          {"caught_up", caught_up()},

@@ -19,7 +19,8 @@
 // Errors. A question that failed, or a page that cannot be written (the disk is full), is tried again, after
 // growing pauses. Rows stay as they are and their age grows.
 //
-// Versions: waiting_versions.h. Not thread-safe.
+// Versions: waiting_versions.h. The way back: undo.h; while rows are at an earlier version, no question is
+// asked, and answers to earlier questions are ignored. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -32,6 +33,7 @@
 #include "het_tf/core/follow/boot_clock.h"
 #include "het_tf/core/follow/change_source.h"
 #include "het_tf/core/follow/partition_scan.h"
+#include "het_tf/core/follow/undo.h"
 #include "het_tf/core/follow/waiting_versions.h"
 
 namespace het::follow {
@@ -41,6 +43,7 @@ struct FollowerOptions {
   size_t max_page_bytes = size_t{1} << 20;  // of one answer
   // Of all partitions, before the export read its rows; ignored if another number of them.
   std::vector<het::Position> base;
+  UndoLimits undo;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
 };
@@ -60,6 +63,14 @@ class Follower {
   // position for each partition of the store.
   Status Offer(Version version, std::vector<het::Position> cut);
 
+  // Goes back to a version and stays there, rows included, until Resume; offers are ignored meanwhile. Errors
+  // as Undo::RollBack. The rows follow kGrace later, by Step.
+  Status RollBack(uint64_t version);
+  // Only the dense weights go back; rows go on. Errors as Undo::RollBackDense.
+  Status RollBackDense(const Version& version);
+  // Goes on: asks for what has changed since the moment of the version. Errors as Undo::Restore.
+  Status Resume();
+
   // Whether every partition has completed a scan since the follower began.
   bool caught_up() const;
   // Returns one JSON object (capi/follow.h).
@@ -67,6 +78,8 @@ class Follower {
 
  private:
   enum class Waits { kNothing, kPage, kTables };
+
+  static constexpr double kGrace = 0.5;  // seconds: undo.h, Readers
 
   // A partition on its way.
   struct Part {
@@ -78,11 +91,12 @@ class Follower {
     het::Position since;
     ChangesRequest request;  // the page to ask for
     Waits waits = Waits::kNothing;
-    uint64_t due = 0;    // not before this time
-    uint64_t asked = 0;  // when the question in flight was sent
-    uint64_t sent = 0;   // the first request of the scan
-    ChangesPage held;    // until the tables are known
-    uint64_t seen = 0;   // `sent` of the last complete scan; 0: none is complete
+    bool ignore = false;  // the answer that it waits for
+    uint64_t due = 0;     // not before this time
+    uint64_t asked = 0;   // when the question in flight was sent
+    uint64_t sent = 0;    // the first request of the scan
+    ChangesPage held;     // until the tables are known
+    uint64_t seen = 0;    // `sent` of the last complete scan; 0: none is complete
     Backoff backoff;
     ChangesKind kind = ChangesKind::kChanges;  // of the last complete scan
     uint64_t scans = 0;
@@ -101,6 +115,9 @@ class Follower {
   Status TakeTables(Part* part, const std::vector<std::optional<TableSpec>>& specs);
   Status Write(Part* part, const ChangesPage& page);
   void Flip();
+  Status Restore(uint64_t now);
+  // Takes position and `seen` of every partition from the live files.
+  void ReadPositions();
 
   ChangeSource* const source_;
   LiveWriter* const writer_;
@@ -111,6 +128,9 @@ class Follower {
   std::vector<ChangeAnswer> answers_;
   std::map<size_t, std::string> table_errors_;
   std::string flip_error_;
+  std::unique_ptr<Undo> undo_;
+  bool restored_ = false;  // the rows of a rollback
+  uint64_t restore_due_ = 0;
 };
 
 }  // namespace het::follow

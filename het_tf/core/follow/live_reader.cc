@@ -84,11 +84,7 @@ class LiveView {
       std::memcpy(&record, &control().versions[flips & 1], sizeof record);
       AfterCopying();
       if (LoadShared(control().flips) != flips) continue;
-      Version version{record.number,
-                      std::string(record.dense_path, strnlen(record.dense_path, sizeof record.dense_path)),
-                      std::nullopt};
-      if (!std::isnan(record.trained_through)) version.trained_through = record.trained_through;
-      return version;
+      return VersionOf(record);
     }
   }
 
@@ -148,6 +144,17 @@ Status LiveReader::Lookup(Span<const LiveRead> reads, uint64_t* seen) {
   live.reserve(reads.size());
   for (const LiveRead& read : reads) live.push_back({&view->file(read.table), read.ids, read.out});
   return serve::LookupRows(Span<const serve::RowRead<LiveFile>>(live.data(), live.size()));
+}
+
+Result<Vector<Key>> LiveReader::Keys(size_t table) {
+  HET_ASSIGN_OR_RETURN(const auto view, View());
+  Vector<Key> keys;
+  if (view == nullptr) {
+    HET_RETURN_IF_ERROR(base_[table]->ForEachRow([&](Key key, const uint8_t*) { keys.push_back(key); }));
+  } else {
+    view->file(table).ForEachKey([&](Key key) { keys.push_back(key); });
+  }
+  return keys;
 }
 
 Result<Version> LiveReader::version() {

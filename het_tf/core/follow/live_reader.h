@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/follow/version.h"
@@ -39,6 +40,8 @@ class LiveReader {
   // Reads rows that are at least those of the store at `*seen` (CLOCK_BOOTTIME in ns; 0: never), and of the
   // version in force when it is called. DataLoss: a file is damaged. kFile: a new file cannot be mapped.
   Status Lookup(Span<const LiveRead> reads, uint64_t* seen);
+  // Returns the keys that have rows, each once, in any order. DataLoss, kFile: as Lookup.
+  Result<Vector<Key>> Keys(size_t table);
   // Returns the version in force. A request must ask for it before its Lookup: then its rows are not older
   // than the version's cut.
   Result<Version> version();

@@ -131,6 +131,7 @@ int LiveWriter::Find(uint64_t table_id) const {
 }
 
 Status LiveWriter::Put(size_t table, Span<const Key> keys, const float* values) {
+  if (before_change_) before_change_(table, keys);
   LiveTable& live = *tables_[table];
   const size_t dim = live.schema().dim();
   while (!keys.empty()) {
@@ -140,6 +141,20 @@ Status LiveWriter::Put(size_t table, Span<const Key> keys, const float* values) 
     values += done * dim;
     if (!keys.empty()) HET_RETURN_IF_ERROR(Grow(table, keys.size()));
   }
+  return Status();
+}
+
+void LiveWriter::Remove(size_t table, Span<const Key> keys) {
+  if (before_change_) before_change_(table, keys);
+  tables_[table]->Remove(keys);
+}
+
+Status LiveWriter::Restore(size_t table, Key key, const uint8_t* row) {
+  if (row == nullptr) {
+    tables_[table]->Remove({&key, 1});
+    return Status();
+  }
+  while (!tables_[table]->PutStored(key, row)) HET_RETURN_IF_ERROR(Grow(table, 1));
   return Status();
 }
 
@@ -172,7 +187,7 @@ std::string LiveWriter::position(uint32_t partition) const {
 }
 
 Status LiveWriter::SetPosition(uint32_t partition, const std::string& position, uint64_t seen) {
-  Position& record = positions()[partition];
+  Position& record = positions_.At<Position>(0)[partition];
   if (position.size() >= sizeof record.position) {
     return InvalidArgument("position '" + position + "' is longer than INCARNATION:NUMBER can be");
   }
@@ -181,34 +196,32 @@ Status LiveWriter::SetPosition(uint32_t partition, const std::string& position, 
   changed.seen = seen;
   changed.checksum = ChecksumOf(changed);
   std::memcpy(&record, &changed, sizeof record);
+  TellSeen();
+  return Status();
+}
+
+void LiveWriter::SetPositions(Span<const Position> positions) {
+  std::memcpy(positions_.data(), positions.data(), positions.size() * sizeof(Position));
+  TellSeen();
+}
+
+void LiveWriter::TellSeen() {
   uint64_t oldest = std::numeric_limits<uint64_t>::max();
   for (const Position& one : positions()) oldest = std::min(oldest, Valid(one) ? one.seen : 0);
   StoreShared(&control()->seen, oldest);
-  return Status();
 }
 
 uint64_t LiveWriter::seen() const { return control()->seen; }
 
 Status LiveWriter::Flip(const Version& version) {
+  HET_ASSIGN_OR_RETURN(const VersionRecord record, RecordOf(version));
   const uint64_t next = control()->flips + 1;
-  VersionRecord& record = control()->versions[next & 1];
-  if (version.dense_path.size() >= sizeof record.dense_path) {
-    return InvalidArgument("the path of the dense weights is longer than 239 bytes: " + version.dense_path);
-  }
   BeforeFilling();
-  record = {};
-  record.number = version.number;
-  record.trained_through = version.trained_through.value_or(std::numeric_limits<double>::quiet_NaN());
-  std::memcpy(record.dense_path, version.dense_path.data(), version.dense_path.size());
+  control()->versions[next & 1] = record;
   StoreShared(&control()->flips, next);
   return Status();
 }
 
-Version LiveWriter::version() const {
-  const VersionRecord& record = control()->versions[control()->flips & 1];
-  Version version{record.number, record.dense_path, std::nullopt};
-  if (!std::isnan(record.trained_through)) version.trained_through = record.trained_through;
-  return version;
-}
+Version LiveWriter::version() const { return VersionOf(control()->versions[control()->flips & 1]); }
 
 }  // namespace het::follow

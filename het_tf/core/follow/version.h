@@ -5,6 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "het_tf/core/base/status.h"
+#include "het_tf/core/follow/live_format.h"
+
 namespace het::follow {
 
 struct Version {
@@ -12,5 +15,9 @@ struct Version {
   std::string dense_path;  // the file of the dense weights, relative to the live directory; "": the base's
   std::optional<double> trained_through;  // seconds since 1970
 };
+
+// InvalidArgument: a path of over 239 bytes.
+Result<VersionRecord> RecordOf(const Version& version);
+Version VersionOf(const VersionRecord& record);
 
 }  // namespace het::follow

@@ -39,6 +39,7 @@ class WaitingVersions {
   // Removes the newest version that all partitions have reached, with all older ones, and returns it.
   std::optional<Version> Take(const std::vector<Reached>& rows);
 
+  void Clear() { waiting_.clear(); }
   // The numbers of the waiting versions, oldest first.
   std::vector<uint64_t> Numbers() const;
 

@@ -29,7 +29,7 @@ class Publish(tf.keras.callbacks.Callback):
       every: Seconds from one version to the next, > 0, checked when batches end.
       trained_through: Called on rank 0 when a version is taken; returns the argument of `het_tf.publish`.
         None: the time.
-      keep, directory: As in `het_tf.publish`.
+      keep, directory, release: As in `het_tf.publish`.
 
     Raises:
       TypeError, ValueError: An argument is of another type or out of range; when `fit` begins: as in
@@ -44,6 +44,7 @@ class Publish(tf.keras.callbacks.Callback):
         trained_through: Callable[[], Any] | None = None,
         keep: int = 10,
         directory: Directory = None,
+        release: bool = True,
     ) -> None:
         super().__init__()
         if isinstance(every, bool) or not isinstance(every, (int, float)) or not 0 < every < math.inf:
@@ -55,7 +56,7 @@ class Publish(tf.keras.callbacks.Callback):
         check_arguments(keep, directory)
         self._every = float(every)
         self._through = trained_through
-        self._keep, self._directory = keep, directory
+        self._keep, self._directory, self._release = keep, directory, release
         self._publisher: Publisher | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._writing: Future[Version] | None = None
@@ -100,7 +101,7 @@ class Publish(tf.keras.callbacks.Callback):
 
     def _open(self) -> None:
         def open_here() -> None:
-            self._publisher = Publisher(self.model, self._keep, self._directory)
+            self._publisher = Publisher(self.model, self._keep, self._directory, self._release)
 
         self._ranks.together("begin to publish", open_here)
 

@@ -192,8 +192,9 @@ def _export(
                 for source in sources
             ],
         )
+        details = backend.record()
         del backend, module, functions
-        _record(staging, summary)
+        _record(staging, summary, details)
         publish(staging, target, overwrite)
     return summary
 
@@ -306,7 +307,7 @@ def _captured(model: Any, functions: Any) -> list[Any]:
     return list(found.values())
 
 
-def _record(staging: Path, summary: Export) -> None:
+def _record(staging: Path, summary: Export, details: dict[str, Any]) -> None:
     record = {
         "format": summary.format,
         "row_dtype": summary.row_dtype,
@@ -315,6 +316,7 @@ def _record(staging: Path, summary: Export) -> None:
         "het_tf": __version__,
         "tensorflow": tf.__version__,
         "tables": [vars(table) for table in summary.tables],
+        **details,
     }
     file = staging / RECORD
     file.parent.mkdir(exist_ok=True)

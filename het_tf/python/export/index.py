@@ -157,6 +157,9 @@ class Index:
       regions: One per table.
       first: The first slot of each table.
       slots: Number of slots in total.
+      keys, pilots: Variables.
+      numbers: Variable, uint64 [tables, 6]: seed, buckets, first bucket, slots, first slot of the table;
+        slots in total.
     """
 
     def __init__(self, ids: list[Int64Array]) -> None:
@@ -174,19 +177,16 @@ class Index:
         np.concatenate(parts, out=pilots)
         self.keys = arrays.variable(keys, "keys")
         self.pilots = arrays.variable(pilots, "pilots")
-        # Columns: seed, buckets, first bucket, slots, first slot.
-        self._numbers = np.array(
-            [
-                [region.seed, region.pilots.size, bucket, region.slots, slot]
-                for region, bucket, slot in zip(self.regions, first_bucket, self.first, strict=True)
-            ],
-            np.uint64,
-        )
+        numbers = [
+            [region.seed, region.pilots.size, bucket, region.slots, slot, self.slots]
+            for region, bucket, slot in zip(self.regions, first_bucket, self.first, strict=True)
+        ]
+        self.numbers = tf.Variable(np.array(numbers, np.uint64), trainable=False, name="numbers")
 
     @property
     def variables(self) -> list[Any]:
         """The variables to save."""
-        return [self.keys, self.pilots]
+        return [self.keys, self.pilots, self.numbers]
 
     def forget_regions(self) -> None:
         """Frees the data that only filling the arrays of rows needs."""
@@ -195,9 +195,9 @@ class Index:
     @property
     def bytes(self) -> int:
         """Bytes of keys and pilots."""
-        return 8 * int(self.keys.shape[0]) + 2 * int(self.pilots.shape[0])
+        return 8 * int(tf.size(self.keys)) + 2 * int(tf.size(self.pilots))
 
-    def find(self, ids: Any, tables: Any) -> tuple[Any, Any]:
+    def find(self, ids: Any, tables: Any) -> tuple[Any, Any, Any]:
         """Returns the slots of ids, as ops.
 
         Args:
@@ -206,13 +206,14 @@ class Index:
 
         Returns:
           In the shape of ids: int64, a slot in [0, slots) in any case; bool: whether it belongs to the id.
+          And the number of slots, int64, a scalar or in the shape of ids.
         """
         bits = tf.bitcast(ids, tf.uint64)
         if tables is None:
-            numbers = [u64(number) for number in self._numbers[0]]
+            numbers = tf.unstack(self.numbers[0])
         else:
-            numbers = tf.unstack(tf.gather(tf.constant(self._numbers), tables), axis=-1)
-        seed, buckets, first_bucket, slots, first_slot = numbers
+            numbers = tf.unstack(tf.gather(self.numbers, tables), axis=-1)
+        seed, buckets, first_bucket, slots, first_slot, all_slots = numbers
         h = _hash(bits, seed)
         bucket = reduce(h, buckets)
         if tables is not None:
@@ -222,4 +223,4 @@ class Index:
         if tables is not None:
             slot += first_slot
         slot = tf.bitcast(slot, tf.int64)
-        return slot, tf.equal(tf.gather(self.keys, slot), ids)
+        return slot, tf.equal(tf.gather(self.keys, slot), ids), tf.bitcast(all_slots, tf.int64)

@@ -12,7 +12,8 @@ Rows are variables in the SavedModel's variable files: only the disk limits thei
 graph stays small.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,32 @@ from het_tf.python.export import quantise, redirect
 from het_tf.python.export.index import Index
 from het_tf.python.export.initial import Form, InitialRows
 from het_tf.python.export.rows import Source
-from het_tf.python.session.native import tf
+from het_tf.python.publishing import blob, weights
+from het_tf.python.session.native import FloatArray, tf
+
+
+def arrays_of(
+    read: list[Any], names: Sequence[str], row_dtype: str, dim: int, unknown: FloatArray
+) -> tuple[Index, quantise.RowArray]:
+    """Returns index and rows of a group of tables, as variables.
+
+    Args:
+      read: For each table an object with `keys`, int64 [n], and `values`, float32 [n, dim]; each is removed
+        from the list when it is stored.
+      names: Of the tables, for messages.
+      row_dtype: Type of stored rows.
+      dim: Floats of a row.
+      unknown: float32 [tables, dim]: the rows after the last slot, of each table's unknown ids.
+    """
+    index = Index([one.keys for one in read])
+    values = quantise.RowArray(row_dtype, index.slots + len(read), dim)
+    for number, (first, region) in enumerate(zip(index.first, index.regions, strict=True)):
+        values.put(first + region.slot_of, read[number].values, names[number])
+        read[number] = None
+    values.put(index.slots + np.arange(len(names)), unknown, names[0])
+    index.forget_regions()
+    values.freeze("rows")
+    return index, values
 
 
 class _Group:
@@ -34,22 +60,16 @@ class _Group:
         self.dim = self.sources[0].table.dim
         read = [source.read(work) for source in self.sources]
         self.bytes = [len(one.keys) * quantise.row_bytes(row_dtype, self.dim) for one in read]
-        self.index = Index([one.keys for one in read])
-        # After the rows: the row of each table's unknown ids.
-        self.values = quantise.RowArray(row_dtype, self.index.slots + len(members), self.dim)
-        for number, (first, region) in enumerate(zip(self.index.first, self.index.regions, strict=True)):
-            self.values.put(first + region.slot_of, read[number].values, self.sources[number].table.name)
-            read[number] = None  # type: ignore[call-overload]
         self.initial: InitialRows | None = None
         forms = [form for _, form in members if form is not None]
+        self.constants = [0.0] * len(members)
         if forms and forms[0].kind == "constant":
-            for number, form in enumerate(forms):
-                row = np.full((1, self.dim), form.a, np.float32)
-                self.values.put([self.index.slots + number], row, self.sources[number].table.name)
+            self.constants = [float(form.a) for form in forms]
         elif forms:
             self.initial = InitialRows(forms, self.dim)
-        self.index.forget_regions()
-        self.values.freeze("rows")
+        unknown = np.repeat(np.array(self.constants, np.float32)[:, None], self.dim, axis=1)
+        names = [source.table.name for source in self.sources]
+        self.index, self.values = arrays_of(read, names, row_dtype, self.dim, unknown)
 
     def read(self, ids: Any, tables: Any) -> Any:
         """Returns float32 `ids.shape + [dim]`, as ops; tables: int32 of the ids' shape, None if only one."""
@@ -57,9 +77,10 @@ class _Group:
             return self._read(ids, tables)
 
     def _read(self, ids: Any, tables: Any) -> Any:
-        slots, found = self.index.find(ids, tables)
+        slots, found, behind = self.index.find(ids, tables)
         if self.initial is None:
-            behind = self.index.slots if tables is None else self.index.slots + tf.cast(tables, tf.int64)
+            if tables is not None:
+                behind += tf.cast(tables, tf.int64)
             return self.values.gather(tf.where(found, slots, behind))
         rows = self.values.gather(slots)
         initial = self.initial
@@ -88,6 +109,7 @@ class Backend(redirect.Backend):
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
         self._groups = [_Group(members, options.row_dtype, directory) for members in alike.values()]
+        self._weights: list[tuple[str, Any]] = []  # names and variables
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
@@ -111,9 +133,33 @@ class Backend(redirect.Backend):
                 results[number] = part
         return results
 
+    @contextlib.contextmanager
+    def around(self, model: Any) -> Iterator[None]:
+        """Notes the model's weights, to which a published version can be assigned (refresh.py)."""
+        try:
+            self._weights = weights.variables_of(model)
+        except TypeError:  # of a type that no version has
+            self._weights = []
+        yield
+
     def trackables(self) -> Any:
         """See `redirect.Backend`."""
-        return [group.variables for group in self._groups]
+        variables = [getattr(one, "_value", one) for _, one in self._weights]
+        return {"groups": [group.variables for group in self._groups], "dense": variables}
+
+    def record(self) -> dict[str, Any]:
+        """What refresh.py needs."""
+        groups = [
+            {
+                "dim": group.dim,
+                "tables": [source.table.name for source in group.sources],
+                "unknown": group.constants,
+            }
+            for group in self._groups
+        ]
+        signature = blob.signature(weights.specs(self._weights))
+        dense = {"names": [name for name, _ in self._weights], "signature": signature}
+        return {"groups": groups, "dense": dense}
 
     def row_bytes(self) -> dict[tuple[str, str], int] | None:
         """See `redirect.Backend`."""

@@ -46,6 +46,14 @@ def _follow(command: Command) -> None:
         "--poll", type=_seconds, default=0.1, metavar="S",
         help="seconds between two questions to a partition (%(default)s)",
     )  # fmt: skip
+    sub.add_argument(
+        "--keep-undo", type=_count, default=10, metavar="N",
+        help="versions to which `het-publish rollback` can go back, rows included; 0: none (%(default)s)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--undo-bytes", type=_count, default=1 << 30, metavar="N",
+        help="bytes on disk for the rows that they had (%(default)s)",
+    )  # fmt: skip
     sub.add_argument("--once", action="store_true", help="end when the rows and the newest version are here")
 
 
@@ -58,6 +66,12 @@ def _status(command: Command) -> None:
     )
     sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
     sub.add_argument("--json", action="store_true", help="for programs")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
@@ -83,7 +97,9 @@ def run_follow(options: argparse.Namespace) -> int:
 
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, end)
-    follow.follow(found, options.poll, options.once, lambda: ended, _say)
+    follow.follow(
+        found, options.poll, options.keep_undo, options.undo_bytes, options.once, lambda: ended, _say
+    )
     if ended:
         _say("ended")
     return 0
@@ -107,6 +123,7 @@ def run_status(options: argparse.Namespace) -> int:
             "age": "unknown" if state.age is None else f"{state.age:.2f} s",
             "max_age": f"{found.max_age:g} s",
             "version": str(state.version) if state.version else "0, the export",
+            "rolled back": f"to version {state.rolled_back}" if state.rolled_back is not None else "no",
             "trained through": "unknown" if state.trained_through is None else _date(state.trained_through),
             "generation": str(state.generation),
             "rows": ", ".join(map(show.number, state.rows)),

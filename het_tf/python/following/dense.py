@@ -9,6 +9,9 @@ import secrets
 from collections.abc import Collection
 from pathlib import Path
 
+from het_tf.python.following.target import Target
+from het_tf.python.ps.client import Client
+from het_tf.python.publishing import dense_store
 from het_tf.python.publishing.versions import Version
 
 FOLDER = "dense"
@@ -30,6 +33,24 @@ def store(live: Path, version: Version, content: bytes) -> str:
     finally:
         beside.unlink(missing_ok=True)
     return name(version)
+
+
+def bring(client: Client, target: Target, version: Version) -> str:
+    """Fetches the dense weights of a version, checks that they are the export's, and stores them.
+
+    Returns:
+      `name`.
+
+    Raises:
+      ValueError: They are of another model, or damaged.
+      LookupError, OSError, Unreachable, Refused: As `dense_store.fetch`.
+    """
+    if version.signature != target.signature:
+        raise ValueError(
+            "its dense weights have other names, shapes or types than those of the export; export the model "
+            "again"
+        )
+    return store(target.live, version, dense_store.fetch(client, version).content)
 
 
 def clean(live: Path, keep: Collection[str]) -> None:

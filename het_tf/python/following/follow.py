@@ -16,14 +16,14 @@ from het_tf.python.following.target import Target
 from het_tf.python.ps.address import Address, parse
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.publishing import dense_store
-from het_tf.python.publishing.versions import Version, VersionError, Versions
+from het_tf.python.publishing.versions import Decision, History, VersionError, Versions, parse_entry
 
 Say = Callable[[str], None]
 
 WAIT = 0.25
 """Seconds between two looks at the rows, and the most that the end waits."""
 _PERSISTS = 1.0  # seconds: a shorter failure is not worth a line
+_REMEMBERED = 10  # versions; older ones are read again from the stream
 _RETRY = 1.0  # seconds between two tries of a version
 
 
@@ -42,59 +42,102 @@ class Stream:
         self._target = target
         self._versions = Versions(client, target.namespace)
         self._say = say
-        self._read = state.version  # versions up to it have been seen
-        self._waiting: list[Version] = []  # to be fetched: the newest last
+        self._history = History()
+        self._offered = state.version
+        self._refused = set[int]()
+        self._obeyed = ""  # the entry of the rollback that was carried out, or refused
         self._files = {state.version: state.dense}  # of versions that are in force or were offered
         self._trouble = ""
 
-    def wait(self, offer: Callable[[Version, str], None], seconds: float) -> None:
-        """Waits for versions, at most about so long, and offers the newest that can be served."""
+    def wait(self, follower: native.Follower, seconds: float) -> None:
+        """Waits for entries, at most about so long, and does what they say."""
         try:
-            self._waiting += self._after(0.0 if self._waiting else seconds)
-            while self._waiting:
-                version = self._waiting[-1]
-                if self._try(version, offer):
-                    self._waiting = []
-                else:
-                    self._waiting.pop()
+            self._take(0.0 if self._trouble else seconds)
+            self._decide(follower)
+            self._offer(follower)
             self._told("")
         except (ServerError, OSError, MemoryError) as error:
             self._told(str(error) or type(error).__name__)
             time.sleep(min(seconds, _RETRY))
 
-    def _after(self, seconds: float) -> list[Version]:
-        try:
-            found = self._versions.after(self._read, seconds)
-        except VersionError as error:
-            self._say(f"a version is skipped: {error}")
-            self._read = max(self._read + 1, error.number)
-            return []
-        if found:
-            self._read = found[-1].number
-        return found
+    def _take(self, seconds: float) -> None:
+        for entry, fields in self._versions.after(self._history.last, seconds):
+            try:
+                self._history.add(parse_entry(entry, fields))
+            except VersionError as error:
+                self._say(f"a version is skipped: {error}")
+                self._history.last = entry
+        self._history.forget(_REMEMBERED)
 
-    def _try(self, version: Version, offer: Callable[[Version, str], None]) -> bool:
+    def _decide(self, follower: native.Follower) -> None:
+        """Goes back or on, if the newest entries say so."""
+        decision, back = self._history.rollback, follower.status()["rolled_back"]
+        if decision is None and back is not None:
+            follower.resume()
+            self._offered = back["version"]
+            self._say(f"goes on from version {back['version']}")
+        elif decision is not None and decision.entry != self._obeyed:
+            number = decision.version
+            try:
+                self._roll_back(decision, follower)
+            except (ValueError, LookupError, RuntimeError) as error:
+                if isinstance(error, ServerError):
+                    raise
+                self._say(
+                    f"cannot go back to version {number}: {error}. Rows go on; no version newer "
+                    f"than {max(number, self._offered)} comes into force before `het-publish resume`"
+                )
+            self._obeyed = decision.entry
+
+    def _roll_back(self, decision: Decision, follower: native.Follower) -> None:
+        number = decision.version
+        path = None
+        if decision.partial:
+            undo = {one["version"]: one["dense"] for one in follower.status()["undo"]}
+            path = undo.get(number) or self._files.get(number)
+            if path is None:
+                path = dense.bring(self._client, self._target, self._versions.get(number))
+            self._files[number] = path
+        follower.roll_back(number, path)
+        what = "the dense weights go" if decision.partial else "dense weights and rows go"
+        self._say(f"{what} back to version {number}, until `het-publish resume`")
+
+    def _offer(self, follower: native.Follower) -> None:
+        """Offers the newest version that may come into force and can."""
+        limit = self._history.rollback.version if self._history.rollback else None
+        while True:
+            newer = [
+                number
+                for number in self._history.released - self._refused
+                if number > self._offered and (limit is None or number <= limit)
+            ]
+            if not newer or self._try(max(newer), follower):
+                return
+
+    def _try(self, number: int, follower: native.Follower) -> bool:
         """Offers a version; False: it can never be served."""
         try:
-            if version.signature != self._target.signature:
-                raise ValueError(
-                    "its dense weights have other names, shapes or types than those of the export; export "
-                    "the model again"
-                )
-            blob = dense_store.fetch(self._client, version)
-            path = dense.store(self._target.live, version, blob.content)
-            self._files[version.number] = path
-            offer(version, path)
+            version = self._history.versions.get(number) or self._versions.get(number)
+            self._files[number] = dense.bring(self._client, self._target, version)
+            follower.offer(version, self._files[number])
         except (ValueError, LookupError) as error:
-            self._say(f"version {version.number} is refused: {error}")
-            self._files.pop(version.number, None)
+            self._say(f"version {number} is refused: {error}")
+            self._files.pop(number, None)
+            self._refused.add(number)
             return False
+        self._offered = number
         return True
 
-    def clean(self, in_force: int) -> None:
-        """Removes the files of versions before the one in force. A reader that is late takes that one."""
+    def clean(self, status: dict[str, Any]) -> None:
+        """Removes files of dense weights that nobody needs.
+
+        Args:
+          status: The follower's. The version in force, later ones, and those to which it can go back keep
+            their files. A reader that is late takes the one in force.
+        """
+        in_force = status["version"]
         self._files = {number: file for number, file in self._files.items() if number >= in_force}
-        dense.clean(self._target.live, set(self._files.values()))
+        dense.clean(self._target.live, {*self._files.values(), *(one["dense"] for one in status["undo"])})
 
     def _told(self, trouble: str) -> None:
         if trouble and not self._trouble:
@@ -105,8 +148,8 @@ class Stream:
 
     @property
     def idle(self) -> bool:
-        """Whether all versions that are known have been offered or refused."""
-        return not self._waiting and not self._trouble
+        """Whether all that the stream has said is done."""
+        return not self._trouble
 
 
 class Watch:
@@ -152,9 +195,11 @@ class Watch:
                 f"rows of {len(failing)} of {len(partitions)} partitions grow old: {'; '.join(errors)}; "
                 "it is tried again"
             )
+        if status["undo_error"]:
+            return f"rows cannot go back to earlier versions: {status['undo_error']}"
         if status["flip_error"]:
             return f"a version cannot come into force: {status['flip_error']}"
-        if self._caught_up and status["age"] > self._max_age:
+        if self._caught_up and not status["rolled_back"] and (status["age"] or 0) > self._max_age:
             return f"the rows are {_age(status['age'])} old, and max_age is {self._max_age:g} s"
         return ""
 
@@ -163,12 +208,22 @@ def _age(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:.1f} s"
 
 
-def follow(target: Target, poll: float, once: bool, ended: Callable[[], bool], say: Say) -> None:
+def follow(
+    target: Target,
+    poll: float,
+    keep_undo: int,
+    undo_bytes: int,
+    once: bool,
+    ended: Callable[[], bool],
+    say: Say,
+) -> None:
     """Follows until `ended`.
 
     Args:
       target: The export.
       poll: Seconds between two questions to a partition.
+      keep_undo: See `native.opened`.
+      undo_bytes: See `native.opened`.
       once: End when the rows, and the versions published up to then, are here.
       ended: Asked about four times a second.
       say: Prints a line.
@@ -182,7 +237,12 @@ def follow(target: Target, poll: float, once: bool, ended: Callable[[], bool], s
     unreachable = ""
     while not ended():
         try:
-            with native.opened(target, target.server, poll) as follower, Client(address, 0.0) as client:
+            with (
+                native.opened(
+                    target, target.server, poll, keep_undo=keep_undo, undo_bytes=undo_bytes
+                ) as follower,
+                Client(address, 0.0) as client,
+            ):
                 say(f"{target.directory} follows {_plain(address)}")
                 return _run(target, follower, client, once, ended, say)
         except ConnectionError as error:
@@ -201,11 +261,12 @@ def _run(
     watch = Watch(target, say)
     watch.see(follower.status())
     while not ended():
-        stream.wait(follower.offer, WAIT)
+        stream.wait(follower, WAIT)
         status = follower.status()
         if watch.see(status):
-            stream.clean(status["version"])
-        if once and status["caught_up"] and stream.idle and not status["waiting"]:
+            stream.clean(status)
+        held = status["rolled_back"] and status["rolled_back"]["rows"]
+        if once and (status["caught_up"] or held) and stream.idle and not status["waiting"]:
             return
 
 

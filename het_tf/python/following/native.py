@@ -5,6 +5,7 @@ import ctypes
 import functools
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from het_tf.python import calling, versions
@@ -45,6 +46,22 @@ class Follower:
         }
         _call()("HetFollowOffer", self._handle, json.dumps(fields))
 
+    def roll_back(self, version: int, dense: str | None = None) -> None:
+        """Goes back to a version, and stays there until `resume`.
+
+        Args:
+          version: Its number.
+          dense: The file of its dense weights, if only they go back; None: the rows, too.
+
+        Raises:
+          RuntimeError: The rows cannot go back to it; the message lists the versions to which they can.
+        """
+        _call()("HetFollowRollBack", self._handle, json.dumps({"number": version, "dense": dense}))
+
+    def resume(self) -> None:
+        """Goes on after `roll_back`, from the version of then."""
+        _call()("HetFollowResume", self._handle)
+
     def status(self) -> dict[str, Any]:
         """Returns what capi/follow/follow.h says of HetFollowStatus."""
         return dict(json.loads(_call()("HetFollowStatus", self._handle)))
@@ -59,14 +76,29 @@ def inspect(target: Target) -> dict[str, Any]:
     return dict(json.loads(_call()("HetFollowInspect", json.dumps(_files(target)))))
 
 
+def copy(target: Target, to: Path) -> dict[str, Any]:
+    """Copies the present rows into files of a folder; see HetFollowCopy of capi/follow/follow.h."""
+    return dict(json.loads(_call()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
+
+
 @contextlib.contextmanager
-def opened(target: Target, address: str, poll: float, timeout: float = 5.0) -> Iterator[Follower]:
+def opened(
+    target: Target,
+    address: str,
+    poll: float,
+    *,
+    keep_undo: int = 10,
+    undo_bytes: int = 1 << 30,
+    timeout: float = 5.0,
+) -> Iterator[Follower]:
     """Follows while the context is open.
 
     Args:
       target: The export.
       address: The parameter server.
       poll: Seconds between two questions to a partition.
+      keep_undo: The number of versions to which rows can go back; 0: none.
+      undo_bytes: The most bytes that this takes on the disk.
       timeout: Seconds without a byte after which a server counts as dead.
 
     Raises:
@@ -82,6 +114,8 @@ def opened(target: Target, address: str, poll: float, timeout: float = 5.0) -> I
         "poll": poll,
         "page_bytes": 1 << 20,
         "timeout": timeout,
+        "keep_undo": keep_undo,
+        "undo_bytes": undo_bytes,
     }
     handle = ctypes.c_void_p()
     _call()("HetFollowOpen", json.dumps(options), ctypes.byref(handle))

@@ -7,6 +7,8 @@ from typing import Any
 
 from het_tf.python.files import parse_json
 
+FILE = "follow.json"
+"""The description of an export, in assets/."""
 LIVE = "het_live"
 """The live directory, beside assets/."""
 _MOST_BYTES = 64 << 20
@@ -52,7 +54,7 @@ def read(directory: Path) -> Target:
       ValueError: It cannot be followed.
     """
     assets = directory.absolute() / "assets"
-    path = assets / "follow.json"
+    path = assets / FILE
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

@@ -28,7 +28,7 @@ WORKER_RIGHTS = (
     " +cluster|slots +asking +readonly +wait +auth +hello +ping"
 )
 # Further commands of rank 0 of workers that publish versions (het_tf.publish).
-PUBLISHER_RIGHTS = "+xadd +xrevrange +set +unlink +zadd +zrangebyscore +zrem"
+PUBLISHER_RIGHTS = "+xadd +xdel +xrevrange +set +unlink +zadd +zrangebyscore +zrem"
 # Commands of a process that follows versions and rows, and of het-publish: read-only.
 FOLLOWER_RIGHTS = (
     "+het.changes +het.stat +hget +xread +xrange +xrevrange +get +cluster|slots +asking +auth +hello +ping"

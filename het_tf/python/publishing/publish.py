@@ -33,7 +33,12 @@ Directory = str | os.PathLike[str] | None
 
 
 def publish(
-    model: Any, *, trained_through: Any = None, keep: int = 10, directory: Directory = None
+    model: Any,
+    *,
+    trained_through: Any = None,
+    keep: int = 10,
+    directory: Directory = None,
+    release: bool = True,
 ) -> Version | None:
     """Publishes a version of a model that is being trained, for the processes that serve it.
 
@@ -49,10 +54,12 @@ def publish(
       model: A built Keras model whose tables are at a parameter server, in one namespace.
       trained_through: How far training has come, such as the time of the newest sample: a JSON value of at
         most 64 kB, for readers of the version. None: the time now, in seconds since 1970. Rank 0's counts.
-      keep: The number of versions to keep, this one included, 1 to 1000. Each holds a copy of the dense
-        weights; equal ones share it.
+      keep: The number of versions to keep, this one included, 1 to 1000, besides the one that is in force.
+        Each holds a copy of the dense weights; equal ones share it.
       directory: A directory for the dense weights, at the same path on every host that serves; made if it is
         missing. None: the parameter server, which takes at most 64 MB.
+      release: False: the version is a candidate, which followers serve only after `het-publish release` or
+        `het-publish guard` has released it.
 
     Returns:
       The version; None on other ranks than 0.
@@ -73,7 +80,7 @@ def publish(
 
     def begin() -> None:
         nonlocal publisher
-        publisher = Publisher(model, keep, directory)
+        publisher = Publisher(model, keep, directory, release)
 
     def write() -> None:
         nonlocal version
@@ -102,18 +109,19 @@ class Publisher:
     """Writes versions of one model. Every rank makes one, and only rank 0's writes.
 
     Args:
-      model, keep, directory: As of `publish`.
+      model, keep, directory, release: As of `publish`.
 
     Raises:
       TypeError, ValueError: As `publish`.
     """
 
-    def __init__(self, model: Any, keep: int, directory: Directory) -> None:
+    def __init__(self, model: Any, keep: int, directory: Directory, release: bool = True) -> None:
         check_arguments(keep, directory)
         size = weights.size(model)
         namespace = _namespace_of(model)
         self._model = model
         self._keep = keep
+        self._kind = "version" if release else "candidate"
         self._client = Client(addresses.parse(settings.parameter_server()))
         self._versions = Versions(self._client, namespace)
         self._store: DenseStore = (
@@ -166,12 +174,12 @@ class Publisher:
             raise RuntimeError(str(error)) from None
 
     def _write(self, taken: Taken) -> Version:
-        before = self._versions.last()
+        history = self._versions.history()
         cut = positions(self._client, self._versions.namespace)
         content = blobs.pack(taken.arrays)
         sha256 = hashlib.sha256(content).hexdigest()
         version = Version(
-            number=before[-1].number + 1 if before else 1,
+            number=history.newest + 1,
             dense=self._store.put(sha256, content),
             sha256=sha256,
             bytes=len(content),
@@ -179,10 +187,14 @@ class Publisher:
             cut=cut,
             trained_through=taken.trained_through,
             time=time.time(),
+            kind=self._kind,
         )
-        self._versions.append(version, self._keep)
-        kept = [*before, version][-self._keep :]
-        self._store.clean({one.sha256 for one in kept}, {one.sha256 for one in before})
+        self._versions.append(version)
+        history.add(version)
+        entries, gone = history.forget(self._keep)
+        self._versions.remove(entries)
+        named = {one.sha256 for one in history.versions.values()}
+        self._store.clean(named, {one.sha256 for one in gone})
         return version
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ KINDS = {
 
 def found(made: index.Index, ids, tables=None):
     function = tf.function(made.find)
-    slots, hit = function(tf.constant(ids, tf.int64), None if tables is None else tf.constant(tables))
+    slots, hit, _ = function(tf.constant(ids, tf.int64), None if tables is None else tf.constant(tables))
     return slots.numpy(), hit.numpy()
 
 
@@ -99,7 +99,7 @@ def test_variables_take_arrays_over():
         if dtype is np.float32:
             array[0, 0] = 5
             assert made.numpy()[0, 0] == 5  # one copy in memory
-    assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").shape == (0, 3)
+    assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").numpy().shape == (0, 3)
 
 
 # --- initial rows -------------------------------------------------------------------------------------------

@@ -3,101 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import redis_lib
-import tensorflow as tf
 from cli_lib import run
+from followed_lib import IDS, Followed, make_model
 
 import het_tf
 from het_tf.python.following import cli, live, target
 from het_tf.python.ps import conf
 from het_tf.python.session.native import KERAS_3
 
-keras = tf.keras
-IDS = np.arange(10)
-
 pytestmark = [
     *redis_lib.MARKS,
     pytest.mark.skipif(not KERAS_3, reason="an export that follows needs Keras 3"),
 ]
-
-
-def make_model(units: int = 2) -> Any:
-    table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0), initializer="zeros")
-    inputs = {"id": keras.Input((), dtype="int64", name="id")}
-    rows = het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(table)})(inputs)["id"]
-    outputs = {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0}
-    return keras.Model(inputs, outputs)
-
-
-class Followed:
-    """A model that trains, its export, and the processes of het-serve."""
-
-    def __init__(self, server: Any, directory: Path) -> None:
-        self.server = server
-        het_tf.init(ps=het_tf.Store(server.address))
-        self.model = make_model()
-        self.train(1.0)
-        self.path = directory / "model"
-        het_tf.export(
-            self.model, self.path, format="native", follow=het_tf.Follow(server.address, max_age=5.0)
-        )
-        self.loaded = tf.saved_model.load(str(self.path))
-        self.log = directory / "log"
-
-    def train(self, value: float) -> None:
-        """Every row and weight is `value`."""
-        het_tf.Table("item").assign(IDS, np.full((len(IDS), 3), value))
-        for weight in self.model.get_layer("top").weights:
-            weight.assign(tf.fill(weight.shape, value))
-
-    def served(self) -> tuple[float, float]:
-        """Of id 3: the value of its row; of the model: a dense weight, if the row is consistent."""
-        answer = self.loaded.signatures["serving_default"](id=tf.constant([3], tf.int64))
-        row = float(answer["row"][0, 0])
-        # y = 3 * row * weight + weight
-        return row, float(answer["y"][0, 0]) / (3 * row + 1)
-
-    def command(self, *words: object, **environment: str) -> subprocess.Popen:
-        log = self.log.open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", "het_tf.python.following", "follow", str(self.path), *map(str, words)],
-            stderr=log,
-            env={**os.environ, **environment},
-        )
-
-    @contextlib.contextmanager
-    def follower(self, *words: object, **environment: str) -> Iterator[subprocess.Popen]:
-        process = self.command(*words, **environment)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-    def says(self, text: str) -> bool:
-        return text in self.log.read_text()
-
-    def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
-        end = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < end, self.log.read_text()
-            time.sleep(0.02)
-
-    def status(self, exit_status: int) -> dict[str, Any]:
-        done = run("het-serve", cli.main, ("status", self.path, "--json"), exit_status)
-        return json.loads(done.out)
 
 
 @pytest.fixture
@@ -108,7 +32,7 @@ def followed(server, tmp_path):
 def test_rows_and_dense_weights_follow_until_sigterm(followed):
     run("het-serve", cli.main, ("status", followed.path), 1)
     assert followed.status(1)["age"] is None
-    with followed.follower("--poll", 0.02) as process:
+    with followed.follower("--poll", 0.02, "--keep-undo", 0) as process:
         followed.until(lambda: followed.says("up to date"))
         assert followed.served() == (1, 1)
         followed.train(2.0)

@@ -21,7 +21,7 @@ from het_tf.python.ps import address, cluster, programs, redis_server, show, sta
 from het_tf.python.ps.address import Place
 from het_tf.python.ps.arguments import parser as ps_parser
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.publishing.cli import parser as publish_parser
+from het_tf.python.releasing.cli import parser as publish_parser
 
 ROOT = Path(het_tf.__file__).parents[1]
 

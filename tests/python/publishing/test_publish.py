@@ -159,11 +159,11 @@ def test_versions_while_fit_runs_and_one_at_its_end(model, client):
         every=1e-6, keep=1000, trained_through=lambda: int(model.optimizer.iterations)
     )
     for _ in range(2):  # a second fit goes on
-        fit(model, batches=30, callback=publish)
+        fit(model, batches=300, callback=publish)
         versions = Versions(client, "").last()
         steps.append([one.trained_through for one in versions])
         equals_the_model(client, versions[-1], model)
-    assert steps[0][-1] == 30 and steps[1][-1] == 60
+    assert steps[0][-1] == 300 and steps[1][-1] == 600
     assert len(steps[0]) > 2 and sorted(set(steps[1])) == steps[1], "no step is published twice"
     assert [one.number for one in versions] == list(range(1, len(versions) + 1))
     assert partitions.positions(client, "") == versions[-1].cut

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,16 +11,15 @@ import time
 import numpy as np
 import pytest
 import redis_lib
-from cli_lib import run
 
 import het_tf
 from het_tf.python.ps import address, conf, partitions
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.node import Refused, Unreachable
-from het_tf.python.publishing import cli, dense_store
+from het_tf.python.publishing import dense_store
 from het_tf.python.publishing import publish as publishing
 from het_tf.python.publishing.blob import DamagedError, pack
-from het_tf.python.publishing.versions import TakenError, Version, VersionError, Versions
+from het_tf.python.publishing.versions import TakenError, Version, VersionError, Versions, parse_entry
 
 pytestmark = redis_lib.MARKS
 
@@ -60,7 +58,7 @@ def publisher(server):
 class PublisherOfArrays(publishing.Publisher):
     def __init__(self, url, keep, directory):
         self._client = Client(address.parse(url), seconds=5.0)
-        self._keep = keep
+        self._keep, self._kind = keep, "version"
         self._versions = Versions(self._client, "")
         here = directory is None
         self._store = dense_store.AtServer(self._client, "") if here else dense_store.InDirectory(directory)
@@ -69,17 +67,22 @@ class PublisherOfArrays(publishing.Publisher):
         return self.write(publishing.Taken([("w", np.array([value], np.float32))], value))
 
 
+def later(versions, entry, **wait):
+    return [parse_entry(*one) for one in versions.after(entry, **wait)]
+
+
 # --- the stream --------------------------------------------------------------------------------------------
 
 
 def test_readers_get_what_was_appended(client):
     versions = Versions(client, "")
-    assert versions.last() == versions.after(0) == []
+    assert versions.last() == versions.after("0-0") == []
     for number in range(1, 6):
-        versions.append(version(number), keep=4)
+        versions.append(version(number))
+    versions.remove(["1-0"])
     assert [one.number for one in versions.last()] == [2, 3, 4, 5]
-    assert versions.last(2) == [version(4), version(5)] == versions.after(3)
-    assert versions.after(5, wait=0.01) == []
+    assert versions.last(2) == [version(4), version(5)] == later(versions, "3-0")
+    assert versions.after("5-0", wait=0.01) == []
     assert versions.get(2) == version(2)
     with pytest.raises(LookupError, match="has no version 1; 2 to 5 are kept"):
         versions.get(1)
@@ -92,13 +95,13 @@ def test_a_reader_that_waits_gets_the_next_version(server, client):
 
     def read():
         with Client(address.parse(server.address)) as own:
-            found.extend(Versions(own, "").after(0, wait=4.0))
+            found.extend(later(Versions(own, ""), "0-0", wait=4.0))
 
     thread = threading.Thread(target=read)
     thread.start()
     while client.ask("x", "INFO", "clients").find("blocked_clients:1") < 0:
         time.sleep(0.01)
-    Versions(client, "").append(version(1), keep=4)
+    Versions(client, "").append(version(1))
     thread.join()
     assert found == [version(1)]
 
@@ -132,16 +135,16 @@ def test_entries_of_others_are_checked(entry, changes, why):
     fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
     with pytest.raises(VersionError, match=why) as caught:
         Version.parse(entry, [word for pair in fields.items() for word in pair])
-    assert caught.value.number == (7 if entry == "7-0" else 0)
+    assert caught.value.entry == entry
 
 
 def test_an_append_whose_answer_was_lost_is_no_error(client):
     """Would catch a publisher that takes its own entry for another one's."""
     versions = Versions(client, "")
-    versions.append(version(1), keep=4)
-    versions.append(version(1), keep=4)
+    versions.append(version(1))
+    versions.append(version(1))
     with pytest.raises(TakenError, match="version 1 of namespace '' was not published: another process"):
-        versions.append(version(1, time=2.5), keep=4)
+        versions.append(version(1, time=2.5))
     assert versions.last() == [version(1)]
 
 
@@ -350,11 +353,11 @@ def test_rights_of_conf_are_enough_and_no_more(publisher, server):
         worker.close()
         with Client(address.parse(url["het-follower"]), seconds=0.1) as follower:
             versions = Versions(follower, "")
-            assert versions.after(2) == versions.last() == made[2:] and versions.get(4) == made[3]
+            assert later(versions, "2-0") == versions.last() == made[2:] and versions.get(4) == made[3]
             assert dense_store.fetch(follower, made[3]).array("w") == [3]
             assert partitions.positions(follower, "") == made[3].cut
             with pytest.raises(Refused, match="NOPERM"):
-                versions.append(version(9), keep=9)
+                versions.append(version(9))
         serving = PublisherOfArrays(url["het-serving"], 2, None)
         with pytest.raises(RuntimeError, match=r"NOPERM.*`het-ps conf` prints the rights that w"):
             serving.publish(5)
@@ -368,43 +371,9 @@ def test_namespaces_that_nobody_trains_are_named(client):
         partitions.positions(client, "x")
 
 
-# --- het-publish -------------------------------------------------------------------------------------------
-
-
-def command(*words, status=0):
-    return run("het-publish", cli.main, words, status)
-
-
-def test_het_publish_lists_and_shows(server, client):
-    url = server.address
-    assert command("list", url).out == "namespace '' has no versions\n"
-    versions = Versions(client, "")
-    now = time.time()
-    for number, ago in ((1, 200_000), (2, 7000), (3, 5)):
-        versions.append(version(number, time=now - ago, bytes=3 << 20), keep=9)
-    lines = command("list", url).out.splitlines()
-    assert [line.split()[0] for line in lines] == ["version", "1", "2", "3"]
-    assert ["  2 d  " in lines[1], "  2 h  " in lines[2], "  5 s  " in lines[3]] == [True] * 3
-    assert lines[3].endswith('3 MB  {"day": [1, null]}') and max(map(len, lines)) <= 80
-    assert len(command("list", url, "--last", 1).out.splitlines()) == 2
-    assert [one["number"] for one in json.loads(command("list", url, "--json").out)] == [1, 2, 3]
-    shown = command("show", url, 3).out
-    assert "6 changes in 2 partitions" in shown and DIGEST in shown
-    assert json.loads(command("show", url, 3, "--json").out)["cut"] == ["1:2", "3:4"]
-
-
-def test_het_publish_says_what_is_wrong(server, client, tmp_path):
-    url = server.address
-    assert "has no version 4; none is kept" in command("show", url, 4, "--namespace", "a", status=1).err
-    assert "it begins with neither redis://" in command("list", "ps:6379", status=1).err
-    assert "'0' is not a number from 1" in command("show", url, 0, status=2).err
-    client.ask("het::versions", "XADD", "het::versions", "5-0", "kind", "version")
-    assert "'5-0' is no version that this het_tf reads: it lacks dense" in command("list", url, status=1).err
-
-
 def test_readers_of_versions_do_not_need_tensorflow():
     """A follower and het-publish start at once, and on hosts without it."""
-    code = "import sys, het_tf.python.publishing.cli, het_tf.python.publishing.dense_store; "
+    code = "import sys, het_tf.python.releasing.cli, het_tf.python.publishing.dense_store; "
     code += "sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert pack([])

@@ -1,0 +1,325 @@
+"""The command `het-publish`. Exit status: 0 done, 1 something is wrong (a line tells), 2 wrong arguments."""
+
+import argparse
+import json
+import re
+import signal
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from het_tf.python.following import target
+from het_tf.python.ps.address import parse
+from het_tf.python.ps.client import Client
+from het_tf.python.ps.errors import ServerError
+from het_tf.python.publishing.versions import History, Versions
+from het_tf.python.releasing import guard, sample
+from het_tf.python.releasing.condition import Condition
+from het_tf.python.show import Command, run, say, size
+from het_tf.python.show import parser as command_line
+
+DESCRIPTION = """\
+Versions of a model that het_tf.publish has put beside its tables at a parameter
+server.
+
+  het-publish list redis://ps:6379       the kept versions, the newest last
+  het-publish show redis://ps:6379 12    one of them
+  het-publish release redis://ps:6379 12 let followers serve a candidate
+  het-publish guard DIR --ps ADDRESS --sample FILE --hold-if "auc < 0.79"
+                                         test candidates; release the good ones
+  het-publish rollback redis://ps:6379 9 let followers go back to a version
+  het-publish resume redis://ps:6379     and on again
+  het-publish portable BASE --from DIR --to OUT --every 60s
+                                         write exports for TensorFlow Serving
+
+ADDRESS is redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], rediss:// with
+?ca=FILE for TLS, or unix://[USER:PASSWORD@]/PATH.
+Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+
+_SECONDS = 10.0  # for a server that restarts
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    commands = (_list, _show, _release, _guard, _rollback, _resume, _portable)
+    return command_line("het-publish", DESCRIPTION, commands)
+
+
+def _list(command: Command) -> None:
+    sub = command("list", "show the kept versions, the newest last")
+    _server(sub)
+    sub.add_argument("--last", type=_number, default=20, metavar="N", help="at most so many (%(default)s)")
+
+
+def _show(command: Command) -> None:
+    sub = command("show", "show all that a version says")
+    _server(sub)
+    sub.add_argument("version", type=_number, help="its number")
+
+
+def _release(command: Command) -> None:
+    sub = command("release", "let followers serve a candidate")
+    _server(sub, json=False)
+    sub.add_argument("version", type=_number, help="its number")
+
+
+def _guard(command: Command) -> None:
+    sub = command(
+        "guard",
+        "test candidates on a labelled sample, and release those that pass",
+        "Runs in the foreground. It follows into DIR.guard, a copy of DIR by hard links with rows of its "
+        "own, where a candidate comes into force as soon as all rows have reached its cut: then the sample "
+        "is predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
+        "status is 1 if the candidate is held.",
+    )
+    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
+    sub.add_argument(
+        "--hold-if", type=_condition, action="append", required=True, metavar="CONDITION",
+        help="METRIC OP NUMBER, such as 'auc < 0.79'; the metrics are auc, logloss and mse, OP is one of <, "
+        "<=, >, >=; may be given several times",
+    )  # fmt: skip
+    sub.add_argument(
+        "--sample", type=Path, required=True, metavar="FILE",
+        help=".npz or .parquet with the model's inputs and the labels",
+    )  # fmt: skip
+    sub.add_argument("--label", default="label", metavar="NAME", help="of the labels (%(default)s)")
+    sub.add_argument("--output", metavar="NAME", help="of the predictions, if the model has several outputs")
+    sub.add_argument(
+        "--ps", metavar="ADDRESS", help="the parameter server, with a login that may write versions "
+        "(default: $HET_SERVE_PS, or the export's)"
+    )  # fmt: skip
+    sub.add_argument("--once", action="store_true", help="end after one candidate")
+
+
+def _rollback(command: Command) -> None:
+    sub = command(
+        "rollback",
+        "let followers go back to a version, and stay there",
+        "Each follower takes back dense weights and rows to the moment when the version came into force with "
+        "it. One that cannot says so in its log (`het-serve follow --keep-undo`).",
+    )
+    _server(sub, json=False)
+    sub.add_argument("version", type=_number, help="its number")
+    sub.add_argument("--partial", action="store_true", help="take back the dense weights only")
+
+
+def _resume(command: Command) -> None:
+    sub = command(
+        "resume",
+        "let followers go on after a rollback",
+        "They serve the newest released version and the present rows again.",
+    )
+    _server(sub, json=False)
+
+
+def _portable(command: Command) -> None:
+    sub = command(
+        "portable",
+        "write portable exports with the present rows and dense weights",
+        "For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
+        "trainer nor the model's code. Memory: about twice that of a portable export.",
+    )
+    sub.add_argument("base", type=Path, metavar="BASE", help='an export of the model, format="portable"')
+    sub.add_argument(
+        "--from", type=Path, required=True, metavar="DIR", dest="source",
+        help="the followed SavedModel of this host",
+    )  # fmt: skip
+    sub.add_argument("--to", type=Path, required=True, metavar="OUT", help="a folder, for OUT/SECONDS")
+    sub.add_argument("--every", type=_seconds, metavar="TIME", help="such as 60s or 5min; else one, and end")
+    sub.add_argument("--keep", type=_number, default=3, metavar="N", help="exports that stay (%(default)s)")
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})(s|min|h)", text)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 60s, 5min or 1h")
+    return int(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
+
+
+def _condition(text: str) -> Condition:
+    try:
+        return Condition.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _server(sub: argparse.ArgumentParser, json: bool = True) -> None:
+    sub.add_argument("address", metavar="ADDRESS", help="the parameter server")
+    sub.add_argument("--namespace", default="", metavar="NS", help="of the model's tables (the default)")
+    if json:
+        sub.add_argument("--json", action="store_true", help="for programs")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) < 2**63:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
+def run_list(options: argparse.Namespace, versions: Versions) -> int:
+    """het-publish list."""
+    history = versions.history()
+    found = list(history.versions.values())[-options.last :]
+    if options.json:
+        print(json.dumps([vars(one) for one in found], indent=1))
+    elif not found:
+        print(f"namespace {options.namespace!r} has no versions")
+    else:
+        now = time.time()
+        print(
+            f"{'version':>7}  {'published (UTC)':19}  {'age':>6}  {'dense':>8}  {'state':9}  trained through"
+        )
+        for one in found:
+            print(
+                f"{one.number:7}  {_date(one.time)}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
+                f"{history.state(one.number):9}  "
+                f"{textwrap.shorten(json.dumps(one.trained_through), 20, placeholder='...')}"
+            )
+    return 0
+
+
+def run_show(options: argparse.Namespace, versions: Versions) -> int:
+    """het-publish show."""
+    history = versions.history()
+    one = versions.chosen(history, options.version)
+    if options.json:
+        print(json.dumps(vars(one), indent=1))
+        return 0
+    changes = sum(int(position.partition(":")[2]) for position in one.cut)
+    lines = {
+        "version": str(one.number),
+        "state": history.state(one.number),
+        "published": f"{_date(one.time)} UTC, {_age(time.time() - one.time)} ago",
+        "trained through": json.dumps(one.trained_through),
+        "dense weights": f"{size(one.bytes)}, {one.dense}",
+        "sha256": one.sha256,
+        "signature": one.signature,
+        "cut": f"{changes:,} changes in {len(one.cut)} partitions",
+    }
+    for name, value in lines.items():
+        print(f"{name:16}{value}")
+    return 0
+
+
+def run_release(options: argparse.Namespace, versions: Versions) -> int:
+    """het-publish release."""
+    versions.decide("release", lambda history: guard.releasable(history, options.version))
+    print(f"version {options.version} is released")
+    return 0
+
+
+def run_rollback(options: argparse.Namespace, versions: Versions) -> int:
+    """het-publish rollback."""
+    versions.decide("rollback", lambda history: _back(history, options.version), partial=options.partial)
+    print(f"followers go back to version {options.version}, until `het-publish resume`")
+    return 0
+
+
+def _back(history: History, number: int) -> int:
+    before = history.rollback
+    if number > history.newest:
+        raise LookupError(f"there is no version {number}; the newest is {history.newest}")
+    if before is not None and number > before.version:
+        raise LookupError(f"followers are at version {before.version}; `het-publish resume` first")
+    return number
+
+
+def run_resume(options: argparse.Namespace, versions: Versions) -> int:
+    """het-publish resume."""
+
+    def choose(history: History) -> int:
+        if history.rollback is None:
+            raise LookupError("followers have not been told to go back")
+        return history.rollback.version
+
+    number = versions.decide("resume", choose)
+    print(f"followers go on from version {number}")
+    return 0
+
+
+def run_portable(options: argparse.Namespace) -> int:
+    """het-publish portable."""
+    from het_tf.python.export import refresh
+
+    refresher = refresh.Refresher(options.base, target.read(options.source))
+    while True:
+        begin = time.monotonic()
+        to = refresh.number(options.to)
+        state = refresher.write(to)
+        refresh.clean(options.to, options.keep)
+        rows, took = f"{sum(state['rows']):,}", time.monotonic() - begin
+        print(f"{to}: version {state['version']}, {rows} rows, {took:.1f} s", flush=True)
+        if options.every is None:
+            return 0
+        time.sleep(max(0.0, begin + options.every - time.monotonic()))
+
+
+def run_guard(options: argparse.Namespace) -> int:
+    """het-publish guard."""
+    found = target.read(options.dir)
+    ended = False
+
+    def end(*_: object) -> None:
+        nonlocal ended
+        ended = True
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, end)
+    labelled = sample.read(options.sample, options.label, {one.metric for one in options.hold_if})
+    released = guard.run(
+        options.dir, options.ps or found.server, labelled, options.hold_if, options.output, options.once,
+        lambda: ended, lambda text: say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} het-publish: {text}"),
+    )  # fmt: skip
+    return int(options.once and not released)
+
+
+def _date(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a year beyond the calendar's
+        return f"{seconds:19.3g}"
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("s", 60), ("min", 60), ("h", 48)):
+        if seconds < length:
+            return f"{seconds:.0f} {unit}"
+        seconds /= 60 if unit != "h" else 24
+    return f"{seconds:.0f} d"
+
+
+RUN: dict[str, Callable[[argparse.Namespace, Versions], int]] = {
+    "list": run_list,
+    "show": run_show,
+    "release": run_release,
+    "rollback": run_rollback,
+    "resume": run_resume,
+}
+
+
+ALONE: dict[str, Callable[[argparse.Namespace], int]] = {"guard": run_guard, "portable": run_portable}
+"""Commands that are more than one question to the server."""
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command in ALONE:
+        return ALONE[options.command](options)
+    with Client(parse(options.address), _SECONDS) as client:
+        return RUN[options.command](options, Versions(client, options.namespace))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
+    options = parser().parse_args(arguments)
+    return run(
+        "het-publish",
+        lambda: _run(options),
+        130,
+        ServerError,
+        ValueError,
+        LookupError,
+        RuntimeError,
+        ConnectionError,
+        ImportError,
+    )
