@@ -11,7 +11,7 @@ size_t UnsentAges::bytes() const {
 void UnsentAges::Add(uint32_t line, double now) {
   const uint32_t update = lines_.state(line).update;
   if (update >= number_.size()) number_.resize(update + update / 2 + 16);
-  if (entries_.size() >= full_) DropStale();
+  if (entries_.size() >= full_) DropStale(now);
   entries_.push_back({lines_.meta(line).key, now + most_, ++added_});
   number_[update] = added_;
 }
@@ -45,8 +45,9 @@ void UnsentAges::Forget(double time) {
   begin_ = 0;
 }
 
-void UnsentAges::DropStale() {
-  const auto stale = [this](const Entry& entry) {
+void UnsentAges::DropStale(double now) {
+  const auto stale = [this, now](const Entry& entry) {
+    if (entry.due >= now + most_) return false;  // its tick comes next
     const uint32_t line = lines_.Find(entry.key);
     return !(line == kNoRow ? InQueue(entry) : InLine(entry, line));
   };

@@ -57,7 +57,8 @@ class UnsentAges {
 
   bool InLine(const Entry& entry, uint32_t line) const;
   bool InQueue(const Entry& entry) const;
-  void DropStale();
+  // `now`: of the ticks that are being added.
+  void DropStale(double now);
 
   const double most_;
   const Lines& lines_;

@@ -74,6 +74,20 @@ TEST_F(UnsentAgesTest, ARowIsAsOldAsItsFirstUnsentTick) {
   EXPECT_EQ(ages().next_due(), std::numeric_limits<double>::infinity());
 }
 
+// Defect: rows of a step are dropped as stale before the step ticks them, and never leave.
+TEST_F(UnsentAgesTest, AStepOfManyRowsKeepsAllOfThem) {
+  constexpr Key kRows = 5000;
+  Make(kRows);
+  std::vector<uint32_t> lines;
+  for (Key key = 0; key < kRows; ++key) {
+    lines.push_back(cache_->Insert(key, cache_->lines().Hash(key), 0, /*transient=*/false));
+    cache_->unsent().UpdateOf(lines.back());
+    ages().Add(lines.back(), 100);  // of all rows, before the first tick
+  }
+  for (uint32_t line : lines) cache_->lines().AddTick(line);
+  EXPECT_EQ(Due(110).size(), lines.size());
+}
+
 // Defects: a row that was sent keeps its age, or is named twice in one push.
 TEST_F(UnsentAgesTest, ARowThatWasSentBeginsAnew) {
   Make();
