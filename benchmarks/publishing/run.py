@@ -10,8 +10,8 @@ the way to the server and the way from there. All times are CLOCK_BOOTTIME of th
 every few milliseconds, which is part of the figures.
 
 Bytes are the server's own counts (`INFO`). Then no row changes for a while: the cost of a poll. Then all rows
-change while no follower runs: the time to catch up, beside an export of the same table. Last, requests with a
-new version twice a second, and without, in turns.
+change while the follower is stopped: the time to catch up, beside an export of the same table and its load. Last,
+requests with a new version twice a second, and without, in turns.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ import contextlib
 import multiprocessing
 import os
 import queue
+import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -87,6 +90,9 @@ def trainer(server: str, orders: Any, answers: Any, probes: list[Any], rows: int
         options = {"follow": het_tf.Follow(server, max_age=5.0)} if follow else {}
         begin = now()
         het_tf.export(model, path, format="native", verbose=False, **options)
+        if not follow:
+            loaded = tf.saved_model.load(path)
+            loaded.signatures["serving_default"](id=tf.constant([0], tf.int64))
         return now() - begin
 
     @tf.function
@@ -257,7 +263,7 @@ class Bench:
 
     @contextlib.contextmanager
     def follower(self) -> Iterator[None]:
-        process = subprocess.Popen([SERVE, "follow", self.path, "--poll", str(POLL)])
+        self.following = process = subprocess.Popen([SERVE, "follow", self.path, "--poll", str(POLL)])
         try:
             while subprocess.run([SERVE, "status", self.path], capture_output=True).returncode != 0:
                 time.sleep(0.2)
@@ -321,17 +327,31 @@ def idle(bench: Bench, seconds: float) -> dict[str, float]:
     return {"polls": spent["pages"], "bytes_a_poll": spent["net"] / max(1, spent["pages"])}
 
 
-def catch_up(bench: Bench, directory: Path) -> dict[str, float]:
-    bench.order("fill", 1e6)
-    begin = now()
-    subprocess.run([SERVE, "follow", bench.path, "--once"], check=True)
-    follow_seconds = now() - begin
-    export_seconds = bench.order("export", str(directory / "again"), False)
+def catch_up(bench: Bench, directory: Path, turns: int) -> dict[str, float]:
+    """While the follower is stopped, all rows change; then it goes on."""
+    from het_tf.python.following import live, target
+
+    followed = target.read(Path(bench.path))
+    follow, export = [], []
+    for turn in range(turns):
+        process = bench.following
+        process.send_signal(signal.SIGSTOP)
+        bench.order("fill", 1e6 + turn)
+        begin = now()
+        process.send_signal(signal.SIGCONT)
+        # Every partition has completed a scan that began after `begin`.
+        while (age := live.read(followed).age) is None or age > now() - begin:
+            time.sleep(0.005)
+        follow.append(now() - begin)
+        path = str(directory / f"again{turn}")
+        export.append(bench.order("export", path, False))
+        shutil.rmtree(path)
+    follow_s, export_s = statistics.median(follow), statistics.median(export)
     return {
         "rows": bench.rows,
-        "follow_s": follow_seconds,
-        "export_s": export_seconds,
-        "of_export": follow_seconds / export_seconds,
+        "follow_s": follow_s,
+        "export_s": export_s,
+        "of_export": statistics.median(f / e for f, e in zip(follow, export, strict=True)),
     }
 
 
@@ -384,7 +404,7 @@ def main() -> None:
             result = click_to_served(bench, options.seconds, options.rate)
             result["idle"] = idle(bench, 5)
             result["flips"] = flips(bench, 5, options.turns)
-        result["catch_up"] = catch_up(bench, directory)
+            result["catch_up"] = catch_up(bench, directory, options.turns)
         bench.orders.put(None)
         bench.trainer.join()
     served = result["delays"][0]
@@ -393,7 +413,9 @@ def main() -> None:
         report.goal("click to served row, p50, s", served["p50_s"], "<=", 0.4),
         report.goal("feed bytes of distinct changed rows x (row + 8)", result["feed"]["of_rows"], "<=", 1.2),
         report.goal("bytes of a poll of an idle partition", result["idle"]["bytes_a_poll"], "<=", 200),
-        report.goal("catching up, over exporting the table", result["catch_up"]["of_export"], "<=", 1.0),
+        report.goal(
+            "catching up, over exporting the table and loading it", result["catch_up"]["of_export"], "<=", 1.0
+        ),
         report.goal("added to a request by versions, p99.9, s", result["flips"]["added_s"], "<=", 0.001),
     ]
     result["setting"] = {"rows": options.rows, "dim": DIM, "push_max_age": MAX_AGE, "poll": POLL}
