@@ -9,9 +9,9 @@ value is there. Another process asks the parameter server for the same probes, w
 the way to the server and the way from there. All times are CLOCK_BOOTTIME of the machine. Each watcher looks
 every few milliseconds, which is part of the figures.
 
-Bytes are the server's own counts (`INFO`). Then no row changes for a while: the cost of a poll. Then all rows
-change while the follower is stopped: the time to catch up, beside an export of the same table and its load. Last,
-requests with a new version twice a second, and without, in turns.
+Bytes are the server's own counts (`INFO`). Then no row changes for a while: the cost of a poll. Then requests
+with a new version twice a second, and without, in turns. Last, all rows change while the follower is stopped:
+the time to catch up, beside an export of the same table and its load.
 """
 
 from __future__ import annotations
