@@ -38,6 +38,7 @@ class Following {
     FollowerOptions options;
     options.poll = json.at("poll").get<double>();
     options.max_page_bytes = json.at("page_bytes").get<size_t>();
+    HET_ASSIGN_OR_RETURN(options.rows, ParseRowFormat(json.at("rows").get<std::string>()));
     options.undo.versions = json.at("keep_undo").get<size_t>();
     options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));

@@ -12,7 +12,8 @@ HET_EXPORT const char* HetFollowMarch();
 // Opens a live directory and a store, and follows it on a thread of its own until HetFollowClose. `options`:
 //   {"address": "redis://...", "namespace": "", "directory": "the live directory", "base": [path of a serving
 //    file, in the order of the tables], "positions": [text, one a partition] or [], "poll": seconds,
-//    "page_bytes": n, "timeout": seconds, "keep_undo": versions, "undo_bytes": n}
+//    "page_bytes": n, "rows": "float32" | "float16" | "int8" | "int4", "timeout": seconds, "keep_undo":
+//    versions, "undo_bytes": n}
 // Unavailable: no server answers. FailedPrecondition: another process follows, or the store is not the
 // export's.
 HET_EXPORT int HetFollowOpen(const char* options, void** follower);

@@ -53,6 +53,7 @@ void Follower::Restart(Part* part) {
   part->request = ChangesRequest();
   part->request.since = part->since;
   part->request.max_bytes = options_.max_page_bytes;
+  part->request.format = options_.rows;
 }
 
 double Follower::Step() {

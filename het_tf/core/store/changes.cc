@@ -40,19 +40,24 @@ class ChangesSink {
 
 class ChunkSink : public ChangesSink {
  public:
-  ChunkSink(bool stored, std::vector<Bytes>* chunks) : stored_(stored), chunks_(chunks) {}
+  ChunkSink(const ChangesRequest& request, std::vector<Bytes>* chunks) : request_(request), chunks_(chunks) {}
 
   size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) override {
     EncodeKeys(kind, table, keys, &chunks_->emplace_back());
     return chunks_->back().size();
   }
   size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
-    (stored_ ? EncodeStored : EncodeValues)(shard, rows, &chunks_->emplace_back());
+    Bytes* const chunk = &chunks_->emplace_back();
+    if (request_.stored) {
+      EncodeStored(shard, rows, chunk);
+    } else {
+      EncodeValues(shard, request_.format, rows, chunk);
+    }
     return chunks_->back().size();
   }
 
  private:
-  const bool stored_;
+  const ChangesRequest& request_;
   std::vector<Bytes>* const chunks_;
 };
 
@@ -222,8 +227,9 @@ class PageWriter {
   }
 
   size_t RowBytes(const Shard& shard) const {
+    const size_t dim = shard.schema().dim();
     return request_.stored ? kRowHead + shard.rows().row_floats() * sizeof(float)
-                           : sizeof(Key) + shard.schema().dim() * sizeof(float);
+                           : sizeof(Key) + MostRowBytes(request_.format, dim, dim);
   }
   void AddRows(const Shard& shard, const Vector<uint32_t>& picked) {
     if (!picked.empty()) bytes_ += sink_->Rows(shard, {picked.data(), picked.size()});
@@ -329,7 +335,7 @@ ChangesCount CountChanges(const Partition& partition, const Position& since, uin
 
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
   page->chunks.clear();
-  ChunkSink sink(request.stored, &page->chunks);
+  ChunkSink sink(request, &page->chunks);
   PageWriter(partition, request, &sink).Write(page);
 }
 

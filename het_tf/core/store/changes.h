@@ -70,9 +70,10 @@ bool ParseCursor(std::string_view text, ChangesCursor* cursor);
 struct ChangesRequest {
   Position since;
   ChangesCursor cursor;
-  size_t max_bytes = size_t{1} << 20;  // of a page, about; it has at least one row
-  std::optional<uint64_t> table;       // only this table's: other tables' drops and clears do not matter
-  bool stored = false;                 // rows as the store has them (kRows), else values (kValues)
+  size_t max_bytes = size_t{1} << 20;      // of a page, about; it has at least one row
+  std::optional<uint64_t> table;           // only this table's: other tables' drops and clears do not matter
+  bool stored = false;                     // rows as the store has them (kRows), else values (kValues)
+  RowFormat format = RowFormat::kFloat32;  // of values, which are rounded to it
 };
 
 struct ChangesPage {

@@ -22,23 +22,28 @@ Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
   rows->table = r.Fixed<uint64_t>();
   rows->dim = 0;
   size_t count = r.left() / sizeof(Key);
+  uint32_t format = 0;
   if (kind == Kind::kValues) {
     rows->dim = r.Fixed<uint32_t>();
     count = r.Fixed<uint32_t>();
+    format = r.Fixed<uint32_t>();
     if (rows->dim == 0 || rows->dim > TableSchema::kMaxDim) return broken("its rows have no valid width");
+    if (!IsRowFormat(format)) return broken("its rows have an unknown format");
   }
-  if (!r.ok() || r.left() != count * (sizeof(Key) + rows->dim * sizeof(float))) {
+  if (!r.ok() || r.left() / sizeof(Key) < count || (kind != Kind::kValues && r.left() % sizeof(Key) != 0)) {
     return broken("it does not have its stated number of rows");
   }
   rows->what = kind == Kind::kRemove ? ChangedRows::kRemoved
                : kind == Kind::kKeys ? ChangedRows::kKeys
                                      : ChangedRows::kValues;
   rows->keys.resize(count);
-  rows->values.resize(count * rows->dim);
-  if (count == 0) return Status();
-  std::memcpy(rows->keys.data(), r.Raw(count * sizeof(Key)), count * sizeof(Key));
-  const size_t floats = rows->values.size() * sizeof(float);
-  if (floats > 0) std::memcpy(rows->values.data(), r.Raw(floats), floats);
+  rows->values.clear();
+  if (count > 0) std::memcpy(rows->keys.data(), r.Raw(count * sizeof(Key)), count * sizeof(Key));
+  if (kind != Kind::kValues) return Status();
+  if (!UnpackRows(static_cast<RowFormat>(format), rows->dim, rows->dim, count, &r, &rows->values) ||
+      r.left() > 0) {
+    return broken("its rows do not fill it");
+  }
   return Status();
 }
 

@@ -16,8 +16,9 @@
 //   kRemove    u64 table id | keys, to the end of the chunk: i64; only for LoadChunk
 //   kForget    clients, to the end of the chunk: u64 high | u64 low; only for LoadChunk
 //   kEpoch     u64 table id | u64 epoch; only for LoadChunk
-//   kValues    u64 table id | u32 dim | u32 rows | keys: i64 | values: dim floats (fp32) each; only in
-//   changes kKeys      u64 table id | keys, to the end of the chunk: i64; only in changes (changes.h)
+//   kValues    u64 table id | u32 dim | u32 rows | u32 format (row/row_format.h) | keys: i64 | values: dim
+//              floats each, in that format; only in changes (changes.h)
+//   kKeys      u64 table id | keys, to the end of the chunk: i64; only in changes
 //   kLoading   u32 since | u32 until | the loader's name, to the end of the chunk
 //
 // All integers are little-endian. A whole partition is kHead, every kTable, every kRows, every kClients,

@@ -3,6 +3,7 @@
 
 #include "het_tf/core/base/bytes.h"
 #include "het_tf/core/base/status.h"
+#include "het_tf/core/row/row_format.h"
 #include "het_tf/core/store/shard.h"
 
 namespace het::chunk {
@@ -41,7 +42,7 @@ inline Writer Begin(Kind kind, Bytes* chunk) {
 
 // Encode kRemove or kKeys; kValues and kRows of these rows of a shard.
 void EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* chunk);
-void EncodeValues(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
+void EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk);
 void EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
 
 // Reads the head; InvalidArgument if it is malformed.

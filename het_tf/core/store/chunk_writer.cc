@@ -167,15 +167,21 @@ void chunk::EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* c
   w.Raw(keys.data(), keys.size() * sizeof(Key));
 }
 
-void chunk::EncodeValues(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {
+void chunk::EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk) {
   const size_t dim = shard.schema().dim();
-  chunk->reserve(kRowsHead + rows.size() * (sizeof(Key) + dim * sizeof(float)));
+  chunk->reserve(kRowsHead + 4 + rows.size() * (sizeof(Key) + MostRowBytes(format, dim, dim)));
   Writer w = Begin(Kind::kValues, chunk);
   w.Fixed(shard.schema().id());
   w.Fixed(static_cast<uint32_t>(dim));
   w.Fixed(static_cast<uint32_t>(rows.size()));
-  for (const uint32_t row : rows) w.Fixed(shard.rows().meta(row).key);
-  for (const uint32_t row : rows) w.Raw(shard.rows().data(row), dim * sizeof(float));
+  w.Fixed(static_cast<uint32_t>(format));
+  Vector<const float*> values;
+  values.reserve(rows.size());
+  for (const uint32_t row : rows) {
+    w.Fixed(shard.rows().meta(row).key);
+    values.push_back(shard.rows().data(row));
+  }
+  PackRounded(format, dim, dim, values.data(), values.size(), &w);
 }
 
 void chunk::EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {

@@ -72,9 +72,13 @@ RedisChanges::Server* RedisChanges::ServerAt(const ServerNode& node) {
 }
 
 void RedisChanges::AskPage(uint32_t partition, const ChangesRequest& request) {
-  Send(partition, Owed::kPage,
-       {{"HET.CHANGES", keys_[partition], "SINCE", ToString(request.since), "CURSOR",
-         ToString(request.cursor), "MAXBYTES", std::to_string(request.max_bytes)}});
+  std::vector<std::string> words = {"HET.CHANGES", keys_[partition], "SINCE", ToString(request.since)};
+  // A poll of a partition that does not change must be short.
+  if (!request.cursor.begins()) words.insert(words.end(), {"CURSOR", ToString(request.cursor)});
+  words.insert(words.end(), {"MAXBYTES", std::to_string(request.max_bytes)});
+  if (request.format != RowFormat::kFloat32)
+    words.insert(words.end(), {"ROWS", RowFormatName(request.format)});
+  Send(partition, Owed::kPage, {words});
 }
 
 void RedisChanges::AskTables(uint32_t partition, const std::vector<std::string>& names) {

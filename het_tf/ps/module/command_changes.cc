@@ -1,6 +1,7 @@
 // HET.CHANGES answers what has changed in a partition since a position (core/store/changes.h).
 //
-//   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id] [STORED]
+//   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id]
+//                   [STORED | ROWS format]
 //   HET.CHANGES key SINCE position TABLE id COUNT
 //
 // The answer is a list: the position at the start of the scan, the next page's cursor ("0": this was the
@@ -57,7 +58,7 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
     const std::string word(Text(args[i]));
     if (i + 1 == args.size()) {
       ReplyError(ctx, "'" + word + "' is not an option, or has no value; HET.CHANGES takes SINCE, CURSOR, " +
-                          "MAXBYTES, BLOCK and TABLE with a value, STORED and COUNT");
+                          "MAXBYTES, BLOCK, TABLE and ROWS with a value, STORED and COUNT");
       return false;
     }
     const RedisModuleString* const value = args[++i];
@@ -82,11 +83,19 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       uint64_t table = 0;
       if (!ParseNumber(Text(value), &table)) return refuse("give the decimal id of a table");
       request.table = table;
+    } else if (Is(args[i - 1], "ROWS")) {
+      const auto format = ParseRowFormat(std::string(Text(value)));
+      if (!format.ok()) return refuse("give float32, float16, int8 or int4");
+      request.format = format.value();
     } else {
       ReplyError(ctx, "HET.CHANGES has no option '" + word +
-                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE, STORED and COUNT");
+                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE, ROWS, STORED and COUNT");
       return false;
     }
+  }
+  if (request.stored && request.format != RowFormat::kFloat32) {
+    ReplyError(ctx, "STORED rows are float32; leave ROWS or STORED out");
+    return false;
   }
   if (options->count && !request.table) {
     ReplyError(ctx, "COUNT needs TABLE and the decimal id of a table");

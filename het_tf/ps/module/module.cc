@@ -10,7 +10,7 @@
 //   HET.READ key frame                                    check and fetch
 //   HET.SCAN key cursor [COUNT rows]                      rows, chunk by chunk
 //   HET.LOAD key chunk [chunk ...]
-//   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id] [STORED]
+//   HET.CHANGES key SINCE position [...]                 changed rows and removed keys (command_changes.cc)
 //   HET.STAT key [TABLES [cursor [COUNT tables]]]
 #include <exception>
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from het_tf.python import show
-from het_tf.python.following import follow, live, target
+from het_tf.python.following import follow, live, native, target
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.show import Command
 
@@ -45,6 +45,10 @@ def _follow(command: Command) -> None:
     sub.add_argument(
         "--poll", type=_seconds, default=0.1, metavar="S",
         help="seconds between two questions to a partition (%(default)s)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--rows", choices=("float32", "float16", "int8", "int4"), default="float32",
+        help="how rows come: smaller formats round them, for slow links (%(default)s)",
     )  # fmt: skip
     sub.add_argument(
         "--keep-undo", type=_count, default=10, metavar="N",
@@ -97,9 +101,8 @@ def run_follow(options: argparse.Namespace) -> int:
 
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, end)
-    follow.follow(
-        found, options.poll, options.keep_undo, options.undo_bytes, options.once, lambda: ended, _say
-    )
+    how = native.Options(options.poll, options.rows, options.keep_undo, options.undo_bytes)
+    follow.follow(found, how, options.once, lambda: ended, _say)
     if ended:
         _say("ended")
     return 0

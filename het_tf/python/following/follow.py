@@ -210,9 +210,7 @@ def _age(seconds: float | None) -> str:
 
 def follow(
     target: Target,
-    poll: float,
-    keep_undo: int,
-    undo_bytes: int,
+    options: native.Options,
     once: bool,
     ended: Callable[[], bool],
     say: Say,
@@ -221,9 +219,7 @@ def follow(
 
     Args:
       target: The export.
-      poll: Seconds between two questions to a partition.
-      keep_undo: See `native.opened`.
-      undo_bytes: See `native.opened`.
+      options: How.
       once: End when the rows, and the versions published up to then, are here.
       ended: Asked about four times a second.
       say: Prints a line.
@@ -238,9 +234,7 @@ def follow(
     while not ended():
         try:
             with (
-                native.opened(
-                    target, target.server, poll, keep_undo=keep_undo, undo_bytes=undo_bytes
-                ) as follower,
+                native.opened(target, target.server, options) as follower,
                 Client(address, 0.0) as client,
             ):
                 say(f"{target.directory} follows {_plain(address)}")

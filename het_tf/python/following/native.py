@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,44 +83,49 @@ def copy(target: Target, to: Path) -> dict[str, Any]:
     return dict(json.loads(_call()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a follower follows.
+
+    Attributes:
+      poll: Seconds between two questions to a partition.
+      rows: The format in which rows come, which rounds them: "float32", "float16", "int8" or "int4".
+      keep_undo: The number of versions to which rows can go back; 0: none.
+      undo_bytes: The most bytes that this takes on the disk.
+      timeout: Seconds without a byte after which a server counts as dead.
+    """
+
+    poll: float = 0.1
+    rows: str = "float32"
+    keep_undo: int = 10
+    undo_bytes: int = 1 << 30
+    timeout: float = 5.0
+
+
 @contextlib.contextmanager
-def opened(
-    target: Target,
-    address: str,
-    poll: float,
-    *,
-    keep_undo: int = 10,
-    undo_bytes: int = 1 << 30,
-    timeout: float = 5.0,
-) -> Iterator[Follower]:
+def opened(target: Target, address: str, options: Options) -> Iterator[Follower]:
     """Follows while the context is open.
 
     Args:
       target: The export.
       address: The parameter server.
-      poll: Seconds between two questions to a partition.
-      keep_undo: The number of versions to which rows can go back; 0: none.
-      undo_bytes: The most bytes that this takes on the disk.
-      timeout: Seconds without a byte after which a server counts as dead.
+      options: How.
 
     Raises:
       ConnectionError: No server answers.
       RuntimeError: Another process follows, or the server does not have the namespace.
       OSError: The live files cannot be made.
     """
-    options = {
+    fields = {
         "address": address,
         "namespace": target.namespace,
         **_files(target),
         "positions": target.positions,
-        "poll": poll,
         "page_bytes": 1 << 20,
-        "timeout": timeout,
-        "keep_undo": keep_undo,
-        "undo_bytes": undo_bytes,
+        **dataclasses.asdict(options),
     }
     handle = ctypes.c_void_p()
-    _call()("HetFollowOpen", json.dumps(options), ctypes.byref(handle))
+    _call()("HetFollowOpen", json.dumps(fields), ctypes.byref(handle))
     try:
         yield Follower(handle)
     finally:

@@ -184,7 +184,8 @@ def run(
     target = targets.read(copy_of(directory))
     predictor = Predictor(target.directory, sample, output, 4096)
     released = False
-    with native.opened(target, address, 0.1, keep_undo=0) as follower, Client(parse(address), 0.0) as client:
+    options = native.Options(keep_undo=0)
+    with native.opened(target, address, options) as follower, Client(parse(address), 0.0) as client:
         guard = Guard(target, client, sample, predictor, conditions, say)
         say(f"{directory} is guarded: hold if {', '.join(map(str, conditions))}")
         trouble = ""

@@ -77,6 +77,7 @@ TEST_F(RedisChangesTest, AnswersChangesByPages) {
   EXPECT_EQ(rows, 10u) << "five of each table";
   const std::string id = std::to_string(HashName("a"));
   EXPECT_EQ(Changes(whole.position, {"TABLE", id}).rows, 5u);
+  EXPECT_EQ(Changes(whole.position, {"TABLE", id, "ROWS", "int8"}).rows, 5u);
   EXPECT_GE(server().Info("het", "het_changes_pages"), 12);
   EXPECT_GT(server().Info("het", "het_changes_bytes"), 500);
 }
@@ -103,8 +104,11 @@ TEST_F(RedisChangesTest, BadOptionsAreNamed) {
   EXPECT_NE(Refusal({"SINCE", "0:0", "CURSOR", "x"}).find("CURSOR is 'x'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "MAXBYTES", "0"}).find("MAXBYTES is '0'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "BLOCK", "99999999"}).find("BLOCK is '99999999'"), std::string::npos);
+  EXPECT_NE(Refusal({"SINCE", "0:0", "ROWS", "int7"}).find("ROWS is 'int7'"), std::string::npos);
+  EXPECT_NE(Refusal({"SINCE", "0:0", "ROWS", "int8", "STORED"}).find("STORED rows are float32"),
+            std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "TABLE", "-1"}).find("TABLE is '-1'"), std::string::npos);
-  EXPECT_NE(Refusal({"SINCE", "0:0", "COUNT", "1"}).find("no option 'COUNT'"), std::string::npos);
+  EXPECT_NE(Refusal({"SINCE", "0:0", "PAGES", "1"}).find("no option 'PAGES'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE"}).find("'SINCE' is not an option, or has no value"), std::string::npos);
   EXPECT_TRUE(Command({"HET.CHANGES", "none", "SINCE", "0:0"}).StartsWith("HETNOPART "));
 }

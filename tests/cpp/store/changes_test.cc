@@ -330,6 +330,28 @@ TEST_F(FollowedPartition, CanBeAskedForOneTableWithItsSlots) {
   EXPECT_EQ(rows.slot_floats(), 2u) << "the accumulator";
 }
 
+TEST_F(FollowedPartition, SendsRoundedRowsWhereThatIsAskedFor) {
+  partition_.Set(3, 0.3f);
+  ChangesRequest request;
+  request.since = {partition_->incarnation(), partition_->changes().now() - 1};
+  size_t bytes = SIZE_MAX;
+  for (const RowFormat format : {RowFormat::kFloat32, RowFormat::kInt8, RowFormat::kInt4}) {
+    request.format = format;
+    ChangesPage page;
+    ReadChanges(*partition_, request, &page);
+    ASSERT_EQ(page.chunks.size(), 1u);
+    EXPECT_LT(page.chunks[0].size(), bytes) << "a smaller format";
+    bytes = page.chunks[0].size();
+    ChangedRows rows;
+    ASSERT_TRUE(DecodeChanges({page.chunks[0].data(), bytes}, &rows).ok());
+    ASSERT_EQ(rows.values.size(), 3u);
+    for (const float value : rows.values) EXPECT_NEAR(value, 0.3f, format == RowFormat::kFloat32 ? 0 : 0.03f);
+    for (size_t cut = 0; cut < bytes; ++cut) {
+      EXPECT_FALSE(DecodeChanges({page.chunks[0].data(), cut}, &rows).ok()) << cut;
+    }
+  }
+}
+
 TEST(ChangesTest, TextsOfPositionsAndCursors) {
   Position position;
   EXPECT_TRUE(ParsePosition("18446744073709551615:7", &position));
