@@ -137,7 +137,7 @@ TEST_F(UnsentAgesTest, ARemainderHasNoAge) {
 TEST_F(UnsentAgesTest, StaleEntriesTakeLittleMemory) {
   Make();
   Tick(7, 0);
-  for (int i = 0; i < 100000; ++i) Send(Tick(i % 3, 1));
+  for (int i = 0; i < 100000; ++i) Send(Tick(i % 3, 1 + i * 1e-6));
   EXPECT_LE(ages().entries(), 1024u);
   EXPECT_THAT(Due(kAge), ElementsAre(7));
   Make(100000);

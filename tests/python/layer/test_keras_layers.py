@@ -268,7 +268,7 @@ def test_cache_options_reach_the_core():
     assert options.pop("write_back_rows") > 0
     assert options == {
         "rows": 7, "policy": "light_lfu", "admit_after": 3, "pull_bound": 5, "push_bound": None,
-        "wire": "float32", "checks": "asked", "device": "cpu",
+        "wire": "float32", "checks": "asked", "device": "cpu", "push_max_age": None,
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="default", cache=het_tf.Cache(rows=7, staleness=5))
     options = het_tf.Table("default").options["cache"]
