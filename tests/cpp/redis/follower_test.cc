@@ -7,7 +7,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
