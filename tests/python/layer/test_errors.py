@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import library
+from het_tf.python import library, versions
 from het_tf.python.session import native
 
 keras = tf.keras
@@ -351,8 +351,8 @@ def test_the_native_library_is_broken(tmp_path, monkeypatch):
 
 
 def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
-    monkeypatch.setattr(library.versions, "plugin_march", lambda path: "x86-64-v3")
-    monkeypatch.setattr(library.versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
+    monkeypatch.setattr(versions, "plugin_march", lambda path: "x86-64-v3")
+    monkeypatch.setattr(versions, "cpu_lacks", lambda march: ["avx2", "bmi1"])
     with pytest.raises(
         ImportError, match=r"built for x86-64-v3, but this CPU lacks avx2, bmi1; run: .*MARCH="
     ):
