@@ -20,11 +20,11 @@ WHY = {
 CLUSTER = {"cluster-enabled": "yes", "cluster-config-file": "nodes.conf", "cluster-node-timeout": "15000"}
 
 # Settings of the module (het_tf/ps/module/limits.cc) at their defaults.
-LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096"}
+LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096", "het.max-tombstones": "16384"}
 
 # Commands of a training process. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
-    "+het.table +het.step +het.read +het.load +het.scan +het.stat +hsetnx +hget"
+    "+het.table +het.step +het.read +het.load +het.scan +het.changes +het.stat +hsetnx +hget"
     " +cluster|slots +asking +readonly +wait +auth +hello +ping"
 )
 # Further commands of rank 0 of workers that publish versions (het_tf.publish).

@@ -298,6 +298,8 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
         table.assign([1000], np.ones((1, 2), np.float32))
         assert table.remove([1000]) == 1
         assert len(table.scan()["ids"]) == table.size == sum(expected > 0)
+        for since in (None, "latest"):  # the second one is an increment
+            het_tf.checkpoint.save(tmp_path / "saved", since=since)
 
         seen = picture("--ps", operator)
         assert [s["role"] for s in seen["servers"]] == ["primary", "replica"] * 2 and not seen["faults"]
