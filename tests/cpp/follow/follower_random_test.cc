@@ -153,6 +153,8 @@ class RandomFollowers : public RandomFollowerTest, public ::testing::WithParamIn
 TEST_P(RandomFollowers, ServeRowsAsNewAsTheyClaim) { Play(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(, RandomFollowers, ::testing::Range<uint64_t>(0, Scaled(100)));
+// A row that changed before a scan and was removed before its page.
+INSTANTIATE_TEST_SUITE_P(SeedsThatFoundDefects, RandomFollowers, ::testing::Values<uint64_t>(227, 239));
 
 }  // namespace
 }  // namespace het::follow
