@@ -5,14 +5,14 @@
 
 namespace het::follow {
 
-void WaitingVersions::Offer(Version version, std::vector<het::Position> cut, uint64_t now) {
+void WaitingVersions::Offer(Version version, std::vector<Position> cut, uint64_t now) {
   const uint64_t number = version.number;
   waiting_.emplace(number, Waiting{std::move(version), std::move(cut), now});
 }
 
 bool WaitingVersions::IsReached(const Waiting& waiting, const std::vector<Reached>& rows) {
   return std::all_of(rows.begin(), rows.end(), [&](const Reached& row) {
-    const het::Position& cut = waiting.cut[row.partition];
+    const Position& cut = waiting.cut[row.partition];
     if (row.position.incarnation == cut.incarnation) return row.position.number >= cut.number;
     return row.sent > waiting.offered;
   });

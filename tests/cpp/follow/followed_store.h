@@ -174,11 +174,11 @@ class FollowedStore : public LiveFilesTest {
       EXPECT_EQ(writer_->rows(table), service_->Rows(schemas_[table]->id()));
     }
   }
-  std::vector<het::Position> Positions() {
-    std::vector<het::Position> cut;
+  std::vector<Position> Positions() {
+    std::vector<Position> cut;
     for (uint32_t i = 0; i < service_->partitions(); ++i) {
       cut.push_back(service_->WithPartition(i, [](Partition& p) {
-        return het::Position{p.incarnation(), p.changes().now()};
+        return Position{p.incarnation(), p.changes().now()};
       }));
     }
     return cut;
