@@ -41,6 +41,7 @@ class Following {
     HET_ASSIGN_OR_RETURN(options.rows, ParseRowFormat(json.at("rows").get<std::string>()));
     options.undo.versions = json.at("keep_undo").get<size_t>();
     options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
+    if (!json.at("max_skew").is_null()) options.max_skew = json["max_skew"].get<double>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));
     HET_ASSIGN_OR_RETURN(const auto address, ParseServerAddress(json.at("address").get<std::string>()));
     HET_ASSIGN_OR_RETURN(made->source_, RedisChanges::Open(address, json.at("namespace").get<std::string>(),
@@ -122,9 +123,11 @@ Result<nlohmann::json> Inspect(const nlohmann::json& json) {
                          {"dense", state.version.dense_path},
                          {"trained_through", nullptr},
                          {"age", nullptr},
+                         {"skew", nullptr},
                          {"generation", state.generation},
                          {"rows", state.rows}};
   if (state.version.trained_through) text["trained_through"] = *state.version.trained_through;
+  if (state.skew) text["skew"] = *state.skew;
   const uint64_t now = BootNanoseconds();
   if (state.seen != 0) text["age"] = static_cast<double>(now - std::min(now, state.seen)) * 1e-9;
   return text;

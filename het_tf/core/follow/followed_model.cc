@@ -45,6 +45,7 @@ Result<FollowSpec> ParseFollowSpec(const std::string& text) {
     for (const auto& table : json.at("tables")) spec.files.push_back(table.at("file").get<std::string>());
     spec.dense = json.at("dense").at("file").get<std::string>();
     spec.max_age = json.at("max_age").get<double>();
+    if (!json.at("max_skew").is_null()) spec.max_skew = json["max_skew"].get<double>();
     const auto stale = json.at("stale").get<std::string>();
     if (stale != "serve" && stale != "fail") return InvalidArgument("follow.json: stale is '" + stale + "'");
     spec.fail = stale == "fail";
@@ -145,10 +146,14 @@ std::string FollowedModel::Stats() {
                           {"version", version.ok() ? version.value().number : 0},
                           {"age", nullptr},
                           {"max_age", spec_.max_age},
+                          {"skew", nullptr},
+                          {"max_skew", nullptr},
                           {"lookups", lookups_.load()},
                           {"stale", stale_.load()},
                           {"trained_through", nullptr}};
   if (seen.ok() && seen.value() != 0) stats["age"] = SecondsBetween(seen.value(), BootNanoseconds());
+  if (spec_.max_skew) stats["max_skew"] = *spec_.max_skew;
+  if (const auto skew = reader_->skew(); skew.ok() && skew.value()) stats["skew"] = *skew.value();
   if (version.ok() && version.value().trained_through) {
     stats["trained_through"] = *version.value().trained_through;
   }

@@ -1,6 +1,6 @@
 // A SavedModel that follows training, as a serving process reads it:
 //
-//   DIR/assets/follow.json         tables, dense weights, max_age, stale (python/export/follow.py)
+//   DIR/assets/follow.json         tables, dense weights, limits (python/export/follow.py)
 //       assets/rows-*.het          the base: rows and dense weights at the export
 //       assets/dense.safetensors
 //       het_live/                  the live files, if a follower has run (live_format.h)
@@ -16,6 +16,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct FollowSpec {
   std::vector<std::string> files;  // of the base's tables, beside follow.json
   std::string dense;               // likewise: the base's dense weights
   double max_age = 0;              // seconds
+  std::optional<double> max_skew;  // likewise
   bool fail = false;               // beyond max_age
 };
 
@@ -53,8 +55,9 @@ class FollowedModel {
   // See LiveReader::Lookup. FailedPrecondition: the rows are older than max_age, and stale is "fail".
   Status Lookup(Span<const LiveRead> reads);
 
-  // JSON: "model", "version", "age" (seconds; null: unknown), "max_age", "lookups", "stale" (lookups beyond
-  // max_age), "trained_through" (seconds since 1970, or null).
+  // JSON: "model", "version", "age" (seconds; null: unknown), "max_age", "skew" (seconds by which rows
+  // may be newer than the dense weights; null: unknown), "max_skew" (null: no limit), "lookups", "stale"
+  // (lookups beyond max_age), "trained_through" (seconds since 1970, or null).
   std::string Stats();
   // A list of the Stats of all models that are open in this process.
   static std::string AllStats();

@@ -32,6 +32,11 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
     }
   }
   if (parts.empty()) return FailedPrecondition("the export has no tables; there is nothing to follow");
+  std::vector<het::Position> cut(parts.size());
+  if (!follower->options_.base.empty() && writer->version().number == 0) {
+    for (size_t i = 0; i < parts.size(); ++i) cut[i] = follower->options_.base[parts[i].partition];
+  }
+  follower->skew_ = Skew(cut);
   HET_RETURN_IF_ERROR(writer->SetPartitions(static_cast<uint32_t>(parts.size())));
   HET_ASSIGN_OR_RETURN(follower->undo_, Undo::Open(writer, follower->options_.undo));
   follower->ReadPositions();
@@ -67,7 +72,12 @@ double Follower::Step() {
     return restored_ ? kMostPause : SecondsSince(now, std::max(now, restore_due_));
   }
   for (Part& part : parts_) {
-    if (part.waits == Waits::kNothing && part.due <= now) Ask(&part);
+    if (part.waits != Waits::kNothing || part.due > now) continue;
+    if (Held(part)) {
+      part.due = After(now, options_.poll);
+    } else {
+      Ask(&part);
+    }
   }
   Collect();  // a question that could not be sent is answered at once
   Flip();
@@ -118,6 +128,8 @@ Status Follower::TakePage(Part* part, ChangesPage page) {
   if (part->request.cursor.begins() || !part->scan.Continues(page)) {
     part->scan.Begin(page);
     part->sent = part->asked;
+    skew_.Begun(IndexOf(*part), page.start, part->sent);
+    TellSkew();
     if (page.kind == ChangesKind::kWhole) {
       part->held = std::move(page);
       std::vector<std::string> names;
@@ -159,6 +171,16 @@ Status Follower::TakeTables(Part* part, const std::vector<std::optional<TableSpe
 }
 
 Status Follower::Write(Part* part, const ChangesPage& page) {
+  if (!page.chunks.empty() || page.kind != ChangesKind::kChanges) {
+    if (Exceeds(*part)) {
+      Restart(part);
+      part->due = After(part->asked, options_.poll);
+      part->backoff.Succeeded();
+      return Status();
+    }
+    skew_.Brought(IndexOf(*part), options_.clock());
+    TellSkew();
+  }
   HET_RETURN_IF_ERROR(part->scan.Add(page));
   part->backoff.Succeeded();
   if (!page.next.begins()) {
@@ -170,7 +192,7 @@ Status Follower::Write(Part* part, const ChangesPage& page) {
   part->kind = page.kind;
   Restart(part);
   HET_RETURN_IF_ERROR(
-      writer_->SetPosition(static_cast<uint32_t>(part - parts_.data()), ToString(part->since), part->sent));
+      writer_->SetPosition(static_cast<uint32_t>(IndexOf(*part)), ToString(part->since), part->sent));
   part->seen = part->sent;
   ++part->scans;
   part->due = After(part->sent, options_.poll);
@@ -180,12 +202,25 @@ Status Follower::Write(Part* part, const ChangesPage& page) {
 void Follower::Flip() {
   std::vector<Reached> rows;
   rows.reserve(parts_.size());
-  for (const Part& part : parts_) rows.push_back({part.partition, part.since, part.seen});
-  const std::optional<Version> version = versions_.Take(rows);
-  if (!version) return;
-  const Status flipped = undo_->Flip(*version);
+  for (const Part& part : parts_) rows.push_back(ReachedBy(part));
+  const auto taken = versions_.Take(rows);
+  if (!taken) return;
+  const Status flipped = undo_->Flip(taken->version);
   flip_error_ = flipped.ok() ? "" : flipped.message();
+  if (!flipped.ok()) return;
+  std::vector<het::Position> cut;
+  cut.reserve(parts_.size());
+  for (const Part& part : parts_) cut.push_back(taken->cut[part.partition]);
+  skew_.Flipped(cut);
+  TellSkew();
 }
+
+bool Follower::Exceeds(const Part& part) const {
+  if (!options_.max_skew || undo_->rolled_back() || versions_.WaitFor(ReachedBy(part))) return false;
+  return skew_.Exceeds(IndexOf(part), options_.clock(), static_cast<uint64_t>(*options_.max_skew * 1e9));
+}
+
+void Follower::TellSkew() { writer_->SetSkew(skew_.Bound()); }
 
 Status Follower::Offer(Version version, std::vector<het::Position> cut) {
   if (cut.size() != source_->partitions()) {
@@ -203,6 +238,8 @@ Status Follower::RollBack(uint64_t version) {
   HET_RETURN_IF_ERROR(undo_->RollBack(version));
   if (before && before->rows && before->version == version) return Status();
   versions_.Clear();
+  skew_.Forget();
+  TellSkew();
   for (Part& part : parts_) {
     part.ignore = part.waits != Waits::kNothing;
     part.held = ChangesPage();
@@ -218,6 +255,8 @@ Status Follower::RollBack(uint64_t version) {
 Status Follower::RollBackDense(const Version& version) {
   HET_RETURN_IF_ERROR(undo_->RollBackDense(version));
   versions_.Clear();
+  skew_.Forget();
+  TellSkew();
   return Status();
 }
 
@@ -263,6 +302,7 @@ std::string Follower::Report() const {
          {"server", source_->Where(part.partition)},
          {"position", ToString(part.since)},
          {"age", age(part.seen)},
+         {"held", Held(part)},
          {"kind", NameOf(part.kind)},
          {"scans", part.scans},
          {"rows", part.scan.rows()},
@@ -271,7 +311,8 @@ std::string Follower::Report() const {
          {"error", part.backoff.reason()},
          {"failing", part.backoff.failing() ? static_cast<double>(now) * 1e-9 - part.backoff.since() : 0.0}});
   }
-  nlohmann::json undo = nlohmann::json::array(), back;
+  nlohmann::json undo = nlohmann::json::array(), back, skew;
+  if (const auto bound = skew_.Bound()) skew = static_cast<double>(*bound) * 1e-9;
   for (const Version& one : undo_->Targets()) {
     undo.push_back({{"version", one.number}, {"dense", one.dense_path}});
   }
@@ -282,6 +323,7 @@ std::string Follower::Report() const {
                          {"rolled_back", back},
                          {"waiting", versions_.Numbers()},
                          {"age", age(writer_->seen())},
+                         {"skew", skew},
                          {"caught_up", caught_up()},
                          {"rows", rows},
                          {"removed", removed},

@@ -19,8 +19,12 @@
 // Errors. A question that failed, or a page that cannot be written (the disk is full), is tried again, after
 // growing pauses. Rows stay as they are and their age grows.
 //
-// Versions: waiting_versions.h. The way back: undo.h; while rows are at an earlier version, no question is
-// asked, and answers to earlier questions are ignored. Not thread-safe.
+// Versions: waiting_versions.h. Rows are newer than the dense weights in force by at most skew.h's bound.
+// With max_skew, a page that would exceed it is ignored, and its partition *held*: it is asked again when the
+// next version is offered. That version needs newer rows, so the limit is exceeded until it comes into force.
+//
+// The way back: undo.h; while rows are at an earlier version, no question is asked, and answers to earlier
+// questions are ignored. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -33,6 +37,7 @@
 #include "het_tf/core/follow/boot_clock.h"
 #include "het_tf/core/follow/change_source.h"
 #include "het_tf/core/follow/partition_scan.h"
+#include "het_tf/core/follow/skew.h"
 #include "het_tf/core/follow/undo.h"
 #include "het_tf/core/follow/waiting_versions.h"
 
@@ -44,6 +49,7 @@ struct FollowerOptions {
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
   std::vector<het::Position> base;
+  std::optional<double> max_skew;  // seconds; absent: rows never wait for dense weights
   UndoLimits undo;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
@@ -116,6 +122,13 @@ class Follower {
   Status TakeTables(Part* part, const std::vector<std::optional<TableSpec>>& specs);
   Status Write(Part* part, const ChangesPage& page);
   void Flip();
+  Reached ReachedBy(const Part& part) const { return {part.partition, part.since, part.seen}; }
+  size_t IndexOf(const Part& part) const { return static_cast<size_t>(&part - parts_.data()); }
+  // Whether rows that are taken now must not be written, because of max_skew.
+  bool Exceeds(const Part& part) const;
+  // Whether nothing that the partition can answer may be written.
+  bool Held(const Part& part) const { return skew_.IsPast(IndexOf(part)) && Exceeds(part); }
+  void TellSkew();
   Status Restore(uint64_t now);
   // Takes position and `seen` of every partition from the live files.
   void ReadPositions();
@@ -126,6 +139,7 @@ class Follower {
   std::vector<Part> parts_;
   std::vector<Part*> by_partition_;  // null: has no rows of the tables
   WaitingVersions versions_;
+  Skew skew_{{}};
   std::vector<ChangeAnswer> answers_;
   std::map<size_t, std::string> table_errors_;
   std::string flip_error_;

@@ -93,6 +93,7 @@ struct Control {
   alignas(64) uint64_t generation;  // of the table files
   uint64_t seen;                    // CLOCK_BOOTTIME in ns: the store's rows at that time are here; 0: never
   uint64_t flips;
+  uint64_t skew;  // ns by which rows may be newer than the dense weights in force, and 1; 0: unknown
   alignas(64) VersionRecord versions[2];
   // uint64_t files[head.tables]: numbers of the table files
 };

@@ -75,6 +75,11 @@ class LiveView {
   uint64_t generation() const { return generation_; }
   size_t tables() const { return files_.size(); }
   uint64_t seen() const { return LoadShared(control().seen); }
+  std::optional<double> skew() const {
+    const uint64_t skew = LoadShared(control().skew);
+    if (skew == 0) return std::nullopt;
+    return static_cast<double>(skew - 1) * 1e-9;
+  }
   const LiveFile& file(size_t table) const { return *files_[table]; }
 
   Version version() const {
@@ -167,12 +172,18 @@ Result<uint64_t> LiveReader::seen() {
   return view == nullptr ? 0 : view->seen();
 }
 
+Result<std::optional<double>> LiveReader::skew() {
+  HET_ASSIGN_OR_RETURN(const auto view, View());
+  return view == nullptr ? std::nullopt : view->skew();
+}
+
 Result<std::optional<LiveReader::State>> LiveReader::state() {
   HET_ASSIGN_OR_RETURN(const auto view, View());
   if (view == nullptr) return std::optional<State>();
   State state;
   state.version = view->version();
   state.seen = view->seen();
+  state.skew = view->skew();
   state.generation = view->generation();
   for (size_t table = 0; table < view->tables(); ++table) state.rows.push_back(view->file(table).CountRows());
   return std::optional<State>(std::move(state));

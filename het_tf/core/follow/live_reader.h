@@ -46,10 +46,13 @@ class LiveReader {
   // than the version's cut.
   Result<Version> version();
   Result<uint64_t> seen();
+  // As State::skew.
+  Result<std::optional<double>> skew();
   // For people: the whole state; null if no follower has run. Reads the indexes.
   struct State {
     Version version;
     uint64_t seen = 0;
+    std::optional<double> skew;  // seconds by which rows may be newer than the version's dense weights
     uint64_t generation = 0;
     std::vector<uint64_t> rows;  // by table
   };

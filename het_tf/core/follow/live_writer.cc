@@ -222,6 +222,10 @@ Status LiveWriter::Flip(const Version& version) {
   return Status();
 }
 
+void LiveWriter::SetSkew(std::optional<uint64_t> skew) {
+  StoreShared(&control()->skew, skew ? *skew + 1 : uint64_t{0});
+}
+
 Version LiveWriter::version() const { return VersionOf(control()->versions[control()->flips & 1]); }
 
 }  // namespace het::follow

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,9 @@ class LiveWriter {
   // until the next Flip; a reader that has mapped it keeps it. InvalidArgument: a path of over 239 bytes.
   Status Flip(const Version& version);
   Version version() const;
+  // How far rows may be newer than the dense weights in force, in ns; absent: unknown. Call it before rows
+  // get newer, and after Flip.
+  void SetSkew(std::optional<uint64_t> skew);
 
  private:
   LiveWriter(std::unique_ptr<LiveDirectory> directory, Base base);

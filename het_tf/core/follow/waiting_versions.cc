@@ -10,23 +10,27 @@ void WaitingVersions::Offer(Version version, std::vector<het::Position> cut, uin
   waiting_.emplace(number, Waiting{std::move(version), std::move(cut), now});
 }
 
-bool WaitingVersions::IsReached(const Waiting& waiting, const std::vector<Reached>& rows) {
-  return std::all_of(rows.begin(), rows.end(), [&](const Reached& row) {
-    const het::Position& cut = waiting.cut[row.partition];
-    if (row.position.incarnation == cut.incarnation) return row.position.number >= cut.number;
-    return row.sent > waiting.offered;
-  });
+bool WaitingVersions::IsReached(const Waiting& waiting, const Reached& rows) {
+  const het::Position& cut = waiting.cut[rows.partition];
+  if (rows.position.incarnation == cut.incarnation) return rows.position.number >= cut.number;
+  return rows.sent > waiting.offered;
 }
 
-std::optional<Version> WaitingVersions::Take(const std::vector<Reached>& rows) {
+std::optional<WaitingVersions::Waiting> WaitingVersions::Take(const std::vector<Reached>& rows) {
   for (auto it = waiting_.end(); it != waiting_.begin();) {
     --it;
-    if (!IsReached(it->second, rows)) continue;
-    Version version = std::move(it->second.version);
+    const auto reached = [&](const Reached& row) { return IsReached(it->second, row); };
+    if (!std::all_of(rows.begin(), rows.end(), reached)) continue;
+    Waiting taken = std::move(it->second);
     waiting_.erase(waiting_.begin(), std::next(it));
-    return version;
+    return taken;
   }
   return std::nullopt;
+}
+
+bool WaitingVersions::WaitFor(const Reached& rows) const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const auto& waiting) { return !IsReached(waiting.second, rows); });
 }
 
 std::vector<uint64_t> WaitingVersions::Numbers() const {

@@ -34,23 +34,25 @@ struct Reached {
 
 class WaitingVersions {
  public:
-  // `cut`: the positions of all partitions of the store. `now`: CLOCK_BOOTTIME in ns.
-  void Offer(Version version, std::vector<het::Position> cut, uint64_t now);
-  // Removes the newest version that all partitions have reached, with all older ones, and returns it.
-  std::optional<Version> Take(const std::vector<Reached>& rows);
-
-  void Clear() { waiting_.clear(); }
-  // The numbers of the waiting versions, oldest first.
-  std::vector<uint64_t> Numbers() const;
-
- private:
   struct Waiting {
     Version version;
     std::vector<het::Position> cut;
     uint64_t offered = 0;
   };
 
-  static bool IsReached(const Waiting& waiting, const std::vector<Reached>& rows);
+  // `cut`: the positions of all partitions of the store. `now`: CLOCK_BOOTTIME in ns.
+  void Offer(Version version, std::vector<het::Position> cut, uint64_t now);
+  // Removes the newest version that all partitions have reached, with all older ones, and returns it.
+  std::optional<Waiting> Take(const std::vector<Reached>& rows);
+  // Whether a version waits for rows of this partition.
+  bool WaitFor(const Reached& rows) const;
+
+  void Clear() { waiting_.clear(); }
+  // The numbers of the waiting versions, oldest first.
+  std::vector<uint64_t> Numbers() const;
+
+ private:
+  static bool IsReached(const Waiting& waiting, const Reached& rows);
 
   std::map<uint64_t, Waiting> waiting_;
 };

@@ -47,6 +47,11 @@ class Follow:
         the server for the state that it shows; it is unknown, and beyond, before a follower has run.
       stale: What happens beyond: "serve": rows are served, counted, and reported on stderr; "fail": the
         request fails.
+      max_skew: Seconds: how much newer than the dense weights in force rows should be at most. None: no
+        limit.
+      skewed: What happens beyond: "serve": rows go on, and `het-serve status` reports it; "hold": rows stop
+        until the next version is published, so that their age grows. That version needs newer rows: they
+        exceed the limit until it comes into force. An unknown skew counts as beyond.
 
     Raises:
       ValueError: An argument is out of range.
@@ -55,6 +60,8 @@ class Follow:
     address: str
     max_age: float = 2.0
     stale: str = "serve"
+    max_skew: float | None = None
+    skewed: str = "serve"
 
     def __post_init__(self) -> None:
         """Checks the arguments."""
@@ -67,11 +74,21 @@ class Follow:
                 f"address has {what}, which must not be in a SavedModel; leave it out, and give the follower "
                 "the whole address by the environment's HET_SERVE_PS"
             )
-        age = self.max_age
-        if isinstance(age, bool) or not isinstance(age, (int, float)) or not 0 < age < float("inf"):
-            raise ValueError(f"max_age is {age!r}; give seconds > 0")
+        if not _is_time(self.max_age):
+            raise ValueError(f"max_age is {self.max_age!r}; give seconds > 0")
         if self.stale not in ("serve", "fail"):
             raise ValueError(f"stale is {self.stale!r}; give 'serve' or 'fail'")
+        if self.max_skew is not None and not _is_time(self.max_skew):
+            raise ValueError(f"max_skew is {self.max_skew!r}; give seconds > 0, or None for no limit")
+        if self.skewed not in ("serve", "hold"):
+            raise ValueError(f"skewed is {self.skewed!r}; give 'serve' or 'hold'")
+        if self.skewed == "hold" and self.max_skew is None:
+            raise ValueError("skewed is 'hold', which needs a limit; give max_skew, in seconds")
+
+
+def _is_time(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 < value < float("inf")
 
 
 class Backend(native.Backend):
@@ -186,6 +203,8 @@ class Backend(native.Backend):
             },
             "max_age": self._follow.max_age,
             "stale": self._follow.stale,
+            "max_skew": self._follow.max_skew,
+            "skewed": self._follow.skewed,
         }
         (self.directory / FILE).write_text(json.dumps(document, indent=1) + "\n")
         self._asset = tf.saved_model.Asset(str(self.directory / FILE))
@@ -197,7 +216,8 @@ def stats() -> list[dict[str, Any]]:
 
     Returns:
       For each: "model" (its directory), "version" (0: the export's), "age" of its rows in seconds (None:
-      unknown), "max_age", the numbers of "lookups" and of "stale" ones beyond max_age, and
+      unknown), "max_age", "skew" (seconds by which rows may be newer than the dense weights; None: unknown),
+      "max_skew" (None: no limit), the numbers of "lookups" and of "stale" ones beyond max_age, and
       "trained_through" of the version (seconds since 1970, or None).
     """
     return list(json.loads(plugin.call("HetFollowStats")))

@@ -66,7 +66,7 @@ def _status(command: Command) -> None:
         "status",
         "show what is served",
         "Reads the live files; the follower need not run. Exit status 1: no follower runs, or the rows are "
-        "older than the export's max_age.",
+        "older than the export's max_age, or newer than the dense weights by more than its max_skew.",
     )
     sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
     sub.add_argument("--json", action="store_true", help="for programs")
@@ -117,14 +117,17 @@ def run_status(options: argparse.Namespace) -> int:
     found = target.read(options.dir)
     state = live.read(found)
     if options.json:
-        print(json.dumps({**dataclasses.asdict(state), "max_age": found.max_age}, indent=1))
+        limits = {"max_age": found.max_age, "max_skew": found.max_skew}
+        print(json.dumps({**dataclasses.asdict(state), **limits}, indent=1))
     elif not state.live:
         print("no live files of this export and boot of the machine: the export's rows are served")
     else:
         lines = {
             "follower": f"process {state.pid}" if state.pid else "not running",
-            "age": "unknown" if state.age is None else f"{state.age:.2f} s",
+            "age": _time(state.age),
             "max_age": f"{found.max_age:g} s",
+            "skew": _time(state.skew),
+            "max_skew": "no limit" if found.max_skew is None else f"{found.max_skew:g} s",
             "version": str(state.version) if state.version else "0, the export",
             "rolled back": f"to version {state.rolled_back}" if state.rolled_back is not None else "no",
             "trained through": "unknown" if state.trained_through is None else _date(state.trained_through),
@@ -133,7 +136,16 @@ def run_status(options: argparse.Namespace) -> int:
         }
         for name, value in lines.items():
             print(f"{name:16}{value}")
-    return int(state.pid is None or state.age is None or state.age > found.max_age)
+    late = state.pid is None or _exceeds(state.age, found.max_age)
+    return int(late or _exceeds(state.skew, found.max_skew))
+
+
+def _time(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:.2f} s"
+
+
+def _exceeds(seconds: float | None, limit: float | None) -> bool:
+    return limit is not None and (seconds is None or seconds > limit)
 
 
 def _date(seconds: float) -> str:

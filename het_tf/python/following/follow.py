@@ -162,6 +162,7 @@ class Watch:
 
     def __init__(self, target: Target, say: Say) -> None:
         self._max_age = target.max_age
+        self._max_skew = target.max_skew
         self._say = say
         self._caught_up = False
         self._version: int | None = None
@@ -199,8 +200,21 @@ class Watch:
             return f"rows cannot go back to earlier versions: {status['undo_error']}"
         if status["flip_error"]:
             return f"a version cannot come into force: {status['flip_error']}"
-        if self._caught_up and not status["rolled_back"] and (status["age"] or 0) > self._max_age:
+        held = sum(one["held"] for one in partitions)
+        if held:
+            return (
+                f"rows of {held} of {len(partitions)} partitions wait for the next version: they would be "
+                f"newer than the dense weights by more than max_skew, {self._max_skew:g} s"
+            )
+        if status["rolled_back"] or not self._caught_up:
+            return ""
+        if (status["age"] or 0) > self._max_age:
             return f"the rows are {_age(status['age'])} old, and max_age is {self._max_age:g} s"
+        if self._max_skew is not None and (status["skew"] or 0) > self._max_skew:
+            return (
+                f"the rows are {_age(status['skew'])} newer than the dense weights, and max_skew is "
+                f"{self._max_skew:g} s: no newer version is published"
+            )
         return ""
 
 
@@ -259,8 +273,9 @@ def _run(
         status = follower.status()
         if watch.see(status):
             stream.clean(status)
-        held = status["rolled_back"] and status["rolled_back"]["rows"]
-        if once and (status["caught_up"] or held) and stream.idle and not status["waiting"]:
+        back = status["rolled_back"] and status["rolled_back"]["rows"]
+        held = any(one["held"] for one in status["partitions"])
+        if once and (status["caught_up"] or back or held) and stream.idle and not status["waiting"]:
             return
 
 

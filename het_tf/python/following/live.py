@@ -19,6 +19,7 @@ class Live:
       dense: Their file, relative to the live directory; "": the export's.
       trained_through: Of the version, in seconds since 1970; None: unknown.
       age: Seconds that the rows may be old; None: unknown, no scan is complete.
+      skew: Seconds by which rows may be newer than the version's dense weights; None: unknown.
       generation: Number of times that a table was given larger files.
       rows: Rows of each table.
       rolled_back: The version to which the follower has gone back, and where it stays; None: none.
@@ -30,6 +31,7 @@ class Live:
     dense: str
     trained_through: float | None
     age: float | None
+    skew: float | None
     generation: int
     rows: list[int]
     rolled_back: int | None

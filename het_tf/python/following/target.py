@@ -26,6 +26,8 @@ class Target:
       positions: Each partition's position before the export read its rows; (): unknown.
       signature: Of its dense weights (publishing/blob.py).
       max_age: Seconds that its rows may be old, for messages.
+      max_skew: Seconds by which they may be newer than the dense weights; None: no limit.
+      hold: Whether rows stop beyond max_skew.
     """
 
     directory: Path
@@ -35,6 +37,8 @@ class Target:
     positions: tuple[str, ...]
     signature: str
     max_age: float
+    max_skew: float | None
+    hold: bool
 
     @property
     def live(self) -> Path:
@@ -84,4 +88,6 @@ def _target(directory: Path, assets: Path, fields: Any) -> Target:
         positions=tuple(map(str, fields.get("positions") or ())),
         signature=str(fields["dense"]["signature"]),
         max_age=float(fields["max_age"]),
+        max_skew=None if fields["max_skew"] is None else float(fields["max_skew"]),
+        hold=fields["skewed"] == "hold",
     )

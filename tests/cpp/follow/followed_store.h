@@ -35,6 +35,12 @@ class History {
     }
     return false;
   }
+  // Whether the row had the value up to `time`.
+  bool HadBy(uint64_t time, const Place& place, Value value) const {
+    const auto& states = states_.at(place);
+    return std::any_of(states.begin(), states.end(),
+                       [&](const auto& state) { return state.second == value && state.first <= time; });
+  }
   // Whether the row had the value after, or in, the state that was served last.
   bool MovesForward(const Place& place, Value value) {
     const auto& states = states_.at(place);
@@ -128,10 +134,26 @@ class FollowedStore : public LiveFilesTest {
     for (size_t table = 0; table < schemas_.size(); ++table) {
       for (Key key = 0; key < kKeys; ++key) history_.Note(now_, {table, key}, Stored(table, key));
     }
+    const std::vector<het::Position> positions = Positions();
+    moves_.resize(positions.size());
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (moves_[i].empty() || moves_[i].back().second != positions[i])
+        moves_[i].push_back({now_, positions[i]});
+    }
+  }
+  // When a partition changed for the first time after it had this position; now, if it has it still.
+  uint64_t EndOf(uint32_t partition, const het::Position& position) const {
+    const auto& moves = moves_[partition];
+    for (size_t i = 0; i + 1 < moves.size(); ++i) {
+      if (moves[i].second == position) return moves[i + 1].first;
+    }
+    return now_;
+  }
+  uint32_t PartitionOf(size_t table, Key key) const {
+    return Layout(service_->id(0)).OfKey(schemas_[table]->id(), key);
   }
   History::Value Stored(size_t table, Key key) {
-    const uint32_t partition = Layout(service_->id(0)).OfKey(schemas_[table]->id(), key);
-    return service_->WithPartition(partition, [&](Partition& p) -> History::Value {
+    return service_->WithPartition(PartitionOf(table, key), [&](Partition& p) -> History::Value {
       const Shard* shard = p.Find(schemas_[table]->id());
       const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
       return row == kNoRow ? History::Value() : shard->rows().data(row)[0];
@@ -196,6 +218,8 @@ class FollowedStore : public LiveFilesTest {
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<LiveReader> reader_;
   History history_;
+  std::vector<std::vector<std::pair<uint64_t, het::Position>>>
+      moves_;  // by partition: its positions, and when
 };
 
 }  // namespace het::follow

@@ -1,7 +1,9 @@
 // A follower of a store with random changes between and within its scans: pushes, removals, sweeps, clears,
 // dropped tables, restarts from the present and from an older copy; lost and late messages; restarts of the
 // follower. After each of its steps the rows that are served are at least as new as claimed, and as the cut
-// of the version in force.
+// of the version in force; and no newer than that cut and the claimed skew. With max_skew, rows of a version
+// that nothing follows do not get newer than that.
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/cpp/follow/followed_store.h"
@@ -14,6 +16,8 @@ using testing::Scaled;
 
 class RandomFollowerTest : public FollowedStore {
  protected:
+  using Rows = std::map<History::Place, History::Value>;
+
   void ChangeTheStore() {
     Pass(random_->Unit() * 0.004);
     const size_t table = random_->Below(2);
@@ -99,6 +103,40 @@ class RandomFollowerTest : public FollowedStore {
     SCOPED_TRACE("version " + std::to_string(number) + " was cut at " + std::to_string(cut) + ", seen is " +
                  std::to_string(writer_->seen()));
     CheckServed(std::max(writer_->seen(), cut));
+    if (const auto skew = reader_->skew().value()) CheckNotNewer(*skew, {});
+  }
+  // No served row, except those in `before`, is of later than so many seconds after the first change that
+  // followed the cut in force.
+  void CheckNotNewer(double seconds, const Rows& before) {
+    const auto& cut = in_force_ == 0 ? options_.base : published_[in_force_ - 1].cut;
+    for (const auto& [place, value] : ServedRows()) {
+      if (const auto old = before.find(place); old != before.end() && old->second == value) continue;
+      ASSERT_FALSE(cut.empty()) << "rows of an unknown cut went on";
+      const uint32_t partition = PartitionOf(place.first, place.second);
+      const uint64_t limit = EndOf(partition, cut[partition]) + static_cast<uint64_t>(seconds * 1e9) + 1;
+      ASSERT_TRUE(history_.HadBy(limit, place, value))
+          << "key " << place.second << " of table " << place.first << " is newer than " << limit << ": "
+          << value.value_or(-1) << "; it was: " << history_.Text(place);
+    }
+  }
+  Rows ServedRows() {
+    Rows rows;
+    for (size_t table = 0; table < schemas_.size(); ++table) {
+      for (Key key = 0; key < kKeys; ++key) rows[{table, key}] = Served(table, key);
+    }
+    return rows;
+  }
+  void StepAndCheck() {
+    if (!options_.max_skew) {
+      follower_->Step();
+      return Check();
+    }
+    const Rows before = ServedRows();
+    const uint64_t version = writer_->version().number;
+    follower_->Step();
+    const bool waits = nlohmann::json::parse(follower_->Report())["waiting"] != nlohmann::json::array();
+    if (!waits && writer_->version().number == version) CheckNotNewer(*options_.max_skew, before);
+    if (!HasFatalFailure()) Check();
   }
   void Play(uint64_t seed) {
     random_ = std::make_unique<Random>(seed);
@@ -109,6 +147,7 @@ class RandomFollowerTest : public FollowedStore {
     const bool same = random_->Chance(0.5);
     Start(partitions[random_->Below(3)], seed, same);
     if (same) options_.base = Positions();
+    if (random_->Chance(0.3)) options_.max_skew = random_->Unit();
     options_.max_page_bytes = 40 + random_->Below(300);
     for (uint64_t i = random_->Below(20); i > 0; --i) ChangeTheStore();
     source_ = NewSource();
@@ -119,11 +158,11 @@ class RandomFollowerTest : public FollowedStore {
       if (random_->Chance(0.1)) Publish();
       if (random_->Chance(0.3)) OfferSome();
       if (random_->Chance(0.02)) RestartTheFollower();
-      follower_->Step();
-      ASSERT_NO_FATAL_FAILURE(Check());
+      ASSERT_NO_FATAL_FAILURE(StepAndCheck());
     }
     busy_ = 0;
     source_->late = source_->lost = 0;
+    Publish();
     for (const Published& one : published_) EXPECT_TRUE(follower_->Offer(one.version, one.cut).ok());
     CatchUp();
     ASSERT_NO_FATAL_FAILURE(Check());
