@@ -50,6 +50,7 @@ class LocalChanges : public ChangeSource {
       }
       if (before_answer) before_answer();
       ++asked;
+      large_asked += question.request.large ? 1 : 0;
       ChangeAnswer answer = Handle(question);
       (late > 0 ? answers_.push_back(std::move(answer)) : answers->push_back(std::move(answer)));
     }
@@ -60,7 +61,8 @@ class LocalChanges : public ChangeSource {
   double lost = 0;  // the chance that a question gets an error
   std::set<uint32_t> silent;
   std::function<void()> before_answer;
-  size_t asked = 0;  // questions that were answered
+  size_t asked = 0;        // questions that were answered
+  size_t large_asked = 0;  // of these: for large changes
 
  private:
   struct Question {
@@ -78,7 +80,13 @@ class LocalChanges : public ChangeSource {
     }
     service_->WithPartition(question.partition, [&](Partition& partition) {
       if (question.names.empty()) {
-        ReadChanges(partition, question.request, &answer.page);
+        if (!question.request.large) {
+          ReadChanges(partition, question.request, &answer.page);
+        } else if (partition.large_update() > 0) {
+          ReadLargeChanges(partition, question.request, &answer.page);
+        } else {
+          answer.status = FailedPrecondition("rows do not remember large changes here");
+        }
         return 0;
       }
       for (const std::string& name : question.names) {
