@@ -1,9 +1,10 @@
 """What does it save to defer small changes, and how far are the served rows from the server's?
 
-A part of run.py. One stream of training by Adagrad: draws of rows by Zipf's law, each a step towards the row's
-own target with noise. Three followers follow it at once, each into live files of its own: all changes each POLL
-seconds, all each DEFER seconds, and large ones each POLL with the others each DEFER seconds. Once a second a
-sample of rows, drawn like requests by the same law, is read in each of the three and at the server.
+A part of run.py. One stream of training by Adagrad: draws of rows by Zipf's law, each a step towards the
+row's own target with noise. Three followers follow it at once, each into live files of its own: all changes
+each POLL seconds, all each DEFER seconds, and large ones each POLL with the others each DEFER seconds. Once
+a second a sample of rows, drawn like requests by the same law, is read in each of the three and at the
+server.
 """
 
 from __future__ import annotations
