@@ -52,6 +52,7 @@ class LocalChanges : public ChangeSource {
       ++asked;
       large_asked += question.request.large ? 1 : 0;
       ChangeAnswer answer = Handle(question);
+      if (after_answer) std::exchange(after_answer, nullptr)();
       (late > 0 ? answers_.push_back(std::move(answer)) : answers->push_back(std::move(answer)));
     }
     for (Question& question : waiting) questions_.push_back(std::move(question));
@@ -61,8 +62,9 @@ class LocalChanges : public ChangeSource {
   double lost = 0;  // the chance that a question gets an error
   std::set<uint32_t> silent;
   std::function<void()> before_answer;
-  size_t asked = 0;        // questions that were answered
-  size_t large_asked = 0;  // of these: for large changes
+  std::function<void()> after_answer;  // once: while an answer travels
+  size_t asked = 0;                    // questions that were answered
+  size_t large_asked = 0;              // of them: for large changes
 
  private:
   struct Question {

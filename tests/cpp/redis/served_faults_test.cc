@@ -1,9 +1,13 @@
 // What processes serve while servers, followers, publishers, writers and readers are killed and stopped,
 // while partitions move and replicas take over: no row is older than the age that the reader claims, none is
-// torn, and none is older than the cut of the dense weights that were read before it.
+// torn, and none is older than the cut of the dense weights that were read before it, or too far ahead of it.
 #include <signal.h>
 
+#include <cstdlib>
+#include <ctime>
+
 #include "tests/cpp/testing/redis/served_fleet.h"
+#include "tests/cpp/testing/redis/test_clock.h"
 
 namespace het::testing {
 namespace {
@@ -76,6 +80,46 @@ TEST_F(RedisServedFaults, AFollowerThatWasAway) {
       fleet.Start("follower");
       if (!fleet.AwaitServed()) break;
     }
+    fleet.Finish();
+  }
+}
+
+// Rows that go on must not get ahead of the dense weights that the last publisher left.
+TEST_F(RedisServedFaults, APublisherThatIsAway) {
+  for (uint64_t run = 0; run < Runs(); ++run) {
+    RedisShards servers(1);
+    ServedFleet fleet(&servers, run, /*max_skew=*/0.4);
+    fleet.StartAll();
+    for (int times = 0; times < 3; ++times) {
+      fleet.Kill("publisher");
+      Sleep(1);
+      if (times == 1) fleet.Restart("follower");
+      fleet.Start("publisher");
+      if (!fleet.AwaitServed()) break;
+    }
+    fleet.Finish();
+  }
+}
+
+TEST_F(RedisServedFaults, AClockThatIsSet) {
+  if (!TestClock::CanBeSet()) return TestClock::RunAgain("RedisServedFaults.AClockThatIsSet");
+  TestClock clock;
+  for (uint64_t run = 0; run < Runs(); ++run) {
+    RedisShards servers(1);
+    ServedFleet fleet(&servers, run);
+    fleet.StartAll();
+    for (const int64_t seconds : {-3600, 7200, -86400}) {
+      const auto time = [&] {
+        const RedisReply reply = servers[0].Command({"EVAL", "return redis.call('TIME')[1]", "0"});
+        return static_cast<int64_t>(std::atoll(reply.text.c_str()));
+      };
+      const int64_t before = time();
+      clock.Set(seconds);
+      EXPECT_GT(std::abs(time() - before), 3000) << "the server's clock is set, too";
+      EXPECT_GT(std::abs(std::time(nullptr) - before), 3000);
+      if (!fleet.AwaitServed()) break;
+    }
+    clock.Set(0);
     fleet.Finish();
   }
 }

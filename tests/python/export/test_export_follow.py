@@ -256,7 +256,15 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
             het_tf.export(model, tmp_path / "no", "native", verbose=False, **options)
     with pytest.raises(TypeError, match="no option 'follow'"):
         het_tf.export(model, tmp_path / "no", "portable", follow=server.address)
-    for arguments in ({"max_age": 0}, {"max_age": float("inf")}, {"stale": "ok"}):
+    for arguments in (
+        {"max_age": 0},
+        {"max_age": float("inf")},
+        {"stale": "ok"},
+        {"max_skew": -1.0},
+        {"max_skew": True},
+        {"skewed": "fail", "max_skew": 1.0},
+        {"skewed": "hold"},
+    ):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             het_tf.Follow("redis://host", **arguments)
     assert not (tmp_path / "no").exists()

@@ -34,15 +34,14 @@ def make_model(units: int = 2) -> Any:
 class Followed:
     """A model that trains, its export, and the processes of het-serve."""
 
-    def __init__(self, server: Any, directory: Path, units: int = 2) -> None:
+    def __init__(self, server: Any, directory: Path, units: int = 2, **follow: Any) -> None:
         self.server = server
         het_tf.init(ps=het_tf.Store(server.address))
         self.model = make_model(units)
         self.train(1.0)
         self.path = directory / "model"
-        het_tf.export(
-            self.model, self.path, format="native", follow=het_tf.Follow(server.address, max_age=5.0)
-        )
+        how = het_tf.Follow(server.address, max_age=5.0, **follow)
+        het_tf.export(self.model, self.path, format="native", follow=how)
         self.loaded = tf.saved_model.load(str(self.path))
         self.log = directory / "log"
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,7 +27,9 @@ class ServedFleet {
  public:
   static constexpr uint32_t kWriters = 2;
 
-  explicit ServedFleet(RedisShards* servers, uint64_t seed = 1);
+  // `max_skew`: of the follower, in seconds.
+  explicit ServedFleet(RedisShards* servers, uint64_t seed = 1,
+                       std::optional<double> max_skew = std::nullopt);
   ~ServedFleet();
 
   ServedRows& rows() { return *rows_; }
@@ -70,9 +73,12 @@ class ServedFleet {
   void Follow();
   void Publish();
   void Read();
+  // Fails if rows with these events are ahead of the version by more than max_skew, and none newer is there.
+  void CheckSkew(uint64_t version, const std::vector<uint64_t>& events);
 
   const ServerAddress address_;
   const uint64_t seed_;
+  const std::optional<double> max_skew_;
   TempFolder folder_;
   SharedServedRows rows_;
   std::map<std::string, pid_t> pids_;

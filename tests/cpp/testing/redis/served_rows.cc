@@ -59,6 +59,19 @@ uint64_t ServedRows::Check(het::Key key, const float* value, size_t dim, uint64_
   return 0;
 }
 
+std::optional<uint64_t> ServedRows::FirstChangeAfter(uint64_t version,
+                                                     const std::vector<het::Key>& keys) const {
+  std::optional<uint64_t> first;
+  for (const het::Key key : keys) {
+    const RowHistory& row = rows[key];
+    for (uint64_t i = row.size; i-- > 0 && row.events[i].begun > versions[version].read;) {
+      const uint64_t acked = row.events[i].acked;
+      if (acked != 0) first = std::min(first.value_or(acked), acked);
+    }
+  }
+  return first;
+}
+
 SharedServedRows NewServedRows() {
   void* memory = mmap(nullptr, sizeof(ServedRows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) std::abort();

@@ -13,7 +13,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "het_tf/core/base/hash.h"
 
@@ -46,6 +48,7 @@ struct RowHistory {
 struct ServedVersion {
   std::atomic<bool> ready{false};
   uint64_t cut[kServedPartitions][2];  // incarnation, number
+  uint64_t read = 0;                   // when the cut had been read
   uint64_t least[kServedKeys];
 };
 
@@ -67,6 +70,9 @@ struct ServedRows {
   // Checks a row that was read just now, of which the claim is that it is the server's of `seen` or newer.
   // The dense weights of `version` were read before. Returns the number of the newest event that it may be.
   uint64_t Check(het::Key key, const float* value, size_t dim, uint64_t seen, uint64_t version);
+  // Returns when the first change of these keys that followed the version's cut was carried out at the
+  // latest; absent: that is not known yet.
+  std::optional<uint64_t> FirstChangeAfter(uint64_t version, const std::vector<het::Key>& keys) const;
 };
 
 struct ServedRowsUnmap {
