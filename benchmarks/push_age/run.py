@@ -2,10 +2,10 @@
 
     python benchmarks/push_age/run.py [--steps N] [--turns K] [--out FILE]
 
-One worker with the default staleness trains against a parameter server, ten steps a second of 128 samples x 26
-Zipf-distributed ids of 10^6 rows of 16 floats, with a cache of a tenth of them. So an age of one second is ten
-steps. Bytes are those of the server's connections, both ways. Each setting runs in a process, and at a server,
-of its own; settings take turns, and the first half of each run warms up.
+One worker with the default staleness trains against a parameter server, ten steps a second of 128 samples x
+26 Zipf-distributed ids of 10^6 rows of 16 floats, with a cache of a tenth of them. So an age of one second is
+ten steps. Bytes are those of the server's connections, both ways. Each setting runs in a process, and at a
+server, of its own; settings take turns, and the first half of each run warms up.
 """
 
 from __future__ import annotations

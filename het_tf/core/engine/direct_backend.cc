@@ -66,9 +66,9 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
     const size_t ahead = u + kRowsAhead;
     if (ahead < group.uniques && touched[ahead]) PrefetchForWrite(store, rows[ahead]);
     if (!touched[u]) continue;
-    schema.Tick(learning_rate, sums + u * dim, store.data(rows[u]), nullptr);
+    shard->Update(rows[u], number,
+                  [&](float* data) { schema.Tick(learning_rate, sums + u * dim, data, nullptr); });
     CountTick(now, &store.meta(rows[u]));
-    shard->MarkChanged(rows[u], number);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "het_tf/core/store/change_numbers.h"
 
 #include <algorithm>
-#include <new>
 
 namespace het {
 namespace {
@@ -14,19 +13,9 @@ bool IsChanged(uint32_t low_bits, uint64_t since, uint64_t now) {
 
 }  // namespace
 
-void ChangeNumbers::AddBlock() {
-  if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<size_t>(4, 2 * blocks_.size()));
-  blocks_.push_back(new (Allocate(sizeof(Block), alignof(Block))) Block());
-}
-
-void ChangeNumbers::Clear() {
-  for (Block* block : blocks_) Release(block, sizeof(Block), alignof(Block));
-  Vector<Block*>().swap(blocks_);
-}
-
 uint32_t ChangeNumbers::NextChanged(uint32_t row, uint32_t end, uint64_t since, uint64_t now) const {
   while (row < end) {
-    const Block& block = *blocks_[row / kBlockRows];
+    const Block& block = blocks_.Of(row);
     const uint32_t block_end = std::min(end, (row / kBlockRows + 1) * kBlockRows);
     if (block.newest > since) {
       for (; row < block_end; ++row) {
@@ -41,7 +30,7 @@ uint32_t ChangeNumbers::NextChanged(uint32_t row, uint32_t end, uint64_t since, 
 uint64_t ChangeNumbers::CountChanged(uint32_t end, uint64_t since, uint64_t now) const {
   uint64_t count = 0;
   for (uint32_t first = 0; first < end; first += std::min(kBlockRows, end - first)) {
-    const Block& block = *blocks_[first / kBlockRows];
+    const Block& block = blocks_.Of(first);
     if (block.newest <= since) continue;
     const uint32_t rows = std::min(kBlockRows, end - first);
     for (uint32_t i = 0; i < rows; ++i) count += IsChanged(block.numbers[i], since, now) ? 1 : 0;

@@ -9,31 +9,19 @@
 
 #include <cstdint>
 
-#include "het_tf/core/base/alloc.h"
+#include "het_tf/core/store/row_blocks.h"
 
 namespace het {
 
 class ChangeNumbers {
  public:
-  ChangeNumbers() = default;
-  ~ChangeNumbers() { Clear(); }
-  ChangeNumbers(const ChangeNumbers&) = delete;
-  ChangeNumbers& operator=(const ChangeNumbers&) = delete;
-
   // Makes room for rows below `end`. Throws std::bad_alloc; what is there stays.
-  void Reserve(uint32_t end) {
-    while (blocks_.size() * kBlockRows < end) AddBlock();
-  }
+  void Reserve(uint32_t end) { blocks_.Reserve(end); }
   // There must be room. Numbers never fall.
   void Set(uint32_t row, uint64_t number) {
-    Block& block = *blocks_[row / kBlockRows];
+    Block& block = blocks_.Of(row);
     block.newest = number;
     block.numbers[row % kBlockRows] = static_cast<uint32_t>(number);
-  }
-  void Prefetch(uint32_t row) const {
-    if (row / kBlockRows < blocks_.size()) {
-      __builtin_prefetch(&blocks_[row / kBlockRows]->numbers[row % kBlockRows], 1);
-    }
   }
   // Returns the first row from `row` on that may have changed after `since`, where `now` is the partition's
   // last change; `end` if there is none below it.
@@ -41,20 +29,19 @@ class ChangeNumbers {
   // Returns how many rows below `end` it would return.
   uint64_t CountChanged(uint32_t end, uint64_t since, uint64_t now) const;
   // Call for a row that is removed, so that it is not counted.
-  void Forget(uint32_t row) { blocks_[row / kBlockRows]->numbers[row % kBlockRows] = 0; }
-  void Clear();
-  size_t bytes() const { return blocks_.size() * sizeof(Block) + blocks_.capacity() * sizeof(Block*); }
+  void Forget(uint32_t row) { blocks_.Of(row).numbers[row % kBlockRows] = 0; }
+  void Clear() { blocks_.Clear(); }
+  size_t bytes() const { return blocks_.bytes(); }
 
  private:
-  static constexpr uint32_t kBlockRows = 256;
   struct Block {
     uint64_t newest = 0;
-    uint32_t numbers[kBlockRows] = {};
+    uint32_t numbers[256] = {};
   };
+  static constexpr uint32_t kBlockRows = RowBlocks<Block>::kRows;
+  static_assert(sizeof(Block::numbers) == kBlockRows * sizeof(uint32_t));
 
-  void AddBlock();
-
-  Vector<Block*> blocks_;
+  RowBlocks<Block> blocks_;
 };
 
 }  // namespace het

@@ -30,6 +30,30 @@ bool ParseNumbers(std::string_view text, uint64_t* numbers, size_t count) {
   return at == end;
 }
 
+// Appends the numbers of changed rows from *at on, some of them dead, until there are `most`, and moves *at
+// on. next(row): the first changed row from `row` on.
+template <typename Next>
+void PickRows(const Shard& shard, size_t most, const Next& next, uint64_t* at, Vector<uint32_t>* picked) {
+  const RowStore& rows = shard.rows();
+  auto row = static_cast<uint32_t>(*at);
+  for (; row < rows.end() && picked->size() < most; ++row) {
+    row = next(row);
+    if (row == rows.end()) break;
+    __builtin_prefetch(&rows.meta(row));
+    __builtin_prefetch(rows.data(row));
+    picked->push_back(row);
+  }
+  *at = row;
+  const auto dead = [&](uint32_t each) { return !rows.live(each); };
+  picked->erase(std::remove_if(picked->begin(), picked->end(), dead), picked->end());
+}
+
+size_t RowBytes(const Shard& shard, const ChangesRequest& request) {
+  const size_t dim = shard.schema().dim();
+  return request.stored ? kRowHead + shard.rows().row_floats() * sizeof(float)
+                        : sizeof(Key) + MostRowBytes(request.format, dim, dim);
+}
+
 // Where the changes of a page go. Each call returns the bytes that count for the page's size.
 class ChangesSink {
  public:
@@ -196,7 +220,7 @@ class PageWriter {
       size += sizeof(Key);
       if (shard.numbers().NextChanged(row, row + 1, request_.since.number, now) != row) continue;
       changed.push_back(row);
-      size += RowBytes(shard);
+      size += RowBytes(shard, request_);
     }
     if (keys.empty()) return;
     bytes_ += sink_->Keys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()});
@@ -210,7 +234,7 @@ class PageWriter {
       const uint64_t table = log.at(at_.at).table;
       const auto it = partition_.shards().find(table);
       const Shard* const shard = it == partition_.shards().end() ? nullptr : it->second.get();
-      const size_t room = Room(shard == nullptr ? sizeof(Key) : RowBytes(*shard));
+      const size_t room = Room(shard == nullptr ? sizeof(Key) : RowBytes(*shard, request_));
       Vector<Key> gone;
       Vector<uint32_t> back;
       for (; at_.at < log.end() && gone.size() + back.size() < room && log.at(at_.at).table == table;
@@ -226,33 +250,20 @@ class PageWriter {
     done_ = at_.at >= log.end();
   }
 
-  size_t RowBytes(const Shard& shard) const {
-    const size_t dim = shard.schema().dim();
-    return request_.stored ? kRowHead + shard.rows().row_floats() * sizeof(float)
-                           : sizeof(Key) + MostRowBytes(request_.format, dim, dim);
-  }
   void AddRows(const Shard& shard, const Vector<uint32_t>& picked) {
     if (!picked.empty()) bytes_ += sink_->Rows(shard, {picked.data(), picked.size()});
   }
 
   void WriteRows(const Shard& shard) {
-    const RowStore& rows = shard.rows();
-    const bool whole = at_.kind == ChangesKind::kWhole;
-    const size_t room = std::min(kRowsAtOnce, Room(RowBytes(shard)));
+    const uint32_t end = shard.rows().end();
+    const uint64_t now = partition_.changes().now();
+    const auto next = [&](uint32_t row) {
+      return at_.kind == ChangesKind::kWhole
+                 ? row
+                 : shard.numbers().NextChanged(row, end, request_.since.number, now);
+    };
     Vector<uint32_t> picked;
-    uint32_t row = static_cast<uint32_t>(at_.at);
-    for (; row < rows.end() && picked.size() < room; ++row) {
-      if (!whole) {
-        row = shard.numbers().NextChanged(row, rows.end(), request_.since.number, partition_.changes().now());
-        if (row == rows.end()) break;
-      }
-      __builtin_prefetch(&rows.meta(row));
-      __builtin_prefetch(rows.data(row));
-      picked.push_back(row);
-    }
-    at_.at = row;
-    const auto dead = [&](uint32_t each) { return !rows.live(each); };
-    picked.erase(std::remove_if(picked.begin(), picked.end(), dead), picked.end());
+    PickRows(shard, std::min(kRowsAtOnce, Room(RowBytes(shard, request_))), next, &at_.at, &picked);
     AddRows(shard, picked);
   }
 
@@ -337,6 +348,45 @@ void ReadChanges(const Partition& partition, const ChangesRequest& request, Chan
   page->chunks.clear();
   ChunkSink sink(request, &page->chunks);
   PageWriter(partition, request, &sink).Write(page);
+}
+
+void ReadLargeChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
+  const uint64_t now = partition.changes().now();
+  const uint64_t since = request.since.number;
+  const auto here = [&](const Position& at) {
+    return at.incarnation == partition.incarnation() && at.number <= now;
+  };
+  *page = ChangesPage();
+  page->start = {partition.incarnation(), now};
+  page->kind = ChangesKind::kWhole;
+  ChangesCursor at = request.cursor;
+  if (!here(request.since) || !partition.KnowsLargeSince(since) || !(at.begins() || here(at.start))) return;
+  page->kind = ChangesKind::kChanges;
+  if (!at.begins()) page->start = at.start;
+  at.start = page->start;
+  at.kind = page->kind;
+  at.stage = ChangesCursor::kRows;
+  ChunkSink sink(request, &page->chunks);
+  size_t bytes = 0;
+  for (auto it = partition.shards().lower_bound(at.table); it != partition.shards().end(); ++it) {
+    const Shard& shard = *it->second;
+    if (it->first != at.table) at.at = 0;
+    at.table = it->first;
+    const uint32_t end = shard.rows().end();
+    const auto next = [&](uint32_t row) {
+      return shard.large()->numbers().NextChanged(row, end, since, now);
+    };
+    while (at.at < end) {
+      if (bytes >= request.max_bytes) {
+        page->next = at;
+        return;
+      }
+      const size_t room = (request.max_bytes - bytes) / RowBytes(shard, request);
+      Vector<uint32_t> picked;
+      PickRows(shard, std::clamp<size_t>(room, 1, kRowsAtOnce), next, &at.at, &picked);
+      if (!picked.empty()) bytes += sink.Rows(shard, {picked.data(), picked.size()});
+    }
+  }
 }
 
 void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,

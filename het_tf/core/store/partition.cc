@@ -1,6 +1,7 @@
 #include "het_tf/core/store/partition.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "het_tf/core/store/repeated_keys.h"
@@ -102,6 +103,7 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now
   auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
   shard = made.get();
   shard->set_known_since(changes_.now());
+  shard->set_large_update(large_.fraction);
   shards_[schema->id()] = std::move(made);
   if (limits) set_limits();
   return Status();
@@ -128,6 +130,20 @@ void Partition::RemoveRow(Shard* shard, uint32_t row) {
   RowsChanged(shard->schema().id());
   changes_.Removed(shard->schema().id(), shard->rows().meta(row).key);
   shard->Remove(row);
+}
+
+void Partition::set_large_update(double fraction) {
+  if (fraction == large_.fraction) return;
+  const auto set = [this](double to) {
+    for (const auto& [table, shard] : shards_) shard->set_large_update(to);
+  };
+  try {
+    set(fraction);
+  } catch (const std::bad_alloc&) {
+    return set(large_.fraction);
+  }
+  if (large_.fraction == 0) large_.since = changes_.now();
+  large_.fraction = fraction;
 }
 
 size_t Partition::bytes() const {

@@ -141,6 +141,15 @@ class Partition {
   ChangeLog& changes() { return changes_; }
   const ChangeLog& changes() const { return changes_; }
 
+  // Rows remember large changes (large_changes.h) from the next change on: those of which the steps sum up to
+  // more than this fraction of the value. 0: no row remembers any. Without memory it stays as it was.
+  void set_large_update(double fraction);
+  double large_update() const { return large_.fraction; }
+  // Whether the large changes since `number` are known.
+  bool KnowsLargeSince(uint64_t number) const {
+    return large_.fraction > 0 && number >= large_.since && changes_.KnowsSince(number);
+  }
+
   // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
 
@@ -172,6 +181,10 @@ class Partition {
   LoadMark loading_;
   Subscribers subscribers_;
   ChangeLog changes_;
+  struct {
+    double fraction = 0;
+    uint64_t since = 0;  // the last change before they were remembered
+  } large_;
   Traffic traffic_;
   uint64_t parts_ = 0;  // number of parts checked
 };

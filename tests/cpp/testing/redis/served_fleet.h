@@ -33,6 +33,8 @@ class ServedFleet {
   ~ServedFleet();
 
   ServedRows& rows() { return *rows_; }
+  // Of followers that start later.
+  void set_defer_small(double seconds) { defer_small_ = seconds; }
   // The key of a partition at the servers.
   std::string PartitionKeyOf(uint32_t partition) const;
 
@@ -80,6 +82,7 @@ class ServedFleet {
   TempFolder folder_;
   SharedServedRows rows_;
   std::map<std::string, pid_t> pids_;
+  double defer_small_ = 0;
 };
 
 }  // namespace het::testing
