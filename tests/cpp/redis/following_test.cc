@@ -21,11 +21,11 @@ using het::testing::Eventually;
 using het::testing::RedisServer;
 using nlohmann::json;
 
-constexpr Key kThreadedKeys = 40;
-constexpr uint32_t kThreadedDim = 2;
-
 class RedisFollowing : public LiveFilesTest {
  protected:
+  static constexpr Key kKeys = 40;
+  static constexpr uint32_t kDim = 2;
+
   void SetUp() override {
     if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
     LiveFilesTest::SetUp();
@@ -40,7 +40,7 @@ class RedisFollowing : public LiveFilesTest {
     std::filesystem::create_directories(Path("model/assets"));
     std::filesystem::create_directories(Path("model/het_live/dense"));
     WriteDense("model/assets/base", 0);
-    WriteBase("t", kThreadedDim, kThreadedKeys, 0);
+    WriteBase("t", kDim, kKeys, 0);
     std::filesystem::rename(Path("t.het"), Path("model/assets/t.het"));
     std::ofstream(Path("model/assets/follow.json")) << json({{"tables", {{{"file", "t.het"}}}},
                                                              {"dense", {{"file", "base"}}},
@@ -73,8 +73,8 @@ class RedisFollowing : public LiveFilesTest {
     ASSERT_EQ(HetFollowOpen(options.dump().c_str(), &follower_), 0) << HetText();
   }
   void SetRows(float value) {
-    const std::vector<Key> keys = KeysTo(kThreadedKeys);
-    const std::vector<float> rows(keys.size() * kThreadedDim, value);
+    const std::vector<Key> keys = KeysTo(kKeys);
+    const std::vector<float> rows(keys.size() * kDim, value);
     ASSERT_TRUE(store_->Assign(*schema_, {keys.data(), keys.size()}, rows.data(), false).ok());
   }
   // Rows and dense weights become `version`.
@@ -102,8 +102,8 @@ class RedisFollowing : public LiveFilesTest {
     float weight = 0;
     std::memcpy(&weight, dense.value().file->Find("w")->bytes.data(), sizeof weight);
     ASSERT_EQ(weight, static_cast<float>(dense.value().version));
-    std::vector<float> rows(static_cast<size_t>(kThreadedKeys) * kThreadedDim);
-    const std::vector<Key> keys = KeysTo(kThreadedKeys);
+    std::vector<float> rows(static_cast<size_t>(kKeys) * kDim);
+    const std::vector<Key> keys = KeysTo(kKeys);
     const LiveRead read{0, {keys.data(), keys.size()}, rows.data()};
     ASSERT_TRUE(model_->Lookup({&read, 1}).ok());
     ++served_;
@@ -111,7 +111,7 @@ class RedisFollowing : public LiveFilesTest {
     for (const float value : rows) ASSERT_GE(value, weight) << "rows older than the version's cut";
   }
 
-  const Schema schema_ = MakeSchema("t", kThreadedDim);
+  const Schema schema_ = MakeSchema("t", kDim);
   std::unique_ptr<RedisServer> server_;
   std::unique_ptr<het::RedisStore> store_;
   std::shared_ptr<FollowedModel> model_;
