@@ -49,6 +49,7 @@ if _TYPE_CHECKING:
     from het_tf.python.export.check import check_export
     from het_tf.python.export.follow import Follow
     from het_tf.python.export.front import export
+    from het_tf.python.export.stats import serving_stats
     from het_tf.python.layer.plan import plan
     from het_tf.python.monitor.projector import write_projector
     from het_tf.python.publishing.publish import publish
@@ -72,6 +73,7 @@ _HOMES = {
     "export.check": ("check_export",),
     "export.follow": ("Follow",),
     "export.front": ("export",),
+    "export.stats": ("serving_stats",),
     "layer.plan": ("plan",),
     "monitor.projector": ("write_projector",),
     "publishing.publish": ("publish",),
@@ -135,6 +137,7 @@ __all__ = [
     "planner",
     "publish",
     "reset",
+    "serving_stats",
     "tables",
     "write_projector",
 ]

@@ -3,9 +3,12 @@
 import argparse
 import contextlib
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 Command = Callable[..., argparse.ArgumentParser]
 Count = Callable[[int], None]
@@ -34,9 +37,46 @@ def parser(
     return top
 
 
+def within(kind: type, low: float, high: float, what: str) -> Callable[[str], Any]:
+    """Returns the type of an argument: a number from `low` to `high`. Refuses others: 'x' is not `what`."""
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
+        return value
+
+    return read
+
+
+at_least_1 = within(int, 1, 1 << 50, "a whole number of 1 or more")
+at_least_0 = within(int, 0, 1 << 50, "a whole number of 0 or more")
+
+
+def add_json(sub: argparse.ArgumentParser) -> None:
+    """Adds the argument --json."""
+    sub.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
 def say(text: str) -> None:
     """Prints progress on stderr: stdout is for results."""
     print(text, file=sys.stderr, flush=True)
+
+
+def log(program: str) -> Callable[[str], None]:
+    """Returns a function that prints lines as `say` does, with the time in front."""
+    return lambda text: say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {program}: {text}")
+
+
+def until_signal() -> Callable[[], bool]:
+    """Keeps SIGTERM and Ctrl-C from ending the process. Returns a function: whether one has come."""
+    came = list[int]()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda number, _: came.append(number))
+    return lambda: bool(came)
 
 
 @contextlib.contextmanager
@@ -109,3 +149,11 @@ def size(value: float) -> str:
             return f"{value:.3g} {unit}" if unit != "B" else f"{value:.0f} B"
         value /= 1024
     return f"{value:.3g} TB"
+
+
+def date(seconds: float) -> str:
+    """Formats seconds since 1970 as a date and time in UTC."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a number of the user's, beyond the calendar's years
+        return f"{seconds:g}"

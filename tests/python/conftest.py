@@ -86,6 +86,16 @@ def server(shared_server):
 
 
 @pytest.fixture
+def client(server):
+    """A client of that server."""
+    from het_tf.python.ps.address import parse
+    from het_tf.python.ps.client import Client
+
+    with Client(parse(server.address), seconds=5.0) as client:
+        yield client
+
+
+@pytest.fixture
 def played(fresh, monkeypatch):
     """A played Horovod of two ranks that het_tf was initialised with; tables are in this process."""
     from played_lib import Played

@@ -19,10 +19,10 @@
 namespace het::follow {
 namespace {
 
-Result<std::vector<het::Position>> ParsePositions(const nlohmann::json& json) {
-  std::vector<het::Position> positions;
+Result<std::vector<Position>> ParsePositions(const nlohmann::json& json) {
+  std::vector<Position> positions;
   for (const auto& text : json) {
-    het::Position& position = positions.emplace_back();
+    Position& position = positions.emplace_back();
     if (!ParsePosition(text.get<std::string>(), &position)) {
       return InvalidArgument("a position is '" + text.get<std::string>() + "', not INCARNATION:NUMBER");
     }
@@ -61,7 +61,7 @@ class Following {
     version.dense_path = json.at("dense").get<std::string>();
     if (!json.at("trained_through").is_null())
       version.trained_through = json["trained_through"].get<double>();
-    HET_ASSIGN_OR_RETURN(std::vector<het::Position> cut, ParsePositions(json.at("cut")));
+    HET_ASSIGN_OR_RETURN(std::vector<Position> cut, ParsePositions(json.at("cut")));
     std::lock_guard<std::mutex> lock(mutex_);
     HET_RETURN_IF_ERROR(follower_->Offer(std::move(version), std::move(cut)));
     background_.Wake();

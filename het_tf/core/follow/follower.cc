@@ -34,7 +34,7 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
     }
   }
   if (parts.empty()) return FailedPrecondition("the export has no tables; there is nothing to follow");
-  std::vector<het::Position> cut(parts.size());
+  std::vector<Position> cut(parts.size());
   if (!follower->options_.base.empty() && writer->version().number == 0) {
     for (size_t i = 0; i < parts.size(); ++i) cut[i] = follower->options_.base[parts[i].partition];
   }
@@ -49,7 +49,7 @@ void Follower::ReadPositions() {
   for (size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     if (!ParsePosition(writer_->position(static_cast<uint32_t>(i)), &part.since)) {
-      part.since = options_.base.empty() ? het::Position() : options_.base[part.partition];
+      part.since = options_.base.empty() ? Position() : options_.base[part.partition];
     }
     Restart(&part);
     part.large.Stop();
@@ -234,7 +234,7 @@ void Follower::Flip() {
   const Status flipped = undo_->Flip(taken->version);
   flip_error_ = flipped.ok() ? "" : flipped.message();
   if (!flipped.ok()) return;
-  std::vector<het::Position> cut;
+  std::vector<Position> cut;
   cut.reserve(parts_.size());
   for (const Part& part : parts_) cut.push_back(taken->cut[part.partition]);
   skew_.Flipped(cut);
@@ -255,7 +255,7 @@ bool Follower::Admit(const Part& part) {
 
 void Follower::TellSkew() { writer_->SetSkew(skew_.Bound()); }
 
-Status Follower::Offer(Version version, std::vector<het::Position> cut) {
+Status Follower::Offer(Version version, std::vector<Position> cut) {
   if (cut.size() != source_->partitions()) {
     return InvalidArgument("the cut of version " + std::to_string(version.number) + " has " +
                            std::to_string(cut.size()) + " positions, and the store has " +

@@ -52,7 +52,7 @@ struct FollowerOptions {
   size_t max_page_bytes = size_t{1} << 20;  // of one answer
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
-  std::vector<het::Position> base;
+  std::vector<Position> base;
   std::optional<double> max_skew;  // seconds; absent: rows never wait for dense weights
   UndoLimits undo;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
@@ -72,7 +72,7 @@ class Follower {
 
   // A version that is not newer than the one in force is ignored. InvalidArgument: `cut` does not have one
   // position for each partition of the store.
-  Status Offer(Version version, std::vector<het::Position> cut);
+  Status Offer(Version version, std::vector<Position> cut);
 
   // Goes back to a version and stays there, rows included, until Resume; offers are ignored meanwhile. Errors
   // as Undo::RollBack. The rows follow kGrace later, by Step.
@@ -100,7 +100,7 @@ class Follower {
     uint32_t partition;
     PartitionScan scan;
     LargeScan large;
-    het::Position since;
+    Position since;
     ChangesRequest request;  // the page to ask for
     Waits waits = Waits::kNothing;
     bool ignore = false;  // the answer that it waits for

@@ -22,7 +22,7 @@ void LargeScan::Follow(const ChangesPage& page, uint64_t now) {
 }
 
 void LargeScan::Stop() {
-  since_ = het::Position();
+  since_ = Position();
   due_ = UINT64_MAX;
 }
 

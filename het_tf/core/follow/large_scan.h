@@ -7,8 +7,9 @@
 // tells how new all rows are. If questions of both kinds are due they take turns, so that a long scan of one
 // kind does not hold up the other.
 //
-// A row may be made behind the cursor of an ordinary scan, which does not meet it. If it comes by a large scan,
-// the ordinary one notes its key (PartitionScan::Add), and does not remove it as one that the store lacks.
+// A row may be made behind the cursor of an ordinary scan, which does not meet it. If it comes by a large
+// scan, the ordinary one notes its key (PartitionScan::Add), and does not remove it as one that the store
+// lacks.
 //
 // Position. It begins with an ordinary scan's start, so that the tables are those that the follower has
 // looked at, and it is not behind the last complete one. If the store does not know it (a restart, a clear),
@@ -63,7 +64,7 @@ class LargeScan {
  private:
   const double poll_;
   const BackoffConfig backoff_config_;
-  het::Position since_;  // incarnation 0: not known
+  Position since_;  // incarnation 0: not known
   ChangesCursor cursor_;
   uint64_t due_ = UINT64_MAX;
   uint64_t began_ = 0;

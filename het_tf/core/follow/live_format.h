@@ -2,7 +2,7 @@
 //
 //   het_live/lock              held (flock) by the follower; its process ID
 //            control           what is in force: Control, then a file number for each table
-//            positions         how far the rows are, by partition: Position
+//            positions         how far the rows are, by partition: PositionRecord
 //            rows-000-17.live  the 17th file of table 0: TableHead, buckets, slots
 //            (dense files)     the follower's: a version names the one in force
 //
@@ -100,12 +100,12 @@ struct Control {
 static_assert(sizeof(Control) == 704 && sizeof(Control) % 64 == 0);
 
 // A record is valid if its checksum is right; else the partition's position is unknown.
-struct Position {
+struct PositionRecord {
   char position[48];  // with a 0 at its end
   uint64_t seen;      // as Control's, of this partition
   uint64_t checksum;  // XXH3-64 of the bytes before
 };
-static_assert(sizeof(Position) == 64);
+static_assert(sizeof(PositionRecord) == 64);
 
 // --- a table file -----------------------------------------------------------------------------------------
 

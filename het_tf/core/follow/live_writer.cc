@@ -23,11 +23,11 @@ uint64_t RandomNumber() {
   return (static_cast<uint64_t>(random()) << 32) | random();
 }
 
-uint64_t ChecksumOf(const Position& position) {
-  return Checksum::Of(&position, offsetof(Position, checksum));
+uint64_t ChecksumOf(const PositionRecord& position) {
+  return Checksum::Of(&position, offsetof(PositionRecord, checksum));
 }
 
-bool Valid(const Position& position) {
+bool Valid(const PositionRecord& position) {
   return position.position[sizeof position.position - 1] == 0 && position.checksum == ChecksumOf(position);
 }
 
@@ -177,21 +177,21 @@ void LiveWriter::ForEachKey(size_t table, const std::function<void(Key)>& visit)
 Status LiveWriter::SetPartitions(uint32_t partitions) {
   if (positions().size() == partitions) return Status();
   StoreShared(&control()->seen, uint64_t{0});
-  HET_ASSIGN_OR_RETURN(positions_, directory_->Create(kPositions, partitions * sizeof(Position)));
+  HET_ASSIGN_OR_RETURN(positions_, directory_->Create(kPositions, partitions * sizeof(PositionRecord)));
   return Status();
 }
 
 std::string LiveWriter::position(uint32_t partition) const {
-  const Position& position = positions()[partition];
+  const PositionRecord& position = positions()[partition];
   return Valid(position) ? position.position : "";
 }
 
 Status LiveWriter::SetPosition(uint32_t partition, const std::string& position, uint64_t seen) {
-  Position& record = positions_.At<Position>(0)[partition];
+  PositionRecord& record = positions_.At<PositionRecord>(0)[partition];
   if (position.size() >= sizeof record.position) {
     return InvalidArgument("position '" + position + "' is longer than INCARNATION:NUMBER can be");
   }
-  Position changed = {};
+  PositionRecord changed = {};
   std::memcpy(changed.position, position.data(), position.size());
   changed.seen = seen;
   changed.checksum = ChecksumOf(changed);
@@ -200,14 +200,14 @@ Status LiveWriter::SetPosition(uint32_t partition, const std::string& position, 
   return Status();
 }
 
-void LiveWriter::SetPositions(Span<const Position> positions) {
-  std::memcpy(positions_.data(), positions.data(), positions.size() * sizeof(Position));
+void LiveWriter::SetPositions(Span<const PositionRecord> positions) {
+  std::memcpy(positions_.data(), positions.data(), positions.size() * sizeof(PositionRecord));
   TellSeen();
 }
 
 void LiveWriter::TellSeen() {
   uint64_t oldest = std::numeric_limits<uint64_t>::max();
-  for (const Position& one : positions()) oldest = std::min(oldest, Valid(one) ? one.seen : 0);
+  for (const PositionRecord& one : positions()) oldest = std::min(oldest, Valid(one) ? one.seen : 0);
   StoreShared(&control()->seen, oldest);
 }
 

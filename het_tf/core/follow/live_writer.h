@@ -65,8 +65,8 @@ class LiveWriter {
 
   // Call it before the following three. If it is another number than before, all positions become unknown.
   Status SetPartitions(uint32_t partitions);
-  Span<const Position> positions() const {
-    return {positions_.At<Position>(0), positions_.size() / sizeof(Position)};
+  Span<const PositionRecord> positions() const {
+    return {positions_.At<PositionRecord>(0), positions_.size() / sizeof(PositionRecord)};
   }
   // Returns the position of a partition; "": unknown.
   std::string position(uint32_t partition) const;
@@ -74,7 +74,7 @@ class LiveWriter {
   // Readers see the oldest `seen` of all partitions. InvalidArgument: the position is longer than 47 bytes.
   Status SetPosition(uint32_t partition, const std::string& position, uint64_t seen);
   // All at once, as positions() returned them.
-  void SetPositions(Span<const Position> positions);
+  void SetPositions(Span<const PositionRecord> positions);
   uint64_t seen() const;  // the oldest; 0: never
 
   // From now on, requests read the dense weights of `version`; their file must be complete. It must remain

@@ -54,7 +54,7 @@ class PartitionScan {
   const Layout layout_;
   LiveWriter* const writer_;
   std::vector<size_t> tables_;
-  het::Position start_;
+  Position start_;
   ChangesKind kind_ = ChangesKind::kChanges;
   std::vector<Notes> notes_;  // by table
   ChangedRows chunk_;         // the memory of the last one

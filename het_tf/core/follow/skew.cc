@@ -4,7 +4,7 @@
 
 namespace het::follow {
 
-Skew::Skew(const std::vector<het::Position>& cut) : parts_(cut.size()) {
+Skew::Skew(const std::vector<Position>& cut) : parts_(cut.size()) {
   for (size_t i = 0; i < cut.size(); ++i) parts_[i].cut = cut[i];
 }
 
@@ -17,7 +17,7 @@ void Skew::Part::Advance() {
   while (scans.size() > kMostScans) scans.pop_front();
 }
 
-void Skew::Begun(size_t partition, const het::Position& start, uint64_t sent) {
+void Skew::Begun(size_t partition, const Position& start, uint64_t sent) {
   Part& part = parts_[partition];
   if (start.incarnation != part.incarnation) part.scans.clear();
   part.incarnation = start.incarnation;
@@ -29,7 +29,7 @@ void Skew::Begun(size_t partition, const het::Position& start, uint64_t sent) {
   part.Advance();
 }
 
-void Skew::Flipped(const std::vector<het::Position>& cut) {
+void Skew::Flipped(const std::vector<Position>& cut) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     parts_[i].cut = cut[i];
     parts_[i].Advance();
@@ -38,7 +38,7 @@ void Skew::Flipped(const std::vector<het::Position>& cut) {
 
 void Skew::Forget() {
   for (Part& part : parts_) {
-    part.cut = het::Position();
+    part.cut = Position();
     part.since = 0;
   }
 }

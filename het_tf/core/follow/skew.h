@@ -36,14 +36,14 @@ class Skew {
   static constexpr size_t kMostScans = 1024;
 
   // `cut`: of the dense weights in force, by partition; value-initialised: unknown.
-  explicit Skew(const std::vector<het::Position>& cut);
+  explicit Skew(const std::vector<Position>& cut);
 
   // A scan that was sent at `sent` (CLOCK_BOOTTIME in ns, as all times here) has begun at `start`.
-  void Begun(size_t partition, const het::Position& start, uint64_t sent);
+  void Begun(size_t partition, const Position& start, uint64_t sent);
   // Call it before rows of a page that was taken at `now` are written.
   void Brought(size_t partition, uint64_t now) { parts_[partition].newest = now; }
   // Dense weights with a later cut are in force.
-  void Flipped(const std::vector<het::Position>& cut);
+  void Flipped(const std::vector<Position>& cut);
   // Dense weights of an unknown cut are in force.
   void Forget();
 
@@ -61,7 +61,7 @@ class Skew {
     uint64_t sent;    // of the last scan with this start
   };
   struct Part {
-    het::Position cut;
+    Position cut;
     uint64_t incarnation = 0;  // of the scans
     std::deque<Scan> scans;    // the last one up to the cut, and those after it; numbers grow
     uint64_t since = 0;        // 0: unknown

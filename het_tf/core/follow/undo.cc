@@ -127,7 +127,7 @@ void Undo::DropAll(const std::string& why) {
 }
 
 void Undo::Begin(const VersionRecord& version) {
-  const Span<const Position> positions = writer_->positions();
+  const Span<const PositionRecord> positions = writer_->positions();
   auto journal = UndoJournal::Create(writer_->folder(), writer_->run(), next_number_, version, positions);
   if (!journal.ok()) {
     writer_->folder().Remove(UndoJournal::FileName(next_number_));

@@ -81,7 +81,7 @@ uint64_t UndoJournal::NumberOf(const std::string& name) {
 
 Result<std::unique_ptr<UndoJournal>> UndoJournal::Create(const LiveDirectory& directory, uint64_t run,
                                                          uint64_t number, const VersionRecord& version,
-                                                         Span<const Position> positions) {
+                                                         Span<const PositionRecord> positions) {
   directory.Remove(FileName(number));
   HET_ASSIGN_OR_RETURN(const int file, directory.OpenFile(FileName(number), O_RDWR | O_CREAT | O_EXCL));
   std::unique_ptr<UndoJournal> journal(new UndoJournal(file));
@@ -94,9 +94,9 @@ Result<std::unique_ptr<UndoJournal>> UndoJournal::Create(const LiveDirectory& di
   head.version = version;
   head.checksum = Checksum::Of(&head, offsetof(UndoHead, checksum));
   journal->positions_.assign(positions.begin(), positions.end());
-  journal->bytes_ = sizeof head + positions.size() * sizeof(Position);
+  journal->bytes_ = sizeof head + positions.size() * sizeof(PositionRecord);
   HET_RETURN_IF_ERROR(Write(file, &head, sizeof head, 0));
-  HET_RETURN_IF_ERROR(Write(file, positions.data(), positions.size() * sizeof(Position), sizeof head));
+  HET_RETURN_IF_ERROR(Write(file, positions.data(), positions.size() * sizeof(PositionRecord), sizeof head));
   return journal;
 }
 
@@ -120,12 +120,12 @@ Status UndoJournal::ReadHead(uint64_t run, uint64_t number) {
   if (std::memcmp(head_.magic, kMagic, sizeof kMagic) != 0 || head_.format != kFormat || head_.run != run ||
       head_.number != number || head_.checksum != Checksum::Of(&head_, offsetof(UndoHead, checksum)) ||
       head_.version.dense_path[sizeof head_.version.dense_path - 1] != 0 ||
-      head_.partitions > SizeOf(file_) / sizeof(Position)) {
+      head_.partitions > SizeOf(file_) / sizeof(PositionRecord)) {
     return damaged;
   }
   positions_.resize(head_.partitions);
-  return Read(file_, positions_.data(), positions_.size() * sizeof(Position), sizeof head_) ? Status()
-                                                                                            : damaged;
+  return Read(file_, positions_.data(), positions_.size() * sizeof(PositionRecord), sizeof head_) ? Status()
+                                                                                                  : damaged;
 }
 
 Status UndoJournal::SetInForce() {
@@ -149,7 +149,7 @@ Status UndoJournal::Append(uint32_t table, Span<const Key> keys, Span<const uint
 
 Status UndoJournal::Blocks(const std::vector<uint32_t>& row_bytes, const Visit& visit, uint64_t* end) const {
   const uint64_t size = SizeOf(file_);
-  *end = sizeof head_ + positions_.size() * sizeof(Position);
+  *end = sizeof head_ + positions_.size() * sizeof(PositionRecord);
   Vector<uint8_t> content;
   for (;;) {
     UndoBlock block;

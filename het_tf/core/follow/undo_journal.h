@@ -1,6 +1,6 @@
 // One file of rows as they were: each row that has changed since one moment, with what it had then.
 //
-//   UndoHead | Position of each partition | blocks: UndoBlock, keys [count], rows [count] if `present`
+//   UndoHead | PositionRecord of each partition | blocks: UndoBlock, keys [count], rows [count] if `present`
 //
 // A block is written before the rows change, with one write. So a process that is killed leaves either the
 // whole block, or a part of one whose rows have not changed: Open cuts that off. A crash of the machine may
@@ -39,7 +39,7 @@ class UndoJournal {
   // refuses.
   static Result<std::unique_ptr<UndoJournal>> Create(const LiveDirectory& directory, uint64_t run,
                                                      uint64_t number, const VersionRecord& version,
-                                                     Span<const Position> positions);
+                                                     Span<const PositionRecord> positions);
   // `row_bytes`: of each table. DataLoss: it is damaged, or of another run of the live files.
   static Result<std::unique_ptr<UndoJournal>> Open(const LiveDirectory& directory, uint64_t run,
                                                    uint64_t number, const std::vector<uint32_t>& row_bytes);
@@ -52,7 +52,7 @@ class UndoJournal {
   static uint64_t NumberOf(const std::string& name);
 
   const UndoHead& head() const { return head_; }
-  const std::vector<Position>& positions() const { return positions_; }
+  const std::vector<PositionRecord>& positions() const { return positions_; }
   uint64_t bytes() const { return bytes_; }
 
   // Notes that the version has come into force.
@@ -71,7 +71,7 @@ class UndoJournal {
 
   const int file_;
   UndoHead head_ = {};
-  std::vector<Position> positions_;
+  std::vector<PositionRecord> positions_;
   uint64_t bytes_ = 0;
 };
 

@@ -5,13 +5,13 @@
 
 namespace het::follow {
 
-void WaitingVersions::Offer(Version version, std::vector<het::Position> cut, uint64_t now) {
+void WaitingVersions::Offer(Version version, std::vector<Position> cut, uint64_t now) {
   const uint64_t number = version.number;
   waiting_.emplace(number, Waiting{std::move(version), std::move(cut), now});
 }
 
 bool WaitingVersions::IsReached(const Waiting& waiting, const Reached& rows) {
-  const het::Position& cut = waiting.cut[rows.partition];
+  const Position& cut = waiting.cut[rows.partition];
   if (rows.position.incarnation == cut.incarnation) return rows.position.number >= cut.number;
   return rows.sent > waiting.offered;
 }

@@ -28,7 +28,7 @@ namespace het::follow {
 // How far a partition's rows are: the position and the time of the request of its last complete scan.
 struct Reached {
   uint32_t partition = 0;
-  het::Position position;
+  Position position;
   uint64_t sent = 0;  // CLOCK_BOOTTIME in ns; 0: no scan is complete
 };
 
@@ -36,12 +36,12 @@ class WaitingVersions {
  public:
   struct Waiting {
     Version version;
-    std::vector<het::Position> cut;
+    std::vector<Position> cut;
     uint64_t offered = 0;
   };
 
   // `cut`: the positions of all partitions of the store. `now`: CLOCK_BOOTTIME in ns.
-  void Offer(Version version, std::vector<het::Position> cut, uint64_t now);
+  void Offer(Version version, std::vector<Position> cut, uint64_t now);
   // Removes the newest version that all partitions have reached, with all older ones, and returns it.
   std::optional<Waiting> Take(const std::vector<Reached>& rows);
   // Whether a version waits for rows of this partition.

@@ -87,8 +87,7 @@ class Follow:
 
 
 def _is_time(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 < value < float("inf")
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
 class Backend(native.Backend):
@@ -209,15 +208,3 @@ class Backend(native.Backend):
         (self.directory / FILE).write_text(json.dumps(document, indent=1) + "\n")
         self._asset = tf.saved_model.Asset(str(self.directory / FILE))
         self._dense = tf.saved_model.Asset(str(self.directory / DENSE))
-
-
-def stats() -> list[dict[str, Any]]:
-    """Returns the state of the models that follow training in this process.
-
-    Returns:
-      For each: "model" (its directory), "version" (0: the export's), "age" of its rows in seconds (None:
-      unknown), "max_age", "skew" (seconds by which rows may be newer than the dense weights; None: unknown),
-      "max_skew" (None: no limit), the numbers of "lookups" and of "stale" ones beyond max_age, and
-      "trained_through" of the version (seconds since 1970, or None).
-    """
-    return list(json.loads(plugin.call("HetFollowStats")))

@@ -37,7 +37,7 @@ class Backend(redirect.Backend):
       pull_bound: Updates that it may be behind. Give one of the two.
       cache_rows: Rows of each table that a serving process keeps; default 262,144.
       stale_ok: If the server does not answer within the deadline: False (default): the call
-        fails. True: cached rows are served, counted ("stale" in `stats`) and
+        fails. True: cached rows are served, counted ("stale" in `serving_stats`) and
         reported on stderr; a call with rows that were never read fails.
       deadline: Seconds that a call waits for the server; default 2.
       connections: Number of simultaneous calls to the server; others wait for a connection. Default 4.
@@ -137,16 +137,3 @@ def _address(ps: str | None) -> tuple[str, str]:
             " process the whole address by the environment's HET_SERVE_PS"
         )
     return address, stored.url()
-
-
-def stats() -> list[dict[str, Any]]:
-    """Returns the counters of this process's online lookups.
-
-    Returns:
-      For each namespace and server: "namespace", "at" (the address), and the numbers of rows served "fresh"
-      (without asking), "confirmed" (asked, unchanged), "refreshed" (asked, changed), "fetched" (not in the
-      cache) and "stale" (past the bound, since the server did not answer); "failures" (exchanges without an
-      answer in time), "emptied" (the cache was dropped after a load or a restart of a server),
-      and "tables": rows, bytes and evicted rows of each table in the cache.
-    """
-    return list(json.loads(native.call("HetOnlineStats")))

@@ -4,12 +4,9 @@ import argparse
 import dataclasses
 import json
 import os
-import signal
-import time
-from pathlib import Path
 
 from het_tf.python import show
-from het_tf.python.following import follow, live, native, target
+from het_tf.python.following import arguments, follow, live, native, target
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.show import Command
 
@@ -37,11 +34,8 @@ def _follow(command: Command) -> None:
         "Runs in the foreground, under a supervisor such as systemd. When it dies, rows grow old and are "
         "served on; the next one continues. The live files lie in DIR/het_live.",
     )
-    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
-    sub.add_argument(
-        "--ps", metavar="ADDRESS", help="the parameter server (default: $HET_SERVE_PS, which may have the "
-        "login, or the export's)"
-    )  # fmt: skip
+    arguments.add_directory(sub)
+    arguments.add_server(sub, "read")
     sub.add_argument(
         "--poll", type=_seconds, default=0.1, metavar="S",
         help="seconds between two questions to a partition (%(default)s)",
@@ -56,14 +50,14 @@ def _follow(command: Command) -> None:
         help="how rows come: smaller formats round them, for slow links (%(default)s)",
     )  # fmt: skip
     sub.add_argument(
-        "--keep-undo", type=_count, default=10, metavar="N",
+        "--keep-undo", type=show.at_least_0, default=10, metavar="N",
         help="versions to which `het-publish rollback` can go back, rows included; 0: none (%(default)s)",
     )  # fmt: skip
     sub.add_argument(
-        "--undo-bytes", type=_count, default=1 << 30, metavar="N",
-        help="bytes on disk for the rows that they had (%(default)s)",
+        "--undo-bytes", type=show.at_least_0, default=1 << 30, metavar="N",
+        help="limit on the bytes of these rows on disk (%(default)s)",
     )  # fmt: skip
-    sub.add_argument("--once", action="store_true", help="end when the rows and the newest version are here")
+    sub.add_argument("--once", action="store_true", help="end when all rows and the newest version have come")
 
 
 def _status(command: Command) -> None:
@@ -73,24 +67,11 @@ def _status(command: Command) -> None:
         "Reads the live files; the follower need not run. Exit status 1: no follower runs, or the rows are "
         "older than the export's max_age, or newer than the dense weights by more than its max_skew.",
     )
-    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
-    sub.add_argument("--json", action="store_true", help="for programs")
+    arguments.add_directory(sub)
+    show.add_json(sub)
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.001 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 0.001 to 3600")
-    return seconds
+_seconds = show.within(float, 0.001, 3600, "a number of seconds from 0.001 to 3600")
 
 
 def run_follow(options: argparse.Namespace) -> int:
@@ -98,14 +79,7 @@ def run_follow(options: argparse.Namespace) -> int:
     found = target.read(options.dir)
     if options.ps:
         os.environ["HET_SERVE_PS"] = options.ps
-    ended = False
-
-    def end(*_: object) -> None:
-        nonlocal ended
-        ended = True
-
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, end)
+    ended, say = show.until_signal(), show.log("het-serve")
     how = native.Options(
         options.poll, options.defer_small, options.rows, options.keep_undo, options.undo_bytes
     )
@@ -115,14 +89,10 @@ def run_follow(options: argparse.Namespace) -> int:
             f"max_age, {found.max_age:g}, since no row is older: give another number, or export with a "
             "larger max_age"
         )
-    follow.follow(found, how, options.once, lambda: ended, _say)
-    if ended:
-        _say("ended")
+    follow.follow(found, how, options.once, ended, say)
+    if ended():
+        say("ended")
     return 0
-
-
-def _say(text: str) -> None:
-    show.say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} het-serve: {text}")
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -143,7 +113,9 @@ def run_status(options: argparse.Namespace) -> int:
             "max_skew": "no limit" if found.max_skew is None else f"{found.max_skew:g} s",
             "version": str(state.version) if state.version else "0, the export",
             "rolled back": f"to version {state.rolled_back}" if state.rolled_back is not None else "no",
-            "trained through": "unknown" if state.trained_through is None else _date(state.trained_through),
+            "trained through": (
+                "unknown" if state.trained_through is None else f"{show.date(state.trained_through)} UTC"
+            ),
             "generation": str(state.generation),
             "rows": ", ".join(map(show.number, state.rows)),
         }
@@ -159,13 +131,6 @@ def _time(seconds: float | None) -> str:
 
 def _exceeds(seconds: float | None, limit: float | None) -> bool:
     return limit is not None and (seconds is None or seconds > limit)
-
-
-def _date(seconds: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):  # a number of the user's
-        return f"{seconds:g}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,7 +16,7 @@ from het_tf.python.following.target import Target
 from het_tf.python.ps.address import Address, parse
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.publishing.versions import Decision, History, VersionError, Versions, parse_entry
+from het_tf.python.publishing.versions import Decision, History, Versions
 
 Say = Callable[[str], None]
 
@@ -61,12 +61,7 @@ class Stream:
             time.sleep(min(seconds, _RETRY))
 
     def _take(self, seconds: float) -> None:
-        for entry, fields in self._versions.after(self._history.last, seconds):
-            try:
-                self._history.add(parse_entry(entry, fields))
-            except VersionError as error:
-                self._say(f"a version is skipped: {error}")
-                self._history.last = entry
+        self._versions.catch_up(self._history, seconds, self._say)
         self._history.forget(_REMEMBERED)
 
     def _decide(self, follower: native.Follower) -> None:

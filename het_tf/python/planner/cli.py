@@ -22,7 +22,7 @@ Forecasts the cost of a job before it runs.
       --table item=item,history --dim item=64 --dim user=32 --out stats
   het-plan profile --data train:samples --out stats
       call the function samples of the module train for (dataset, layer)
-  het-plan show stats --workers 8 --batch 4096 --link 10Gb --rtt 0.2ms --ram 64GB
+  het-plan show stats --workers 8 --batch 4096 --link 10Gb --ram 64GB
       show the tables, servers, the time of a step, and helpful changes
   het-plan show stats --workers 8 --batch 4096 --plan plan.json --html plan.html
       write a plan for het_tf.Cache.from_plan and het-ps up, and a page of plots

@@ -10,22 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.python.planner.stats import Stats
-from het_tf.python.show import Command, bar
+from het_tf.python.show import Command, add_json, at_least_0, at_least_1, bar
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _UNBOUNDED = "unbounded"  # null in JSON
 _OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
-    return int(text)
-
-
-def _count_0(text: str) -> int:
-    return 0 if text == "0" else _count(text)
 
 
 def _bytes(text: str) -> int:
@@ -53,7 +43,7 @@ def _seconds(text: str) -> float:
 
 
 def _staleness(text: str) -> int | str:
-    return text if text in ("synchronous", _UNBOUNDED) else _count_0(text)
+    return text if text in ("synchronous", _UNBOUNDED) else at_least_0(text)
 
 
 def add(command: Command) -> None:
@@ -66,10 +56,12 @@ def add(command: Command) -> None:
     )
     given = sub.add_argument
     given("stats", type=Path, help="the directory that het-plan profile wrote")
-    given("--workers", type=_count, default=8, metavar="N", help="ranks (%(default)s)")
-    given("--batch", type=_count, default=1024, metavar="B", help="samples of a worker's step (%(default)s)")
-    given("--shards", type=_count, default=1, metavar="N", help="servers (%(default)s)")
-    given("--replicas", type=_count_0, default=0, metavar="R", help="replicas a server (%(default)s)")
+    given("--workers", type=at_least_1, default=8, metavar="N", help="ranks (%(default)s)")
+    given(
+        "--batch", type=at_least_1, default=1024, metavar="B", help="samples of a worker's step (%(default)s)"
+    )
+    given("--shards", type=at_least_1, default=1, metavar="N", help="servers (%(default)s)")
+    given("--replicas", type=at_least_0, default=0, metavar="R", help="replicas a server (%(default)s)")
     given("--link", type=_rate, metavar="RATE", help="each machine's rate, such as 10Gb; default: no limit")
     given("--rtt", type=_seconds, default=0.0, metavar="TIME", help="to a server and back, such as 0.2ms")
     given("--ram", type=_bytes, metavar="X", help="memory of a server, such as 64GB; default: no limit")
@@ -78,19 +70,29 @@ def add(command: Command) -> None:
     )
     given("--gpu", type=_bytes, metavar="X", help="memory of a GPU for the hottest cached rows")
     given("--compute", type=_seconds, default=0.0, metavar="TIME", help="a step without lookups, such as 9ms")
-    given("--total", type=_count, metavar="N", help="samples of the whole job; default: those of the profile")
-    given("--passes", type=_count, default=1, metavar="N", help="over the same samples; 2 stands for more")
-    given("--window", type=_count_0, default=0, metavar="N", help="batches that het_tf.plan plans (0: none)")
+    given(
+        "--total",
+        type=at_least_1,
+        metavar="N",
+        help="samples of the whole job; default: those of the profile",
+    )
+    given(
+        "--passes", type=at_least_1, default=1, metavar="N", help="over the same samples; 2 stands for more"
+    )
+    given(
+        "--window", type=at_least_0, default=0, metavar="N", help="batches that het_tf.plan plans (0: none)"
+    )
     given("--staleness", type=_staleness, metavar="S", help="as of Cache; or 'synchronous', 'unbounded'")
     given("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache")
     given("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache")
-    given("--dim", type=_count, default=16, metavar="D", help="if the profile lacks it (%(default)s)")
-    given("--optimizer", choices=_OPTIMIZERS, default=_OPTIMIZERS[0], help="of the rows (%(default)s)")
+    given("--dim", type=at_least_1, default=16, metavar="D", help="if the profile lacks it (%(default)s)")
+    given("--optimizer", metavar="NAME", choices=_OPTIMIZERS, default=_OPTIMIZERS[0],
+          help=f"of the rows: {', '.join(_OPTIMIZERS)} (%(default)s)")  # fmt: skip
     given("--method", choices=("greedy", "milp"), default="greedy", help="how to divide the caches")
     given("--no-advice", action="store_true", help="skip advice, which takes half of the time")
     given("--plan", type=Path, metavar="FILE", help="write plan.json, for Cache.from_plan and het-ps up")
     given("--html", type=Path, metavar="FILE", help="write a page with plots (needs matplotlib)")
-    given("--json", action="store_true", help="print the plan as JSON")
+    add_json(sub)
 
 
 def _request(options: argparse.Namespace) -> Any:

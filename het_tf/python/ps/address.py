@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 DEFAULT_PORT = 6379
-_SHAPE = (
-    "write redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with rediss:// and"
+FORM = (
+    "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with rediss:// and"
     " [?ca=FILE&cert=FILE&key=FILE&server_name=NAME] for TLS, or unix://[USER:PASSWORD@]/PATH"
 )
+"""What an address looks like, for people."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def parse(text: str) -> Address:
     """
 
     def no(why: str, shown: str = text) -> ValueError:
-        return ValueError(f"parameter server '{redacted(shown)}': {why}; {_SHAPE}")
+        return ValueError(f"parameter server '{redacted(shown)}': {why}; write {FORM}")
 
     scheme, slashes, rest = text.partition("://")
     if not slashes or scheme not in ("redis", "rediss", "unix"):

@@ -2,12 +2,11 @@
 
 import argparse
 import ipaddress
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from het_tf.python.ps import layout as layouts
-from het_tf.python.show import Command
+from het_tf.python.ps.address import FORM
+from het_tf.python.show import Command, within
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -21,11 +20,6 @@ Valkey or Redis servers that hold tables of het_tf.
 status, save and reshard also work on servers that someone else runs:
 --ps ADDRESS, or HET_PS. `het-ps COMMAND --help` explains each.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
-
-ADDRESS_HELP = (
-    "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], rediss:// with ?ca=FILE for TLS, or"
-    " unix://[USER:PASSWORD@]/PATH; default: $HET_PS"
-)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -127,7 +121,7 @@ def _form(command: Command) -> None:
         "The servers must run with the lines of `het-ps conf --cluster`. The first N addresses become the"
         " shards, the rest their replicas in turn.",
     )
-    sub.add_argument("--ps", required=True, metavar="ADDRESS", help=ADDRESS_HELP.partition("; default")[0])
+    sub.add_argument("--ps", required=True, metavar="ADDRESS", help=FORM)
     sub.add_argument("--replicas", type=_count_0, default=0, metavar="R", help="replicas of each shard (0)")
     _timeout(sub, 60)
 
@@ -171,26 +165,13 @@ def _timeout(sub: argparse.ArgumentParser, default: float) -> None:
 def _target(sub: argparse.ArgumentParser) -> None:
     one = sub.add_mutually_exclusive_group()
     one.add_argument("--dir", type=Path, help="the servers of `het-ps up --dir`")
-    one.add_argument("--ps", metavar="ADDRESS", help=ADDRESS_HELP)
+    one.add_argument("--ps", metavar="ADDRESS", help=f"{FORM}; default: $HET_PS")
 
 
-def _number(kind: type, low: float, high: float, what: str) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
-        return value
-
-    return read
-
-
-_positive = _number(float, 1e-3, 1e6, "a number of seconds > 0")
-_count = _number(int, 1, 1000, "a number from 1 to 1000")
-_count_0 = _number(int, 0, 100, "a number from 0 to 100")
-_port = _number(int, 1, 65535, "a port from 1 to 65535")
+_positive = within(float, 1e-3, 1e6, "a number of seconds > 0")
+_count = within(int, 1, 1000, "a number from 1 to 1000")
+_count_0 = within(int, 0, 100, "a number from 0 to 100")
+_port = within(int, 1, 65535, "a port from 1 to 65535")
 
 
 def _ip(text: str) -> str:

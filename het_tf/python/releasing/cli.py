@@ -3,20 +3,19 @@
 import argparse
 import json
 import re
-import signal
 import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python.following import target
-from het_tf.python.ps.address import parse
+from het_tf.python.following import arguments, target
+from het_tf.python.ps.address import FORM, parse
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.publishing.versions import History, Versions
 from het_tf.python.releasing import guard, sample
 from het_tf.python.releasing.condition import Condition
-from het_tf.python.show import Command, run, say, size
+from het_tf.python.show import Command, add_json, at_least_1, date, log, run, size, until_signal
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -33,8 +32,6 @@ server.
   het-publish portable BASE --from DIR --to OUT --every 60s
                                          write exports for TensorFlow Serving
 
-ADDRESS is redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], rediss:// with
-?ca=FILE for TLS, or unix://[USER:PASSWORD@]/PATH.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 _SECONDS = 10.0  # for a server that restarts
@@ -49,19 +46,23 @@ def parser() -> argparse.ArgumentParser:
 def _list(command: Command) -> None:
     sub = command("list", "show the kept versions, the newest last")
     _server(sub)
-    sub.add_argument("--last", type=_number, default=20, metavar="N", help="at most so many (%(default)s)")
+    add_json(sub)
+    sub.add_argument(
+        "--last", type=at_least_1, default=20, metavar="N", help="at most N versions (%(default)s)"
+    )
 
 
 def _show(command: Command) -> None:
     sub = command("show", "show all that a version says")
     _server(sub)
-    sub.add_argument("version", type=_number, help="its number")
+    add_json(sub)
+    _version(sub)
 
 
 def _release(command: Command) -> None:
     sub = command("release", "let followers serve a candidate")
-    _server(sub, json=False)
-    sub.add_argument("version", type=_number, help="its number")
+    _server(sub)
+    _version(sub)
 
 
 def _guard(command: Command) -> None:
@@ -73,7 +74,7 @@ def _guard(command: Command) -> None:
         "is predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
         "status is 1 if the candidate is held.",
     )
-    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
+    arguments.add_directory(sub)
     sub.add_argument(
         "--hold-if", type=_condition, action="append", required=True, metavar="CONDITION",
         help="METRIC OP NUMBER, such as 'auc < 0.79'; the metrics are auc, logloss and mse, OP is one of <, "
@@ -83,12 +84,9 @@ def _guard(command: Command) -> None:
         "--sample", type=Path, required=True, metavar="FILE",
         help=".npz or .parquet with the model's inputs and the labels",
     )  # fmt: skip
-    sub.add_argument("--label", default="label", metavar="NAME", help="of the labels (%(default)s)")
-    sub.add_argument("--output", metavar="NAME", help="of the predictions, if the model has several outputs")
-    sub.add_argument(
-        "--ps", metavar="ADDRESS", help="the parameter server, with a login that may write versions "
-        "(default: $HET_SERVE_PS, or the export's)"
-    )  # fmt: skip
+    sub.add_argument("--label", default="label", metavar="NAME", help="the labels in FILE (%(default)s)")
+    sub.add_argument("--output", metavar="NAME", help="the predictions, if the model has several outputs")
+    arguments.add_server(sub, "write versions")
     sub.add_argument("--once", action="store_true", help="end after one candidate")
 
 
@@ -99,8 +97,8 @@ def _rollback(command: Command) -> None:
         "Each follower takes back dense weights and rows to the moment when the version came into force with "
         "it. One that cannot says so in its log (`het-serve follow --keep-undo`).",
     )
-    _server(sub, json=False)
-    sub.add_argument("version", type=_number, help="its number")
+    _server(sub)
+    _version(sub)
     sub.add_argument("--partial", action="store_true", help="take back the dense weights only")
 
 
@@ -110,7 +108,7 @@ def _resume(command: Command) -> None:
         "let followers go on after a rollback",
         "They serve the newest released version and the present rows again.",
     )
-    _server(sub, json=False)
+    _server(sub)
 
 
 def _portable(command: Command) -> None:
@@ -125,9 +123,11 @@ def _portable(command: Command) -> None:
         "--from", type=Path, required=True, metavar="DIR", dest="source",
         help="the followed SavedModel of this host",
     )  # fmt: skip
-    sub.add_argument("--to", type=Path, required=True, metavar="OUT", help="a folder, for OUT/SECONDS")
-    sub.add_argument("--every", type=_seconds, metavar="TIME", help="such as 60s or 5min; else one, and end")
-    sub.add_argument("--keep", type=_number, default=3, metavar="N", help="exports that stay (%(default)s)")
+    sub.add_argument(
+        "--to", type=Path, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"
+    )
+    sub.add_argument("--every", type=_seconds, metavar="TIME", help="repeat, such as every 60s or 5min")
+    sub.add_argument("--keep", type=at_least_1, default=3, metavar="N", help="exports to keep (%(default)s)")
 
 
 def _seconds(text: str) -> float:
@@ -144,17 +144,13 @@ def _condition(text: str) -> Condition:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _server(sub: argparse.ArgumentParser, json: bool = True) -> None:
-    sub.add_argument("address", metavar="ADDRESS", help="the parameter server")
+def _server(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("address", metavar="ADDRESS", help=f"the parameter server, {FORM}")
     sub.add_argument("--namespace", default="", metavar="NS", help="of the model's tables (the default)")
-    if json:
-        sub.add_argument("--json", action="store_true", help="for programs")
 
 
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) < 2**63:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
-    return int(text)
+def _version(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("version", type=at_least_1, metavar="VERSION", help="its number")
 
 
 def run_list(options: argparse.Namespace, versions: Versions) -> int:
@@ -172,7 +168,7 @@ def run_list(options: argparse.Namespace, versions: Versions) -> int:
         )
         for one in found:
             print(
-                f"{one.number:7}  {_date(one.time)}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
+                f"{one.number:7}  {date(one.time):19}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
                 f"{history.state(one.number):9}  "
                 f"{textwrap.shorten(json.dumps(one.trained_through), 20, placeholder='...')}"
             )
@@ -190,7 +186,7 @@ def run_show(options: argparse.Namespace, versions: Versions) -> int:
     lines = {
         "version": str(one.number),
         "state": history.state(one.number),
-        "published": f"{_date(one.time)} UTC, {_age(time.time() - one.time)} ago",
+        "published": f"{date(one.time)} UTC, {_age(time.time() - one.time)} ago",
         "trained through": json.dumps(one.trained_through),
         "dense weights": f"{size(one.bytes)}, {one.dense}",
         "sha256": one.sha256,
@@ -258,27 +254,12 @@ def run_portable(options: argparse.Namespace) -> int:
 def run_guard(options: argparse.Namespace) -> int:
     """het-publish guard."""
     found = target.read(options.dir)
-    ended = False
-
-    def end(*_: object) -> None:
-        nonlocal ended
-        ended = True
-
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, end)
     labelled = sample.read(options.sample, options.label, {one.metric for one in options.hold_if})
     released = guard.run(
         options.dir, options.ps or found.server, labelled, options.hold_if, options.output, options.once,
-        lambda: ended, lambda text: say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} het-publish: {text}"),
+        until_signal(), log("het-publish"),
     )  # fmt: skip
     return int(options.once and not released)
-
-
-def _date(seconds: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-    except (ValueError, OverflowError, OSError):  # a year beyond the calendar's
-        return f"{seconds:19.3g}"
 
 
 def _age(seconds: float) -> str:

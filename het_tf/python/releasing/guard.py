@@ -17,7 +17,7 @@ from het_tf.python.following.target import LIVE, Target
 from het_tf.python.ps.address import parse
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.publishing.versions import History, Version, VersionError, Versions, parse_entry
+from het_tf.python.publishing.versions import History, Version, Versions
 from het_tf.python.releasing.condition import METRICS, Condition
 from het_tf.python.releasing.sample import Predictor, Sample
 
@@ -84,12 +84,7 @@ class Guard:
 
     def next(self, seconds: float) -> Version | None:
         """Returns the newest candidate that was not judged; waits about so long for one."""
-        for entry, fields in self._versions.after(self._history.last, seconds):
-            try:
-                self._history.add(parse_entry(entry, fields))
-            except VersionError as error:
-                self._say(f"skipped: {error}")
-                self._history.last = entry
+        self._versions.catch_up(self._history, seconds, self._say)
         self._history.forget(10)
         newest = max(self._history.released, default=0)
         waiting = [n for n in self._history.versions if n > max(newest, self._judged)]

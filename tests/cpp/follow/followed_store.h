@@ -151,7 +151,7 @@ class FollowedStore : public LiveFilesTest {
     for (size_t table = 0; table < schemas_.size(); ++table) {
       for (Key key = 0; key < kKeys; ++key) history_.Note(now_, {table, key}, Stored(table, key));
     }
-    const std::vector<het::Position> positions = Positions();
+    const std::vector<Position> positions = Positions();
     moves_.resize(positions.size());
     for (size_t i = 0; i < positions.size(); ++i) {
       if (moves_[i].empty() || moves_[i].back().second != positions[i])
@@ -159,7 +159,7 @@ class FollowedStore : public LiveFilesTest {
     }
   }
   // When a partition changed for the first time after it had this position; now, if it has it still.
-  uint64_t EndOf(uint32_t partition, const het::Position& position) const {
+  uint64_t EndOf(uint32_t partition, const Position& position) const {
     const auto& moves = moves_[partition];
     for (size_t i = 0; i + 1 < moves.size(); ++i) {
       if (moves[i].second == position) return moves[i + 1].first;
@@ -213,11 +213,11 @@ class FollowedStore : public LiveFilesTest {
       EXPECT_EQ(writer_->rows(table), service_->Rows(schemas_[table]->id()));
     }
   }
-  std::vector<het::Position> Positions() {
-    std::vector<het::Position> cut;
+  std::vector<Position> Positions() {
+    std::vector<Position> cut;
     for (uint32_t i = 0; i < service_->partitions(); ++i) {
       cut.push_back(service_->WithPartition(i, [](Partition& p) {
-        return het::Position{p.incarnation(), p.changes().now()};
+        return Position{p.incarnation(), p.changes().now()};
       }));
     }
     return cut;
@@ -236,8 +236,7 @@ class FollowedStore : public LiveFilesTest {
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<LiveReader> reader_;
   History history_;
-  std::vector<std::vector<std::pair<uint64_t, het::Position>>>
-      moves_;  // by partition: its positions, and when
+  std::vector<std::vector<std::pair<uint64_t, Position>>> moves_;  // by partition: its positions, and when
 };
 
 }  // namespace het::follow

@@ -179,7 +179,7 @@ class RandomFollowerTest : public FollowedStore {
  private:
   struct Published {
     Version version;
-    std::vector<het::Position> cut;
+    std::vector<Position> cut;
     uint64_t time;
   };
 

@@ -28,7 +28,7 @@ class FollowerTest : public FollowedStore {
       follower_->Step();
     }
   }
-  Status Offer(uint64_t number, std::vector<het::Position> cut) {
+  Status Offer(uint64_t number, std::vector<Position> cut) {
     Version version;
     version.number = number;
     version.dense_path = "dense";
@@ -237,8 +237,8 @@ TEST_F(FollowerTest, AVersionWaitsForItsCut) {
 TEST_F(FollowerTest, OnlyTheNewestReachedVersionComesIntoForce) {
   Open(1);
   CatchUp();
-  const std::vector<het::Position> cut = Positions();
-  std::vector<het::Position> later = cut;
+  const std::vector<Position> cut = Positions();
+  std::vector<Position> later = cut;
   later[0].number += 1;
   ASSERT_TRUE(Offer(3, later).ok());
   ASSERT_TRUE(Offer(2, cut).ok());
@@ -270,7 +270,7 @@ TEST_F(FollowerTest, ACutAfterARestartIsNotReachedByTheRowsBefore) {
 // Would catch a version that waits for ever for an incarnation that has ended, or not at all.
 TEST_F(FollowerTest, ACutBeforeARestartIsReachedByAScanSinceTheOffer) {
   Open(1);
-  const std::vector<het::Position> cut = Positions();
+  const std::vector<Position> cut = Positions();
   Restart(0, Snapshot(0));
   CatchUp();
   source_->silent = {0};
@@ -286,7 +286,7 @@ TEST_F(FollowerTest, ACutBeforeARestartIsReachedByAScanSinceTheOffer) {
 
 TEST_F(FollowerTest, ACutOfAnotherStoreIsRefused) {
   Open(2);
-  const Status status = Offer(1, {het::Position{1, 1}});
+  const Status status = Offer(1, {Position{1, 1}});
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("2 partitions"));
 }

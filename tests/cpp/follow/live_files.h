@@ -71,6 +71,12 @@ class LiveFilesTest : public ::testing::Test {
     return files;
   }
 
+  // 0, 1, ..., count - 1.
+  static std::vector<Key> KeysTo(Key count) {
+    std::vector<Key> keys;
+    for (Key key = 0; key < count; ++key) keys.push_back(key);
+    return keys;
+  }
   // The row of a key, full of `value`.
   static Status Put(LiveWriter* writer, size_t table, Key key, float value) {
     const std::vector<float> row(writer->schema(table).dim(), value);

@@ -30,8 +30,7 @@ TEST_P(LiveStress, ReadersSeeWholeRowsThatOnlyMoveForward) {
   std::vector<std::thread> readers;
   for (int r = 0; r < 2; ++r) {
     readers.emplace_back([&] {
-      std::vector<Key> keys(kKeys);
-      for (Key key = 0; key < kKeys; ++key) keys[static_cast<size_t>(key)] = key;
+      const std::vector<Key> keys = KeysTo(kKeys);
       std::vector<float> newest(kKeys, 0);
       while (!done) {
         const Version in_force = reader->version().value();

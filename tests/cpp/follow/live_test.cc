@@ -17,6 +17,26 @@ namespace {
 
 using Floats = std::vector<float>;
 
+// Overwrites bytes of a file.
+template <typename T>
+void Damage(const std::string& path, size_t offset, const T& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  ASSERT_TRUE(file) << path;
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.write(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+}
+
+ControlHead ReadControl(const std::string& live) {
+  ControlHead head;
+  std::ifstream(live + "/control", std::ios::binary).read(reinterpret_cast<char*>(&head), sizeof head);
+  return head;
+}
+
+// The first file of table 0, as a reader maps it.
+std::shared_ptr<const LiveFile> OpenFile(const std::string& live, const std::string& base) {
+  return LiveFile::Open(live, ReadControl(live), 0, 1, serve::ServeFile::Open(base).value()).value();
+}
+
 // Without a follower the base is served, and its age is unknown: a reader that failed would make an export
 // useless before its first follower.
 TEST_F(LiveFilesTest, TheBaseIsServedBeforeAnyFollower) {
@@ -155,10 +175,7 @@ TEST_F(LiveFilesTest, ASecondWriterIsRefused) {
 TEST_F(LiveFilesTest, AnotherBaseOrDamageBeginsAnew) {
   WriteBase("item", 2, 10, 1);
   const auto damage = [&](const std::string& name, size_t offset) {
-    std::fstream file(Live() + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
-    ASSERT_TRUE(file) << name;
-    file.seekp(static_cast<std::streamoff>(offset));
-    file.write("\x99\x99\x99\x99", 4);
+    Damage(Live() + "/" + name, offset, 0x99999999u);
   };
   const auto table_file = [&] {
     for (const auto& entry : std::filesystem::directory_iterator(Live())) {
@@ -202,13 +219,9 @@ TEST_F(LiveFilesTest, AnotherBaseOrDamageBeginsAnew) {
       damage(part.control ? "control" : table_file(), part.offset);
     }
     if (std::string(part.why) == "boot") {  // not damaged: of another boot
-      std::fstream file(Live() + "/control", std::ios::in | std::ios::out | std::ios::binary);
-      ControlHead head;
-      file.read(reinterpret_cast<char*>(&head), sizeof head);
+      ControlHead head = ReadControl(Live());
       head.checksum = Checksum::Of(&head, offsetof(ControlHead, checksum));
-      file.seekp(0);
-      file.write(reinterpret_cast<const char*>(&head), sizeof head);
-      file.close();
+      Damage(Live() + "/control", 0, head);
       EXPECT_EQ(Read(OpenReader({"item"}).get(), 0, {1}), Floats(2, 4)) << "a reader takes them";
     }
     is_anew(part.why, 4);
@@ -225,11 +238,7 @@ TEST_F(LiveFilesTest, ATornPositionIsUnknown) {
   ASSERT_TRUE(writer->SetPartitions(1).ok());
   ASSERT_TRUE(writer->SetPosition(0, "123:456", 1000).ok());
   writer = nullptr;
-  {
-    std::fstream file(Live() + "/positions", std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(4);
-    file.write("9", 1);
-  }
+  Damage(Live() + "/positions", 4, '9');
   writer = OpenWriter({"item"});
   EXPECT_EQ(writer->position(0), "");
 }
@@ -263,12 +272,7 @@ TEST_F(LiveFilesTest, ReadersFindTheFileOfAWriterThatWasKilledInGrowth) {
   EXPECT_EQ(Read(reader.get(), 0, {1}), Floats(2, 1));
   for (Key key = 100; key < 2000; ++key) ASSERT_TRUE(Put(writer.get(), 0, key, 2).ok());
   writer = nullptr;
-  {
-    std::fstream control(Live() + "/control", std::ios::in | std::ios::out | std::ios::binary);
-    control.seekp(offsetof(Control, generation));
-    const uint64_t before = 1;
-    control.write(reinterpret_cast<const char*>(&before), sizeof before);
-  }
+  Damage(Live() + "/control", offsetof(Control, generation), uint64_t{1});
   EXPECT_EQ(Read(reader.get(), 0, {1999}), Initial(MakeSchema("item", 2), 1999));
   writer = OpenWriter({"item"});
   EXPECT_EQ(Read(reader.get(), 0, {1999}), Floats(2, 2));
@@ -278,11 +282,7 @@ TEST_F(LiveFilesTest, ReadersFindTheFileOfAWriterThatWasKilledInGrowth) {
 TEST_F(LiveFilesTest, ARowThatMovedSinceItWasFoundIsFoundAgain) {
   WriteBase("item", 2, 10, 1);
   auto writer = OpenWriter({"item"});
-  std::ifstream control(Live() + "/control", std::ios::binary);
-  ControlHead head;
-  control.read(reinterpret_cast<char*>(&head), sizeof head);
-  const auto file =
-      LiveFile::Open(Live(), head, 0, 1, serve::ServeFile::Open(Path("item.het")).value()).value();
+  const auto file = OpenFile(Live(), Path("item.het"));
   const auto find = [&](Key key) {
     LiveFile::Found found;
     EXPECT_TRUE(file->Find(key, file->Home(key), &found));
@@ -309,11 +309,7 @@ TEST_F(LiveFilesTest, ARowThatMovedSinceItWasFoundIsFoundAgain) {
 TEST_F(LiveFilesTest, KeyZeroIsNotTheKeyThatTakesItsPlace) {
   WriteBase("item", 2, 0, 1);
   auto writer = OpenWriter({"item"});
-  std::ifstream control(Live() + "/control", std::ios::binary);
-  ControlHead head;
-  control.read(reinterpret_cast<char*>(&head), sizeof head);
-  const auto file =
-      LiveFile::Open(Live(), head, 0, 1, serve::ServeFile::Open(Path("item.het")).value()).value();
+  const auto file = OpenFile(Live(), Path("item.het"));
   LiveFile::Found zero;
   ASSERT_TRUE(file->Find(0, file->Home(0), &zero));
   for (Key key = 1; key < 1000; ++key) ASSERT_TRUE(Put(writer.get(), 0, key, 6).ok());
@@ -327,15 +323,9 @@ TEST_F(LiveFilesTest, ALookupThatMeetsADamagedIndexFails) {
   WriteBase("item", 2, 10, 1);
   ASSERT_NE(OpenWriter({"item"}), nullptr);
   auto reader = OpenReader({"item"});
-  {
-    std::fstream file(Live() + "/rows-000-1.live", std::ios::in | std::ios::out | std::ios::binary);
-    const uint64_t buckets = (std::filesystem::file_size(Live() + "/rows-000-1.live")) / 128;
-    for (uint64_t bucket = 0; bucket < buckets; ++bucket) {
-      const Entry entry = NextEntry(0, 1000000);
-      file.seekp(
-          static_cast<std::streamoff>(kBucketsOffset + bucket * sizeof(Bucket) + sizeof(Key) * kPlaces));
-      file.write(reinterpret_cast<const char*>(&entry), sizeof entry);
-    }
+  const std::string path = Live() + "/rows-000-1.live";
+  for (uint64_t bucket = 0; bucket < std::filesystem::file_size(path) / 128; ++bucket) {
+    Damage(path, kBucketsOffset + bucket * sizeof(Bucket) + sizeof(Key) * kPlaces, NextEntry(0, 1000000));
   }
   float row[2];
   uint64_t seen = 0;
@@ -394,8 +384,7 @@ TEST_F(LiveFilesTest, AKilledWriterLeavesWholeRows) {
   auto reader = OpenReader({"item"});
   std::vector<float> newest(kKeys, 0);
   float counter = 2;
-  std::vector<Key> keys(kKeys);
-  for (Key key = 0; key < kKeys; ++key) keys[static_cast<size_t>(key)] = key;
+  const std::vector<Key> keys = KeysTo(kKeys);
   const auto check = [&] {
     const Floats rows = Read(reader.get(), 0, keys);
     for (size_t i = 0; i < keys.size(); ++i) {

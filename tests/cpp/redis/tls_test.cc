@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "het_tf/ps/client/cluster.h"
+#include "het_tf/ps/client/redis_changes.h"
 #include "het_tf/ps/client/tls_stream.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/redis/certificates.h"
@@ -137,6 +138,38 @@ TEST_F(TlsTest, AWorkerTrainsThroughARestart) {
   for (int i = 0; i < 20; ++i) worker.Train({i % 5, 7});
   EXPECT_EQ(worker.Value(7), 40);
   for (int64_t id = 0; id < 5; ++id) EXPECT_EQ(worker.Value(id), 8) << id;
+}
+
+// Would catch a follower whose connections lack the TLS settings of its address.
+TEST_F(TlsTest, AFollowerReadsAChange) {
+  Start();
+  RemoteWorker worker(Address(), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  auto source = RedisChanges::Open(ParseServerAddress(Address()).value(), "", 10);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  worker.Train({7});
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
+  for (uint32_t p = 0; p < source.value()->partitions(); ++p) source.value()->AskPage(p, ChangesRequest());
+  std::vector<follow::ChangeAnswer> answers;
+  ASSERT_TRUE(Eventually([&] {
+    source.value()->Collect(&answers);
+    return answers.size() == source.value()->partitions();
+  }));
+  Vector<Key> keys;
+  for (const follow::ChangeAnswer& answer : answers) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+    for (const Bytes& chunk : answer.page.chunks) {
+      ChangedRows rows;
+      ASSERT_TRUE(DecodeChanges({chunk.data(), chunk.size()}, &rows).ok());
+      if (rows.what == ChangedRows::kValues) keys.insert(keys.end(), rows.keys.begin(), rows.keys.end());
+    }
+  }
+  EXPECT_EQ(keys, Vector<Key>{7});
+
+  certificates_->MakeCa("other");
+  const std::string wrong = "ca=" + certificates_->Path("other.crt");
+  EXPECT_THAT(RedisChanges::Open(ParseServerAddress(Address(wrong)).value(), "", 10).status().message(),
+              HasSubstr(wrong + " is not the CA that signed it"));
 }
 
 TEST_F(TlsTest, FilesThatCannotBeUsed) {

@@ -87,13 +87,17 @@ def exported(server: Any, tmp_path: Path, fresh: np.random.Generator) -> tuple[A
     return model, path, server
 
 
+def stats(path: Path) -> dict[str, Any]:
+    return next(one for one in het_tf.serving_stats()["follow"] if one["model"] == str(path))
+
+
 def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capfd: Any) -> None:
     """Defect: an export is useless before its first follower, or serves rows of unknown age silently."""
     model, path, _ = exported
     loaded = tf.saved_model.load(str(path))
     assert_close(answer(loaded), wanted(model))
     answer(loaded)
-    state = next(one for one in follow.stats() if one["model"] == str(path))
+    state = stats(path)
     assert (state["version"], state["age"], state["lookups"], state["stale"]) == (0, None, 2, 2)
     told = [line for line in capfd.readouterr().err.splitlines() if "unknown age" in line]
     assert len(told) == 1 and f"het-serve follow {path}" in told[0]
@@ -138,7 +142,7 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
         np.testing.assert_array_equal(rows, wanted(model)["row"])
         writer.flip(version, packed(model))
         assert_close(answer(loaded), wanted(model))
-        state = next(one for one in follow.stats() if one["model"] == str(path))
+        state = stats(path)
         assert state["version"] == version and state["stale"] == 1 and 0 <= state["age"] < 30
     writer.close()
     assert_close(answer(tf.saved_model.load(str(path))), wanted(model))

@@ -17,7 +17,6 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.export import online
 from het_tf.python.ps import conf
 
 pytestmark = [
@@ -81,7 +80,7 @@ def assert_equal(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> Non
 
 
 def stats(namespace: str = "") -> dict[str, Any]:
-    (found,) = [one for one in online.stats() if one["namespace"] == namespace]
+    (found,) = [one for one in het_tf.serving_stats()["online"] if one["namespace"] == namespace]
     return found
 
 

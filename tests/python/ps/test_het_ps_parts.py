@@ -16,7 +16,9 @@ from rich.console import Console
 
 import het_tf
 from het_tf.python.checkpoint.cli.cli import parser as ckpt_parser
+from het_tf.python.following.cli import parser as serve_parser
 from het_tf.python.placement.cli.cli import parser as data_parser
+from het_tf.python.planner.cli import parser as plan_parser
 from het_tf.python.ps import address, cluster, programs, redis_server, show, status
 from het_tf.python.ps.address import Place
 from het_tf.python.ps.arguments import parser as ps_parser
@@ -26,15 +28,12 @@ from het_tf.python.releasing.cli import parser as publish_parser
 ROOT = Path(het_tf.__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", ["het-ps", "het-ckpt", "het-data", "het-publish"])
-def test_help_fits_a_terminal(name, monkeypatch):
+@pytest.mark.parametrize(
+    "parser", [ps_parser, ckpt_parser, data_parser, plan_parser, publish_parser, serve_parser]
+)
+def test_help_fits_a_terminal(parser, monkeypatch):
     """Heads of `--help` are not wrapped by argparse: they were 104 to 118 columns wide."""
-    parser = {
-        "het-ps": ps_parser,
-        "het-ckpt": ckpt_parser,
-        "het-data": data_parser,
-        "het-publish": publish_parser,
-    }[name]()
+    parser = parser()
     monkeypatch.setenv("COLUMNS", "80")
     (subs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     for command in (parser, *subs.choices.values()):

@@ -13,8 +13,7 @@ from played_lib import Played
 
 import het_tf
 from het_tf.python.callbacks import publish as callbacks
-from het_tf.python.ps import address, partitions
-from het_tf.python.ps.client import Client
+from het_tf.python.ps import partitions
 from het_tf.python.publishing import dense_store, weights
 from het_tf.python.publishing import publish as publishing
 from het_tf.python.publishing.versions import Versions
@@ -42,12 +41,6 @@ def fit(model, batches=1, callback=None):
 def model(server):
     het_tf.init(ps=server.address)
     return make_model()
-
-
-@pytest.fixture
-def client(server):
-    with Client(address.parse(server.address), seconds=5.0) as client:
-        yield client
 
 
 def equals_the_model(client, version, model):

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import redis_lib
+from versions_lib import DIGEST, version
 
 import het_tf
 from het_tf.python.ps import address, conf, partitions
@@ -22,20 +23,6 @@ from het_tf.python.publishing.blob import DamagedError, pack
 from het_tf.python.publishing.versions import TakenError, Version, VersionError, Versions, parse_entry
 
 pytestmark = redis_lib.MARKS
-
-DIGEST = "0123456789abcdef" * 4
-
-
-def version(number=1, **changes):
-    fields = dict(dense="redis:het::dense:x", sha256=DIGEST, bytes=5, signature=DIGEST, cut=("1:2", "3:4"),
-                  trained_through={"day": [1, None]}, time=1.25)  # fmt: skip
-    return Version(number, **{**fields, **changes})
-
-
-@pytest.fixture
-def client(server):
-    with Client(address.parse(server.address), seconds=5.0) as client:
-        yield client
 
 
 @pytest.fixture

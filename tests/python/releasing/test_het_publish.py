@@ -10,27 +10,12 @@ import time
 import pytest
 import redis_lib
 from cli_lib import run
+from versions_lib import DIGEST, version
 
-from het_tf.python.ps import address
-from het_tf.python.ps.client import Client
-from het_tf.python.publishing.versions import Decision, History, Version, VersionError, Versions, parse_entry
+from het_tf.python.publishing.versions import Decision, History, VersionError, Versions, parse_entry
 from het_tf.python.releasing import cli
 
 pytestmark = redis_lib.MARKS
-
-DIGEST = "0123456789abcdef" * 4
-
-
-def version(number=1, **changes):
-    fields = dict(dense="redis:het::dense:x", sha256=DIGEST, bytes=5, signature=DIGEST, cut=("1:2", "3:4"),
-                  trained_through={"day": [1, None]}, time=1.25)  # fmt: skip
-    return Version(number, **{**fields, **changes})
-
-
-@pytest.fixture
-def client(server):
-    with Client(address.parse(server.address), seconds=5.0) as client:
-        yield client
 
 
 def command(*words, status=0):
@@ -59,7 +44,7 @@ def test_het_publish_says_what_is_wrong(server, client, tmp_path):
     url = server.address
     assert "has no version 4; none is kept" in command("show", url, 4, "--namespace", "a", status=1).err
     assert "it begins with neither redis://" in command("list", "ps:6379", status=1).err
-    assert "'0' is not a number from 1" in command("show", url, 0, status=2).err
+    assert "'0' is not a whole number of 1 or more" in command("show", url, 0, status=2).err
     client.ask("het::versions", "XADD", "het::versions", "5-0", "kind", "version")
     assert "'5-0' is no version that this het_tf reads: it lacks dense" in command("list", url, status=1).err
 

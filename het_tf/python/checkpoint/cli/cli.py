@@ -8,7 +8,7 @@ from pathlib import Path
 
 from het_tf.python.checkpoint.cli import convert, inspect, verify
 from het_tf.python.checkpoint.cli.view import View
-from het_tf.python.show import Command, bar, number, run, say, show, size
+from het_tf.python.show import Command, add_json, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -44,7 +44,7 @@ def _inspect(command: Command) -> None:
     sub = command("inspect", "show tables, rows, clocks, dates, files, bases and dense weights")
     _path(sub)
     sub.add_argument("--table", metavar="T", help="everything about this table")
-    sub.add_argument("--json", action="store_true", help="for programs")
+    add_json(sub)
     sub.add_argument("--all", action="store_true", help="every file and every dense tensor")
 
 

@@ -15,7 +15,7 @@ from het_tf.python.placement.cli.samples import Samples
 from het_tf.python.placement.cli.split import split
 from het_tf.python.placement.cli.tfrecord import Records
 from het_tf.python.placement.placement import Placement
-from het_tf.python.show import Command, bar, number, run, size
+from het_tf.python.show import Command, add_json, at_least_1, bar, number, run, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -61,14 +61,20 @@ def _fields(command: Command) -> None:
         " goes to the worker that used most of its ids last.",
     )
     _files(sub)
-    sub.add_argument("--workers", type=_count, default=8, metavar="N", help="ranks of the job (%(default)s)")
     sub.add_argument(
-        "--batch", type=_count, default=128, metavar="B", help="samples of a worker in a step (%(default)s)"
+        "--workers", type=at_least_1, default=8, metavar="N", help="ranks of the job (%(default)s)"
     )
     sub.add_argument(
-        "--samples", type=_count, default=100_000, metavar="M", help="samples to count (100,000)"
+        "--batch",
+        type=at_least_1,
+        default=128,
+        metavar="B",
+        help="samples of a worker in a step (%(default)s)",
     )
-    sub.add_argument("--json", action="store_true", help="for programs")
+    sub.add_argument(
+        "--samples", type=at_least_1, default=100_000, metavar="M", help="samples to count (100,000)"
+    )
+    add_json(sub)
 
 
 def _shard(command: Command) -> None:
@@ -82,10 +88,10 @@ def _shard(command: Command) -> None:
     )
     _files(sub)
     sub.add_argument("--by", required=True, metavar="FIELD", help="field of one id a sample; or 'location'")
-    sub.add_argument("--workers", type=_count, required=True, metavar="N", help="ranks of the job")
+    sub.add_argument("--workers", type=at_least_1, required=True, metavar="N", help="ranks of the job")
     sub.add_argument(
         "--batch",
-        type=_count,
+        type=at_least_1,
         required=True,
         metavar="B",
         help="samples of a worker in a step; a global batch has N * B",
@@ -102,12 +108,6 @@ def _files(sub: argparse.ArgumentParser) -> None:
         "--part", choices=_PARTS, default="all",
         help="part of Criteo's lines, drawn by the line's number as in het_tf.data.criteo (%(default)s)",
     )  # fmt: skip
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1 << 40:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
-    return int(text)
 
 
 def _open(options: argparse.Namespace) -> Samples[Any]:

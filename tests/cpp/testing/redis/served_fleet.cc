@@ -186,7 +186,7 @@ void ServedFleet::Follow() {
   for (uint64_t offered = rows_->published > 10 ? rows_->published - 10 : 0; !rows_->stop;) {
     for (; offered < rows_->published; ++offered) {
       const ServedVersion& version = rows_->versions[offered + 1];
-      std::vector<het::Position> cut;
+      std::vector<Position> cut;
       for (const auto& position : version.cut) cut.push_back({position[0], position[1]});
       follow::Version offer;
       offer.number = offered + 1;
