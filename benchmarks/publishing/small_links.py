@@ -1,10 +1,11 @@
 """What does it save to defer small changes, and how far are the served rows from the server's?
 
-A part of run.py. One stream of training by Adagrad: draws of rows by Zipf's law, each a step towards the
-row's own target with noise. Three followers follow it at once, each into live files of its own: all changes
-each POLL seconds, all each DEFER seconds, and large ones each POLL with the others each DEFER seconds. Once
-a second a sample of rows, drawn like requests by the same law, is read in each of the three and at the
-server.
+A part of run.py. A stream of training by Adagrad: draws of ids by Zipf's law, each a step of the row
+towards its own target with noise. Three followers follow it at once, each into live files of its own: all
+changes each POLL seconds, all each DEFER seconds, and large ones each POLL with the others each DEFER
+seconds. Once a second a sample of rows, drawn like requests by the same law, is read in each of the three
+and at the server. First the ids stay the same; then NEW ids a second take the ranks of others, as new items
+do in a feed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 DIM, ROWS, EXPONENT, STEPS, SAMPLE = 16, 100_000, 1.05, 20, 4096
 POLL, DEFER, PERCENT = 0.1, 5.0, 10
+NEW, RANKS = 5, (10, 1000)  # ids a second, and the ranks that they take
 WARM_UP = 3000  # steps
 
 
@@ -47,6 +49,8 @@ class Stream:
         self.batch = rate // STEPS
         weights = np.cumsum(np.arange(1, ROWS + 1) ** -EXPONENT)
         self.shares = weights / weights[-1]
+        self.ids = np.arange(ROWS)  # by rank
+        self.used = ROWS
         self.targets = self.rng.normal(size=(ROWS, DIM)).astype(np.float32)
         begin = self.targets + self.rng.normal(size=(ROWS, DIM)).astype(np.float32)
         for start in range(0, ROWS, 1 << 14):
@@ -65,19 +69,23 @@ class Stream:
         self._step = step
 
     def draw(self, count: int) -> Any:
-        return self.shares.searchsorted(self.rng.random(count)).astype("int64")
+        return self.ids[self.shares.searchsorted(self.rng.random(count))]
+
+    def renew(self, count: int) -> None:
+        for rank in self.rng.integers(*RANKS, count):
+            self.ids[rank] = self.used
+            self.used += 1
 
     def train(self) -> None:
         import tensorflow as tf
 
         ids = self.draw(self.batch)
         noise = self.rng.normal(size=(self.batch, DIM)).astype("float32")
-        self._step(tf.constant(ids), tf.constant(self.targets[ids] + noise))
+        self._step(tf.constant(ids), tf.constant(self.targets[ids % ROWS] + noise))
 
 
 def measure(server: str, directory: str, seconds: float, rate: int, answers: Any) -> None:
     """Puts the figures of the three ways into `answers`; runs in a process of its own."""
-    import numpy as np
     import tensorflow as tf
 
     import het_tf
@@ -99,6 +107,7 @@ def measure(server: str, directory: str, seconds: float, rate: int, answers: Any
     paths = [first] + [Path(directory) / f"small{i}" for i in range(1, len(ways))]
     for path in paths[1:]:
         shutil.copytree(first, path)
+    streams = {}
     with contextlib.ExitStack() as stack:
         followers = [
             stack.enter_context(native.opened(target.read(path), server, options))
@@ -107,38 +116,51 @@ def measure(server: str, directory: str, seconds: float, rate: int, answers: Any
         loaded = [tf.saved_model.load(str(path)) for path in paths]
         while not all(one.status()["caught_up"] for one in followers):
             stream.train()
+        for name, new in (("the same ids", 0), (f"{NEW} new ids a second", NEW)):
+            rows = compare(stream, followers, loaded, seconds, new)
+            streams[name] = [{"way": way, **row} for way, row in zip(ways, rows, strict=True)]
+    setting = {"rows": ROWS, "exponent": EXPONENT, "rate": rate, "percent": PERCENT, "seconds": seconds}
+    answers.put({"setting": setting, "streams": streams})
 
-        def bytes_and_scans(one: Any) -> Any:
-            status = one.status()
-            scans = sum(part["scans"] + part["large"]["scans"] for part in status["partitions"])
-            return np.array([status["bytes"], scans], np.float64)
 
-        before = [bytes_and_scans(one) for one in followers]
-        distances: list[list[Any]] = [[] for _ in ways]
-        begin = time.monotonic()
-        for step in range(int(seconds * STEPS)):
-            time.sleep(max(0.0, begin + step / STEPS - time.monotonic()))
-            stream.train()
-            if step % STEPS == STEPS - 1:
-                ids = stream.draw(SAMPLE)
-                served = [one.signatures["serving_default"](id=tf.constant(ids))["rows"] for one in loaded]
-                stored = stream.table.lookup(ids, stored=True)
-                for found, rows in zip(distances, served, strict=True):
-                    found.append(np.linalg.norm(rows - stored, axis=1) / np.linalg.norm(stored, axis=1))
-        took = time.monotonic() - begin
-        spent = [bytes_and_scans(one) - old for one, old in zip(followers, before, strict=True)]
+def compare(
+    stream: Stream, followers: list[Any], loaded: list[Any], seconds: float, new: int
+) -> list[dict[str, float]]:
+    """Returns each follower's figures while the stream goes on with so many new ids a second."""
+    import numpy as np
+    import tensorflow as tf
+
+    def bytes_and_scans(one: Any) -> Any:
+        status = one.status()
+        scans = sum(part["scans"] + part["large"]["scans"] for part in status["partitions"])
+        return np.array([status["bytes"], scans], np.float64)
+
+    before = [bytes_and_scans(one) for one in followers]
+    distances: list[list[Any]] = [[] for _ in followers]
+    begin = time.monotonic()
+    for step in range(int(seconds * STEPS)):
+        time.sleep(max(0.0, begin + step / STEPS - time.monotonic()))
+        stream.train()
+        if step % STEPS == STEPS - 1:
+            ids = stream.draw(SAMPLE)
+            served = [one.signatures["serving_default"](id=tf.constant(ids))["rows"] for one in loaded]
+            stored = stream.table.lookup(ids, stored=True)
+            for found, rows in zip(distances, served, strict=True):
+                found.append(np.linalg.norm(rows - stored, axis=1) / np.linalg.norm(stored, axis=1))
+            stream.renew(new)
+    took = time.monotonic() - begin
+    spent = [bytes_and_scans(one) - old for one, old in zip(followers, before, strict=True)]
     result = []
-    for way, (size, scans), found in zip(ways, spent, distances, strict=True):
-        all_of = np.concatenate(found)
+    for (size, scans), found in zip(spent, distances, strict=True):
+        far = np.concatenate(found)
         result.append(
             {
-                "way": way,
                 "bytes_s": size / took,
                 "of_all": size / spent[0][0],
                 "scans_s": scans / took,
-                "mean": float(all_of.mean()),
-                "p99": float(np.quantile(all_of, 0.99)),
+                "mean": float(far.mean()),
+                "p99": float(np.quantile(far, 0.99)),
+                "p999": float(np.quantile(far, 0.999)),
             }
         )
-    setting = {"rows": ROWS, "exponent": EXPONENT, "rate": rate, "percent": PERCENT, "seconds": took}
-    answers.put({"setting": setting, "ways": result})
+    return result

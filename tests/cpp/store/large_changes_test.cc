@@ -175,6 +175,28 @@ TEST_F(LargeChangesTest, WhatIsNotANumberIsLarge) {
   EXPECT_EQ(LargeKeys(), Keys()) << "squares do not overflow";
 }
 
+// Would catch a float that is left out of a step or a length, at the end of a width or within it.
+TEST(LargeChanges, EveryFloatCounts) {
+  for (const size_t dim : {1, 3, 4, 7, 16}) {
+    for (size_t i = 0; i < dim; ++i) {
+      LargeChanges large(dim);
+      large.Reserve(1);
+      large.set_fraction(0.25);
+      large.Set(0, 1);
+      std::vector<float> value(dim);
+      const auto move = [&](float to, uint64_t number) {
+        large.Before(value.data());
+        value[i] = to;
+        large.After(0, value.data(), number);
+        return large.numbers().NextChanged(0, 1, number - 1, number) == 0;
+      };
+      EXPECT_TRUE(move(1, 2)) << "dim " << dim << ", float " << i;
+      EXPECT_FALSE(move(1.25f, 3)) << "0.25 of 1.25, dim " << dim << ", float " << i;
+      EXPECT_TRUE(move(1.5f, 4)) << "0.5 of 1.5";
+    }
+  }
+}
+
 // Would catch an update of optimizer slots that counts as a step of the value.
 class LargeChangesOfAdagradTest : public LargeChangesTest {
  protected:

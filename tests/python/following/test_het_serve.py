@@ -103,10 +103,7 @@ def test_deferring_needs_the_servers_setting_and_a_larger_max_age(followed):
         followed.until(lambda: followed.served()[0] == 2)
     for seconds in (0.05, 5):
         told = run("het-serve", cli.main, ("follow", followed.path, "--defer-small", seconds), 1).err
-        assert (
-            f"--defer-small is {seconds:g}; it must be more than --poll, 0.1, and less than max_age, 5"
-            in told
-        )
+        assert f"--defer-small is {seconds:g}; it must be more than --poll, 0.1, and less than max" in told
 
 
 def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
