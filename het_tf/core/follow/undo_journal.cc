@@ -115,7 +115,7 @@ Result<std::unique_ptr<UndoJournal>> UndoJournal::Open(const LiveDirectory& dire
 }
 
 Status UndoJournal::ReadHead(uint64_t run, uint64_t number) {
-  const Status damaged(Code::kDataLoss, "an undo journal is damaged, or of other live files");
+  Status damaged(Code::kDataLoss, "an undo journal is damaged, or of other live files");
   if (!Read(file_, &head_, sizeof head_, 0)) return damaged;
   if (std::memcmp(head_.magic, kMagic, sizeof kMagic) != 0 || head_.format != kFormat || head_.run != run ||
       head_.number != number || head_.checksum != Checksum::Of(&head_, offsetof(UndoHead, checksum)) ||
@@ -124,8 +124,9 @@ Status UndoJournal::ReadHead(uint64_t run, uint64_t number) {
     return damaged;
   }
   positions_.resize(head_.partitions);
-  return Read(file_, positions_.data(), positions_.size() * sizeof(PositionRecord), sizeof head_) ? Status()
-                                                                                                  : damaged;
+  if (!Read(file_, positions_.data(), positions_.size() * sizeof(PositionRecord), sizeof head_))
+    return damaged;
+  return Status();
 }
 
 Status UndoJournal::SetInForce() {

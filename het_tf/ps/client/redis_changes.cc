@@ -206,7 +206,7 @@ void RedisChanges::TakeTable(const Owed& owed, const ServerNode& node, const Red
 }
 
 Status RedisChanges::Refused(uint32_t partition, const ServerNode& node, const std::string& error) {
-  const Status later(Code::kUnavailable, node.ToString() + ": " + error);
+  Status later(Code::kUnavailable, node.ToString() + ": " + error);
   Redirect redirect;
   if (ParseRedirect(error, node, &redirect)) {
     if (redirect.ask) {

@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t kDefaultBytes = uint64_t{1} << 20;
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
-constexpr uint64_t kMostMilliseconds = 60 * 1000;
+constexpr uint64_t kMostMilliseconds = 60000;
 
 struct Options {
   ChangesRequest request;

@@ -16,7 +16,7 @@ from het_tf.python.following.target import Target
 from het_tf.python.ps.address import Address, parse
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.errors import ServerError
-from het_tf.python.publishing.versions import Decision, History, Versions
+from het_tf.python.publishing.versions import Decision, History, VersionError, Versions, parse_entry
 
 Say = Callable[[str], None]
 
@@ -25,6 +25,16 @@ WAIT = 0.25
 _PERSISTS = 1.0  # seconds: a shorter failure is not worth a line
 _REMEMBERED = 10  # versions; older ones are read again from the stream
 _RETRY = 1.0  # seconds between two tries of a version
+
+
+def catch_up(versions: Versions, history: History, wait: float, say: Say) -> None:
+    """Adds later entries to a history; waits about `wait` seconds for one. Says which cannot be read."""
+    for entry, fields in versions.after(history.last, wait):
+        try:
+            history.add(parse_entry(entry, fields))
+        except VersionError as error:
+            say(f"skipped: {error}")
+            history.last = entry
 
 
 class Stream:
@@ -61,7 +71,7 @@ class Stream:
             time.sleep(min(seconds, _RETRY))
 
     def _take(self, seconds: float) -> None:
-        self._versions.catch_up(self._history, seconds, self._say)
+        catch_up(self._versions, self._history, seconds, self._say)
         self._history.forget(_REMEMBERED)
 
     def _decide(self, follower: native.Follower) -> None:

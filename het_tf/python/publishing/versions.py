@@ -383,21 +383,6 @@ class Versions:
         found = self._client.ask(self.key, "XREAD", *block, "STREAMS", self.key, entry)
         return [(one, values) for _, entries in found or () for one, values in entries]
 
-    def catch_up(self, history: History, wait: float, say: Callable[[str], None]) -> None:
-        """Adds the later entries to a history. Those that this het_tf cannot read are skipped and said.
-
-        Args:
-          history: What was read before.
-          wait: As of `after`.
-          say: Prints a line.
-        """
-        for entry, fields in self.after(history.last, wait):
-            try:
-                history.add(parse_entry(entry, fields))
-            except VersionError as error:
-                say(f"skipped: {error}")
-                history.last = entry
-
     def get(self, number: int) -> Version:
         """Returns one version. LookupError: it was never published, or is no longer kept."""
         return self.chosen(self.history(), number)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from het_tf.python.following import dense, native
 from het_tf.python.following import target as targets
+from het_tf.python.following.follow import catch_up
 from het_tf.python.following.target import LIVE, Target
 from het_tf.python.ps.address import parse
 from het_tf.python.ps.client import Client
@@ -84,7 +85,7 @@ class Guard:
 
     def next(self, seconds: float) -> Version | None:
         """Returns the newest candidate that was not judged; waits about so long for one."""
-        self._versions.catch_up(self._history, seconds, self._say)
+        catch_up(self._versions, self._history, seconds, self._say)
         self._history.forget(10)
         newest = max(self._history.released, default=0)
         waiting = [n for n in self._history.versions if n > max(newest, self._judged)]

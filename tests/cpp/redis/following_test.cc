@@ -21,11 +21,11 @@ using het::testing::Eventually;
 using het::testing::RedisServer;
 using nlohmann::json;
 
-constexpr Key kKeys = 40;
-constexpr uint32_t kDim = 2;
-
 class RedisFollowing : public LiveFilesTest {
  protected:
+  static constexpr Key kKeys = 40;
+  static constexpr uint32_t kDim = 2;
+
   void SetUp() override {
     if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
     LiveFilesTest::SetUp();
