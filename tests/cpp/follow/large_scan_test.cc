@@ -104,13 +104,14 @@ TEST_F(LargeScanTest, AnOrdinaryScanIsNotHeldUp) {
 // Would catch the end of a scan that removes a row which it cannot have met.
 TEST_F(LargeScanTest, ARowThatWasMadeBehindTheCursorOfAWholeScanStays) {
   Open();
-  Remove(0, {0});  // the first row is free now
   Restart(0, Snapshot(0));
+  const size_t first = schema(0)->id() < schema(1)->id() ? 0 : 1;  // a scan begins there
+  Remove(first, {0});                                              // its first row is free now
   options_.max_page_bytes = 20;
   OpenFollower();
   size_t whole = 0;
   source_->before_answer = [&] {
-    if (++whole == 5) Set(0, 1, 77);  // it takes the free row
+    if (++whole == 5) Set(first, 1, 77);  // it takes the free row
   };
   const uint64_t seen = writer_->seen();
   bool came = false;
@@ -118,12 +119,12 @@ TEST_F(LargeScanTest, ARowThatWasMadeBehindTheCursorOfAWholeScanStays) {
     Pass(0.05);
     follower_->Step();
     ASSERT_NO_FATAL_FAILURE(CheckServed(writer_->seen()));
-    came = came || Served(0, 1) == 77;
-    EXPECT_EQ(Served(0, 1) == 77, came) << "it goes and comes";
+    came = came || Served(first, 1) == 77;
+    EXPECT_EQ(Served(first, 1) == 77, came) << "it goes and comes";
   }
   EXPECT_TRUE(came);
   EXPECT_EQ(Part()["kind"], "whole");
-  EXPECT_EQ(Served(0, 1), 77) << "the last page removed it";
+  EXPECT_EQ(Served(first, 1), 77) << "the last page removed it";
 }
 
 // Would catch a follower that waits for the next ordinary scan while nobody tells it of large changes.
@@ -159,9 +160,11 @@ TEST_F(LargeScanTest, RowsOfAnotherTableDoNotCome) {
   const auto served = Served(0, 0);
   StepFor(1);
   EXPECT_EQ(Served(0, 0), served);
-  ASSERT_TRUE(store_->Assign(*other, {&key, 1}, row.data(), false).ok());
-  StepFor(1);
-  EXPECT_EQ(Served(0, 0), served);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(store_->Assign(*other, {&key, 1}, row.data(), false).ok());
+    StepFor(0.1);
+    EXPECT_EQ(Served(0, 0), served);
+  }
   EXPECT_THAT(Report()["tables"]["a"]["error"], HasSubstr("seed"));
 }
 
@@ -197,8 +200,9 @@ TEST_F(LargeScanTest, AnAnswerOfBeforeARollbackIsIgnored) {
   source_->late = 1;
   StepFor(0.3);
   ASSERT_TRUE(follower_->RollBack(1).ok());
+  StepFor(1);
   source_->late = 0;
-  StepFor(2);
+  StepFor(1);
   EXPECT_EQ(Served(0, 1), before);
   ASSERT_TRUE(follower_->Resume().ok());
   StepFor(0.5);

@@ -141,9 +141,9 @@ TEST_F(LargeChangesTest, NewAssignedAndRestoredRowsAreLarge) {
   EXPECT_EQ(LargeKeys(), Keys());
   Set(2, 1.0f);
   EXPECT_EQ(LargeKeys(), Keys({2}));
-  Remove(1);
-  Push({1}, 0.001f);
-  EXPECT_EQ(LargeKeys(), Keys({1})) << "another row in the place of the removed one is new";
+  Remove(2);
+  Push({2}, 0.001f);
+  EXPECT_EQ(LargeKeys(), Keys({2})) << "another row in the place of the removed one is new";
   Remove(1);
   Remove(2);
   Remove(3);
@@ -154,6 +154,10 @@ TEST_F(LargeChangesTest, NewAssignedAndRestoredRowsAreLarge) {
   chunk::EncodeStored(shard(), {&row, 1}, &stored);
   Load(stored);
   EXPECT_EQ(LargeKeys(), Keys({4})) << "a loaded row";
+  partition_->ClearTable(schema_->id(), 10);
+  position_ = now();
+  Push({4}, 0.001f);
+  EXPECT_EQ(LargeKeys(), Keys({4})) << "after a clear";
 }
 
 // Would catch `sum > limit`, which never holds for what is not a number.
@@ -230,8 +234,10 @@ TEST_F(LargeChangesTest, WithoutMemoryTheyStayOff) {
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
   Push(keys, 1);
   TableSpec spec = schema_->spec();
-  spec.name = "another";
-  ASSERT_TRUE(partition_->CreateTable(TableSchema::Create(spec).value(), 9).ok());
+  for (const char* name : {"a", "b", "c", "d"}) {  // by their ids, some come first
+    spec.name = name;
+    ASSERT_TRUE(partition_->CreateTable(TableSchema::Create(spec).value(), 9).ok());
+  }
   SetAllocLimit(AllocatedBytes() + 20000);
   partition_->set_large_update(0.1);
   SetAllocLimit(SIZE_MAX);
