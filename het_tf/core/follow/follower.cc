@@ -153,7 +153,7 @@ void Follower::Take(Part* part, ChangeAnswer answer) {
 }
 
 Status Follower::TakePage(Part* part, ChangesPage page) {
-  for (const Bytes& chunk : page.chunks) part->bytes += chunk.size();
+  for (const Bytes& chunk : page.chunks) part->counts.bytes += chunk.size();
   if (part->request.cursor.begins() || !part->scan.Continues(page)) {
     part->scan.Begin(page);
     part->sent = part->asked;
@@ -215,12 +215,12 @@ Status Follower::Write(Part* part, const ChangesPage& page) {
   }
   part->scan.Finish();
   part->since = page.start;
-  part->kind = page.kind;
+  part->counts.kind = page.kind;
   Restart(part);
   HET_RETURN_IF_ERROR(
       writer_->SetPosition(static_cast<uint32_t>(IndexOf(*part)), ToString(part->since), part->sent));
   part->seen = part->sent;
-  ++part->scans;
+  ++part->counts.scans;
   part->due = After(part->sent, options_.defer_small > 0 ? options_.defer_small : options_.poll);
   return Status();
 }
@@ -332,17 +332,17 @@ std::string Follower::Report() const {
   for (const Part& part : parts_) {
     rows += part.scan.rows();
     removed += part.scan.removed();
-    bytes += part.bytes + part.large.bytes();
+    bytes += part.counts.bytes + part.large.bytes();
     partitions.push_back({{"partition", part.partition},
                           {"server", source_->Where(part.partition)},
                           {"position", ToString(part.since)},
                           {"age", age(part.seen)},
                           {"held", Held(part)},
-                          {"kind", NameOf(part.kind)},
-                          {"scans", part.scans},
+                          {"kind", NameOf(part.counts.kind)},
+                          {"scans", part.counts.scans},
                           {"rows", part.scan.rows()},
                           {"removed", part.scan.removed()},
-                          {"bytes", part.bytes},
+                          {"bytes", part.counts.bytes},
                           {"large",
                            {{"scans", part.large.scans()},
                             {"rows", part.large.rows()},

@@ -92,6 +92,11 @@ class Follower {
 
   static constexpr double kGrace = 0.5;  // seconds: undo.h, Readers
 
+  struct Counts {
+    ChangesKind kind = ChangesKind::kChanges;  // of the last complete scan
+    uint64_t scans = 0;                        // complete
+    uint64_t bytes = 0;                        // of chunks
+  };
   // A partition on its way.
   struct Part {
     Part(uint32_t number, const Layout& layout, LiveWriter* writer, LargeScan large_scan)
@@ -110,9 +115,7 @@ class Follower {
     ChangesPage held;     // until the tables are known
     uint64_t seen = 0;    // `sent` of the last complete scan; 0: none is complete
     Backoff backoff;
-    ChangesKind kind = ChangesKind::kChanges;  // of the last complete scan
-    uint64_t scans = 0;
-    uint64_t bytes = 0;
+    Counts counts;
   };
 
   Follower(ChangeSource* source, LiveWriter* writer, FollowerOptions options)

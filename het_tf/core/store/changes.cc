@@ -360,7 +360,7 @@ void ReadLargeChanges(const Partition& partition, const ChangesRequest& request,
   page->start = {partition.incarnation(), now};
   page->kind = ChangesKind::kWhole;
   ChangesCursor at = request.cursor;
-  if (!here(request.since) || !partition.KnowsLargeSince(since) || !(at.begins() || here(at.start))) return;
+  if (!here(request.since) || !partition.changes().KnowsLargeSince(since) || !(at.begins() || here(at.start))) return;
   page->kind = ChangesKind::kChanges;
   if (!at.begins()) page->start = at.start;
   at.start = page->start;

@@ -103,7 +103,7 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now
   auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
   shard = made.get();
   shard->set_known_since(changes_.now());
-  shard->set_large_update(large_.fraction);
+  shard->set_large_update(large_update_);
   shards_[schema->id()] = std::move(made);
   if (limits) set_limits();
   return Status();
@@ -133,17 +133,17 @@ void Partition::RemoveRow(Shard* shard, uint32_t row) {
 }
 
 void Partition::set_large_update(double fraction) {
-  if (fraction == large_.fraction) return;
+  if (fraction == large_update_) return;
   const auto set = [this](double to) {
     for (const auto& [table, shard] : shards_) shard->set_large_update(to);
   };
   try {
     set(fraction);
   } catch (const std::bad_alloc&) {
-    return set(large_.fraction);
+    return set(large_update_);
   }
-  if (large_.fraction == 0) large_.since = changes_.now();
-  large_.fraction = fraction;
+  changes_.RememberLarge(fraction > 0);
+  large_update_ = fraction;
 }
 
 size_t Partition::bytes() const {

@@ -119,10 +119,10 @@ class Partition {
   KnownClients& clients() { return clients_; }
   const KnownClients& clients() const { return clients_; }
 
-  // Null: no load is in progress. Only cleared or loaded tables get new epochs.
+  // Null: no load is in progress; a value-initialised mark ends it. Only cleared or loaded tables get new
+  // epochs.
   const LoadMark* loading() const { return loading_.loader.empty() ? nullptr : &loading_; }
   void SetLoadMark(const LoadMark& mark) { loading_ = mark; }
-  void EndLoad() { loading_ = LoadMark(); }
 
   // Soft state: the clients' subscriptions (subscribers.h).
   Subscribers& subscribers() { return subscribers_; }
@@ -144,11 +144,6 @@ class Partition {
   // Rows remember large changes (large_changes.h) from the next change on: those of which the steps sum up to
   // more than this fraction of the value. 0: no row remembers any. Without memory it stays as it was.
   void set_large_update(double fraction);
-  double large_update() const { return large_.fraction; }
-  // Whether the large changes since `number` are known.
-  bool KnowsLargeSince(uint64_t number) const {
-    return large_.fraction > 0 && number >= large_.since && changes_.KnowsSince(number);
-  }
 
   // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
@@ -181,10 +176,7 @@ class Partition {
   LoadMark loading_;
   Subscribers subscribers_;
   ChangeLog changes_;
-  struct {
-    double fraction = 0;
-    uint64_t since = 0;  // the last change before they were remembered
-  } large_;
+  double large_update_ = 0;
   Traffic traffic_;
   uint64_t parts_ = 0;  // number of parts checked
 };

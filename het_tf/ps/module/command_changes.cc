@@ -162,7 +162,7 @@ std::optional<int> Answer(RedisModuleCtx* ctx, Args args, bool may_wait, Options
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr || ReplyLoading(ctx, args[1], *partition)) return kOk;
-  if (options->request.large && partition->large_update() == 0) {
+  if (options->request.large && !partition->changes().remembers_large()) {
     return ReplyError(ctx,
                       "rows do not remember large changes here; set het.large-update-percent, for example to "
                       "10, or ask without LARGE");

@@ -65,7 +65,7 @@ int EndLoad(RedisModuleCtx* ctx, Args args, Partition* partition) {
     redis.Log(ctx, "warning", "het: %s gave up loading %s; its tables may be loaded in part", loader.c_str(),
               std::string(Text(args[1])).c_str());
   }
-  partition->EndLoad();
+  partition->SetLoadMark(LoadMark());
   redis.ReplicateVerbatim(ctx);
   return redis.ReplyWithSimpleString(ctx, "OK");
 }

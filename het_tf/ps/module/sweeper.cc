@@ -90,7 +90,7 @@ uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition
         ctx, "warning",
         "het: %s did not end its load of %s in time; its tables may be loaded in part. Remedy: load again",
         loader.c_str(), place.key.c_str());
-    open.partition->EndLoad();
+    open.partition->SetLoadMark(LoadMark());
     redis.Replicate(ctx, "HET.TABLE", "scc", open.name, "ABORT", loader.c_str());
   }
   if (open.partition->swept_all()) WarnOfSize(ctx, place, *open.partition);

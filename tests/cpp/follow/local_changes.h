@@ -84,7 +84,7 @@ class LocalChanges : public ChangeSource {
       if (question.names.empty()) {
         if (!question.request.large) {
           ReadChanges(partition, question.request, &answer.page);
-        } else if (partition.large_update() > 0) {
+        } else if (partition.changes().remembers_large()) {
           ReadLargeChanges(partition, question.request, &answer.page);
         } else {
           answer.status = FailedPrecondition("rows do not remember large changes here");
