@@ -22,12 +22,9 @@ bool ParseNumbers(std::string_view text, uint64_t* numbers, size_t count) {
   const char* at = text.data();
   const char* const end = at + text.size();
   for (size_t i = 0; i < count; ++i) {
-    if (i > 0) {
-      if (at == end || *at != ':') return false;
-      ++at;
-    }
-    const auto [next, error] = std::from_chars(at, end, numbers[i]);
-    if (error != std::errc() || next == at) return false;
+    if (i > 0 && (at == end || *at != ':')) return false;
+    const auto [next, error] = std::from_chars(i > 0 ? at + 1 : at, end, numbers[i]);
+    if (error != std::errc()) return false;
     at = next;
   }
   return at == end;
