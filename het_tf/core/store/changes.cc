@@ -12,7 +12,7 @@ using namespace chunk;  // NOLINT: this file writes chunks, too
 
 namespace {
 
-// Rows are prefetched together: so many stay in the CPU's cache until they are copied.
+// Rows of a chunk, at most.
 constexpr size_t kRowsAtOnce = 1024;
 
 constexpr const char* kKindNames[] = {"changes", "keys", "whole"};
@@ -35,6 +35,7 @@ class ChangesSink {
  public:
   virtual ~ChangesSink() = default;
   virtual size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) = 0;
+  // Those of the rows that are live.
   virtual size_t Rows(const Shard& shard, Span<const uint32_t> rows) = 0;
 };
 
@@ -48,12 +49,11 @@ class ChunkSink : public ChangesSink {
   }
   size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
     Bytes* const chunk = &chunks_->emplace_back();
-    if (request_.stored) {
-      EncodeStored(shard, rows, chunk);
-    } else {
-      EncodeValues(shard, request_.format, rows, chunk);
-    }
-    return chunks_->back().size();
+    const size_t live = request_.stored ? EncodeStored(shard, rows, chunk)
+                                        : EncodeValues(shard, request_.format, rows, chunk);
+    if (live > 0) return chunk->size();
+    chunks_->pop_back();
+    return 0;
   }
 
  private:
@@ -70,8 +70,10 @@ class BatchSink : public ChangesSink {
     return keys.size() * sizeof(Key);
   }
   size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
-    for (const uint32_t row : rows) rows_->Add(shard.rows().meta(row), shard.rows().data(row));
-    return rows.size() * RowBatch::RowBytes(shard.rows().row_floats());
+    const size_t before = rows_->size();
+    shard.rows().ForEachLive(rows,
+                             [this](const RowMeta& meta, const float* data) { rows_->Add(meta, data); });
+    return (rows_->size() - before) * RowBatch::RowBytes(shard.rows().row_floats());
   }
 
  private:
@@ -84,14 +86,6 @@ bool Knows(const Partition& partition, uint64_t number, std::optional<uint64_t> 
   if (!table) return partition.changes().KnowsSince(number);
   const auto shard = partition.shards().find(*table);
   return shard != partition.shards().end() && number >= shard->second->known_since();
-}
-
-// The kind of a scan that begins now.
-ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
-  const ChangeLog& log = partition.changes();
-  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
-  if (!Knows(partition, since.number, table)) return ChangesKind::kWhole;
-  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
 }
 
 // Fills one page, stage by stage.
@@ -194,7 +188,7 @@ class PageWriter {
       if (!rows.live(row)) continue;
       keys.push_back(rows.meta(row).key);
       size += sizeof(Key);
-      if (shard.numbers().NextChanged(row, row + 1, request_.since.number, now) != row) continue;
+      if (!shard.numbers().MayHaveChanged(row, request_.since.number, now)) continue;
       changed.push_back(row);
       size += RowBytes(shard);
     }
@@ -236,23 +230,15 @@ class PageWriter {
   }
 
   void WriteRows(const Shard& shard) {
-    const RowStore& rows = shard.rows();
-    const bool whole = at_.kind == ChangesKind::kWhole;
+    const uint32_t end = shard.rows().end();
     const size_t room = std::min(kRowsAtOnce, Room(RowBytes(shard)));
     Vector<uint32_t> picked;
-    uint32_t row = static_cast<uint32_t>(at_.at);
-    for (; row < rows.end() && picked.size() < room; ++row) {
-      if (!whole) {
-        row = shard.numbers().NextChanged(row, rows.end(), request_.since.number, partition_.changes().now());
-        if (row == rows.end()) break;
-      }
-      __builtin_prefetch(&rows.meta(row));
-      __builtin_prefetch(rows.data(row));
-      picked.push_back(row);
+    if (at_.kind == ChangesKind::kWhole) {
+      for (; at_.at < end && picked.size() < room; ++at_.at) picked.push_back(static_cast<uint32_t>(at_.at));
+    } else {
+      at_.at = shard.numbers().Pick(static_cast<uint32_t>(at_.at), end, request_.since.number,
+                                    partition_.changes().now(), room, &picked);
     }
-    at_.at = row;
-    const auto dead = [&](uint32_t each) { return !rows.live(each); };
-    picked.erase(std::remove_if(picked.begin(), picked.end(), dead), picked.end());
     AddRows(shard, picked);
   }
 
@@ -318,6 +304,13 @@ ChangesCount& ChangesCount::operator+=(const ChangesCount& other) {
   rows += other.rows;
   removed += other.removed;
   return *this;
+}
+
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
+  const ChangeLog& log = partition.changes();
+  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
+  if (!Knows(partition, since.number, table)) return ChangesKind::kWhole;
+  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
 }
 
 ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table) {
