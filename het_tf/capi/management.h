@@ -91,8 +91,9 @@ HET_EXPORT int HetStoreInfo(const char* name_space);
 HET_EXPORT int HetChangesSince(const char* name_space, const char* request);
 // Writes the new file `path` and syncs it; concurrent calls are fine. Unsent updates of caches are not
 // included: flush first. Request: {"tables": [name], "partitions": [number], "since": null or {"tables":
-// {name: [position, ...]}}}; a table in `since` is saved as an increment. Text: {"bytes",
-// "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows", "removed"}}}.
+// {name: [position, ...]}}}; a table in `since` is saved as an increment, or complete if the changes are not
+// known. Text: {"bytes", "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows",
+// "removed", "complete"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
 // Writes the new file `path`: each key's newest row from a chain of files. Uses no namespace. Request:
 // {"store": {"partitions": P, "hash_seed": n}, "partitions": [number], "tables": [{"name", "dim",

@@ -153,7 +153,7 @@ std::string ToJson(const RowFileSummary& summary) {
                                          {"xxh3", Checksum::Text(summary.checksums[t][column])}};
   }
   for (const RowTable& table : summary.tables) {
-    tables[table.name] = {{"rows", table.rows}, {"removed", table.removed}};
+    tables[table.name] = {{"rows", table.rows}, {"removed", table.removed}, {"complete", !table.increment}};
   }
   return Json({{"bytes", summary.bytes},
                {"header_xxh3", Checksum::Text(summary.header_checksum)},

@@ -60,8 +60,9 @@ class RowWriter {
   std::vector<RowTable> tables_;
   std::vector<State> state_;
   size_t head_bytes_ = 0;
-  // There may be fewer removals than planned; columns that move must not be on their way to the disk.
-  bool may_move_ = false;
+  // Columns go to the disk while others are appended. There may be fewer removals than planned, and columns
+  // that move must not be on their way.
+  bool writes_early_ = false;
   bool finished_ = false;
 };
 

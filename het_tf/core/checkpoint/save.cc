@@ -10,21 +10,28 @@ constexpr size_t kMoreRows = 65536;
 // How often a save starts again with more room, because rows arrived while it wrote.
 constexpr int kMostTries = 4;
 
-// Plans one table's room in the file.
-Result<RowTable> Plan(TableStore* store, const SavedTable& table, const std::vector<uint32_t>& partitions) {
-  const TableSchema& schema = *table.schema;
+// Plans one table's room in the file. If the changes are not known, the table is no increment any more.
+Result<RowTable> Plan(TableStore* store, const std::vector<uint32_t>& partitions, SavedTable* table) {
+  const TableSchema& schema = *table->schema;
   RowTable plan;
   plan.name = schema.spec().name;
   plan.dim = schema.dim();
   plan.slot_floats = static_cast<uint32_t>(schema.row_floats() - schema.dim());
+  if (table->since) {
+    HET_ASSIGN_OR_RETURN(const ChangesCount count, store->CountChanges(schema, *table->since, partitions));
+    if (count.kind != ChangesKind::kChanges) table->since.reset();
+    plan.rows = count.rows;
+    plan.removed = count.removed;
+  }
+  plan.increment = table->since.has_value();
+  if (plan.increment) return plan;
   HET_ASSIGN_OR_RETURN(const TableState state, store->State(schema));
+  plan.rows = plan.removed = 0;
   for (uint32_t p : partitions) plan.rows += state.rows[p];
-  plan.increment = table.since.has_value();
-  if (plan.increment) plan.removed = partitions.size() * ChangeLog::kMostRemovals;
   return plan;
 }
 
-// Saves one table of one file.
+// Saves one table of one file, if it is neither full nor lost.
 class TableSaver {
  public:
   TableSaver(TableStore* store, const SavedTable& table, size_t number, RowWriter* writer)
@@ -33,12 +40,14 @@ class TableSaver {
   Status Save(const std::vector<uint32_t>& partitions) {
     for (const uint32_t p : partitions) {
       HET_RETURN_IF_ERROR(table_.since ? SaveChanges(p) : SaveRows(p));
-      if (full_) return Status();
+      if (full_ || lost_) return Status();
     }
     return Write();
   }
   // There was not room for all rows: some rows that existed throughout are missing.
   bool full() const { return full_; }
+  // The store no longer knows all changes.
+  bool lost() const { return lost_; }
 
  private:
   Status Write() {
@@ -65,11 +74,8 @@ class TableSaver {
     while (!scan.complete && !full_) {
       const size_t before = rows_.size();
       HET_RETURN_IF_ERROR(store_->ChangesSome(*table_.schema, partition, &scan, &rows_, &removed));
-      if (scan.kind != ChangesKind::kChanges) {
-        return FailedPrecondition("the changes of table '" + table_.schema->spec().name +
-                                  "' since the base are no longer known: it was cleared, its server was "
-                                  "restarted, or many rows were removed meanwhile; save again");
-      }
+      lost_ = scan.kind != ChangesKind::kChanges;
+      if (lost_) return Status();
       gone.insert(removed.begin(), removed.end());
       removed.clear();
       // Removals come before rows: these keys are back.
@@ -88,12 +94,12 @@ class TableSaver {
   RowWriter* const writer_;
   RowBatch rows_;
   bool full_ = false;
+  bool lost_ = false;
 };
 
 }  // namespace
 
-Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
-                                const std::vector<SavedTable>& tables,
+Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path, std::vector<SavedTable> tables,
                                 const std::vector<uint32_t>& partitions) {
   for (uint32_t p : partitions) {
     if (p < store->partitions()) continue;
@@ -108,23 +114,25 @@ Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
                            std::to_string(store->partitions()) + " partitions");
   }
   try {
-    for (int tries = 0; tries < kMostTries; ++tries) {
+    for (int full = 0; full < kMostTries;) {
       std::vector<RowTable> plans;
-      for (const SavedTable& table : tables) {
-        HET_ASSIGN_OR_RETURN(auto plan, Plan(store, table, partitions));
+      for (SavedTable& table : tables) {
+        HET_ASSIGN_OR_RETURN(auto plan, Plan(store, partitions, &table));
         plans.push_back(std::move(plan));
         // Unused room costs time but no space: the columns are moved together.
-        if (tries > 0) plans.back().rows += (plans.back().rows / 4 + kMoreRows) << tries;
-        if (tries > 0 && table.since) plans.back().removed += kMoreRows << 4 * tries;
+        if (full > 0) plans.back().rows += (plans.back().rows / 4 + kMoreRows) << full;
+        if (full > 0 && table.since) plans.back().removed += kMoreRows << 4 * full;
       }
       HET_ASSIGN_OR_RETURN(auto writer, RowWriter::Create(path, std::move(plans)));
-      bool full = false;
-      for (size_t t = 0; t < tables.size() && !full; ++t) {
+      bool again = false;
+      for (size_t t = 0; t < tables.size() && !again; ++t) {
         TableSaver saver(store, tables[t], t, writer.get());
         HET_RETURN_IF_ERROR(saver.Save(partitions));
-        full = saver.full();
+        again = saver.full() || saver.lost();
+        if (saver.full()) ++full;
+        if (saver.lost()) tables[t].since.reset();
       }
-      if (!full) return writer->Finish();
+      if (!again) return writer->Finish();
     }
     return FailedPrecondition("rows were added faster than they were saved to '" + path +
                               "', several times over; save while training pauses, or fewer partitions into "

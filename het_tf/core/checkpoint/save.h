@@ -29,10 +29,11 @@ struct SavedTable {
   std::optional<std::vector<Position>> since = std::nullopt;
 };
 
-// Writes the new file `path`; an error leaves no file. FailedPrecondition: the store does not know all
-// changes since the positions (TableStore::CountChanges tells before), or rows arrive too fast.
-Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path,
-                                const std::vector<SavedTable>& tables,
+// Writes the new file `path`; an error leaves no file. If the store does not know all changes of a table
+// since the positions, or loses them while it is read (more removals than it remembers, a clear, a restart),
+// then the file has all rows of the table: RowTable::increment of the answer is false. FailedPrecondition:
+// rows arrive too fast.
+Result<RowFileSummary> SaveRows(TableStore* store, const std::string& path, std::vector<SavedTable> tables,
                                 const std::vector<uint32_t>& partitions);
 
 }  // namespace het

@@ -1,7 +1,6 @@
 #include "het_tf/core/engine/checkpoints.h"
 
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "het_tf/core/checkpoint/save.h"
@@ -30,13 +29,9 @@ Result<StoreInfo> Checkpoints::Info() {
 Result<std::map<std::string, ChangesKind>> Checkpoints::KindsSince(
     const std::map<std::string, std::vector<Position>>& since) {
   std::map<std::string, ChangesKind> kinds;
-  TableStore* const store = parts_->store.tables.get();
-  std::vector<uint32_t> all(store->partitions());
-  std::iota(all.begin(), all.end(), 0);
   for (const auto& [name, positions] : since) {
     HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
-    HET_ASSIGN_OR_RETURN(const ChangesCount count, store->CountChanges(*table->schema, positions, all));
-    kinds[name] = count.kind;
+    HET_ASSIGN_OR_RETURN(kinds[name], parts_->store.tables->KindSince(*table->schema, positions));
   }
   return kinds;
 }

@@ -22,6 +22,16 @@ uint64_t BytesOf(const std::string& dtype) {
   return dtype == "I8" || dtype == "U8" || dtype == "BOOL" ? 1 : 0;
 }
 
+// Returns false for anything except natural numbers. (nlohmann converts floats, which may be out of range.)
+bool Numbers(const nlohmann::json& array, std::vector<uint64_t>* numbers) {
+  if (!array.is_array()) return false;
+  for (const auto& one : array) {
+    if (!one.is_number_unsigned()) return false;
+    numbers->push_back(one.get<uint64_t>());
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const DenseFile>> DenseFile::Open(const std::string& path) {
@@ -45,13 +55,14 @@ Status DenseFile::ReadHeader() {
     if (name == "__metadata__") continue;
     Tensor tensor;
     tensor.dtype = entry.at("dtype").get<std::string>();
-    const auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+    std::vector<uint64_t> offsets;
+    std::vector<uint64_t> shape;
     uint64_t bytes = BytesOf(tensor.dtype);
-    if (bytes == 0 || offsets.size() != 2 || offsets[0] > offsets[1] || !entry.at("shape").is_array()) {
+    if (bytes == 0 || !Numbers(entry.at("data_offsets"), &offsets) || !Numbers(entry.at("shape"), &shape) ||
+        offsets.size() != 2 || offsets[0] > offsets[1]) {
       return Damaged("its header does not describe the tensor '" + name + "'");
     }
-    for (const auto& extent : entry.at("shape")) {
-      const auto size = extent.get<uint64_t>();
+    for (const uint64_t size : shape) {
       if (size > file_.size() || (size > 0 && bytes > std::numeric_limits<int64_t>::max() / size)) {
         return Damaged("the tensor '" + name + "' is larger than the file");
       }

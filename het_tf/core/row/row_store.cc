@@ -26,7 +26,6 @@ uint64_t NextGeneration() {
 
 // Prefetch distance in keys.
 constexpr size_t kBucketsAhead = 24;
-constexpr size_t kRowsAhead = 12;
 
 }  // namespace
 
@@ -72,11 +71,7 @@ void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint
   auto prefetch_row = [&](size_t i) {
     if (i >= n) return;
     const uint32_t row = index_.Candidate(hashes[i]);
-    if (row == kNoRow) return;
-    __builtin_prefetch(&meta(row));
-    const char* bytes = reinterpret_cast<const char*>(data(row));
-    const size_t lines = std::min<size_t>(floats * sizeof(float), 512);
-    for (size_t at = 0; at < lines; at += 64) __builtin_prefetch(bytes + at);
+    if (row != kNoRow) PrefetchRow(row, floats);
   };
   for (size_t i = 0; i < kRowsAhead; ++i) prefetch_row(i);
   for (size_t i = 0; i < n; ++i) {

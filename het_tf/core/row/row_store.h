@@ -11,10 +11,12 @@
 // Not thread-safe; the owner locks. Different threads may write different rows at the same time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/base/prefetch.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/row/key_index.h"
 
@@ -83,6 +85,14 @@ class RowStore {
   // std::bad_alloc and leaves the rows unchanged.
   void Reserve(size_t more_rows);
   void Prefetch(uint64_t hash) const { index_.Prefetch(hash); }
+  // Calls visit(meta, data) for those of the rows that are live. Their memory accesses overlap.
+  template <typename Visit>
+  void ForEachLive(Span<const uint32_t> rows, const Visit& visit) const {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i + kRowsAhead < rows.size()) PrefetchRow(rows[i + kRowsAhead], row_floats_);
+      if (live(rows[i])) visit(meta(rows[i]), data(rows[i]));
+    }
+  }
 
   void Erase(uint32_t row);
   void Clear();
@@ -101,6 +111,11 @@ class RowStore {
     size_t rows = 0;
   };
 
+  static constexpr size_t kRowsAhead = 16;
+  void PrefetchRow(uint32_t row, size_t floats) const {
+    het::Prefetch(&meta(row), 1);
+    het::Prefetch(data(row), std::min<size_t>(floats * sizeof(float), 512));
+  }
   void AddSpace();
   // `chunks` chunks of `rows` rows each, in one block.
   void AddChunks(size_t chunks, uint32_t rows);

@@ -23,11 +23,14 @@ class ChangeNumbers {
     block.newest = number;
     block.numbers[row % kBlockRows] = static_cast<uint32_t>(number);
   }
-  // Returns the first row from `row` on that may have changed after `since`, where `now` is the partition's
-  // last change; `end` if there is none below it.
-  uint32_t NextChanged(uint32_t row, uint32_t end, uint64_t since, uint64_t now) const;
-  // Returns how many rows below `end` it would return.
+  // Sets *picked to the rows from `row` on, below `end` and at most `most`, that may have changed after
+  // `since`, where `now` is the partition's last change. Returns the row to go on with.
+  uint32_t Pick(uint32_t row, uint32_t end, uint64_t since, uint64_t now, size_t most,
+                Vector<uint32_t>* picked) const;
+  // Returns how many rows below `end` it would pick.
   uint64_t CountChanged(uint32_t end, uint64_t since, uint64_t now) const;
+  // Whether it would pick this one.
+  bool MayHaveChanged(uint32_t row, uint64_t since, uint64_t now) const;
   // Call for a row that is removed, so that it is not counted.
   void Forget(uint32_t row) { blocks_.Of(row).numbers[row % kBlockRows] = 0; }
   void Clear() { blocks_.Clear(); }

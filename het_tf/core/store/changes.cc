@@ -12,7 +12,7 @@ using namespace chunk;  // NOLINT: this file writes chunks, too
 
 namespace {
 
-// Rows are prefetched together: so many stay in the CPU's cache until they are copied.
+// Rows of a chunk, at most.
 constexpr size_t kRowsAtOnce = 1024;
 
 constexpr const char* kKindNames[] = {"changes", "keys", "whole"};
@@ -30,24 +30,6 @@ bool ParseNumbers(std::string_view text, uint64_t* numbers, size_t count) {
   return at == end;
 }
 
-// Appends the numbers of changed rows from *at on, some of them dead, until there are `most`, and moves *at
-// on. next(row): the first changed row from `row` on.
-template <typename Next>
-void PickRows(const Shard& shard, size_t most, const Next& next, uint64_t* at, Vector<uint32_t>* picked) {
-  const RowStore& rows = shard.rows();
-  auto row = static_cast<uint32_t>(*at);
-  for (; row < rows.end() && picked->size() < most; ++row) {
-    row = next(row);
-    if (row == rows.end()) break;
-    __builtin_prefetch(&rows.meta(row));
-    __builtin_prefetch(rows.data(row));
-    picked->push_back(row);
-  }
-  *at = row;
-  const auto dead = [&](uint32_t each) { return !rows.live(each); };
-  picked->erase(std::remove_if(picked->begin(), picked->end(), dead), picked->end());
-}
-
 size_t RowBytes(const Shard& shard, const ChangesRequest& request) {
   const size_t dim = shard.schema().dim();
   return request.stored ? kRowHead + shard.rows().row_floats() * sizeof(float)
@@ -59,6 +41,7 @@ class ChangesSink {
  public:
   virtual ~ChangesSink() = default;
   virtual size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) = 0;
+  // Those of the rows that are live.
   virtual size_t Rows(const Shard& shard, Span<const uint32_t> rows) = 0;
 };
 
@@ -72,12 +55,11 @@ class ChunkSink : public ChangesSink {
   }
   size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
     Bytes* const chunk = &chunks_->emplace_back();
-    if (request_.stored) {
-      EncodeStored(shard, rows, chunk);
-    } else {
-      EncodeValues(shard, request_.format, rows, chunk);
-    }
-    return chunks_->back().size();
+    const size_t live = request_.stored ? EncodeStored(shard, rows, chunk)
+                                        : EncodeValues(shard, request_.format, rows, chunk);
+    if (live > 0) return chunk->size();
+    chunks_->pop_back();
+    return 0;
   }
 
  private:
@@ -94,8 +76,10 @@ class BatchSink : public ChangesSink {
     return keys.size() * sizeof(Key);
   }
   size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
-    for (const uint32_t row : rows) rows_->Add(shard.rows().meta(row), shard.rows().data(row));
-    return rows.size() * RowBatch::RowBytes(shard.rows().row_floats());
+    const size_t before = rows_->size();
+    shard.rows().ForEachLive(rows,
+                             [this](const RowMeta& meta, const float* data) { rows_->Add(meta, data); });
+    return (rows_->size() - before) * RowBatch::RowBytes(shard.rows().row_floats());
   }
 
  private:
@@ -108,14 +92,6 @@ bool Knows(const Partition& partition, uint64_t number, std::optional<uint64_t> 
   if (!table) return partition.changes().KnowsSince(number);
   const auto shard = partition.shards().find(*table);
   return shard != partition.shards().end() && number >= shard->second->known_since();
-}
-
-// The kind of a scan that begins now.
-ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
-  const ChangeLog& log = partition.changes();
-  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
-  if (!Knows(partition, since.number, table)) return ChangesKind::kWhole;
-  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
 }
 
 // Fills one page, stage by stage.
@@ -218,7 +194,7 @@ class PageWriter {
       if (!rows.live(row)) continue;
       keys.push_back(rows.meta(row).key);
       size += sizeof(Key);
-      if (shard.numbers().NextChanged(row, row + 1, request_.since.number, now) != row) continue;
+      if (!shard.numbers().MayHaveChanged(row, request_.since.number, now)) continue;
       changed.push_back(row);
       size += RowBytes(shard, request_);
     }
@@ -256,14 +232,14 @@ class PageWriter {
 
   void WriteRows(const Shard& shard) {
     const uint32_t end = shard.rows().end();
-    const uint64_t now = partition_.changes().now();
-    const auto next = [&](uint32_t row) {
-      return at_.kind == ChangesKind::kWhole
-                 ? row
-                 : shard.numbers().NextChanged(row, end, request_.since.number, now);
-    };
+    const size_t room = std::min(kRowsAtOnce, Room(RowBytes(shard, request_)));
     Vector<uint32_t> picked;
-    PickRows(shard, std::min(kRowsAtOnce, Room(RowBytes(shard, request_))), next, &at_.at, &picked);
+    if (at_.kind == ChangesKind::kWhole) {
+      for (; at_.at < end && picked.size() < room; ++at_.at) picked.push_back(static_cast<uint32_t>(at_.at));
+    } else {
+      at_.at = shard.numbers().Pick(static_cast<uint32_t>(at_.at), end, request_.since.number,
+                                    partition_.changes().now(), room, &picked);
+    }
     AddRows(shard, picked);
   }
 
@@ -331,6 +307,13 @@ ChangesCount& ChangesCount::operator+=(const ChangesCount& other) {
   return *this;
 }
 
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table) {
+  const ChangeLog& log = partition.changes();
+  if (since.incarnation != partition.incarnation() || since.number > log.now()) return ChangesKind::kWhole;
+  if (!Knows(partition, since.number, table)) return ChangesKind::kWhole;
+  return log.HasRemovalsSince(since.number) ? ChangesKind::kChanges : ChangesKind::kKeys;
+}
+
 ChangesCount CountChanges(const Partition& partition, const Position& since, uint64_t table) {
   ChangesCount count;
   count.kind = KindSince(partition, since, table);
@@ -360,7 +343,8 @@ void ReadLargeChanges(const Partition& partition, const ChangesRequest& request,
   page->start = {partition.incarnation(), now};
   page->kind = ChangesKind::kWhole;
   ChangesCursor at = request.cursor;
-  if (!here(request.since) || !partition.changes().KnowsLargeSince(since) || !(at.begins() || here(at.start))) return;
+  if (!here(request.since) || !partition.changes().KnowsLargeSince(since) || !(at.begins() || here(at.start)))
+    return;
   page->kind = ChangesKind::kChanges;
   if (!at.begins()) page->start = at.start;
   at.start = page->start;
@@ -373,9 +357,6 @@ void ReadLargeChanges(const Partition& partition, const ChangesRequest& request,
     if (it->first != at.table) at.at = 0;
     at.table = it->first;
     const uint32_t end = shard.rows().end();
-    const auto next = [&](uint32_t row) {
-      return shard.large()->numbers().NextChanged(row, end, since, now);
-    };
     while (at.at < end) {
       if (bytes >= request.max_bytes) {
         page->next = at;
@@ -383,7 +364,8 @@ void ReadLargeChanges(const Partition& partition, const ChangesRequest& request,
       }
       const size_t room = (request.max_bytes - bytes) / RowBytes(shard, request);
       Vector<uint32_t> picked;
-      PickRows(shard, std::clamp<size_t>(room, 1, kRowsAtOnce), next, &at.at, &picked);
+      at.at = shard.large()->numbers().Pick(static_cast<uint32_t>(at.at), end, since, now,
+                                            std::clamp<size_t>(room, 1, kRowsAtOnce), &picked);
       if (!picked.empty()) bytes += sink.Rows(shard, {picked.data(), picked.size()});
     }
   }

@@ -84,7 +84,10 @@ struct ChangesPage {
   std::vector<Bytes> chunks;  // chunk.h: kRemove, kKeys, kValues or kRows; take them in order
 };
 
-// What a scan of one table that begins now would bring. kWhole: the table is not here.
+// The kind of a scan of all tables, or of one, that begins now. kWhole: the table is not here.
+ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table);
+
+// What a scan of one table that begins now would bring; reads the numbers of all rows.
 struct ChangesCount {
   ChangesKind kind = ChangesKind::kChanges;
   // Upper bounds, of kChanges: a removed key may be back, or be there twice.

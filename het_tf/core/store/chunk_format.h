@@ -40,10 +40,10 @@ inline Writer Begin(Kind kind, Bytes* chunk) {
   return w;
 }
 
-// Encode kRemove or kKeys; kValues and kRows of these rows of a shard.
+// Encode kRemove or kKeys; kValues and kRows of those rows of a shard that are live, and return how many are.
 void EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* chunk);
-void EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk);
-void EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
+size_t EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk);
+size_t EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
 
 // Reads the head; InvalidArgument if it is malformed.
 Status ReadKind(Reader* r, Kind* kind);

@@ -10,13 +10,17 @@ using namespace chunk;  // NOLINT: this file and chunk_reader.cc are what it is 
 
 namespace {
 
-void WriteRow(const RowStore& store, uint32_t row, Writer* w) {
-  const RowMeta& meta = store.meta(row);
-  w->Fixed(meta.key);
-  w->Fixed(meta.clock);
-  w->Fixed(meta.last_used);
-  w->Fixed(meta.count);
-  w->Raw(store.data(row), store.row_floats() * sizeof(float));
+// Writes a row to `at`, which has room for kRowHead + data_bytes.
+void WriteRow(const RowMeta& meta, const float* data, size_t data_bytes, uint8_t* at) {
+  const auto put = [&at](const void* from, size_t size) {
+    std::memcpy(at, from, size);
+    at += size;
+  };
+  put(&meta.key, sizeof meta.key);
+  put(&meta.clock, sizeof meta.clock);
+  put(&meta.last_used, sizeof meta.last_used);
+  put(&meta.count, sizeof meta.count);
+  put(data, data_bytes);
 }
 
 // Writes rows of `shard` from *row on; returns how many.
@@ -35,7 +39,7 @@ uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t ma
   uint32_t count = 0;
   for (; *row < store.end() && count < limit; ++*row) {
     if (!store.live(*row)) continue;
-    WriteRow(store, *row, &w);
+    WriteRow(store.meta(*row), store.data(*row), row_bytes - kRowHead, w.Append(row_bytes));
     ++count;
   }
   std::memcpy(chunk->data() + count_at, &count, sizeof(count));
@@ -167,31 +171,43 @@ void chunk::EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* c
   w.Raw(keys.data(), keys.size() * sizeof(Key));
 }
 
-void chunk::EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk) {
+size_t chunk::EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk) {
   const size_t dim = shard.schema().dim();
   chunk->reserve(kRowsHead + 4 + rows.size() * (sizeof(Key) + MostRowBytes(format, dim, dim)));
   Writer w = Begin(Kind::kValues, chunk);
   w.Fixed(shard.schema().id());
   w.Fixed(static_cast<uint32_t>(dim));
-  w.Fixed(static_cast<uint32_t>(rows.size()));
+  const size_t count_at = chunk->size();
+  w.Fixed(uint32_t{0});
   w.Fixed(static_cast<uint32_t>(format));
   Vector<const float*> values;
   values.reserve(rows.size());
-  for (const uint32_t row : rows) {
-    w.Fixed(shard.rows().meta(row).key);
-    values.push_back(shard.rows().data(row));
-  }
+  shard.rows().ForEachLive(rows, [&](const RowMeta& meta, const float* data) {
+    w.Fixed(meta.key);
+    values.push_back(data);
+  });
   PackRounded(format, dim, dim, values.data(), values.size(), &w);
+  const auto count = static_cast<uint32_t>(values.size());
+  std::memcpy(chunk->data() + count_at, &count, sizeof count);
+  return count;
 }
 
-void chunk::EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {
-  const size_t floats = shard.rows().row_floats();
-  chunk->reserve(kRowsHead + rows.size() * (kRowHead + floats * sizeof(float)));
+size_t chunk::EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {
+  const size_t row_bytes = kRowHead + shard.rows().row_floats() * sizeof(float);
+  chunk->reserve(kRowsHead + rows.size() * row_bytes);
   Writer w = Begin(Kind::kRows, chunk);
   w.Fixed(shard.schema().id());
-  w.Fixed(static_cast<uint32_t>(floats));
-  w.Fixed(static_cast<uint32_t>(rows.size()));
-  for (const uint32_t row : rows) WriteRow(shard.rows(), row, &w);
+  w.Fixed(static_cast<uint32_t>(shard.rows().row_floats()));
+  const size_t count_at = chunk->size();
+  w.Fixed(uint32_t{0});
+  uint8_t* const first = w.Append(rows.size() * row_bytes);
+  uint32_t count = 0;
+  shard.rows().ForEachLive(rows, [&](const RowMeta& meta, const float* data) {
+    WriteRow(meta, data, row_bytes - kRowHead, first + count++ * row_bytes);
+  });
+  w.TakeBack((rows.size() - count) * row_bytes);
+  std::memcpy(chunk->data() + count_at, &count, sizeof count);
+  return count;
 }
 
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {

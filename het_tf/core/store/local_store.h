@@ -24,6 +24,7 @@ class LocalStore : public TableStore {
   uint64_t hash_seed() const override { return service_->hash_seed(); }
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
+  Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) override;
   Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
                                     const std::vector<uint32_t>& partitions) override;
   Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,

@@ -56,6 +56,16 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   });
 }
 
+Result<ChangesKind> LocalStore::KindSince(const TableSchema& schema, Span<const Position> since) {
+  auto kind = since.size() == partitions() ? ChangesKind::kChanges : ChangesKind::kWhole;
+  for (uint32_t p = 0; p < partitions() && kind != ChangesKind::kWhole; ++p) {
+    kind = std::max(kind, service_->WithPartition(p, [&](const Partition& partition) {
+      return het::KindSince(partition, since[p], schema.id());
+    }));
+  }
+  return kind;
+}
+
 Result<ChangesCount> LocalStore::CountChanges(const TableSchema& schema, Span<const Position> since,
                                               const std::vector<uint32_t>& some) {
   ChangesCount count;

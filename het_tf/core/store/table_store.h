@@ -70,8 +70,9 @@ class TableStore {
   virtual Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                           RowBatch* batch) = 0;
 
-  // What scans of the table's changes in these partitions would bring. `since`: one position a partition of
-  // the store, else they are kWhole.
+  // The worst kind of scans of the table's changes. `since`: one position a partition, else it is kWhole.
+  virtual Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) = 0;
+  // What scans of the table's changes in these partitions would bring. `since`: as above.
   virtual Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
                                             const std::vector<uint32_t>& partitions) = 0;
   // Appends rows that changed in one partition, and keys removed, since scan->since, and advances the scan.

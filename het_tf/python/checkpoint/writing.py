@@ -2,8 +2,9 @@
 
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,8 @@ def write_files(
 ) -> list[dict[str, Any]]:
     """Writes the files of some groups and waits until they are on disk. Returns entries with "tables".
 
+    A file that is there already is replaced.
+
     Raises:
       OSError: A file cannot be written.
       ConnectionError, TimeoutError: The parameter server does not answer.
@@ -97,10 +100,45 @@ def write_files(
 
     def write(number: int) -> dict[str, Any]:
         name, partitions = writing.groups[number]
+        (writing.path / name).unlink(missing_ok=True)
         entry = save_rows(writing.namespace, writing.path / name, writing.tables, partitions, writing.since)
         return {**entry, "name": name, "partitions": partitions}
 
     return in_parallel(write, numbers, done)
+
+
+def files_to_repeat(writing: Writing, entries: list[dict[str, Any]]) -> tuple[Writing, list[int]]:
+    """Finds tables of which a file has all rows though it was to have the changes: the store has lost them.
+
+    The other files of such a table must have all rows, too.
+
+    Args:
+      writing: The plan.
+      entries: The entries of all files.
+
+    Returns:
+      The plan without those increments, and the numbers of the files to be written again.
+    """
+
+    def whole(entry: dict[str, Any], table: str) -> bool:
+        return bool(entry["tables"][table]["complete"])
+
+    lost = {table for table in writing.since for one in entries if whole(one, table)}
+    again = {one["name"] for one in entries for table in lost if not whole(one, table)}
+    since = {table: positions for table, positions in writing.since.items() if table not in lost}
+    numbers = [number for number, (name, _) in enumerate(writing.groups) if name in again]
+    return replace(writing, since=since), numbers
+
+
+def warn_of_whole(planned: Writing, written: Writing) -> None:
+    """Warns of tables that were planned as increments and written whole."""
+    for table in sorted(planned.since.keys() - written.since.keys()):
+        warnings.warn(
+            f"table {table!r} is written whole, not as an increment: meanwhile more rows were removed than a "
+            "partition remembers (het.max-tombstones at a server; 16384 by default)",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def describe(

@@ -73,6 +73,8 @@ TEST_F(DenseFileTest, AHeaderThatDoesNotSuitTheFileIsRefused) {
        R"({"dtype": "F32", "shape": [100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 0], "data_offsets": [0, 0]})",
        R"({"dtype": "U8", "shape": [64], "data_offsets": [18446744073709551552, 18446744073709551616]})",
        R"({"dtype": "U8", "shape": [64], "data_offsets": [18446744073709551488, 18446744073709551552]})",
+       R"({"dtype": "F32", "shape": [16.5], "data_offsets": [0, 64]})",
+       R"({"dtype": "F32", "shape": [16], "data_offsets": [0, 1e300]})",
        R"({"dtype": "F99", "shape": [16], "data_offsets": [0, 64]})",
        R"({"dtype": "F32", "shape": 16, "data_offsets": [0, 64]})", R"({"dtype": "F32", "shape": [16]})",
        R"({"dtype": 3, "shape": [16], "data_offsets": [0, 64]})", "7", R"({"dtype": "F32")"}) {

@@ -45,6 +45,7 @@ class RedisFollowing : public LiveFilesTest {
     std::ofstream(Path("model/assets/follow.json")) << json({{"tables", {{{"file", "t.het"}}}},
                                                              {"dense", {{"file", "base"}}},
                                                              {"max_age", 60},
+                                                             {"max_skew", nullptr},
                                                              {"stale", "serve"}});
   }
   std::string Address() const { return "unix://" + server_->dir() + "/socket"; }

@@ -400,14 +400,46 @@ TEST(ChangeNumbersTest, WrappedNumbersLookChangedNeverUnchanged) {
   constexpr uint64_t kLap = uint64_t{1} << 32;
   numbers.Set(5, 100);
   numbers.Set(300, kLap + 90);
-  EXPECT_EQ(numbers.NextChanged(0, 600, 99, 100), 5u);
-  EXPECT_EQ(numbers.NextChanged(0, 600, kLap, kLap + 95), 300u);
-  EXPECT_EQ(numbers.NextChanged(0, 600, kLap + 90, kLap + 95), 600u);
+  const auto pick = [&](uint32_t row, uint32_t end, uint64_t since, uint64_t now) {
+    Vector<uint32_t> picked;
+    EXPECT_EQ(numbers.Pick(row, end, since, now, 600, &picked), end);
+    for (uint32_t each = row; each < end; ++each) {
+      EXPECT_EQ(numbers.MayHaveChanged(each, since, now),
+                std::binary_search(picked.begin(), picked.end(), each));
+    }
+    return std::vector<uint32_t>(picked.begin(), picked.end());
+  };
+  using Rows = std::vector<uint32_t>;
+  EXPECT_EQ(pick(0, 256, 99, 100), Rows{5});
+  EXPECT_EQ(pick(256, 600, kLap, kLap + 95), Rows{300});
+  EXPECT_EQ(pick(0, 600, kLap + 90, kLap + 95), Rows{});
+  EXPECT_EQ(pick(0, 600, kLap + 95, kLap + 95), Rows{});
   // Row 6 never changed, and its low bits are those of 2 * 2^32, too.
   numbers.Set(5, 2 * kLap + 10);
-  EXPECT_EQ(numbers.NextChanged(5, 600, 2 * kLap + 9, 2 * kLap + 10), 5u);
-  EXPECT_EQ(numbers.NextChanged(6, 256, 2 * kLap - 1, 2 * kLap + 10), 6u);
-  EXPECT_EQ(numbers.NextChanged(6, 256, 2 * kLap + 9, 2 * kLap + 10), 256u);
+  EXPECT_EQ(pick(5, 256, 2 * kLap + 9, 2 * kLap + 10), Rows{5});
+  EXPECT_EQ(pick(6, 7, 2 * kLap - 1, 2 * kLap + 10), Rows{6});
+  EXPECT_EQ(pick(6, 256, 2 * kLap + 9, 2 * kLap + 10), Rows{});
+}
+
+TEST(ChangeNumbersTest, ArePickedInParts) {
+  ChangeNumbers numbers;
+  numbers.Reserve(1000);
+  std::vector<uint32_t> wanted;
+  for (uint32_t row = 3; row < 1000; row += row % 7 + 1) {
+    numbers.Set(row, 20);
+    wanted.push_back(row);
+  }
+  EXPECT_EQ(numbers.CountChanged(1000, 10, 30), wanted.size());
+  for (const size_t most : {1, 2, 255, 1000}) {
+    std::vector<uint32_t> all;
+    Vector<uint32_t> picked;
+    for (uint32_t row = 0; row < 1000;) {
+      row = numbers.Pick(row, 1000, 10, 30, most, &picked);
+      EXPECT_LE(picked.size(), most);
+      all.insert(all.end(), picked.begin(), picked.end());
+    }
+    EXPECT_EQ(all, wanted);
+  }
 }
 
 TEST(ChangeNumbersTest, TakeAtMost4Point2BytesARow) {

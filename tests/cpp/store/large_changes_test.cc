@@ -192,7 +192,7 @@ TEST(LargeChanges, EveryFloatCounts) {
         large.Before(value.data());
         value[i] = to;
         large.After(0, value.data(), number);
-        return large.numbers().NextChanged(0, 1, number - 1, number) == 0;
+        return large.numbers().MayHaveChanged(0, number - 1, number);
       };
       EXPECT_TRUE(move(1, 2)) << "dim " << dim << ", float " << i;
       EXPECT_FALSE(move(1.25f, 3)) << "0.25 of 1.25, dim " << dim << ", float " << i;

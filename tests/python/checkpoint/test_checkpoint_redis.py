@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import redis_lib
-from checkpoint_lib import fit, layer, model, same, step, tables, train, weights
+from checkpoint_lib import fit, layer, model, remove_after_first_file, same, step, tables, train, weights
 
 import het_tf
 from het_tf import checkpoint
@@ -41,6 +41,28 @@ def test_increment_on_base_with_other_partition_count(tmp_path, server):
     redis_lib.leave()
     layer("t")
     checkpoint.restore(tmp_path)
+    same(tables(), expected)
+
+
+def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_path, server, monkeypatch):
+    """One file is an increment, the next ones cannot be: with the base, removed rows would come back."""
+    assert server.command("CONFIG", "SET", "het.max-tombstones", "2").startswith(b"+OK")
+    het_tf.init(ps=server.address)
+    made = layer("t")
+    step(made, np.arange(2000), 1)
+    checkpoint.save(tmp_path)
+    step(made, np.arange(300), 2)
+    remove_after_first_file(monkeypatch, "t", np.arange(100, 2000))
+    with pytest.warns(RuntimeWarning, match="'t' is written whole, .*het.max-tombstones"):
+        path = checkpoint.save(tmp_path, since="latest")
+    manifest = checkpoint.read_manifest(path)
+    assert manifest.base is None and manifest.tables["t"]["complete"]
+    assert checkpoint.verify(path).path == path
+    expected = tables()
+    assert len(expected["t"]["ids"]) == 100
+    redis_lib.leave()
+    layer("t")
+    checkpoint.restore(path)
     same(tables(), expected)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.checkpoint import manifest
+from het_tf.python.checkpoint import manifest, writing
 from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
@@ -40,6 +41,20 @@ def train(layer: Any, begin: int = 0, end: int = 10, ids: int = 200, batch: int 
     for number in range(begin, end):
         rng = np.random.default_rng(1000 + number)
         step(layer, rng.integers(-ids, ids, batch), number)
+
+
+def remove_after_first_file(monkeypatch: Any, table: str, ids: Any) -> None:
+    """Removes ids when the next save has written one of its files, of which it writes one at a time."""
+    lock, save_rows, left = threading.Lock(), writing.save_rows, [ids]
+
+    def save_and_remove(*arguments: Any) -> dict[str, Any]:
+        with lock:
+            entry = save_rows(*arguments)
+            if left:
+                het_tf.Table(table).remove(left.pop())
+            return entry
+
+    monkeypatch.setattr(writing, "save_rows", save_and_remove)
 
 
 def tables(namespace: str = "") -> dict[str, dict[str, np.ndarray]]:

@@ -6,6 +6,8 @@ manifest is on disk before the directory gets its name; old checkpoints are remo
 
 import numbers
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +76,35 @@ def save(
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
     saving = _Save(where, name, number, model, keep)
     try:
-        plan = ranks.first("begin to save", lambda: saving.begin(since, ranks.size))
-        numbers_of_files = ranks.share(list(range(len(plan.groups))))
-        size = plan.size // ranks.size
+        planned = ranks.first("begin to save", lambda: saving.begin(since, ranks.size))
+        size = planned.size // ranks.size
         with bars.shown(progress and ranks.rank == 0, f"saving into {where.resolve().name}", size) as add:
-            written = ranks.together(
-                "write its share",
-                lambda: writing.write_files(
-                    plan,
-                    numbers_of_files,
-                    lambda one: add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
-                ),
+            plan, entries = _write(
+                ranks,
+                planned,
+                lambda one: add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
             )
-        entries = [one for part in written for one in part]
         path = ranks.first("end the save", lambda: saving.finish(plan, entries))
     finally:
         saving.abandon()  # no rank is still writing
     ranks.together("go on", lambda: native.call("HetMarkDurable", name))
+    if ranks.rank == 0:
+        writing.warn_of_whole(planned, plan)
     return path
+
+
+def _write(
+    ranks: Ranks, plan: writing.Writing, done: Callable[[dict[str, Any]], None]
+) -> tuple[writing.Writing, list[dict[str, Any]]]:
+    """Writes the files, each rank its share. Returns the plan that they fulfil, and their entries."""
+    entries: dict[str, dict[str, Any]] = {}
+    numbers_of_files = list(range(len(plan.groups)))
+    while numbers_of_files:
+        write = partial(writing.write_files, plan, ranks.share(numbers_of_files), done)
+        written = ranks.together("write its share", write)
+        entries.update((one["name"], one) for part in written for one in part)
+        plan, numbers_of_files = writing.files_to_repeat(plan, list(entries.values()))
+    return plan, list(entries.values())
 
 
 class _Save:
