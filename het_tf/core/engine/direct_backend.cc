@@ -10,13 +10,6 @@ namespace {
 // Bits of Step::touched.
 constexpr uint8_t kTouched = 1;
 constexpr uint8_t kCreated = 2;
-constexpr size_t kRowsAhead = 16;
-
-void PrefetchForWrite(const RowStore& rows, uint32_t row) {
-  __builtin_prefetch(&rows.meta(row), 1);
-  const char* data = reinterpret_cast<const char*>(rows.data(row));
-  for (size_t at = 0; at < rows.row_floats() * sizeof(float); at += 64) __builtin_prefetch(data + at, 1);
-}
 
 // Finds the rows of a group's unique keys: in the store or, for absent keys, in step->values.
 void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
@@ -63,8 +56,6 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
   const uint8_t* const touched = step->touched(group);
   float* const sums = step->values(group);
   for (size_t u = 0; u < group.uniques; ++u) {
-    const size_t ahead = u + kRowsAhead;
-    if (ahead < group.uniques && touched[ahead]) PrefetchForWrite(store, rows[ahead]);
     if (!touched[u]) continue;
     shard->Update(rows[u], number,
                   [&](float* data) { schema.Tick(learning_rate, sums + u * dim, data, nullptr); });
