@@ -120,10 +120,10 @@ void MakeHeadRight(const Bytes& good, Bytes* bytes) {
 void MakeRight(Part part, const Bytes& good, Bytes* bytes) {
   if (part == kControl) MakeHeadRight<ControlHead>(good, bytes);
   if (part == kTable) MakeHeadRight<TableHead>(good, bytes);
-  if (part != kPositions || bytes->size() < sizeof(Position)) return;
-  Position position;
+  if (part != kPositions || bytes->size() < sizeof(PositionRecord)) return;
+  PositionRecord position;
   std::memcpy(&position, bytes->data(), sizeof position);
-  position.checksum = Checksum::Of(&position, offsetof(Position, checksum));
+  position.checksum = Checksum::Of(&position, offsetof(PositionRecord, checksum));
   std::memcpy(bytes->data(), &position, sizeof position);
 }
 
