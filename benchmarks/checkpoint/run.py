@@ -194,6 +194,7 @@ def worker(side: str, rows: int) -> None:
             if what == "increment":
                 system.update()
                 saved = system.sample()
+            os.sync()  # what was written or deleted before is not a part of it
             (made, _), figures = measured(lambda: getattr(system, what)(Path(path)))  # noqa: B023
             began = time.perf_counter()
             sync_files(made, drop=False)
@@ -341,7 +342,7 @@ def run(arguments: argparse.Namespace, place: Path) -> dict:
     sides = [Side(HET, rows, place / "het"), Side(DENSE, rows, place / "dense")]
     try:
         take_turns(sides, turns, "embedded")
-        increments(sides[0], max(3, turns // 2))
+        increments(sides[0], turns)
     finally:
         for side in sides:
             side.close()
@@ -400,7 +401,7 @@ def remote(rows: int, turns: int, place: Path) -> tuple[dict, dict]:
         sides = [Side(REMOTE, rows, place / "remote", server.address), Side(DENSE, rows, place / "dense")]
         try:
             take_turns(sides, turns, "remote")
-            increments(sides[0], max(3, turns // 2))
+            increments(sides[0], turns)
         finally:
             for side in sides:
                 side.close()
