@@ -104,7 +104,8 @@ Result<MergeRequest> ParseMergeRequest(const std::string& text) {
       uint64_t dim = 0;
       uint64_t slot_floats = 0;
       HET_RETURN_IF_ERROR(ReadNumber(one, "dim", 1, TableSchema::kMaxDim, &dim));
-      HET_RETURN_IF_ERROR(ReadNumber(one, "slot_floats", 0, 16 * TableSchema::kMaxDim, &slot_floats));
+      HET_RETURN_IF_ERROR(
+          ReadNumber(one, "slot_floats", 0, uint64_t{16} * TableSchema::kMaxDim, &slot_floats));
       request->tables.push_back({one.at("name").get<std::string>(), static_cast<uint32_t>(dim),
                                  static_cast<uint32_t>(slot_floats), one.at("complete").get<bool>(),
                                  one.at("files").get<std::vector<std::string>>()});

@@ -26,7 +26,7 @@ void LargeChanges::After(uint32_t row, const float* value, uint64_t number) {
   const double step = std::sqrt(steps[0] + steps[1] + steps[2] + steps[3]);
   const double sum = Sum(row) + step;
   // A sum that is not a number counts as large, too.
-  if (sum <= fraction_ * length && sum < kNew) {
+  if (sum <= fraction_ * length && std::isfinite(sum)) {
     Sum(row) = static_cast<float>(sum);
   } else {
     Set(row, number);
