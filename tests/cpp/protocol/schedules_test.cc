@@ -1,6 +1,7 @@
 // The clock protocol under random schedules (testing/world/schedule.h).
 //
 //   Default, EveryMode   counting tables; each mode has its own random stream (testing/world/modes.h)
+//   Streams              workers that read one stream in lock-step (testing/world/stream.h)
 //   EveryOptimizer       one worker, whose rows equal those of one process
 //   Rounded...           rows of floats that their format cannot represent
 #include <functional>
@@ -22,6 +23,8 @@ namespace {
 void OneProcess(WorldConfig* c) {
   c->workers = 1;
   c->devices = 0;
+  c->stream = StreamMode::kNone;
+  c->summed = false;
   c->dim = 1 + static_cast<uint32_t>(c->seed % 7);
   c->age = 0;
   c->is_default = false;
@@ -63,10 +66,20 @@ void AsCoarseAsTheFormat(WorldConfig* c) {
   c->tolerance = c->cache.wire == RowFormat::kInt8 ? 0.06f : 0.004f;
 }
 
+// All workers read one stream, and two of three know each other's lookups; half of them train exactly.
+void OfAStream(WorldConfig* c) {
+  c->devices = 0;
+  c->early = false;
+  if (c->workers == 1 && c->seed % 4 != 0) c->workers = 2 + static_cast<uint32_t>(c->seed / 4 % 2);
+  if (c->stream == StreamMode::kNone) c->stream = StreamMode::kOnDemand;
+  if (c->seed % 2 == 0) c->cache.pull_bound = c->cache.push_bound = 0;
+}
+
 struct Kind {
   std::string name;
   uint64_t schedules;  // for each optimizer
   void (*change)(WorldConfig* config);
+  bool every_optimizer = false;
   bool is_default = false;
 };
 
@@ -77,7 +90,7 @@ class Schedules : public ::testing::TestWithParam<Kind> {};
 TEST_P(Schedules, KeepTheInvariants) {
   const Kind& kind = GetParam();
   const std::vector<std::string> optimizers =
-      kind.change != nullptr ? Optimizer::Names() : std::vector<std::string>{"sgd"};
+      kind.every_optimizer ? Optimizer::Names() : std::vector<std::string>{"sgd"};
   for (const std::string& optimizer : optimizers) {
     SCOPED_TRACE(optimizer);
     RunSchedules(kind.schedules, [&](uint64_t seed) {
@@ -92,12 +105,13 @@ TEST_P(Schedules, KeepTheInvariants) {
 
 constexpr uint64_t kEveryMode = 20000;
 const Kind kKinds[] = {
-    {"Default", 20000, nullptr, true},
+    {"Default", 20000, nullptr, /*every_optimizer=*/false, /*is_default=*/true},
     {"EveryMode", kEveryMode, nullptr},
-    {"EveryOptimizer", 800, OneProcess},
-    {"EveryOptimizerOnADevice", 120, OnADevice},
-    {"RoundedRemaindersAreSent", 150, NeverReplaced},
-    {"RoundedLosesLittle", 100, AsCoarseAsTheFormat},
+    {"Streams", 20000, OfAStream},
+    {"EveryOptimizer", 800, OneProcess, /*every_optimizer=*/true},
+    {"EveryOptimizerOnADevice", 120, OnADevice, /*every_optimizer=*/true},
+    {"RoundedRemaindersAreSent", 150, NeverReplaced, /*every_optimizer=*/true},
+    {"RoundedLosesLittle", 100, AsCoarseAsTheFormat, /*every_optimizer=*/true},
 };
 
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, Schedules, ::testing::ValuesIn(kKinds),

@@ -31,6 +31,7 @@ class TestStep {
   void Add(const TableSchema& schema, const PartitionId& store, const std::vector<Key>& keys);
   // In order of partition, then table.
   std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
+  const std::map<std::pair<uint32_t, uint64_t>, Part>& parts() const { return parts_; }
 
   CachedRead* MakeRead();
   CachedWrite* MakeWrite(float learning_rate);

@@ -9,7 +9,9 @@
 namespace het::testing {
 
 Schedule::Schedule(const WorldConfig& config)
-    : world_(config), open_(config.workers), coming_(config.workers) {}
+    : world_(config), open_(config.workers), coming_(config.workers) {
+  if (config.stream != StreamMode::kNone) stream_ = std::make_unique<Stream>(&world_);
+}
 
 Schedule::~Schedule() = default;
 
@@ -18,6 +20,8 @@ std::string Schedule::Run(int steps) {
     OneStep();
     world_.CheckConservation();
   }
+  if (stream_ != nullptr && world_.errors().empty() && error_.empty()) stream_->FlushAll();
+  if (stream_ != nullptr && error_.empty()) error_ = stream_->error();
   if (world_.errors().empty() && error_.empty()) {
     Expect(world_.Drain());
     world_.CheckConservation();
@@ -109,6 +113,14 @@ void Schedule::OneStep() {
   Random& r = world_.random();
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
+  if (stream_ != nullptr) {
+    if (world_.config().cache.layer != 0 && r.Chance(0.1)) MoveBudget(w);
+    if (world_.config().cache.push_max_age && r.Chance(0.1)) Wait(w);
+    if (world_.config().failovers && r.Chance(0.1)) return Fail();
+    stream_->Do();
+    if (error_.empty()) error_ = stream_->error();
+    return;
+  }
   if (world_.config().early && world_.device(w) == nullptr && r.Chance(0.3)) return BeginEarly(w);
   if (world_.config().cache.layer != 0 && world_.device(w) == nullptr && r.Chance(0.2)) MoveBudget(w);
   if (world_.config().cache.push_max_age && world_.device(w) == nullptr && r.Chance(0.2)) Wait(w);
@@ -135,20 +147,25 @@ void Schedule::OneStep() {
   } else if (what < 19) {
     Overlap(w);
   } else if (world_.config().failovers) {
-    const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
-    const uint64_t fate = r.Below(4);
-    const ClientConfig& client = world_.config().client;
-    if (client.durability == Durability::kReplicated && fate != 1 && fate != 2) {
-      if (fate == 3) return world_.Promote(p);
-      // With little room for kept frames a write would wait for the replica.
-      world_.replica_stands_still = !world_.replica_stands_still && client.keep_bytes > 2000;
-      return;
-    }
-    if (fate == 0) snapshots_[p] = world_.Snapshot(p);
-    if (fate == 1) world_.Restart(p, world_.Snapshot(p));
-    if (fate == 2) world_.Restart(p, world_.Snapshot(p), false);
-    if (fate == 3 && snapshots_.count(p) != 0) world_.Failover(p, snapshots_[p]);
+    Fail();
   }
+}
+
+void Schedule::Fail() {
+  Random& r = world_.random();
+  const auto p = static_cast<uint32_t>(r.Below(world_.service().partitions()));
+  const uint64_t fate = r.Below(4);
+  const ClientConfig& client = world_.config().client;
+  if (client.durability == Durability::kReplicated && fate != 1 && fate != 2) {
+    if (fate == 3) return world_.Promote(p);
+    // With little room for kept frames a write would wait for the replica.
+    world_.replica_stands_still = !world_.replica_stands_still && client.keep_bytes > 2000;
+    return;
+  }
+  if (fate == 0) snapshots_[p] = world_.Snapshot(p);
+  if (fate == 1) world_.Restart(p, world_.Snapshot(p));
+  if (fate == 2) world_.Restart(p, world_.Snapshot(p), false);
+  if (fate == 3 && snapshots_.count(p) != 0) world_.Failover(p, snapshots_[p]);
 }
 
 }  // namespace het::testing

@@ -78,17 +78,11 @@ Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
 }
 
 Status World::Write(size_t w, TestStep* step) {
+  FillGradients(w, step);
   std::map<TableKey, std::vector<float>> gradients;
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
-      float* g = p.sums.data() + u * p.dim;
-      // 4 bits can represent integers up to 7: the sum of a few updates of 0 or 1.
-      const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
-      const int64_t high = low == 0 ? 1 : 3;
-      for (uint32_t i = 0; i < p.dim; ++i) {
-        g[i] = static_cast<float>(random_.Between(low, high)) * (counting() ? 1.0f : 0.25f);
-        if (counting() && i < config_.workers && p.dim > config_.workers) g[i] = i == w ? 1 : 0;
-      }
+      const float* const g = p.sums.data() + u * p.dim;
       if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
     }
   }
@@ -104,6 +98,58 @@ Status World::Write(size_t w, TestStep* step) {
   }
   if (status.ok()) CheckWrite(w, step, before_clocks);
   return status;
+}
+
+void World::FillGradients(size_t w, TestStep* step) {
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      float* g = p.sums.data() + u * p.dim;
+      // 4 bits can represent integers up to 7: the sum of a few updates of 0 or 1.
+      const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
+      const int64_t high = low == 0 ? 1 : 3;
+      for (uint32_t i = 0; i < p.dim; ++i) {
+        g[i] = static_cast<float>(random_.Between(low, high)) * (counting() ? 1.0f : 0.25f);
+        if (counting() && i < config_.workers && p.dim > config_.workers) g[i] = i == w ? 1 : 0;
+      }
+    }
+  }
+}
+
+TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
+  TestStep step;
+  for (size_t t = 0; t < schemas_.size() && !sums->skip; ++t) {
+    MergedSums::OfTable& of = sums->tables[t];
+    const size_t dim = schemas_[t]->dim();
+    // A key occurs once for each sender.
+    std::map<Key, std::vector<float>> whole;
+    for (size_t i = 0; i < of.keys.size(); ++i) {
+      float* const g = of.sums.data() + i * dim;
+      std::vector<float>& sum = whole[of.keys[i]];
+      const bool first = sum.empty();
+      sum.resize(dim);
+      for (size_t c = 0; c < dim; ++c) {
+        if (c < config_.workers) g[c] = c == w && first ? 1 : 0;
+        if (c >= config_.workers && !first && config_.cache.wire == RowFormat::kInt4) g[c] = 0;
+        sum[c] += g[c];
+      }
+    }
+    std::vector<Key> keys;
+    for (const auto& [key, sum] : whole) keys.push_back(key);
+    step.Add(*schemas_[t], service_.id(0), keys);
+    for (auto& [where, part] : step.parts()) {
+      if (part.table != schemas_[t]->id()) continue;
+      for (size_t u = 0; u < part.keys.size(); ++u) {
+        std::copy_n(whole.at(part.keys[u]).data(), dim, part.sums.data() + u * dim);
+      }
+    }
+  }
+  return step;
+}
+
+uint64_t World::MostUnapplied(size_t w) {
+  uint64_t most = 0;
+  for (auto& [key, issued] : issued_) most = std::max(most, UnappliedTicks(w, key));
+  return most;
 }
 
 Status World::Flush(size_t w) {
@@ -240,7 +286,8 @@ void World::AgeRows() {
 
 void World::AddWorker() {
   Worker worker;
-  worker.transport = std::make_unique<FaultyTransport>(&service_, random_.Next(), config_.shards);
+  auto transport = std::make_unique<FaultyTransport>(&service_, random_.Next(), config_.shards);
+  worker.transport = transport.get();
   worker.transport->faults = config_.faults;
   worker.transport->replicate = [this](uint32_t p) {
     if (replica_stands_still) return false;
@@ -249,12 +296,19 @@ void World::AddWorker() {
   };
   ClientConfig client = config_.client;
   client.seed = workers_.size();
-  worker.client = std::make_unique<Client>(worker.transport.get(), client);
-  if (workers_.size() < config_.devices) {
-    worker.device = std::make_unique<DeviceCache>(worker.client.get(), service_.id(0), random_.Next());
-  }
   CacheConfig cache = config_.cache;
-  if (worker.device != nullptr) {  // as het_tf.Cache(device="gpu")
+  if (config_.stream != StreamMode::kNone) {
+    worker.process =
+        std::make_unique<StreamWorker>(&service_, std::move(transport), client, cache, schemas_);
+    worker.client = &worker.process->client();
+    return workers_.push_back(std::move(worker));
+  }
+  worker.own_transport = std::move(transport);
+  worker.own_client = std::make_unique<Client>(worker.transport, client);
+  worker.client = worker.own_client.get();
+  if (workers_.size() < config_.devices) {
+    worker.device = std::make_unique<DeviceCache>(worker.client, service_.id(0), random_.Next());
+    // As het_tf.Cache(device="gpu").
     cache.checks = Checks::kAsked;
     cache.wire = RowFormat::kFloat32;
     cache.capacity = std::max<size_t>(cache.capacity, 1);

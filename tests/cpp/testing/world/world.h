@@ -22,6 +22,7 @@
 #include "tests/cpp/testing/test_step.h"
 #include "tests/cpp/testing/world/device_cache.h"
 #include "tests/cpp/testing/world/faulty_transport.h"
+#include "tests/cpp/testing/world/stream_worker.h"
 #include "tests/cpp/testing/world/world_config.h"
 
 namespace het::testing {
@@ -38,6 +39,8 @@ class World {
   const Schema& schema(size_t table) const { return schemas_[table]; }
   FaultyTransport& transport(size_t w) { return *workers_[w].transport; }
   Client& client(size_t w) { return *workers_[w].client; }
+  // The worker's engine, in a world whose workers read a stream (stream.h); else null.
+  StreamWorker* process(size_t w) { return workers_[w].process.get(); }
   // Null: the worker's caches are in the client's memory.
   DeviceCache* device(size_t w) { return workers_[w].device.get(); }
   Random& random() { return random_; }
@@ -63,6 +66,20 @@ class World {
   // Gives every touched key a tick.
   Status Write(size_t w, TestStep* step);
   Status Flush(size_t w);
+
+  // --- steps of a stream
+  // Draws gradients for all keys of a step of worker w.
+  void FillGradients(size_t w, TestStep* step);
+  // Calls write(), which ticks the keys of the step with its sums, and notes the ticks if there were any.
+  template <typename Fn>
+  void Written(size_t w, const TestStep& step, Fn write);
+  // Makes sums that worker w applies count as ticks of its own. Returns a step with them.
+  TestStep CountAsOwn(size_t w, MergedSums* sums);
+  // After a read between steps of all workers: the row has all ticks of this worker, and of the others all
+  // but those that the bounds allow.
+  void CheckLockStep(size_t w, TestStep* step, bool exact);
+  // The largest number of unapplied ticks of a row.
+  uint64_t MostUnapplied(size_t w);
 
   // --- failures of the store
   Bytes Snapshot(uint32_t p);
@@ -95,8 +112,12 @@ class World {
 
  private:
   struct Worker {
-    std::unique_ptr<FaultyTransport> transport;
-    std::unique_ptr<Client> client;
+    FaultyTransport* transport;
+    Client* client;
+    // What owns them: the process, or the next two.
+    std::unique_ptr<StreamWorker> process;
+    std::unique_ptr<FaultyTransport> own_transport;
+    std::unique_ptr<Client> own_client;
     std::unique_ptr<DeviceCache> device;
   };
 
@@ -150,5 +171,18 @@ class World {
   std::map<uint32_t, Bytes> replica_;  // the replica's partitions
   std::vector<std::string> errors_;
 };
+
+template <typename Fn>
+void World::Written(size_t w, const TestStep& step, Fn write) {
+  const uint64_t before = Ticks(w);
+  if (!write().ok()) blocked_ = true;
+  if (Ticks(w) == before) return;
+  for (const auto& [where, p] : step.parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      const float* const g = p.sums.data() + u * p.dim;
+      Issue(w, {p.table, p.keys[u]}, std::vector<float>(g, g + p.dim));
+    }
+  }
+}
 
 }  // namespace het::testing

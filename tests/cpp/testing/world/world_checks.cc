@@ -272,6 +272,33 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (unseen > most) Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
 }
 
+void World::CheckLockStep(size_t w, TestStep* step, bool exact) {
+  const Bound &pull = config_.cache.pull_bound, &push = config_.cache.push_bound;
+  const bool bounded = pull != kUnbounded && push != kUnbounded && !lossy_ && !blocked_;
+  // A read that began early lacks the ticks of a step more, and so does one that is notified.
+  const int64_t most = exact ? 0 : pull.most + (config_.workers - 1) * (push.most + 3);
+  if (!keeps() && lossy_) return;
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      const TableKey key{p.table, p.keys[u]};
+      int64_t unseen = 0;
+      for (uint32_t v = 0; v < config_.workers; ++v) {
+        const auto count = static_cast<int64_t>(kInitial - p.values[u][v]);
+        const auto issued = static_cast<int64_t>(Issued(v, key));
+        if (count < 0 || count > issued || (v == w && count != issued)) {
+          Error("sees " + std::to_string(count) + " ticks of " + std::to_string(v) + ", who made " +
+                    std::to_string(issued),
+                w, key);
+        }
+        unseen += issued - count;
+      }
+      if (bounded && unseen > most) {
+        Error(std::to_string(unseen) + " ticks of others unseen, at most " + std::to_string(most), w, key);
+      }
+    }
+  }
+}
+
 void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>& before) {
   if (config_.cache.push_bound == kUnbounded) return;
   for (auto& [where, p] : step->parts()) {

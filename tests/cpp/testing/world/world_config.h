@@ -12,6 +12,12 @@ namespace het::testing {
 
 constexpr float kInitial = 2;  // initial value in a counting table
 
+// How workers come to their batches.
+//   kNone      each by itself, at any time (schedule.h)
+//   kPlanned   from one stream, in lock-step; a pipeline plans the lookups (het_tf.plan)
+//   kOnDemand  the same, and each worker knows the lookups of all (shard(sync="on_demand"))
+enum class StreamMode : uint8_t { kNone, kPlanned, kOnDemand };
+
 struct WorldConfig {
   uint64_t seed = 1;
   uint32_t workers = 1;
@@ -31,6 +37,8 @@ struct WorldConfig {
   bool is_default = false;                    // the cache is that of het_tf.Cache()
   uint32_t age = 0;                           // limit on initial ticks of the store's rows
   bool early = false;                         // schedules begin some lookups early
+  StreamMode stream = StreamMode::kNone;
+  bool summed = false;  // gradients of a stream are summed over the workers (accumulate)
   size_t most_held = Subscribers::kMostRows;  // subscriptions that a partition keeps
 
   std::string ToString() const;
