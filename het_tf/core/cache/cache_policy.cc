@@ -15,11 +15,6 @@ void CachePolicy::set_workers(uint32_t workers) {
   config_.Follow(schema_->spec().optimizer.name);
 }
 
-void CachePolicy::FollowStream() {
-  config_.pull_bound = kUnbounded;
-  config_.staleness.reset();
-}
-
 RowFormat CachePolicy::row_format() const {
   if (schema_->dim() == 1) return RowFormat::kFloat32;
   return config_.wire == RowFormat::kInt4 ? RowFormat::kInt8 : config_.wire;

@@ -27,8 +27,6 @@ class CachePolicy {
     config_.push_bound = push_bound;
   }
   void set_workers(uint32_t workers);
-  // From now on the stream determines outdated rows, and there are no checks.
-  void FollowStream();
 
   // The format of rows: the config's, except for rows of one number, which would hardly become smaller.
   RowFormat row_format() const;

@@ -1,26 +1,31 @@
 // The state of a line's copy, and whether the line may leave.
 //
-// 1. The copy of a row is in one of four states. The next lookup of the row
+// 1. The copy of a row is in one of five states. The next lookup of the row
 //
 //      checked      asks the server whether its clock is within the pull bound
 //      subscribed   reads it: the server notifies the client of a move past the bound (store/subscribers.h)
+//      followed     reads it: the stream tells who else updates the row (engine/on_demand.h)
 //      moved        fetches it
 //      invalid      fetches it, and must not read its value before
 //
-//    from           checked      subscribed   moved        invalid
-//    Subscribe      subscribed   subscribed   subscribed   -
-//    Unsubscribe    checked      checked      moved        invalid
-//    Notify         checked      moved        moved        invalid
-//    Outdate        moved        moved        moved        invalid
-//    Invalidate     invalid      invalid      invalid      invalid
-//    Validate       -            -            -            checked
+//    from           checked      subscribed   followed     moved        invalid
+//    Subscribe      subscribed   subscribed   subscribed   subscribed   -
+//    Unsubscribe    checked      checked      followed     moved        invalid
+//    Notify         checked      moved        followed     moved        invalid
+//    Follow         followed     -            followed     moved        invalid
+//    Unfollow       checked      subscribed   checked      moved        invalid
+//    Outdate        moved        moved        moved        moved        invalid
+//    Invalidate     invalid      invalid      invalid      invalid      invalid
+//    Validate       -            -            -            -            checked
+//
+//    A followed row belongs to a table whose pull bound is 0, which has no subscriptions.
 //
 //    When a subscribed line leaves, the client must tell the server: by a push, or by left().
 //
 // 2. A transient line was not admitted, or had no room: it leaves as soon as it is not held.
 // 3. A held line does not leave: a step uses it, or its lookup waits (lookup_numbers.h).
 //
-// All calls are O(1), except OutdateAll and ForEachFreeTransient.
+// All calls are O(1), except UnfollowAll and ForEachFreeTransient.
 #pragma once
 
 #include "het_tf/core/cache/lines.h"
@@ -39,6 +44,7 @@ class LineMarks {
 
   bool invalid(uint32_t line) const { return lines_.state(line).copy == Copy::kInvalid; }
   bool subscribed(uint32_t line) const { return lines_.state(line).copy == Copy::kSubscribed; }
+  bool followed(uint32_t line) const { return lines_.state(line).copy == Copy::kFollowed; }
   bool moved(uint32_t line) const { return lines_.state(line).copy == Copy::kMoved; }
   // An answer has brought or checked the row, and the server has subscribed this client to it.
   void Subscribe(uint32_t line) { lines_.state(line).copy = Copy::kSubscribed; }
@@ -50,12 +56,19 @@ class LineMarks {
   void Notify(uint32_t line) {
     if (subscribed(line)) lines_.state(line).copy = Copy::kMoved;
   }
-  // Another worker has updated the row, according to the stream (engine/on_demand.h).
+  // A lookup of the stream has read the row, and the stream tells when another worker updates it.
+  void Follow(uint32_t line) {
+    if (lines_.state(line).copy == Copy::kChecked) lines_.state(line).copy = Copy::kFollowed;
+  }
+  // The stream does not tell any more.
+  void UnfollowAll() {
+    lines_.ForEach([this](uint32_t line) {
+      if (followed(line)) lines_.state(line).copy = Copy::kChecked;
+    });
+  }
+  // Another worker has updated the row, according to the stream.
   void Outdate(uint32_t line) {
     if (!invalid(line)) lines_.state(line).copy = Copy::kMoved;
-  }
-  void OutdateAll() {
-    lines_.ForEach([this](uint32_t line) { Outdate(line); });
   }
   // The base is invalid: a new incarnation, or the row is being filled in. Its update stays.
   void Invalidate(uint32_t line) { lines_.state(line).copy = Copy::kInvalid; }

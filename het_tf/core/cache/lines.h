@@ -23,7 +23,7 @@
 namespace het {
 
 // Whether a line's copy of its row may be read (line_marks.h).
-enum class Copy : uint8_t { kChecked, kSubscribed, kMoved, kInvalid };
+enum class Copy : uint8_t { kChecked, kSubscribed, kFollowed, kMoved, kInvalid };
 
 // The state of a line besides its row. All parts of the cache share one record, so that a hit reads one cache
 // line of memory.

@@ -24,6 +24,7 @@ TableRead* Asker::Add() {
 
 SyncPolicy::Pull Asker::PullOf(uint32_t line) const {
   if (line == kNoRow || cache_->marks().invalid(line)) return SyncPolicy::Pull::kFetch;
+  if (cache_->marks().followed(line)) return SyncPolicy::Pull::kNothing;
   return sync_.OnRead(cache_->marks().moved(line), trusts_ && cache_->marks().subscribed(line));
 }
 

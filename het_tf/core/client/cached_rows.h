@@ -24,6 +24,7 @@ struct CachedRead {
   };
   Vector<Part> parts;
   uint32_t planned = 0;                // this lookup's number; 0: it was not planned
+  bool follows = false;                // the stream tells when its rows are out of date (LineMarks::Follow)
   Vector<const float*> values;         // room for the parts' values
   Vector<Vector<float>> private_rows;  // rows that a reading without training fetched
 };

@@ -118,6 +118,7 @@ void CacheSink::FillIn(CachedRead* read) {
         part.values[u] = ValueOf(read, &cache, part.keys[u]);
         continue;
       }
+      if (read->follows) cache.marks().Follow(row);
       if (part.next_use != nullptr) cache.policy().SetNextUse(row, part.next_use[u]);
       part.values[u] = cache.lines().data(row);
     }

@@ -39,6 +39,7 @@ Status CachedBackend::Lookup(StepCall* call, Span<float* const> out) {
   const ClientDriver::Call client(driver_);
   CachedRead read;
   read.planned = call->planned_step;
+  read.follows = call->follows;
   for (const BatchPlan::Group* group : groups) {
     const Table& table = *call->call.tables[group->table];
     if (!client->HasTable(table.schema->id())) return TableIsGone(table);

@@ -8,9 +8,10 @@ Status Caches::Flush() {
     const Status status = backend->Flush();
     if (first.ok()) first = status;
   }
-  if (first.ok()) parts_->on_demand.OnFlush();
   return first;
 }
+
+void Caches::Settle() { parts_->on_demand.Settle(); }
 
 Status Caches::Refresh() {
   HET_RETURN_IF_ERROR(Flush());

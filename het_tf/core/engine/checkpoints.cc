@@ -45,12 +45,14 @@ Result<RowFileSummary> Checkpoints::SaveRows(const std::string& path, const Save
     tables.push_back({table->schema});
     const auto since = request.since.find(name);
     if (since != request.since.end()) tables.back().since = since->second;
+    HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "a save"));
   }
   return het::SaveRows(parts_->store.tables.get(), path, tables, request.partitions);
 }
 
 Status Checkpoints::VisitRows(const std::string& name, const std::function<Status(const RowBatch&)>& fn) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, parts_->catalog.Find(name));
+  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "an export"));
   RowBatch batch(*table->schema, size_t{8} << 20);
   for (uint32_t p = 0; p < parts_->store.tables->partitions(); ++p) {
     for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
@@ -89,6 +91,10 @@ Status Checkpoints::BeginLoad(const BeginRequest& request) {
   }
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   HET_RETURN_IF_ERROR(CheckNobodyLoads());
+  for (const std::string& name : parts_->catalog.Names()) {
+    const auto table = parts_->catalog.Find(name);
+    if (table.ok()) HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table.value(), 1}, "a restore"));
+  }
   SetLoading(true);
   Status begun = store->BeginLoad(request.loader, request.seconds);
   if (!begun.ok()) {

@@ -48,16 +48,38 @@ void ComingSteps::Add(uint64_t lane, size_t window, std::unique_ptr<PlannedStep>
   while (of.steps.size() > window + kBeside) RemoveOldest(&of);
 }
 
+ComingSteps::Steps::iterator ComingSteps::Find(Lane* lane, Span<const FeatureIds> features) {
+  Steps& steps = lane->steps;
+  uint64_t newest = 0;
+  for (const auto& step : steps) newest = std::max(newest, GlobalStep::PassOf(step->place));
+  const auto find = [&](auto fits) {
+    return std::find_if(steps.begin(), steps.end(),
+                        [&](const auto& step) { return fits(*step) && step->HasIds(features); });
+  };
+  auto found = steps.end();
+  if (newest != 0) found = find([&](const auto& step) { return step.place == lane->next; });
+  // Batches of a pass that was left may have the same ids.
+  if (newest != 0 && found == steps.end()) {
+    found = find([&](const auto& step) { return GlobalStep::PassOf(step.place) == newest; });
+  }
+  return found != steps.end() ? found : find([](const auto&) { return true; });
+}
+
+ComingSteps::Found ComingSteps::Peek(uint64_t lane, Span<const FeatureIds> features) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto of = lanes_.find(lane);
+  if (of == lanes_.end() || of->second.steps.empty() || of->second.steps.back()->place == 0) return {};
+  const auto found = Find(&of->second, features);
+  if (found == of->second.steps.end()) return {};
+  return {true, 0, 0, false, (*found)->place, (*found)->global};
+}
+
 ComingSteps::Found ComingSteps::Match(uint64_t lane, Span<const FeatureIds> features, Step* of_lookup) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto of = lanes_.find(lane);
   if (of == lanes_.end()) return {};
   auto& steps = of->second.steps;
-  const auto find = [&](auto fits) { return std::find_if(steps.begin(), steps.end(), fits); };
-  auto match = find([&](const auto& step) {
-    return step->place != 0 && step->place == of->second.next && step->HasIds(features);
-  });
-  if (match == steps.end()) match = find([&](const auto& step) { return step->HasIds(features); });
+  const auto match = Find(&of->second, features);
   if (match == steps.end()) return {false, 0, 0, ++of->second.unplanned == kTellAfter};
   of->second.unplanned = 0;
   of->second.next = (*match)->place + 1;

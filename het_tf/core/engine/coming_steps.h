@@ -5,9 +5,9 @@
 //               └─► Match: its lookup has come, with the same ids, and takes the plan
 //
 // A lookup is matched by its ids: with the next batch behind the last match that has them, or else the
-// oldest. So batches need no names. When an iterator is abandoned or restored, or a layer changes its ids,
-// batches are passed over: they are dropped after kPassedOver lookups of later ones, or when newer ones fill
-// the window. A lookup without a match is an ordinary one.
+// oldest of the newest pass, or else the oldest. So batches need no names. When an iterator is abandoned or
+// restored, or a layer changes its ids, batches are passed over: they are dropped after kPassedOver lookups
+// of later ones, or when newer ones fill the window. A lookup without a match is an ordinary one.
 //
 // Caches learn the batch of a row's next use (next_uses.h): a lookup has the next uses of its keys, and
 // TakeLate those of rows that no batch before used.
@@ -74,6 +74,8 @@ class ComingSteps {
     uint64_t place = 0;         // the batch's number in its stream
     std::shared_ptr<const GlobalStep> global = nullptr;
   };
+  // Returns place and global of the batch that Match would take, if it has a place.
+  Found Peek(uint64_t lane, Span<const FeatureIds> features);
   // Takes the batch of a training lookup: step->plan and step->next_use become its own.
   Found Match(uint64_t lane, Span<const FeatureIds> features, Step* step);
 
@@ -92,12 +94,14 @@ class ComingSteps {
   void Clear();
 
  private:
+  using Steps = std::deque<std::unique_ptr<PlannedStep>>;
   struct Lane {
-    std::deque<std::unique_ptr<PlannedStep>> steps;  // oldest first
-    uint32_t unplanned = 0;                          // lookups since the last planned one
-    uint64_t next = 0;                               // the number after the last match
+    Steps steps;             // oldest first
+    uint32_t unplanned = 0;  // lookups since the last planned one
+    uint64_t next = 0;       // the number after the last match
   };
 
+  static Steps::iterator Find(Lane* lane, Span<const FeatureIds> features);
   static PlannedStep* NextOf(const Lane& lane);
   void RemoveOldest(Lane* lane);
   void Recycle(std::unique_ptr<PlannedStep> step);

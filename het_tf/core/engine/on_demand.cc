@@ -8,13 +8,22 @@ namespace {
 
 Span<const OthersKeys> KeysOf(const Vector<OthersKeys>& keys) { return {keys.data(), keys.size()}; }
 
-bool Share(const std::vector<uint64_t>& tables, const std::vector<uint64_t>& others) {
-  return std::any_of(tables.begin(), tables.end(), [&others](uint64_t table) {
-    return std::find(others.begin(), others.end(), table) != others.end();
-  });
+// Returns one of the tables that is among the ids; null: there is none.
+const Table* Shared(Span<const TablePtr> tables, const std::vector<uint64_t>& ids) {
+  for (const TablePtr& table : tables) {
+    if (std::find(ids.begin(), ids.end(), table->schema->id()) != ids.end()) return table.get();
+  }
+  return nullptr;
 }
 
-const std::string& NameOf(const BatchCall& call) { return call.tables[0]->schema->spec().name; }
+Status HeldBack(const Table& table, const std::string& what) {
+  return FailedPrecondition(
+      "rows of table '" + table.schema->spec().name + "' travel on demand (shard(sync=\"on_demand\")), and " +
+      what +
+      " is not the next batch of the stream: other workers hold back updates that it needs. Call "
+      "het_tf.flush(all_ranks=True) on all ranks before it; in fit, het_tf.callbacks.Broadcast() does so "
+      "before an evaluation. A loop that was left in the middle, and a step without a gradient, need it too");
+}
 
 }  // namespace
 
@@ -40,60 +49,73 @@ void OnDemand::Plan(const BatchCall& call, bool early, bool summed) {
   layers_.emplace(call.layer, std::move(layer));
 }
 
-void OnDemand::FollowStream(Layer* layer) {
-  if (!layer->exact || std::exchange(layer->follows, true)) return;
-  const ClientDriver::Lock client(driver_);
-  for (uint64_t table : layer->tables) {
-    if (!client->HasTable(table)) continue;
-    client->cache(table)->policy().FollowStream();
-    client->cache(table)->marks().OutdateAll();
+void OnDemand::EndPass(uint64_t lane, uint64_t place) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Layer* const layer = Find(lane);
+  if (layer == nullptr) return;
+  layer->ends.insert(place);
+  CloseIfEnded(layer);
+}
+
+void OnDemand::Settle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [lane, layer] : layers_) {
+    Close(&layer);
+    // A gradient that comes later is of an unknown step: it is sent at once.
+    layer.runs = false;
+    layer.now.reset();
   }
 }
 
-Status OnDemand::OnOtherBatch(const BatchCall& call, const Layer& layer) {
-  if (!layer.exact) return ClientDriver::Call(driver_)->PushPastBound();
-  return FailedPrecondition(
-      "rows of table '" + NameOf(call) +
-      "' travel on demand, and workers have held back rows that this lookup needs: it is not of the batch "
-      "that "
-      "was planned next. If a loop was left in the middle of the stream, or a step had no gradient, call "
-      "het_tf.flush(all_ranks=True) on all ranks before the next training step");
-}
-
-Status OnDemand::CheckAlone(const BatchCall& call, const Layer& layer) {
-  for (const auto& [lane, other] : layers_) {
-    const bool runs = !other.any_next && other.next == 0;
-    if (&other == &layer || !runs || !Share(layer.tables, other.tables)) continue;
-    return FailedPrecondition(
-        "table '" + NameOf(call) +
-        "' is looked up by two layers in a step, and its rows travel on demand: neither layer knows what the "
-        "other one needs. Give both features to one EmbeddingCollection");
+Status OnDemand::Require(Span<const TablePtr> tables, const char* what) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [lane, layer] : layers_) {
+    const Table* const shared = layer.held_back ? Shared(tables, layer.tables) : nullptr;
+    if (shared != nullptr) return HeldBack(*shared, what);
   }
   return Status();
 }
 
-Status OnDemand::BeginStep(const BatchCall& call, const ComingSteps::Found& found) {
+void OnDemand::Forget(uint64_t table) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(call.layer);
-  if (layer == nullptr) return Status();
+  for (auto layer = layers_.begin(); layer != layers_.end();) {
+    const std::vector<uint64_t>& tables = layer->second.tables;
+    const bool has = std::find(tables.begin(), tables.end(), table) != tables.end();
+    layer = has ? layers_.erase(layer) : std::next(layer);
+  }
+}
+
+Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool training) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (layers_.empty()) return Status();
   const uint64_t place = found.global == nullptr ? 0 : found.place;
-  HET_RETURN_IF_ERROR(CheckAlone(call, *layer));
-  if (layer->summed && place == 0) {
+  Layer* const own = training ? Find(call->call.layer) : nullptr;
+  for (const auto& [lane, layer] : layers_) {
+    const Table* const shared = layer.held_back ? Shared(call->call.tables, layer.tables) : nullptr;
+    if (shared == nullptr || (&layer == own && layer.Expects(place))) continue;
+    if (!training) return HeldBack(*shared, "a lookup outside of training");
+    if (&layer == own) return HeldBack(*shared, "this lookup");
     return FailedPrecondition(
-        "rows of table '" + NameOf(call) +
+        "table '" + shared->schema->spec().name +
+        "' is looked up by two layers, and its rows travel on demand: neither layer knows what the other one "
+        "needs. Give both features to one EmbeddingCollection; or, to train the other layer after the "
+        "stream, "
+        "call het_tf.flush(all_ranks=True) on all ranks before it");
+  }
+  if (own == nullptr) return Status();
+  if (own->summed && place == 0) {
+    return FailedPrecondition(
+        "rows of table '" + call->call.tables[0]->schema->spec().name +
         "' travel on demand and their gradients are summed, and this lookup is of a batch that was not "
         "planned: the workers may not agree on who updates a row. Read shard(sync=\"on_demand\") by a new "
         "iterator, or train without accumulate");
   }
-  if (!layer->any_next && (place == 0 || place != layer->next)) {
-    HET_RETURN_IF_ERROR(OnOtherBatch(call, *layer));
-  }
-  FollowStream(layer);
-  layer->any_next = false;
-  layer->next = 0;
-  layer->place = place;
-  layer->now = found.global;
-  layer->coming.reset();
+  own->held_back = own->runs = true;
+  own->place = place;
+  own->now = found.global;
+  own->coming.reset();
+  own->ends.erase(own->ends.begin(), own->ends.lower_bound(place));
+  call->follows = own->exact && own->now != nullptr;
   return Status();
 }
 
@@ -124,7 +146,8 @@ Status OnDemand::EndStep(uint64_t lane) {
   Layer* const layer = Find(lane);
   if (layer == nullptr) return Status();
   const bool known = layer->coming != nullptr;
-  if (layer->exact && layer->now == nullptr) MarkAllMoved(*layer);
+  // What others have updated in an unknown step is to be checked.
+  if (layer->now == nullptr) Unfollow(*layer);
   layer->now.reset();
   layer->coming.reset();
   if (!known) {
@@ -132,8 +155,8 @@ Status OnDemand::EndStep(uint64_t lane) {
     HET_RETURN_IF_ERROR(ClientDriver::Call(driver_)->PushPastBound());
     lock.lock();
   }
-  layer->any_next = !known;
-  layer->next = known ? layer->place + 1 : 0;
+  layer->runs = false;
+  CloseIfEnded(layer);
   return Status();
 }
 
@@ -145,26 +168,22 @@ Status OnDemand::SkipStep(uint64_t lane) {
   return EndStep(lane);
 }
 
-void OnDemand::OnFlush() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [lane, layer] : layers_) {
-    // Of a step that had no gradient it is not known what others have done in it.
-    if (layer.exact && !layer.any_next && layer.next == 0) MarkAllMoved(layer);
-    layer.any_next = true;
-  }
+// All updates are at the server.
+void OnDemand::Close(Layer* layer) {
+  Unfollow(*layer);
+  layer->held_back = false;
+  layer->place = 0;
 }
 
-void OnDemand::Forget(uint64_t table) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto layer = layers_.begin(); layer != layers_.end();) {
-    layer = Share(layer->second.tables, {table}) ? layers_.erase(layer) : std::next(layer);
-  }
+void OnDemand::CloseIfEnded(Layer* layer) {
+  if (!layer->runs && layer->held_back && layer->ends.count(layer->place) != 0) Close(layer);
 }
 
-void OnDemand::MarkAllMoved(const Layer& layer) {
+void OnDemand::Unfollow(const Layer& layer) {
+  if (!layer.exact) return;
   const ClientDriver::Lock client(driver_);
   for (uint64_t table : layer.tables) {
-    if (client->HasTable(table)) client->cache(table)->marks().OutdateAll();
+    if (client->HasTable(table)) client->cache(table)->marks().UnfollowAll();
   }
 }
 

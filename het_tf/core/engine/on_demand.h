@@ -11,8 +11,9 @@
 //
 // At staleness 0 steps are exact: N workers equal one process, and the stream replaces checks:
 //
-//   lookup of t   reads cached rows that are up to date, and fetches others. There are no checks
-//   tick of t     k = 1, and the step waits until its rows are applied. Copies of rows that another worker
+//   lookup of t   reads rows that it has read in this pass and that are up to date; it checks or fetches
+//   others tick of t     k = 1, and the step waits until its rows are applied. Copies of rows that another
+//   worker
 //                 updates in t become outdated
 //
 // Why this suffices. A row is unsent at worker w only if no other worker has needed it since w's last tick,
@@ -21,10 +22,21 @@
 // mode keeps ticks of t behind all lookups of t, and the all-reduce at the end of a step keeps lookups of t +
 // 1 behind all ticks of t (docs/protocol.md).
 //
-// Exceptions. A step whose successor is not planned sends everything at its end; then any lookup may follow.
-// Otherwise workers hold back rows that another lookup would need. If such a lookup comes, all is sent, which
-// is a step late for other workers; an exact layer refuses it, without a change. After an unplanned exact
-// step every copy is outdated. A loop that is left in the middle needs a flush on all workers.
+// Exceptions. A step whose successor is not planned sends everything at its end.
+//
+// Who may read. From the first step of a pass on, other workers may hold back updates:
+//
+//                 a step of the stream begins      its gradient came            pass ended, or all flushed
+//    settled ──────────────────────────────► runs ────────────────► held back ──────────────────────► settled
+//    any call      only its gradient                 only the next batch of the stream
+//
+// Other lookups of its tables, in training, for evaluation and by other layers, are refused without a change,
+// and so are changes of rows behind the caches, saves and loads (Require). What decides is the order of
+// calls, which is the same on all workers; never whose pipeline is late: so all workers refuse, or none.
+// Copies are trusted within a pass only (LineMarks::Follow); then they are checked, as at any staleness of 0.
+//
+// A layer whose batches come from a restored iterator has no plans for some of them, on some workers. Such a
+// step sends everything. Any training step may follow it; other reads wait for a flush.
 //
 // Thread-safe. Lock order: this one, then the driver's, then that of the coming steps.
 #pragma once
@@ -32,6 +44,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "het_tf/core/engine/client_driver.h"
@@ -47,12 +60,21 @@ class OnDemand {
   // Plans a batch of the layer with the lookups of all workers. `early`: its lookups begin early. `summed`:
   // as in GlobalStep::Ids.
   void Plan(const BatchCall& call, bool early, bool summed);
+  // The pass has no step behind the one at this place.
+  void EndPass(uint64_t lane, uint64_t place);
+  // All workers have sent all updates, and wait for each other: any call may come.
+  void Settle();
+  // FailedPrecondition: other workers may hold back updates of one of these tables. `what`: "a save".
+  Status Require(Span<const TablePtr> tables, const char* what);
+  // Call when a table is dropped.
+  void Forget(uint64_t table);
+
+  // Begins a lookup. Sets call->follows. `training`: a step of the layer begins. FailedPrecondition: the rows
+  // may lack updates that others hold back.
+  Status Begin(StepCall* call, const ComingSteps::Found& found, bool training);
 
   // The functions below do nothing for layers without such plans.
 
-  // Begins a training lookup. FailedPrecondition: rows of an exact layer may not be ready for it, or another
-  // layer with one of its tables is in a step.
-  Status BeginStep(const BatchCall& call, const ComingSteps::Found& found);
   // Returns the others' keys in the running step of a layer; null: unknown.
   std::shared_ptr<const GlobalStep> Running(uint64_t lane);
   // Returns the others' use for the running step's write; null: none.
@@ -61,31 +83,28 @@ class OnDemand {
   Status EndStep(uint64_t lane);
   // Call for a step without a gradient: others may have one, and need rows next.
   Status SkipStep(uint64_t lane);
-  // Call when everything was sent.
-  void OnFlush();
-  // Call when a table is dropped.
-  void Forget(uint64_t table);
 
  private:
   struct Layer {
     std::vector<uint64_t> tables;
     bool exact = false;
-    bool summed = false;   // updates have an owner, which every worker must know
-    uint64_t ahead = 1;    // k
-    bool follows = false;  // exact and begun: the stream determines the outdated rows
-    bool any_next = true;  // nothing is unsent: any lookup may come
-    uint64_t next = 0;     // else only this batch (coming_steps.h) may come; 0: none, a step runs or failed
-    uint64_t place = 0;    // the running step's place; 0: not planned
+    bool summed = false;      // updates have an owner, which every worker must know
+    uint64_t ahead = 1;       // k
+    bool held_back = false;   // by other workers, or it may be
+    bool runs = false;        // a step whose gradient has not come
+    uint64_t place = 0;       // of the newest step; 0: it was not planned, or all is settled
+    std::set<uint64_t> ends;  // places of the last steps of passes
     // The running step, and the one k behind it, if known.
     std::shared_ptr<const GlobalStep> now, coming;
+
+    // Whether the batch at this place is the next one of the stream.
+    bool Expects(uint64_t next) const { return !runs && (place == 0 || next == place + 1); }
   };
 
   Layer* Find(uint64_t lane);
-  // Handles a lookup of another batch than the planned successor.
-  Status OnOtherBatch(const BatchCall& call, const Layer& layer);
-  Status CheckAlone(const BatchCall& call, const Layer& layer);
-  void FollowStream(Layer* layer);
-  void MarkAllMoved(const Layer& layer);
+  void Close(Layer* layer);
+  void CloseIfEnded(Layer* layer);
+  void Unfollow(const Layer& layer);
 
   ClientDriver* const driver_;
   ComingSteps* const coming_;

@@ -66,14 +66,19 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
   StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : parts_->step_store.New();
   StepCall step{call, 0, nullptr, plan.get()};
-  if (token != nullptr) HET_RETURN_IF_ERROR(Number(&step));
-  Releaser releaser(&parts_->backends, step.number);
+  HET_RETURN_IF_ERROR(token != nullptr ? Number(&step) : parts_->on_demand.Begin(&step, {}, false));
+  return Read(&step, std::move(plan), out, token);
+}
+
+Status Steps::Read(StepCall* step, StepStore::StepPtr plan, Span<float* const> out, uint64_t* token) {
+  const BatchCall& call = step->call;
+  Releaser releaser(&parts_->backends, step->number);
   const std::shared_lock<std::shared_mutex> pool_lock(pool_mutex_);
-  step.pool = pool_.get();
+  step->pool = pool_.get();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   if (plan != nullptr) {
     const TraceScope planning(&parts_->trace, TraceKind::kPlan);
-    if (!step.planned) plan->Scatter(call, parts_->store.transport->id(0), pool_.get());
+    if (!step->planned) plan->Scatter(call, parts_->store.transport->id(0), pool_.get());
     plan->PrepareRows();
     plan->PrepareValues(call);
     for (size_t f = 0; f < out.size(); ++f) {
@@ -81,11 +86,11 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
     }
   }
   HET_RETURN_IF_ERROR(
-      parts_->backends.ForCall(call, [&](TableBackend* backend) { return backend->Lookup(&step, out); }));
+      parts_->backends.ForCall(call, [&](TableBackend* backend) { return backend->Lookup(step, out); }));
   if (token == nullptr) return Status();
-  const uint64_t let_go = parts_->step_store.Remember(step.number, std::move(plan));
+  const uint64_t let_go = parts_->step_store.Remember(step->number, std::move(plan));
   releaser.Dismiss();
-  *token = step.number;
+  *token = step->number;
   if (let_go == 0) return Status();
   for (const auto& backend : parts_->backends) backend->Release(let_go);
   return Status();
@@ -94,6 +99,9 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
 // Sets the number of a training lookup, and its plan if there is one.
 Status Steps::Number(StepCall* step) {
   ComingSteps::Found found;
+  if (step->step != nullptr) found = parts_->coming.Peek(step->call.layer, step->call.features);
+  // A refused lookup takes no plan.
+  HET_RETURN_IF_ERROR(parts_->on_demand.Begin(step, found, true));
   if (step->step != nullptr) found = parts_->coming.Match(step->call.layer, step->call.features, step->step);
   step->planned = found.planned;
   step->planned_step = found.planned_step;
@@ -102,7 +110,7 @@ Status Steps::Number(StepCall* step) {
     for (const TablePtr& table : step->call.tables) table->planned.fetch_add(1);
   }
   if (found.tell && parts_->notice) TellUnplanned(step->call);
-  return parts_->on_demand.BeginStep(step->call, found);
+  return Status();
 }
 
 void Steps::TellUnplanned(const BatchCall& call) {
@@ -202,11 +210,16 @@ Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const Merge
   }
   BatchCall call{tables, Span<const FeatureIds>(features.data(), features.size())};
   ApplyArgs args;
-  HET_RETURN_IF_ERROR(Lookup(call, {}, &args.token));
+  // A lookup within the step, of the keys that are updated here.
+  const TraceScope whole(&parts_->trace, TraceKind::kLookup);
+  HET_RETURN_IF_ERROR(CheckIds(call));
+  StepStore::StepPtr plan = parts_->step_store.New();
+  StepCall step{call, parts_->step_store.Reserve(), nullptr, plan.get()};
+  HET_RETURN_IF_ERROR(Read(&step, std::move(plan), {}, &args.token));
   args.gradients = Span<const float* const>(gradients.data(), gradients.size());
   args.learning_rates = learning_rates;
   args.active = Span<const uint8_t>(active.data(), active.size());
-  call.layer = layer;  // the lookup above was not this step's
+  call.layer = layer;
   bool skipped = false;
   return Apply(call, args, &skipped);
 }
@@ -235,7 +248,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
   const std::vector<uint64_t> tables = call.TableIds();
   step->plan.Build(call.features, {tables.data(), tables.size()}, parts_->store.transport->id(0), &only_this);
   if (parts_->remote()) TellSmallCaches(call, step->plan);
-  if (all != nullptr) {
+  if (all != nullptr && all->ends[0].size() > 1) {
     step->global = GlobalOf(call, *all);
     step->place = all->place;
     parts_->on_demand.Plan(call, step->may_begin, all->summed);

@@ -78,8 +78,10 @@ class Steps {
   // its rows are requested when the previous lookup has ended, unless a pull bound is 0 (coming_steps.h).
   // Never waits; errors are reported by the lookup. `window`: number of batches of the layer that may be
   // planned, at least 1. Unimplemented: a table is cached on a device. `all`: all workers' lookups of this
-  // step; then rows of the layer travel on demand (on_demand.h).
+  // step; then, if there are several, rows of the layer travel on demand (on_demand.h).
   Status Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* all = nullptr);
+  // The pass of a stream whose rows travel on demand has no step behind the one at this place.
+  void EndPass(uint64_t layer, uint64_t place) { parts_->on_demand.EndPass(layer, place); }
 
   // The lock of updates, if the store is in this process: row numbers must hold between phases of an Apply. A
   // remote store has no row numbers here, so nothing is locked and steps go on.
@@ -88,6 +90,8 @@ class Steps {
   void Pause(const std::function<void()>& fn);
 
  private:
+  // `step`: with the call and, except on a device, an empty plan. `token`: as in Lookup.
+  Status Read(StepCall* step, StepStore::StepPtr plan, Span<float* const> out, uint64_t* token);
   Status Number(StepCall* step);
   void TellUnplanned(const BatchCall& call);
   void TellSmallCaches(const BatchCall& call, const BatchPlan& plan);

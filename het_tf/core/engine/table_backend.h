@@ -32,6 +32,7 @@ struct StepCall {
   bool planned = false;  // planned before the lookup: its unique keys are known
   // Its number among planned lookups, on which step->next_use is based; 0: next_use is unused.
   uint32_t planned_step = 0;
+  bool follows = false;  // as CachedRead::follows
   // For an update: which tables were ticked, and whether its loss scale made it skip.
   std::vector<uint8_t> changed = {};
   bool skipped = false;

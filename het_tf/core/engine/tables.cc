@@ -78,6 +78,7 @@ Status Tables::ReadStored(const std::string& name, Span<const Key> keys, float* 
 Status Tables::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "an assignment"));
   const Status status = parts_->store.tables->Assign(*table->schema, keys, rows, with_slots);
   parts_->backends.Of(table->options).Invalidate(*table, keys);
   return status;
@@ -86,6 +87,7 @@ Status Tables::Assign(const std::string& name, Span<const Key> keys, const float
 Status Tables::Remove(const std::string& name, Span<const Key> keys, size_t* removed) {
   *removed = 0;
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
+  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "a removal"));
   const auto apply_lock = steps_->LockRowNumbers();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   const auto gone = parts_->store.tables->Remove(*table->schema, keys);
@@ -100,6 +102,7 @@ Status Tables::Clear(const std::string& name) {
   const auto changes = parts_->catalog.LockChanges();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
+  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "a removal"));
   HET_RETURN_IF_ERROR(parts_->store.tables->ClearTable(*table->schema));
   parts_->backends.Of(table->options).InvalidateAll(*table);
   return Status();

@@ -29,12 +29,15 @@ namespace het {
 
 class GlobalStep {
  public:
+  // The places of a pass are consecutive numbers with the same PassOf, from 1.
+  static uint64_t PassOf(uint64_t place) { return place >> 40; }
+
   struct Ids {
     // Features of all workers, worker after worker.
     Span<const FeatureIds> features;
     // For each feature and each worker: the end of its ids.
     std::vector<Span<const int64_t>> ends;
-    uint64_t place = 0;   // number of the step in the stream, from 1; consecutive within a pass
+    uint64_t place = 0;   // number of the step in the stream; not 0, consecutive within a pass (PassOf)
     uint32_t worker = 0;  // this worker
     bool summed = false;  // gradients are summed over the workers: a key has one update in a step
   };

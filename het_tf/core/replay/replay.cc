@@ -113,7 +113,6 @@ Status Replay::AddHosts() {
     CacheConfig cache = settings_.cache;
     cache.push_max_age.reset();  // steps of a replay take no time
     HET_RETURN_IF_ERROR(client.AddTable(settings_.schema, cache));
-    if (settings_.on_demand && exact_) client.cache(settings_.schema->id())->policy().FollowStream();
     watcher_->Begin(hosts_.back()->network.get(), &client);
   }
   return Status();
@@ -247,6 +246,7 @@ Status Replay::Read(Host* host, size_t step) {
   for (uint32_t i = 0; i < host->own.size(); ++i) Build(first + i, 1, &host->own[i]);
   BatchPlan& plan = host->all.plan;
   CachedRead read;
+  read.follows = settings_.on_demand && exact_;
   read.planned = host->all.number;
   read.values.resize(plan.entries());
   for (const BatchPlan::Group& group : plan.groups()) {

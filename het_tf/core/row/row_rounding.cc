@@ -60,7 +60,8 @@ void DitherIntegers(const float* x, size_t n, uint64_t random, float* out) {
   const auto seed = static_cast<uint32_t>(random >> 32);
   for (size_t i = 0; i < n; ++i) {
     const uint32_t bits = Mix32(seed + static_cast<uint32_t>(i) * static_cast<uint32_t>(random | 1));
-    const float chance = static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f;
+    // 16 bits: the sum with an integer of the block's type is exact, so that integers stay as they are.
+    const float chance = static_cast<float>(static_cast<int32_t>(bits >> 16)) * 0x1p-16f;
     out[i] = std::floor(x[i] * inverse + chance) * unit;
   }
 }

@@ -109,7 +109,7 @@ TEST(CacheOptions, StaleCopiesAtAParameterServerAreRounded) {
   EXPECT_EQ(Cache("\"staleness\": \"synchronous\"").pull_bound, Bound(0));
   EXPECT_EQ(Cache("\"staleness\": \"synchronous\"").push_bound, Bound(0));
   EXPECT_EQ(Cache("\"staleness\": \"synchronous\", \"wire\": \"int8\"").wire, RowFormat::kInt8);
-  EXPECT_EQ(Cache("\"staleness\": \"synchronous\"", false).wire, RowFormat::kFloat32);
+  EXPECT_FALSE(Resolved("\"staleness\": \"synchronous\"", false).value().cache.has_value());
   EXPECT_EQ(Cache("\"rows\": 0").wire, RowFormat::kFloat32);
   EXPECT_EQ(Cache("\"rows\": 5", false).wire, RowFormat::kFloat32);
   EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);

@@ -143,6 +143,20 @@ bool Exclude(const Value& a, const Value& b) {
   const auto* const wire = both({"place", "devices"}, "wire");
   const auto* const early = both({"place", "devices"}, "lookups");
   const auto* const devices = both({"place", "both"}, "workers");
+  // A stream is read by workers without a device, whose lookups begin early when they are planned.
+  for (const char* stream : {"planned", "on demand"}) {
+    const auto* const place = both({"stream", stream}, "place");
+    const auto* const lookups = both({"stream", stream}, "lookups");
+    if ((place != nullptr && *place != "host") || (lookups != nullptr && *lookups == "early")) return true;
+  }
+  const Value summed{"gradients", "summed"};
+  const auto* const place = both(summed, "place");
+  const auto* const lookups = both(summed, "lookups");
+  const auto* const stream = both(summed, "stream");
+  if ((place != nullptr && *place != "host") || (lookups != nullptr && *lookups == "early") ||
+      (stream != nullptr && *stream == "none")) {
+    return true;
+  }
   return (wire != nullptr && *wire != "float32") || (early != nullptr && *early == "early") ||
          (devices != nullptr && *devices == "1");
 }

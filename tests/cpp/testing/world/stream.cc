@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace het::testing {
+namespace {
+
+// Each step of a stream has a key of its own, at all workers, and batches that are not planned have another
+// one: a batch is recognised by its ids.
+constexpr Key kOtherKey = 99;
+Key KeyOfStep(uint64_t pass, size_t step) { return 100 + static_cast<Key>((pass * 64 + step) % 1009); }
+
+}  // namespace
 
 Stream::Stream(World* world)
     : world_(world), planned_(world->config().workers), told_(world->config().workers) {}
@@ -24,9 +32,10 @@ std::vector<uint32_t> Stream::Order() {
   return order;
 }
 
-KeysOfTables Stream::RandomKeys() {
+KeysOfTables Stream::RandomKeys(Key own) {
   Random& r = world_->random();
   KeysOfTables keys(world_->config().tables);
+  keys[0].push_back(own);
   for (auto& of_table : keys) {
     for (uint64_t n = r.Below(7); n > 0; --n) {
       const Key key = r.Between(-2, 9);
@@ -39,7 +48,8 @@ KeysOfTables Stream::RandomKeys() {
 void Stream::AddUntil(size_t step) {
   while (first_ + steps_.size() <= step) {
     steps_.emplace_back(workers());
-    for (Batch& batch : steps_.back()) batch.keys = RandomKeys();
+    const Key own = KeyOfStep(pass_, first_ + steps_.size());
+    for (Batch& batch : steps_.back()) batch.keys = RandomKeys(own);
   }
 }
 
@@ -113,29 +123,28 @@ void Stream::Step() {
   for (size_t w = 0; w < workers(); ++w) {
     if (r.Chance(0.7)) PlanUntil(w, step_ + 1 + r.Below(4));
   }
-  if (r.Chance(0.03)) {  // the gradients never come
-    left_ = true;
-    open_ = true;
-    running_ = false;
-  } else {
-    Train(&batches);
-  }
+  const bool trained = !r.Chance(0.03);  // else the gradients never come
+  if (trained) Train(&batches);
+  running_ = false;
+  open_ = true;
+  left_ = !trained;
   ++step_;
   while (first_ < step_) {
     steps_.pop_front();
     ++first_;
   }
-  if (end_ != 0 && step_ == end_) EndPass();
+  if (end_ != 0 && step_ == end_) trained ? EndPass() : NewPass();
 }
 
 void Stream::OtherStep() {
   std::vector<Batch> batches(workers());
-  for (Batch& batch : batches) batch.keys = RandomKeys();
+  for (Batch& batch : batches) batch.keys = RandomKeys(kOtherKey);
   // Who updates a shared row is in the plan.
   if (!LookUp(&batches, holds_back() || (on_demand() && world_->config().summed))) return FlushAll();
   running_ = true;
   Train(&batches);
-  left_ = true;
+  running_ = false;
+  open_ = left_ = true;
 }
 
 void Stream::Train(std::vector<Batch>* batches) {
@@ -146,13 +155,10 @@ void Stream::Train(std::vector<Batch>* batches) {
     const bool active = !world_->random().Chance(0.05);
     for (uint32_t w : Order()) {
       TestStep* const step = (*batches)[w].step.get();
-      world_->Written(w, *step, [&] {
-        return world_->process(w)->Apply(step, world_->learning_rate(), active);
-      });
+      world_->Written(w, *step,
+                      [&] { return world_->process(w)->Apply(step, world_->learning_rate(), active); });
     }
   }
-  running_ = false;
-  open_ = true;
 }
 
 void Stream::TrainSummed(std::vector<Batch>* batches) {
@@ -182,7 +188,7 @@ void Stream::TrainSummed(std::vector<Batch>* batches) {
 }
 
 void Stream::Evaluate(size_t w) {
-  std::unique_ptr<TestStep> step = world_->NewStep(RandomKeys());
+  std::unique_ptr<TestStep> step = world_->NewStep(RandomKeys(kOtherKey));
   // While workers hold back updates it is refused, or else it has all of them.
   if (Served(world_->process(w)->Lookup(step.get(), false), holds_back(), "a read for evaluation")) {
     Check(w, step.get());

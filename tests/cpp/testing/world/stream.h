@@ -1,6 +1,6 @@
-// The steps of a world whose workers read one stream, in lock-step: planned lookups, rows on demand, gradients
-// that are summed over the workers. With reads for evaluation, streams that are left, steps without a
-// gradient, and flushes of one worker or of all.
+// The steps of a world whose workers read one stream, in lock-step: planned lookups, rows on demand,
+// gradients that are summed over the workers. With reads for evaluation, streams that are left, steps without
+// a gradient, and flushes of one worker or of all.
 //
 // It knows which calls must be refused: while workers may hold back updates, all but the next batch of the
 // stream. All workers must agree on it, and a refused call must change nothing.
@@ -37,7 +37,8 @@ class Stream {
   bool exact() const;
   // Whether workers may hold back updates that another read than the next step's would need.
   bool holds_back() const { return on_demand() && workers() > 1 && (open_ || running_); }
-  KeysOfTables RandomKeys();
+  // With this key of the first table, and random ones.
+  KeysOfTables RandomKeys(Key own);
   // Adds batches of all workers until the step of this number is there.
   void AddUntil(size_t step);
   void PlanUntil(size_t w, size_t step);

@@ -1,8 +1,8 @@
 // A worker of a world that trains as TensorFlow's ops do: an engine, and one layer that looks up all tables,
 // each with a feature of its own.
 //
-// The engine has no thread, so that schedules are repeatable: lookups begin early when a batch is planned, and
-// pushes go on when the engine is called.
+// The engine has no thread, so that schedules are repeatable: lookups begin early when a batch is planned,
+// and pushes go on when the engine is called.
 #pragma once
 
 #include <memory>
@@ -40,9 +40,9 @@ class StreamWorker {
   Status Plan(const KeysOfTables& mine, const std::vector<KeysOfTables>* all, uint64_t place, uint32_t me,
               bool summed);
   // The pass has no step behind the one at this place.
-  void EndPass(uint64_t) {}
+  void EndPass(uint64_t place) { steps_.EndPass(kLayer, place); }
   // All workers have flushed.
-  void Settle() {}
+  void Settle() { caches_.Settle(); }
   // Looks up the keys of the step, and points step->Value at the rows. Not training: no gradient follows.
   Status Lookup(TestStep* step, bool training);
   // Applies step's sums as gradients. `active` false: the step has no gradient.
