@@ -227,6 +227,13 @@ int HetFlush(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.caches().Flush(); });
 }
 
+int HetSettle(const char* name_space) {
+  return WithEngine(name_space, [&](Engine& engine) {
+    engine.caches().Settle();
+    return Status();
+  });
+}
+
 int HetRefresh(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.caches().Refresh(); });
 }

@@ -77,6 +77,8 @@ HET_EXPORT int HetMarkDurable(const char* name_space);
 // As HetFlush if the namespace is in use and its tables are at a parameter server; else does nothing.
 HET_EXPORT int HetFlushRemote(const char* name_space);
 HET_EXPORT int HetFlush(const char* name_space);
+// All workers have flushed: rows that travelled on demand may be read by anyone.
+HET_EXPORT int HetSettle(const char* name_space);
 // HetFlush, and empties the caches: reads then equal a scan, to the last bit.
 HET_EXPORT int HetRefresh(const char* name_space);
 

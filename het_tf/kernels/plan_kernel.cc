@@ -1,4 +1,5 @@
 // HetPlan: sorts the ids of a coming lookup and requests its rows while earlier batches are computed.
+// HetEndPass: the end of a pass, for rows that travel on demand.
 #include <algorithm>
 #include <new>
 
@@ -66,7 +67,28 @@ class PlanKernel {
   bool summed_ = false;
 };
 
-const bool plan_registered = (RegisterCpuKernel<PlanKernel>("HetPlan"), true);
+class EndPassKernel {
+ public:
+  static Result<std::unique_ptr<EndPassKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<EndPassKernel>();
+    HET_ASSIGN_OR_RETURN(kernel->spec_, GetCallSpec(context));
+    return kernel;
+  }
+
+  Status Compute(TF_OpKernelContext* context) {
+    HET_ASSIGN_OR_RETURN(const auto place, GetInput(context, 0));
+    const std::shared_ptr<Engine> engine = FindEngine(spec_->name_space());
+    const auto number = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(place.get())));
+    if (engine != nullptr) engine->steps().EndPass(spec_->signature(), number);
+    return Status();
+  }
+
+ private:
+  std::unique_ptr<CallSpec> spec_;
+};
+
+const bool plan_registered = (RegisterCpuKernel<PlanKernel>("HetPlan"),
+                              RegisterCpuKernel<EndPassKernel>("HetEndPass"), true);
 
 }  // namespace
 }  // namespace het

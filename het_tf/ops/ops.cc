@@ -101,6 +101,15 @@ void RegisterPlan() {
   Register(op, &NoShape);
 }
 
+// The pass of a stream whose rows travel on demand has no step behind the one at `place`. No outputs.
+void RegisterEndPass() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetEndPass");
+  TF_OpDefinitionBuilderAddInput(op, "place: int64");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  Register(op, &NoShape);
+}
+
 // One tick of every table with the gradients of the rows that `token` stands for, times scale / loss_scale
 // (0: 1). anchor_grad is 0, or NaN if a gradient was not finite under a loss scale and the step was left out.
 void RegisterApplyGrad() {
@@ -215,7 +224,7 @@ void RegisterPlaceSamples() {
   Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
 }
 
-const bool registered = (RegisterLookup(), RegisterPlan(), RegisterApplyGrad(), RegisterSumGrads(),
+const bool registered = (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterApplyGrad(), RegisterSumGrads(),
                          RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterFollowDense(),
                          RegisterFollowLookup(), RegisterPlaceSamples(), true);
 

@@ -133,7 +133,7 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
             f"{', '.join(map(repr, reading.tables.values()))} may hold a part of it: restore again before "
             f"they are used ({error or type(error).__name__})"
         ) from error
-    ranks.together("count updates", lambda: running.count(ranks))
+    ranks.together("follow the load", lambda: running.follow(ranks))
     registry.accept_rows(reading.namespace, reading.tables.values())
     for name in reading.tables.values():
         if reading.slots:  # else rows differ from the checkpoint's at equal clocks
@@ -183,9 +183,12 @@ class _Load:
             with contextlib.suppress(Exception):  # report the first error
                 native.call("HetLoadAbort", self._reading.namespace)
 
-    def count(self, ranks: Ranks) -> None:
-        """Sets the steps of schedules, after the load."""
-        for name, number in self._applies.items() if ranks.rank > 0 else ():  # `commit` did it on rank 0
+    def follow(self, ranks: Ranks) -> None:
+        """Drops the copies of rows from before the load, and sets the steps of schedules."""
+        if ranks.rank == 0:  # as `begin` and `commit` did
+            return
+        native.call("HetRefresh", self._reading.namespace)
+        for name, number in self._applies.items():
             native.call("HetSetApplies", self._reading.namespace, name, number)
 
 

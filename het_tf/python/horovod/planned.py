@@ -2,8 +2,8 @@
 
 Every rank reads all of a placed stream, so it knows the lookups of the others. With `sync="on_demand"` it
 passes them to the core (core/engine/on_demand.h): a row then goes to the server when another rank uses it
-next. Pending updates must be flushed before anything except the next batch of the stream is read: `Broadcast`
-does so before and after `fit`, and before an evaluation.
+next. Within a pass anything except the next batch of the stream is refused until all ranks have flushed:
+`Broadcast` does so before and after `fit`, and before an evaluation.
 """
 
 import dataclasses
@@ -83,14 +83,33 @@ class Planned:
         """
         _Passes.begun = _Passes.begun or _Passes()
 
-        def start(state: Any, element: tuple[Any, Any]) -> Any:
+        def start(state: Any, ended: Any, element: tuple[Any, Any]) -> Any:
             mine, everyone = element
-            place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
-            of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
-            plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
-            return place, mine
 
-        return plan_lib.ahead(batches.scan(tf.constant(0, tf.int64), start), WINDOW)
+            def plan() -> Any:
+                place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
+                of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
+                plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
+                return place
+
+            def end() -> Any:
+                plan_lib.end_pass(self.layer, state)
+                return state
+
+            return tf.cond(ended, end, plan), (ended, mine)
+
+        planned = _with_end(batches).scan(tf.constant(0, tf.int64), lambda state, one: start(state, *one))
+        planned = planned.filter(lambda ended, _: tf.logical_not(ended)).map(lambda _, mine: mine)
+        return plan_lib.ahead(planned.apply(tf.data.experimental.assert_cardinality(batches.cardinality())), WINDOW)
+
+
+def _with_end(batches: Any) -> Any:
+    """Returns a dataset of (False, element), and at its end one of (True, an element without samples)."""
+    specs = tf.nest.flatten(batches.element_spec, expand_composites=True)
+    nothing = [tf.zeros([one or 0 for one in spec.shape], spec.dtype) for spec in specs]
+    element = tf.nest.pack_sequence_as(batches.element_spec, nothing, expand_composites=True)
+    end = tf.data.Dataset.from_tensors((True, element))
+    return batches.map(lambda *one: (False, one)).concatenate(end)
 
 
 def components_of(element: Any) -> tuple[Any, ...]:

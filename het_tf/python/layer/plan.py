@@ -151,6 +151,14 @@ def start_on_demand(
         _add(each, values, window, more)
 
 
+def end_pass(layer: Any, place: Any) -> None:
+    """Part of a pipeline: no step follows the one at `place`, for rows that travel on demand."""
+    for each in check(layer):
+        call = layer_state.of(each).call
+        with tf.device("/device:CPU:0"):
+            native.ops.het_end_pass(place=place, tables=call.tables, specs=call.specs)
+
+
 def _add(layer: EmbeddingCollection, values: Any, window: int, more: dict[str, Any]) -> None:
     """Makes the op for one call of the layer."""
     ids = [inputs_lib.prepare(feature, value, None, None)[0] for feature, value in _inputs(layer, values)]

@@ -241,6 +241,8 @@ def flush(all_ranks: bool = False) -> None:
     with collective.together("flush", "send what its caches held back", ConnectionError):
         for namespace in registry.namespaces():
             native.call("HetFlush", namespace)
+    for namespace in registry.namespaces():
+        native.call("HetSettle", namespace)
 
 
 def reset(namespace: str | None = None) -> None:

@@ -79,6 +79,7 @@ def restore(
     )
     # Pending pushes must not be applied to the loaded rows.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
+    native.call("HetSettle", name)
 
     def look() -> tuple[list[Manifest], Any, reading.Reading, Any]:
         chain = directories.chain(target)

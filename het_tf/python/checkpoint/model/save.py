@@ -74,6 +74,7 @@ def save(
                               "since": str(since.path if isinstance(since, Manifest) else since),
                               "model": model is not None})  # fmt: skip
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
+    native.call("HetSettle", name)
     saving = _Save(where, name, number, model, keep)
     try:
         planned = ranks.first("begin to save", lambda: saving.begin(since, ranks.size))

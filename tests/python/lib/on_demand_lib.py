@@ -1,0 +1,165 @@
+"""What two ranks do with `shard(sync="on_demand")` at staleness 0, with a numpy twin beside them.
+
+    horovodrun -np 2 python on_demand_lib.py PS DIRECTORY
+
+Both ranks run the same calls. Every error that is expected here must be raised on both: a rank that goes on
+alone waits for the other one, and the job ends at its time limit.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import het_tf
+
+BATCH, STEPS, KEYS, DIM = 6, 12, 25, 3
+REMEDY = "het_tf.flush(all_ranks=True)"
+
+
+class Job:
+    """A table, the samples that train it, and the rows that it must have."""
+
+    def __init__(self, name: str, hvd: Any) -> None:
+        self.hvd, self.name = hvd, name
+        rng = np.random.default_rng(len(name))
+        self.ids = rng.integers(0, KEYS, STEPS * hvd.size() * BATCH)
+        self.factors = rng.integers(-3, 4, len(self.ids)).astype(np.float32)
+        self.layer = het_tf.keras.Embedding(
+            DIM, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
+            cache=het_tf.Cache(staleness=0),
+        )  # fmt: skip
+        self.layer.build(None)
+        samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors})
+        self.batches = het_tf.horovod.shard(
+            samples, by="id", batch=BATCH, plan=self.layer, sync="on_demand", inputs=lambda batch: batch["id"]
+        )
+        self.expected = np.zeros([KEYS, DIM], np.float32)
+        self.at = 0  # the next step of the pass
+
+    def train(self, iterator: Any, steps: int) -> None:
+        """Trains; each lookup must give the rows of one process."""
+        for _ in range(steps):
+            batch = next(iterator)
+            anchor = getattr(self.layer.trainable_variables[0], "value", self.layer.trainable_variables[0])
+            with tf.GradientTape() as tape:
+                rows = self.layer(batch["id"], training=True)
+                loss = tf.reduce_sum(rows * batch["factor"][:, None])
+            tape = self.hvd.DistributedGradientTape(tape, op=self.hvd.Sum)
+            anchor.assign(tape.gradient(loss, [anchor])[0])
+            np.testing.assert_array_equal(rows, self.expected[batch["id"].numpy()], f"step {self.at}")
+            of_step = slice(self.at * self.hvd.size() * BATCH, (self.at + 1) * self.hvd.size() * BATCH)
+            np.subtract.at(self.expected, self.ids[of_step], self.factors[of_step, None])
+            self.at += 1
+
+    def new_pass(self) -> Any:
+        self.at = 0
+        return iter(self.batches)
+
+    def reads(self) -> dict[str, Any]:
+        """Reads that are not of the stream."""
+        everything = np.arange(KEYS)
+        return {
+            "the layer, for evaluation": lambda: self.layer(everything, training=False).numpy(),
+            "the table": lambda: het_tf.Table(self.name).lookup(everything),
+        }
+
+    def expect_rows(self) -> None:
+        for what, read in self.reads().items():
+            np.testing.assert_array_equal(read(), self.expected, what)
+
+    def expect_refusals(self) -> None:
+        others = {
+            "an assignment": lambda: het_tf.Table(self.name).assign([1], np.ones([1, DIM])),
+            "a removal": lambda: het_tf.Table(self.name).remove([1]),
+        }
+        for what, call in (self.reads() | others).items():
+            refused(what, call)
+
+
+def refused(what: str, call: Any) -> None:
+    try:
+        call()
+    except (RuntimeError, tf.errors.FailedPreconditionError) as error:
+        assert REMEDY in str(error), error
+        return
+    raise AssertionError(f"{what} was served")
+
+
+def a_look_within_a_pass(hvd: Any, place: Path) -> None:
+    """It is refused, and changes nothing; after the pass it is served."""
+    job = Job("look", hvd)
+    job.expect_rows()
+    iterator = job.new_pass()
+    for _ in range(STEPS // 3):
+        job.train(iterator, 3)
+        if job.at < STEPS:
+            job.expect_refusals()
+            het_tf.flush()  # of one rank
+            job.expect_refusals()
+            assert het_tf.Table(job.name).lookup([1], stored=True).shape == (1, DIM)
+    assert next(iterator, None) is None
+    job.expect_rows()
+
+
+def a_stream_that_is_left(hvd: Any, place: Path) -> None:
+    """Any other call is refused on both ranks, until both have flushed."""
+    job = Job("left", hvd)
+    job.train(job.new_pass(), 5)
+    job.expect_refusals()
+    refused("a step of another pass", lambda: job.train(job.new_pass(), 1))
+    het_tf.flush(all_ranks=True)
+    job.expect_rows()
+    iterator = job.new_pass()
+    job.train(iterator, 4)
+    het_tf.flush(all_ranks=True)
+    job.expect_rows()
+    job.train(iterator, STEPS - 4)  # the pass goes on
+
+
+def a_checkpoint_within_a_pass(hvd: Any, place: Path) -> None:
+    """It has all updates, and a restore leaves no copy from before it."""
+    job = Job("checkpoint", hvd)
+    iterator = job.new_pass()
+    job.train(iterator, 5)
+    het_tf.checkpoint.save(place / "ckpts")
+    saved, at = job.expected.copy(), job.at
+    job.expect_rows()
+    job.train(iterator, 4)
+    het_tf.checkpoint.restore(place / "ckpts")
+    job.expected = saved
+    job.expect_rows()
+    del iterator, at
+    job.train(job.new_pass(), STEPS)
+
+
+def a_file_of_one_rank_within_a_pass(hvd: Any, place: Path) -> None:
+    """Keras' files have this rank's view of the store: refused, on whichever rank."""
+    job = Job("file", hvd)
+    model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), job.layer])
+    iterator = job.new_pass()
+    job.train(iterator, 5)
+    path = place / f"{hvd.rank()}.weights.h5"
+    refused("a file", lambda: model.save_weights(path))
+    het_tf.flush(all_ranks=True)
+    model.save_weights(path)
+    job.train(iterator, 2)
+
+
+def main() -> None:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    for case in (
+        a_look_within_a_pass, a_stream_that_is_left, a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass
+    ):  # fmt: skip
+        het_tf.init(hvd=hvd, ps=sys.argv[1], namespace=case.__name__, gradient_scale="sum")
+        case(hvd, Path(sys.argv[2]))
+        print(f"{case.__name__}: done", flush=True)
+        het_tf.flush(all_ranks=True)
+
+
+if __name__ == "__main__":
+    main()
