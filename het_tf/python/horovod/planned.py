@@ -87,7 +87,8 @@ class Planned:
             mine, everyone = element
             place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
             of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
-            plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
+            layers = plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
+            _check_layers(layers)
             return place, mine
 
         return plan_lib.ahead(batches.scan(tf.constant(0, tf.int64), start), WINDOW)
@@ -116,7 +117,10 @@ def _check_layers(collections: list[Any]) -> None:
                     "one EmbeddingCollection"
                 )
     if len(set(map(id, collections))) < len(collections):
-        raise ValueError("sync is 'on_demand', but plan= has a layer twice; look all its ids up in one call")
+        raise ValueError(
+            "sync is 'on_demand', but plan= has a layer twice, or calls it twice; look all its ids up in one "
+            "call"
+        )
 
 
 def check_place(planned: Planned, by: str | None) -> None:

@@ -199,18 +199,18 @@ class EmbeddingCollection(keras.layers.Layer):
     def call(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         """See the class."""
         features = self._het_state.features
-        ids = features.flatten(inputs, "inputs")
+        given = features.flatten(inputs, "inputs")
         weights = features.flatten(weights, "weights", optional=True)
         masks = features.flatten(mask, "mask", optional=True)
         prepared = [
-            inputs_lib.prepare(*each) for each in zip(features.flat, ids, weights, masks, strict=True)
+            inputs_lib.prepare(*each) for each in zip(features.flat, given, weights, masks, strict=True)
         ]
         ids = [flat for flat, _ in prepared]
         instead = source.replacement()
         if instead is None:
             rows = self._lookup(ids, training)
         else:
-            rows = instead(features.flat, self._het_state.namespace, ids)
+            rows = instead(source.Read(self, ids, given, masks))
         outputs = [
             self._cast_output(finish(of_feature))
             for (_, finish), of_feature in zip(prepared, rows, strict=True)

@@ -9,6 +9,8 @@ from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import dense_optimizer, layer_state, optimizers
 
+SCRATCH = "scratch_graph"  # begins or ends the name of a temporary graph of Keras
+
 
 def note(layer: Any) -> None:
     """Records the outermost model around the present call of `layer`."""
@@ -33,10 +35,8 @@ def is_from_config() -> bool:
 
 
 def infers_shapes() -> bool:
-    """Whether Keras 2 calls the layer in a temporary graph, to learn its output shapes."""
-    return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(
-        "scratch_graph"
-    )
+    """Whether Keras calls the layer in a temporary graph, to learn its output shapes or to build it."""
+    return SCRATCH in str(getattr(tf.compat.v1.get_default_graph(), "name", ""))
 
 
 def _calling_model() -> Any:
