@@ -4,7 +4,7 @@ import sys
 import weakref
 from typing import Any
 
-from het_tf.python.layer import reduction
+from het_tf.python.layer import reduction, unreached
 from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import dense_optimizer, layer_state, optimizers
@@ -20,6 +20,7 @@ def note(layer: Any) -> None:
         reduction.require_reduction(model)
     optimizer = _optimizer(layer)
     _refuse_accumulation(model, optimizer)
+    unreached.warn_of_options(model, optimizer)
     dense_optimizer.before_build(layer, optimizer)
 
 
