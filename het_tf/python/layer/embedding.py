@@ -100,7 +100,6 @@ _REFUSED = {
     "embeddings_regularizer": "write l2={l2}, which acts on the rows of each step",
     "embeddings_constraint": "write max_norm={max_value}, the longest that a row may be",
     "lora_rank": "leave it out",
-    "sparse": "leave it out: only rows of a batch are updated",
 }
 
 

@@ -163,13 +163,12 @@ class _Trace:
         ids = tf.nest.flatten([ids for _, ids in self.found], expand_composites=True)
         graph, part = tf.compat.v1.get_default_graph(), self._part(ids)
         names = {node.name for node in part.node}
-        inputs = {
-            mine.name: one for mine, one in zip(self._given, given, strict=True) if mine.op.name in names
-        }
-        captures = {mine.name: one for one, mine in self._graph.captures if mine.op.name in names}
-        inputs |= {name: graph.capture(one) for name, one in captures.items()}
-        outputs = [one.name for one in ids]
-        return list(tf.graph_util.import_graph_def(part, inputs, outputs, name="het_ids"))
+        sources = [
+            *zip(self._given, given, strict=True),
+            *((mine, one) for one, mine in self._graph.captures),
+        ]
+        inputs = {mine.name: graph.capture(one) for mine, one in sources if mine.op.name in names}
+        return list(tf.graph_util.import_graph_def(part, inputs, [one.name for one in ids], name="het_ids"))
 
 
 def _placeholders(inputs: Any) -> Any:
@@ -216,23 +215,11 @@ def _above(tensors: list[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _functions(node: Any) -> list[str]:
-    """Returns the names of functions in the attributes of a node, such as the branches of a condition."""
-    of = [function for value in node.attr.values() for function in (value.func, *value.list.func)]
-    return [function.name for function in of if function.name]
-
-
 def _types(part: Any) -> set[str]:
-    """Returns the types of the ops of a graph, and of functions that it calls."""
-    library = {function.signature.name: function for function in part.library.function}
-    found: set[str] = set()
-    todo = list(part.node)
-    while todo:
-        node = todo.pop()
-        called = [name for name in (node.op, *_functions(node)) if name in library]
-        todo += [inner for name in called for inner in library.pop(name).node_def]
-        found.add(node.op)
-    return found
+    """Returns the types of the ops of a graph, and of its functions if it calls any."""
+    calls = any(value.func.name or value.list.func for node in part.node for value in node.attr.values())
+    inner = [node for one in part.library.function for node in one.node_def] if calls else []
+    return {node.op for node in (*part.node, *inner)}
 
 
 def _of_samples(feature: Any, ids: Any, mask: Any) -> Any:

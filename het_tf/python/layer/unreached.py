@@ -36,9 +36,7 @@ def options(optimizer: Any) -> dict[str, str]:
 
 def warn_of_options(model: Any, optimizer: Any) -> None:
     """Warns of options of the model's compiled optimizer, at the first step."""
-    if optimizer is None or model in _warned:
-        return
-    given = options(optimizer)
+    given = {} if optimizer is None or model in _warned else options(optimizer)
     if given:
         _warned.add(model)
         _warn(model, f"is compiled with {', '.join(given.values())}", [INSTEAD[name] for name in given])
@@ -47,10 +45,10 @@ def warn_of_options(model: Any, optimizer: Any) -> None:
 def _warn(model: Any, what: str, instead: list[str]) -> None:
     if not settings.is_first_worker():
         return
-    names = dict.fromkeys(table.name for layer in layer_state.layers_of(model) for table in layer.tables)
-    shown = ", ".join(map(repr, [*names][:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    names = {repr(table.name) for layer in layer_state.layers_of(model) for table in layer.tables}
+    tables = ", ".join(sorted(names))
     warnings.warn(
-        f"model {model.name!r} {what}, which does not reach its tables ({shown}): they have their own "
+        f"model {model.name!r} {what}, which does not reach its tables ({tables}): they have their own "
         f"optimizers. Give each het_tf.TableConfig {'; '.join(dict.fromkeys(instead))}",
         stacklevel=2,
     )
