@@ -50,6 +50,7 @@ if _TYPE_CHECKING:
     from het_tf.python.export.follow import Follow
     from het_tf.python.export.front import export
     from het_tf.python.export.stats import serving_stats
+    from het_tf.python.ids import hash_ids
     from het_tf.python.layer.plan import plan
     from het_tf.python.monitor.projector import write_projector
     from het_tf.python.publishing.publish import publish
@@ -74,6 +75,7 @@ _HOMES = {
     "export.follow": ("Follow",),
     "export.front": ("export",),
     "export.stats": ("serving_stats",),
+    "ids": ("hash_ids",),
     "layer.plan": ("plan",),
     "monitor.projector": ("write_projector",),
     "publishing.publish": ("publish",),
@@ -123,6 +125,7 @@ __all__ = [
     "data",
     "export",
     "flush",
+    "hash_ids",
     "horovod",
     "init",
     "initializers",

@@ -6,6 +6,7 @@
 
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/base/alloc.h"
+#include "het_tf/core/base/string_ids.h"
 #include "het_tf/ps/client/remote_engine.h"
 #include "het_tf/ps/client/remote_options.h"
 
@@ -125,6 +126,12 @@ int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
   return het::WithTable(name_space, table, [&](const het::Table& found) {
     *floats = static_cast<int64_t>(found.schema->row_floats());
   });
+}
+
+int HetHashIds(const char* text, const uint64_t* ends, size_t count, int64_t* ids) {
+  uint64_t begin = 0;
+  for (size_t i = 0; i < count; begin = ends[i++]) ids[i] = het::IdOfString({text + begin, ends[i] - begin});
+  return 0;
 }
 
 int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count, int stored,

@@ -38,6 +38,9 @@ HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t 
 // flush.
 HET_EXPORT int HetSetWorkers(const char* name_space, const char* table, int64_t workers);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
+// Ids of strings, by the hash of layers. String i is text[ends[i - 1], ends[i]), the first begins at 0; any
+// bytes. ids: count.
+HET_EXPORT int HetHashIds(const char* text, const uint64_t* ends, size_t count, int64_t* ids);
 // values: count * dim. `stored`: the store's rows, with unique ids; else as a lookup reads them.
 HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,
                        int stored, float* values);

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from het_tf.python.library import tf
 from het_tf.python.quoting import quoted
@@ -25,7 +26,8 @@ def check_dtype(feature: str | None, dtype: Any) -> None:
         raise ValueError(
             f"feature {quoted(str(feature))}: ids are {name}; they must be integers or strings (a float32 "
             'cannot tell ids above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the '
-            "first layer of a Sequential model, or cast with tf.cast(ids, tf.int64)"
+            'first layer of a Sequential model, keras.Sequential([keras.Input(shape, dtype="int64"), ...]), '
+            "or cast with tf.cast(ids, tf.int64)"
         )
 
 
@@ -43,6 +45,8 @@ def to_tensor(values: Any, subject: str) -> Any:
         return values
     try:
         array = np.asarray(values)
+        if array.dtype.kind in "SU" and not isinstance(values, np.ndarray):
+            array = np.asarray(values, object)  # else numbers become strings, and lose final zero bytes
         if array.dtype.kind in "iu" and array.dtype != np.uint64:
             array = array.astype(np.int64)
         return tf.convert_to_tensor(array)
@@ -68,3 +72,49 @@ def as_int64(ids: Any) -> Any:
     if ids.dtype == tf.string:
         return tf.strings.to_hash_bucket_strong(ids, 2**63 - 1, [0x6865745F7466, 0x656D626564])
     return tf.cast(ids, tf.int64)
+
+
+def hash_ids(strings: Any) -> Any:
+    """Returns the ids of strings, as layers hash them: SipHash with a fixed key.
+
+        het_tf.Table("user").remove(["u-17"])             # takes strings, too
+        ids = het_tf.hash_ids(["u-17", "u-18"])           # int64 [2]
+
+    Args:
+      strings: str, bytes (str is encoded as UTF-8), a list or an array of them, or a tensor of strings.
+
+    Returns:
+      int64 of the same shape in [0, 2**63 - 1); in a `tf.function` or `Dataset.map` a tensor, else an array.
+
+    Raises:
+      ValueError: They are not strings; an integer is its own id.
+    """
+    tensor = to_tensor(strings, "strings")
+    if tensor.dtype != tf.string:
+        raise ValueError(f"strings are {tensor.dtype.name}; give strings, an integer is its own id")
+    ids = as_int64(tensor)
+    return ids.numpy() if tf.is_tensor(ids) and hasattr(ids, "numpy") and not is_ragged(ids) else ids
+
+
+def array_of(ids: Any, subject: str) -> npt.NDArray[np.int64]:
+    """Returns integers, and the ids of strings, as int64 of their shape.
+
+    Args:
+      ids: A list, an array or an eager tensor.
+      subject: Names them in the error, such as "table 'user': ids".
+
+    Raises:
+      ValueError: They are neither integers nor strings, or ragged or sparse.
+    """
+    given = ids if isinstance(ids, np.ndarray) else to_tensor(ids, subject)
+    if not isinstance(given, np.ndarray):
+        if is_ragged(given) or is_sparse(given) or not hasattr(given, "numpy"):
+            raise ValueError(
+                f"{subject} are a {type(given).__name__}; give a list, an array or an eager tensor"
+            )
+        given = given.numpy() if given.dtype != tf.string else as_int64(given).numpy()
+    elif given.dtype.kind in "OSU" and given.size:
+        given = as_int64(to_tensor(given, subject)).numpy()
+    if given.size and given.dtype.kind not in "iu":
+        raise ValueError(f"{subject} are {given.dtype}; give integers or strings")
+    return np.asarray(given, np.int64, order="C")  # ascontiguousarray would add an axis to a scalar

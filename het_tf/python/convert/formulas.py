@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.convert import state
+from het_tf.python.layer import unreached
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 from het_tf.python.table import optimizers
@@ -83,14 +84,10 @@ class _Compiled:
 
 def _beside(optimizer: Any) -> list[str]:
     """Notes on settings of the compiled optimizer that do not reach tables."""
-    notes = []
-    for name in ("clipnorm", "global_clipnorm", "clipvalue"):
-        if getattr(optimizer, name, None):
-            notes.append(f"{name} of the compiled optimizer does not reach tables; TableConfig has max_norm")
-    if getattr(optimizer, "weight_decay", None):
-        notes.append("weight_decay of the compiled optimizer does not reach tables; TableConfig has l2")
-    if getattr(optimizer, "use_ema", False):
-        notes.append("use_ema of the compiled optimizer does not average rows")
+    notes = [
+        f"{name} of the compiled optimizer does not reach tables; in its place: {unreached.INSTEAD[name]}"
+        for name in unreached.options(optimizer)
+    ]
     if getattr(optimizer, "gradient_accumulation_steps", None):
         notes.append("tables refuse gradient_accumulation_steps in training: leave it out")
     return notes

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.convert import find, formulas, graph, initializers, state
+from het_tf.python.convert import find, formulas, graph, state
 from het_tf.python.convert.clone import Cloner
 from het_tf.python.convert.find import Found
 from het_tf.python.layer import masked
@@ -16,7 +16,7 @@ from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.masked import MaskedEmbedding
 from het_tf.python.session import collective, scopes, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import optimizers, registry
+from het_tf.python.table import initializers, optimizers, registry
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import TableConfig
 from het_tf.python.table.table import Table, tables

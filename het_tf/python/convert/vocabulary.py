@@ -53,25 +53,12 @@ class Vocabulary:
         first = 0 if self.mask_token is None else 1
         left_out = range(first, first + self.buckets) if self.buckets > 1 else ()
         numbers = [n for n in range(min(rows, len(self.tokens))) if n not in left_out]
-        return ids_of([self.tokens[n] for n in numbers]), np.asarray(numbers, np.int64)
+        tokens = [self.tokens[n] for n in numbers]
+        return ids_lib.array_of(tokens, "tokens"), np.asarray(numbers, np.int64)
 
     def mask_id(self) -> int:
         """The id of masked positions."""
-        return int(ids_of([self.mask_token])[0])
-
-
-def ids_of(tokens: list[Any]) -> native.Int64Array:
-    """The ids of strings (their hashes) or integers, int64 [N]."""
-    if not tokens:
-        return np.empty(0, np.int64)
-    if isinstance(tokens[0], (str, bytes, np.str_, np.bytes_)):
-        return np.asarray(ids_lib.as_int64(tf.constant([str_of(token) for token in tokens])))
-    return np.asarray(tokens, np.int64)
-
-
-def str_of(token: Any) -> Any:
-    """Converts a token for TensorFlow."""
-    return bytes(token) if isinstance(token, (bytes, np.bytes_)) else str(token)
+        return int(ids_lib.array_of([self.mask_token], "tokens")[0])
 
 
 def is_lookup(layer: Any) -> bool:

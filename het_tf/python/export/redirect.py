@@ -18,6 +18,7 @@ from typing import Any
 from het_tf.python.export.rows import Source
 from het_tf.python.layer import source
 from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state
 from het_tf.python.table.config import FeatureConfig, TableConfig
 
 
@@ -137,9 +138,9 @@ def to(backend: Backend, model: Any) -> Iterator[None]:
     """
     root = _graph()
 
-    def read(features: Sequence[FeatureConfig], namespace: str, ids: Sequence[Any]) -> list[Any]:
+    def read(of: source.Read) -> list[Any]:
         _refuse_inner_function(root)
-        return lookup(backend, features, namespace, ids)
+        return lookup(backend, layer_state.of(of.layer).features.flat, of.layer.namespace, of.ids)
 
     with backend.around(model), source.reading_from(read):
         yield

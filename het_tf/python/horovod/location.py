@@ -43,13 +43,13 @@ class ByLocation:
 
     def _keys(self, element: Any) -> Any:
         found = ids_of_samples(self._planned.layer, self._planned.inputs, components_of(element))
-        names = list(dict.fromkeys(name for name, _ in found))
+        names = list(dict.fromkeys(feature.table.name for feature, _ in found))
         self.kind = f"{len(found)} features of {len(names)} tables"  # whose names may differ
         keys = []
-        for name, ids in found:
+        for feature, ids in found:
             ragged = isinstance(ids, tf.RaggedTensor)
             values = ids.values[:, None] if ragged else ids
-            of_ids = keys_of([(names.index(name), values)], Tensors)
+            of_ids = keys_of([(names.index(feature.table.name), values)], Tensors)
             # Shorter lists of ids are padded with 0, which is not a key.
             keys.append(ids.with_values(of_ids[:, 0]).to_tensor(np.uint64(0)) if ragged else of_ids)
         return tf.concat(keys, 1)

@@ -85,22 +85,26 @@ class Planned:
 
         def start(state: Any, ended: Any, element: tuple[Any, Any]) -> Any:
             mine, everyone = element
+            layers: list[Any] = []
 
             def plan() -> Any:
                 place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
                 of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
-                plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
+                layers[:] = plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
+                _check_layers(layers)
                 return place
 
             def end() -> Any:
-                plan_lib.end_pass(self.layer, state)
+                plan_lib.end_pass(layers, state)
                 return state
 
-            return tf.cond(ended, end, plan), (ended, mine)
+            # The first branch is traced first: it finds the layers.
+            return tf.cond(tf.logical_not(ended), plan, end), (ended, mine)
 
         planned = _with_end(batches).scan(tf.constant(0, tf.int64), lambda state, one: start(state, *one))
         planned = planned.filter(lambda ended, _: tf.logical_not(ended)).map(lambda _, mine: mine)
-        return plan_lib.ahead(planned.apply(tf.data.experimental.assert_cardinality(batches.cardinality())), WINDOW)
+        same_length = tf.data.experimental.assert_cardinality(batches.cardinality())
+        return plan_lib.ahead(planned.apply(same_length), WINDOW)
 
 
 def _with_end(batches: Any) -> Any:
@@ -135,7 +139,10 @@ def _check_layers(collections: list[Any]) -> None:
                     "one EmbeddingCollection"
                 )
     if len(set(map(id, collections))) < len(collections):
-        raise ValueError("sync is 'on_demand', but plan= has a layer twice; look all its ids up in one call")
+        raise ValueError(
+            "sync is 'on_demand', but plan= has a layer twice, or calls it twice; look all its ids up in one "
+            "call"
+        )
 
 
 def check_place(planned: Planned, by: str | None) -> None:

@@ -20,30 +20,21 @@ from het_tf.python.table.config import FeatureConfig
 
 Finish = Callable[[Any], Any]
 
-MAX_RANK = 3  # of dense ids without a combiner
-
 
 def named(feature: FeatureConfig) -> str:
     """Its name in messages."""
     return f"feature {quoted(str(feature.name))}"
 
 
-def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None, sparse: bool = False) -> None:
+def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None) -> None:
     """Refuses ids of a wrong type or rank, also in symbolic calls without ids.
 
     Raises:
       ValueError: Names the feature, the fault and the remedy.
     """
     check_dtype(feature.name, dtype)
-    if rank is None:
-        return
     if rank == 0:
         raise ValueError(f"{named(feature)}: ids are a scalar; give them a batch axis, shape [B] or [B, L]")
-    if feature.combiner is None and not sparse and rank > MAX_RANK:
-        raise ValueError(
-            f"{named(feature)}: ids have rank {rank} and there is no combiner; rows of rank up to {MAX_RANK} "
-            'are kept apart. Reshape the ids, or give FeatureConfig(combiner="sum" | "mean" | "sqrtn")'
-        )
 
 
 def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[Any, Finish]:
@@ -63,7 +54,7 @@ def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[
     """
     ids = to_tensor(ids, f"{named(feature)}: ids")
     weights = None if weights is None else to_tensor(weights, f"{named(feature)}: weights")
-    check_ids(feature, ids.dtype, ids.shape.rank, is_sparse(ids))
+    check_ids(feature, ids.dtype, ids.shape.rank)
     if is_sparse(ids):
         return _prepare_sparse(feature, ids, weights)
     if is_ragged(ids):

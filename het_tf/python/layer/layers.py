@@ -11,7 +11,7 @@ from het_tf.python.layer import leftover, loss_scale, ops, owner, params, replic
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import cache as cache_lib
-from het_tf.python.table import registry
+from het_tf.python.table import layer_state, registry
 from het_tf.python.table.cache import Cache, LayerCache
 from het_tf.python.table.config import FeatureConfig, TableConfig
 from het_tf.python.table.features import Features
@@ -89,8 +89,8 @@ class EmbeddingCollection(keras.layers.Layer):
       name, dtype, trainable: As in any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:
-      inputs: For each feature integers (or strings, hashed to 64 bits) of shape [B], [B, F], [B, L], or a
-        tf.RaggedTensor [B, (L)], or a tf.SparseTensor [B, L].
+      inputs: For each feature integers (or strings, hashed to 63 bits) of shape [B], [B, L] or of more axes,
+        or a tf.RaggedTensor [B, (L)], or a tf.SparseTensor [B, L].
       weights: None, or floats of the same structure and shapes: the factor of each row. Features of a
         dict may be left out.
       mask: None, or bools of the shape of dense ids: False for padding.
@@ -193,24 +193,40 @@ class EmbeddingCollection(keras.layers.Layer):
         """Whether every read sees every write of the previous step (staleness 0)."""
         return not self._het_state.cache.given.may_be_stale
 
+    def __getattr__(self, name: str) -> Any:
+        """Says what stands for the attributes of `keras.layers.Embedding`."""
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in ("embeddings", "input_dim") and layer_state.ATTRIBUTE in self.__dict__:
+            table = f"het_tf.Table({self.tables[0].name!r})"
+            text += (
+                f": its rows are in a table without a size; {table}.to_numpy() returns ids and rows, "
+                f"{table}.lookup(ids) rows, {table}.assign(ids, rows) sets them"
+            )
+        raise AttributeError(text)
+
+    def set_weights(self, weights: Any) -> None:
+        """Raises RuntimeError: `het_tf.Table(name).assign(ids, rows)` sets rows."""
+        del weights
+        raise RuntimeError(saving.refusal.text_of(self))
+
     # --- calling ----------------------------------------------------------------------------------
 
     @tf.autograph.experimental.do_not_convert
     def call(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         """See the class."""
         features = self._het_state.features
-        ids = features.flatten(inputs, "inputs")
+        given = features.flatten(inputs, "inputs")
         weights = features.flatten(weights, "weights", optional=True)
         masks = features.flatten(mask, "mask", optional=True)
         prepared = [
-            inputs_lib.prepare(*each) for each in zip(features.flat, ids, weights, masks, strict=True)
+            inputs_lib.prepare(*each) for each in zip(features.flat, given, weights, masks, strict=True)
         ]
         ids = [flat for flat, _ in prepared]
         instead = source.replacement()
         if instead is None:
             rows = self._lookup(ids, training)
         else:
-            rows = instead(features.flat, self._het_state.namespace, ids)
+            rows = instead(source.Read(self, ids, given, masks))
         outputs = [
             self._cast_output(finish(of_feature))
             for (_, finish), of_feature in zip(prepared, rows, strict=True)
@@ -285,8 +301,7 @@ class EmbeddingCollection(keras.layers.Layer):
         of_weights = self._het_state.features.flatten(weights, "weights", optional=True)
         outputs = []
         for feature, x, w in zip(self._het_state.features.flat, ids, of_weights, strict=True):
-            sparse = bool(getattr(x, "sparse", False))
-            inputs_lib.check_ids(feature, x.dtype, len(x.shape), sparse)
+            inputs_lib.check_ids(feature, x.dtype, len(x.shape))
             if w is not None and not _compatible(w.shape, x.shape):
                 raise ValueError(
                     f"{inputs_lib.named(feature)}: weights have shape {tuple(w.shape)} and ids have shape "

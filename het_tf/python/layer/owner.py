@@ -4,10 +4,12 @@ import sys
 import weakref
 from typing import Any
 
-from het_tf.python.layer import reduction
+from het_tf.python.layer import reduction, unreached
 from het_tf.python.session import settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import dense_optimizer, layer_state, optimizers
+
+SCRATCH = "scratch_graph"  # begins or ends the name of a temporary graph of Keras
 
 
 def note(layer: Any) -> None:
@@ -18,6 +20,7 @@ def note(layer: Any) -> None:
         reduction.require_reduction(model)
     optimizer = _optimizer(layer)
     _refuse_accumulation(model, optimizer)
+    unreached.warn_of_options(model, optimizer)
     dense_optimizer.before_build(layer, optimizer)
 
 
@@ -33,10 +36,8 @@ def is_from_config() -> bool:
 
 
 def infers_shapes() -> bool:
-    """Whether Keras 2 calls the layer in a temporary graph, to learn its output shapes."""
-    return not KERAS_3 and str(getattr(tf.compat.v1.get_default_graph(), "name", "")).endswith(
-        "scratch_graph"
-    )
+    """Whether Keras calls the layer in a temporary graph, to learn its output shapes or to build it."""
+    return SCRATCH in str(getattr(tf.compat.v1.get_default_graph(), "name", ""))
 
 
 def _calling_model() -> Any:

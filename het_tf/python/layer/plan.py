@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from het_tf.python import ids as ids_lib
-from het_tf.python.layer import inputs as inputs_lib
+from het_tf.python.layer import lookups
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
+from het_tf.python.table.config import FeatureConfig
 
-Lookups = list[tuple[EmbeddingCollection, Any]]
+Calls = list[tuple[Any, Any]]  # layers, each with its inputs
 
 
 def plan(
@@ -50,11 +51,11 @@ def plan(
     Args:
       dataset: A tf.data.Dataset of batches: inputs, or tuples (inputs, ...) as for `model.fit`. Its
         iterators can be saved and restored; batches that were ready then are looked up without a plan.
-      layer: The layer that looks the ids up: an `Embedding`, an `EmbeddingCollection` or a model of
-        `het_tf.models`; a list of them; or a dict {key of the inputs: layer}. Without `inputs`,
-        a collection of named features and a model take their inputs by name from a dict; a layer of
-        one feature takes the input of the layer's name from a dict, or else all inputs; a list
-        of layers takes a list of as many inputs in order, and each takes its part of anything else.
+      layer: What looks the ids up: any Keras model, called on the inputs as in `fit`; an `Embedding` or an
+        `EmbeddingCollection`; a list of them; or a dict {key of the inputs: layer}. Without `inputs`,
+        a collection of named features takes its inputs by name from a dict; a layer of one feature takes the
+        input of the layer's name from a dict, or else all inputs; a list of layers takes a list of as many
+        inputs in order, and each takes its part of anything else.
       window: Number of batches that the pipeline is ahead, 1 or more. They are in memory, with about 40 bytes
         for each id.
       inputs: Selects or computes the ids if they are elsewhere: called with the components
@@ -66,7 +67,8 @@ def plan(
 
     Raises:
       ValueError: window is not an integer of 1 or more; `layer` has no rows of het_tf, or has its cache on a
-        GPU; the ids are not found in an element, or are invalid.
+        GPU; the ids are not found in an element, or are invalid; only the step of a model knows its ids (they
+        depend on chance, rows or weights, or are looked up in a `tf.function` of the model).
       TypeError: `dataset` is not a tf.data.Dataset.
     """
     if not isinstance(dataset, tf.data.Dataset):
@@ -130,47 +132,40 @@ def start(
       batch: The components of an element of the dataset.
       window: Number of batches that may wait.
     """
-    for each, values in _lookups(layer, inputs, batch):
-        _add(each, values, window, {"all": [], "ends": [], "place": tf.constant(0, tf.int64)})
+    for each, ids in _lookups(layer, inputs, batch):
+        _add(each, ids, window, {"all": [], "ends": [], "place": tf.constant(0, tf.int64)})
 
 
 def start_on_demand(
     layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...], window: int, everyone: Everyone
-) -> None:
-    """As `start`, for rows that travel on demand; errors as in `plan`."""
-    of_all = _lookups(_by_sample(layer), inputs, everyone.batch)
-    for (each, values), (_, all_values) in zip(_lookups(layer, inputs, batch), of_all, strict=True):
-        of_samples = [_of_samples(*feature) for feature in _inputs(each, all_values)]
+) -> list[EmbeddingCollection]:
+    """As `start`, for rows that travel on demand; errors as in `plan`. Returns the layers, one a lookup."""
+    mine, of_all = _lookups(layer, inputs, batch), _lookups(layer, inputs, everyone.batch, by_sample=True)
+    for (each, ids), (_, all_ids) in zip(mine, of_all, strict=True):
         more = {
-            "all": [ids.flat_values if ids_lib.is_ragged(ids) else ids for ids in of_samples],
-            "ends": [_ends(ids, everyone.workers) for ids in of_samples],
+            "all": [ids.flat_values if ids_lib.is_ragged(ids) else ids for ids in all_ids],
+            "ends": [_ends(ids, everyone.workers) for ids in all_ids],
             "place": everyone.place,
             "worker": everyone.worker,
             "summed": everyone.summed,
         }
-        _add(each, values, window, more)
+        _add(each, ids, window, more)
+    return [each for each, _ in mine]
 
 
-def end_pass(layer: Any, place: Any) -> None:
+def end_pass(layers: list[EmbeddingCollection], place: Any) -> None:
     """Part of a pipeline: no step follows the one at `place`, for rows that travel on demand."""
-    for each in check(layer):
+    for each in layers:
         call = layer_state.of(each).call
         with tf.device("/device:CPU:0"):
             native.ops.het_end_pass(place=place, tables=call.tables, specs=call.specs)
 
 
-def _add(layer: EmbeddingCollection, values: Any, window: int, more: dict[str, Any]) -> None:
+def _add(layer: EmbeddingCollection, ids: list[Any], window: int, more: dict[str, Any]) -> None:
     """Makes the op for one call of the layer."""
-    ids = [inputs_lib.prepare(feature, value, None, None)[0] for feature, value in _inputs(layer, values)]
     call = layer_state.of(layer).call
     with tf.device("/device:CPU:0"):
         native.ops.het_plan(ids=ids, tables=call.tables, specs=call.specs, window=window, **more)
-
-
-def _inputs(layer: EmbeddingCollection, values: Any) -> list[tuple[Any, Any]]:
-    """Returns the features of a layer, each with its input."""
-    features = layer_state.of(layer).features
-    return list(zip(features.flat, features.flatten(values, "inputs"), strict=True))
 
 
 def _ends(ids: Any, workers: int) -> Any:
@@ -186,19 +181,21 @@ def _ends(ids: Any, workers: int) -> Any:
 # --- layers and their inputs ------------------------------------------------------------------------------
 
 
-def _lookups(layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]) -> Lookups:
-    return _match(layer, batch[0]) if inputs is None else _pair(layer, inputs(*batch))
-
-
 def check(layer: Any) -> list[EmbeddingCollection]:
-    """Returns the layers in `layer`. ValueError: one of them has no lookups that can be planned."""
+    """Returns the layers of het_tf in `layer`. ValueError: one of them has no lookups that can be planned."""
     if isinstance(layer, Mapping):
         layers = list(layer.values())
     else:
         layers = list(layer) if isinstance(layer, (list, tuple)) else [layer]
     if not layers:
         raise ValueError("layer is empty; give the layers that look the ids up")
-    collections = [_collection(each) for each in layers]
+    collections = []
+    for each in layers:
+        found = layer_state.layers_of(each) if isinstance(each, tf.keras.layers.Layer) else []
+        may_have = isinstance(each, tf.keras.Model) and not each.built  # makes its layers in its first call
+        if not found and not may_have:
+            raise ValueError(f"layer is {lookups.shown(each)}, without lookups of het_tf; {lookups.GIVE}")
+        collections += found
     for collection in collections:
         cache = layer_state.of(collection).cache
         if cache.place != "cpu":
@@ -210,30 +207,15 @@ def check(layer: Any) -> list[EmbeddingCollection]:
     return collections
 
 
-def _collection(layer: Any) -> EmbeddingCollection:
-    if isinstance(layer, EmbeddingCollection):
-        return layer
-    side = getattr(layer, "rows", layer)  # of a model of het_tf.models
-    collection = getattr(side, "collection", None)
-    if isinstance(collection, EmbeddingCollection):
-        return collection
-    raise ValueError(
-        f"layer is {getattr(layer, 'name', layer)!r}, a {type(layer).__name__}, without lookups of "
-        "het_tf; give the het_tf.keras.Embedding or EmbeddingCollection, a model of het_tf.models, or a "
-        "list or dict of them"
-    )
+def _lookups(
+    layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...], by_sample: bool = False
+) -> lookups.Lookups:
+    calls = _match(layer, batch[0]) if inputs is None else _pair(layer, inputs(*batch))
+    return [found for each, x in calls for found in lookups.find(each, x, by_sample)]
 
 
-def _calls(layer: Any, x: Any) -> Lookups:
-    """Returns the lookups of a call of the layer or model on `x`."""
-    if isinstance(layer, EmbeddingCollection):
-        return [(layer, x)]
-    side = getattr(layer, "rows", layer)
-    return [(side.collection, side.ids(x))]
-
-
-def _pair(layer: Any, x: Any) -> Lookups:
-    """Returns the lookups if `x` has the structure of `layer`."""
+def _pair(layer: Any, x: Any) -> Calls:
+    """Returns layers and the inputs of each if `x` has the structure of `layer`."""
     if isinstance(layer, Mapping):
         if not isinstance(x, Mapping) or set(layer) - set(x):
             have = sorted(map(str, x)) if isinstance(x, Mapping) else f"a {type(x).__name__}"
@@ -241,16 +223,16 @@ def _pair(layer: Any, x: Any) -> Lookups:
                 f"layer is a dict with the keys {sorted(map(str, layer))}, but the inputs are {have}; give "
                 "inputs=, a function from an element to such a dict"
             )
-        return [call for key, each in layer.items() for call in _calls(each, x[key])]
+        return [(each, x[key]) for key, each in layer.items()]
     if isinstance(layer, (list, tuple)):
         if not isinstance(x, (list, tuple)) or len(x) != len(layer):
             have = f"{len(x)}" if isinstance(x, (list, tuple)) else f"a {type(x).__name__}"
             raise ValueError(f"layer is a list of {len(layer)}, but the inputs are {have}; give one for each")
-        return [call for each, of in zip(layer, x, strict=True) for call in _calls(each, of)]
-    return _calls(layer, x)
+        return list(zip(layer, x, strict=True))
+    return [(layer, x)]
 
 
-def _match(layer: Any, x: Any) -> Lookups:
+def _match(layer: Any, x: Any) -> Calls:
     """Matches the inputs of a batch with layers without the user's function."""
     if isinstance(layer, Mapping):
         return _pair(layer, x)
@@ -273,15 +255,12 @@ def _match(layer: Any, x: Any) -> Lookups:
                 f"layer {layer.name!r} takes a list of {len(features.flat)} inputs, but the dataset gives "
                 "a dict; give inputs=, a function from an element to that list"
             )
-    return _calls(layer, x)
-
-
-# --- the ids of each sample -------------------------------------------------------------------------------
+    return [(layer, x)]
 
 
 def ids_of_samples(
     layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]
-) -> list[tuple[str, Any]]:
+) -> list[tuple[FeatureConfig, Any]]:
     """Returns the lookups of a batch, sample by sample.
 
     Args:
@@ -290,48 +269,13 @@ def ids_of_samples(
       batch: The components of an element of a dataset.
 
     Returns:
-      For each feature the name of its table, and int64 `[B, n]` or ragged `[B, None]`.
+      The features, and for each int64 `[B, n]` or ragged `[B, None]`.
 
     Raises:
-      ValueError: As in `plan`.
+      ValueError: As in `plan`; or a model's ids do not lie sample by sample.
     """
-    return [(feature.table.name, ids) for feature, ids in features_of_samples(layer, inputs, batch)]
-
-
-def features_of_samples(
-    layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...]
-) -> list[tuple[Any, Any]]:
-    """As `ids_of_samples`, with the feature, a `FeatureConfig`, in place of its table's name."""
     return [
-        (feature, _of_samples(feature, value))
-        for collection, values in _lookups(_by_sample(layer), inputs, batch)
-        for feature, value in _inputs(collection, values)
+        (feature, of_feature)
+        for each, ids in _lookups(layer, inputs, batch, by_sample=True)
+        for feature, of_feature in zip(layer_state.of(each).features.flat, ids, strict=True)
     ]
-
-
-class _BySample:
-    """For `_match`: rows of a model whose lookup joins the ids of all samples."""
-
-    def __init__(self, rows: Any) -> None:
-        self.collection, self.ids = rows.collection, rows.ids_of_samples
-
-
-def _by_sample(layer: Any) -> Any:
-    if isinstance(layer, Mapping):
-        return {key: _by_sample(each) for key, each in layer.items()}
-    if isinstance(layer, (list, tuple)):
-        return [_by_sample(each) for each in layer]
-    side = getattr(layer, "rows", layer)
-    return _BySample(side) if hasattr(side, "ids_of_samples") else layer
-
-
-def _of_samples(feature: Any, ids: Any) -> Any:
-    """Returns int64 `[B, n]`, or ragged."""
-    ids = ids_lib.to_tensor(ids, f"{inputs_lib.named(feature)}: ids")
-    inputs_lib.check_ids(feature, ids.dtype, ids.shape.rank, ids_lib.is_sparse(ids))
-    if ids_lib.is_sparse(ids):
-        ids = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])
-    if not ids_lib.is_ragged(ids):
-        return tf.reshape(ids_lib.as_int64(ids), [tf.shape(ids)[0], -1])
-    ids = ids.with_flat_values(ids_lib.as_int64(ids.flat_values))
-    return ids if ids.shape.rank == 2 else ids.merge_dims(1, -1)

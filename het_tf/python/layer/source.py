@@ -3,19 +3,36 @@
     EmbeddingCollection.call ─► ops.lookup: the op HetLookup, live tables, gradients
                              └► inside `reading_from`: its argument, a function
 
-Export uses it: while a model is traced for serving, its code runs as always, with its
-combiners, ragged ids, weights and masks; only the op at the bottom differs.
+While a model is traced for serving, or to find its lookups (lookups.py), its code runs as always, with
+its combiners, ragged ids, weights and masks; only the op at the bottom differs.
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from het_tf.python.table.config import FeatureConfig
 
-# Features, their namespace, int64 ids of any shape for each -> float32 rows `ids.shape + [dim]`.
-Lookup = Callable[[Sequence[FeatureConfig], str, Sequence[Any]], list[Any]]
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """The rows that a call of a layer needs.
+
+    Attributes:
+      layer: The layer.
+      ids: For each of its features int64 of any shape.
+      inputs: What it was called on, for each feature.
+      masks: The mask of each, or None.
+    """
+
+    layer: Any
+    ids: Sequence[Any]
+    inputs: Sequence[Any]
+    masks: Sequence[Any]
+
+
+# -> for each feature float32 rows `ids.shape + [dim]`.
+Lookup = Callable[[Read], list[Any]]
 
 _lookup: ContextVar[Lookup | None] = ContextVar("het_tf_rows_from", default=None)
 

@@ -67,8 +67,10 @@ def write_projector(
 
 def _given(table: Table, ids: npt.ArrayLike) -> tuple[Any, Any, Any]:
     keys = np.asarray(ids)
-    if keys.ndim != 1 or not keys.size or keys.dtype.kind not in "iu":
-        raise ValueError(f"ids are {keys.dtype} of shape {keys.shape}; give integers [N], at least one")
+    if keys.ndim != 1 or not keys.size or keys.dtype.kind not in "iuOSU":
+        raise ValueError(
+            f"ids are {keys.dtype} of shape {keys.shape}; give integers or strings [N], at least one"
+        )
     return keys, table.lookup(keys), None
 
 

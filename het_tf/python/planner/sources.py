@@ -160,18 +160,25 @@ def open_dataset(dataset: Any, layer: Any, inputs: Any, samples: int | None) -> 
 
     def columns(*element: Any) -> tuple[Any, ...]:
         found = []
-        for number, (of, ids) in enumerate(plan.features_of_samples(layer, inputs, element)):
-            name = f"{of.name} {number}" if of.name in features else of.name
+        features.clear()  # tf.data traces this again if the model has made weights
+        for number, (of, ids) in enumerate(plan.ids_of_samples(layer, inputs, element)):
+            name = f"{of.name} {number}" if of.name in features else str(of.name)
             features[name] = Feature(name, of.table.name, of.table.dim, of.padding_id)
-            ids = ids[:, : of.max_sequence_length]
             ragged = isinstance(ids, tf.RaggedTensor)
             counts = ids.row_lengths() if ragged else tf.fill(tf.shape(ids)[:1], tf.shape(ids)[1])
             found.append((ids.flat_values if ragged else tf.reshape(ids, [-1]), counts))
         return tuple(found)
 
     rows = dataset.map(columns).prefetch(1).as_numpy_iterator()
-    batches = ((dict(zip(features, row, strict=True)), len(row[0][1])) for row in rows)
-    return Source(list(features.values()), batches, samples)
+
+    def batches() -> Iterator[tuple[Mapping[str, Any], int]]:
+        try:
+            for row in rows:
+                yield dict(zip(features, row, strict=True)), len(row[0][1])
+        except tf.errors.InvalidArgumentError as error:  # a message of lookups.py
+            raise ValueError(error.message) from None
+
+    return Source(list(features.values()), batches(), samples)
 
 
 def profile(
@@ -185,7 +192,7 @@ def profile(
 
     Args:
       dataset: A tf.data.Dataset of batches, as in `het_tf.plan`.
-      layer: The layer or layers that look the ids up, as in `het_tf.plan`. Padding is not counted.
+      layer: The model, layer or layers that look the ids up, as in `het_tf.plan`. Padding is not counted.
       inputs: Selects the ids, as in `het_tf.plan`.
       out: The directory of stats.json and keys.npz; made if missing, and an earlier profile is replaced.
       samples: Number of samples to count; None: all.

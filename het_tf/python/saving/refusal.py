@@ -20,9 +20,14 @@ _REMEDY = (
 )
 
 
+def text_of(layer: Any) -> str:
+    """Returns what to do in place of reading or setting the weights of a layer."""
+    return f"layer {layer.name!r} has table {notes.names(layer)}, which is not an array. {_REMEDY}"
+
+
 def of_anchor(anchor: Any, layer: Any) -> None:
     """Makes it a RuntimeError to read the value of the layer's anchor, or assign an array to it."""
-    text = f"layer {layer.name!r} has table {notes.names(layer)}, which is not an array. {_REMEDY}"
+    text = text_of(layer)
     assign = anchor.assign
 
     def numpy() -> Any:

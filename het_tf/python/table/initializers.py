@@ -89,16 +89,37 @@ class ScaledNormal(Initializer):
 _CLASSES = (Zeros, Constant, RandomUniform, RandomNormal, TruncatedNormal, ScaledUniform, ScaledNormal)
 
 
-def get(initializer: str | dict[str, Any] | Initializer | None) -> Initializer:
+def of_keras(initializer: Any) -> Initializer | None:
+    """Returns the initializer of het_tf with the same distribution, or None."""
+    config = initializer.get_config() if hasattr(initializer, "get_config") else {}
+    kind = type(initializer).__name__
+    if kind == "RandomUniform":
+        return RandomUniform(config["minval"], config["maxval"])
+    if kind == "RandomNormal":
+        return RandomNormal(config["mean"], config["stddev"])
+    if kind == "TruncatedNormal":
+        return TruncatedNormal(config["mean"], config["stddev"])
+    if kind == "Zeros":
+        return Zeros()
+    if kind == "Ones":
+        return Constant(1.0)
+    if kind == "Constant" and isinstance(config["value"], (int, float)):
+        return Constant(float(config["value"]))
+    return None
+
+
+def get(initializer: Any) -> Initializer:
     """Returns an initializer.
 
     Args:
-      initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, or None for
-        `RandomUniform()`.
+      initializer: An instance, the name of one ("uniform", "zeros", ...), its `get_config()`, one of Keras
+        with the same distribution, or None for `RandomUniform()`.
 
     Raises:
-      ValueError: The name is unknown.
+      ValueError: The name is unknown, or Keras' initializer has no counterpart.
     """
-    made = lookup_by_name(initializer, RandomUniform, _CLASSES, "initializer", "het_tf.initializers")
+    made = of_keras(initializer) or lookup_by_name(
+        initializer, RandomUniform, _CLASSES, "initializer", "het_tf.initializers"
+    )
     assert isinstance(made, Initializer)
     return made

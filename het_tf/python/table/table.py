@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python import ids as ids_lib
 from het_tf.python.quoting import quoted
 from het_tf.python.session import collective, native, scopes, settings
 from het_tf.python.table import registry
@@ -65,11 +66,11 @@ class Table:
         """Floats of a row including the slots of its optimizer."""
         return native.call_int("HetRowFloats", self.namespace, self.name)
 
-    def lookup(self, ids: npt.ArrayLike, stored: bool = False) -> native.FloatArray:
+    def lookup(self, ids: Any, stored: bool = False) -> native.FloatArray:
         """Returns the values of rows; an unwritten id has its initial row.
 
         Args:
-          ids: Integers of any shape.
+          ids: Integers, or strings (`het_tf.hash_ids`), of any shape.
           stored: False: the values that the model reads now: through the cache of this process, with its own
             updates, others' updates within the cache's bound, and the rounding of its `wire`. True: the
             store's values, as in `to_numpy`; sends pending updates of this process's caches first. Without
@@ -84,11 +85,11 @@ class Table:
         native.call("HetRead", self.namespace, self.name, unique, unique.size, int(stored), values)
         return values[places].reshape(*keys.shape, self.dim)
 
-    def assign(self, ids: npt.ArrayLike, values: npt.ArrayLike, with_slots: bool = False) -> None:
+    def assign(self, ids: Any, values: npt.ArrayLike, with_slots: bool = False) -> None:
         """Sets rows, for example pretrained ones. The optimizer's slots return to their initial content.
 
         Args:
-          ids: Integers of shape [N]; the last of equal ones counts.
+          ids: Integers or strings of shape [N]; the last of equal ones counts.
           values: Floats of shape [N, dim], or [N, row_floats] with slots, as from
             `to_numpy(with_slots=True)`.
           with_slots: Whether values contain slots.
@@ -109,8 +110,12 @@ class Table:
         native.call("HetAssign", self.namespace, self.name, keys, keys.size, rows, int(with_slots))
         registry.accept_rows(self.namespace, [self.name])
 
-    def remove(self, ids: npt.ArrayLike) -> int:
-        """Removes rows, which get their initial values again. Returns their number."""
+    def remove(self, ids: Any) -> int:
+        """Removes rows, which get their initial values again. Returns their number.
+
+        Args:
+          ids: Integers or strings of any shape: `het_tf.Table("user").remove(["u-17"])`.
+        """
         keys = _ids(ids, self.name)
         return native.call_int("HetRemove", self.namespace, self.name, keys, keys.size)
 
@@ -212,11 +217,8 @@ class Table:
         return f"Table({self.name!r}, dim={self.dim}, size={self.size}{place})"
 
 
-def _ids(ids: npt.ArrayLike, table: str) -> native.Int64Array:
-    array = np.asarray(ids)
-    if array.size and array.dtype.kind not in "iu":
-        raise ValueError(f"table {quoted(table)}: ids are {array.dtype}; give integers")
-    return np.asarray(array, np.int64, order="C")  # ascontiguousarray would add an axis to a scalar
+def _ids(ids: Any, table: str) -> native.Int64Array:
+    return ids_lib.array_of(ids, f"table {quoted(table)}: ids")
 
 
 def tables() -> list[str]:

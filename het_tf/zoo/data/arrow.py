@@ -78,24 +78,25 @@ class Batch:
         return values
 
     def ids(self, field: Field) -> IdArray:
-        """Returns the ids of a field: int64 or strings, `[N]`, or `[N, L]` with padding."""
+        """Returns the ids of a field: int64 or strings, `[N]`; or the last of each list, `[N, L]`, padded."""
         column = self.column(field.name)
         read = self._texts if field.dtype == "string" else self._integers
         if field.length is None:
             return read(field.name, column)
-        compute = pyarrow().compute
         if not is_list(column.type):
             raise self.error(field.name, f"is {column.type}, but the field has lists of ids")
-        lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        self._refuse(
-            field.name,
-            lengths > field.length,
-            f"a list has more than {field.length} ids; cut it, or give more length",
-        )
-        flat = read(field.name, compute.list_flatten(column))
+        lengths = self.lengths(field.name)
+        flat = read(field.name, pyarrow().compute.list_flatten(column))
+        left = np.minimum(lengths, field.length)
+        flat = flat[np.arange(len(flat)) >= np.repeat(np.cumsum(lengths) - left, lengths)]
         found = np.full((len(column), field.length), field.padding, flat.dtype)
-        found[np.arange(field.length) < lengths[:, None]] = flat
+        found[np.arange(field.length) < left[:, None]] = flat
         return found
+
+    def lengths(self, name: str) -> Int64Array:
+        """Returns the lengths of a column's lists, int64 `[N]`; 0 for a missing one."""
+        lengths = pyarrow().compute.list_value_length(self.column(name))
+        return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
     def error(self, name: str, what: str, row: int | None = None) -> ValueError:
         """Returns an error that names file, row and column."""

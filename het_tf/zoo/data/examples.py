@@ -72,6 +72,7 @@ class Column:
       missing: Number of missing values: nulls, and NaN.
       low: The lowest number; None without numbers.
       high: The highest.
+      cut: Number of lists that are longer than their field; their last ids stay.
     """
 
     name: str
@@ -80,10 +81,12 @@ class Column:
     missing: int = 0
     low: float | None = None
     high: float | None = None
+    cut: int = 0
 
     def __str__(self) -> str:
         bounds = "" if self.low is None else f", {self.low:g} to {self.high:g}"
-        return f"{self.name}: {self.type}, {self.use}{bounds}, {self.missing:,} missing"
+        cut = f", {self.cut:,} longer lists cut" if self.cut else ""
+        return f"{self.name}: {self.type}, {self.use}{bounds}, {self.missing:,} missing{cut}"
 
 
 @dataclasses.dataclass(frozen=True)

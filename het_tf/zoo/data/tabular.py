@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ def describe(
     strings: Sequence[str] = (),
     numeric: Sequence[str] = (),
     leave_out: Sequence[str] = (),
+    lengths: Mapping[str, int] | None = None,
 ) -> Description:
     r"""Describes and checks a table in one pass over all of it.
 
@@ -49,9 +50,10 @@ def describe(
         model = het_tf.models.DeepFM(about)
 
     Integers, booleans, strings and categories are fields of ids without a size; lists of integers or strings
-    are sequences, as long as the longest list. Floats and decimals are numeric columns. Dates, times and all
-    other types are listed in `columns`, but left out. A column of floats that has only whole numbers, some
-    missing, is taken for ids: pandas stores integers with holes so. Name columns to override this.
+    are sequences, as long as the longest list, or as `lengths` says. Floats and decimals are numeric columns.
+    Dates, times and all other types are listed in `columns`, but left out. A column of floats that has only
+    whole numbers, some missing, is taken for ids: pandas stores integers with holes so. Name columns to
+    override this.
 
     Args:
       source: The path of a CSV file (`*.csv`, `*.tsv`, also `.gz`), of a Parquet file, or of a directory of
@@ -61,6 +63,8 @@ def describe(
       strings: Columns of strings or integers whose values are ids as text ("007"); in CSV any columns.
       numeric: Columns of integers that are numbers.
       leave_out: Columns that models must not see.
+      lengths: The most ids of a list, by column: `{"genre": 5}`. Of longer lists the last ids stay; the
+        findings count them. None: the longest list of each column.
 
     Returns:
       The description; its `columns` list the findings.
@@ -74,13 +78,22 @@ def describe(
     """
     labels = (label,) if isinstance(label, str) else tuple(label)
     table = open_table(source, strings, numeric)
-    table.require([*labels, *ids, *strings, *numeric, *leave_out])
+    lengths = {} if lengths is None else dict(lengths)
+    table.require([*labels, *ids, *strings, *numeric, *leave_out, *lengths])
+    for name, length in lengths.items():
+        if not is_list(table.types[name]):
+            raise ValueError(
+                f"lengths has column {name!r}, which is {table.types[name]}; give columns of lists"
+            )
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
+            raise ValueError(f"lengths has {length!r} for column {name!r}; give a number of ids, 1 or more")
     uses = {name: _use(kind) for name, kind in table.types.items()}
     said = dict.fromkeys([*ids, *strings], "ids") | dict.fromkeys(numeric, "numeric")
     said |= dict.fromkeys(leave_out, "left out") | dict.fromkeys(labels, "label")
     uses |= said
     found = [
-        _Found(name, kind, uses[name], name in strings, name in said) for name, kind in table.types.items()
+        _Found(name, kind, uses[name], name in strings, name in said, lengths.get(name))
+        for name, kind in table.types.items()
     ]
     rows = 0
     for batch in table.batches([one.name for one in found if one.is_read]):
@@ -106,7 +119,8 @@ def tabular(source: Any, description: Description) -> TabularStream:
     """Opens a table by its description, and reads its rows anew in each pass.
 
     A missing number is NaN, which models replace by the mean; a missing id is -1, or "" among strings,
-    and has a row like any other.
+    and has a row like any other. Of a list that is longer than its field the last ids stay; the first such
+    list is a line of the log, and `stream.cut` counts them.
 
     Args:
       source: As in `describe`.
@@ -115,8 +129,8 @@ def tabular(source: Any, description: Description) -> TabularStream:
     Raises:
       ImportError: pyarrow is not installed.
       FileNotFoundError: The file does not exist.
-      ValueError: As in `describe`; while reading, also for an id that is not a whole number, for a list that
-        is longer than its field, and for a missing label.
+      ValueError: As in `describe`; while reading, also for an id that is not a whole number and a missing
+        label.
     """
     texts = [field.name for field in description.fields if field.dtype == "string" and field.length is None]
     table = open_table(source, texts, description.numeric)
@@ -153,7 +167,9 @@ class _Found:
     use: str
     as_text: bool
     said: bool
+    most: int | None = None
     missing: int = 0
+    cut: int = 0
     longest: int = 0
     whole: bool = True
     low: float | None = None
@@ -167,12 +183,12 @@ class _Found:
     def field(self) -> Field:
         """Returns the field of a column of ids."""
         text = self.as_text or is_text(value_type(self.type))
-        length = max(1, self.longest) if is_list(self.type) else None
+        length = (self.most or max(1, self.longest)) if is_list(self.type) else None
         return Field(self.name, None, length=length, dtype="string" if text else "int64")
 
     def column(self) -> Column:
         """Returns the findings."""
-        return Column(self.name, str(self.type), self.use, self.missing, self.low, self.high)
+        return Column(self.name, str(self.type), self.use, self.missing, self.low, self.high, self.cut)
 
     def see(self, batch: Batch) -> None:
         """Adds a batch. ValueError: a value does not fit the column's use."""
@@ -180,8 +196,10 @@ class _Found:
         if self.use == "label":
             batch.label(self.name)
         if self.use == "ids":
-            longest = compute.max(compute.list_value_length(column)).as_py() if is_list(self.type) else 0
-            self.longest = max(self.longest, longest or 0)
+            if is_list(self.type):
+                lengths = batch.lengths(self.name)
+                self.longest = max(self.longest, int(lengths.max(initial=0)))
+                self.cut += 0 if self.most is None else int((lengths > self.most).sum())
             batch.ids(self.field())
         if not is_number(value_type(self.type)) or is_list(self.type):
             self.missing += column.null_count
@@ -222,12 +240,14 @@ class TabularStream(Stream):
     Attributes:
       table: The table.
       description: Description of its columns.
+      cut: Number of lists of each sequence that were cut in the pass that began last.
     """
 
     table: Table
     description: Description
     shard_index: int = 0
     shard_count: int = 1
+    cut: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:  # type: ignore[override]
@@ -247,11 +267,24 @@ class TabularStream(Stream):
     def blocks(self) -> Iterator[Examples]:
         """Yields the rows in the order of the files, in blocks of at most 65,536."""
         seen = 0
+        self.cut = cut = dict.fromkeys((field.name for field in self.description.sequences), 0)
         for batch in self.table.batches(_names(self.description)):
             stop = max(0, self.rows * self.shard_count - seen)
             begin = (self.shard_index - seen) % self.shard_count
+            for field in self.description.sequences:
+                self._count(batch, field, cut)
             yield self._examples(batch).take(slice(begin, min(stop, len(batch)), self.shard_count))
             seen += len(batch)
+
+    def _count(self, batch: Batch, field: Field, cut: dict[str, int]) -> None:
+        """Counts the lists of a batch that are cut; logs the first one."""
+        if not is_list(self.table.types[field.name]):
+            return  # refused when its ids are read
+        longer = batch.lengths(field.name) > (field.length or 0)
+        if longer.any() and not cut[field.name]:
+            text = f"a list has more than {field.length} ids; of such lists the last ids are read"
+            log.warning("%s", batch.error(field.name, text, int(longer.argmax())))
+        cut[field.name] += int(longer.sum())
 
     def like(self) -> Examples:
         """Returns examples of no rows, with this stream's columns."""

@@ -38,8 +38,9 @@ class ClickModel(keras.Model):
         are removed with it.
 
     Call arguments:
-      inputs: A dict: int64 or strings `[B]` a categorical field, `[B, L]` a sequence (see `Field.dtype`),
-        float32 `[B, M]` under "numeric". Fields that the model does not use may be missing.
+      inputs: A dict: int64 or strings `[B]` a categorical field, `[B, L]` a sequence (see `Field.dtype`; of
+        longer ones the last L ids count), float32 `[B, M]` under "numeric". Fields that the model does not
+        use may be missing.
 
     Returns:
       Logits, float32 `[B, 1]`, or one for each label if the class says so; `tf.sigmoid` makes them
@@ -181,9 +182,13 @@ class ClickModel(keras.Model):
         return apply(self.hidden, x, training)
 
     def input_specs(self) -> dict[str, Any]:
-        """The inputs of the model for `het_tf.export`: a `tf.TensorSpec` for each."""
+        """The inputs of the model for `het_tf.export`: a `tf.TensorSpec` for each.
+
+        Lists may have any length: models cut longer ones to their last ids.
+        """
+        lists = {field.name for field in self.description.sequences}
         return {
-            name: tf.TensorSpec([None, *shape], dtype, name)
+            name: tf.TensorSpec([None, *([None] if name in lists else shape)], dtype, name)
             for name, (shape, dtype) in self.description.inputs().items()
         }
 

@@ -89,7 +89,18 @@ def ids_of(field: Field, ids: Any) -> Any:
             f"feature {field.name!r}: ids are {ids.dtype.name}, but the model was made for {field.dtype}; "
             f"feed it these, or make it from a description with Field({field.name!r}, None, dtype={given!r})"
         )
-    return ids if field.dtype == "string" else tf.cast(ids, tf.int64)
+    return _fitted(field, ids if field.dtype == "string" else tf.cast(ids, tf.int64))
+
+
+def _fitted(field: Field, ids: Any) -> Any:
+    """Returns a sequence as `[B, L]`: of more than L ids the last ones, of fewer with padding."""
+    if not field.length or ids.shape.rank != 2 or ids.shape[1] == field.length:
+        return ids
+    there = tf.cast(tf.not_equal(ids, tf.constant(field.padding, ids.dtype)), tf.int32)
+    ends = tf.reduce_max(tf.pad(there * tf.range(1, tf.shape(ids)[1] + 1), [[0, 0], [1, 0]]), axis=1)
+    places = tf.maximum(ends - field.length, 0)[:, None] + tf.range(field.length)
+    padding = tf.fill([tf.shape(ids)[0], field.length], tf.constant(field.padding, ids.dtype))
+    return tf.gather(tf.concat([ids, padding], axis=1), places, batch_dims=1)
 
 
 def is_padding(field: Field, ids: Any) -> Any:

@@ -1,6 +1,6 @@
 """Exact search of the nearest items, for retrieval models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,26 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({len(self)} items, {self.vectors.shape[1]} floats each)"
+
+
+def batches_of(items: Any) -> Iterator[Mapping[str, Any]] | None:
+    """Returns the inputs in data that training takes, batch by batch; None: it is something else.
+
+    Raises:
+      ValueError: A dataset has no end.
+    """
+    if isinstance(items, tf.data.Dataset):
+        if int(items.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            raise ValueError("items is a dataset without an end; give it before repeat()")
+        text = np.frompyfunc(lambda one: one.decode() if isinstance(one, bytes) else one, 1, 1)
+        inputs = (batch[0] if isinstance(batch, tuple) else batch for batch in items.as_numpy_iterator())
+        return (
+            {name: text(column) if column.dtype == object else column for name, column in batch.items()}
+            for batch in inputs
+        )
+    if hasattr(items, "blocks"):
+        return (block.inputs() for block in items.blocks())
+    return iter([items.inputs()]) if hasattr(items, "inputs") else None
 
 
 def make_index(

@@ -67,19 +67,15 @@ class NodeRows(keras.layers.Layer):
         self.collection = EmbeddingCollection({FEATURE: FeatureConfig(table)}, cache=cache, name="tables")
 
     def ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the inputs of the collection: the nodes of all hops, int64 [B * n]."""
-        flat = [tf.reshape(hop, [-1]) for hop in _hops(inputs)]
-        return {FEATURE: tf.concat(flat, axis=0)}
-
-    def ids_of_samples(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the same ids sample by sample: int64 [B, n]."""
+        """Returns the inputs of the collection: the nodes of all hops, sample by sample, int64 [B, n]."""
         return {FEATURE: tf.concat([tf.reshape(hop, [tf.shape(hop)[0], -1]) for hop in _hops(inputs)], 1)}
 
     def call(self, inputs: Mapping[str, Any]) -> list[Any]:
         """See the class."""
         rows = self.collection(self.ids(inputs))[FEATURE]
         hops = _hops(inputs)
-        parts = tf.split(rows, [tf.size(hop) for hop in hops], num=len(hops))
+        widths = [1 if hop.shape.rank == 1 else tf.shape(hop)[1] for hop in hops]
+        parts = tf.split(rows, widths, axis=1, num=len(hops))
         return [
             tf.reshape(part, tf.concat([tf.shape(hop), [rows.shape[-1]]], axis=0))
             for part, hop in zip(parts, hops, strict=True)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from het_tf.zoo.data.examples import PADDING, Field
 from het_tf.zoo.models.base import ClickModel
 from het_tf.zoo.models.blocks import check_count
-from het_tf.zoo.models.embedding_side import Part
+from het_tf.zoo.models.embedding_side import Part, ids_of
 from het_tf.zoo.models.index import Index, make_index
 from het_tf.zoo.models.own_loss import OwnLoss
 
@@ -174,7 +174,7 @@ class SASRec(ClickModel, OwnLoss):
                 f"the items of {histories[0].name!r} are 64-bit hashes, but negatives are drawn from "
                 "[0, size): give ids with a size"
             )
-        field = Field(ITEMS, histories[0].size, length=histories[0].length)
+        field = Field(ITEMS, histories[0].size, length=0)  # of any length: history, item and negatives
         return (Part("item", (field,), self.embedding_dim, self.table_optimizer, apart=(ITEMS,)),)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class SASRec(ClickModel, OwnLoss):
         return self._run(inputs, training, bool(training))
 
     def _run(self, inputs: Mapping[str, Any], training: Any, with_logits: bool) -> dict[str, Any]:
-        history = tf.cast(inputs[self.past.name], tf.int64)
+        history = ids_of(self.past, inputs[self.past.name])
         item = tf.cast(inputs[str(self.past.shares)], tf.int64)
         length, number = int(self.past.length or 0), tf.shape(history)[0]
         there = tf.not_equal(history, PADDING)

@@ -13,7 +13,7 @@ from het_tf.zoo.data.examples import Description
 from het_tf.zoo.models.base import ClickModel, description_from_config
 from het_tf.zoo.models.blocks import check_count
 from het_tf.zoo.models.embedding_side import Part, ids_of
-from het_tf.zoo.models.index import Index, make_index
+from het_tf.zoo.models.index import Index, batches_of, make_index
 from het_tf.zoo.models.occurrences import Occurrences
 from het_tf.zoo.models.own_loss import OwnLoss
 
@@ -233,31 +233,47 @@ class TwoTower(OwnLoss):
 
         Args:
           items: int64 or strings `[N]` if the item has one field, its id; else a dict of arrays of the
-            item's fields, or an `Examples` (each item is taken once). Keys that are not fields of the item
-            are ignored.
+            item's fields. Or what training takes, a part of a data set or a `tf.data.Dataset` of batches:
+            the first row of each item counts. Keys that are not fields of the item are ignored.
           batch_size: Items per call of the tower.
 
         Raises:
-          ValueError: There are no items, one is there twice, or a field is missing.
+          ValueError: There are no items, an array has one twice, a field is missing, or a dataset has no end.
         """
         fields = self.item_tower.description.fields
         name = self.item_field.name
-        if hasattr(items, "inputs"):
-            items = items.inputs()
-            first = np.unique(items[name], return_index=True)[1]
-            items = {field.name: items[field.name][first] for field in fields}
-        if not isinstance(items, Mapping):
-            items = {name: items}
-        missing = [field.name for field in fields if field.name not in items]
+        batches = batches_of(items)
+        if batches is None:
+            columns = self._fields_of(items if isinstance(items, Mapping) else {name: items})
+        else:
+            seen: set[Any] = set()
+            parts = []
+            for batch in batches:
+                part = self._fields_of(batch)
+                first = np.unique(part[name], return_index=True)[1]
+                new = [place for place in first if part[name][place] not in seen]
+                seen.update(part[name][new].tolist())
+                parts.append({key: column[new] for key, column in part.items()})
+            if not parts:
+                raise ValueError("items has no rows; give one or more")
+            columns = {field.name: np.concatenate([part[field.name] for part in parts]) for field in fields}
+            order = np.argsort(columns[name], kind="stable")
+            columns = {key: column[order] for key, column in columns.items()}
+        return make_index(lambda batch: self.item_tower(batch, training=False), columns, name, batch_size)
+
+    def _fields_of(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Returns the item's fields as arrays. ValueError: one is missing."""
+        fields = self.item_tower.description.fields
+        missing = [field.name for field in fields if field.name not in inputs]
         if missing:
             raise ValueError(
-                f"items lack the fields {missing}; give a dict with all fields of the item, or Examples"
+                f"items lack the fields {missing}; give a dict with all fields of the item, or the data that "
+                "training takes"
             )
-        columns = {
-            field.name: np.asarray(items[field.name], np.int64 if field.dtype == "int64" else object)
+        return {
+            field.name: np.asarray(inputs[field.name], np.int64 if field.dtype == "int64" else object)
             for field in fields
         }
-        return make_index(lambda batch: self.item_tower(batch, training=False), columns, name, batch_size)
 
     # --- configuration --------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Rows on demand under horovodrun and a real Redis: what is not of the stream is refused, or right.
 
-Defects: a look within a pass reads rows without what another rank holds back, and leaves them for later steps;
-one rank refuses a step and the other one waits for it; a restore leaves copies of rows from before it.
+Defects: a look within a pass reads rows without what another rank holds back, and leaves them for later
+steps; one rank refuses a step and the other one waits for it; a restore leaves copies of rows from before it.
 """
 
 import horovod_lib

@@ -115,6 +115,15 @@ def layer(name, table=None):
     return het_tf.keras.Embedding(2, name=name, table=table, cache=het_tf.Cache(rows=10))
 
 
+class CallsTwice(tf.keras.Model):
+    def __init__(self, name):
+        super().__init__()
+        self.rows = layer(name)
+
+    def call(self, x):
+        return self.rows(x["id"]) + self.rows(x["small"])
+
+
 NOT_ON_DEMAND = {
     "no plan": (dict(sync="on_demand"), "is 'on_demand' without plan=; give the layer"),
     "no such word": (dict(sync="later", plan=layer), "sync is 'later'; give 'always' or 'on_demand'"),
@@ -124,6 +133,7 @@ NOT_ON_DEMAND = {
         "layers 'a' and 'b' share table 't': neither knows",
     ),
     "a layer twice": (dict(sync="on_demand", plan=lambda name: [layer(name)] * 2), "plan= has a layer twice"),
+    "a model that calls one twice": (dict(sync="on_demand", plan=CallsTwice), "twice, or calls it twice"),
 }
 
 

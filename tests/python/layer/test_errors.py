@@ -55,19 +55,68 @@ BAD = [
     (dict(table="a\0b"), r"a table's name"),
 ]
 
-OF_KERAS = [
+REFUSED_OF_KERAS = [
     ((1000, 16), {}, r"Embedding\(1000, 16\) has the arguments of keras.* write Embedding\(16\)"),
-    ((16,), dict(mask_zero=True), r"mask_zero is True, .*give padding_id=0"),
-    ((), dict(input_dim=1000, output_dim=16), r"input_dim is 1000, .*leave it out"),
-    ((), dict(output_dim=16), r"output_dim is 16, .*as dim"),
-]
+    ((1000,), dict(output_dim=16), r"Embedding\(1000, 16\) has the arguments of keras.* write"),
+    ((4,), dict(mask_zero=True, padding_id=7), r"padding_id is 7, but mask_zero says 0; give one of the two"),
+    (
+        (4,), dict(initializer="zeros", embeddings_initializer="ones"),
+        r"initializer is 'zeros', but embeddings_initializer says Constant",
+    ),
+    (
+        (4,), dict(name="t", weights=[np.ones((3, 4))]),
+        r'weights .*: het_tf.Table\("t"\).assign\(range\(len\(rows\)\), rows\)',
+    ),
+    ((4,), dict(embeddings_regularizer=keras.regularizers.L2(0.25)), r"L2, .*write l2=0.25, which"),
+    ((4,), dict(embeddings_regularizer="l2"), r"L2, .*write l2=0.01, which"),
+    ((4,), dict(embeddings_constraint=keras.constraints.MaxNorm(3)), r"MaxNorm, .*write max_norm=3, the"),
+    ((4,), dict(lora_rank=2), r"lora_rank .*leave it out"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("given, named, message", OF_KERAS)
-def test_call_arguments_of_keras_embedding_are_refused(given, named, message):
+@pytest.mark.parametrize("given, named, message", REFUSED_OF_KERAS)
+def test_arguments_of_keras_embedding_with_another_spelling_are_refused(given, named, message):
     with pytest.raises(TypeError, match=message):
         het_tf.keras.Embedding(*given, **named)
     assert het_tf.tables() == []
+
+
+def test_arguments_of_keras_embedding_are_taken(caplog):
+    """Would catch: an argument that has another meaning here, and one that is dropped without a word."""
+    made = het_tf.keras.Embedding(
+        input_dim=1000, output_dim=2, mask_zero=True, name="t", input_length=3, embeddings_initializer="ones"
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "het_tf.keras.Embedding 't': input_dim is ignored: a table has no size, and every id is legal",
+        "het_tf.keras.Embedding 't': input_length is ignored: ids may have any length",
+    ]
+    ids = np.array([[5, 0]])
+    np.testing.assert_array_equal(made(ids), [[[1, 1], [0, 0]]])
+    np.testing.assert_array_equal(made.compute_mask(ids), [[True, False]])
+    normal = keras.initializers.RandomNormal(1.0, 0.5)
+    made = het_tf.keras.Embedding(2, mask_zero=False, embeddings_initializer=normal)
+    assert repr(made.table_config.initializer) == repr(het_tf.initializers.RandomNormal(1.0, 0.5))
+    assert made.get_config()["features"]["features"][0]["padding_id"] is None
+
+
+def test_attributes_of_keras_embedding_say_what_to_write():
+    layer = het_tf.keras.Embedding(2, name="t")
+    for name in ("embeddings", "input_dim"):
+        with pytest.raises(
+            AttributeError, match=rf"no attribute '{name}': .*het_tf.Table\('t'\).to_numpy\(\)"
+        ):
+            getattr(layer, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'embedings'$"):
+        layer.embedings  # noqa: B018
+    with pytest.raises(RuntimeError, match=r"het_tf.Table\(name\) reads and assigns"):
+        layer.set_weights([np.ones((3, 2))])
+
+
+def test_a_sequential_model_without_an_input_says_what_to_write():
+    """Would catch: ids that Keras has made float32, which holds no id above 2**24."""
+    model = keras.Sequential([het_tf.keras.Embedding(2, name="t"), keras.layers.Flatten()])
+    with pytest.raises(ValueError, match=r'keras.Sequential\(\[keras.Input\(shape, dtype="int64"\), ...\]\)'):
+        model(np.array([[2**40, 2**40 + 1]]))
 
 
 @pytest.mark.parametrize("name", [None, 3])
@@ -209,14 +258,6 @@ def test_two_learning_rates_for_one_table():
 def test_ids_that_are_no_integers(dtype):
     with pytest.raises(ValueError, match=f'ids are {dtype}.*keras.Input.*dtype="int64"'):
         embedding()(tf.cast([1, 0], dtype))
-
-
-@pytest.mark.parametrize("symbolic", [False, True])
-def test_ids_of_a_high_rank_without_a_combiner(symbolic):
-    ids = keras.Input((1, 2, 3), dtype="int64") if symbolic else tf.zeros([1, 1, 2, 3], tf.int64)
-    with pytest.raises(ValueError, match=r"rank 4 and there is no combiner.*combiner="):
-        embedding()(ids)
-    assert embedding(combiner="sum", name="u")(ids).shape[-1] == 4
 
 
 def test_scalar_ids():

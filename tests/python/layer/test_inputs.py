@@ -152,6 +152,34 @@ def test_two_ragged_axes_combine_over_the_inner_one():
     np.testing.assert_allclose(rows.values, [row(1) + row(2), row(3), np.zeros(DIM)], rtol=1e-6)
 
 
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize("combiner", [None, "mean"])
+def test_ids_of_any_rank_are_looked_up_and_trained(rank, combiner):
+    """Would catch: axes that are lost in the rows, in the gradient, or in the shape for Keras."""
+    shape = (2, 3, 2, 3, 2)[:rank]
+    ids = np.arange(np.prod(shape)).reshape(shape) % 7
+    layer = het_tf.keras.Embedding(2, combiner, name="t", optimizer=het_tf.optimizers.SGD(1.0))
+    table = het_tf.Table("t")
+    before = table.lookup(ids)
+    inputs = keras.Input(shape[1:], dtype="int64")
+    model = keras.Model(inputs, layer(inputs))
+    expected = before if combiner is None else before.mean(-2)
+    np.testing.assert_allclose(model(ids), expected, rtol=1e-5)
+    assert model.output_shape == (None, *expected.shape[1:])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(ids, training=True))
+    tape.gradient(loss, model.trainable_variables)
+    share = 1 if combiner is None else 1 / shape[-1]
+    moved = share * np.bincount(ids.ravel(), minlength=7)[:, None]
+    np.testing.assert_allclose(table.lookup(np.arange(7)), _first(ids, before) - moved, rtol=1e-4, atol=1e-5)
+
+
+def _first(ids, rows):
+    """Rows of 0, 1, ... from a lookup of them in any shape."""
+    places = np.unique(ids, return_index=True)[1]
+    return rows.reshape(-1, rows.shape[-1])[places]
+
+
 def test_rank_3_ids_combine_over_last_axis():
     ids = np.arange(12).reshape(2, 3, 2)
     rows = embedding("mean")(ids)

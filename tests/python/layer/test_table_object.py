@@ -8,6 +8,7 @@ import tensorflow as tf
 from floats_lib import MODEL, assert_close
 
 import het_tf
+from het_tf.python.session import native
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
@@ -216,3 +217,86 @@ def test_l2_and_max_norm():
     layer = embedding(name="u", max_norm=1.0, initializer="zeros")
     train(layer, [1])
     np.testing.assert_allclose(het_tf.Table("u").lookup([1]), [[-0.5] * 4])
+
+
+NAMES = ["u-17", "", "ü", "x" * 300, "abcdefgh", "a\0"]
+
+
+def spellings(names):
+    """Strings of every kind that a user may have."""
+    encoded = [name.encode() for name in names]
+    yield names
+    yield tuple(encoded)
+    yield np.array(names, object)
+    yield np.array(encoded, object)
+    yield tf.constant(names)
+    if not names[-1].endswith("\0"):  # these arrays of numpy drop final zero bytes
+        yield np.array(names)
+        yield np.array(encoded)
+
+
+@pytest.mark.parametrize("names", [NAMES, NAMES[:-1]])
+def test_strings_are_ids_as_in_a_layer(names):
+    """Would catch: a hash of another encoding, or of another length, so that another user is deleted."""
+    layer, table = embedding(), het_tf.Table("t")
+    expected = het_tf.hash_ids(names)
+    assert expected.dtype == np.int64 and len(set(expected.tolist())) == len(names)
+    rows = np.arange(4.0 * len(names), dtype=np.float32).reshape(-1, 4)
+    for given in spellings(names):
+        np.testing.assert_array_equal(het_tf.hash_ids(given), expected)
+        table.assign(given, rows)
+        np.testing.assert_array_equal(table.to_numpy()[0], np.sort(expected))
+        np.testing.assert_array_equal(layer(tf.constant(names), training=False), rows)
+        np.testing.assert_array_equal(table.lookup(given), rows)
+        np.testing.assert_array_equal(table.lookup(given, stored=True), rows)
+        assert table.remove(given) == len(names) and table.size == 0
+    np.testing.assert_array_equal(table.lookup("u-17"), table.lookup(expected[0]))
+    in_graph = tf.data.Dataset.from_tensors(tf.constant(names)).map(het_tf.hash_ids)
+    np.testing.assert_array_equal(next(iter(in_graph)), expected)
+
+
+def test_the_hash_of_strings_stays():
+    """Would catch: a change of the hash, after which stored rows belong to other strings."""
+    assert het_tf.hash_ids(["", "a", "u-17"]).tolist() == [
+        1595790814156411439, 4790833026637755186, 991118280453777027
+    ]  # fmt: skip
+
+
+def test_the_c_api_has_the_same_hash():
+    """Would catch: lengths modulo 8 that the two compute in other ways."""
+    names = [("é" * n)[: n // 2] + "x" * (n % 5) for n in range(70)]
+    encoded = [name.encode() for name in names]
+    ends = np.cumsum([len(one) for one in encoded]).astype(np.uint64)
+    ids = np.empty(len(names), np.int64)
+    native.call("HetHashIds", b"".join(encoded), ends, len(names), ids)
+    np.testing.assert_array_equal(ids, het_tf.hash_ids(names))
+
+
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        ([1, "a"], "table 't': ids are of type list, which makes no tensor.*array of integers or of strings"),
+        (["a", None], "table 't': ids are of type list, which makes no tensor"),
+        (np.array(["a", 1], object), "table 't': ids are of dtype object, which makes no tensor"),
+        ([1.5], "table 't': ids are float64; give integers or strings"),
+        ([True], "table 't': ids are bool; give integers or strings"),
+        (np.array([1.5]), "table 't': ids are float64; give integers or strings"),
+        (tf.ragged.constant([["a"]]), "table 't': ids are a RaggedTensor; give a list"),
+        (tf.sparse.from_dense([1]), "table 't': ids are a SparseTensor; give a list"),
+    ],
+)
+def test_other_ids_are_refused_and_change_nothing(ids, message):
+    layer = embedding()
+    train(layer, [1])
+    for call in (het_tf.Table("t").lookup, het_tf.Table("t").remove):
+        with pytest.raises(ValueError, match=message):
+            call(ids)
+    assert het_tf.Table("t").size == 1
+
+
+def test_only_strings_are_hashed():
+    for given in ([1], [1, "a"], np.array(["a", 1], object), [1.5]):
+        with pytest.raises(ValueError, match=r"which makes no tensor|strings are \w+; give strings"):
+            het_tf.hash_ids(given)
+    with pytest.raises(ValueError, match="which makes no tensor"):
+        embedding()([1, "a"])  # numpy would make a string of 1

@@ -151,8 +151,11 @@ def main() -> None:
 
     hvd.init()
     for case in (
-        a_look_within_a_pass, a_stream_that_is_left, a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass
-    ):  # fmt: skip
+        a_look_within_a_pass,
+        a_stream_that_is_left,
+        a_checkpoint_within_a_pass,
+        a_file_of_one_rank_within_a_pass,
+    ):
         het_tf.init(hvd=hvd, ps=sys.argv[1], namespace=case.__name__, gradient_scale="sum")
         case(hvd, Path(sys.argv[2]))
         print(f"{case.__name__}: done", flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.convert.vocabulary import ids_of
+from het_tf.python import ids as ids_lib
 from het_tf.python.session import native
 
 Array = npt.NDArray[Any]
@@ -88,7 +88,7 @@ def int64_ids(rows: Rows) -> native.Int64Array:
             f"{rows.where}: there are ids of shape {list(given.shape)} and {rows.count} rows; give one a row"
         )
     if kind in "USO" and all(isinstance(one, (str, bytes)) for one in given.flat):
-        ids = ids_of(given.tolist())
+        ids = ids_lib.array_of(given.tolist(), rows.where)
     elif kind in "iu":
         if kind == "u" and given.size and int(given.max()) >= 2**63:
             raise ValueError(

@@ -285,7 +285,6 @@ MIXED = Description("mixed", (Field("user", None),), sequences=(Field("past", No
         ({"user": [1, -(2**63), 3]}, r"row 2.*'user': an id is -2\^63, which NaN becomes.*1 of 3"),
         ({"user": ["a", "b", "c"]}, "column 'user': is string, but ids are int64; describe it by strings="),
         ({"user": [1, "b", 3]}, "column 'user': Could not convert 'b'.*a column has one type"),
-        ({"past": [[1], [1, 2, 3], []]}, "row 2, column 'past': a list has more than 2 ids"),
         ({"past": [1, 2, 3]}, "column 'past': is int64, but the field has lists"),
         ({"clicked": [1, None, 0]}, "row 2, column 'clicked': a label is missing"),
     ],
@@ -294,6 +293,44 @@ def test_bad_values(source: dict[str, Any], message: str) -> None:
     """1.7 became id 1, NaN -2^63, 2^24 + 1 its neighbour, each silently."""
     with pytest.raises(ValueError, match=message):
         tabular({**columns(past=[[1], [2], []]), **source}, MIXED).read()
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_longer_lists_are_cut_to_their_last_ids_and_counted(text: bool, caplog: Any) -> None:
+    """Would catch: the first ids in place of the last, ids of a neighbour, and a job that ends tomorrow."""
+    name = str if text else int
+    lists = [[1], [1, 2, 3, 4], None, [5, 6, 7], [], [8, 9]]
+    given = {"past": [one and [name(id) for id in one] for one in lists], "clicked": [0, 1] * 3}
+    about = describe(given, lengths={"past": 2})
+    assert about.sequences == (Field("past", None, length=2, dtype="string" if text else "int64"),)
+    assert [(one.name, one.cut) for one in about.columns] == [("past", 2), ("clicked", 0)]
+    assert ", 2 longer lists cut" in str(about.columns[0])
+    none = "" if text else -1
+    expected = [[1, none], [3, 4], [none, none], [6, 7], [none, none], [8, 9]]
+    expected = [[one if one == none else name(one) for one in row] for row in expected]
+    stream = tabular(given, about)
+    for _ in range(2):
+        caplog.clear()
+        assert stream.read().sequences["past"].tolist() == expected
+        assert stream.cut == {"past": 2}
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert "row 2, column 'past': a list has more than 2 ids; of such lists the last ids are read" in line
+    assert describe(given).sequences[0].length == 4
+    assert describe(given, lengths={"past": 9}).sequences[0].length == 9
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ({"tags": 3}, r"has no columns \['tags'\]"),
+        ({"user": 3}, "lengths has column 'user', which is int64; give columns of lists"),
+        ({"past": 0}, "lengths has 0 for column 'past'; give a number of ids, 1 or more"),
+        ({"past": 2.0}, "lengths has 2.0 for column 'past'"),
+    ],
+)
+def test_lengths_of_no_list_are_refused(lengths: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        describe(columns(past=[[1], [2], []]), lengths=lengths)
 
 
 def test_strings_where_the_field_is_one_of_strings() -> None:

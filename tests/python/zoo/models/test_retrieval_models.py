@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -347,3 +348,54 @@ def test_negatives_have_all_fields_of_the_item(fresh: np.random.Generator) -> No
     inputs = {**tensors(events(fresh)), "negative/item": tf.constant([1, 2])}
     with pytest.raises(ValueError, match=r"negatives lack \['negative/kinds'\]"):
         TwoTower(EVENTS, **SMALL)(inputs)
+
+
+# --- lists that are longer than those of the description ---------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [het_tf.models.DeepFM, het_tf.models.DIN, SASRec, TwoTower])
+def test_of_a_longer_list_the_last_ids_count(fresh: np.random.Generator, tmp_path: Path, cls: Any) -> None:
+    """Would catch: an average over ids that training never sees together, and a request that is refused."""
+    model = cls(EVENTS, **(SMALL if cls is TwoTower else {"embedding_dim": 4}))
+    inputs = {name: one[:4] for name, one in tensors(events(fresh)).items()}
+    longer = [[1, 2, 3, 4, 5, 6, PADDING], [3, 1, 2, 4, PADDING, PADDING, PADDING], [5] + [PADDING] * 6]
+    longer.append([PADDING] * 7)
+    last = [[3, 4, 5, 6], [3, 1, 2, 4], [5, PADDING, PADDING, PADDING], [PADDING] * 4]
+    expected = model({**inputs, "history": tf.constant(last, tf.int64)}, training=False)
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    asked = {**inputs, "history": tf.constant(longer, tf.int64)}
+    found = model(asked, training=False)
+    served = serve(tmp_path / "1")(**{name: asked[name] for name in model.input_specs()})
+    if cls in (SASRec, TwoTower):
+        found, expected, served = found["score"], expected["score"], {"": served["score"]}
+    np.testing.assert_array_equal(found, expected)
+    assert_predicts(next(iter(served.values())), expected)
+    short = [row[:2] for row in last[2:]]
+    two = {name: one[2:] for name, one in inputs.items()}
+    found = model({**two, "history": tf.constant(short, tf.int64)}, training=False)
+    whole = model({**two, "history": tf.constant(last[2:], tf.int64)}, training=False)
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(whole), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_index_takes_what_training_takes(fresh: np.random.Generator) -> None:
+    """Would catch: items that come in several batches and are taken twice, or with another item's fields."""
+    items, kinds = fresh.integers(0, 9, 64), np.arange(9) % 4
+    given = {"user": fresh.integers(0, 5, 64), "item": items, "kind": kinds[items], "clicked": np.ones(64)}
+    text = {**given, "item": [f"i{item}" for item in items]}
+    for columns in (given, text):
+        about = het_tf.data.describe(columns)
+        about = dataclasses.replace(about, item=("item", "kind"))
+        stream = het_tf.data.tabular(columns, about)
+        model = TwoTower(about, **SMALL)
+        ids = np.unique(np.asarray(columns["item"], object))
+        wanted = {"item": ids, "kind": np.array([kinds[int(str(one)[-1])] for one in ids])}
+        expected = model.index(wanted)
+        for data in (stream, stream.read(), stream.to_tf(10), stream.to_tf(10).map(lambda x, y: x)):
+            found = model.index(data)
+            np.testing.assert_array_equal(found.ids, expected.ids)
+            assert_close(found.vectors, expected.vectors, MODEL)
+        with pytest.raises(ValueError, match=r"items is a dataset without an end; give it before repeat\(\)"):
+            model.index(stream.to_tf(10).repeat())
+        with pytest.raises(ValueError, match=r"items lack the fields \['kind'\]; .*the data that training"):
+            model.index(stream.to_tf(10).map(lambda x, y: {"item": x["item"]}))

@@ -1,0 +1,253 @@
+"""The lookups of a Keras model: `plan`, `profile` and `shard(plan=)` find them in models of every kind."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+
+keras = tf.keras
+layers = keras.layers
+pytestmark = pytest.mark.usefixtures("fresh")
+
+USERS = np.random.default_rng(0).integers(0, 50, 12)
+ITEMS = np.random.default_rng(1).integers(0, 9, 12)
+HISTORY = np.random.default_rng(2).integers(1, 9, (12, 3))
+WORDS = np.array([["red", ""], ["blue", "red"], ["?", ""]] * 4, object)
+
+
+def embed(name, **more):
+    return het_tf.keras.Embedding(4, name=name, **more)
+
+
+def both():
+    return {name: keras.Input((), dtype="int64", name=name) for name in ("user", "item")}
+
+
+def functional():
+    x = both()
+    return keras.Model(x, layers.Dense(1)(layers.Add()([embed("u")(x["user"]), embed("i")(x["item"])])))
+
+
+def nested():
+    x, inner = both(), functional()
+    inside = inner({"user": x["user"] * 2, "item": x["item"]})
+    return keras.Model(x, layers.Add()([inside, layers.Dense(1)(embed("out")(x["user"]))]))
+
+
+def shared():
+    x, one = both(), embed("t")
+    return keras.Model(x, layers.Dense(1)(layers.Concatenate()([one(x["user"]), one(x["item"])])))
+
+
+def sequential():
+    return keras.Sequential(
+        [
+            keras.Input((3,), dtype="int64"),
+            embed("t"),
+            layers.Flatten(),
+            layers.BatchNormalization(),
+            layers.Dropout(0.5, seed=1),
+            layers.Dense(1, activity_regularizer="l2"),
+        ]
+    )
+
+
+def vocabulary():
+    words = keras.Input((2,), dtype="string")
+    numbers = layers.StringLookup(vocabulary=["red", "blue"], mask_token="")(words)
+    pooled = layers.GlobalAveragePooling1D()(embed("t", padding_id=0)(numbers))
+    return keras.Model(words, layers.Dense(1)(pooled))
+
+
+def masked():
+    history, keep = keras.Input((3,), dtype="int64"), keras.Input((3,), dtype="bool")
+    return keras.Model([history, keep], layers.Dense(1)(layers.Flatten()(embed("t")(history, mask=keep))))
+
+
+class Subclass(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.embed = embed("t")
+        self.dense = layers.Dense(1)
+
+    def ids(self, x):
+        return x["user"] * 2 + 1
+
+    def call(self, x):
+        return self.dense(self.embed(self.ids(x)))
+
+
+class Lazy(keras.Model):
+    def build(self, shape):
+        self.embed = embed("t")
+        self.dense = layers.Dense(1)
+
+    def call(self, x):
+        return self.dense(self.embed(x["user"]))
+
+
+class Outer(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = Subclass()
+        self.also = embed("also")
+        self.head = keras.Sequential([layers.Dense(2), layers.Dense(1)])
+
+    def call(self, x, training=None):
+        return self.inner(x) + self.head(self.also(x["item"]), training=training)
+
+
+class Function(Subclass):
+    ids = tf.function(Subclass.ids)
+
+
+NAMED = ({"user": USERS, "item": ITEMS},)
+LOOKUPS = {
+    "functional": (functional, NAMED, {"u": USERS, "i": ITEMS}),
+    "nested": (nested, NAMED, {"u": USERS * 2, "i": ITEMS, "out": USERS}),
+    "a layer called twice": (shared, NAMED, {"t": np.concatenate([USERS, ITEMS])}),
+    "sequential": (sequential, (HISTORY,), {"t": HISTORY}),
+    "a vocabulary": (vocabulary, (WORDS,), {"t": np.array([[2, 0], [3, 2], [1, 0]] * 4)}),
+    "a mask": (masked, ((HISTORY, HISTORY % 2 == 0),), {"t": HISTORY[HISTORY % 2 == 0]}),
+    "subclass": (Subclass, NAMED, {"t": USERS * 2 + 1}),
+    "layers made in build": (Lazy, NAMED, {"t": USERS}),
+    "models in a subclass": (Outer, NAMED, {"t": USERS * 2 + 1, "also": ITEMS}),
+    "ids of a tf.function": (Function, NAMED, {"t": USERS * 2 + 1}),
+}
+
+
+def batches(x):
+    return tf.data.Dataset.from_tensor_slices((*x, np.ones((12, 1), np.float32))).batch(4)
+
+
+@pytest.mark.parametrize("kind", LOOKUPS)
+def test_plan_and_profile_find_the_lookups_of_a_model(kind, tmp_path):
+    """Would catch: ids of a layer's input in place of those that the model makes of it."""
+    make, x, expected = LOOKUPS[kind]
+    data, found = batches(x), []
+    for planned in (False, True):
+        het_tf.reset()
+        keras.utils.set_random_seed(3)
+        model = make()
+        if planned:
+            data = het_tf.plan(data, model)
+        model.compile("sgd", "mse")
+        history = model.fit(data, epochs=2, verbose=0).history
+        assert len(model.losses) == (kind == "sequential")
+        tables = [het_tf.Table(name) for name in expected]
+        lookups = 12 if kind == "a layer called twice" else 6
+        assert [one.stats()["planned"] for one in tables] == [lookups * planned] * len(tables)
+        found.append((history["loss"], [one.to_numpy() for one in tables]))
+    assert found[0][0] == found[1][0]
+    for (ids, rows), (same_ids, same_rows) in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_array_equal(ids, same_ids)
+        np.testing.assert_array_equal(rows, same_rows)
+
+    het_tf.reset()
+    stats = het_tf.planner.profile(batches(x), make(), out=tmp_path)
+    uses = {
+        name: int((ids != 0).sum()) if kind == "a vocabulary" else ids.size for name, ids in expected.items()
+    }
+    assert {table.name: table.uses for table in stats.tables} == uses
+    assert {table.name: table.rows for table in stats.tables} == {
+        name: len(set(ids.ravel().tolist()) - ({0} if kind == "a vocabulary" else set()))
+        for name, ids in expected.items()
+    }
+    assert stats.samples == 12
+
+
+def test_inputs_selects_the_inputs_of_a_model():
+    data = tf.data.Dataset.from_tensor_slices((USERS, ITEMS)).batch(4)
+    model = functional()
+    assert len(list(het_tf.plan(data, model, inputs=lambda x, y: {"user": x, "item": y}))) == 3
+    with pytest.raises(ValueError, match=r"layer .*cannot be called on the inputs .*give inputs=, a func"):
+        het_tf.plan(data, model)
+
+
+class InFunction(Subclass):
+    call = tf.function(Subclass.call)
+
+
+class InBranch(Subclass):
+    def call(self, x):
+        rows = tf.cond(
+            tf.reduce_any(x["user"] > 3), lambda: self.embed(x["user"]), lambda: self.embed(x["item"])
+        )
+        return self.dense(rows)
+
+
+class ByChance(Subclass):
+    def ids(self, x):
+        return x["user"] + tf.random.uniform([], 0, 5, tf.int64)
+
+
+class ByKerasChance(Subclass):
+    def ids(self, x):
+        return x["user"] + tf.random.stateless_uniform([], [1, 2], 0, 5, tf.int64)
+
+
+class ByWeight(Subclass):
+    def __init__(self):
+        super().__init__()
+        self.weight = self.add_weight(name="w", shape=())
+
+    def ids(self, x):
+        return x["user"] + tf.cast(self.weight, tf.int64)
+
+
+class ByRows(Subclass):
+    def ids(self, x):
+        return tf.argmax(self.embed(x["user"]), axis=1)
+
+
+class ByPython(Subclass):
+    def ids(self, x):
+        return tf.ensure_shape(tf.numpy_function(lambda ids: ids + 1, [x["user"]], tf.int64), [None])
+
+
+UNKNOWN = {
+    InFunction: "in a branch, a loop or a tf.function of its own",
+    InBranch: "in a branch, a loop or a tf.function of its own",
+    ByChance: r"on ids that depend on chance \(Random",
+    ByKerasChance: r"on ids that depend on chance \(StatelessRandom",
+    ByWeight: "on ids that depend on a trained weight",
+    ByRows: "on ids that depend on rows of a table",
+    ByPython: r"on ids that depend on a state or a function of Python \(PyFunc",
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_ids_that_only_the_step_knows_are_refused(kind, tmp_path):
+    """Would catch: plans of other ids than the step's; a tf.function that keeps the trace of the plan."""
+    model, data = kind(), batches(NAMED)
+    message = f"calls layer 't' {UNKNOWN[kind]}.*give that layer in place of the model, and inputs="
+    with pytest.raises(ValueError, match=message):
+        het_tf.plan(data, model)
+    with pytest.raises(ValueError, match=message):
+        het_tf.planner.profile(data, model, out=tmp_path)
+    model.compile("sgd", "mse")
+    model.fit(data, verbose=0)
+    assert het_tf.Table("t").updates >= 3
+    remedy = het_tf.plan(data, model.embed, inputs=lambda x, y: x["user"])
+    assert len(list(remedy)) == 3
+
+
+class Flat(Subclass):
+    def call(self, x):
+        return self.dense(tf.reshape(self.embed(tf.reshape(x, [-1])), [-1, 12]))
+
+
+def test_ids_of_a_sample_must_be_known_to_tell_samples_apart(tmp_path):
+    """Would catch: a profile that takes each id of a flat list for a sample."""
+    data, message = (
+        batches((HISTORY,)),
+        "model flat.* gives layer t ids whose first axis is not that of the batch",
+    )
+    model = Flat()
+    model.compile("sgd", "mse")
+    model.fit(het_tf.plan(data, model), verbose=0)
+    assert het_tf.Table("t").stats()["planned"] == 3
+    for one in (data, data.unbatch().batch(4, drop_remainder=True)):
+        with pytest.raises(ValueError, match=message):
+            het_tf.planner.profile(one, model, out=tmp_path)
