@@ -51,6 +51,7 @@ def match(
     live: dict[str, dict[str, Any]],
     strict: bool = True,
     slots: bool = True,
+    here: dict[str, Any] | None = None,
 ) -> Match:
     """Matches the tables of a checkpoint with the live ones that they load into.
 
@@ -59,26 +60,108 @@ def match(
       live: "spec" and "slots" (names and floats) by table.
       strict: Both sides must have the same tables.
       slots: Whether to load the optimizers' slots.
+      here: The result of `model.order.of_model`. The model's tables are matched by the order of its layers, and
+        other tables of layers without a name are loaded only if both sides have the same ones.
 
     Raises:
-      ValueError: The tables differ (`strict`), or a field of a table that must be equal does.
+      ValueError: The tables differ (`strict`), none is on both sides, a table of a layer without a name is
+        only on one side, or a field of a table that must be equal differs.
     """
     there = manifest.tables
-    common = _pairs(there, live)
+    here = here or {"tables": [], "apart": []}
+    common: dict[str, str] = {}
+    aside = set[str]()
+    if here["tables"] and manifest.dense is not None:
+        saved = manifest.dense
+        common = _by_layers(saved["tables"], [one for one in here["tables"] if one["table"] in live])
+        _require_model(manifest, saved["tables"], here["tables"], common, strict)
+        aside = {one["table"] for one in [*saved["tables"], *here["tables"]]}
+        if saved["apart"] != here["apart"]:
+            aside.update(saved["apart"], here["apart"])
+    rest = [{name: one for name, one in side.items() if name not in aside} for side in (there, live)]
+    common |= _pairs(*rest)
     only_there = tuple(name for name in there if name not in common)
     only_here = tuple(name for name in live if name not in common.values())
-    if strict and (only_there or only_here):
-        make = "make the layers that use them first, with the same names, or " if only_there else ""
-        raise ValueError(
-            f"the checkpoint {manifest.path} and this process do not have the same tables: only the "
-            f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; "
-            f"{make}give strict=False to load those that both have"
-        )
+    if (set(only_there) | set(only_here)) - aside:
+        if not here["tables"]:
+            _refuse_unnamed(manifest, [name for name in common.values() if name in here["apart"]])
+        if strict or not common:
+            make = "make the layers that use them first, with the same names" if only_there else ""
+            rest_of_it = "give strict=False to load those that both have" if common else ""
+            raise ValueError(
+                f"the checkpoint {manifest.path} and this process do not have the same tables: only the "
+                f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; "
+                f"{', or '.join(filter(None, (make, rest_of_it)))}"
+            )
     problems = [_problem(name, there[name], live[other], slots) for name, other in common.items()]
     text = "\n".join(problem for problem in problems if problem)
     if text:
         raise ValueError(f"the checkpoint {manifest.path} does not fit the live tables\n{text}")
     return Match(common, only_there, only_here)
+
+
+def _by_layers(saved: list[dict[str, Any]], live: list[dict[str, Any]]) -> dict[str, str]:
+    """Pairs the tables of a saved model with those of a live one: by name, else by the order of the layers.
+
+    Tables without a name have pairs only if both models have the same number of them.
+    """
+    there, here = _keyed(saved), _keyed(live)
+    unnamed = [sum(one["name"] is None for one in side) for side in (saved, live)]
+    found = {
+        there[key]: here[key]
+        for key in there
+        if key in here and (key[0] is not None or unnamed[0] == unnamed[1])
+    }
+    # A layer that has been given the name that its table has in the checkpoint.
+    free = {one["table"] for one in saved} - set(found)
+    given = {name: table for (name, number), table in here.items() if number == 0 and name in free}
+    return {**found, **{name: table for name, table in given.items() if table not in found.values()}}
+
+
+def _keyed(side: list[dict[str, Any]]) -> dict[tuple[Any, int], str]:
+    """Name and occurrence -> table: a copy of a layer has a table of its own with the same name."""
+    found: dict[tuple[Any, int], str] = {}
+    for one in side:
+        number = sum(name == one["name"] for name, _ in found)
+        found[one["name"], number] = one["table"]
+    return found
+
+
+def _require_model(
+    manifest: Manifest, saved: list[Any], live: list[Any], pairs: dict[str, str], strict: bool
+) -> None:
+    """Raises ValueError if the model's tables are not those of the saved model."""
+    unused = [one for one in saved if one["table"] not in pairs]
+    missing = [one for one in live if one["table"] not in pairs.values()]
+    unnamed = [one["table"] for one in missing if one["name"] is None]
+    if not (unnamed or (missing and not pairs) or (strict and (missing or unused))):
+        return
+    if unnamed:
+        example = next((one["table"] for one in unused), "item")
+        remedy = (
+            f"the tables of layers without a name ({_names(unnamed)}) are found by the order of the layers: "
+            "build the model that was saved, or give its layers the names of the tables in the checkpoint, "
+            f"Embedding(..., table={example!r})"
+        )
+    elif pairs:
+        remedy = "build the model that was saved, or give strict=False to restore what both have"
+    else:
+        remedy = "build the model that was saved, with the same names of tables"
+    raise ValueError(
+        f"the checkpoint {manifest.path} and the model do not have the same tables: only the checkpoint has "
+        f"{_names(one['table'] for one in unused)}, only the model has "
+        f"{_names(one['table'] for one in missing)}; {remedy}"
+    )
+
+
+def _refuse_unnamed(manifest: Manifest, unnamed: list[str]) -> None:
+    """Raises ValueError if tables of layers without a name would be matched by their numbers."""
+    if unnamed:
+        raise ValueError(
+            f"the checkpoint {manifest.path} and this process do not have the same tables, and "
+            f"{_names(unnamed)} of layers without a name may be others in the checkpoint: restore them with "
+            "the model, or give the layers names before they are saved"
+        )
 
 
 def _pairs(there: dict[str, dict[str, Any]], live: dict[str, dict[str, Any]]) -> dict[str, str]:

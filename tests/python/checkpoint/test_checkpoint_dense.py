@@ -44,7 +44,9 @@ def values(model, part=None):
 def restore(place, entry, model, strict=True):
     path = place / entry["name"]
     manifest.verify(path, entry)
-    dense.assign(path, dense.match(path, dense.read_header(path), model, strict))
+    pairs, left_out = dense.match(path, dense.read_header(path), model, strict)
+    dense.assign(path, pairs)
+    return left_out
 
 
 def same(a, b):

@@ -128,7 +128,9 @@ def read_header(path: Path) -> list[Entry]:
     return [Entry(one.name.partition("/")[0], one.name, _NAMES[one.code], one.shape) for one in found]
 
 
-def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tuple[Entry, Live]]:
+def match(
+    path: Path, entries: list[Entry], model: Any, strict: bool
+) -> tuple[list[tuple[Entry, Live]], list[str]]:
     """Pairs the variables of the file with those of the model. Builds the optimizer, but changes nothing.
 
     A model that is not compiled takes only its weights.
@@ -137,10 +139,14 @@ def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tu
       path: The file, for messages.
       entries: Its entries.
       model: A built Keras model.
-      strict: False: ignore variables that only one side has.
+      strict: False: leave out variables that only one side has, and those whose shape or type differs.
+
+    Returns:
+      The pairs, and why each of the other variables is left out.
 
     Raises:
-      ValueError: One side lacks variables of the other (`strict`), or a shape or type differs.
+      ValueError: A variable is left out (`strict`), or all weights; without `strict`: the layers have other
+        numbers than in the file.
     """
     live = variables_of(model)
     pairs: list[tuple[Entry, Live]] = []
@@ -155,24 +161,47 @@ def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tu
             found = list(zip(there, here, strict=True))
         else:
             found = [(one, by_name[one.name]) for one in there if one.name in by_name]
-            if strict:
-                lines += _missing("only the checkpoint has", there, found, 0)
-                lines += _missing("only the model has", here, found, 1)
+            lines += _missing("only the checkpoint has", there, found, 0)
+            lines += _missing("only the model has", here, found, 1)
+            if lines and not strict:
+                _require_same_numbers(path, there, here, model)
         for one, variable in found:
-            if (one.dtype, one.shape) != (variable.dtype, variable.shape):
+            if (one.dtype, one.shape) == (variable.dtype, variable.shape):
+                pairs.append((one, variable))
+            else:
                 lines.append(
                     f"{variable.name}: {one.dtype} {list(one.shape)} in the checkpoint, {variable.dtype} "
                     f"{list(variable.shape)} in the model"
                 )
-        pairs += found
-    if lines:
+    none = any(one.part == "model" for one in live) and not any(one.part == "model" for one, _ in pairs)
+    if lines and (strict or none):
         shown = "".join(f"\n  {line}" for line in lines[:20])
         rest = f"\n  and {len(lines) - 20} more" if len(lines) > 20 else ""
+        fits = "" if none else ", or give strict=False to restore those that fit"
         raise ValueError(
             f"the variables in {path} are not those of model {model.name!r}; build and compile the model "
-            f"that was saved:{shown}{rest}"
+            f"that was saved{fits}:{shown}{rest}"
         )
-    return pairs
+    return pairs, lines
+
+
+def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], model: Any) -> None:
+    """Raises ValueError if this process had built layers before, so that "dense_1" is another layer here."""
+    plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", type(layer).__name__).lower() for layer in model._flatten_layers()}
+    least: list[dict[str, int]] = []
+    for side in (there, here):
+        least.append({})
+        for place in (place for one in side for place in one.name.split("/")[1:-1]):
+            stem, _, number = place.rpartition("_") if re.fullmatch(r".+_\d+", place) else (place, "", "0")
+            if stem in plain:
+                least[-1][stem] = min(least[-1].get(stem, int(number)), int(number))
+    for stem in least[0].keys() & least[1].keys():
+        if least[0][stem] != least[1][stem]:
+            raise ValueError(
+                f"the layers {stem!r} of model {model.name!r} are numbered from {least[1][stem]}, and those in "
+                f"{path} from {least[0][stem]}: which is which is not known. Call keras.backend.clear_session()"
+                " before the model is built, or give its layers names before it is saved"
+            )
 
 
 def _alike(there: list[Entry], here: list[Live]) -> bool:

@@ -17,7 +17,7 @@ from het_tf.python.checkpoint import progress as bars
 from het_tf.python.checkpoint import writing
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.model import dense
+from het_tf.python.checkpoint.model import dense, order
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native, scopes
 from het_tf.python.table import layer_state
@@ -141,7 +141,10 @@ class _Save:
         writing.require_same(plan, self._info, after)
         document = writing.describe(plan, self._info, after, entries, self._number, self._base)
         if self._model is not None:
-            document["dense"] = dense.write(self._pending.path, dense.variables_of(self._model))
+            document["dense"] = {
+                **dense.write(self._pending.path, dense.variables_of(self._model)),
+                **order.of_model(self._model, self._namespace),
+            }
         manifests.write(self._pending.path, document)
         path, self._pending = self._pending.publish(), None
         if self._keep is not None:
