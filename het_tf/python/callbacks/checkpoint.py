@@ -13,6 +13,7 @@ from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.model.restore import restore
 from het_tf.python.checkpoint.model.save import save
+from het_tf.python.files import local_path
 from het_tf.python.saving import workers
 from het_tf.python.saving.beside import Beside
 from het_tf.python.session import collective, settings
@@ -54,8 +55,9 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     ) -> None:
         if not isinstance(filepath, (str, os.PathLike)):
             raise TypeError(f"filepath is {filepath!r}; give a path")
-        path = os.fspath(filepath)
+        path = os.path.expanduser(filepath)
         self._het_directory = not path.endswith((".keras", ".h5")) and not options.get("save_weights_only")
+        _require_writable(path, self._het_directory)
         if self._het_directory and "{" in path:
             raise ValueError(
                 f"filepath is {path!r}; checkpoints in it are named by the step: give it without {{}}"
@@ -185,8 +187,8 @@ class RestoreBest(Checkpoint):
         mode: str = "auto",
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        if directory is not None and not isinstance(directory, (str, os.PathLike)):
-            raise TypeError(f"directory is {directory!r}; give a path, or None for a temporary one")
+        if directory is not None:
+            directory = local_path("directory", directory)
         super().__init__("best", keep=1, monitor=monitor, mode=mode, save_best_only=True)
         self._het_place = directory
         self._het_temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -194,7 +196,7 @@ class RestoreBest(Checkpoint):
     def on_train_begin(self, logs: Any = None) -> None:
         """Makes the directory, and forgets an earlier `fit`."""
         super().on_train_begin(logs)
-        self._het_decided, self._het_missed, self.monitor_op = False, False, None
+        self._het_decided, self._het_missed, self.monitor_op = False, False, None  # type: ignore[assignment]
         self._het_saves, self._het_last = 0, None
         self.filepath = Ranks().first("make a directory", self._make_directory)
 
@@ -210,6 +212,17 @@ class RestoreBest(Checkpoint):
         if self._het_last is not None:
             restore(self._het_last, self.model)
         self._het_temporary = None  # removes the directory, if this rank made it
+
+
+def _require_writable(path: str, by_het_tf: bool) -> None:
+    """Raises ValueError if the path is on a storage that cannot be written; Keras' files go by TensorFlow."""
+    if by_het_tf or "://" not in path:
+        local_path("filepath", path)
+        return
+    try:
+        tf.io.gfile.exists(path)
+    except tf.errors.UnimplementedError as error:
+        raise ValueError(f"filepath is {path!r}, which TensorFlow cannot write: {error.message}") from None
 
 
 class _Saved:

@@ -10,7 +10,9 @@ from typing import Any
 from het_tf.python.session.native import tf
 
 # In the names of Keras' own metrics and losses, without "_".
-_UP = re.compile(r"accuracy|auc|precision|recall|sensitivity|specificity|true|iou|score|similarity|correlation")
+_UP = re.compile(
+    r"accuracy|auc|precision|recall|sensitivity|specificity|true|iou|score|similarity|correlation"
+)
 _DOWN = re.compile(r"error|crossentropy|divergence|hinge|poisson|false|cosh")
 _SIGNS = {"up": 1, "down": -1}
 
@@ -36,8 +38,8 @@ def sign(model: Any, monitor: str) -> int:
     if len(signs) == 1 and 0 not in signs:
         return int(signs.pop())
     raise ValueError(
-        f"monitor is {monitor!r}, and whether more or less of it is better is unknown here; give mode='max' or "
-        "mode='min' (a metric of your own may set the attribute _direction to 'up' or 'down' instead)"
+        f"monitor is {monitor!r}, and whether more or less of it is better is unknown here; give mode='max' "
+        "or mode='min' (a metric of your own may set the attribute _direction to 'up' or 'down' instead)"
     )
 
 
@@ -51,9 +53,9 @@ def _flat(metrics: Any) -> Any:
 def _of_metric(metric: Any) -> int:
     if getattr(metric, "_direction", None) in _SIGNS:
         return _SIGNS[metric._direction]
-    function = getattr(metric, "_fn", None)
+    function: Any = getattr(metric, "_fn", None)
     if type(metric).__name__ in ("MeanMetricWrapper", "SumOverBatchSizeMetricWrapper"):
-        kinds = [function if hasattr(function, "__name__") else type(function)]
+        kinds: list[Any] = [function if hasattr(function, "__name__") else type(function)]
     else:
         kinds = list(type(metric).__mro__)
     for kind in kinds:

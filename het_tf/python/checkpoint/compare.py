@@ -60,8 +60,8 @@ def match(
       live: "spec" and "slots" (names and floats) by table.
       strict: Both sides must have the same tables.
       slots: Whether to load the optimizers' slots.
-      here: The result of `model.order.of_model`. The model's tables are matched by the order of its layers, and
-        other tables of layers without a name are loaded only if both sides have the same ones.
+      here: The result of `model.order.of_model`. The model's tables are matched by the order of its layers.
+        Other tables of layers without a name are loaded only if both sides have the same ones.
 
     Raises:
       ValueError: The tables differ (`strict`), none is on both sides, a table of a layer without a name is

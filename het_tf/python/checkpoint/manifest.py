@@ -87,9 +87,7 @@ class Manifest:
 
     @property
     def dense(self) -> dict[str, Any] | None:
-        """The dense weights' file and the model's tables (model/order.py): "name", "bytes", "xxh3",
-        "tables", "apart"; None without a model.
-        """
+        """The file of dense weights: "name", "bytes", "xxh3", and "tables" and "apart" (model/order.py)."""
         return None if self.document["dense"] is None else dict(self.document["dense"])
 
     @property
@@ -202,7 +200,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
       FileNotFoundError, NotADirectoryError: `path` does not exist, or is not a checkpoint.
       ValueError: The manifest is damaged, or was written by a newer het_tf.
     """
-    directory = Path(path)
+    directory = files.local_path("path", path)
     file = directory / FILE
     if not directory.is_dir():
         if directory.exists():

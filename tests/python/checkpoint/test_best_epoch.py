@@ -90,7 +90,11 @@ def test_a_metric_of_one_of_several_outputs():
     y = np.array([[0.0], [1.0]])
     logs = model.fit(np.ones((2, 2)), {"click": y, "buy": y}, verbose=0).history
     assert "click_auc" in logs
-    assert [direction.sign(model, f"val_{name}") for name in ("click_auc", "buy_mse", "buy_loss")] == [1, -1, -1]
+    assert [direction.sign(model, f"val_{name}") for name in ("click_auc", "buy_mse", "buy_loss")] == [
+        1,
+        -1,
+        -1,
+    ]
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["one fit", "two fits"])
@@ -143,7 +147,7 @@ def test_best_alone_without_the_value_is_refused(tmp_path):
     def saver(monitor):
         return het_tf.callbacks.Checkpoint(tmp_path, monitor=monitor, save_best_only=True)
 
-    with pytest.raises(ValueError, match="monitor is 'val_loss', which no epoch had.*validation_data"):
+    with pytest.raises(ValueError, match=r"monitor is 'val_loss', which no epoch had.*validation_data"):
         train(make_model(), callbacks=[saver("val_loss")])
     with pytest.raises(ValueError, match="monitor is 'los'; give one of loss"):
         train(make_model(reuse=True), callbacks=[saver("los")])

@@ -47,14 +47,19 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize("imports", _IMPORTS)
 def test_a_new_process_loads_a_model(saved, tmp_path, imports):
     place, wanted = saved
-    command = [sys.executable, "-c", imports + _LOAD, place / "m.keras", place / "ids.npy", tmp_path / "p.npy"]
+    command = [
+        sys.executable,
+        "-c",
+        imports + _LOAD,
+        place / "m.keras",
+        place / "ids.npy",
+        tmp_path / "p.npy",
+    ]
     subprocess.run(command, check=True)
     np.testing.assert_allclose(np.load(tmp_path / "p.npy"), wanted, rtol=1e-6)
 
 
 def test_every_class_is_listed():
-    import het_tf.metrics
-    import het_tf.models
 
     registry = keras.utils.get_custom_objects()
     there = {name for name in registry if name.startswith("het_tf>")}

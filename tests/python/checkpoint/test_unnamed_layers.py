@@ -33,7 +33,9 @@ def plain(first=None, second=None):
 
 def nested():
     ids = keras.Input((2,), dtype="int64")
-    inner = keras.Sequential([keras.Input((2,), dtype="int64"), het_tf.keras.Embedding(4), keras.layers.Flatten()])
+    inner = keras.Sequential(
+        [keras.Input((2,), dtype="int64"), het_tf.keras.Embedding(4), keras.layers.Flatten()]
+    )
     x = keras.layers.Concatenate()([inner(ids), keras.layers.Flatten()(het_tf.keras.Embedding(4)(ids))])
     return keras.Model(ids, keras.layers.Dense(1)(x))
 
@@ -163,7 +165,9 @@ def test_another_number_of_layers_is_refused_and_names_help(tmp_path, strict):
     another_process()
     model = trained(one)
     before = predictions(model)
-    with pytest.raises(ValueError, match=r"(?s)found by the order of the layers.*table='embedding'|top/kernel"):
+    with pytest.raises(
+        ValueError, match=r"(?s)found by the order of the layers.*table='embedding'|top/kernel"
+    ):
         checkpoint.restore(tmp_path, model, strict=strict)
     np.testing.assert_array_equal(predictions(model), before)
     another_process(2)
@@ -176,7 +180,9 @@ def test_unnamed_tables_are_not_matched_without_the_model(tmp_path):
     checkpoint.save(tmp_path, trained(plain))
     others = another_process(3)
     for strict in (True, False):
-        with pytest.raises(ValueError, match="layers without a name may be others.*restore them with the model"):
+        with pytest.raises(
+            ValueError, match=r"layers without a name may be others.*restore them with the model"
+        ):
             checkpoint.restore(tmp_path, strict=strict)
     assert [het_tf.Table(one.table_config.name).size for one in others] == [0, 0, 0]
 
@@ -186,7 +192,9 @@ def test_a_restore_of_none_of_the_tables_is_refused(tmp_path):
     another_process()
     model = trained(lambda: plain("c", "d"))
     before = predictions(model)
-    with pytest.raises(ValueError, match="only the checkpoint has 'a', 'b', only the model has 'c', 'd'; build the"):
+    with pytest.raises(
+        ValueError, match="only the checkpoint has 'a', 'b', only the model has 'c', 'd'; build the"
+    ):
         checkpoint.restore(tmp_path, model, strict=False)
     np.testing.assert_array_equal(predictions(model), before)
 
@@ -199,7 +207,9 @@ def test_a_new_table_is_named_in_a_warning(tmp_path):
     model = trained(lambda: plain("a", "new"), 0)
     with pytest.raises(ValueError, match="give strict=False to restore what both have"):
         checkpoint.restore(tmp_path, model)
-    with pytest.warns(het_tf.TablesNotSavedWarning, match="(?s)'new' has no rows.*'b' of the checkpoint is not"):
+    with pytest.warns(
+        het_tf.TablesNotSavedWarning, match="(?s)'new' has no rows.*'b' of the checkpoint is not"
+    ):
         found = checkpoint.restore(tmp_path, model, strict=False)
     assert (found.only_in_checkpoint, found.only_live) == (("b",), ("new",))
     np.testing.assert_array_equal(het_tf.Table("a").to_numpy()[1], wanted)

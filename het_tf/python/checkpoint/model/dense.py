@@ -187,7 +187,8 @@ def match(
 
 def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], model: Any) -> None:
     """Raises ValueError if this process had built layers before, so that "dense_1" is another layer here."""
-    plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", type(layer).__name__).lower() for layer in model._flatten_layers()}
+    kinds = {type(layer).__name__ for layer in model._flatten_layers()}
+    plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower() for kind in kinds}
     least: list[dict[str, int]] = []
     for side in (there, here):
         least.append({})
@@ -198,9 +199,9 @@ def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], mode
     for stem in least[0].keys() & least[1].keys():
         if least[0][stem] != least[1][stem]:
             raise ValueError(
-                f"the layers {stem!r} of model {model.name!r} are numbered from {least[1][stem]}, and those in "
-                f"{path} from {least[0][stem]}: which is which is not known. Call keras.backend.clear_session()"
-                " before the model is built, or give its layers names before it is saved"
+                f"layers {stem!r} of model {model.name!r} are numbered from {least[1][stem]}, but those in "
+                f"{path} from {least[0][stem]}: which is which is unknown. Call keras.backend.clear_session()"
+                " before you build the model, or give its layers names before it is saved"
             )
 
 

@@ -16,8 +16,8 @@ from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.model import dense, order
 from het_tf.python.checkpoint.model.save import namespace_of
 from het_tf.python.checkpoint.store import store_info
-from het_tf.python.saving import notes
 from het_tf.python.session import native
+from het_tf.python.table import notes
 
 
 def restore(

@@ -167,6 +167,8 @@ def _checked(
             raise ValueError(f"{argument} is {value!r}; give an integer from {least}, or None")
     if since is not None and not isinstance(since, (str, os.PathLike, Manifest)):
         raise ValueError(f'since is {since!r}; give the path or Manifest of a checkpoint, or "latest"')
+    if isinstance(since, (str, os.PathLike)):
+        directories.path_of("since", since)
     if model is not None:
         dense.variables_of(model)
     where = directories.path_of("directory", directory)
@@ -209,7 +211,7 @@ def _base(where: Path, namespace: str, since: Any) -> Manifest | None:
             return None
         path = newest
     else:
-        path = Path(os.path.abspath(since.path if isinstance(since, Manifest) else since))
+        path = directories.path_of("since", since.path if isinstance(since, Manifest) else since)
     if path.parent.resolve() != where.resolve():
         raise ValueError(
             f"since is {path}, but the new checkpoint will be in {where}; an increment and its base "
