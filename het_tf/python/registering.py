@@ -28,16 +28,10 @@ class _StandIn:
     def __init__(self, objects: dict[str, Any], name: str, module: str) -> None:
         self._of = (objects, name, module)
 
-    def _real(self) -> Any:
+    def __getattr__(self, attribute: str) -> Any:
         objects, name, module = self._of
         importlib.import_module(f"{PACKAGE}.{module}")  # replaces the stand-in in the registry
-        return objects[name]
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(self._real(), attribute)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._real()(*args, **kwargs)
+        return getattr(objects[name], attribute)
 
 
 def _register(keras: Any) -> None:

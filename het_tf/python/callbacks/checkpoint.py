@@ -57,7 +57,13 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
             raise TypeError(f"filepath is {filepath!r}; give a path")
         path = os.path.expanduser(filepath)
         self._het_directory = not path.endswith((".keras", ".h5")) and not options.get("save_weights_only")
-        _require_writable(path, self._het_directory)
+        if self._het_directory or "://" not in path:
+            local_path("filepath", path)
+        else:  # Keras' file, which TensorFlow writes
+            try:
+                tf.io.gfile.exists(path)
+            except tf.errors.UnimplementedError as error:
+                raise ValueError(f"filepath is {path!r}: {error.message}; give another storage") from None
         if self._het_directory and "{" in path:
             raise ValueError(
                 f"filepath is {path!r}; checkpoints in it are named by the step: give it without {{}}"
@@ -119,10 +125,9 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
 
     def _set_monitor_op(self) -> None:
         """Decides which of two values is better, in place of Keras: its versions differ (direction.py)."""
+        sign = {"min": -1, "max": 1}.get(self._het_mode, -1)
         if self._het_mode == "auto" and self.save_best_only:
             sign = direction.sign(self.model, self.monitor)
-        else:
-            sign = 1 if self._het_mode == "max" else -1
         self.monitor_op = np.greater if sign > 0 else np.less
         self.best = -sign * math.inf if self._het_threshold is None else self._het_threshold
         self._het_decided = True
@@ -212,17 +217,6 @@ class RestoreBest(Checkpoint):
         if self._het_last is not None:
             restore(self._het_last, self.model)
         self._het_temporary = None  # removes the directory, if this rank made it
-
-
-def _require_writable(path: str, by_het_tf: bool) -> None:
-    """Raises ValueError if the path is on a storage that cannot be written; Keras' files go by TensorFlow."""
-    if by_het_tf or "://" not in path:
-        local_path("filepath", path)
-        return
-    try:
-        tf.io.gfile.exists(path)
-    except tf.errors.UnimplementedError as error:
-        raise ValueError(f"filepath is {path!r}, which TensorFlow cannot write: {error.message}") from None
 
 
 class _Saved:

@@ -7,8 +7,6 @@ every name without "acc" for a loss, so the best "val_auc" is the worst epoch. H
 import re
 from typing import Any
 
-from het_tf.python.session.native import tf
-
 # In the names of Keras' own metrics and losses, without "_".
 _UP = re.compile(
     r"accuracy|auc|precision|recall|sensitivity|specificity|true|iou|score|similarity|correlation"
@@ -31,9 +29,10 @@ def sign(model: Any, monitor: str) -> int:
     if name == "loss" or name.endswith("_loss"):
         return -1
     found = list(_flat(getattr(model, "metrics", [])))
-    same = [one for one in found if one.name == name]
-    # The logs have the name of the output before that of the metric.
-    same = same or [one for one in found if name.endswith(f"_{one.name}")]
+    # The logs have the name of the output before that of the metric, if there are several.
+    same = [one for one in found if one.name == name] or [
+        one for one in found if name.endswith(f"_{one.name}")
+    ]
     signs = {_of_metric(one) for one in same}
     if len(signs) == 1 and 0 not in signs:
         return int(signs.pop())
@@ -53,14 +52,11 @@ def _flat(metrics: Any) -> Any:
 def _of_metric(metric: Any) -> int:
     if getattr(metric, "_direction", None) in _SIGNS:
         return _SIGNS[metric._direction]
-    function: Any = getattr(metric, "_fn", None)
-    if type(metric).__name__ in ("MeanMetricWrapper", "SumOverBatchSizeMetricWrapper"):
-        kinds: list[Any] = [function if hasattr(function, "__name__") else type(function)]
-    else:
-        kinds = list(type(metric).__mro__)
+    function: Any = getattr(metric, "_fn", None)  # of a wrapper around a function, or a loss
+    kinds = list(type(metric).__mro__ if function is None else (type(function), function))
     for kind in kinds:
-        text = kind.__name__.lower().replace("_", "")
-        if kind.__module__.partition(".")[0] in ("keras", tf.keras.Model.__module__.partition(".")[0]):
+        text = getattr(kind, "__name__", "").lower().replace("_", "")
+        if str(getattr(kind, "__module__", "")).startswith(("keras.", "tf_keras.")):
             if _UP.search(text):
                 return 1
             if _DOWN.search(text):

@@ -181,7 +181,7 @@ def test_unnamed_tables_are_not_matched_without_the_model(tmp_path):
     others = another_process(3)
     for strict in (True, False):
         with pytest.raises(
-            ValueError, match=r"layers without a name may be others.*restore them with the model"
+            ValueError, match=r"layers without a name may be others there: restore with the model"
         ):
             checkpoint.restore(tmp_path, strict=strict)
     assert [het_tf.Table(one.table_config.name).size for one in others] == [0, 0, 0]

@@ -151,6 +151,7 @@ def match(
     live = variables_of(model)
     pairs: list[tuple[Entry, Live]] = []
     lines: list[str] = []
+    renumbered = False
     for part in _PARTS:
         if part == "optimizer" and getattr(model, "optimizer", None) is None:
             continue
@@ -159,8 +160,10 @@ def match(
         by_name = {one.name: one for one in here}
         if by_name.keys() != {one.name for one in there} and _alike(there, here):
             found = list(zip(there, here, strict=True))
+            renumbered = True
         else:
-            found = [(one, by_name[one.name]) for one in there if one.name in by_name]
+            # The names of slots have the numbers of the layers.
+            found = [(one, by_name[one.name]) for one in there if one.name in by_name and not renumbered]
             lines += _missing("only the checkpoint has", there, found, 0)
             lines += _missing("only the model has", here, found, 1)
             if lines and not strict:
@@ -189,13 +192,12 @@ def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], mode
     """Raises ValueError if this process had built layers before, so that "dense_1" is another layer here."""
     kinds = {type(layer).__name__ for layer in model._flatten_layers()}
     plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower() for kind in kinds}
-    least: list[dict[str, int]] = []
-    for side in (there, here):
-        least.append({})
-        for place in (place for one in side for place in one.name.split("/")[1:-1]):
-            stem, _, number = place.rpartition("_") if re.fullmatch(r".+_\d+", place) else (place, "", "0")
+    least: tuple[dict[str, int], ...] = ({}, {})
+    for found, names in zip(least, ([one.name for one in there], [one.name for one in here]), strict=True):
+        for place in {place for name in names for place in name.split("/")[1:-1]}:
+            stem, number = re.findall(r"^(.+?)(?:_(\d+))?$", place)[0]
             if stem in plain:
-                least[-1][stem] = min(least[-1].get(stem, int(number)), int(number))
+                found[stem] = min(found.get(stem, 1 << 62), int(number or 0))
     for stem in least[0].keys() & least[1].keys():
         if least[0][stem] != least[1][stem]:
             raise ValueError(
