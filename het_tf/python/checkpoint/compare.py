@@ -71,7 +71,7 @@ def match(
     common: dict[str, str] = {}
     aside = set[str]()  # tables that a name does not identify
     apart = [] if here is None else here["apart"]
-    if here is not None and here["tables"] and manifest.dense is not None:
+    if here is not None and here["tables"] is not None and manifest.dense is not None:
         saved, mine = manifest.dense["tables"], [one for one in here["tables"] if one["table"] in live]
         common = _by_layers(saved, mine)
         _require_model(manifest, saved, mine, common, strict)

@@ -14,17 +14,14 @@ from het_tf.python.table import layer_state, registry
 
 
 def of_model(model: Any, namespace: str) -> dict[str, Any]:
-    """Returns "tables" and "apart" of a model, or of no model (None), in this process."""
-    names: dict[str, str | None] = {}
-    for layer in [] if model is None else layer_state.layers_of(model):
-        for table in layer.tables:
-            names[table.name] = None if table.unnamed else table.base
+    """Returns "tables" and "apart" of a model in this process; without a model "tables" is None."""
+    layers = [] if model is None else layer_state.layers_of(model)
+    names = {one.name: None if one.unnamed else one.base for layer in layers for one in layer.tables}
+    tables = [{"table": table, "name": name} for table, name in names.items()]
     entries = {name: registry.find(space, name) for space, name in registry.keys() if space == namespace}
-    return {
-        "tables": [{"table": table, "name": name} for table, name in names.items()],
-        "apart": sorted(
-            name
-            for name, entry in entries.items()
-            if name not in names and entry is not None and (entry.config.unnamed or entry.config.is_own)
-        ),
-    }
+    apart = [
+        name
+        for name, entry in entries.items()
+        if name not in names and entry is not None and (entry.config.unnamed or entry.config.is_own)
+    ]
+    return {"tables": None if model is None else tables, "apart": sorted(apart)}

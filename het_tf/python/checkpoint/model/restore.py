@@ -81,6 +81,7 @@ def restore(
     target, loader = ranks.first(
         "find the checkpoint", lambda: (directories.resolve(place), f"het_tf-{uuid.uuid4().hex}")
     )
+    here = ranks.first("list the tables", lambda: order.of_model(model, name))  # one list for all ranks
     # Pending pushes must not be applied to the loaded rows.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
 
@@ -88,7 +89,7 @@ def restore(
         chain = directories.chain(target)
         pairs = (None, []) if model is None else _match_dense(chain[-1], model, strict)
         live = store_info(name)["tables"]
-        found = match(chain[-1], live, strict, slots, order.of_model(model, name))
+        found = match(chain[-1], live, strict, slots, here)
         return chain, found, reading.plan_reading(chain, name, found.tables, slots, loader), pairs
 
     plan: Any = None
@@ -122,13 +123,12 @@ def restore(
         dense_left_out=tuple(left_out),
     )
     if not strict and ranks.rank == 0:
-        _warn(newest, model, name)
+        _warn(newest, [one["table"] for one in here["tables"] or []])
     return newest
 
 
-def _warn(found: Manifest, model: Any, namespace: str) -> None:
+def _warn(found: Manifest, mine: list[str]) -> None:
     """Warns of what a restore with strict=False has left out."""
-    mine = [one["table"] for one in order.of_model(model, namespace)["tables"]]
     lines = [f"table {table!r} has no rows in the checkpoint" for table in found.only_live if table in mine]
     lines += [f"table {table!r} of the checkpoint is not used" for table in found.only_in_checkpoint]
     lines += found.dense_left_out
