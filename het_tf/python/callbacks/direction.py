@@ -45,8 +45,8 @@ def sign(model: Any, monitor: str) -> int:
 def _flat(metrics: Any) -> Any:
     """Metrics; Keras 3 has those of `compile` in lists."""
     for metric in metrics:
-        inside = getattr(metric, "metrics", None)
-        yield from _flat(inside) if isinstance(inside, (list, tuple)) else [metric]
+        inside = getattr(metric, "metrics", None)  # of a metric of Keras 2, a layer: []
+        yield from _flat(inside) if inside else [metric]
 
 
 def _of_metric(metric: Any) -> int:
