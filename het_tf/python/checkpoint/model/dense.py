@@ -158,12 +158,14 @@ def match(
         there = [one for one in entries if one.part == part]
         here = [one for one in live if one.part == part]
         by_name = {one.name: one for one in here}
-        if by_name.keys() != {one.name for one in there} and _alike(there, here):
+        same = by_name.keys() == {one.name for one in there}
+        if not same and _alike(there, here):
             found = list(zip(there, here, strict=True))
             renumbered = True
         else:
             # The names of slots have the numbers of the layers.
-            found = [(one, by_name[one.name]) for one in there if one.name in by_name and not renumbered]
+            known = by_name if same or not renumbered else {}
+            found = [(one, known[one.name]) for one in there if one.name in known]
             lines += _missing("only the checkpoint has", there, found, 0)
             lines += _missing("only the model has", here, found, 1)
             if lines and not strict:
