@@ -22,7 +22,8 @@ optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="it
 for a single feature.
 
 Importing het_tf loads nothing else: the first use of a name imports it, with TensorFlow and the native
-library. Programs that use no name, such as those that load a saved model, need `import het_tf.keras`.
+library, and so does `keras.models.load_model` of a model with layers of het_tf. A program that loads a
+SavedModel needs `import het_tf.keras`.
 """
 
 import importlib as _importlib
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from het_tf._version import __version__
+from het_tf.python import registering as _registering
 
 if _TYPE_CHECKING:
     from het_tf import (
@@ -88,6 +90,8 @@ _HOMES = {
     "table.table": ("Table", "flush", "reset", "tables"),
 }
 _HOME_OF = {name: f"het_tf.python.{module}" for module, names in _HOMES.items() for name in names}
+
+_registering.install()
 
 
 def __getattr__(name: str) -> _Any:

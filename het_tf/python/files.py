@@ -1,4 +1,4 @@
-"""Reads untrusted files: without blocking, up to a size limit, with errors that give the reason.
+"""Paths of arguments. Reads untrusted files: without blocking, up to a size limit, with the reason of errors.
 
 Opening a FIFO waits for its writer, and a device has no end. So every reader opens files here first, which
 accepts only regular ones. Nothing here imports TensorFlow.
@@ -7,11 +7,15 @@ accepts only regular ones. Nothing here imports TensorFlow.
 import json
 import math
 import os
+import re
 import stat
+from argparse import ArgumentTypeError
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from het_tf.python.show import size
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # Path("gs://a") is "gs:/a"
 _DEEPEST = 32  # nesting of a JSON text; ours have 6 levels at most
 
 _KINDS = {
@@ -21,6 +25,39 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+def local_path(argument: str, value: Any) -> Path:
+    """Returns an argument as a path of this machine's files; "~" is the home directory.
+
+    Every path that het_tf itself reads or writes passes here: "gs://bucket/a" would name a directory "gs:".
+
+    Raises:
+      TypeError: It is not a path.
+      ValueError: It is empty, or the address of another storage.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{argument} is {value!r}; give a path")
+    text = os.fspath(value)
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1].lower() == "file":
+        raise ValueError(f"{argument} is {text!r}; give the path without 'file://'")
+    if scheme:
+        raise ValueError(
+            f"{argument} is {text!r}, and het_tf reads and writes only files of this machine and its mounts: "
+            f"give such a path, and copy between it and {scheme[1]}:// by that storage's own tool"
+        )
+    if not text:
+        raise ValueError(f"{argument} is ''; give a path")
+    return Path(os.path.expanduser(text))
+
+
+def local(text: str) -> Path:
+    """`local_path` as a type of argparse."""
+    try:
+        return local_path("the path", text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:

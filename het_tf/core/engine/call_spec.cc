@@ -103,13 +103,15 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
 }
 
 Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale) {
-  // The probe is 0 if it is not part of the loss.
+  // It is 0 if no LossScaleOptimizer has scaled the loss, and the model's losses are not in it.
   if (loss_scale == 0 && spec.needs_loss_scale()) {
     return FailedPrecondition(
-        "the layer computes in float16, and its probe is not part of the loss, so the loss scale is unknown "
-        "and the tables would be trained with scaled gradients. In a custom loop scale the loss by a "
-        "keras.mixed_precision.LossScaleOptimizer, or add the model's losses before scaling: "
-        "loss += tf.add_n(model.losses)");
+        "the layer computes in float16, and no LossScaleOptimizer has scaled the loss, so the factor of the "
+        "gradients is unknown; no row has changed. In your own loop wrap the optimizer, optimizer = "
+        "keras.mixed_precision.LossScaleOptimizer(optimizer), and take the gradient of "
+        "optimizer.scale_loss(loss) (Keras 2: get_scaled_loss). If you scale the loss by hand, or not at "
+        "all, write loss += tf.add_n(model.losses) before. Without float16: give the layer dtype='float32', "
+        "or use mixed_bfloat16");
   }
   const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
   // Under a loss scale an overflow is normal: the table skips the step, and the NaN makes the

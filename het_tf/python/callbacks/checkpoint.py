@@ -6,10 +6,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from het_tf.python.callbacks import direction
 from het_tf.python.checkpoint import directory as directories
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.model.restore import restore
 from het_tf.python.checkpoint.model.save import save
+from het_tf.python.files import local_path
 from het_tf.python.saving import workers
 from het_tf.python.saving.beside import Beside
 from het_tf.python.session import collective, settings
@@ -26,16 +30,18 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     With a directory it calls `het_tf.checkpoint.save` with the optimizer's steps as `step`: every rank
     writes, and a crash leaves the last checkpoint intact. With a path that ends in .keras or .h5, or with
     save_weights_only=True, rank 0 writes Keras' own file. Under Horovod every rank must have the callback;
-    with `save_best_only` put MergeMetrics before it, so that all decide the same.
+    with `save_best_only` rank 0's value decides for all: put MergeMetrics before it.
 
     Args:
       filepath: A directory; or a path of `keras.callbacks.ModelCheckpoint`.
       keep: Number of checkpoints that the directory keeps; None: all.
       full_every: Every `full_every`-th save to the directory writes all rows; the others are increments.
       **options: Arguments of `keras.callbacks.ModelCheckpoint`: monitor, save_best_only, mode, save_freq, ...
+        mode "auto": the metric decides. One that het_tf and Keras do not know needs "min" or "max".
 
     Raises:
-      ValueError: An argument is out of range, or needs a directory.
+      ValueError: An argument is out of range, or needs a directory. While `fit` runs, with `save_best_only`:
+        the logs lack `monitor`, or its mode is unknown.
       Further errors, while `fit` runs, as in `het_tf.checkpoint.save`.
     """
 
@@ -49,8 +55,15 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     ) -> None:
         if not isinstance(filepath, (str, os.PathLike)):
             raise TypeError(f"filepath is {filepath!r}; give a path")
-        path = os.fspath(filepath)
+        path = os.path.expanduser(filepath)
         self._het_directory = not path.endswith((".keras", ".h5")) and not options.get("save_weights_only")
+        if self._het_directory or "://" not in path:
+            local_path("filepath", path)
+        else:  # Keras' file, which TensorFlow writes
+            try:
+                tf.io.gfile.exists(path)
+            except tf.errors.UnimplementedError as error:
+                raise ValueError(f"filepath is {path!r}: {error.message}; give another storage") from None
         if self._het_directory and "{" in path:
             raise ValueError(
                 f"filepath is {path!r}; checkpoints in it are named by the step: give it without {{}}"
@@ -60,10 +73,14 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         for name, value in (("keep", 1 if keep is None else keep), ("full_every", full_every)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} is {value!r}; give an integer from 1")
+        self._het_mode = options.get("mode", "auto")
+        if self._het_mode not in ("auto", "min", "max"):
+            raise ValueError(f"mode is {self._het_mode!r}; give 'auto', 'min' or 'max'")
         super().__init__(f"{path}.keras" if self._het_directory else path, **options)
-        self.filepath = path
+        self.filepath, self._het_threshold = path, options.get("initial_value_threshold")
         self._het_keep, self._het_full_every, self._het_saves = keep, full_every, 0
         self._het_last: Path | None = None
+        self._het_decided = self._het_missed = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Refuses a directory with checkpoints of later steps now, before the first save is due."""
@@ -79,7 +96,45 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
                 "give another directory"
             )
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves, with `save_best_only` only if the epoch is the best so far."""
+        logs = dict(logs or {})
+        if self.save_best_only and self.save_freq == "epoch":
+            value = Ranks().first("read the monitored value", lambda: self._value(logs))
+            if value is None or not math.isfinite(value):
+                self._het_missed = True
+                return
+            logs[self.monitor] = value
+        super().on_epoch_end(epoch, logs)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Raises ValueError if no epoch had the monitored value, so that nothing was saved."""
+        super().on_train_end(logs)
+        if self._het_missed and not self._het_decided:
+            raise ValueError(
+                f"monitor is {self.monitor!r}, which no epoch had as a number: nothing is saved; give "
+                "`fit` validation_data, or monitor 'loss'"
+            )
+
+    def _value(self, logs: dict[str, Any]) -> float | None:
+        if self.monitor in logs:
+            return float(logs[self.monitor])
+        if self.monitor.startswith("val_") and not any(name.startswith("val_") for name in logs):
+            return None
+        raise ValueError(f"monitor is {self.monitor!r}; give one of {', '.join(sorted(logs))}")
+
+    def _set_monitor_op(self) -> None:
+        """Decides which of two values is better, in place of Keras: its versions differ (direction.py)."""
+        sign = {"min": -1, "max": 1}.get(self._het_mode, -1)
+        if self._het_mode == "auto" and self.save_best_only:
+            sign = direction.sign(self.model, self.monitor)
+        self.monitor_op = np.greater if sign > 0 else np.less
+        self.best = -sign * math.inf if self._het_threshold is None else self._het_threshold
+        self._het_decided = True
+
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
+        if not self._het_decided:  # Keras 2 has decided in its constructor
+            self._set_monitor_op()
         if self._het_directory:
             # Keras decides whether to save, and calls `save` of the stand-in for the model.
             self._save_as(_Saved(self.model, self._save_here), *args, **kwargs)
@@ -120,7 +175,8 @@ class RestoreBest(Checkpoint):
 
     Args:
       monitor: Name of the value in an epoch's logs; an epoch without it is not better.
-      mode: "min" or "max" is best; "auto": as Keras knows the metric.
+      mode: "min" or "max" is best; "auto": the metric decides. One that het_tf and Keras do not know needs
+        "min" or "max".
       directory: Directory of the checkpoint, which stays; ranks on several hosts must share it. None: a
         temporary directory, removed at the end of `fit`.
 
@@ -136,18 +192,17 @@ class RestoreBest(Checkpoint):
         mode: str = "auto",
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        if mode not in ("auto", "min", "max"):
-            raise ValueError(f"mode is {mode!r}; give 'auto', 'min' or 'max'")
-        if directory is not None and not isinstance(directory, (str, os.PathLike)):
-            raise TypeError(f"directory is {directory!r}; give a path, or None for a temporary one")
+        if directory is not None:
+            directory = local_path("directory", directory)
         super().__init__("best", keep=1, monitor=monitor, mode=mode, save_best_only=True)
-        self._het_place, self._het_worst = directory, vars(self)["best"]
+        self._het_place = directory
         self._het_temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Makes the directory, and forgets an earlier `fit`."""
         super().on_train_begin(logs)
-        self.best, self._het_saves, self._het_last = self._het_worst, 0, None
+        self._het_decided, self._het_missed, self.monitor_op = False, False, None  # type: ignore[assignment]
+        self._het_saves, self._het_last = 0, None
         self.filepath = Ranks().first("make a directory", self._make_directory)
 
     def _make_directory(self) -> str:
@@ -156,28 +211,11 @@ class RestoreBest(Checkpoint):
         self._het_temporary = tempfile.TemporaryDirectory(prefix="het_tf-best-")
         return self._het_temporary.name
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Saves if the epoch is the best so far."""
-        value = Ranks().first("read the monitored value", lambda: self._value(logs or {}))
-        if value is not None and not math.isnan(value):
-            super().on_epoch_end(epoch, {**(logs or {}), self.monitor: value})
-
-    def _value(self, logs: dict[str, Any]) -> float | None:
-        if self.monitor in logs:
-            return float(logs[self.monitor])
-        if self.monitor.startswith("val_") and not any(name.startswith("val_") for name in logs):
-            return None
-        raise ValueError(f"monitor is {self.monitor!r}; give one of {', '.join(sorted(logs))}")
-
     def on_train_end(self, logs: Any = None) -> None:
         """Restores it."""
         super().on_train_end(logs)
-        if self._het_last is None:
-            raise ValueError(
-                f"monitor is {self.monitor!r}, which no epoch had as a number: nothing is restored; give "
-                "`fit` validation_data, or monitor 'loss'"
-            )
-        restore(self._het_last, self.model)
+        if self._het_last is not None:
+            restore(self._het_last, self.model)
         self._het_temporary = None  # removes the directory, if this rank made it
 
 

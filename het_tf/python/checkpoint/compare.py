@@ -51,6 +51,7 @@ def match(
     live: dict[str, dict[str, Any]],
     strict: bool = True,
     slots: bool = True,
+    here: dict[str, Any] | None = None,
 ) -> Match:
     """Matches the tables of a checkpoint with the live ones that they load into.
 
@@ -59,21 +60,36 @@ def match(
       live: "spec" and "slots" (names and floats) by table.
       strict: Both sides must have the same tables.
       slots: Whether to load the optimizers' slots.
+      here: The result of `model.order.of_model`. The model's tables are matched by the order of its layers.
+        Other tables of layers without a name are loaded only if both sides have the same ones.
 
     Raises:
-      ValueError: The tables differ (`strict`), or a field of a table that must be equal does.
+      ValueError: The tables differ (`strict`), none is on both sides, a table of a layer without a name is
+        only on one side, or a field of a table that must be equal differs.
     """
     there = manifest.tables
-    common = _pairs(there, live)
+    common: dict[str, str] = {}
+    aside = set[str]()  # tables that a name does not identify
+    apart = [] if here is None else here["apart"]
+    if here is not None and here["tables"] is not None and manifest.dense is not None:
+        saved, mine = manifest.dense["tables"], [one for one in here["tables"] if one["table"] in live]
+        common = _by_layers(saved, mine)
+        _require_model(manifest, saved, mine, common, strict)
+        aside = {one["table"] for one in saved + mine}
+        if manifest.dense["apart"] != apart:
+            aside.update(manifest.dense["apart"], apart)
+        apart = []
+    common |= {name: name for name in there if name in live and name not in aside}
     only_there = tuple(name for name in there if name not in common)
     only_here = tuple(name for name in live if name not in common.values())
-    if strict and (only_there or only_here):
-        make = "make the layers that use them first, with the same names, or " if only_there else ""
-        raise ValueError(
-            f"the checkpoint {manifest.path} and this process do not have the same tables: only the "
-            f"checkpoint has {_names(only_there)}, only this process has {_names(only_here)}; "
-            f"{make}give strict=False to load those that both have"
-        )
+    unnamed = [name for name in common if name in apart]
+    if {*only_there, *only_here} - aside and (strict or unnamed or not common):
+        make = "make the layers that use them first, with the same names" if only_there else ""
+        load = "give strict=False to load those that both have" if common else ""
+        remedy = ", or ".join(filter(None, (make, load)))
+        if unnamed:
+            remedy = f"{_names(unnamed)} of layers without a name may be others there: restore with the model"
+        raise _differ(manifest, "this process", only_there, only_here, remedy)
     problems = [_problem(name, there[name], live[other], slots) for name, other in common.items()]
     text = "\n".join(problem for problem in problems if problem)
     if text:
@@ -81,18 +97,55 @@ def match(
     return Match(common, only_there, only_here)
 
 
-def _pairs(there: dict[str, dict[str, Any]], live: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Pairs tables by name, or by the name without the number that Keras adds for unnamed layers."""
-    pairs = {name: name for name in there if name in live}
-    rest = [
-        {name: one["spec"].get("drawn_as", name) for name, one in side.items() if name not in pairs}
-        for side in (there, live)
-    ]
-    for name, base in rest[0].items():
-        others = [other for other, of_other in rest[1].items() if of_other == base]
-        if len(others) == 1 and list(rest[0].values()).count(base) == 1:
-            pairs[name] = others[0]
-    return pairs
+def _by_layers(saved: list[dict[str, Any]], live: list[dict[str, Any]]) -> dict[str, str]:
+    """Pairs the tables of a saved model with those of a live one: by name, else by the order of the layers.
+
+    Tables without a name have pairs only if both models have the same number of them.
+    """
+    there, here = _keyed(saved), _keyed(live)
+    same = sum(one["name"] is None for one in saved) == sum(one["name"] is None for one in live)
+    found = {there[key]: here[key] for key in there if key in here and (key[0] is not None or same)}
+    # A layer may have been given the name that its table has in the checkpoint.
+    for table in there.values():
+        if table not in found and (table, 0) in here and here[table, 0] not in found.values():
+            found[table] = here[table, 0]
+    return found
+
+
+def _keyed(side: list[dict[str, Any]]) -> dict[tuple[Any, int], str]:
+    """Name and occurrence -> table: a copy of a layer has a table of its own with the same name."""
+    found: dict[tuple[Any, int], str] = {}
+    for one in side:
+        found[one["name"], sum(name == one["name"] for name, _ in found)] = one["table"]
+    return found
+
+
+def _require_model(
+    manifest: Manifest, saved: list[Any], live: list[Any], pairs: dict[str, str], strict: bool
+) -> None:
+    """Raises ValueError if the model's tables are not those of the saved model."""
+    unused = [one["table"] for one in saved if one["table"] not in pairs]
+    missing = [one["table"] for one in live if one["table"] not in pairs.values()]
+    unnamed = [one["table"] for one in live if one["table"] in missing and one["name"] is None]
+    remedy = "build the model that was saved"
+    if unnamed:
+        remedy += (
+            f"; {_names(unnamed)} of layers without a name are found by the order of the layers. Or give the "
+            f"layers the names of the checkpoint's tables, Embedding(..., table={(unused or ['item'])[0]!r})"
+        )
+    elif pairs:
+        remedy += ", or give strict=False to restore what both have"
+    if unnamed or (missing and not pairs) or (strict and (missing or unused)):
+        raise _differ(manifest, "the model", unused, missing, remedy)
+
+
+def _differ(
+    manifest: Manifest, other: str, there: Iterable[str], here: Iterable[str], remedy: str
+) -> ValueError:
+    return ValueError(
+        f"the checkpoint {manifest.path} and {other} do not have the same tables: only the checkpoint has "
+        f"{_names(there)}, only {other} has {_names(here)}; {remedy}"
+    )
 
 
 def _problem(name: str, there: dict[str, Any], live: dict[str, Any], slots: bool) -> str:

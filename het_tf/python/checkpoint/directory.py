@@ -21,6 +21,7 @@ from pathlib import Path
 
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest, read_manifest
+from het_tf.python.files import local_path
 
 _NAME = re.compile(r"ckpt-(\d{8,})")
 _TEMPORARY = ".tmp-"
@@ -33,11 +34,9 @@ def path_of(argument: str, value: object) -> Path:
     """Returns an argument as an absolute path.
 
     Raises:
-      TypeError: It is not a path.
+      TypeError, ValueError: It is not a path of this machine.
     """
-    if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"{argument} is {value!r}; give a path")
-    return Path(os.path.abspath(value))
+    return Path(os.path.abspath(local_path(argument, value)))
 
 
 def name_of(number: int) -> str:
@@ -65,7 +64,7 @@ def checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
     try:
         found = [
             path
-            for path in Path(directory).iterdir()
+            for path in local_path("directory", directory).iterdir()
             if _NAME.fullmatch(path.name) and (path / manifests.FILE).is_file()
         ]
     except FileNotFoundError:
@@ -94,7 +93,7 @@ def resolve(path: str | os.PathLike[str]) -> Path:
     Raises:
       FileNotFoundError, NotADirectoryError: No checkpoint is there.
     """
-    given = Path(path)
+    given = local_path("path", path)
     if (given / manifests.FILE).exists():
         return given
     if not given.exists():

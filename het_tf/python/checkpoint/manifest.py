@@ -20,7 +20,7 @@ from het_tf.python.show import size
 
 FILE = "manifest.json"
 FORMAT = "het_tf checkpoint"
-VERSION = 4  # raise it with Layout::kRule too, the rule of a key's partition
+VERSION = 5  # raise it with Layout::kRule too, the rule of a key's partition
 MOST_BYTES = 128 << 20  # limit of manifest.json: some ten thousand tables
 _CHUNK = 8 << 20  # bytes per read
 AGAIN = "; restore another checkpoint, or get this file again"
@@ -36,12 +36,14 @@ class Manifest:
       only_in_checkpoint: Set by `restore(..., strict=False)`: tables that it skipped for want of a live table
         of the name.
       only_live: Likewise: live tables that the checkpoint lacks; they are unchanged.
+      dense_left_out: Likewise: variables that were not restored, each with the reason.
     """
 
     path: Path
     document: dict[str, Any] = field(repr=False)
     only_in_checkpoint: tuple[str, ...] = ()
     only_live: tuple[str, ...] = ()
+    dense_left_out: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -85,7 +87,7 @@ class Manifest:
 
     @property
     def dense(self) -> dict[str, Any] | None:
-        """The file of dense weights: "name", "bytes", "xxh3"; None without a model."""
+        """The file of dense weights: "name", "bytes", "xxh3", and "tables" and "apart" (model/order.py)."""
         return None if self.document["dense"] is None else dict(self.document["dense"])
 
     @property
@@ -198,7 +200,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
       FileNotFoundError, NotADirectoryError: `path` does not exist, or is not a checkpoint.
       ValueError: The manifest is damaged, or was written by a newer het_tf.
     """
-    directory = Path(path)
+    directory = files.local_path("path", path)
     file = directory / FILE
     if not directory.is_dir():
         if directory.exists():
@@ -297,7 +299,13 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "header_xxh3": _text,
         "tensors": _object,
     },
-    "dense": {"name": _file_name, "bytes": _whole, "xxh3": _text},
+    "dense": {
+        "name": _file_name,
+        "bytes": _whole,
+        "xxh3": _text,
+        "tables": _list_of(_object_with(table=_text, name=_or_null(_text))),
+        "apart": _list_of(_text),
+    },
 }
 
 

@@ -135,9 +135,9 @@ def load(reading: Reading, ranks: Ranks, progress: Add) -> None:
         ) from error
     ranks.together("follow the load", lambda: running.follow(ranks))
     registry.accept_rows(reading.namespace, reading.tables.values())
-    for name in reading.tables.values():
+    for there, name in reading.tables.items():
         if reading.slots:  # else rows differ from the checkpoint's at equal clocks
-            sources[reading.namespace, name] = (reading.chain[-1].id, positions[name])
+            sources[reading.namespace, name] = (reading.chain[-1].id, there, positions[name])
 
 
 class _Load:

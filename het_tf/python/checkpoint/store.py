@@ -16,9 +16,9 @@ from het_tf.python.session import native
 
 _MOST_THREADS = 8
 
-# The checkpoint that each table of this process was loaded from, and the store's positions at the end of the
-# load: (namespace, table) -> (the checkpoint's id, positions).
-sources: dict[tuple[str, str], tuple[str, list[str]]] = {}
+# The checkpoint that each table of this process was loaded from, its name there, and the store's positions at
+# the end of the load: (namespace, table) -> (the checkpoint's id, name, positions).
+sources: dict[tuple[str, str], tuple[str, str, list[str]]] = {}
 
 
 def store_info(namespace: str) -> dict[str, Any]:

@@ -80,8 +80,8 @@ def _since(namespace: str, info: dict[str, Any], base: Manifest) -> dict[str, li
     for name, live in info["tables"].items():
         there = base.tables.get(name)
         if there is not None and there["spec"] == live["spec"]:
-            loaded, after_load = sources.get((namespace, name), ("", []))
-            positions[name] = after_load if loaded == base.id else there["positions"]
+            *loaded, after_load = sources.get((namespace, name), ("", "", []))
+            positions[name] = after_load if loaded == [base.id, name] else there["positions"]
     known = changes_since(namespace, positions)
     return {name: of_table for name, of_table in positions.items() if known[name] == "changes"}
 

@@ -30,6 +30,7 @@ from het_tf.python.table import optimizers
 from het_tf.python.table.optimizers import MODEL, Optimizer
 
 keras: Any = tf.keras
+_SLOW = 0.005  # a rate below it was chosen for Keras' Adam
 Parts = list[native.FloatArray]
 
 
@@ -42,11 +43,13 @@ class Formula:
       notes: Differences, for the user.
       slots: Returns a variable's slots in the order of a row, float32 [N, dim] or [N, 1]; None: the
         optimizer has not trained yet.
+      too_slow: A note for tables that follow the model's learning rate; "": the rate suits them.
     """
 
     optimizer: Optimizer | None
     notes: list[str] = field(default_factory=list)
     slots: Callable[[Any], Parts] | None = None
+    too_slow: str = ""
 
 
 def formula_of(optimizer: Any) -> Formula:
@@ -59,7 +62,22 @@ def formula_of(optimizer: Any) -> Formula:
     else:
         made, notes, slots = rule(_Compiled(optimizer, optimizer.get_config()))
     trained = made is not None and state.has_trained(optimizer)
-    return Formula(made, notes + _beside(optimizer), slots if trained else None)
+    return Formula(made, notes + _beside(optimizer), slots if trained else None, _too_slow(made, optimizer))
+
+
+def _too_slow(made: Optimizer | None, optimizer: Any) -> str:
+    """Advises ten times the rate where rows that do not occur stay, unlike Keras' (docs/optimizers.md)."""
+    if not isinstance(made, (optimizers.Adam, optimizers.RMSprop)):
+        return ""
+    rate = state.last_rate(optimizer)
+    if rate >= _SLOW:
+        return ""
+    better = {**made.get_config(), "learning_rate": float(f"{10 * rate:.6g}")}
+    return (
+        f"the tables follow its learning rate, {rate:g}, which is about ten times too small for rows that "
+        f"move only when they occur: give convert optimizer=het_tf.optimizers.{optimizers.get(better)!r}, "
+        "which keeps the slots"
+    )
 
 
 @dataclass(frozen=True)

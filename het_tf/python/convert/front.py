@@ -83,7 +83,8 @@ def convert(
         and with the layer's initializer if het_tf has it.
       layers: Names of the layers to convert; None: all.
       optimizer: Optimizer of tables that are not given. None: the compiled model's, with its learning rate,
-        if het_tf has the formula, else the default of tables.
+        if het_tf has the formula, else the default of tables. A ConversionWarning says so if the rate is
+        too small for tables, as Adam's 0.001 is, and gives the optimizer to write here.
       cache: Cache of the layers, see `het_tf.Cache`.
       open_vocabulary: Whether tokens become ids.
       verbose: Whether to print a summary of the converted layers.
@@ -229,6 +230,8 @@ def _differences(compiled: formulas.Formula | None, plan: list[Planned]) -> list
     ]
     others = [each.found.path for each in trained if each not in follow]
     notes = list(compiled.notes) if follow or like is None else []
+    if compiled.too_slow and any(isinstance(each.table.optimizer.learning_rate, str) for each in follow):
+        notes.append(compiled.too_slow)
     if others and like is not None:
         notes.append(f"slots of {', '.join(others)} start anew: their tables have another optimizer")
     return notes

@@ -167,7 +167,8 @@ def text(checks: Sequence[Check], reference: str) -> str:
 
 
 def _exports(path: Any) -> list[Path]:
-    paths = [Path(path)] if isinstance(path, (str, os.PathLike)) else [Path(one) for one in path]
+    given = [path] if isinstance(path, (str, os.PathLike)) else path
+    paths = [files.local_path("path", one) for one in given]
     found: list[Path] = []
     for one in paths:
         inside = sorted(file.parent for file in one.glob("*/saved_model.pb"))

@@ -14,6 +14,7 @@ from het_tf.python import show
 from het_tf.python.export import quantise, redirect, signatures
 from het_tf.python.export.publish import publish, staging_of
 from het_tf.python.export.rows import Filter, Source
+from het_tf.python.files import local_path
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
@@ -247,12 +248,7 @@ def _check_options(format: str, options: dict[str, Any]) -> None:
 
 
 def _check_path(path: Any, overwrite: bool) -> Path:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"path is {path!r}; give a path")
-    text = os.fspath(path)
-    if "://" in text:
-        raise ValueError(f"path is {text!r}; export to a local directory, and copy it from there")
-    target = Path(text).absolute()
+    target = local_path("path", path).absolute()
     if os.path.lexists(target):
         if not overwrite:
             raise FileExistsError(f"{target} exists; give another path, or overwrite=True to replace it")

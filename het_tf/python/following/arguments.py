@@ -1,12 +1,13 @@
 """Arguments of the commands for a SavedModel that can be followed."""
 
 import argparse
-from pathlib import Path
+
+from het_tf.python.files import local
 
 
 def add_directory(sub: argparse.ArgumentParser) -> None:
     """Adds the argument DIR."""
-    sub.add_argument("dir", type=Path, metavar="DIR", help="a SavedModel that can be followed")
+    sub.add_argument("dir", type=local, metavar="DIR", help="a SavedModel that can be followed")
 
 
 def add_server(sub: argparse.ArgumentParser, login: str) -> None:

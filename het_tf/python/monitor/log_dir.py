@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from het_tf.python.files import local_path
 from het_tf.python.session.native import tf
 
 
@@ -11,7 +12,8 @@ def made(log_dir: Any, who: str) -> str:
     Raises:
       ValueError: It cannot be made or written.
     """
-    path = str(log_dir)
+    # TensorFlow writes to other storage too, but a pathlib.Path of "gs://..." is not such an address.
+    path = log_dir if "://" in str(log_dir) else str(local_path("log_dir", log_dir))
     try:
         tf.io.gfile.makedirs(path)
         probe = tf.io.gfile.join(path, ".het_tf_probe")

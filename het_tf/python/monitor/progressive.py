@@ -2,11 +2,11 @@
 
 import csv
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from het_tf.python.files import local_path
 from het_tf.python.horovod.metrics import global_states
 from het_tf.python.metrics import states
 from het_tf.python.monitor.observer import Observer
@@ -70,7 +70,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
             else {None: list(metrics)}
         )
         self._metrics = _checked([one for of_output in self._outputs.values() for one in of_output])
-        self.window, self.path = int(window), None if path is None else Path(path)
+        self.window, self.path = int(window), None if path is None else local_path("path", path)
         self._overall = [type(one).from_config(one.get_config()) for one in self._metrics if overall]
         self.windows: list[dict[str, Any]] = []
         self._observer: Observer | None = None

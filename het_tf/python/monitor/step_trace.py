@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python.files import local_path
 from het_tf.python.monitor import calls
 from het_tf.python.monitor import spans as measured
 from het_tf.python.monitor.spans import Span
@@ -75,7 +76,7 @@ class StepTrace(tf.keras.callbacks.Callback):
         for name, value in (("first", first), ("steps", steps)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} is {value!r}; give an integer of 1 or more")
-        self._path, self._first, self._number = Path(path), int(first), int(steps)
+        self._path, self._first, self._number = local_path("path", path), int(first), int(steps)
         self.steps_traced: list[dict[str, float]] = []
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._step: Any = None

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.files import parse_json, read_bytes
+from het_tf.python.files import local_path, parse_json, read_bytes
 from het_tf.python.placement.placement import RULE, Placement
 
 MANIFEST = "placement.json"
@@ -64,7 +64,7 @@ class Pieces:
           FileNotFoundError: It does not exist.
           ValueError: It is damaged, or made by another rule than this het_tf's.
         """
-        place = Path(path)
+        place = local_path("path", path)
         file = place / MANIFEST
         if not file.is_file():
             raise FileNotFoundError(f"{place} has no {MANIFEST}; give a directory of het-data shard")

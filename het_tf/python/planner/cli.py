@@ -6,6 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Callable
 
+from het_tf.python.files import local
 from het_tf.python.planner import show_command, sources
 from het_tf.python.planner.profile import Feature
 from het_tf.python.planner.stats import KEYS, Stats
@@ -44,7 +45,7 @@ def _profile(command: Command) -> None:
         "One pass, constant memory. rows: distinct ids; ~: estimated. ratio: one id of `ratio` is kept.",
     ).add_argument
     add("--data", required=True, metavar="WHAT", help=sources.SCHEMES)
-    add("--out", required=True, metavar="DIR", help="made if missing; replaces a profile")
+    add("--out", type=local, required=True, metavar="DIR", help="made if missing; replaces a profile")
     add("--samples", type=int, metavar="N", help="samples to count; default all")
     add("--fields", metavar="A,B", help="fields to count, each a table; default all fields of ids")
     add("--table", action="append", default=[], metavar="NAME=A,B", help="fields that share a table")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.files import local_path
 from het_tf.python.placement.placement import Int64Array
 from het_tf.python.planner import counts, entries
 from het_tf.python.planner.stats import KEYS, STATS, FeatureStats, Stats, TableStats, sha256_of, write_keys
@@ -146,7 +146,7 @@ class Profiler:
             what = "no ids but padding" if self.samples else "no samples"
             raise ValueError(f"{self.source or 'the stream'} has {what}; there is nothing to profile")
         self._entries.count_unique()
-        place, tables = Path(out), []
+        place, tables = local_path("out", out), []
         place.mkdir(parents=True, exist_ok=True)
         (place / STATS).unlink(missing_ok=True)  # of an earlier profile
 

@@ -6,9 +6,9 @@ import argparse
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from het_tf.python.files import local
 from het_tf.python.planner.stats import Stats
 from het_tf.python.show import Command, add_json, at_least_0, at_least_1, bar
 
@@ -55,7 +55,7 @@ def add(command: Command) -> None:
         " on the sampled ids. docs/het-plan.md explains each column, and its measured error.",
     )
     given = sub.add_argument
-    given("stats", type=Path, help="the directory that het-plan profile wrote")
+    given("stats", type=local, help="the directory that het-plan profile wrote")
     given("--workers", type=at_least_1, default=8, metavar="N", help="ranks (%(default)s)")
     given(
         "--batch", type=at_least_1, default=1024, metavar="B", help="samples of a worker's step (%(default)s)"
@@ -90,8 +90,8 @@ def add(command: Command) -> None:
           help=f"of the rows: {', '.join(_OPTIMIZERS)} (%(default)s)")  # fmt: skip
     given("--method", choices=("greedy", "milp"), default="greedy", help="how to divide the caches")
     given("--no-advice", action="store_true", help="skip advice, which takes half of the time")
-    given("--plan", type=Path, metavar="FILE", help="write plan.json, for Cache.from_plan and het-ps up")
-    given("--html", type=Path, metavar="FILE", help="write a page with plots (needs matplotlib)")
+    given("--plan", type=local, metavar="FILE", help="write plan.json, for Cache.from_plan and het-ps up")
+    given("--html", type=local, metavar="FILE", help="write a page with plots (needs matplotlib)")
     add_json(sub)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python.files import local_path
 from het_tf.python.placement.cli.samples import SEVERAL, Samples
 from het_tf.python.placement.placement import Numpy, hashes
 from het_tf.python.planner.profile import Feature, Profiler
@@ -34,7 +35,8 @@ class Source:
 
     def profile(self, name: str, out: str | os.PathLike[str], samples: int | None) -> Stats:
         """Profiles it in one pass. ValueError, OSError: as in `Profiler`, or `out` is a file."""
-        if Path(out).exists() and not Path(out).is_dir():
+        place = local_path("out", out)
+        if place.exists() and not place.is_dir():
             raise ValueError(f"{out} is a file; give a directory, which is made")
         profiler = Profiler(self.features, name, samples)
         with bar("profile") as (begin, advance):
@@ -44,7 +46,7 @@ class Source:
                 advance(units)
                 if profiler.full:
                     break
-            return profiler.finish(out)
+            return profiler.finish(place)
 
 
 Tables = Callable[[list[str]], list[Feature]]  # features from fields or ids
@@ -56,7 +58,8 @@ def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables
     Raises:
       ValueError: The file does not exist, has another format, or lacks the fields.
     """
-    paths = [Path(pattern)] if Path(pattern).exists() else [Path(one) for one in sorted(glob.glob(pattern))]
+    one = local_path(f"--data {kind}:", pattern)
+    paths = [one] if one.exists() else [Path(path) for path in sorted(glob.glob(str(one)))]
     if not paths:
         raise ValueError(f"--data {kind}:{pattern}: there is no such file; give one, or a pattern of names")
     samples = _samples(kind, paths)

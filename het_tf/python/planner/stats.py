@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.files import open_file, parse_json, read_bytes
+from het_tf.python.files import local_path, open_file, parse_json, read_bytes
 from het_tf.python.placement.placement import Int64Array
 
 FORMAT, VERSION = "het_tf stats", 1
@@ -73,7 +73,7 @@ class Stats:
           ValueError: It does not exist, is damaged, of another version, or keys.npz belongs to another.
           OSError: It cannot be read.
         """
-        place = Path(directory)
+        place = local_path("directory", directory)
         for name in (STATS, KEYS):
             if not (place / name).is_file():
                 raise ValueError(f"{place} has no {name}; make it with het-plan profile --out {place}")

@@ -2,8 +2,8 @@
 
 import argparse
 import ipaddress
-from pathlib import Path
 
+from het_tf.python.files import local
 from het_tf.python.ps import layout as layouts
 from het_tf.python.ps.address import FORM
 from het_tf.python.show import Command, within
@@ -35,8 +35,8 @@ def _up(command: Command) -> None:
         "A second call on the same directory starts only the servers that are down. Two or more servers"
         " become a Redis Cluster. Every push is written to an append-only file.",
     )
-    sub.add_argument("--dir", type=Path, required=True, help="for the servers' files; made if it is missing")
-    sub.add_argument("--plan", type=Path, metavar="FILE", help="shards, replicas, maxmemory of a plan.json")
+    sub.add_argument("--dir", type=local, required=True, help="for the servers' files; made if it is missing")
+    sub.add_argument("--plan", type=local, metavar="FILE", help="shards, replicas, maxmemory of a plan.json")
     sub.add_argument("--shards", type=_count, metavar="N", help="servers that share the rows (1)")
     sub.add_argument("--replicas", type=_count_0, metavar="R", help="copies of each shard, for failover (0)")
     sub.add_argument("--port", type=_port, metavar="P", help="port of the first server; others follow (7000)")
@@ -71,7 +71,7 @@ def _up(command: Command) -> None:
 
 def _down(command: Command) -> None:
     sub = command("down", "stop the servers of a directory, replicas first, and wait until they are gone")
-    sub.add_argument("--dir", type=Path, required=True, help="as given to `up`")
+    sub.add_argument("--dir", type=local, required=True, help="as given to `up`")
     sub.add_argument("--no-save", action="store_true", help="do not wait for disks and replicas")
     sub.add_argument("--force", action="store_true", help="kill servers that do not answer or stop in time")
     _timeout(sub, 60)
@@ -164,7 +164,7 @@ def _timeout(sub: argparse.ArgumentParser, default: float) -> None:
 
 def _target(sub: argparse.ArgumentParser) -> None:
     one = sub.add_mutually_exclusive_group()
-    one.add_argument("--dir", type=Path, help="the servers of `het-ps up --dir`")
+    one.add_argument("--dir", type=local, help="the servers of `het-ps up --dir`")
     one.add_argument("--ps", metavar="ADDRESS", help=f"{FORM}; default: $HET_PS")
 
 

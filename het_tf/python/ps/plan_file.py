@@ -17,7 +17,7 @@ _SERVERS = {"shards": (1, 1000), "replicas": (0, 100), "maxmemory": (0, 1 << 62)
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a plan. ValueError: no such file, damaged, not a plan, or of another version."""
     try:
-        plan = files.parse_json(files.read_bytes(path, _MOST_BYTES))
+        plan = files.parse_json(files.read_bytes(files.local_path("path", path), _MOST_BYTES))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; give the plan.json that het-plan wrote") from None
     except ValueError as error:

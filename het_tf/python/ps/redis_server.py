@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from het_tf.python import files
+from het_tf.python.files import local_path
 from het_tf.python.ps import address as addresses
 from het_tf.python.ps import programs
 from het_tf.python.ps.errors import ServerError
@@ -254,8 +255,8 @@ class LocalServer:
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
         self.port = 0 if unix else port or free_port(bind)
-        self.directory = Path(
-            tempfile.mkdtemp(prefix="het_ps_") if directory is None else directory
+        self.directory = local_path(
+            "directory", tempfile.mkdtemp(prefix="het_ps_") if directory is None else directory
         ).absolute()
         self.log = self.directory / "log"
         self.host = "" if unix else bind

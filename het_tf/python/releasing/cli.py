@@ -6,8 +6,8 @@ import re
 import textwrap
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from het_tf.python.files import local
 from het_tf.python.following import arguments, target
 from het_tf.python.ps.address import FORM, parse
 from het_tf.python.ps.client import Client
@@ -81,7 +81,7 @@ def _guard(command: Command) -> None:
         "<=, >, >=; may be given several times",
     )  # fmt: skip
     sub.add_argument(
-        "--sample", type=Path, required=True, metavar="FILE",
+        "--sample", type=local, required=True, metavar="FILE",
         help=".npz or .parquet with the model's inputs and the labels",
     )  # fmt: skip
     sub.add_argument("--label", default="label", metavar="NAME", help="the labels in FILE (%(default)s)")
@@ -118,13 +118,13 @@ def _portable(command: Command) -> None:
         "For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
         "trainer nor the model's code. Memory: about twice that of a portable export.",
     )
-    sub.add_argument("base", type=Path, metavar="BASE", help='an export of the model, format="portable"')
+    sub.add_argument("base", type=local, metavar="BASE", help='an export of the model, format="portable"')
     sub.add_argument(
-        "--from", type=Path, required=True, metavar="DIR", dest="source",
+        "--from", type=local, required=True, metavar="DIR", dest="source",
         help="the followed SavedModel of this host",
     )  # fmt: skip
     sub.add_argument(
-        "--to", type=Path, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"
+        "--to", type=local, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"
     )
     sub.add_argument("--every", type=_seconds, metavar="TIME", help="repeat, such as every 60s or 5min")
     sub.add_argument("--keep", type=at_least_1, default=3, metavar="N", help="exports to keep (%(default)s)")

@@ -6,8 +6,9 @@
 * workers.py: several workers. beside.py: atomic files.
 """
 
-from het_tf.python.saving import bundle, h5, notes, refusal
-from het_tf.python.saving.notes import TablesNotSavedWarning
+from het_tf.python.saving import bundle, h5, refusal
+from het_tf.python.table import notes
+from het_tf.python.table.notes import TablesNotSavedWarning
 
 __all__ = ["TablesNotSavedWarning", "bundle", "h5", "notes", "refusal"]
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.saving import notes
 from het_tf.python.session.native import tf
-from het_tf.python.table import layer_state
+from het_tf.python.table import layer_state, notes
 
 _REMEDY = (
     "To keep and restore rows, use het_tf.callbacks.RestoreBest (in place of "

@@ -5,8 +5,8 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any
 
-from het_tf.python.saving import notes
 from het_tf.python.session import settings
+from het_tf.python.table import notes
 
 _met: contextvars.ContextVar[bool] = contextvars.ContextVar("het_tf_workers_have_met", default=False)
 

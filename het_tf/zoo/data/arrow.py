@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.files import local_path
 from het_tf.zoo.data.examples import PADDING, Field, FloatArray, IdArray, Int64Array
 
 ROWS = 1 << 16  # most rows of a batch
@@ -271,7 +272,8 @@ def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] 
     several = isinstance(source, (list, tuple))
     if not several and not isinstance(source, (str, Path)):
         return Table("table", arrow.dataset.dataset(_frame(source)), False)
-    files = [file for path in (source if several else [source]) for file in _files(Path(path).expanduser())]
+    paths = [local_path("source", path) for path in (source if several else [source])]
+    files = [file for path in paths for file in _files(path)]
     kinds = {_kind(file) for file in files}
     if len(kinds) != 1:
         raise ValueError(f"{source} are files {sorted(map(str, kinds))}; give files of one kind")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from het_tf.inputs.python.criteo import CATEGORICAL_NAMES, NUMERIC_NAMES, TENTHS, Part
+from het_tf.python.files import local_path
 from het_tf.python.hashing import salt
 from het_tf.zoo.data import streams
 from het_tf.zoo.data.examples import (
@@ -70,7 +71,7 @@ def criteo(
       ValueError: if the file is empty, or an argument has a value that is not listed. While reading: for a
         bad line, with the file, the line number (from 1), the fault and the remedy.
     """
-    file = Path(path).expanduser()
+    file = local_path("path", path)
     if not file.is_file():
         kind = "is not a regular file" if file.exists() else "does not exist"
         kind = "is a directory" if file.is_dir() else kind

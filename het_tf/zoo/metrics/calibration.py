@@ -35,6 +35,8 @@ class NormalizedEntropy(keras.metrics.Metric):
       tf.errors.InvalidArgumentError: A label is outside of [0, 1], or a weight is negative.
     """
 
+    _direction = "down"  # which values are better, for Keras' callbacks
+
     def __init__(
         self, from_logits: bool = False, name: str = "normalized_entropy", dtype: Any = None
     ) -> None:

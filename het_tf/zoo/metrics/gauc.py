@@ -104,6 +104,8 @@ class GAUC(keras.metrics.Metric):
       tf.errors.InvalidArgumentError: A label is neither 0 nor 1, a score NaN, a weight negative.
     """
 
+    _direction = "up"  # which values are better, for Keras' callbacks
+
     def __init__(self, by: str | int | None = None, name: str = "gauc", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
         if by is not None and (isinstance(by, bool) or not isinstance(by, (str, int))):

@@ -78,6 +78,8 @@ def expected_reciprocal_rank(scores: Any, relevant: Any, k: Any) -> Any:
 class _OfLists(keras.metrics.Metric):
     """A weighted mean over lists of a subclass's values; see `RecallAtK` for the shared arguments."""
 
+    _direction = "up"  # which values are better, for Keras' callbacks
+
     def __init__(self, k: int | None, sparse: bool, name: str, dtype: Any) -> None:
         super().__init__(name=name, dtype=dtype)
         if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):

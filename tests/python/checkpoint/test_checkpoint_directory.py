@@ -66,7 +66,7 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 4; .*that wrote it"),
+        (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 5; .*that wrote it"),
         (lambda d: d.update(version="2"), "version '2', and"),
         (lambda d: d.update(format="other"), "not a manifest of het_tf"),
         (lambda d: d.pop("step"), "'step' is missing"),

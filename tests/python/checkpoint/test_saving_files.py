@@ -260,7 +260,7 @@ def test_restore_best_reads_the_value_of_rank_0():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Ranks, "first", lambda self, what, action: ranks.append(what) or 7.0)
         patched.setattr(
-            het_tf.callbacks.Checkpoint, "on_epoch_end", lambda self, epoch, logs: ranks.append(logs)
+            keras.callbacks.ModelCheckpoint, "on_epoch_end", lambda self, epoch, logs: ranks.append(logs)
         )
         best.on_epoch_end(0, {"loss": 3.0, "mse": 4.0})
     assert ranks == ["read the monitored value", {"loss": 7.0, "mse": 4.0}]

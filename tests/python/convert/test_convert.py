@@ -1,5 +1,7 @@
 """het_tf.convert: equal rows, predictions and steps afterwards; what is told; masks and vocabularies."""
 
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -102,6 +104,51 @@ def test_without_the_slots_training_would_differ(fresh):
 def test_what_is_lazy_is_told(fresh):
     with pytest.warns(het_tf.ConversionWarning, match="Adam is lazy"):
         het_tf.convert(clicks("adam"), verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "rate", "advised"),
+    [
+        (lambda: "adam", "0.001", "Adam(0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-07)"),
+        (
+            lambda: keras.optimizers.AdamW(0.002),
+            "0.002",
+            "Adam(0.02, beta_1=0.9, beta_2=0.999, epsilon=1e-07)",
+        ),
+        (lambda: keras.optimizers.RMSprop(3e-4), "0.0003", "RMSprop(0.003, rho=0.9, epsilon=1e-07)"),
+        (
+            lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(1e-3, 9, 0.5)),
+            "0.001",
+            "Adam(0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-07)",
+        ),
+        (lambda: keras.optimizers.Adam(0.01), None, None),
+        (lambda: keras.optimizers.Adagrad(0.001), None, None),
+        (lambda: "sgd", None, None),
+    ],
+)
+def test_a_rate_that_is_too_small_for_rows_is_told_with_the_right_one(fresh, compiled, rate, advised):
+    old = clicks(compiled())
+    x, y = next(batches(fresh, 1))
+    old.train_on_batch(x, y)
+
+    def convert(**options):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            het_tf.convert(old, verbose=False, **options)
+        return [str(one.message) for one in found if "too small" in str(one.message)]
+
+    told = convert()
+    if advised is None:
+        assert told == []
+        return
+    (words,) = told
+    assert f"follow its learning rate, {rate}," in words
+    assert f"optimizer=het_tf.optimizers.{advised}, which keeps the slots" in words
+    slots = het_tf.Table("item_rows").scan()["rows"]
+    for name in het_tf.tables():
+        het_tf.Table(name).drop()
+    assert convert(optimizer=eval(f"het_tf.optimizers.{advised}")) == []
+    np.testing.assert_array_equal(het_tf.Table("item_rows").scan()["rows"], slots)
 
 
 @pytest.mark.parametrize(

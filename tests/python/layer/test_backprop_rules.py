@@ -277,11 +277,26 @@ def test_custom_loops_add_the_models_losses(mode):
         return tape.gradient(scaled, model.trainable_variables)
 
     run = tf.function(run) if mode == "graph" else run
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"tf\.add_n\(model\.losses\)"):
+    remedies = r"scale_loss\(loss\) .*tf\.add_n\(model\.losses\) .*dtype='float32', or use mixed_bfloat16"
+    with pytest.raises(tf.errors.FailedPreconditionError, match=remedies):
         run(tf.constant([[1, 2, 3]], tf.int64), False)
+    np.testing.assert_array_equal(rows([1, 2, 3]), before)
     run(tf.constant([[1, 2, 3]], tf.int64), True)
     kernel = model.layers[-1].get_weights()[0].reshape(3, 4)
     np.testing.assert_allclose(rows([1, 2, 3]), before - 0.1 * kernel, rtol=1e-2, atol=1e-4)
+
+
+def test_a_float32_layer_of_a_float16_model_needs_no_loss_scale():
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    inputs = keras.Input((), dtype="int64")
+    model = keras.Model(
+        inputs, keras.layers.Dense(1)(embedding(initializer="zeros", dtype="float32")(inputs))
+    )
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.cast(model(tf.constant([1], tf.int64), training=True), tf.float32))
+    tape.gradient(loss, model.trainable_variables)
+    kernel = model.layers[-1].get_weights()[0].reshape(1, 4)
+    np.testing.assert_allclose(rows([1]), -0.1 * kernel, rtol=1e-2, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -133,10 +133,16 @@ def write(
     if dense is not None:
         raw = b"".join(tensor_bytes(dense))
         (path / "dense.safetensors").write_bytes(raw)
-        dense_entry = {"name": "dense.safetensors", "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
+        dense_entry = {
+            "name": "dense.safetensors",
+            "bytes": len(raw),
+            "xxh3": xxhash.xxh3_64_hexdigest(raw),
+            "tables": [],
+            "apart": [],
+        }
     document = {
         "format": "het_tf checkpoint",
-        "version": 4,
+        "version": 5,
         "id": f"{abs(hash(str(path))):032x}",
         "created": 1_700_000_000.0,
         "step": step,

@@ -6,7 +6,6 @@ import json
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from het_tf.inputs.python.graph.communities import communities
 from het_tf.inputs.python.graph.edges import sort_edges
 from het_tf.inputs.python.graph.writer import GraphWriter
+from het_tf.python.files import local_path
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -54,7 +54,7 @@ class Graph:
         """As `open`."""
         from het_tf.inputs.python import native
 
-        self.path = str(Path(path).absolute())
+        self.path = str(local_path("path", path).absolute())
         try:
             found = json.loads(native.call("HetGraphInspect", self.path))
         except LookupError as error:

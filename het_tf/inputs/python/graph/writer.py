@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from het_tf.python.files import local_path
+
 _MAGIC = b"HETGRAPH"
 _VERSION = 1
 _ALIGN = 64
@@ -61,7 +63,7 @@ class GraphWriter:
         types: int = 0,
         symmetric: bool = False,
     ) -> None:
-        self.path = Path(path)
+        self.path = local_path("path", path)
         self.nodes, self.edges, self.types = nodes, edges, types
         self._neighbour = np.dtype("<u4" if nodes <= 2**32 else "<i8")
         self._flags = _WEIGHTED * weighted | _TYPED * (types > 0) | _SYMMETRIC * symmetric

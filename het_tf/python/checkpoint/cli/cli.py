@@ -4,10 +4,10 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from het_tf.python.checkpoint.cli import convert, inspect, verify
 from het_tf.python.checkpoint.cli.view import View
+from het_tf.python.files import local
 from het_tf.python.show import Command, add_json, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
     sub.add_argument(
-        name, type=Path, metavar=name.upper(), help=text or "a checkpoint, or a directory of checkpoints"
+        name, type=local, metavar=name.upper(), help=text or "a checkpoint, or a directory of checkpoints"
     )
 
 
@@ -65,7 +65,7 @@ def _merge(command: Command) -> None:
         " full one among them the result is an increment. The dense weights are those of the newest.",
     )
     _path(sub, "out", "the new checkpoint; must not exist")
-    sub.add_argument("inputs", type=Path, metavar="IN", nargs="+", help="checkpoints, in any order")
+    sub.add_argument("inputs", type=local, metavar="IN", nargs="+", help="checkpoints, in any order")
 
 
 def _to_parquet(command: Command) -> None:

@@ -128,7 +128,9 @@ def read_header(path: Path) -> list[Entry]:
     return [Entry(one.name.partition("/")[0], one.name, _NAMES[one.code], one.shape) for one in found]
 
 
-def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tuple[Entry, Live]]:
+def match(
+    path: Path, entries: list[Entry], model: Any, strict: bool
+) -> tuple[list[tuple[Entry, Live]], list[str]]:
     """Pairs the variables of the file with those of the model. Builds the optimizer, but changes nothing.
 
     A model that is not compiled takes only its weights.
@@ -137,42 +139,74 @@ def match(path: Path, entries: list[Entry], model: Any, strict: bool) -> list[tu
       path: The file, for messages.
       entries: Its entries.
       model: A built Keras model.
-      strict: False: ignore variables that only one side has.
+      strict: False: leave out variables that only one side has, and those whose shape or type differs.
+
+    Returns:
+      The pairs, and why each of the other variables is left out.
 
     Raises:
-      ValueError: One side lacks variables of the other (`strict`), or a shape or type differs.
+      ValueError: A variable is left out (`strict`), or all weights; without `strict`: the layers have other
+        numbers than in the file.
     """
     live = variables_of(model)
     pairs: list[tuple[Entry, Live]] = []
     lines: list[str] = []
+    renumbered = False
     for part in _PARTS:
         if part == "optimizer" and getattr(model, "optimizer", None) is None:
             continue
         there = [one for one in entries if one.part == part]
         here = [one for one in live if one.part == part]
         by_name = {one.name: one for one in here}
-        if by_name.keys() != {one.name for one in there} and _alike(there, here):
+        same = by_name.keys() == {one.name for one in there}
+        if not same and _alike(there, here):
             found = list(zip(there, here, strict=True))
+            renumbered = True
         else:
-            found = [(one, by_name[one.name]) for one in there if one.name in by_name]
-            if strict:
-                lines += _missing("only the checkpoint has", there, found, 0)
-                lines += _missing("only the model has", here, found, 1)
+            # The names of slots have the numbers of the layers.
+            known = by_name if same or not renumbered else {}
+            found = [(one, known[one.name]) for one in there if one.name in known]
+            lines += _missing("only the checkpoint has", there, found, 0)
+            lines += _missing("only the model has", here, found, 1)
+            if lines and not strict:
+                _require_same_numbers(path, there, here, model)
         for one, variable in found:
-            if (one.dtype, one.shape) != (variable.dtype, variable.shape):
+            if (one.dtype, one.shape) == (variable.dtype, variable.shape):
+                pairs.append((one, variable))
+            else:
                 lines.append(
                     f"{variable.name}: {one.dtype} {list(one.shape)} in the checkpoint, {variable.dtype} "
                     f"{list(variable.shape)} in the model"
                 )
-        pairs += found
-    if lines:
+    none = any(one.part == "model" for one in live) and not any(one.part == "model" for one, _ in pairs)
+    if lines and (strict or none):
         shown = "".join(f"\n  {line}" for line in lines[:20])
         rest = f"\n  and {len(lines) - 20} more" if len(lines) > 20 else ""
+        fits = "" if none else ", or give strict=False to restore those that fit"
         raise ValueError(
             f"the variables in {path} are not those of model {model.name!r}; build and compile the model "
-            f"that was saved:{shown}{rest}"
+            f"that was saved{fits}:{shown}{rest}"
         )
-    return pairs
+    return pairs, lines
+
+
+def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], model: Any) -> None:
+    """Raises ValueError if this process had built layers before, so that "dense_1" is another layer here."""
+    kinds = {type(layer).__name__ for layer in model._flatten_layers()}
+    plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower() for kind in kinds}
+    least: tuple[dict[str, int], ...] = ({}, {})
+    for found, names in zip(least, ([one.name for one in there], [one.name for one in here]), strict=True):
+        for place in {place for name in names for place in name.split("/")[1:-1]}:
+            stem, number = re.findall(r"^(.+?)(?:_(\d+))?$", place)[0]
+            if stem in plain:
+                found[stem] = min(found.get(stem, 1 << 62), int(number or 0))
+    for stem in least[0].keys() & least[1].keys():
+        if least[0][stem] != least[1][stem]:
+            raise ValueError(
+                f"layers {stem!r} of model {model.name!r} are numbered from {least[1][stem]}, but those in "
+                f"{path} from {least[0][stem]}: which is which is unknown. Call keras.backend.clear_session()"
+                " before you build the model, or give its layers names before it is saved"
+            )
 
 
 def _alike(there: list[Entry], here: list[Live]) -> bool:

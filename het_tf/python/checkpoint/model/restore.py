@@ -13,10 +13,11 @@ from het_tf.python.checkpoint import reading
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.compare import match
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.model import dense
+from het_tf.python.checkpoint.model import dense, order
 from het_tf.python.checkpoint.model.save import namespace_of
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native
+from het_tf.python.table import notes
 
 
 def restore(
@@ -37,6 +38,9 @@ def restore(
     that does not fit, nothing has changed. The tables' previous rows are removed. Under Horovod every rank
     must call it with the same arguments; the ranks share the work.
 
+    Tables with a name are found by it. Those of layers without a name are found by the order of the model's
+    layers, whatever else the process has built.
+
     A table must be declared as it was saved: dim, optimizer and its parameters, initializer and seed. The
     learning rate, l2, max_norm and the limits (ttl, ...) may differ; the live table's hold, and its limits
     apply to the loaded rows. Counts of updates, which drive learning-rate schedules, are restored.
@@ -46,8 +50,8 @@ def restore(
       model: A built Keras model. Its weights are restored, and the state of its optimizer (with the learning
         rate) if it is compiled. None: only tables.
       strict: The checkpoint and the namespace must have the same tables, and the model the same variables.
-        False: restores only those that both have; the returned Manifest names the tables that only one side
-        has.
+        False: restores those that both have, in the same shape. A `het_tf.TablesNotSavedWarning` lists the
+        rest, and so does the returned Manifest.
       slots: False: restores only values; the slots of the tables' optimizers start anew, and the optimizers
         may differ.
       namespace: None: the namespace of the model's tables, or without a model the current one.
@@ -60,8 +64,8 @@ def restore(
       FileNotFoundError, NotADirectoryError: The checkpoint, one of its files, or a base of an increment is
         missing.
       ValueError: A file is damaged, or of a newer het_tf; the checkpoint does not fit (the message shows
-        the differences); it has no dense weights, but a model is given; the ranks' arguments
-        differ.
+        the differences), with strict=False if it holds nothing of the model, or not the tables of its
+        layers without a name; it has no dense weights, but a model is given; the ranks' arguments differ.
       TypeError, RuntimeError: `model` is not a Keras model, or has no weights yet. RuntimeError also: the
         load broke off half-way, and the tables must be restored again before use.
       ConnectionError, TimeoutError: The parameter server does not answer.
@@ -77,14 +81,16 @@ def restore(
     target, loader = ranks.first(
         "find the checkpoint", lambda: (directories.resolve(place), f"het_tf-{uuid.uuid4().hex}")
     )
+    here = ranks.first("list the tables", lambda: order.of_model(model, name))  # one list for all ranks
     # Pending pushes must not be applied to the loaded rows.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
     native.call("HetSettle", name)
 
     def look() -> tuple[list[Manifest], Any, reading.Reading, Any]:
         chain = directories.chain(target)
-        found = match(chain[-1], store_info(name)["tables"], strict, slots)
-        pairs = None if model is None else _match_dense(chain[-1], model, strict)
+        pairs = (None, []) if model is None else _match_dense(chain[-1], model, strict)
+        live = store_info(name)["tables"]
+        found = match(chain[-1], live, strict, slots, here)
         return chain, found, reading.plan_reading(chain, name, found.tables, slots, loader), pairs
 
     plan: Any = None
@@ -95,7 +101,7 @@ def restore(
         return str(plan[0][-1].id)
 
     ids = ranks.together("read the checkpoint", plan_here)
-    chain, found, loads, pairs = plan
+    chain, found, loads, (pairs, left_out) = plan
     if any(one != ids[0] for one in ids):
         raise ValueError(f"the ranks see different checkpoints at {target}; give a directory that all share")
 
@@ -111,8 +117,24 @@ def restore(
     if pairs is not None:
         file = target / chain[-1].dense["name"]
         ranks.together("assign the dense weights", lambda: dense.assign(file, pairs))
-    newest: Manifest = chain[-1]
-    return replace(newest, only_in_checkpoint=found.only_in_checkpoint, only_live=found.only_live)
+    newest: Manifest = replace(
+        chain[-1],
+        only_in_checkpoint=found.only_in_checkpoint,
+        only_live=found.only_live,
+        dense_left_out=tuple(left_out),
+    )
+    if not strict and ranks.rank == 0:
+        _warn(newest, [one["table"] for one in here["tables"] or []])
+    return newest
+
+
+def _warn(found: Manifest, mine: list[str]) -> None:
+    """Warns of what a restore with strict=False has left out."""
+    lines = [f"table {table!r} has no rows in the checkpoint" for table in found.only_live if table in mine]
+    lines += [f"table {table!r} of the checkpoint is not used" for table in found.only_in_checkpoint]
+    lines += found.dense_left_out
+    if lines:
+        notes.warn(f"{found.path} is restored without:" + "".join(f"\n  {line}" for line in lines))
 
 
 def _match_dense(manifest: Manifest, model: Any, strict: bool) -> Any:

@@ -17,7 +17,7 @@ from het_tf.python.checkpoint import progress as bars
 from het_tf.python.checkpoint import writing
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.model import dense
+from het_tf.python.checkpoint.model import dense, order
 from het_tf.python.checkpoint.store import store_info
 from het_tf.python.session import native, scopes
 from het_tf.python.table import layer_state
@@ -142,7 +142,10 @@ class _Save:
         writing.require_same(plan, self._info, after)
         document = writing.describe(plan, self._info, after, entries, self._number, self._base)
         if self._model is not None:
-            document["dense"] = dense.write(self._pending.path, dense.variables_of(self._model))
+            document["dense"] = {
+                **dense.write(self._pending.path, dense.variables_of(self._model)),
+                **order.of_model(self._model, self._namespace),
+            }
         manifests.write(self._pending.path, document)
         path, self._pending = self._pending.publish(), None
         if self._keep is not None:
@@ -165,6 +168,8 @@ def _checked(
             raise ValueError(f"{argument} is {value!r}; give an integer from {least}, or None")
     if since is not None and not isinstance(since, (str, os.PathLike, Manifest)):
         raise ValueError(f'since is {since!r}; give the path or Manifest of a checkpoint, or "latest"')
+    if isinstance(since, (str, os.PathLike)):
+        directories.path_of("since", since)
     if model is not None:
         dense.variables_of(model)
     where = directories.path_of("directory", directory)
@@ -207,7 +212,7 @@ def _base(where: Path, namespace: str, since: Any) -> Manifest | None:
             return None
         path = newest
     else:
-        path = Path(os.path.abspath(since.path if isinstance(since, Manifest) else since))
+        path = directories.path_of("since", since.path if isinstance(since, Manifest) else since)
     if path.parent.resolve() != where.resolve():
         raise ValueError(
             f"since is {path}, but the new checkpoint will be in {where}; an increment and its base "

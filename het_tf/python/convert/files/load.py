@@ -10,6 +10,7 @@ import numpy as np
 from het_tf.python.convert.files import tfra
 from het_tf.python.convert.files.arrays import Array, Arrays, Checkpoint, Npz, Parquet, Safetensors
 from het_tf.python.convert.files.rows import Rows, checked_parts, int64_ids
+from het_tf.python.files import local_path
 from het_tf.python.session import collective, native, settings
 from het_tf.python.table.table import Table
 
@@ -78,7 +79,7 @@ def load_rows(
     with collective.together("load_rows", "load rows"):
         if settings.parameter_server() and not settings.is_first_worker():
             return 0
-        source = _Source(Path(path), format, into.name)
+        source = _Source(local_path("path", path), format, into.name)
         values = source.values(rows, ids)
         wanted = [slots] if isinstance(slots, str) else list(slots)
         found = [source.slot(each, values) for each in wanted]

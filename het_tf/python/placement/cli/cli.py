@@ -5,9 +5,9 @@ import dataclasses
 import json
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from het_tf.python.files import local
 from het_tf.python.placement.cli.criteo import CriteoLines
 from het_tf.python.placement.cli.parquet import ParquetRows
 from het_tf.python.placement.cli.profile import FieldFigures, Rows, profile
@@ -96,12 +96,12 @@ def _shard(command: Command) -> None:
         metavar="B",
         help="samples of a worker in a step; a global batch has N * B",
     )
-    sub.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not exist")
+    sub.add_argument("--out", type=local, required=True, metavar="DIR", help="must not exist")
 
 
 def _files(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="files of samples, in the order of the stream"
+        "files", type=local, nargs="+", metavar="FILE", help="files of samples, in the order of the stream"
     )
     sub.add_argument("--format", choices=("criteo", "parquet", "tfrecord"), help="default: by the names")
     sub.add_argument(

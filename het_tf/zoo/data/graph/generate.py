@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.inputs.python.graph.writer import GraphWriter
+from het_tf.python.files import local_path
 from het_tf.zoo.data import wheels
 from het_tf.zoo.data.graph.nodes import NodeSet, NodeTask
 
@@ -63,7 +63,7 @@ def graph_like(nodes: int = 100_000, seed: int = 0, path: str | os.PathLike[str]
     if not LEAST_NODES <= nodes <= MOST_NODES:
         raise ValueError(f"nodes is {nodes}; give a number from {LEAST_NODES:,} to {MOST_NODES:,}")
     name = f"graph_like-{VERSION}-{nodes}-{seed}.graph"
-    file = Path(path) if path is not None else wheels.cache_dir() / "graphs" / name
+    file = local_path("path", path) if path is not None else wheels.cache_dir() / "graphs" / name
     try:
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,83 @@
+"""A process that imports het_tf and uses no name of it loads Keras' files of models with its layers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from saving_lib import KERAS_3, keras, make_model, predictions, train
+
+import het_tf
+from het_tf.python import registering
+
+pytestmark = [pytest.mark.slow, pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+
+_IMPORTS = [
+    "import het_tf, keras",
+    "import keras, het_tf",
+    "import het_tf; from tensorflow import keras",
+    "import tensorflow as tf; import het_tf; keras = tf.keras",
+]
+_LOAD = """
+import sys, numpy as np
+assert "het_tf.keras" not in sys.modules
+model = keras.models.load_model(sys.argv[1])
+np.save(sys.argv[3], model.predict(np.load(sys.argv[2]), verbose=0))
+layer = next(one for one in model.layers if type(one).__name__ == "Embedding")
+keras.layers.deserialize(keras.layers.serialize(layer))
+keras.models.clone_model(model)
+import het_tf.keras
+assert type(layer) is het_tf.keras.Embedding
+"""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    place = tmp_path_factory.mktemp("saved")
+    model = make_model(reuse=True)
+    model.compile("adam", "mse", metrics=[het_tf.metrics.NDCG(1)])
+    train(model)
+    model.save(place / "m.keras")
+    np.save(place / "ids.npy", np.arange(12).reshape(4, 3))
+    return place, model.predict(np.load(place / "ids.npy"), verbose=0)
+
+
+@pytest.mark.parametrize("imports", _IMPORTS)
+def test_a_new_process_loads_a_model(saved, tmp_path, imports):
+    place, wanted = saved
+    command = [
+        sys.executable,
+        "-c",
+        imports + _LOAD,
+        place / "m.keras",
+        place / "ids.npy",
+        tmp_path / "p.npy",
+    ]
+    subprocess.run(command, check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy"), wanted, rtol=1e-6)
+
+
+def test_every_class_is_listed():
+
+    registry = keras.utils.get_custom_objects()
+    there = {name for name in registry if name.startswith("het_tf>")}
+    listed = {f"het_tf>{name}" for names in registering.NAMES.values() for name in names.split()}
+    assert listed - there == set()
+    assert there - listed == set()
+    if KERAS_3:  # Keras 2 has no IsNotMasked
+        assert not any(isinstance(registry[name], registering._StandIn) for name in listed)
+
+
+def test_importing_het_tf_imports_nothing_else():
+    code = "import het_tf, sys; assert not {'keras', 'tensorflow', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_trained_model_is_the_same_after_loading(saved):
+    place, wanted = saved
+    het_tf.reset()
+    loaded = keras.models.load_model(place / "m.keras")
+    np.testing.assert_allclose(loaded.predict(np.load(place / "ids.npy"), verbose=0), wanted, rtol=1e-6)
+    assert predictions(loaded).shape == (64, 1)

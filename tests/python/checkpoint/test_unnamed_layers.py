@@ -1,0 +1,244 @@
+"""Tables of layers without a name: found by the order of the model's layers, whatever their numbers are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf import checkpoint
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
+
+keras = tf.keras
+IDS = np.arange(40).reshape(20, 2)
+LABELS = np.random.default_rng(0).random((20, 1), np.float32)
+
+
+def another_process(layers=0):
+    """Forgets all tables and numbers, and makes layers that the model does not have. Returns these."""
+    het_tf.reset()
+    keras.backend.clear_session()
+    return [het_tf.keras.Embedding(4) for _ in range(layers)]
+
+
+def plain(first=None, second=None):
+    """Two tables of one dim; the numbers of their layers are all that tells them apart."""
+    ids = keras.Input((2,), dtype="int64")
+    rows = [het_tf.keras.Embedding(4, table=table)(ids) for table in (first, second)]
+    x = keras.layers.Flatten()(keras.layers.Concatenate()(rows))
+    return keras.Model(ids, keras.layers.Dense(1)(x))
+
+
+def nested():
+    ids = keras.Input((2,), dtype="int64")
+    inner = keras.Sequential(
+        [keras.Input((2,), dtype="int64"), het_tf.keras.Embedding(4), keras.layers.Flatten()]
+    )
+    x = keras.layers.Concatenate()([inner(ids), keras.layers.Flatten()(het_tf.keras.Embedding(4)(ids))])
+    return keras.Model(ids, keras.layers.Dense(1)(x))
+
+
+class Subclass(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.tables = [het_tf.keras.Embedding(4, combiner="sum"), het_tf.keras.Embedding(4, combiner="sum")]
+        self.top = keras.layers.Dense(1)
+
+    def call(self, ids):
+        return self.top(self.tables[0](ids) - 2 * self.tables[1](ids))
+
+
+def subclass():
+    model = Subclass()
+    model(IDS)
+    return model
+
+
+def mixed():
+    """A collection, a named table, a shared table of a layer without a name, and a masked one."""
+    ids = keras.Input((2,), dtype="int64")
+    item = het_tf.TableConfig("item", 4)
+    features = {"a": het_tf.FeatureConfig(item, "sum"), "b": het_tf.FeatureConfig(item, "mean")}
+    rows = het_tf.keras.EmbeddingCollection(features)({"a": ids, "b": ids})
+    own = het_tf.keras.Embedding(4, combiner="sum")
+    again = het_tf.keras.Embedding(own.table_config, combiner="mean")
+    masked = keras.layers.Flatten()(het_tf.keras.MaskedEmbedding(4)(ids))
+    x = keras.layers.Concatenate()([rows["a"], rows["b"], own(ids), again(ids), masked])
+    return keras.Model(ids, keras.layers.Dense(1)(x))
+
+
+def trained(build, epochs=2):
+    model = build()
+    model.compile("adam", "mse")
+    if epochs:
+        model.fit(IDS, LABELS, epochs=epochs, verbose=0)
+    return model
+
+
+def predictions(model):
+    return model.predict(IDS, verbose=0)
+
+
+def train(layer, value):
+    """Gives a layer apart from the model rows of its own."""
+    with tf.GradientTape() as tape:
+        loss = value * tf.reduce_sum(layer(IDS, training=True))
+    tape.gradient(loss, layer.trainable_variables)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("layers", [0, 1, 3])
+@pytest.mark.parametrize("build", [plain, nested, subclass, mixed])
+def test_rows_come_back_whatever_else_the_process_has_built(tmp_path, build, layers, strict):
+    model = trained(build)
+    wanted = predictions(model)
+    checkpoint.save(tmp_path, model)
+    others = another_process(layers)
+    for number, one in enumerate(others):
+        train(one, number + 1)
+    rows = [one(IDS, training=False).numpy() for one in others]
+    model = trained(build, 0)
+    assert checkpoint.restore(tmp_path, model, strict=strict).dense_left_out == ()
+    np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
+    for one, before in zip(others, rows, strict=True):
+        np.testing.assert_array_equal(one(IDS, training=False), before)
+
+
+@pytest.mark.parametrize("way", ["tf", "keras", "h5"])
+def test_other_ways_to_save_find_them_too(tmp_path, way):
+    path = str(tmp_path / {"tf": "c", "keras": "m.keras", "h5": "m.weights.h5"}[way])
+    model = trained(plain)
+    wanted = predictions(model)
+    if way == "tf":
+        path = tf.train.Checkpoint(model=model).save(path)
+    else:
+        (model.save if way == "keras" else model.save_weights)(path)
+    others = another_process(3)
+    if way == "keras":
+        model = keras.models.load_model(path)
+    else:
+        model = trained(plain, 0)
+        (tf.train.Checkpoint(model=model).restore if way == "tf" else model.load_weights)(path)
+    np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
+    assert [het_tf.Table(one.table_config.name).size for one in others] == [0, 0, 0]
+
+
+def test_a_copy_beside_its_original(tmp_path):
+    model = trained(lambda: plain("item"))
+    wanted = predictions(model)
+    checkpoint.save(tmp_path, model)
+    model.fit(IDS, LABELS, verbose=0)
+    after = predictions(model)
+    copy = keras.models.clone_model(model)
+    copy.compile("adam", "mse")
+    checkpoint.restore(tmp_path, copy)
+    np.testing.assert_allclose(predictions(copy), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(predictions(model), after)
+    checkpoint.restore(tmp_path, model)
+    np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
+
+
+def test_layers_apart_from_the_model_come_back_if_they_are_the_same(tmp_path):
+    (other,) = another_process(1)
+    train(other, 3.0)
+    wanted = other(IDS, training=False).numpy()
+    model = trained(plain)
+    checkpoint.save(tmp_path, model)
+    (other,) = another_process(1)
+    model = trained(plain, 0)
+    checkpoint.restore(tmp_path, model)
+    np.testing.assert_array_equal(other(IDS, training=False), wanted)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_another_number_of_layers_is_refused_and_names_help(tmp_path, strict):
+    def one():
+        ids = keras.Input((2,), dtype="int64")
+        rows = keras.layers.Flatten()(het_tf.keras.Embedding(4)(ids))
+        return keras.Model(ids, keras.layers.Dense(1, name="top")(rows))
+
+    model = trained(plain)
+    wanted = het_tf.Table("embedding_1").to_numpy()[1]
+    checkpoint.save(tmp_path, model)
+    another_process()
+    model = trained(one)
+    before = predictions(model)
+    with pytest.raises(
+        ValueError, match=r"(?s)found by the order of the layers.*table='embedding'|top/kernel"
+    ):
+        checkpoint.restore(tmp_path, model, strict=strict)
+    np.testing.assert_array_equal(predictions(model), before)
+    another_process(2)
+    model = trained(lambda: plain("embedding_1", "embedding"), 0)
+    checkpoint.restore(tmp_path, model)
+    np.testing.assert_array_equal(het_tf.Table("embedding_1").to_numpy()[1], wanted)
+
+
+def test_unnamed_tables_are_not_matched_without_the_model(tmp_path):
+    checkpoint.save(tmp_path, trained(plain))
+    others = another_process(3)
+    for strict in (True, False):
+        with pytest.raises(
+            ValueError, match=r"layers without a name may be others there: restore with the model"
+        ):
+            checkpoint.restore(tmp_path, strict=strict)
+    assert [het_tf.Table(one.table_config.name).size for one in others] == [0, 0, 0]
+
+
+def test_a_restore_of_none_of_the_tables_is_refused(tmp_path):
+    checkpoint.save(tmp_path, trained(lambda: plain("a", "b")))
+    another_process()
+    model = trained(lambda: plain("c", "d"))
+    before = predictions(model)
+    with pytest.raises(
+        ValueError, match="only the checkpoint has 'a', 'b', only the model has 'c', 'd'; build the"
+    ):
+        checkpoint.restore(tmp_path, model, strict=False)
+    np.testing.assert_array_equal(predictions(model), before)
+
+
+def test_a_new_table_is_named_in_a_warning(tmp_path):
+    model = trained(lambda: plain("a", "b"))
+    wanted = het_tf.Table("a").to_numpy()[1]
+    checkpoint.save(tmp_path, model)
+    another_process()
+    model = trained(lambda: plain("a", "new"), 0)
+    with pytest.raises(ValueError, match="give strict=False to restore what both have"):
+        checkpoint.restore(tmp_path, model)
+    with pytest.warns(
+        het_tf.TablesNotSavedWarning, match="(?s)'new' has no rows.*'b' of the checkpoint is not"
+    ):
+        found = checkpoint.restore(tmp_path, model, strict=False)
+    assert (found.only_in_checkpoint, found.only_live) == (("b",), ("new",))
+    np.testing.assert_array_equal(het_tf.Table("a").to_numpy()[1], wanted)
+
+
+def test_increments_go_on_under_other_numbers(tmp_path):
+    """The base's "embedding_1" is another table than this process's."""
+    checkpoint.save(tmp_path, trained(plain))
+    others = another_process(1)
+    model = trained(plain, 0)
+    checkpoint.restore(tmp_path, model)
+    model.fit(IDS[:4], LABELS[:4], verbose=0)
+    wanted = predictions(model)
+    checkpoint.save(tmp_path, model, since="latest")
+    del others
+    another_process(3)
+    model = trained(plain, 0)
+    checkpoint.restore(tmp_path, model)
+    np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
+
+
+def test_callbacks_find_them_in_another_process(tmp_path):
+    model = trained(plain, 0)
+    saver = het_tf.callbacks.Checkpoint(tmp_path / "c", monitor="loss", save_best_only=True)
+    best = het_tf.callbacks.RestoreBest("loss", directory=tmp_path / "best")
+    model.fit(IDS, LABELS, epochs=3, verbose=0, callbacks=[saver, best])
+    wanted = predictions(model)
+    for place in ("c", "best"):
+        another_process(2)
+        model = trained(plain, 0)
+        checkpoint.restore(tmp_path / place, model)
+        np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
