@@ -238,7 +238,7 @@ TIDY_BASE ?= $(lastword $(shell git for-each-ref --format='%(refname)' refs/head
 TIDY_FILES = $(if $(TIDY_BASE),git diff --name-only --diff-filter=d --merge-base $(TIDY_BASE),git ls-files) -- \
   'het_tf/*.h' 'het_tf/*.cc' ':!het_tf/kernels/gpu' | sed 's/\.h$$/.cc/' | sort -u | xargs -r git ls-files
 
-lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
+lint: build ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@echo "==> clang-format, ruff, mypy, docs, clang-tidy"
 	@[ -z "$(CXX_FILES)" ] || $(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	@$(VENV)/bin/ruff format --check -q $(PY_FILES)
@@ -247,6 +247,7 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@$(PY) tools/check_docs.py
 	@$(PY) tools/check_arrows.py
 	@$(PY) tools/check_classes.py
+	@$(PY) tools/check_calls.py
 	@$(PY) tools/mutants.py --check
 	@cmake --preset release -B build/tidy $(CMAKE_ARGS) -DCMAKE_UNITY_BUILD=OFF >/dev/null
 	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/tidy --quiet \
