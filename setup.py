@@ -1,6 +1,7 @@
 """Builds the wheel: CMake makes the native libraries, setuptools packs them with the Python files."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,14 +21,21 @@ PORTABLE = LEVELS if os.environ.get("HET_PORTABLE") == "1" else {}
 
 def run(*command: object) -> None:
     """Runs one step of the native build; a failure ends setup with one line that names the remedy."""
+    words = [str(part) for part in command]
     try:
-        subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+        subprocess.run(words, cwd=ROOT, check=True)
     except FileNotFoundError:
-        raise SystemExit(f"error: {command[0]} is missing. Remedy: pip install cmake ninja") from None
-    except subprocess.CalledProcessError:
+        raise SystemExit(f"error: {words[0]} is missing. Remedy: pip install cmake ninja") from None
+    except subprocess.CalledProcessError as error:
+        # CMake looks for the compiler and for headers as it configures; what fails later has found them.
+        remedy = (
+            "CMake's message above names what is missing. A compiler: apt-get install g++; "
+            "headers: pip install -r requirements/build.txt -r requirements/tensorflow.txt"
+            if "-S" in words
+            else "The compiler or the linker has said above what is wrong with which file"
+        )
         raise SystemExit(
-            "error: the native build failed (above). A missing compiler: apt-get install g++; "
-            "missing headers: pip install -r requirements/build.txt -r requirements/tensorflow.txt"
+            f"error: the native build failed: {shlex.join(words[:3])} ended with {error.returncode}. {remedy}"
         ) from None
 
 
