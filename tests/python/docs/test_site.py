@@ -45,7 +45,7 @@ def opened(address, place):
     """The document as Chromium has it when its scripts have run."""
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={place}"]
     done = subprocess.run(
-        [*command, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=False
+        [*command, "--dump-dom", address], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, f"{address}: {done.stderr[-500:]}"
     return done.stdout
