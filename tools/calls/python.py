@@ -156,17 +156,20 @@ class Reader:
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            name = alias.asname or alias.name
-            if isinstance(node, ast.Import):
-                if alias.name.split(".")[0] == "het_tf":
-                    importlib.import_module(alias.name)
-                    self._names[name.split(".")[0]] = self._het_tf
-            elif (node.module or "").split(".")[0] == "het_tf":
-                module = importlib.import_module(node.module or "")
-                if not hasattr(module, alias.name):
-                    self._faults.append(f"{node.module} has no {alias.name}")
-                else:
-                    self._names[name] = getattr(module, alias.name)
+            whole = isinstance(node, ast.Import)
+            module = alias.name if isinstance(node, ast.Import) else node.module or ""
+            if module.split(".")[0] != "het_tf":
+                continue
+            try:
+                found = importlib.import_module(module)
+                found = found if whole else getattr(found, alias.name)
+            except (ImportError, AttributeError) as error:
+                self._faults.append(f"{ast.unparse(node)!r}: {error}")
+                continue
+            if whole and not alias.asname:
+                self._names["het_tf"] = self._het_tf
+            else:
+                self._names[alias.asname or alias.name] = found
 
     # --- expressions ------------------------------------------------------------------------------
 

@@ -124,6 +124,27 @@ def test_an_environment_of_another_tree_stays_with_it(machine, tmp_path):
     assert pth.read_text() == f"{TOOLS.parent}\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fails", "told", "not_told"),
+    [("--build", "the linker has said above", "missing"), ("-S", "apt-get install g\\+\\+", "linker")],
+)
+def test_a_failed_build_names_what_failed(tmp_path, fails, told, not_told):
+    """Defect: `make wheel` said "A missing compiler" of a library that did not link."""
+    cmake = tmp_path / "cmake"
+    cmake.write_text(f'#!/bin/sh\n[ "$1" != {fails} ]\n')
+    cmake.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build", "--build-base", tmp_path / "build"],
+        cwd=ROOT, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HET_PORTABLE": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    (error,) = errors(done)
+    assert error.startswith(f"error: the native build failed: cmake {fails} ")
+    assert re.search(told, error) and not_told not in error
+
+
 def test_stage_shows_log_tail_and_remedy(machine, tmp_path):
     machine.add(
         "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
