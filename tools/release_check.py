@@ -91,9 +91,12 @@ def expect(condition: object, what: str) -> None:
 
 def check_contents(wheel: Path) -> None:
     """The package, libraries for both levels of CPUs, and a list of what is linked into them."""
-    names = zipfile.ZipFile(wheel).namelist()
+    files = {file.filename: file for file in zipfile.ZipFile(wheel).infolist()}
+    names = list(files)
     for name in (f"het_tf/lib/{level}{library}" for level in LEVELS for library in LIBRARIES):
         expect(name in names, f"{wheel.name} has no {name}")
+        # Redis and Valkey load no module that nobody may execute.
+        expect(files[name].external_attr >> 16 & 0o111, f"{wheel.name}: {name} is not executable")
     tops = {name.split("/")[0].split("-")[0] for name in names}
     expect(tops == {"het_tf"}, f"{wheel.name} holds {sorted(tops)}, not het_tf alone")
     stray = [name for name in names if name.endswith((".cc", ".h", ".pyc")) or "libhet_tf_gpu" in name]
@@ -107,7 +110,7 @@ def install(wheel: Path, venv: Path, constraints: Path | None) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
     limits = ["-c", constraints] if constraints else []
     subprocess.run(
-        [venv / "bin/python", "-m", "pip", "install", "-q", "--no-compile", f"{wheel}[cpu]", *limits],
+        [venv / "bin/python", "-m", "pip", "install", "-qq", "--no-compile", f"{wheel}[cpu]", *limits],
         check=True, env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )  # fmt: skip
 
