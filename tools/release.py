@@ -111,7 +111,7 @@ def version_of_tree() -> str:
 def section() -> tuple[str, str]:
     """The heading and the text of the changelog's first section."""
     text = (ROOT / "CHANGELOG.md").read_text()
-    found = re.search(r"^## (.*)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     return (found[1], found[2].strip()) if found else ("", "")
 
 
@@ -151,6 +151,8 @@ def sbom(wheel: Path) -> dict[str, Any]:
     }:
         raise SystemExit(f"error: the SBOM names only {sorted(names)}")
     document["components"] += linked
+    own = {"type": "library", "name": "het_tf", "version": version_of_tree()}
+    document.setdefault("metadata", {})["component"] = own
     return document
 
 
