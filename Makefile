@@ -5,6 +5,7 @@ VENV       ?= .venv
 VENV215    ?= .venv-tf215
 VENV220    ?= .venv-tf220
 VENVDOCS   ?= .venv-docs
+VENVRELEASE ?= .venv-release
 TENSORFLOW ?= tensorflow-cpu
 PYTHON     ?= $(shell command -v python3.11 || echo python3)
 DATA       ?= census
@@ -13,6 +14,9 @@ JOBS       ?= 2
 
 # Warnings and errors only: our own lines are to be seen.
 export TF_CPP_MIN_LOG_LEVEL ?= 1
+
+# ccache knows what another folder of build/ has compiled (setup.py).
+export CCACHE_BASEDIR ?= $(CURDIR)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -32,6 +36,7 @@ STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_ve
 STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
 STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.sh)
 STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
+STAMPRELEASE := $(VENVRELEASE)/.het-$(call hash,,requirements/release.txt tools/make_venv.sh)
 STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
 
 .PHONY: help
@@ -70,6 +75,11 @@ $(STAMP220): | system
 $(STAMPDOCS):
 	@$(STAGE) venv-docs "$(VENVDOCS): mkdocs (the site of the documents)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENVDOCS)" requirements/docs.txt
+	@touch $@
+
+$(STAMPRELEASE):
+	@$(STAGE) venv-release "$(VENVRELEASE): what uploads, and lists parts (requirements/release.txt)" \
+	  tools/make_venv.sh "$(PYTHON)" "$(VENVRELEASE)" requirements/release.txt
 	@touch $@
 
 $(STAMP_NOTEBOOKS): $(STAMP)
@@ -112,6 +122,7 @@ ctest = env HET_TEST_SCALE=$(2) ctest --preset $(1) -j $(CTEST_JOBS) -V $(3)
 # Redis loads the module of the release build: its server has no sanitizer.
 MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
 BENCHMARK_TESTS := tests/python/benchmarks
+SITE_TESTS := tests/python/docs/test_site.py
 
 build-check: build
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
@@ -138,7 +149,8 @@ test-python: python-libraries
 	@$(STAGE) --show python "Python tests on TensorFlow 2.21" \
 	  $(PY) $(PYTEST) -m "not long"
 
-LEFT := "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
+LEFT := "release-check=the wheel in an empty environment, the site, the image" \
+  "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
   "test-all-redis8=tests of the server's module and of het-ps with Redis 8" \
   "test-all-valkey=the same with Valkey 8" \
   "test-all-previous=workers and servers of this commit and the one before" \
@@ -191,9 +203,9 @@ test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on T
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
 	  $(PY215) $(PYTEST) -m "tf215 and long" -q
 
-test-all-python-long: python-libraries $(STAMPDOCS) ## Python tests that take minutes
+test-all-python-long: python-libraries ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
-	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
+	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS) --ignore=$(SITE_TESTS)
 
 test-all-tf220: test-tf220-exports test-symbols ## exports in TensorFlow 2.20; symbols of every release (2 GB to download)
 .PHONY: test-tf220-exports test-symbols
@@ -218,7 +230,8 @@ test-all-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials, docs/tuto
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
 test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 \
-  test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks
+  test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks \
+  release-check-stages
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 
@@ -238,7 +251,7 @@ TIDY_BASE ?= $(lastword $(shell git for-each-ref --format='%(refname)' refs/head
 TIDY_FILES = $(if $(TIDY_BASE),git diff --name-only --diff-filter=d --merge-base $(TIDY_BASE),git ls-files) -- \
   'het_tf/*.h' 'het_tf/*.cc' ':!het_tf/kernels/gpu' | sed 's/\.h$$/.cc/' | sort -u | xargs -r git ls-files
 
-lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
+lint: build ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@echo "==> clang-format, ruff, mypy, docs, clang-tidy"
 	@[ -z "$(CXX_FILES)" ] || $(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	@$(VENV)/bin/ruff format --check -q $(PY_FILES)
@@ -247,6 +260,7 @@ lint: setup ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@$(PY) tools/check_docs.py
 	@$(PY) tools/check_arrows.py
 	@$(PY) tools/check_classes.py
+	@$(PY) tools/check_calls.py
 	@$(PY) tools/mutants.py --check
 	@cmake --preset release -B build/tidy $(CMAKE_ARGS) -DCMAKE_UNITY_BUILD=OFF >/dev/null
 	@$(TIDY_FILES) | xargs -r -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p build/tidy --quiet \
@@ -264,6 +278,8 @@ docs-check: ## links, paths and make targets named in the documents exist
 	@$(PYTHON) tools/check_docs.py
 
 DIST ?= dist
+IMAGE ?= het-ps
+VERSION ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' het_tf/_version.py)
 wheel: setup ## dist/het_tf-*-manylinux_2_28_*.whl: for glibc 2.28 and newer, without code for GPUs
 	@$(STAGE) wheel "wheel (plugin built against the TensorFlow in $(VENV))" env HET_PORTABLE=1 \
 	  $(PY) -m pip wheel --no-build-isolation --no-deps -w build/wheel/raw .
@@ -275,6 +291,24 @@ wheel-gpu: setup ## dist/het_tf_gpu-*.whl: libraries for GPUs, for this TensorFl
 	  $(PY) -m pip wheel --no-build-isolation --no-deps -w "$(DIST)" ./cmake/gpu_wheel
 	@ls "$(DIST)"/het_tf_gpu*.whl
 
+# --- release --------------------------------------------------------------------------------------
+.PHONY: release-check release-check-stages release-installed release-site release
+release-installed: wheel
+	@$(STAGE) --show installed "the wheel in an empty environment: README's program, het-ps, an export, the image" \
+	  $(PY) -u tools/release_check.py "$(DIST)" --venv build/installed --constraints requirements/tensorflow.txt
+
+release-site: setup $(STAMPDOCS)
+	@$(STAGE) --show site "the site: it builds without a warning, and its links lead somewhere" \
+	  $(PY) -m pytest -q $(SITE_TESTS)
+
+release-check-stages: release-site release-installed
+release-check: ## what a release must pass beside the tests: wheel, site, image; six minutes after `make test`
+	@tools/stages.sh release-check-stages
+
+release: release-check $(STAMPRELEASE) ## VERSION=X: dist/X, all that is published; UPLOAD=yes publishes it (docs/releasing.md)
+	@$(VENVRELEASE)/bin/python -u tools/release.py "$(VERSION)" --wheel "$(DIST)" --to "$(DIST)/$(VERSION)" \
+	  --image "$(IMAGE)" $(if $(filter yes,$(UPLOAD)),--upload)
+
 doctor: ## whether the plugin, Horovod, servers and a GPU work, and what helps
 	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor
 
@@ -282,4 +316,4 @@ clean: ## remove builds, keep environments
 	rm -rf build dist site het_tf/lib *.egg-info
 
 distclean: clean ## remove environments too
-	rm -rf .venv .venv-tf215 .venv-docs .peers
+	rm -rf .venv .venv-tf215 .venv-tf220 .venv-docs .venv-release .peers

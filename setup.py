@@ -1,6 +1,7 @@
 """Builds the wheel: CMake makes the native libraries, setuptools packs them with the Python files."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,22 +13,36 @@ from setuptools.command.build import build
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-CMAKE_DIR = ROOT / "build" / "wheel" / "cmake"
+# As deep as build/release: ccache then knows what that has compiled with the same flags.
+CMAKE_DIR = ROOT / "build" / "wheel-cmake"
+os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
 # -march= -> where the libraries built for it go.
 LEVELS = {"x86-64-v2": "het_tf/lib", "x86-64-v3": "het_tf/lib/x86-64-v3"}
 PORTABLE = LEVELS if os.environ.get("HET_PORTABLE") == "1" else {}
 
 
+def directory_of(march: str) -> Path:
+    """Where CMake builds for a level."""
+    return CMAKE_DIR.with_name(f"wheel-{march}") if PORTABLE else CMAKE_DIR
+
+
 def run(*command: object) -> None:
     """Runs one step of the native build; a failure ends setup with one line that names the remedy."""
+    words = [str(part) for part in command]
     try:
-        subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+        subprocess.run(words, cwd=ROOT, check=True)
     except FileNotFoundError:
-        raise SystemExit(f"error: {command[0]} is missing. Remedy: pip install cmake ninja") from None
-    except subprocess.CalledProcessError:
+        raise SystemExit(f"error: {words[0]} is missing. Remedy: pip install cmake ninja") from None
+    except subprocess.CalledProcessError as error:
+        # CMake looks for the compiler and for headers as it configures; what fails later has found them.
+        remedy = (
+            "CMake's message above names what is missing. A compiler: apt-get install g++; "
+            "headers: pip install -r requirements/build.txt -r requirements/tensorflow.txt"
+            if "-S" in words
+            else "The compiler or the linker has said above what is wrong with which file"
+        )
         raise SystemExit(
-            "error: the native build failed (above). A missing compiler: apt-get install g++; "
-            "missing headers: pip install -r requirements/build.txt -r requirements/tensorflow.txt"
+            f"error: the native build failed: {shlex.join(words[:3])} ended with {error.returncode}. {remedy}"
         ) from None
 
 
@@ -68,7 +83,7 @@ class BuildWithPlugin(build_py):
 
     def build_libraries(self, march: str, prefix: object, *options: str) -> None:
         """Builds with CMake, and installs below `prefix`."""
-        directory = CMAKE_DIR / march if PORTABLE else CMAKE_DIR
+        directory = directory_of(march)
         run(
             "cmake", "-S", ROOT, "-B", directory, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
             "-DCMAKE_UNITY_BUILD=ON", "-DHET_BUILD_PLUGIN=ON", f"-DPython3_EXECUTABLE={sys.executable}",
@@ -92,7 +107,7 @@ class PlatformWheel(bdist_wheel):
         super().write_wheelfile(wheelfile_base, **arguments)
         sboms = Path(wheelfile_base) / "sboms"
         sboms.mkdir(exist_ok=True)
-        cache = next(CMAKE_DIR.rglob("CMakeCache.txt"))
+        cache = directory_of(next(iter(LEVELS))) / "CMakeCache.txt"
         run(sys.executable, ROOT / "cmake" / "sbom.py", cache, sboms / "het_tf.cdx.json")
 
 

@@ -6,9 +6,11 @@ prose (not tables, not code) ends before column 100, docs/errors.md quotes messa
 figures are those of their files.
 """
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import docs_site
@@ -25,6 +27,7 @@ RUN = re.compile(r"`(?:python|bash) ([\w.-]+(?:/[\w.-]+)+)")
 NAME = re.compile(r"\bhet_tf\.(?!python\b|\w+/)(\w+)(?:\.(\w+))?")
 PAST = ("CHANGELOG.md", "docs/adr/", "docs/benchmarks.md", "benchmarks/")
 SOURCE = (".cc", ".cu", ".cuh", ".h", ".ipynb", ".md", ".py", ".sh", ".toml")
+BRACKETS = re.compile(r"\S*\[[^\[\]]*\](?:\[[^\[\]]*\]|\([^()]*\))\S*")
 MAKE = re.compile(r"(?:`|^\s*\$ ?)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 MAKE_LINE = re.compile(r"^ *make ([a-z][a-z0-9-]*)", re.MULTILINE)
 
@@ -86,6 +89,23 @@ def unknown(text: str) -> list[str]:
     ]
 
 
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Where a docstring of het_tf is, and its text."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for path in sorted((ROOT / "het_tf").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+                where = f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'the module')}"
+                yield where, text
+
+
+def links_by_chance(text: str) -> list[str]:
+    """What the site would take for a link in a docstring: brackets in prose, such as HOST[:PORT][,...]."""
+    paragraphs = re.split(r"\n\s*\n", CODE.sub("", text))
+    prose = [one for one in paragraphs if any(not line.startswith("    ") for line in one.split("\n"))]
+    return BRACKETS.findall(re.sub(r"`[^`]*`", "", "\n".join(prose)))
+
+
 def files_of_git(*patterns: str) -> list[str]:
     """The files that are in the repository, or could be."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
@@ -97,6 +117,8 @@ def main() -> int:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     files, documents = files_of_git(), files_of_git("*.md")
     faults = [f"docs/errors.md: no message says {words!r}" for words in unsaid()]
+    for where, text in docstrings():
+        faults += [f"{where}: {link} reads as a link; set it in backticks" for link in links_by_chance(text)]
     for name in documents:
         text = (ROOT / name).read_text()
         for link, anchor in LINK.findall(text):

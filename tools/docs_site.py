@@ -1,12 +1,12 @@
 """What mkdocs (mkdocs.yml, `make docs`) builds beside the files of docs/: a hook, of which it calls `on_*`.
 
-* README.md, CHANGELOG.md and examples/README.md are pages, written once.
+* README.md, CHANGELOG.md, examples/README.md and the README.md of each benchmark are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module: a table of the public names, then
   each of them.
 * The navigation: tutorials, concepts, tests, questions and decisions by their files, all other pages of docs/
   as how-to.
-* A link to a file that is not in the site becomes plain text.
+* A link to a file that is not in the site becomes plain text, with the path in the repository.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ ELSEWHERE = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "examples.md": "examples/README.md",
-}
+    **{f"benchmarks/{path.parent.name}.md": f"benchmarks/{path.parent.name}/README.md"
+       for path in sorted(ROOT.glob("benchmarks/*/README.md"))},
+}  # fmt: skip
 CONCEPTS = ["concepts.md", "protocol.md", "gpu.md"]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")  # a picture's, too
 
@@ -115,7 +117,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
-    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "benchmarks.md", "protocol-tests.md"}
+    benchmarks = [page for page in pages if page.startswith("benchmarks")]
+    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "protocol-tests.md", *benchmarks}
     nav: list[dict[str, Any]] = [{"Home": "index.md"}]
 
     def group(name: str, members: list[str]) -> None:
@@ -136,7 +139,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         nav.insert(2, nav.pop())
     nav.append({"Questions": "faq.md"})
     nav.append({"Reference": [*reference(), "errors.md"]})
-    nav.append({"Benchmarks": "benchmarks.md"})
+    nav.append({"Benchmarks": sorted(benchmarks, key=lambda page: (page != "benchmarks.md", page))})
     nav.append({"Tests": "protocol-tests.md"})
     nav.append({"Decisions": sorted(decisions, key=lambda page: (page != "adr/README.md", page))})
     nav.append({"Changes": "changelog.md"})
@@ -174,7 +177,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         pages |= {path.relative_to(ROOT).as_posix(): page for page, path in notebooks().items()}
         in_site = pages.get(in_tree, in_tree.removeprefix("docs/") if in_tree.startswith("docs/") else "")
         if not files.get_file_from_path(in_site):
-            return words
+            there = words.startswith("`") or Path(in_tree).name in words
+            return words if there else f"{words} (`{in_tree}`)"
         return f"[{words}]({os.path.relpath(in_site, posixpath.dirname(here) or '.')}{hash}{anchor})"
 
     return _bars(_outside_of_code(markdown, link))

@@ -36,6 +36,14 @@ HIDDEN int lstat(const char* path, struct stat* out) { return __lxstat(kStatVers
 HIDDEN int fstatat(int directory, const char* path, struct stat* out, int flags) {
   return __fxstatat(kStatVersion, directory, path, out, flags);
 }
+// The same functions on 64-bit Linux, by the names that code with large files uses: libstdc++'s <fstream>.
+struct stat64;
+HIDDEN int fstat64(int fd, struct stat64* out) { return fstat(fd, (struct stat*)out); }
+HIDDEN int stat64(const char* path, struct stat64* out) { return stat(path, (struct stat*)out); }
+HIDDEN int lstat64(const char* path, struct stat64* out) { return lstat(path, (struct stat*)out); }
+HIDDEN int fstatat64(int directory, const char* path, struct stat64* out, int flags) {
+  return fstatat(directory, path, (struct stat*)out, flags);
+}
 
 // 2.30, for waits until a time of the steady clock. Where glibc has it, that one.
 typedef int (*ClockWait)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);

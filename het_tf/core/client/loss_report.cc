@@ -58,7 +58,7 @@ void LossReport::TellLost(const Losses& losses) const {
   if (losses.lost > 0) {
     text += (losses.repaired > 0 ? ", " : "") + std::to_string(losses.lost) +
             " are lost. A replica that was behind took over, or a server restarted from an older state; "
-            "het_tf.init(durability='replicated') keeps pushes until replicas hold them";
+            "het_tf.Store(durability='replicated') keeps pushes until replicas hold them";
   }
   config_->notice(text);
 }

@@ -55,7 +55,7 @@ void PushDurability::ForgetOldest() {
     config_->notice(
         "pushes since the last checkpoint take more than " + std::to_string(config_->keep_bytes >> 20) +
         " MB: the oldest are forgotten from here on, and cannot be sent again should a server lose "
-        "them. Save more often, or raise het_tf.init(keep_bytes=...)");
+        "them. Save more often, or raise het_tf.Store(keep_bytes=...)");
   }
   dropped_ = true;
 }

@@ -86,7 +86,7 @@ Status Waiter::UntilApplied(uint64_t end, const char* what) {
 Status Waiter::UntilKeptFit() {
   if (durability_->MustWait()) {
     return Until([this] { return !durability_->MustWait(); }, "replicas",
-                 "Bring the replicas back, or raise het_tf.init(keep_bytes=...)");
+                 "Bring the replicas back, or raise het_tf.Store(keep_bytes=...)");
   }
   durability_->ForgetOldest();
   return Status();

@@ -25,7 +25,7 @@ class Waiter {
   // Waits until done(). Fails when a partition refuses for good, or without progress for config.deadline: no
   // frame applied, no read answered. `what` is the waiting operation ("a lookup"); `remedy` ends the error.
   Status Until(const std::function<bool()>& done, const char* what,
-               const char* remedy = "Check the servers, or raise het_tf.init(deadline=...)");
+               const char* remedy = "Check the servers, or raise het_tf.Store(deadline=...)");
 
   // Waits until the frames with numbers below `end` are applied.
   Status UntilApplied(uint64_t end, const char* what);

@@ -240,7 +240,7 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
   }
   return Status(Code::kUnavailable, words[0] + " " + key + ": " + last.message() + " (for " +
                                         Seconds(seconds) +
-                                        "). Check the server, or raise het_tf.init(deadline=...)");
+                                        "). Check the server, or raise het_tf.Store(deadline=...)");
 }
 
 Status RedisCluster::AskAll(const std::vector<Command>& commands, double seconds,

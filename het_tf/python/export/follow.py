@@ -40,8 +40,8 @@ class Follow:
     """How an export follows training: the argument `follow` of `het_tf.export`.
 
     Attributes:
-      address: The parameter server that trains the tables, "redis://HOST[:PORT][,...]", "rediss://..." or
-        "unix://PATH", without a password and a client's certificate: the follower gets those by the
+      address: The parameter server that trains the tables, `redis://HOST[:PORT][,...]`, `rediss://...` or
+        `unix://PATH`, without a password and a client's certificate: the follower gets those by the
         environment's HET_SERVE_PS.
       max_age: Seconds: the largest allowed age of a served row. The age is the time since the follower asked
         the server for the state that it shows; it is unknown, and beyond, before a follower has run.

@@ -30,7 +30,7 @@ class Backend(redirect.Backend):
       sources: See `redirect.Backend`. They have no filters: the whole table is served.
       options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
       directory: See `redirect.Backend`.
-      ps: Address of the parameter server, "redis://HOST[:PORT][,...]", "rediss://..." or "unix://PATH";
+      ps: Address of the parameter server, `redis://HOST[:PORT][,...]`, `rediss://...` or `unix://PATH`;
         None: this process's. In the serving process the environment's HET_SERVE_PS overrides it and
         may have a login and a client's certificate, which a SavedModel never has.
       max_lag: Seconds that a served row may be behind the server; or

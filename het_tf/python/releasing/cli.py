@@ -22,15 +22,15 @@ DESCRIPTION = """\
 Versions of a model that het_tf.publish has put beside its tables at a parameter
 server.
 
-  het-publish list redis://ps:6379       the kept versions, the newest last
-  het-publish show redis://ps:6379 12    one of them
-  het-publish release redis://ps:6379 12 let followers serve a candidate
+  het-publish list redis://ps:6379        the kept versions, the newest last
+  het-publish show redis://ps:6379 12     one of them
+  het-publish release redis://ps:6379 12  let followers serve a candidate
   het-publish guard DIR --ps ADDRESS --sample FILE --hold-if "auc < 0.79"
-                                         test candidates; release the good ones
-  het-publish rollback redis://ps:6379 9 let followers go back to a version
-  het-publish resume redis://ps:6379     and on again
+                                          test candidates; release the good ones
+  het-publish rollback redis://ps:6379 9  let followers go back to a version
+  het-publish resume redis://ps:6379      and on again
   het-publish portable BASE --from DIR --to OUT --every 60s
-                                         write exports for TensorFlow Serving
+                                          write exports for TensorFlow Serving
 
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 

@@ -46,7 +46,7 @@ class RedisGrowthTest : public RedisTest {
   int64_t RowsOf() { return RowsOf(&server()); }
   // Waits for the timer.
   bool AwaitRows(int64_t rows) {
-    for (int tries = 0; tries < 3000 && RowsOf() != rows; ++tries) {
+    for (int tries = 0; tries < 30000 && RowsOf() != rows; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return RowsOf() == rows;
@@ -196,12 +196,12 @@ TEST_F(RedisGrowthTest, MarkOfADeadLoaderExpires) {
   const std::string read = Encoded(store().NewRequest(0));
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "1"}).ok());
   bool answered = false;
-  for (int tries = 0; tries < 3000 && !answered; ++tries) {
+  for (int tries = 0; tries < 30000 && !answered; ++tries) {
     answered = !Command({"HET.READ", "p", read}).StartsWith("LOADING ");
     if (!answered) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(answered);
-  for (int tries = 0; tries < 3000 && !store().Stat("loading").empty(); ++tries) {
+  for (int tries = 0; tries < 30000 && !store().Stat("loading").empty(); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_NE(server().Log().find("job-7 did not end its load of p in time"), std::string::npos)
@@ -229,12 +229,12 @@ TEST_F(RedisGrowthTest, BadSettingsAndLargeKeysAreLoggedOnce) {
   };
   const std::string large = "moving it to another shard blocks";
   const std::string too_large = "cannot be moved to another shard";
-  for (int tries = 0; tries < 3000 && told(large) == 0; ++tries) {
+  for (int tries = 0; tries < 30000 && told(large) == 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(told(too_large), 0u);
   Push(20000, 60000);
-  for (int tries = 0; tries < 3000 && told(too_large) == 0; ++tries) {
+  for (int tries = 0; tries < 30000 && told(too_large) == 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   const int64_t sweeps = server().Info("het", "het_sweeps");

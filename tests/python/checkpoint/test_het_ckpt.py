@@ -246,19 +246,19 @@ def test_it_works_without_tensorflow_and_without_the_plugin(chain, tmp_path):
             env=env,
             text=True,
             capture_output=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 0 and "is sound" in done.stdout, done.stderr
     (tmp_path / "tensorflow/__init__.py").write_text("raise ImportError('it is damaged')")
     merged = subprocess.run(
         [sys.executable, script, "merge", tmp_path / "x", chain[2]], env=env, text=True, capture_output=True,
-        timeout=60,
+        timeout=600,
     )  # fmt: skip
     assert merged.returncode == 1 and not (tmp_path / "x").exists()
     assert "het-ckpt: het_tf needs TensorFlow, which does not import (it is damaged); run: " in merged.stderr
     piped = subprocess.run(
         f"{sys.executable} -m het_tf.python.checkpoint.cli inspect {chain[2]} | head -1", shell=True, env=env,
-        text=True, capture_output=True, timeout=60,
+        text=True, capture_output=True, timeout=600,
     )  # fmt: skip
     assert piped.stdout.count("\n") == 1 and piped.stderr == ""
 

@@ -2,7 +2,7 @@
 
 Python blocks of one file run in one process, in order. `python ...` lines of shell blocks run as they stand.
 `make` lines: `make test` is what runs this test; `make train` runs here, where the environment was made by
-make, and `make wheel` in test_wheel.py.
+make; `make release-check` runs `make wheel`.
 
 Blocks marked `console` show commands after "$ " and what they print. They run in the directory in which the
 page's Python has run, and every line shown must be among those printed, in this order, except numbers and

@@ -47,7 +47,7 @@ def test_another_tensorflow_answers_alike(format: str, rng: np.random.Generator,
     np.savez(tmp_path / "inputs.npz", **given)
     library = str(versions.PLUGIN) if format == "native" else ""
     files = [tmp_path / "1", tmp_path / "inputs.npz", tmp_path / "outputs.npz"]
-    subprocess.run([PYTHON, "-c", ANSWER, library, *map(str, files)], check=True, timeout=120, cwd=tmp_path)
+    subprocess.run([PYTHON, "-c", ANSWER, library, *map(str, files)], check=True, timeout=600, cwd=tmp_path)
     with np.load(tmp_path / "outputs.npz") as file:
         there = dict(file)
     release = str(there.pop("release"))

@@ -40,7 +40,7 @@ class Followed:
         self.model = make_model(units)
         self.train(1.0)
         self.path = directory / "model"
-        how = het_tf.Follow(server.address, max_age=5.0, **follow)
+        how = het_tf.Follow(server.address, max_age=300.0, **follow)
         het_tf.export(self.model, self.path, format="native", follow=how)
         self.loaded = tf.saved_model.load(str(self.path))
         self.log = directory / "log"
@@ -78,7 +78,7 @@ class Followed:
     def says(self, text: str) -> bool:
         return text in self.log.read_text()
 
-    def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = 300) -> None:
         end = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < end, self.log.read_text()

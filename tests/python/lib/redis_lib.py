@@ -53,7 +53,7 @@ class Server:
     def command(self, *words: str) -> bytes:
         """Sends one command and returns the beginning of the raw answer."""
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(20)
+            client.settimeout(300)
             client.connect(str(self.socket))
             parts = [f"*{len(words)}\r\n".encode()]
             parts += [f"${len(word.encode())}\r\n{word}\r\n".encode() for word in words]

@@ -271,29 +271,30 @@ def test_ties_in_drift():
 
 
 MEMORY = r"""
-import re, sys
+import sys, tracemalloc
 import numpy as np
 from het_tf.planner import Feature, Profiler
 
+tracemalloc.start()
 fields, rng = [f"C{n}" for n in range(int(sys.argv[1]))], np.random.default_rng(0)
 profiler = Profiler([Feature(name, name) for name in fields])
 for turn in range(int(sys.argv[2])):
     profiler.add({name: rng.integers(0, 1 << 60, 8192) for name in fields})
 profiler.finish(sys.argv[3])
-print(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])
+print(tracemalloc.get_traced_memory()[1])
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fields", "turns"), [(26, 16), (26, 40), (1, 425), (1, 1000)])
-def test_a_long_stream_takes_no_more_than_200_MB(tmp_path, fields, turns):
+def test_a_long_stream_takes_no_more_than_150_MB(tmp_path, fields, turns):
     """All ids differ, which is the worst: each has an entry, a key, and is new to the head.
 
-    VmHWM is of this program; ru_maxrss is also of who began it.
+    What Python and NumPy ask for is counted; what the process takes for it is the allocator's to decide.
     """
     words = [sys.executable, "-c", MEMORY, str(fields), str(turns), str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert int(done.stdout) * 1024 <= 200e6
+    assert int(done.stdout) <= 150e6
     assert (tmp_path / "keys.npz").stat().st_size <= 64e6
 
 

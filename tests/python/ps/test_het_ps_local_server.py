@@ -95,7 +95,7 @@ def test_it_ends_with_its_job_and_leaves_nothing(how):
         assert ask(url, "PING") == "PONG"
         assert runs(pid) and directory.exists()
         process.send_signal(how)
-        process.wait(20)
+        process.wait(300)
         assert gone(pid, directory)
     finally:
         process.kill()
@@ -106,7 +106,7 @@ def test_job_killed_during_stop_leaves_nothing():
     more = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
     process, pid, directory, _ = job(more=more)
     process.kill()
-    process.wait(20)
+    process.wait(300)
     assert gone(pid, directory)
 
 

@@ -260,7 +260,7 @@ def test_the_command_needs_no_tensorflow(tmp_path):
     for command in (["-m", "het_tf.python.ps"], [str(script)]):
         done = subprocess.run(
             [sys.executable, "-X", "importtime", *command, "status", "--ps", "redis://127.0.0.1:1"],
-            env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60,
+            env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         lines = done.stderr.splitlines()
         assert done.returncode == 1 and "no server answers: 127.0.0.1:1: connection refused" in lines[-1]

@@ -74,7 +74,7 @@ def until(process: subprocess.Popen[str], text: str) -> str:
 
 def answers(address: str, *words: str) -> None:
     """Waits until a server answers a question, without an error."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while True:
         try:
             ask(address, *words)

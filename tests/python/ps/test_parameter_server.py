@@ -124,7 +124,7 @@ def test_updates_that_reach_their_age_are_sent_without_a_step(server):
         found = het_tf.Table(name).stats()["cache"]
         return found["unsent_rows"], found["age_push"]
 
-    rows, deadline = figures("kept")[0], time.monotonic() + 20
+    rows, deadline = figures("kept")[0], time.monotonic() + 300
     assert rows > 30
     while figures("aged")[0] and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -148,7 +148,7 @@ def test_reset_ends_the_connections_though_a_graph_lives_on(server):
     np.testing.assert_array_equal(look(tf.constant([7])).shape, [1, 3])
     assert connections() >= 2, "of the store and of the transport"
     het_tf.reset()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while connections() and time.monotonic() < deadline:
         time.sleep(0.05)  # the server notices a moment later
     assert connections() == 0

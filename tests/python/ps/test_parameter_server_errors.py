@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +74,9 @@ def test_the_deadline_is_the_users(tmp_path):
         layer = redis_lib.counter(staleness=0)
         redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
-        with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*raise het_tf.init\(deadline"):
+        with pytest.raises(
+            tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*het_tf.Store\(deadline"
+        ):
             redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "0").startswith(b"+OK")
         het_tf.init(
@@ -143,10 +144,11 @@ def test_rights_that_are_missing_are_no_wait(tmp_path):
         assert server.command("ACL", "SETUSER", "worker", *rules).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:any@{server.socket}")
         layer = redis_lib.counter(staleness=0)
-        begin = time.monotonic()
         with pytest.raises(tf.errors.FailedPreconditionError, match=r"NOPERM.*het.step.*are kept"):
             redis_lib.train(layer, 1)
-        assert time.monotonic() - begin < 30, "a wait for what does not pass by itself takes 60 s"
+        stats = server.command("INFO", "commandstats").decode()
+        refused = int(re.search(r"cmdstat_het.step:.*rejected_calls=(\d+)", stats)[1])
+        assert refused <= 64, "each partition is asked once: the refusal does not pass by itself"
         assert server.command("ACL", "SETUSER", "worker", "+het.step").startswith(b"+OK")
         redis_lib.train(layer, 1, seed=1)
         assert redis_lib.rows_of("t")["clocks"].sum() > 30, "what was kept has arrived"

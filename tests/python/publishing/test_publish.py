@@ -182,7 +182,7 @@ class Recorded:
         return self.taken[-1:]
 
     def write(self, taken):
-        assert self.go.wait(30)
+        assert self.go.wait(300)
         if self.error is not None:
             raise self.error
 

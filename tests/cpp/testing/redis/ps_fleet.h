@@ -31,14 +31,14 @@ class PsFleet {
   // kill -9.
   void KillWorker(uint32_t w);
   bool Running();
-  // Waits until it holds, all workers have ended, or a minute has passed, which is a failure.
+  // Waits until it holds, all workers have ended, or five minutes have passed, which is a failure.
   template <typename Fn>
   void Await(Fn done) {
-    for (int tries = 0; tries < 30000; ++tries) {
+    for (int tries = 0; tries < 150000; ++tries) {
       if (done() || !Running() || ledger_->errors > 0) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
-    ADD_FAILURE() << "a minute is over";
+    ADD_FAILURE() << "five minutes are over";
   }
   // Waits for `more` further pushes.
   void AwaitPushes(uint64_t more);

@@ -121,7 +121,7 @@ bool RedisServer::Start() {
     execvp(argv[0], argv.data());
     _exit(127);
   }
-  for (int tries = 0; tries < 3000; ++tries) {
+  for (int tries = 0; tries < 30000; ++tries) {
     if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
       pid_ = -1;
       return false;
@@ -175,7 +175,7 @@ int64_t RedisServer::Info(const std::string& section, const std::string& field) 
 }
 
 bool RedisServer::Await(const std::string& section, const std::string& line) {
-  for (int tries = 0; tries < 3000; ++tries) {
+  for (int tries = 0; tries < 30000; ++tries) {
     if (Command({"INFO", section}).text.find(line) != std::string::npos) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -13,7 +13,7 @@ namespace {
 
 template <typename Fn>
 void Await(Fn done) {
-  for (int tries = 0; tries < 1000; ++tries) {
+  for (int tries = 0; tries < 15000; ++tries) {
     if (done()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

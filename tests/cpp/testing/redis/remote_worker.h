@@ -59,10 +59,10 @@ class RemoteWorker {
   FeatureIds feature_;
 };
 
-// Waits at most a minute until the condition holds.
+// Waits at most five minutes until the condition holds.
 template <typename Condition>
 bool Eventually(Condition condition) {
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 30000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -48,14 +48,14 @@ class ServedFleet {
   }
   void Signal(const std::string& name, int signal) { EXPECT_EQ(kill(pids_.at(name), signal), 0) << name; }
 
-  // Waits until the condition holds, or half a minute has passed, which is a failure.
+  // Waits until the condition holds, or five minutes have passed, which is a failure.
   template <typename Fn>
   bool Await(const char* what, Fn done) {
-    for (int tries = 0; tries < 6000; ++tries) {
+    for (int tries = 0; tries < 60000; ++tries) {
       if (done() || rows_->errors > 0) return rows_->errors == 0;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    ADD_FAILURE() << "half a minute is over: " << what;
+    ADD_FAILURE() << "five minutes are over: " << what;
     return false;
   }
   // Waits until readers have seen all that was acked before this call, and a version of after it.

@@ -43,7 +43,7 @@ def interrupt():
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     train = iterate()
     reading.clear()
-    assert reading.wait(30)
+    assert reading.wait(300)
     signal.raise_signal(signal.SIGINT)
 
 globals()[sys.argv[1]]()
@@ -63,6 +63,6 @@ def test_the_process_ends_beside_a_thread_that_reads(way: str, code: int, says: 
     (tmp_path / "day.tsv").write_text("\n".join([good] * 300 + ["bad"] + [good] * 300))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
     command = [sys.executable, "-c", PROGRAM, way, str(tmp_path / "day.tsv")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
     assert done.returncode == code, done.stderr[-3000:]
     assert says in done.stderr

@@ -1,0 +1,131 @@
+"""What texts name is there: the lint of calls and commands (tools/check_calls.py), and of docstrings' links.
+
+Defects: five messages advised `het_tf.init(deadline=...)`, a TypeError; a docstring's `HOST[:PORT][,...]` was
+read as a link, and the site did not build.
+"""
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tools"))
+
+
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def lint():
+    return tool("check_calls")
+
+
+def of(lint, text):
+    """The faults of a text."""
+    return list(lint.faults([text], Counter()))
+
+
+def in_message(lint, words):
+    from calls.texts import Text
+
+    return of(lint, Text("a.py:1", words))
+
+
+@pytest.mark.slow
+def test_the_tree_names_what_is_there(lint, capsys):
+    assert lint.main() == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("raise het_tf.init(deadline=...)", "unexpected keyword argument 'deadline'"),
+        ("give het_tf.Stores(deadline=3)", "has no 'Stores'"),
+        ("see het_tf.checkpoint.rest", "has no 'rest'"),
+        ("use Cache(rowss=4)", "unexpected keyword argument 'rowss'"),
+        ('Table("x").lookup(ids, store=True)', "unexpected keyword argument 'store'"),
+        ('het_tf.Table("x").look(ids)', "Table has no 'look'"),
+        ("set het_tf.Store(durability='always')", "always"),
+        ("call `table.lookup(ids, store=True)`", "unexpected keyword argument 'store'"),
+        ("het_tf.Table(", None),
+        ("give a het_tf.Store(ADDRESS, deadline=, keep_bytes=, ...)", None),
+        ('het_tf.init(ps=het_tf.Store("redis://HOST:PORT", durability="replicated"))', None),
+        ("`het-ps up --shard 2` starts them", "no option --shard"),
+        ("start them (`het-ps begin`)", "no het-ps begin"),
+        ("`het-ps reshard --by size`", "not one of"),
+        ("`het-ps up --shards x7`", "x7"),
+        ("run het-ps up --shard 2 first", "no option --shard"),
+        ("`het-ps [up|down] --dir DIR` and het-ps itself", None),
+        ("`het-ps up --shards 2 --dir DIR` | tee", None),
+        ("then `make weel`", "no target 'weel'"),
+        ("`make wheel DIST=here` or make it again", None),
+        ("`python -m het_tf.python.doctor`", "no module het_tf.python.doctor"),
+        ("`python examples/train.py --no-such-option 3`", "no option --no-such-option"),
+    ],
+)
+def test_texts(lint, words, why):
+    found = in_message(lint, words)
+    assert bool(found) == (why is not None), found
+    assert why is None or why in found[-1]
+
+
+def test_strings_of_both_languages(lint):
+    """A message in pieces is one text: a call may begin in one and end in another."""
+    from calls.texts import of_cpp, of_python
+
+    code = 'raise ValueError(f"{name} is old; raise het_tf.init(" "deadline=...)")\n'
+    (text,) = of_python("a.py", code)
+    assert "unexpected keyword argument 'deadline'" in of(lint, text)[0]
+    code = 'return Error("late (" + Text(s) + "). Raise het_tf.init(" // why: "x"\n  "deadline=...)");'
+    (text,) = of_cpp("a.cc", code)
+    assert "unexpected keyword argument 'deadline'" in of(lint, text)[0]
+
+
+def test_pages(lint):
+    """Variables keep their class through the blocks of a page; words of usages are no words of a command."""
+    from calls.texts import of_markdown
+
+    page = """
+Give `Cache(row=3)`.
+
+```python
+import het_tf
+table = het_tf.Table("t")
+```
+
+```python
+table.lookup(ids, stored=True)
+table.lookup(ids, store=True)
+```
+
+```bash
+het-ps up --shards 2 \\
+  --dirs x   # a comment with --shards
+PS=x het-ps status --dir d && het-ckpt inspct d
+```
+"""
+    found = "\n".join(of(lint, of_markdown("a.md", page)))
+    for why in ("'row'", "'store'", "--dirs", "inspct"):
+        assert why in found, found
+    assert len(found.splitlines()) == 4, found
+
+
+def test_too_few_are_an_error(lint, monkeypatch, capsys):
+    monkeypatch.setattr(lint, "texts", lambda: iter(()))
+    assert lint.main() == 1
+    assert "the extraction has failed" in capsys.readouterr().out
+
+
+def test_brackets_of_a_docstring_are_no_links():
+    check = tool("check_docs")
+    assert check.links_by_chance('Args:\n  ps: "redis://HOST[:PORT][,...]", or\n    unix.') != []
+    assert check.links_by_chance("Args:\n  ps: `redis://HOST[:PORT][,...]`\n\n    rows[0](x)") == []
+    found = [(where, link) for where, text in check.docstrings() for link in check.links_by_chance(text)]
+    assert not found

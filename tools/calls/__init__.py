@@ -1,0 +1,1 @@
+"""The parts of check_calls.py."""
