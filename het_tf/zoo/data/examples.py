@@ -68,8 +68,8 @@ class Column:
     Attributes:
       name: Name of the column.
       type: Its type in Arrow.
-      use: "ids", "numeric", "label", "date" or "left out"; dates are left out, too.
-      missing: Number of missing values: nulls, and NaN.
+      use: "ids", "numeric", "label", "date", "index" or "left out"; dates and indices are left out, too.
+      missing: Number of missing values: nulls, NaN and empty strings. None: the column was not read.
       low: The lowest number; None without numbers.
       high: The highest.
     """
@@ -77,13 +77,14 @@ class Column:
     name: str
     type: str
     use: str
-    missing: int = 0
+    missing: int | None = 0
     low: float | None = None
     high: float | None = None
 
     def __str__(self) -> str:
         bounds = "" if self.low is None else f", {self.low:g} to {self.high:g}"
-        return f"{self.name}: {self.type}, {self.use}{bounds}, {self.missing:,} missing"
+        missing = "" if self.missing is None else f", {self.missing:,} missing"
+        return f"{self.name}: {self.type}, {self.use}{bounds}{missing}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +101,12 @@ class Description:
       item: the names of the fields that describe the offered item (categorical and sequences); the others
         describe the user. () if a data set has no such sides.
       columns: Found by `describe`: types, ranges, missing values, and columns that it left out.
+      thresholds: for labels in the file that are not 0 or 1: the least number that counts as 1; None keeps
+        the numbers, for a regression.
 
     Raises:
-      ValueError: `item`, or `shares` of a field, names a field that does not exist; two fields, or two
-        numeric columns, have one name; there are no labels.
+      ValueError: `item`, or `shares` of a field, names a field that does not exist; `thresholds` names no
+        label; two fields, or two numeric columns, have one name; there are no labels.
     """
 
     name: str
@@ -114,10 +117,15 @@ class Description:
     labels: tuple[str, ...] = ("clicked",)
     item: tuple[str, ...] = ()
     columns: tuple[Column, ...] = dataclasses.field(default=(), repr=False)
+    thresholds: Mapping[str, float | None] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.labels, str) or not self.labels:
             raise ValueError(f"labels is {self.labels!r}; give a tuple of words, one for each label")
+        if unknown := sorted(set(self.thresholds) - set(self.labels)):
+            raise ValueError(
+                f"thresholds names {unknown}, but the labels are {list(self.labels)}; name these"
+            )
         _check_names("fields", [field.name for field in self.fields] + [NUMERIC] * bool(self.numeric))
         _check_names("numeric columns", self.numeric)
         known = {field.name for field in self.categorical + self.sequences}
@@ -176,6 +184,7 @@ class Description:
             numeric=() if item else self.numeric,
             labels=self.labels,
             item=self.item if item else (),
+            thresholds=self.thresholds,
         )
 
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:

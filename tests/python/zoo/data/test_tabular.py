@@ -193,7 +193,7 @@ def test_a_pass_needs_no_memory_for_the_file(tmp_path: Path) -> None:
     before, most = pa.total_allocated_bytes(), 0
     for _ in tabular(tmp_path / "x.parquet", about).blocks():
         most = max(most, pa.total_allocated_bytes() - before)
-    assert most < size / 2
+    assert most < size / 8
 
 
 BAD_CSV = [
@@ -258,7 +258,7 @@ def test_bad_files(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.table(columns(more=[1, 2, 3])), other)
     with pytest.raises(
-        ValueError, match=r"other.parquet: column 'more' is int64, but in the first file string"
+        ValueError, match=r"other.parquet: column 'more' is int64, but in files before it string"
     ):
         describe([good, other])
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.csv"):
