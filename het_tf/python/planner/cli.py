@@ -117,5 +117,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {"profile": run_profile, "
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
-    return run("het-plan", lambda: RUN[options.command](options), 130, ValueError, ImportError)
+    return run(parser(), arguments, lambda options: RUN[options.command](options), ValueError, ImportError)
