@@ -70,8 +70,8 @@ def _guard(command: Command) -> None:
         "guard",
         "test candidates on a labelled sample, and release those that pass",
         "Runs in the foreground. It follows into DIR.guard, a copy of DIR by hard links with rows of its "
-        "own, where a candidate comes into force as soon as all rows have reached its cut: then the sample "
-        "is predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
+        "own, where a candidate comes into force as soon as all rows are as new as it is: then the sample is "
+        "predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
         "status is 1 if the candidate is held.",
     )
     arguments.add_directory(sub)

@@ -17,8 +17,8 @@ from het_tf.python.show import Command, add_json, at_least_1, bar, number, run, 
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Places samples on workers by a field, so that fewer rows of tables travel
-(docs/horovod.md).
+Places samples: those with the same value of a field come to the same worker, so
+that fewer rows of tables travel (docs/horovod.md).
 
   het-data fields train.tsv --workers 8
       show what each field would save; the first lines are enough
