@@ -219,7 +219,7 @@ def open_table(
 ) -> Table:
     """Opens a source of `describe`. Reads CSV columns as `strings`, as `numeric`, or by their look.
 
-    `kind` is ".csv" or ".parquet" for files of other names; "": by their names.
+    `kind` is that of files with other names, ".csv" or ".parquet"; "": there are none.
 
     Raises:
       ImportError, FileNotFoundError, ValueError: See `describe`.
@@ -230,7 +230,7 @@ def open_table(
         return Table("table", arrow.dataset.dataset(_frame(source)))
     paths = [Path(path).expanduser() for path in (source if several else [source])]
     files = paths if kind else [file for path in paths for file in _files(path)]
-    kinds = {_KINDS[kind or str(_kind(file))] for file in files}
+    kinds = {_KINDS[_kind(file) or kind] for file in files}
     if len(kinds) != 1:
         raise ValueError(
             f"{source} are files of CSV and Parquet, or of commas and tabs; give files of one kind"

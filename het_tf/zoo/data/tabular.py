@@ -32,6 +32,11 @@ from het_tf.zoo.data.streams import Stream
 
 log = logging.getLogger("het_tf")
 
+_WHY_LEFT_OUT = {
+    "index": "is an index of pandas (write files by index=False, or give it another name)",
+    "left out": "has a type of neither ids nor numbers (convert it, or name it in leave_out=[...])",
+}
+
 
 def describe(
     source: Any,
@@ -89,11 +94,8 @@ def describe(
         _Found(name, kind, uses[name], name in strings, name in said) for name, kind in table.types.items()
     ]
     for one in found:
-        if one.use == "index" and one.name not in leave_out:
-            log.warning(
-                "%s, column %r: taken for an index of pandas, and left out; write files by index=False, or "
-                "give the column a name", table.name, one.name,
-            )  # fmt: skip
+        if not one.said and one.use in _WHY_LEFT_OUT:
+            log.warning("%s, column %r %s, and is left out", table.name, one.name, _WHY_LEFT_OUT[one.use])
     rows = 0
     for part in table.batches([one.name for one in found if one.is_read]):
         batch = Batch(*part)
@@ -177,8 +179,9 @@ class _Found:
 
     @property
     def is_read(self) -> bool:
-        """Whether `describe` reads the column."""
-        return self.use in ("ids", "numeric", "label")
+        """Whether `describe` reads the column: also one that is empty as far as its type was looked for."""
+        unknown = pyarrow().types.is_null(self.type) and not self.said
+        return self.use in ("ids", "numeric", "label") or unknown
 
     def field(self) -> Field:
         """Returns the field of a column of ids."""

@@ -138,9 +138,28 @@ def test_an_index_of_pandas_is_no_feature(
     with caplog.at_level(logging.WARNING, "het_tf"):
         about = describe(path)
     assert [field.name for field in about.fields] == ["user"]
-    assert f"column {name!r}: taken for an index of pandas, and left out" in caplog.text
+    assert f"column {name!r} is an index of pandas" in caplog.text
     assert str(about.columns[0]) == f"{name}: int64, index"
     assert [field.name for field in describe(path, ids=[name]).fields] == [name, "user"]
+
+
+def test_no_column_is_left_out_in_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Types are those of the first megabyte: a column that is empty there had no type, and was not read."""
+    path = tmp_path / "x.csv"
+    path.write_text("user,coupon,clicked\n" + "7,,1\n" * 400_000)
+    with caplog.at_level(logging.WARNING, "het_tf"):
+        about = describe(path)
+    assert "column 'coupon' has a type of neither ids nor numbers" in caplog.text
+    assert str(about.columns[1]) == "coupon: null, left out, 400,000 missing"
+    with path.open("a") as file:
+        file.write("7,A17,1\n")
+    with pytest.raises(ValueError, match=r"line 400002, column 'coupon': .*'A17'.*strings=\['coupon'\]"):
+        describe(path)
+    assert describe(path, strings=["coupon"]).columns[1].missing == 400_000
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "het_tf"):
+        describe(columns(raw=[b"a", b"b", b"c"], day=[b"x"] * 3), leave_out=["day"])
+    assert "column 'raw' has a type of neither" in caplog.text and "'day'" not in caplog.text
 
 
 def test_ratings(tmp_path: Path) -> None:
