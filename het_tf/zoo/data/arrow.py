@@ -41,20 +41,16 @@ class Batch:
         """Returns a column of numbers as a float64 Arrow array, null for a missing one."""
         return self._numbers(name, self.column(name))
 
-    def floats(self, name: str) -> FloatArray:
+    def floats(self, name: str, remedy: str = "write it as a missing one") -> FloatArray:
         """Returns numbers as float32 `[N]`, NaN for a missing one; ValueError if one is infinite."""
         with np.errstate(over="ignore"):
             values = np.asarray(self.numbers(name).to_numpy(zero_copy_only=False), np.float32)
-        self._refuse(
-            name,
-            np.isinf(values),
-            "a number is infinite as float32; correct it, or write it as a missing one",
-        )
+        self._refuse(name, np.isinf(values), f"a number is infinite as float32; correct it, or {remedy}")
         return values
 
     def label(self, name: str, thresholds: Mapping[str, float | None]) -> FloatArray:
         """Returns a label, float32 `[N]`: 1 from its threshold on. ValueError: it is not in [0, 1]."""
-        values = self.floats(name)
+        values = self.floats(name, "leave the row out")
         self._refuse(name, np.isnan(values), "a label is missing; leave the row out")
         bad = (values < 0) | (values > 1)
         if name not in thresholds and bad.any():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.zoo.data.checks import check_batch_size, check_shard, check_thresholds
 from het_tf.zoo.data.passes import Pass
 
 if TYPE_CHECKING:
@@ -122,10 +123,7 @@ class Description:
     def __post_init__(self) -> None:
         if isinstance(self.labels, str) or not self.labels:
             raise ValueError(f"labels is {self.labels!r}; give a tuple of words, one for each label")
-        if unknown := sorted(set(self.thresholds) - set(self.labels)):
-            raise ValueError(
-                f"thresholds names {unknown}, but the labels are {list(self.labels)}; name these"
-            )
+        check_thresholds(self.thresholds, self.labels)
         _check_names("fields", [field.name for field in self.fields] + [NUMERIC] * bool(self.numeric))
         _check_names("numeric columns", self.numeric)
         known = {field.name for field in self.categorical + self.sequences}
@@ -382,18 +380,3 @@ def to_tf_dataset(
     if count is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return dataset.prefetch(tf.data.AUTOTUNE)
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError unless `batch_size` is at least 1."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; give the rows of a batch, 1 or more.")
-
-
-def check_shard(index: int, count: int) -> None:
-    """Raises ValueError unless `index` is in `[0, count)`."""
-    if not 0 <= index < count:
-        raise ValueError(
-            f"shard {index} of {count} does not exist; give an index in [0, count), for example "
-            "shard(hvd.rank(), hvd.size())."
-        )

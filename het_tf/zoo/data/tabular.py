@@ -27,7 +27,8 @@ from het_tf.inputs.python.tables import (
     value_type,
 )
 from het_tf.zoo.data.arrow import Batch, exact
-from het_tf.zoo.data.examples import Column, Description, Examples, Field, check_shard
+from het_tf.zoo.data.checks import check_shard, check_thresholds
+from het_tf.zoo.data.examples import Column, Description, Examples, Field
 from het_tf.zoo.data.streams import Stream
 
 log = logging.getLogger("het_tf")
@@ -83,7 +84,8 @@ def describe(
         a threshold is not from 0 to 1. The message names file and column, and the line of a CSV, else the
         row.
     """
-    labels, thresholds = (label,) if isinstance(label, str) else tuple(label), dict(thresholds or {})
+    labels, thresholds = (label,) if isinstance(label, str) else tuple(label), thresholds or {}
+    check_thresholds(thresholds, labels)
     table = open_table(source, strings, numeric)
     table.require([*labels, *ids, *strings, *numeric, *leave_out])
     uses = {name: _use(name, kind) for name, kind in table.types.items()}
