@@ -5,6 +5,7 @@ which everything needs, fails. This file uses only the standard library, so that
 and the native library; checks that could crash run in another process.
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -21,6 +22,7 @@ from pathlib import Path
 from het_tf._version import __version__
 from het_tf.python import versions
 from het_tf.python.ps import programs
+from het_tf.python.show import run, size
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def gpu() -> str:
     found = json.loads(native.call("HetDescribeDevice"))
     return (
         f"{found['name']}, compute capability {found['compute_capability'] / 10:.1f}, driver for CUDA "
-        f"{found['driver_version'] / 1000:.1f}, {found['free_bytes'] >> 20} of {found['memory_bytes'] >> 20} "
-        f"MiB free; {device.device_library()}"
+        f"{found['driver_version'] / 1000:.1f}, {size(found['free_bytes'])} of {size(found['memory_bytes'])} "
+        f"free; {device.device_library()}"
     )
 
 
@@ -154,4 +156,5 @@ def main(say: Callable[[str], None] = print) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command = argparse.ArgumentParser(prog="python -m het_tf.doctor", description="Checks the installation.")
+    sys.exit(run(command, None, lambda _: main()))

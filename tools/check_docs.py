@@ -1,4 +1,4 @@
-"""Checks the Markdown files.
+"""Checks the Markdown files, and the texts and code of the tutorials.
 
 Relative links and their anchors lead somewhere, paths in backticks and public names exist (except in the
 changelog, and names in decisions and results, which tell of what has gone), every `make x` names a target,
@@ -7,6 +7,7 @@ figures are those of their files.
 """
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 COLUMNS = 100
 QUOTED = re.compile(r"`([\w.-]+(?:/[\w.*-]+)+)/?[` ]")  # also a path in front of its arguments
-RUN = re.compile(r"`(?:python|bash) ([\w.-]+(?:/[\w.-]+)+)")
+RUN = re.compile(r"\b(?:python|bash) ((?:[\w.-]+/)+[\w-]+\.(?:py|sh))")  # also in code
 NAME = re.compile(r"\bhet_tf\.(?!python\b|\w+/)(\w+)(?:\.(\w+))?")
 PAST = ("CHANGELOG.md", "docs/adr/", "docs/benchmarks.md", "benchmarks/")
 SOURCE = (".cc", ".cu", ".cuh", ".h", ".ipynb", ".md", ".py", ".sh", ".toml")
@@ -64,13 +65,13 @@ def made(text: str) -> list[str]:
 
 
 def gone(text: str, files: list[str]) -> list[str]:
-    """Paths in backticks that name no file or folder: from the root, or a source's from some folder."""
+    """Paths, in backticks or run, of no file or folder: from the root, or a source's from some folder."""
     tops = {file.partition("/")[0] for file in files if "/" in file}
     built = (ROOT / ".gitignore").read_text()
     prose = CODE.sub("", text)
     return [
         path
-        for path in [*QUOTED.findall(prose), *RUN.findall(prose)]
+        for path in [*QUOTED.findall(prose), *RUN.findall(text)]
         if path.partition("/")[0] in tops or (path.endswith(SOURCE) and "*" not in path)
         if not any(ROOT.glob(path)) and not any(file.endswith(f"/{path}") for file in files)
         if f"/{path}/" not in built  # not built yet
@@ -106,6 +107,21 @@ def links_by_chance(text: str) -> list[str]:
     return BRACKETS.findall(re.sub(r"`[^`]*`", "", "\n".join(prose)))
 
 
+def text_of(name: str) -> str:
+    """A document as Markdown; the code of a notebook is in fences."""
+    text = (ROOT / name).read_text()
+    if not name.endswith(".ipynb"):
+        return text
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    return "\n\n".join(one if kind == "markdown" else f"```python\n{one}\n```" for kind, one in cells)
+
+
+def unnamed_commands() -> list[str]:
+    """Commands that the package installs and the quickstart does not name."""
+    scripts = re.findall(r"^(het-\w+) = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    return [name for name in scripts if f"`{name}`" not in (ROOT / "docs/quickstart.md").read_text()]
+
+
 def files_of_git(*patterns: str) -> list[str]:
     """The files that are in the repository, or could be."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
@@ -115,12 +131,13 @@ def files_of_git(*patterns: str) -> list[str]:
 def main() -> int:
     """Prints one line for each fault; the exit status is their presence."""
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    files, documents = files_of_git(), files_of_git("*.md")
+    files, documents = files_of_git(), files_of_git("*.md", "*.ipynb")
     faults = [f"docs/errors.md: no message says {words!r}" for words in unsaid()]
     for where, text in docstrings():
         faults += [f"{where}: {link} reads as a link; set it in backticks" for link in links_by_chance(text)]
+    faults += [f"docs/quickstart.md: does not name {name}" for name in unnamed_commands()]
     for name in documents:
-        text = (ROOT / name).read_text()
+        text = text_of(name)
         for link, anchor in LINK.findall(text):
             if link.startswith(("http://", "https://", "mailto:")):
                 continue
@@ -130,7 +147,8 @@ def main() -> int:
                 faults.append(f"{name}: the link to {link} leads nowhere")
             elif anchor and target.suffix == ".md" and anchor not in anchors(target):
                 faults.append(f"{name}: {link} has no heading for #{anchor}")
-        faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
+        if name.endswith(".md"):
+            faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
         if name != "CHANGELOG.md":
             faults += [f"{name}: there is no `{path}`" for path in gone(text, files)]
         if not name.startswith(PAST):

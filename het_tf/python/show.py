@@ -2,11 +2,12 @@
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,7 +69,7 @@ def say(text: str) -> None:
 
 def log(program: str) -> Callable[[str], None]:
     """Returns a function that prints lines as `say` does, with the time in front."""
-    return lambda text: say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {program}: {text}")
+    return lambda text: say(f"{date(time.time())} {program}: {text}")
 
 
 def until_signal() -> Callable[[], bool]:
@@ -97,31 +98,61 @@ def bar(what: str) -> Iterator[tuple[Callable[[int | None], None], Count]]:
         yield lambda total: progress.update(task, total=total), partial(progress.advance, task)
 
 
-def show(what: object) -> None:
-    """Prints a result of rich on stdout; does not cut lines for a pipe, which has no width."""
+def console() -> Any:
+    """Returns rich's console on stdout; it does not cut lines for a pipe, which has no width."""
     from rich.console import Console
 
-    console = Console()
-    (console if console.is_terminal else Console(width=400)).print(what, soft_wrap=True)
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # for `run`; rich would end the process
+
+    return Piped() if Console().is_terminal else Piped(width=400)
 
 
-def run(program: str, action: Callable[[], int], interrupted: int, *expected: type[Exception]) -> int:
-    """Runs a command, and prints errors as lines. Returns the exit status.
+def show(what: object) -> None:
+    """Prints a result of rich on stdout."""
+    console().print(what, soft_wrap=True)
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    arguments: list[str] | None,
+    action: Callable[[argparse.Namespace], int],
+    *expected: type[Exception],
+) -> int:
+    """Runs a command, and prints errors as lines. Of TensorFlow's log it shows only warnings.
 
     Args:
-      program: Its name, the begin of every line.
-      action: Returns the exit status.
-      interrupted: The exit status after Ctrl-C.
+      parser: The command line. Its name is the begin of every line.
+      arguments: As in sys.argv[1:]; None: these.
+      action: Runs the command with the parsed arguments; returns the exit status.
       *expected: Errors to print without a traceback.
+
+    Returns:
+      The exit status. 130 after Ctrl-C; 141 if nobody reads on, as in `het-ckpt inspect | head -1`.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        status = int(action())
-        sys.stdout.flush()
-        return status
+        return _status(parser.prog, lambda: action(parser.parse_args(arguments)), *expected)
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except BrokenPipeError:  # Python's flush at exit would complain of it
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _status(program: str, action: Callable[[], int], *expected: type[Exception]) -> int:
+    try:
+        try:
+            return int(action())
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
     except expected as error:
         say("\n".join(f"{program}: {line}" for line in str(error).splitlines()))
-    except BrokenPipeError:  # as in `het-ckpt inspect | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's flush at exit
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(f"{program}: {where}{error.strerror or error}")
@@ -129,31 +160,36 @@ def run(program: str, action: Callable[[], int], interrupted: int, *expected: ty
         say(f"{program}: out of memory ({error})")
     except KeyboardInterrupt:
         say("")
-        return interrupted
+        return 130
     return 1
 
 
 def number(value: float) -> str:
     """Formats a count in at most five characters: 950, 12.3k, 4.56M."""
-    for unit in ("", "k", "M", "G"):
-        if value < 1000:
-            return f"{value:.3g}{unit}" if unit else f"{value:.0f}"
-        value /= 1000
-    return f"{value:.3g}T"
+    return _scaled(value, ("", "k", "M", "G", "T"))
 
 
 def size(value: float) -> str:
-    """Formats bytes: 12.3 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1024:
-            return f"{value:.3g} {unit}" if unit != "B" else f"{value:.0f} B"
-        value /= 1024
-    return f"{value:.3g} TB"
+    """Formats bytes: 12.3 MB. Units are powers of 1000 everywhere, as those of disks and links."""
+    return _scaled(value, (" B", " kB", " MB", " GB", " TB"))
+
+
+def _scaled(value: float, units: Sequence[str]) -> str:
+    step = 0
+    while value >= 999.5 and step < len(units) - 1:
+        value, step = value / 1000, step + 1
+    return f"{value:.3g}{units[step]}" if step else f"{value:.0f}{units[0]}"
+
+
+def when(value: Any) -> str:
+    """Formats a JSON value: a number that may be seconds since 1970 (from 2001 on) as `date`."""
+    is_time = isinstance(value, int | float) and 1e9 <= value < 4e9
+    return date(value) if is_time else json.dumps(value)
 
 
 def date(seconds: float) -> str:
-    """Formats seconds since 1970 as a date and time in UTC."""
+    """Formats seconds since 1970 as a date and time of ISO 8601, in UTC: 2026-03-01 12:00:00Z."""
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+        return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
     except (ValueError, OverflowError, OSError):  # a number of the user's, beyond the calendar's years
         return f"{seconds:g}"

@@ -53,7 +53,7 @@ void PushDurability::ForgetOldest() {
   if (!tables_->empty()) tables_->begin()->second->counters().dropped_pushes += dropped;
   if (!dropped_ && config_->notice) {
     config_->notice(
-        "pushes since the last checkpoint take more than " + std::to_string(config_->keep_bytes >> 20) +
+        "pushes since the last checkpoint take more than " + std::to_string(config_->keep_bytes / 1000000) +
         " MB: the oldest are forgotten from here on, and cannot be sent again should a server lose "
         "them. Save more often, or raise het_tf.Store(keep_bytes=...)");
   }
@@ -124,7 +124,7 @@ Status PushDurability::OnReplicas(Session* session, const Transport::Event& even
   config_->notice("partition " + std::to_string(session->partition()) + " at " +
                   transport_->Where(session->partition()) + ": " + With(event.replicas) + ", since " +
                   Seconds(now - replicas.few_since) + "; they are kept here, up to " +
-                  std::to_string(config_->keep_bytes >> 20) + " MB. Check the replicas");
+                  std::to_string(config_->keep_bytes / 1000000) + " MB. Check the replicas");
   return Status();
 }
 

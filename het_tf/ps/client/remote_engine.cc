@@ -22,7 +22,7 @@ Status CheckReplicas(RedisCluster* cluster, const ClientConfig& config) {
     config.notice(node.ToString() + " has " + std::to_string(counted.integer) +
                   " replicas, and durability='replicated' keeps pushes until " +
                   std::to_string(config.min_replicas) + " have them: they are kept here, up to " +
-                  std::to_string(config.keep_bytes >> 20) + " MB, until there are more");
+                  std::to_string(config.keep_bytes / 1000000) + " MB, until there are more");
   }
   return Status();
 }

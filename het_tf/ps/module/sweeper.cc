@@ -67,7 +67,7 @@ void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partit
   if (is <= before->level) return;
   before->level = is;
   redis.Log(ctx, "warning", "het: %s holds %llu MB%s. Remedy: %sfewer rows (ttl, max_rows, min_count)",
-            place.key.c_str(), static_cast<unsigned long long>(bytes >> 20),
+            place.key.c_str(), static_cast<unsigned long long>(bytes / 1000000),
             is == 2 ? ", more than proto-max-bulk-len: it cannot be moved to another shard"
                     : ": moving it to another shard blocks both for seconds",
             is == 2 ? "raise proto-max-bulk-len and client-query-buffer-limit, or " : "");

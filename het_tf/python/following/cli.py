@@ -114,7 +114,7 @@ def run_status(options: argparse.Namespace) -> int:
             "version": str(state.version) if state.version else "0, the export",
             "rolled back": f"to version {state.rolled_back}" if state.rolled_back is not None else "no",
             "trained through": (
-                "unknown" if state.trained_through is None else f"{show.date(state.trained_through)} UTC"
+                "unknown" if state.trained_through is None else show.when(state.trained_through)
             ),
             "generation": str(state.generation),
             "rows": ", ".join(map(show.number, state.rows)),
@@ -135,12 +135,11 @@ def _exceeds(seconds: float | None, limit: float | None) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
-    run = {"follow": run_follow, "status": run_status}[options.command]
+    run = {"follow": run_follow, "status": run_status}
     return show.run(
-        "het-serve",
-        lambda: run(options),
-        130,
+        parser(),
+        arguments,
+        lambda options: run[options.command](options),
         ServerError,
         ValueError,
         RuntimeError,

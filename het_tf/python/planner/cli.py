@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable
 
 from het_tf.python.files import local
+from het_tf.python.placement.cli.formats import FORMATS
 from het_tf.python.planner import show_command, sources
 from het_tf.python.planner.profile import Feature
 from het_tf.python.planner.stats import KEYS, Stats
@@ -73,7 +74,7 @@ def _features(options: argparse.Namespace, fields: list[str]) -> list[Feature]:
 
 def _open(options: argparse.Namespace) -> sources.Source:
     kind, _, rest = options.data.partition(":")
-    files, graph = kind in ("criteo", "parquet", "tfrecord"), kind == "graph"
+    files, graph = kind in FORMATS, kind == "graph"
     fits = {"fields": files, "table": files or graph, "dim": files or graph, "fanout": graph}
     for name, fit in fits.items():
         if not fit and vars(options)[name]:
@@ -117,5 +118,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {"profile": run_profile, "
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
-    return run("het-plan", lambda: RUN[options.command](options), 130, ValueError)
+    return run(parser(), arguments, lambda options: RUN[options.command](options), ValueError, ImportError)

@@ -7,12 +7,12 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python.planner.show import lines
+from het_tf.python.planner.show import lines, short
 
-_MOST = 20  # tables in a plot
+_MOST, _WIDEST = 20, 24  # tables in a plot, and characters of a name
 _STYLE = (
     "body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "svg{max-width:100%;height:auto}pre{overflow-x:auto}"
+    "svg{width:100%;max-width:44em;height:auto}pre{overflow-x:auto}"
 )
 
 
@@ -26,28 +26,26 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
     except ImportError as error:
         raise ValueError(f"--html needs matplotlib ({error}); run: pip install 'het_tf[planner]'") from None
     tables = sorted(plan["tables"], key=lambda table: -table["forecast"]["bytes"])[:_MOST]
-    names = [table["name"] for table in tables]
+    names = {table["name"]: short(table["name"], _WIDEST) for table in tables}
 
     def rows(axes: Any) -> None:
-        axes.barh(
-            names, [table["rows_at_end"][1] for table in tables], color="#c6dbef", label="at the end, most"
-        )
-        axes.barh(names, [table["rows"] for table in tables], color="#6baed6", label="now")
-        axes.barh(names, [table["cache_rows"] for table in tables], color="#08519c", label="cached")
+        most = [table["rows_at_end"][1] for table in tables]
+        axes.barh(list(names), most, color="#c6dbef", label="at the end, most")
+        axes.barh(list(names), [table["rows"] for table in tables], color="#6baed6", label="now")
+        axes.barh(list(names), [table["cache_rows"] for table in tables], color="#08519c", label="cached")
+        axes.set_yticks(range(len(names)), list(names.values()))
         axes.set_xscale("log")
         axes.set_xlabel("rows")
         axes.invert_yaxis()
-        axes.legend()
 
     def curves(axes: Any) -> None:
         for table in tables[:8]:
             points = [point for point in table["curve"] if point[0] > 0]
-            axes.plot(*zip(*points, strict=True), marker="o", label=table["name"])
+            axes.plot(*zip(*points, strict=True), marker="o", label=names[table["name"]])
         axes.set_xscale("log")
         axes.set_xlabel("cached rows")
         axes.set_ylabel("bytes of a step")
         axes.set_ylim(bottom=0)
-        axes.legend()
 
     def parts(axes: Any) -> None:
         found = plan["forecast"]["parts"]
@@ -55,7 +53,6 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
         axes.axvline(1e3 * plan["forecast"]["step_seconds"], color="black", linestyle="--", label="step")
         axes.set_xlabel("ms of a step")
         axes.invert_yaxis()
-        axes.legend()
 
     body = [f"<h1>{escaping.escape(source)}</h1>"]
     for title, draw in (
@@ -63,9 +60,11 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
         ("Bytes against the size of the cache, one worker", curves),
         ("Time of a step by part", parts),
     ):
-        figure, axes = pyplot.subplots(figsize=(8, 0.28 * len(tables) + 1.5 if draw is rows else 3.6))
+        height = 0.28 * len(tables) + 1.7 if draw is rows else 3.8
+        figure, axes = pyplot.subplots(figsize=(6, height), layout="constrained")
         draw(axes)
-        figure.tight_layout()
+        columns = 3 if max(map(len, names.values())) <= 14 else 2
+        figure.legend(loc="outside upper left", ncols=columns, frameon=False)  # not over the bars
         picture = io.StringIO()
         figure.savefig(picture, format="svg")
         pyplot.close(figure)

@@ -38,6 +38,11 @@ def lines(plan: Plan, source: str, samples: int) -> list[str]:
     return [*found, "", *_step(plan["forecast"]), "", *_wrapped(_accuracy(plan)), *_advice(plan["advice"])]
 
 
+def short(name: str, wide: int) -> str:
+    """Cuts a name that has more than `wide` characters."""
+    return name if len(name) <= wide else name[: wide - 2] + ".."
+
+
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 80)
 
@@ -55,7 +60,7 @@ def _tables(tables: Sequence[Mapping[str, Any]]) -> list[str]:
         + " ".join(f"{name:>6}" for name in _CLASSES),
     ]
     for table in tables[:_MOST]:
-        name = table["name"] if len(table["name"]) <= wide else table["name"][: wide - 2] + ".."
+        name = short(table["name"], wide)
         least, most = (number(rows) for rows in table["rows_at_end"])
         of = table["forecast"]
         found.append(

@@ -13,30 +13,37 @@ from het_tf.python.planner.stats import Stats
 from het_tf.python.show import Command, add_json, at_least_0, at_least_1, bar
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _UNBOUNDED = "unbounded"  # null in JSON
 _OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
 
 
 def _bytes(text: str) -> int:
-    """Parses 64GB, 64GiB, 1_000."""
-    found = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(i?)b?", text.lower().replace("_", ""))
+    """Parses 64GB, 64GiB, 1_000B; without a unit, 64 would be bytes as well as gigabytes."""
+    found = re.fullmatch(
+        rf"{_NUMBER}\s*([kmgt]?)(i?)b", text.lower().replace("_", "") if text != "0" else "0b"
+    )
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes, such as 64GB or 64GiB")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB or 1000B"
+        )
     unit = 1024 ** " kmgt".index(found[2] or " ") if found[3] else _UNITS[found[2]]
     return round(float(found[1]) * unit)
 
 
 def _rate(text: str) -> float:
     """Parses bits a second, the unit of links; returns bytes a second."""
-    found = re.fullmatch(r"([\d.]+)\s*([kmg])b(?:it)?(?:/s|ps)?", text.lower())
+    found = re.fullmatch(rf"{_NUMBER}\s*([kKmMgG])b(?:it)?(?:/s|ps)?", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a rate in bits a second, such as 10Gb")
-    return float(found[1]) * _UNITS[found[2]] / 8
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a rate in bits a second, such as 10Gb (B would be bytes)"
+        )
+    return float(found[1]) * _UNITS[found[2].lower()] / 8
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"([\d.]+)\s*(s|ms|us)", text.lower())
+    found = re.fullmatch(rf"{_NUMBER}\s*(s|ms|us)", text.lower())
     if not found:
         raise argparse.ArgumentTypeError(f"'{text}' is not a time, such as 0.2ms")
     return float(found[1]) * _SECONDS[found[2]]

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.files import local_path
-from het_tf.python.placement.cli.samples import SEVERAL, Samples
+from het_tf.python.placement.cli.formats import open_samples
+from het_tf.python.placement.cli.samples import SEVERAL
 from het_tf.python.placement.placement import Numpy, hashes
 from het_tf.python.planner.profile import Feature, Profiler
 from het_tf.python.planner.stats import Stats
 from het_tf.python.show import bar
 
-SCHEMES = "criteo:FILE, parquet:GLOB, tfrecord:GLOB, graph:FILE or module:function"
+SCHEMES = "criteo:FILE, csv:GLOB, parquet:GLOB, tfrecord:GLOB, graph:FILE or module:function"
 
 _BLOCK = 1 << 13
 
@@ -62,7 +63,7 @@ def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables
     paths = [one] if one.exists() else [Path(path) for path in sorted(glob.glob(str(one)))]
     if not paths:
         raise ValueError(f"--data {kind}:{pattern}: there is no such file; give one, or a pattern of names")
-    samples = _samples(kind, paths)
+    samples = open_samples(kind, paths)
     reasons = samples.fields()
     fit = [name for name, reason in reasons.items() if reason in ("", SEVERAL)]
     for name in fields or []:
@@ -85,15 +86,6 @@ def open_files(kind: str, pattern: str, fields: list[str] | None, tables: Tables
         samples.require_unchanged()
 
     return Source(tables(names), batches(), samples.total)
-
-
-def _samples(kind: str, paths: list[Path]) -> Samples[Any]:
-    module, name = {"criteo": ("criteo", "CriteoLines"), "parquet": ("parquet", "ParquetRows"),
-                    "tfrecord": ("tfrecord", "Records")}[kind]  # fmt: skip
-    made: Samples[Any] = getattr(importlib.import_module(f"het_tf.python.placement.cli.{module}"), name)(
-        paths
-    )
-    return made
 
 
 def _ids(values: Any) -> Any:

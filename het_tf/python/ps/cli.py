@@ -6,7 +6,6 @@ import json
 import os
 import time
 
-from rich.console import Console
 from rich.live import Live
 
 from het_tf.python.ps import cluster, conf, programs, promote, reshard, save, servers, show, status, watch
@@ -17,8 +16,9 @@ from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.node import Node
 from het_tf.python.ps.plan_file import servers as servers_of_plan
 from het_tf.python.ps.weighing import ByCount, ByLoad
+from het_tf.python.show import console, say
 from het_tf.python.show import run as run_command
-from het_tf.python.show import say
+from het_tf.python.show import show as show_result
 
 
 def _where(options: argparse.Namespace) -> tuple[Address, layouts.Layout | None]:
@@ -58,7 +58,6 @@ def run_down(options: argparse.Namespace) -> int:
 def run_status(options: argparse.Namespace) -> int:
     """het-ps status."""
     address, layout = _where(options)
-    console = Console()
     picture = status.rates(address, layout, options.interval)
 
     def print_json() -> None:
@@ -68,11 +67,10 @@ def run_status(options: argparse.Namespace) -> int:
         if options.json:
             print_json()
         else:
-            # A pipe has no width: do not cut lines there.
-            (console if console.is_terminal else Console(width=200)).print(show.render(picture))
+            show_result(show.render(picture))
         return bool(picture.faults)
-    screen = Live(show.render(picture), console=console, vertical_overflow="visible")
-    with contextlib.nullcontext() if options.json else screen as live:
+    screen = Live(show.render(picture), console=console(), vertical_overflow="visible")
+    with contextlib.suppress(KeyboardInterrupt), contextlib.nullcontext() if options.json else screen as live:
         while True:
             if live is None:
                 print_json()
@@ -82,6 +80,7 @@ def run_status(options: argparse.Namespace) -> int:
             with contextlib.suppress(ServerError):  # no server answers: the old picture stays until one does
                 before, picture = picture, status.take(address, layout)
                 picture.since(before)
+    return 0
 
 
 def run_save(options: argparse.Namespace) -> int:
@@ -186,10 +185,10 @@ def run_reshard(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
     run = {
         "up": run_up, "down": run_down, "status": run_status, "save": run_save, "conf": run_conf,
         "form": run_form, "promote": run_promote, "reshard": run_reshard,
-    }[options.command]  # fmt: skip
-    interrupted = 0 if options.command == "status" else 130
-    return run_command("het-ps", lambda: run(options), interrupted, ServerError, ValueError)
+    }  # fmt: skip
+    return run_command(
+        parser(), arguments, lambda options: run[options.command](options), ServerError, ValueError
+    )

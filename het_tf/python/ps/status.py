@@ -15,6 +15,7 @@ from het_tf.python.ps.layout import Layout
 from het_tf.python.ps.node import Node, Refused, Unreachable
 from het_tf.python.ps.promote import AUTOMATIC_SHARDS
 from het_tf.python.ps.redis_server import last_words
+from het_tf.python.show import size
 
 LARGE_PARTITION = 256 << 20  # bytes; beyond it, moving one takes long
 _ANSWER_SECONDS = 2.0
@@ -285,8 +286,8 @@ def _notes(servers: list[Server]) -> Iterator[str]:
     for server in servers:
         partitions = server.number("het_partitions")
         if partitions and server.number("het_bytes") // partitions > LARGE_PARTITION:
-            size = server.number("het_bytes") // partitions >> 20
-            yield f"{server.place}: partitions of {size} MB on average; moving one stalls its shard"
+            each = size(server.number("het_bytes") / partitions)
+            yield f"{server.place}: partitions of {each} on average; moving one stalls its shard"
 
 
 def rates(address: Address, layout: Layout | None, seconds: float) -> Picture:

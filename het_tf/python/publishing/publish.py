@@ -57,7 +57,7 @@ def publish(
       keep: The number of versions to keep, this one included, 1 to 1000, besides the one that is in force.
         Each holds a copy of the dense weights; equal ones share it.
       directory: A directory for the dense weights, at the same path on every host that serves; made if it is
-        missing. None: the parameter server, which takes at most 64 MB.
+        missing. None: the parameter server, which takes at most 64 MiB.
       release: False: the version is a candidate, which followers serve only after `het-publish release` or
         `het-publish guard` has released it.
 

@@ -15,7 +15,7 @@ from het_tf.python.ps.errors import ServerError
 from het_tf.python.publishing.versions import History, Versions
 from het_tf.python.releasing import guard, sample
 from het_tf.python.releasing.condition import Condition
-from het_tf.python.show import Command, add_json, at_least_1, date, log, run, size, until_signal
+from het_tf.python.show import Command, add_json, at_least_1, date, log, run, size, until_signal, when
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -70,8 +70,8 @@ def _guard(command: Command) -> None:
         "guard",
         "test candidates on a labelled sample, and release those that pass",
         "Runs in the foreground. It follows into DIR.guard, a copy of DIR by hard links with rows of its "
-        "own, where a candidate comes into force as soon as all rows have reached its cut: then the sample "
-        "is predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
+        "own, where a candidate comes into force as soon as all rows are as new as it is: then the sample is "
+        "predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
         "status is 1 if the candidate is held.",
     )
     arguments.add_directory(sub)
@@ -163,14 +163,12 @@ def run_list(options: argparse.Namespace, versions: Versions) -> int:
         print(f"namespace {options.namespace!r} has no versions")
     else:
         now = time.time()
-        print(
-            f"{'version':>7}  {'published (UTC)':19}  {'age':>6}  {'dense':>8}  {'state':9}  trained through"
-        )
+        print(f"{'version':>7}  {'published':20}  {'age':>6}  {'dense':>8}  {'state':9}  trained through")
         for one in found:
             print(
-                f"{one.number:7}  {date(one.time):19}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
+                f"{one.number:7}  {date(one.time):20}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
                 f"{history.state(one.number):9}  "
-                f"{textwrap.shorten(json.dumps(one.trained_through), 20, placeholder='...')}"
+                f"{textwrap.shorten(when(one.trained_through), 20, placeholder='...')}"
             )
     return 0
 
@@ -186,8 +184,8 @@ def run_show(options: argparse.Namespace, versions: Versions) -> int:
     lines = {
         "version": str(one.number),
         "state": history.state(one.number),
-        "published": f"{date(one.time)} UTC, {_age(time.time() - one.time)} ago",
-        "trained through": json.dumps(one.trained_through),
+        "published": f"{date(one.time)}, {_age(time.time() - one.time)} ago",
+        "trained through": when(one.trained_through),
         "dense weights": f"{size(one.bytes)}, {one.dense}",
         "sha256": one.sha256,
         "signature": one.signature,
@@ -292,11 +290,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
     return run(
-        "het-publish",
-        lambda: _run(options),
-        130,
+        parser(),
+        arguments,
+        _run,
         ServerError,
         ValueError,
         LookupError,

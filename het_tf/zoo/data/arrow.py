@@ -1,45 +1,18 @@
-"""Reads users' tables: files and frames by pyarrow, batch by batch, and their columns as arrays.
-
-open_table ─► Table ── batches ─► Batch ── integers, texts, lists, numbers, label ─► arrays
-"""
+"""Columns of users' tables as arrays: integers, strings, lists of them, numbers and labels."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.files import local_path
+from het_tf.inputs.python.tables import is_list, is_number, is_text, pyarrow
 from het_tf.zoo.data.examples import PADDING, Field, FloatArray, IdArray, Int64Array
 
-ROWS = 1 << 16  # most rows of a batch
-_KINDS = {".csv": ",", ".tsv": "\t", ".parquet": ""}
-_COMPRESSED = (".gz", ".bz2", ".zst")
 _NAN = np.iinfo(np.int64).min
-_LINE = re.compile(r"(?:In CSV column #(\d+): |CSV parse error: )Row #(\d+): (.*)", re.DOTALL)
-
-
-def pyarrow() -> Any:
-    """Returns the module with all parts used here. ImportError: it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.csv
-        import pyarrow.dataset
-    except ImportError as error:
-        raise ImportError(
-            f"tables are read by pyarrow ({error}); run: {sys.executable} -m pip install pyarrow, or install "
-            "het_tf[parquet]"
-        ) from None
-    return pyarrow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +41,29 @@ class Batch:
         """Returns a column of numbers as a float64 Arrow array, null for a missing one."""
         return self._numbers(name, self.column(name))
 
-    def floats(self, name: str) -> FloatArray:
-        """Returns a column of numbers as float32 `[N]`, NaN for a missing one."""
-        return np.asarray(self.numbers(name).to_numpy(zero_copy_only=False), np.float32)
-
-    def label(self, name: str) -> FloatArray:
-        """Returns a label, float32 `[N]`; ValueError if one is missing."""
-        values = self.floats(name)
-        self._refuse(name, np.isnan(values), "a label is missing; leave the row out")
+    def floats(self, name: str, remedy: str = "write it as a missing one") -> FloatArray:
+        """Returns numbers as float32 `[N]`, NaN for a missing one; ValueError if one is infinite."""
+        with np.errstate(over="ignore"):
+            values = np.asarray(self.numbers(name).to_numpy(zero_copy_only=False), np.float32)
+        self._refuse(name, np.isinf(values), f"a number is infinite as float32; correct it, or {remedy}")
         return values
+
+    def label(self, name: str, thresholds: Mapping[str, float | None]) -> FloatArray:
+        """Returns a label, float32 `[N]`: 1 from its threshold on. ValueError: it is not in [0, 1]."""
+        values = self.floats(name, "leave the row out")
+        self._refuse(name, np.isnan(values), "a label is missing; leave the row out")
+        bad = (values < 0) | (values > 1)
+        if name not in thresholds and bad.any():
+            high = f"{values.max():g}"
+            raise self.error(
+                name,
+                f"a label is {values[bad.argmax()]:g}, but models predict the probability of 1; describe it "
+                f"by thresholds={{{name!r}: {high}}}, which makes {high} and more 1, others 0; or by "
+                f"thresholds={{{name!r}: None}} for a regression",
+                int(bad.argmax()),
+            )
+        bound = thresholds.get(name)
+        return values if bound is None else (values >= np.float32(bound)).astype(np.float32)
 
     def ids(self, field: Field) -> IdArray:
         """Returns the ids of a field: int64 or strings, `[N]`; or the last of each list, `[N, L]`, padded."""
@@ -149,182 +136,6 @@ class Batch:
         return np.asarray(column.to_numpy(zero_copy_only=False), object)
 
 
-def is_list(kind: Any) -> bool:
-    """Whether values of an Arrow type are lists."""
-    types = pyarrow().types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def is_text(kind: Any) -> bool:
-    """Whether values of an Arrow type are strings."""
-    types = pyarrow().types
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def is_number(kind: Any) -> bool:
-    """Whether values of an Arrow type are integers, floats or decimals."""
-    types = pyarrow().types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
-
-
-def value_type(kind: Any) -> Any:
-    """The type of the elements of lists and of the values of categories; else the type itself."""
-    return kind.value_type if is_list(kind) or pyarrow().types.is_dictionary(kind) else kind
-
-
 def exact(kind: Any) -> float:
     """The bound below which floats of a type represent all whole numbers."""
     return 2.0 ** (24 if kind in (pyarrow().float16(), pyarrow().float32()) else 53)
-
-
-class Table:
-    """A table that can be read many times from its beginning; made by `open_table`.
-
-    Attributes:
-      name: Name of its file, or "table".
-      types: Arrow's type of each column.
-    """
-
-    def __init__(self, name: str, dataset: Any, is_csv: bool) -> None:
-        self.name, self._dataset = name, dataset
-        self.types: dict[str, Any] = {field.name: field.type for field in dataset.schema}
-        with _told(name):
-            self._fragments = list(dataset.get_fragments())
-            for fragment in self._fragments[1:]:
-                self._compare(fragment, is_csv)
-
-    @functools.cached_property
-    def rows(self) -> int:
-        """Number of rows; for CSV the first call needs a pass over the lines."""
-        with _told(self.name):
-            return int(self._dataset.count_rows())
-
-    def require(self, names: Sequence[str]) -> None:
-        """Raises ValueError if a column does not exist."""
-        missing = [name for name in names if name not in self.types]
-        if missing:
-            raise ValueError(f"{self.name} has no columns {missing}; it has {list(self.types)}")
-
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
-        """Yields all rows in order, with these columns.
-
-        Raises:
-          ValueError: A file is damaged, or a value is not of its column's type.
-        """
-        for fragment in self._fragments:
-            where, first = getattr(fragment, "path", self.name), 0
-            with _told(where, list(self.types)):
-                for data in fragment.to_batches(
-                    self._dataset.schema, columns=list(names), batch_size=ROWS, batch_readahead=4
-                ):
-                    yield Batch(where, first, data)
-                    first += data.num_rows
-
-    def _compare(self, fragment: Any, is_csv: bool) -> None:
-        schema = fragment.physical_schema
-        for name in {*schema.names} ^ {*self.types}:
-            missing, other = (
-                (self.name, fragment.path) if name in schema.names else (fragment.path, self.name)
-            )
-            raise ValueError(f"{missing} has no column {name!r}, but {other} has; describe files of one kind")
-        for field in schema if not is_csv else ():
-            if not _alike(self.types[field.name], field.type):
-                raise ValueError(
-                    f"{fragment.path}: column {field.name!r} is {field.type}, but in the first file "
-                    f"{self.types[field.name]}; write both alike"
-                )
-
-
-def _alike(first: Any, other: Any) -> bool:
-    """Whether Arrow reads a column of the other type as the first type."""
-    types, a, b = pyarrow().types, value_type(first), value_type(other)
-    kin = (is_text(a) and is_text(b)) or (types.is_floating(a) and is_number(b))
-    kin = kin or (types.is_integer(a) and types.is_integer(b))
-    return is_list(first) == is_list(other) and (a == b or kin)
-
-
-@contextlib.contextmanager
-def _told(where: str, names: Sequence[str] = ()) -> Iterator[None]:
-    """Converts Arrow's errors to one that names the file, and the line and column of a CSV."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (pyarrow().ArrowException, OSError) as error:
-        found = _LINE.search(str(error))
-        if found is None:
-            raise ValueError(f"{where} cannot be read: {error}; copy it again, or write it anew") from None
-        column, line, what = found.groups()
-        place, remedy = f"{where}, line {line}", "correct the line"
-        if column is not None:
-            place += f", column {names[int(column)]!r}" if names else f", column number {int(column) + 1}"
-            remedy += ", or read the column as text by strings=[...]"
-        raise ValueError(f"{place}: {what}; {remedy}") from None
-
-
-def open_table(source: Any, strings: Sequence[str] = (), numeric: Sequence[str] = ()) -> Table:
-    """Opens a source of `describe`. Reads CSV columns as `strings`, as `numeric`, or by their look.
-
-    Raises:
-      ImportError, FileNotFoundError, ValueError: See `describe`.
-    """
-    arrow = pyarrow()
-    several = isinstance(source, (list, tuple))
-    if not several and not isinstance(source, (str, Path)):
-        return Table("table", arrow.dataset.dataset(_frame(source)), False)
-    paths = [local_path("source", path) for path in (source if several else [source])]
-    files = [file for path in paths for file in _files(path)]
-    kinds = {_kind(file) for file in files}
-    if len(kinds) != 1:
-        raise ValueError(f"{source} are files {sorted(map(str, kinds))}; give files of one kind")
-    delimiter = _KINDS[str(kinds.pop())]
-    scan = arrow.dataset.ParquetFragmentScanOptions(pre_buffer=False)  # it would keep all of a file
-    form: Any = arrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
-    if delimiter:
-        types = dict.fromkeys(strings, arrow.string()) | dict.fromkeys(numeric, arrow.float64())
-        form = arrow.dataset.CsvFileFormat(
-            parse_options=arrow.csv.ParseOptions(delimiter=delimiter),
-            convert_options=arrow.csv.ConvertOptions(column_types=types),
-        )
-    name = str(source) if not several else str(files[0])
-    with _told(name):
-        return Table(name, arrow.dataset.dataset([str(file) for file in files], format=form), bool(delimiter))
-
-
-def _frame(source: Any) -> Any:
-    """Converts a table in memory to Arrow's; NaN becomes null."""
-    arrow = pyarrow()
-    where = "table"
-    try:
-        if isinstance(source, Mapping):
-            columns = {}
-            for name, values in source.items():
-                where = f"column {name!r}"
-                columns[name] = arrow.array(values, from_pandas=True)
-            return arrow.table(columns)
-        if type(source).__module__.split(".")[0] == "pandas":
-            return arrow.Table.from_pandas(source, preserve_index=False)
-        return arrow.table(source)
-    except arrow.ArrowException as error:
-        raise ValueError(
-            f"{where}: {error}; a column has one type: convert it, for example by .astype(str)"
-        ) from None
-    except TypeError:
-        raise ValueError(
-            f"source is a {type(source).__name__}; give a path, paths, a DataFrame, a pyarrow.Table or a dict"
-        ) from None
-
-
-def _kind(file: Path) -> str | None:
-    name = file.with_suffix("") if file.suffix in _COMPRESSED else file
-    return name.suffix if name.suffix in _KINDS else None
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    files = [file for file in files if _kind(file)]
-    if not files:
-        raise ValueError(f"{path} is neither a file *.csv, *.tsv or *.parquet, nor a directory of these")
-    return files

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from het_tf.zoo.data.checks import check_shard
 from het_tf.zoo.data.criteo_curves import criteo_like_parameters
 from het_tf.zoo.data.criteo_ids import BLOCK, draw_ids
 from het_tf.zoo.data.criteo_truth import NUMERIC_NAMES, draw_labels, draw_numeric, logits
-from het_tf.zoo.data.examples import Description, Examples, Field, check_shard
+from het_tf.zoo.data.examples import Description, Examples, Field
 from het_tf.zoo.data.streams import Stream
 
 

@@ -22,14 +22,13 @@ from het_tf.inputs.python.criteo import CATEGORICAL_NAMES, NUMERIC_NAMES, TENTHS
 from het_tf.python.files import local_path
 from het_tf.python.hashing import salt
 from het_tf.zoo.data import streams
+from het_tf.zoo.data.checks import check_batch_size, check_shard
 from het_tf.zoo.data.examples import (
     NUMERIC,
     Description,
     Examples,
     Field,
     Splits,
-    check_batch_size,
-    check_shard,
 )
 from het_tf.zoo.data.streams import Stream
 

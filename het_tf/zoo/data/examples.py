@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.zoo.data.checks import check_batch_size, check_shard, check_thresholds
 from het_tf.zoo.data.passes import Pass
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Column:
     Attributes:
       name: Name of the column.
       type: Its type in Arrow.
-      use: "ids", "numeric", "label", "date" or "left out"; dates are left out, too.
-      missing: Number of missing values: nulls, and NaN.
+      use: "ids", "numeric", "label", "date", "index" or "left out"; dates and indices are left out, too.
+      missing: Number of missing values: nulls, NaN and empty strings. None: the column was not read.
       low: The lowest number; None without numbers.
       high: The highest.
       cut: Number of lists that are longer than their field; their last ids stay.
@@ -78,7 +79,7 @@ class Column:
     name: str
     type: str
     use: str
-    missing: int = 0
+    missing: int | None = 0
     low: float | None = None
     high: float | None = None
     cut: int = 0
@@ -86,7 +87,8 @@ class Column:
     def __str__(self) -> str:
         bounds = "" if self.low is None else f", {self.low:g} to {self.high:g}"
         cut = f", {self.cut:,} longer lists cut" if self.cut else ""
-        return f"{self.name}: {self.type}, {self.use}{bounds}, {self.missing:,} missing{cut}"
+        missing = "" if self.missing is None else f", {self.missing:,} missing"
+        return f"{self.name}: {self.type}, {self.use}{bounds}{missing}{cut}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,10 +105,12 @@ class Description:
       item: the names of the fields that describe the offered item (categorical and sequences); the others
         describe the user. () if a data set has no such sides.
       columns: Found by `describe`: types, ranges, missing values, and columns that it left out.
+      thresholds: for labels in the file that are not 0 or 1: the least number that counts as 1; None keeps
+        the numbers, for a regression.
 
     Raises:
-      ValueError: `item`, or `shares` of a field, names a field that does not exist; two fields, or two
-        numeric columns, have one name; there are no labels.
+      ValueError: `item`, or `shares` of a field, names a field that does not exist; `thresholds` names no
+        label; two fields, or two numeric columns, have one name; there are no labels.
     """
 
     name: str
@@ -117,10 +121,12 @@ class Description:
     labels: tuple[str, ...] = ("clicked",)
     item: tuple[str, ...] = ()
     columns: tuple[Column, ...] = dataclasses.field(default=(), repr=False)
+    thresholds: Mapping[str, float | None] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.labels, str) or not self.labels:
             raise ValueError(f"labels is {self.labels!r}; give a tuple of words, one for each label")
+        check_thresholds(self.thresholds, self.labels)
         _check_names("fields", [field.name for field in self.fields] + [NUMERIC] * bool(self.numeric))
         _check_names("numeric columns", self.numeric)
         known = {field.name for field in self.categorical + self.sequences}
@@ -179,6 +185,7 @@ class Description:
             numeric=() if item else self.numeric,
             labels=self.labels,
             item=self.item if item else (),
+            thresholds=self.thresholds,
         )
 
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -376,18 +383,3 @@ def to_tf_dataset(
     if count is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return dataset.prefetch(tf.data.AUTOTUNE)
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError unless `batch_size` is at least 1."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; give the rows of a batch, 1 or more.")
-
-
-def check_shard(index: int, count: int) -> None:
-    """Raises ValueError unless `index` is in `[0, count)`."""
-    if not 0 <= index < count:
-        raise ValueError(
-            f"shard {index} of {count} does not exist; give an index in [0, count), for example "
-            "shard(hvd.rank(), hvd.size())."
-        )

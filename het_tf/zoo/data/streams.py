@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from het_tf.zoo.data.examples import Examples, check_batch_size, to_tf_dataset
+from het_tf.zoo.data.checks import check_batch_size
+from het_tf.zoo.data.examples import Examples, to_tf_dataset
 
 if TYPE_CHECKING:
     import tensorflow as tf

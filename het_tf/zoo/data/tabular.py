@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.zoo.data.arrow import (
-    Batch,
+from het_tf.inputs.python.tables import (
     Table,
-    exact,
+    is_index,
     is_list,
     is_number,
     is_text,
@@ -27,10 +26,17 @@ from het_tf.zoo.data.arrow import (
     pyarrow,
     value_type,
 )
-from het_tf.zoo.data.examples import Column, Description, Examples, Field, check_shard
+from het_tf.zoo.data.arrow import Batch, exact
+from het_tf.zoo.data.checks import check_shard, check_thresholds
+from het_tf.zoo.data.examples import Column, Description, Examples, Field
 from het_tf.zoo.data.streams import Stream
 
 log = logging.getLogger("het_tf")
+
+_WHY_LEFT_OUT = {
+    "index": "is an index of pandas (write files by index=False, or give it another name)",
+    "left out": "has a type of neither ids nor numbers (convert it, or name it in leave_out=[...])",
+}
 
 
 def describe(
@@ -42,6 +48,7 @@ def describe(
     numeric: Sequence[str] = (),
     leave_out: Sequence[str] = (),
     lengths: Mapping[str, int] | None = None,
+    thresholds: Mapping[str, float | None] | None = None,
 ) -> Description:
     r"""Describes and checks a table in one pass over all of it.
 
@@ -52,19 +59,23 @@ def describe(
     Integers, booleans, strings and categories are fields of ids without a size; lists of integers or strings
     are sequences, as long as the longest list, or as `lengths` says. Floats and decimals are numeric columns.
     Dates, times and all other types are listed in `columns`, but left out. A column of floats that has only
-    whole numbers, some missing, is taken for ids: pandas stores integers with holes so. Name columns to
-    override this.
+    whole numbers, some missing, is taken for ids: pandas stores integers with holes so. A column without a
+    name, or one that pandas names so itself (`Unnamed: 0`), is an index of pandas, and left out. Name columns
+    to override this.
 
     Args:
-      source: The path of a CSV file (`*.csv`, `*.tsv`, also `.gz`), of a Parquet file, or of a directory of
-        these, or a list of paths; a pandas or other DataFrame, a `pyarrow.Table`, or a dict of columns.
-      label: The column of the label, numbers or booleans; or several.
+      source: The path of a CSV file in UTF-8 (`*.csv`, `*.tsv`, also `.gz`), of a Parquet file, or of a
+        directory of these, a pattern of paths ("day-*.csv"), or a list of all these; a pandas or other
+        DataFrame, a `pyarrow.Table`, or a dict of columns. A column has the widest type of all files.
+      label: The column of the label, booleans or numbers from 0 to 1; or several.
       ids: Columns of floats that are ids.
       strings: Columns of strings or integers whose values are ids as text ("007"); in CSV any columns.
       numeric: Columns of integers that are numbers.
       leave_out: Columns that models must not see.
       lengths: The most ids of a list, by column: `{"genre": 5}`. Of longer lists the last ids stay; the
         findings count them. None: the longest list of each column.
+      thresholds: For labels of other numbers, such as ratings: the least one that counts as 1, {"rating": 4};
+        None keeps the numbers, for a regression.
 
     Returns:
       The description; its `columns` list the findings.
@@ -72,11 +83,13 @@ def describe(
     Raises:
       ImportError: pyarrow is not installed.
       FileNotFoundError: The file does not exist.
-      ValueError: A file is damaged, truncated or empty, lacks a column, or has a value of another type than
-        its column; files have other columns than the first. The message names file and column, and the line
-        of a CSV, else the row.
+      ValueError: A file is damaged, truncated, empty or not UTF-8, lacks a column, or has an infinite number
+        or a value of another type than its column; files have other columns than the first; a label without
+        a threshold is not from 0 to 1. The message names file and column, and the line of a CSV, else the
+        row.
     """
-    labels = (label,) if isinstance(label, str) else tuple(label)
+    labels, thresholds = (label,) if isinstance(label, str) else tuple(label), thresholds or {}
+    check_thresholds(thresholds, labels)
     table = open_table(source, strings, numeric)
     lengths = {} if lengths is None else dict(lengths)
     table.require([*labels, *ids, *strings, *numeric, *leave_out, *lengths])
@@ -87,7 +100,7 @@ def describe(
             )
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
             raise ValueError(f"lengths has {length!r} for column {name!r}; give a number of ids, 1 or more")
-    uses = {name: _use(kind) for name, kind in table.types.items()}
+    uses = {name: _use(name, kind) for name, kind in table.types.items()}
     said = dict.fromkeys([*ids, *strings], "ids") | dict.fromkeys(numeric, "numeric")
     said |= dict.fromkeys(leave_out, "left out") | dict.fromkeys(labels, "label")
     uses |= said
@@ -95,12 +108,16 @@ def describe(
         _Found(name, kind, uses[name], name in strings, name in said, lengths.get(name))
         for name, kind in table.types.items()
     ]
+    for one in found:
+        if not one.said and one.use in _WHY_LEFT_OUT:
+            log.warning("%s, column %r %s, and is left out", table.name, one.name, _WHY_LEFT_OUT[one.use])
     rows = 0
-    for batch in table.batches([one.name for one in found if one.is_read]):
+    for part in table.batches([one.name for one in found if one.is_read]):
+        batch = Batch(*part)
         rows += len(batch)
         for one in found:
             if one.is_read:
-                one.see(batch)
+                one.see(batch, thresholds)
     _some_rows(table, rows)
     for one in found:
         one.decide(table.name)
@@ -112,6 +129,7 @@ def describe(
         numeric=tuple(one.name for one in found if one.use == "numeric"),
         labels=labels,
         columns=tuple(one.column() for one in found),
+        thresholds=thresholds,
     )
 
 
@@ -148,8 +166,10 @@ def _names(description: Description) -> list[str]:
     return [*(field.name for field in description.fields), *description.numeric, *description.labels]
 
 
-def _use(kind: Any) -> str:
-    """Returns the default use of a column by its type."""
+def _use(name: str, kind: Any) -> str:
+    """Returns the default use of a column by its name and type."""
+    if is_index(name):
+        return "index"
     types, value = pyarrow().types, value_type(kind)
     if is_text(value) or types.is_integer(value) or types.is_boolean(value):
         return "ids"
@@ -177,8 +197,9 @@ class _Found:
 
     @property
     def is_read(self) -> bool:
-        """Whether `describe` reads the column."""
-        return self.use in ("ids", "numeric", "label")
+        """Whether `describe` reads the column: also one that is empty as far as its type was looked for."""
+        unknown = pyarrow().types.is_null(self.type) and not self.said
+        return self.use in ("ids", "numeric", "label") or unknown
 
     def field(self) -> Field:
         """Returns the field of a column of ids."""
@@ -188,13 +209,16 @@ class _Found:
 
     def column(self) -> Column:
         """Returns the findings."""
-        return Column(self.name, str(self.type), self.use, self.missing, self.low, self.high, self.cut)
+        missing = self.missing if self.is_read else None
+        return Column(self.name, str(self.type), self.use, missing, self.low, self.high, self.cut)
 
-    def see(self, batch: Batch) -> None:
+    def see(self, batch: Batch, thresholds: Mapping[str, float | None]) -> None:
         """Adds a batch. ValueError: a value does not fit the column's use."""
         compute, column = pyarrow().compute, batch.column(self.name)
         if self.use == "label":
-            batch.label(self.name)
+            batch.label(self.name, thresholds)
+        if self.use == "numeric":
+            batch.floats(self.name)
         if self.use == "ids":
             if is_list(self.type):
                 lengths = batch.lengths(self.name)
@@ -203,6 +227,8 @@ class _Found:
             batch.ids(self.field())
         if not is_number(value_type(self.type)) or is_list(self.type):
             self.missing += column.null_count
+            if is_text(column.type):  # a CSV has no null
+                self.missing += compute.sum(compute.equal(column, "")).as_py() or 0
             return
         values = batch.numbers(self.name)
         self.missing += values.null_count
@@ -268,7 +294,8 @@ class TabularStream(Stream):
         """Yields the rows in the order of the files, in blocks of at most 65,536."""
         seen = 0
         self.cut = cut = dict.fromkeys((field.name for field in self.description.sequences), 0)
-        for batch in self.table.batches(_names(self.description)):
+        for part in self.table.batches(_names(self.description)):
+            batch = Batch(*part)
             stop = max(0, self.rows * self.shard_count - seen)
             begin = (self.shard_index - seen) % self.shard_count
             for field in self.description.sequences:
@@ -304,7 +331,7 @@ class TabularStream(Stream):
         numeric = np.zeros((len(batch), len(self.description.numeric)), np.float32)
         for number, name in enumerate(self.description.numeric):
             numeric[:, number] = batch.floats(name)
-        labels = [batch.label(name) for name in self.description.labels]
+        labels = [batch.label(name, self.description.thresholds) for name in self.description.labels]
         return self._made(ids, numeric, labels[0] if len(labels) == 1 else np.stack(labels, axis=1))
 
     def _made(self, ids: dict[str, Any], numeric: Any, label: Any) -> Examples:

@@ -152,11 +152,15 @@ class ClickModel(keras.Model):
             (only the first 131,072 rows of a stream or data set are read), or float32 `[N, M]`.
 
         Raises:
-          ValueError: A column has no number.
+          ValueError: A column has no number, or an infinite one.
         """
         if self.scale is None:
             return
         numbers = _numbers_of(examples)
+        infinite = np.isinf(numbers).any(0)
+        if infinite.any():
+            names = np.array(self.description.numeric)[infinite].tolist()
+            raise ValueError(f"numeric columns {names} have infinite numbers; correct them, or give NaN")
         there = np.isfinite(numbers)
         empty = [name for name, any_ in zip(self.description.numeric, there.any(0), strict=True) if not any_]
         if empty:

@@ -186,7 +186,7 @@ def test_a_merge_that_fails_leaves_nothing(chain, tmp_path, monkeypatch, where):
 
 def test_inspect(chain):
     text = het_ckpt("inspect", chain[2].parent).out
-    assert "ckpt-00000003\nincrement on ckpt-00000002, step 9, of 2023-11-14 22:13 UTC\n" in text
+    assert "ckpt-00000003\nincrement on ckpt-00000002, step 9, of 2023-11-14 22:13:20Z\n" in text
     assert "model/kernel" in text and "[3, 2]" in text
     assert "\nitem: dim 3, row_wise_adagrad\n    198 rows (3 its own, 1 removed), " in text
     widths = [len(line) for line in text.splitlines() if str(chain[2].parent) not in line]

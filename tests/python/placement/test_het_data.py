@@ -65,6 +65,13 @@ def write_parquet(path: Path) -> Path:
     return path
 
 
+def write_csv(path: Path) -> Path:
+    users = [f"u{one}" if one % 5 else "" for one in values()]
+    rows = [f"{n},{one},{user},1.5" for n, (one, user) in enumerate(zip(values(), users, strict=True))]
+    path.write_text("\n".join(["n,id,user,price", *rows]))
+    return path
+
+
 def write_tfrecord(path: Path) -> Path:
     import tensorflow as tf
 
@@ -101,7 +108,7 @@ def numbers_of(path: Path) -> list[int]:
     return [int(line.split(b"\t")[1]) for line in path.read_bytes().splitlines()]
 
 
-WRITE = {"criteo": write_criteo, "parquet": write_parquet, "tfrecord": write_tfrecord}
+WRITE = {"criteo": write_criteo, "csv": write_csv, "parquet": write_parquet, "tfrecord": write_tfrecord}
 IDS = {"id": values(), "user": [f"u{one}" if one % 5 else "" for one in values()]}
 
 
@@ -123,7 +130,7 @@ def shard(source: Path, out: Path, by: str, *more: object, status: int = 0) -> D
 
 
 @pytest.mark.parametrize("by", ["id", "user"])
-@pytest.mark.parametrize("kind", ["parquet", "tfrecord"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "tfrecord"])
 def test_files_are_placed_as_the_rule_says(tmp_path: Path, kind: str, by: str) -> None:
     shard(WRITE[kind](tmp_path / f"a.{kind}"), tmp_path / "out", by)
     pieces = Pieces.read(tmp_path / "out")
@@ -171,6 +178,25 @@ def test_criteo_lines_are_placed_by_reader_ids(tmp_path: Path, part: str) -> Non
     assert Pieces.read(tmp_path / "same").id == Pieces.read(tmp_path / "out").id
 
 
+def test_parts_of_int32_and_int64_are_one_stream(tmp_path: Path) -> None:
+    """Parts of two writers were refused. pandas' index is no field of ids."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    for name, kind, some in (("a", pa.int32(), slice(50)), ("b", pa.int64(), slice(50, SAMPLES))):
+        numbers = pa.array(range(SAMPLES))[some]
+        columns = {"n": numbers, "id": pa.array(values()[some], kind), "__index_level_0__": numbers}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    parts = (tmp_path / "a.parquet", tmp_path / "b.parquet")
+    het_data("shard", *parts, "--by", "id", "--workers", WORKERS, "--batch", BATCH, "--out", tmp_path / "out")
+    pieces = Pieces.read(tmp_path / "out")
+    found = np.stack([numbers_of(pieces.file(worker)) for worker in range(WORKERS)])
+    expected = Placement("id", WORKERS, BATCH).place(IDS["id"])
+    np.testing.assert_array_equal(found.reshape(WORKERS, WHOLE, BATCH), expected.swapaxes(0, 1))
+    done = het_data("fields", *parts, "--workers", WORKERS, "--batch", BATCH)
+    assert "Not by __index_level_0__: each is an index of pandas." in done.out
+
+
 def test_several_files_are_one_stream(tmp_path: Path) -> None:
     for name, some in (("a", lines()[:50]), ("b", lines()[50:])):
         (tmp_path / name).write_bytes(b"\n".join(some) + b"\n")
@@ -203,7 +229,7 @@ REFUSED = {
     ),
     "a part of Parquet": ("parquet", "id", ["--part", "train"], "--part is train, but only Criteo's lines"),
     "other lines": ("tfrecord", "C1", ["--format", "criteo"], r"line 1: has \d+ fields, not 40"),
-    "no Parquet": ("criteo", "id", ["--format", "parquet"], "is not a file of Parquet"),
+    "no Parquet": ("criteo", "id", ["--format", "parquet"], "a.criteo cannot be read: .*magic bytes"),
     "no TFRecord": ("criteo", "id", ["--format", "tfrecord"], "is damaged"),
 }
 

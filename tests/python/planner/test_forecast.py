@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -232,6 +234,10 @@ def test_a_plan_is_text_of_80_columns(plan):
 def test_a_plan_is_a_page_with_three_plots(plan):
     text = page.html(plan, "<clicks>", 12345)
     assert text.count("<svg") == 3 and "&lt;clicks&gt;" in text and "<clicks>" not in text
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):  # no legend lies over bars
+        groups = {one.get("id"): one for one in ElementTree.fromstring(svg).iter() if one.get("id")}
+        inside = {one.get("id") for one in groups["axes_1"].iter()}
+        assert "legend_1" in groups and "legend_1" not in inside
 
 
 def test_the_commands_do_what_the_readme_says(tmp_path, stats):
@@ -254,7 +260,10 @@ def test_the_commands_do_what_the_readme_says(tmp_path, stats):
     [
         (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
         (["--rtt", "5"], "not a time, such as 0.2ms"),
-        (["--ram", "much"], "not a number of bytes, such as 64GB or 64GiB"),
+        (["--link", "10GB"], "'10GB' is not a rate in bits a second, such as 10Gb (B would be bytes)"),
+        (["--ram", "much"], "not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB"),
+        (["--ram", "64"], "'64' is not a number of bytes with its unit, such as 64GB"),
+        (["--cache", "1.2.3GB"], "'1.2.3GB' is not a number of bytes"),
         (["--batch", "0"], "not a whole number of 1 or more"),
     ],
 )

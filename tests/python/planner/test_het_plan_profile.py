@@ -95,6 +95,26 @@ def test_parquet_with_lists_strings_and_shared_tables(tmp_path):
     assert np.array_equal(stats.keys(0)[0][stats.keys(0)[1]], HISTORY[: LENGTHS[:300].sum()])
 
 
+def test_csv_counts_as_parquet_does(tmp_path):
+    """csv:GLOB was taken for a module of Python. An index that pandas wrote is not counted."""
+    for name, part in (("a", slice(200)), ("b", slice(200, None))):
+        rows = [f"{at},{one},u{one},0.5" for at, one in enumerate(USERS[part])]
+        (tmp_path / f"{name}.csv").write_text("\n".join([",user,name,price", *rows]) + "\n")
+    parquet(tmp_path / "a.parquet")
+    for data in (f"csv:{tmp_path}/*.csv", f"parquet:{tmp_path}/a.parquet"):
+        het_plan("profile", "--data", data, "--out", tmp_path / data[:3], "--fields", "user,name", "--dim", 4)
+    stats = [Stats.load(tmp_path / kind) for kind in ("csv", "par")]
+    assert stats[0].samples == SAMPLES and stats[0].tables == stats[1].tables
+    for table in (0, 1):
+        for one, other in zip(*(of.keys(table) for of in stats), strict=True):
+            np.testing.assert_array_equal(one, other)
+    het_plan("profile", "--data", f"csv:{tmp_path}/*.csv", "--out", tmp_path / "all")
+    assert [one.name for one in Stats.load(tmp_path / "all").features] == ["user", "name"]
+    (tmp_path / "c.csv").write_bytes(b"user,name\n1,K\xf6ln\n")
+    done = het_plan("profile", "--data", f"csv:{tmp_path}/c.csv", "--out", tmp_path / "no", status=1)
+    assert "c.csv, line 2 is not UTF-8" in done.err
+
+
 def test_tfrecord_with_lists(tmp_path):
     import tensorflow as tf
 
@@ -237,11 +257,11 @@ def test_files_that_do_not_fit(tmp_path):
     ]:
         assert re.search(text, refused(*data, *words)), words
     for given, text in [
-        ("parquet", "--data is 'parquet'; give criteo:FILE, parquet:GLOB"),
+        ("parquet", "--data is 'parquet'; give criteo:FILE, csv:GLOB"),
         (":a", "--data is ':a'"),
         (f"parquet:{tmp_path}/b*", "there is no such file; give one, or a pattern"),
         ("s3:bucket", "--data s3:bucket: No module named 's3'; give criteo:FILE"),
-        (f"parquet:{criteo(tmp_path / 'a.tsv')}", "is not a file of Parquet"),
+        (f"parquet:{criteo(tmp_path / 'a.tsv')}", "a.tsv cannot be read: "),
         (f"criteo:{tmp_path}", "is a directory, not a regular file"),
     ]:
         assert text in refused("--data", given, *out)

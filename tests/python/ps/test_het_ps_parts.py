@@ -203,7 +203,7 @@ def test_status_shows_a_server_that_loads():
 
     one = status.look(Loading())
     assert (one.state, one.why) == ("loading", "43.21 % loaded")
-    assert show.number(12_345) == "12.3k" and show.size(5 << 20) == "5 MB"
+    assert show.number(12_345) == "12.3k" and show.size(5 << 20) == "5.24 MB"
 
 
 def test_status_cuts_nothing_on_80_columns():
@@ -229,7 +229,7 @@ def test_status_cuts_nothing_on_80_columns():
     assert max(map(len, lines)) <= 80 and "\N{HORIZONTAL ELLIPSIS}" not in page.getvalue()
     for place in places:
         assert any(str(place) in line for line in lines), place
-    assert "memory 11 GB of 12 GB: 7 GB partitions, 1 GB replication; on disk: aof" in " ".join(
+    assert "memory 11.8 GB of 12.9 GB: 7.52 GB partitions, 1.07 GB replication; on disk: aof" in " ".join(
         page.getvalue().split()
     )
 

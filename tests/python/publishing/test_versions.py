@@ -212,7 +212,7 @@ def test_damaged_blobs_are_refused(publisher, client, tmp_path, where):
 def test_blobs_too_large_for_the_server_need_a_directory(client, tmp_path):
     dense_store.AtServer(client, "").check(64 << 20)
     with pytest.raises(
-        ValueError, match=r"have 64 MB, and the parameter server takes 64 MB; give directory="
+        ValueError, match=r"have 67.1 MB, and the parameter server takes 67.1 MB; give directory="
     ):
         dense_store.AtServer(client, "").check((64 << 20) + 1)
     dense_store.InDirectory(tmp_path).check(1 << 40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -28,11 +29,14 @@ def test_het_publish_lists_and_shows(server, client):
     versions = Versions(client, "")
     now = time.time()
     for number, ago in ((1, 200_000), (2, 7000), (3, 5)):
-        versions.append(version(number, time=now - ago, bytes=3 << 20))
+        through = {"trained_through": 1.7e9} if number == 2 else {}
+        versions.append(version(number, time=now - ago, bytes=3 << 20, **through))
     lines = command("list", url).out.splitlines()
     assert [line.split()[0] for line in lines] == ["version", "1", "2", "3"]
     assert ["  2 d  " in lines[1], "  2 h  " in lines[2], "  5 s  " in lines[3]] == [True] * 3
-    assert lines[3].endswith('3 MB  released   {"day": [1, null]}') and max(map(len, lines)) <= 80
+    assert all(re.match(r" +\d  \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  ", line) for line in lines[1:])
+    assert lines[2].endswith("2023-11-14 22:13:20Z")  # a number of seconds says nothing
+    assert lines[3].endswith('3.15 MB  released   {"day": [1, null]}') and max(map(len, lines)) <= 80
     assert len(command("list", url, "--last", 1).out.splitlines()) == 2
     assert [one["number"] for one in json.loads(command("list", url, "--json").out)] == [1, 2, 3]
     shown = command("show", url, 3).out

@@ -95,7 +95,7 @@ doctor.tell("GPU")
         [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True
     )
     said = json.loads(done.stdout.splitlines()[-1])
-    assert said["works"] and said["text"].endswith(f" MiB free; {gpu_lib.DEVICE_LIBRARY}"), said
+    assert said["works"] and said["text"].endswith(f" GB free; {gpu_lib.DEVICE_LIBRARY}"), said
 
 
 def test_horovod_of_another_tensorflow(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from collections.abc import Callable
 
 from het_tf.python.checkpoint.cli import convert, inspect, verify
@@ -118,7 +117,6 @@ def run_verify(options: argparse.Namespace) -> int:
 
 def run_merge(options: argparse.Namespace) -> int:
     """het-ckpt merge."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from het_tf.python.checkpoint.cli import merge  # loads TensorFlow, which the other commands do without
 
     view = _checked(View(merge.chain_of(options.inputs)), "the inputs")
@@ -165,5 +163,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
-    return run("het-ckpt", lambda: RUN[options.command](options), 130, ValueError, ImportError)
+    return run(parser(), arguments, lambda options: RUN[options.command](options), ValueError, ImportError)

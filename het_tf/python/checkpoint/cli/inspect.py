@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from het_tf.python.checkpoint.cli.view import TableView, View
 from het_tf.python.checkpoint.rowfile import TensorFile
-from het_tf.python.show import number, size
+from het_tf.python.show import date, number, size
 
 _WIDTH = 80
 _MANY = 8  # lines of files and of dense tensors, without --all
@@ -104,9 +103,7 @@ def _table(table: TableView, advance: Callable[[int], None]) -> dict[str, Any]:
 
 def moment(seconds: float) -> str:
     """A date in UTC; "never" for 0."""
-    if not seconds:
-        return "never"
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    return date(seconds) if seconds else "never"
 
 
 def render(found: dict[str, Any], everything: bool, one_table: bool) -> Group:
@@ -134,7 +131,7 @@ def _head(found: dict[str, Any]) -> Text:
     step = "no step" if found["step"] is None else f"step {found['step']}"
     space = f", namespace {found['namespace']!r}" if found["namespace"] else ""
     return Text(
-        f"{found['path']}\n{kind}, {step}, of {moment(found['created'])} UTC{space}\n"
+        f"{found['path']}\n{kind}, {step}, of {moment(found['created'])}{space}\n"
         f"{size(found['bytes'])} in {len(found['files'])} files of {found['store']['partitions']} partitions"
         f"\nid {found['id']}"
     )
@@ -164,7 +161,7 @@ def _tables(tables: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{one['name']}: dim {one['spec']['dim']}, {optimizer}"
         yield f"    {number(one['rows'])} rows{own}, {size(one['bytes'])}"
         yield f"    clocks {_between(one['clocks'])}, updates {_between(one['counts'])}"
-        yield f"    last used {_between(one['last_used'], moment)} (UTC)"
+        yield f"    last used {_between(one['last_used'], moment)}"
 
 
 def _details(table: dict[str, Any]) -> list[str]:

@@ -8,19 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 from het_tf.python.files import local
-from het_tf.python.placement.cli.criteo import CriteoLines
-from het_tf.python.placement.cli.parquet import ParquetRows
+from het_tf.python.placement.cli.formats import FORMATS, format_of, open_samples
 from het_tf.python.placement.cli.profile import FieldFigures, Rows, profile
 from het_tf.python.placement.cli.samples import Samples
 from het_tf.python.placement.cli.split import split
-from het_tf.python.placement.cli.tfrecord import Records
 from het_tf.python.placement.placement import Placement
 from het_tf.python.show import Command, add_json, at_least_1, bar, number, run, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Places samples on workers by a field, so that fewer rows of tables travel
-(docs/horovod.md).
+Places samples: those with the same value of a field come to the same worker, so
+that fewer rows of tables travel (docs/horovod.md).
 
   het-data fields train.tsv --workers 8
       show what each field would save; the first lines are enough
@@ -32,13 +30,12 @@ Places samples on workers by a field, so that fewer rows of tables travel
   het-data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
   het-data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
 
-Files are Criteo's lines (also .gz), Parquet (.parquet; needs pyarrow) or
-TFRecords of tf.train.Example (.tfrecord, also .gz; needs TensorFlow); for other
-names give --format. Several files are one stream, in the given order. Validate
-on samples that are not placed.
+Files are Criteo's lines (also .gz), Parquet or CSV (.parquet, .csv; need
+pyarrow; CSV is written as Parquet) or TFRecords of tf.train.Example (.tfrecord,
+also .gz; needs TensorFlow); for other names give --format. Several files are
+one stream, in the given order. Validate on samples that are not placed.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
-_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord"}
 _PARTS = ("all", "train", "valid", "test")
 _WIDEST = 24
 _WORTH = 0.8  # location is preferred if at most this share of the best field's rows travels
@@ -103,7 +100,7 @@ def _files(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "files", type=local, nargs="+", metavar="FILE", help="files of samples, in the order of the stream"
     )
-    sub.add_argument("--format", choices=("criteo", "parquet", "tfrecord"), help="default: by the names")
+    sub.add_argument("--format", choices=FORMATS, help="default: by the names")
     sub.add_argument(
         "--part", choices=_PARTS, default="all",
         help="part of Criteo's lines, drawn by the line's number as in het_tf.data.criteo (%(default)s)",
@@ -111,16 +108,7 @@ def _files(sub: argparse.ArgumentParser) -> None:
 
 
 def _open(options: argparse.Namespace) -> Samples[Any]:
-    kinds = {_SUFFIXES.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix, "criteo")
-             for path in options.files}  # fmt: skip
-    if options.format is None and len(kinds) > 1:
-        raise ValueError(f"the files have several formats ({', '.join(sorted(kinds))}); split them up")
-    kind = options.format or kinds.pop()
-    if kind == "criteo":
-        return CriteoLines(options.files, options.part)
-    if options.part != "all":
-        raise ValueError(f"--part is {options.part}, but only Criteo's lines have parts; leave it out")
-    return ParquetRows(options.files) if kind == "parquet" else Records(options.files)
+    return open_samples(options.format or format_of(options.files), options.files, options.part)
 
 
 def run_fields(options: argparse.Namespace) -> int:
@@ -221,5 +209,4 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {"fields": run_fields, "sh
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    options = parser().parse_args(arguments)
-    return run("het-data", lambda: RUN[options.command](options), 130, ValueError)
+    return run(parser(), arguments, lambda options: RUN[options.command](options), ValueError, ImportError)

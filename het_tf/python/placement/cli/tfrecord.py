@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ _HEAD = 16  # bytes of a record beside its content
 
 
 def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         import tensorflow
     except ImportError as error:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.inputs.python.graph.writer import GraphWriter
 from het_tf.python.files import local_path
+from het_tf.python.show import size
 from het_tf.zoo.data import wheels
 from het_tf.zoo.data.graph.nodes import NodeSet, NodeTask
 
@@ -72,7 +73,7 @@ def graph_like(nodes: int = 100_000, seed: int = 0, path: str | os.PathLike[str]
     except OSError as error:
         raise RuntimeError(
             f"cannot write {file}: {error}. Set HET_DATA_DIR to a directory that you may write to and that "
-            f"has room for {_bytes(nodes) / 1e6:,.0f} MB."
+            f"has room for {size(_bytes(nodes))}."
         ) from error
     if graph.nodes != nodes:
         raise ValueError(f"{file} has {graph.nodes:,} nodes, but nodes is {nodes:,}; give another path")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.inputs.python.graph.graph import Fanout, Graph
-from het_tf.zoo.data.examples import check_batch_size, check_shard
+from het_tf.zoo.data.checks import check_batch_size, check_shard
 
 if TYPE_CHECKING:
     import tensorflow as tf

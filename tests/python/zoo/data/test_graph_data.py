@@ -190,5 +190,5 @@ def test_generated_graph_is_the_same_in_whatever_pieces(
         with pytest.raises(ValueError, match=f"nodes is {nodes}"):
             graph_like(nodes)
     monkeypatch.setenv("HET_DATA_DIR", "/proc/nowhere")
-    with pytest.raises(RuntimeError, match=r"Set HET_DATA_DIR .* room for 1 MB"):
+    with pytest.raises(RuntimeError, match=r"Set HET_DATA_DIR .* room for 640 kB"):
         graph_like(10_000)

@@ -187,19 +187,18 @@ def test_a_pass_needs_no_memory_for_the_file(tmp_path: Path, monkeypatch: pytest
     How far Arrow reads ahead is its own, and depends on the load: what it is told is looked at.
     """
     pq.write_table(pa.table({"x": np.arange(300_000), "clicked": np.zeros(300_000)}), tmp_path / "x.parquet")
-    opened = []
+    about = describe(tmp_path / "x.parquet")
+    told = []
 
-    def noted(paths: Any, **options: Any) -> Any:
-        opened.append(options.get("format"))
-        return dataset(paths, **options)
+    def noted(*args: Any, **options: Any) -> Any:
+        told.append(options)
+        return opened(*args, **options)
 
-    dataset = pa.dataset.dataset
-    monkeypatch.setattr(pa.dataset, "dataset", noted)
-    stream = tabular(tmp_path / "x.parquet", describe(pa.table({"x": [1], "clicked": [0]})))
-    blocks = [len(block) for block in stream.blocks()]
+    opened = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", noted)
+    blocks = [len(block) for block in tabular(tmp_path / "x.parquet", about).blocks()]
     assert sum(blocks) == 300_000 and max(blocks) <= 150_000, "a block at a time"
-    (form,) = [one for one in opened if isinstance(one, pa.dataset.ParquetFileFormat)]
-    assert form.default_fragment_scan_options.pre_buffer is False
+    assert told and all(not one["pre_buffer"] and one["buffer_size"] <= 1 << 20 for one in told)
 
 
 BAD_CSV = [
@@ -264,7 +263,7 @@ def test_bad_files(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.table(columns(more=[1, 2, 3])), other)
     with pytest.raises(
-        ValueError, match=r"other.parquet: column 'more' is int64, but in the first file string"
+        ValueError, match=r"other.parquet: column 'more' is int64, but in files before it string"
     ):
         describe([good, other])
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.csv"):

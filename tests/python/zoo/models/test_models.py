@@ -268,6 +268,8 @@ def test_ids_of_another_type(
 def test_a_column_without_numbers_has_no_scale(fresh: np.random.Generator) -> None:
     with pytest.raises(ValueError, match=r"numeric columns \['x'\] have no number in 3 rows"):
         DeepFM(TEXTS).adapt(np.full((3, 1), np.nan))
+    with pytest.raises(ValueError, match=r"numeric columns \['x'\] have infinite numbers; correct them"):
+        DeepFM(TEXTS).adapt(np.float32([[1], [np.inf], [2]]))
 
 
 @pytest.mark.parametrize(

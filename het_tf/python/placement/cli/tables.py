@@ -1,57 +1,38 @@
-"""Files of Parquet for `het-data` (needs pyarrow)."""
+"""Files of Parquet and CSV for `het-data` and `het-plan` (needs pyarrow)."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from het_tf.inputs.python.tables import is_index, is_list, open_table, pyarrow
 from het_tf.python.placement.cli.samples import SEVERAL, Samples, Writer
 from het_tf.python.placement.placement import Int64Array
 
-_READ, _GROUP = 1 << 14, 1 << 16  # rows per read, and per row group that is written
-_BUFFER = 1 << 16  # bytes of a column per read, in place of its whole row group
+_GROUP = 1 << 16  # rows per row group that is written
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ValueError(
-            f"files of Parquet need pyarrow ({error}); run: {sys.executable} -m pip install pyarrow, or "
-            "install het_tf[parquet]"
-        ) from None
-    return pyarrow
+class TableRows(Samples[Any]):
+    """Rows of Parquet or CSV files with the same columns; written as Parquet.
 
-
-class ParquetRows(Samples[Any]):
-    """Rows of Parquet files with one schema. A missing value counts as 0, or as an empty string."""
+    A missing value counts as 0, or as an empty string.
+    """
 
     suffix = ".parquet"
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], kind: str) -> None:
         super().__init__(paths)
-        self._pa = _pyarrow()
-        self._schema: Any = None
-        self.total = 0
-        for path in paths:
-            with self._open(path) as file:
-                self.total += file.metadata.num_rows
-                if self._schema is not None and not file.schema_arrow.equals(self._schema):
-                    raise ValueError(f"{path} has another schema than {paths[0]}; place them separately")
-                self._schema = file.schema_arrow
-
-    def _open(self, path: Path) -> Any:
-        try:
-            return self._pa.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
-        except self._pa.ArrowInvalid as error:
-            raise ValueError(f"{path} is not a file of Parquet: {error}") from None
+        self._pa = pyarrow()
+        self._table = open_table(self.paths, kind=f".{kind}")
+        self._schema = self._table.schema
+        if kind == "parquet":
+            self.total = self._table.rows
 
     def fields(self) -> dict[str, str]:
-        """Columns of integers and of strings fit."""
-        return {field.name: self._reason(field.type) for field in self._schema}
+        """Columns of integers and of strings fit, but no index of pandas."""
+        reasons = {field.name: self._reason(field.type) for field in self._schema}
+        return {name: "is an index of pandas" if is_index(name) else why for name, why in reasons.items()}
 
     def _reason(self, kind: Any) -> str:
         types = self._pa.types
@@ -60,29 +41,23 @@ class ParquetRows(Samples[Any]):
             return ""
         if types.is_binary(kind) or types.is_large_binary(kind):
             return ""
-        if self._is_list(kind) and not self._reason(kind.value_type):
+        if is_list(kind) and not self._reason(kind.value_type):
             return SEVERAL
         return f"is {kind}, not an id"
-
-    def _is_list(self, kind: Any) -> bool:
-        types = self._pa.types
-        return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
     def only(self, names: Sequence[str]) -> None:
         """See Samples."""
         self._schema = self._pa.schema([self._schema.field(name) for name in names])
 
     def blocks(self, size: int) -> Iterator[Any]:
-        """See Samples."""
+        """See Samples. ValueError: a file is damaged, or has a value of another type than its column."""
         held = self._schema.empty_table()
-        for path in self.paths:
-            with self._open(path) as file:
-                for batch in file.iter_batches(_READ, columns=self._schema.names):
-                    held = self._pa.concat_tables([held, self._pa.Table.from_batches([batch], self._schema)])
-                    whole = held.num_rows - held.num_rows % size
-                    for begin in range(0, whole, size):
-                        yield held.slice(begin, size)
-                    held = held.slice(whole)
+        for _, _, batch in self._table.batches(self._schema.names):
+            held = self._pa.concat_tables([held, self._pa.Table.from_batches([batch], self._schema)])
+            whole = held.num_rows - held.num_rows % size
+            for begin in range(0, whole, size):
+                yield held.slice(begin, size)
+            held = held.slice(whole)
         if held.num_rows:
             yield held
 
