@@ -258,12 +258,16 @@ int HetMarkDurable(const char* name_space) {
   });
 }
 
-int HetFlushRemote(const char* name_space) {
+int HetFlushRemote(const char* name_space, int interrupted) {
+  const het::Interrupts interrupts(het::Interrupts::By::kFunction);
+  if (interrupted != 0) het::Interrupts::Now();
   return Answer([&] {
     const std::shared_ptr<Engine> engine = het::FindEngine(name_space);
     return engine == nullptr || !engine->remote() ? Status() : engine->caches().Flush();
   });
 }
+
+int HetPassInterruptOn() { return het::Interrupts::PassOn() ? 1 : 0; }
 
 int HetReset(const char* name_space) {
   return Answer([&] {

@@ -75,7 +75,10 @@ HET_EXPORT int HetCheckOptions(const char* options);
 // A checkpoint has all updates that the namespace has applied, so they need not be kept longer.
 HET_EXPORT int HetMarkDurable(const char* name_space);
 // As HetFlush if the namespace is in use and its tables are at a parameter server; else does nothing.
-HET_EXPORT int HetFlushRemote(const char* name_space);
+// `interrupted`: ends as by Ctrl-C if a server stands still.
+HET_EXPORT int HetFlushRemote(const char* name_space, int interrupted);
+// Passes a SIGINT on that an op's call has held back (core/base/interrupt.h). Returns whether there was one.
+HET_EXPORT int HetPassInterruptOn();
 HET_EXPORT int HetFlush(const char* name_space);
 // HetFlush, and empties the caches: reads then equal a scan, to the last bit.
 HET_EXPORT int HetRefresh(const char* name_space);

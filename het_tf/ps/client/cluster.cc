@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/client/client.h"
 #include "het_tf/ps/client/tls_stream.h"
@@ -181,7 +182,7 @@ Status RedisCluster::Refresh(double seconds) {
   for (const ServerNode& node : Candidates()) {
     auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, std::min(seconds, kAnswerSeconds));
     const Status learned = reply.ok() ? Learn(reply.value(), node) : reply.status();
-    if (learned.ok()) return learned;
+    if (learned.ok() || learned.code() == Code::kCancelled) return learned;
     const std::string& why = learned.message();
     said += (said.empty() ? "" : "; ") + why;
     refused = refused || StartsWith(why, (node.ToString() + " refuses").c_str());
@@ -226,10 +227,15 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
       if (!PassesByItself(error)) return last;
     } else {
       last = reply.status();
+      if (last.code() == Code::kCancelled) return last;
       if (!repeatable && connection->wrote()) {
         return Status(Code::kUnavailable, last.message() + "; the command may have been carried out or not");
       }
       static_cast<void>(Refresh(std::max(end - SteadySeconds(), 0.01)));  // the server may have a successor
+    }
+    if (Interrupts::Due(start)) {
+      return Status(Code::kCancelled,
+                    words[0] + " " + key + ": " + last.message() + "; the wait was interrupted");
     }
     if (notice_ != nullptr && SteadySeconds() >= start + notice) {
       notice_(words[0] + " " + key + " waited for " + Seconds(std::floor(SteadySeconds() - start)) + "; " +

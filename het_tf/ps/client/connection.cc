@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/base/steady_seconds.h"
 
 namespace het {
@@ -21,6 +22,8 @@ void AppendWord(Bytes* bytes, const std::string& word) {
 
 // Limits an answer that arrives byte by byte: to this many times the seconds for one byte.
 constexpr double kMostTimes = 10;
+// Between two looks whether an Ask is interrupted.
+constexpr double kLookMilliseconds = 100;
 
 }  // namespace
 
@@ -160,13 +163,17 @@ Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& command
     Write();
     const double left =
         std::min(std::max(start, moved_at()) + seconds, start + kMostTimes * seconds) - SteadySeconds();
+    if (Interrupts::Due(std::max(start, moved_at()))) {
+      Close(node_.ToString() + " gave no answer, and the wait for it was interrupted");
+      return Status(Code::kCancelled, reason_);
+    }
     if (left <= 0) {
       GiveUp(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s",
              /*closed=*/false);
     }
     if (closed()) break;
     pollfd ready{fd(), static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0)), 0};
-    poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
+    poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, kLookMilliseconds)));
     Read(replies);
   }
   if (replies->size() > commands.size()) {  // replies cannot be matched to commands

@@ -58,7 +58,8 @@ class RedisConnection {
   void Close(std::string reason);
 
   // Sends commands together and waits for their replies, at most `seconds` after the last byte that moved;
-  // for set-up, when no other command is in flight. Unavailable if the connection fails or times out;
+  // for set-up, when no other command is in flight. Unavailable if the connection fails or times out, Cancelled
+  // if Ctrl-C ends the wait;
   // `replies` has the earlier replies then. A Redis error is a reply.
   Status Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
              std::vector<RedisReply>* replies);

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from het_tf.python.session import native, settings
+from het_tf.python.session import interrupts, native, settings
 from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 
@@ -245,9 +245,10 @@ def _connect(address: str, namespace: str, options: str) -> None:
                 f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
             ) from None
         if address:
+            interrupts.prepare()
             try:
                 native.call("HetTableNames", namespace)  # connects
-            except Exception:
+            except BaseException:  # Ctrl-C, too
                 native.call("HetConnectWith", settings.current.ps or "", settings.current.ps_options)
                 raise
     settings.current.ps, settings.current.ps_options = address, options
