@@ -1,6 +1,7 @@
 #include "het_tf/capi/management.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -11,6 +12,8 @@
 
 namespace het {
 namespace {
+
+constexpr size_t kMostPasswordBytes = 4096;
 
 // Runs f(table) for the table of that name.
 template <typename F>
@@ -231,12 +234,22 @@ int HetRefresh(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.caches().Refresh(); });
 }
 
-int HetConnectWith(const char* address, const char* options) {
+int HetConnectWith(const char* address, const char* options, HetPassword password) {
   return Answer([&]() -> Status {
     const std::string text = address;
+    std::function<het::Result<std::string>()> ask;
+    if (password != nullptr) {
+      ask = [password]() -> het::Result<std::string> {
+        std::string buffer(het::kMostPasswordBytes, '\0');
+        const int64_t size = password(buffer.data(), buffer.size());
+        buffer.resize(static_cast<size_t>(size < 0 ? -size : size));
+        if (size >= 0) return buffer;
+        return het::FailedPrecondition("password of het_tf.Store: " + buffer);
+      };
+    }
     HET_ASSIGN_OR_RETURN(auto config, het::ParseRemoteOptions(options));
     if (text.empty()) return het::SetEngineFactory(nullptr);
-    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseServerAddress(text));
+    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseServerAddress(text, std::move(ask)));
     return het::SetEngineFactory([server = parsed, config = config](const std::string& name, size_t threads) {
       return het::OpenRemoteEngine(server, name, threads, config);
     });
