@@ -335,7 +335,7 @@ def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsy
         address = (directory / "address").read_text().strip()
         password = re.fullmatch(r"redis://:([0-9a-f]{32})@127.0.0.2:\d+,127.0.0.2:\d+", address).group(1)
         assert password not in done.out + done.err and "$(cat" in done.out
-        for file in (directory / "address", directory / "het-ps.json", directory / "shard-0/redis.conf"):
+        for file in (directory / "address", directory / "het-ps.json", directory / "shard-0-a/redis.conf"):
             assert file.stat().st_mode & 0o77 == 0
         check(train(address))
         for words in (["--dir", directory], ["--ps", address]):
