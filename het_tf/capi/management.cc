@@ -1,6 +1,7 @@
 #include "het_tf/capi/management.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -12,6 +13,8 @@
 
 namespace het {
 namespace {
+
+constexpr size_t kMostPasswordBytes = 4096;
 
 // Runs f(table) for the table of that name.
 template <typename F>
@@ -245,12 +248,22 @@ int HetRefresh(const char* name_space) {
   return WithEngine(name_space, [&](Engine& engine) { return engine.caches().Refresh(); });
 }
 
-int HetConnectWith(const char* address, const char* options) {
+int HetConnectWith(const char* address, const char* options, HetPassword password) {
   return Answer([&]() -> Status {
     const std::string text = address;
+    std::function<het::Result<std::string>()> ask;
+    if (password != nullptr) {
+      ask = [password]() -> het::Result<std::string> {
+        std::string buffer(het::kMostPasswordBytes, '\0');
+        const int64_t size = password(buffer.data(), buffer.size());
+        buffer.resize(static_cast<size_t>(size < 0 ? -size : size));
+        if (size >= 0) return buffer;
+        return het::FailedPrecondition("password of het_tf.Store: " + buffer);
+      };
+    }
     HET_ASSIGN_OR_RETURN(auto config, het::ParseRemoteOptions(options));
     if (text.empty()) return het::SetEngineFactory(nullptr);
-    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseServerAddress(text));
+    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseServerAddress(text, std::move(ask)));
     return het::SetEngineFactory([server = parsed, config = config](const std::string& name, size_t threads) {
       return het::OpenRemoteEngine(server, name, threads, config);
     });
@@ -272,12 +285,16 @@ int HetMarkDurable(const char* name_space) {
   });
 }
 
-int HetFlushRemote(const char* name_space) {
+int HetFlushRemote(const char* name_space, int interrupted) {
+  const het::Interrupts interrupts(het::Interrupts::By::kFunction);
+  if (interrupted != 0) het::Interrupts::Now();
   return Answer([&] {
     const std::shared_ptr<Engine> engine = het::FindEngine(name_space);
     return engine == nullptr || !engine->remote() ? Status() : engine->caches().Flush();
   });
 }
+
+int HetPassInterruptOn() { return het::Interrupts::PassOn() ? 1 : 0; }
 
 int HetReset(const char* name_space) {
   return Answer([&] {

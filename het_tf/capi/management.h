@@ -71,14 +71,20 @@ HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint
 HET_EXPORT void HetScanFree(void* scan);
 
 // Unused namespaces will have their tables at this parameter server; "": in this process. `options`: a JSON
-// object (ps/client/remote_options.h), or "".
-HET_EXPORT int HetConnectWith(const char* address, const char* options);
+// object (ps/client/remote_options.h), or "". `password`: null, or gives the password of each new connection,
+// if the address has none: writes it, or the reason why there is none, and returns its bytes, or these
+// negated. Any thread may call it, as long as the process lives.
+typedef int64_t (*HetPassword)(char* out, size_t room);
+HET_EXPORT int HetConnectWith(const char* address, const char* options, HetPassword password);
 // Text: the same with defaults. InvalidArgument names the error.
 HET_EXPORT int HetCheckOptions(const char* options);
 // A checkpoint has all updates that the namespace has applied, so they need not be kept longer.
 HET_EXPORT int HetMarkDurable(const char* name_space);
 // As HetFlush if the namespace is in use and its tables are at a parameter server; else does nothing.
-HET_EXPORT int HetFlushRemote(const char* name_space);
+// `interrupted`: ends as by Ctrl-C if a server stands still.
+HET_EXPORT int HetFlushRemote(const char* name_space, int interrupted);
+// Passes a SIGINT on that an op's call has held back (core/base/interrupt.h). Returns whether there was one.
+HET_EXPORT int HetPassInterruptOn();
 HET_EXPORT int HetFlush(const char* name_space);
 // All workers have flushed: rows that travelled on demand may be read by anyone.
 HET_EXPORT int HetSettle(const char* name_space);

@@ -11,7 +11,8 @@ from het_tf.python import versions
 from het_tf.python.quoting import shortened
 
 # het::Code -> the corresponding exception of Python.
-_EXCEPTIONS: dict[int, type[Exception]] = {
+_EXCEPTIONS: dict[int, type[BaseException]] = {
+    1: KeyboardInterrupt,  # cancelled: Ctrl-C ended a wait
     2: OSError,  # the operating system refused a file
     3: ValueError,  # invalid argument
     4: TimeoutError,  # deadline exceeded
@@ -69,7 +70,7 @@ def caller(handle: ctypes.CDLL) -> Callable[..., str]:
 
         Raises:
           ValueError, LookupError, RuntimeError, MemoryError, NotImplementedError, TimeoutError,
-          ConnectionError or OSError, by the code of the error.
+          ConnectionError, OSError or KeyboardInterrupt, by the code of the error.
         """
         converted = [_to_c(argument) for argument in arguments]
         code = getattr(handle, function)(*converted)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/client/messages.h"
 
 namespace het {
@@ -58,10 +59,15 @@ Status Waiter::Until(const std::function<bool()>& done, const char* what, const 
     const bool hopeless = config_->fail_out_of_memory && call.out_of_memory != out_of_memory;
     const bool fails = now - call.moved_at >= config_->deadline || hopeless;
     const bool tells = now - start >= notice && config_->notice;
-    if (!fails && !tells) continue;
+    const bool interrupted = Interrupts::Due(call.moved_at > start ? call.moved_at : 0);
+    if (!fails && !tells && !interrupted) continue;
     bool exhausted = false;
     const std::string so_far = std::string(what) + " waited for " + Seconds(std::floor(now - start)) + ";" +
                                WhatIsMissing(&exhausted);
+    if (interrupted) {
+      return Status(Code::kCancelled,
+                    so_far + " it was interrupted; updates that were made are kept and will be sent");
+    }
     if (!fails) {
       notice *= 2;
       config_->notice(so_far + " it is tried again until nothing has moved on for " +

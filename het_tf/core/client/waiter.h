@@ -23,7 +23,8 @@ class Waiter {
         progress_(std::move(progress)) {}
 
   // Waits until done(). Fails when a partition refuses for good, or without progress for config.deadline: no
-  // frame applied, no read answered. `what` is the waiting operation ("a lookup"); `remedy` ends the error.
+  // frame applied, no read answered. Cancelled: Ctrl-C (base/interrupt.h). `what` is the waiting operation
+  // ("a lookup"); `remedy` ends the error.
   Status Until(const std::function<bool()>& done, const char* what,
                const char* remedy = "Check the servers, or raise het_tf.Store(deadline=...)");
 

@@ -66,6 +66,8 @@ Background::Pause ClientDriver::LookAfterPushes() {
     return {kQuietSeconds, {}};
   }
   try {
+    // A search for a server's successor delays calls, which hold the signal back.
+    const Interrupts interrupts(Interrupts::By::kOp);
     client_->Progress(0);
     Background::Pause pause;
     if (client_->Busy()) {

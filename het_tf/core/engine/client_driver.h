@@ -22,8 +22,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "het_tf/core/base/background.h"
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/engine/coming_steps.h"
 
@@ -39,11 +41,15 @@ class ClientDriver {
   // Holds the client for its own lifetime.
   class Lock {
    public:
-    explicit Lock(ClientDriver* driver) : driver_(driver), lock_(driver->TakeClient()) {}
+    explicit Lock(ClientDriver* driver) : driver_(driver) {
+      if (driver->remote_) interrupts_.emplace(Interrupts::By::kOp);
+      lock_ = driver->TakeClient();
+    }
     Client* operator->() const { return driver_->client_.get(); }
 
    protected:
     ClientDriver* const driver_;
+    std::optional<Interrupts> interrupts_;
     std::unique_lock<std::mutex> lock_;
   };
   // For calls of a step: leaves requests in flight to the thread.

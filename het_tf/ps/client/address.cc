@@ -1,19 +1,32 @@
 #include "het_tf/ps/client/address.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
 namespace het {
 namespace {
 
+constexpr int kSentinelPort = 26379;
+
 struct Parameter {
   const char* name;
-  std::string TlsSettings::*field;
+  std::string* (*field)(ServerAddress*);  // null: the address has no TLS
 };
-constexpr Parameter kParameters[] = {{"ca", &TlsSettings::ca},
-                                     {"cert", &TlsSettings::cert},
-                                     {"key", &TlsSettings::key},
-                                     {"server_name", &TlsSettings::server_name}};
+template <std::string TlsSettings::*kField>
+std::string* OfTls(ServerAddress* address) {
+  return address->tls ? &((*address->tls).*kField) : nullptr;
+}
+constexpr Parameter kParameters[] = {
+    {"ca", OfTls<&TlsSettings::ca>},
+    {"cert", OfTls<&TlsSettings::cert>},
+    {"key", OfTls<&TlsSettings::key>},
+    {"server_name", OfTls<&TlsSettings::server_name>},
+    {"password_file", [](ServerAddress* address) { return &address->password_file; }},
+    {"password_env", [](ServerAddress* address) { return &address->password_env; }}};
 
 // Returns the position of the '?' before the first parameter, or npos. A path may have an '@' and a password
 // a '?', so it searches for parameter names, else behind the login.
@@ -38,17 +51,19 @@ std::string Redacted(const std::string& text) {
 }
 
 Status Malformed(const std::string& text, const std::string& why) {
-  return InvalidArgument("parameter server '" + Redacted(text) + "': " + why +
-                         "; write redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with "
-                         "rediss:// and [?ca=FILE&cert=FILE&key=FILE&server_name=NAME] for TLS, or "
-                         "unix://[USER:PASSWORD@]/PATH");
+  return InvalidArgument(
+      "parameter server '" + Redacted(text) + "': " + why +
+      "; write redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with "
+      "rediss:// and [?ca=FILE&cert=FILE&key=FILE&server_name=NAME] for TLS, "
+      "redis+sentinel://HOST[:PORT][,...]/SERVICE for Sentinels, or "
+      "unix://[USER:PASSWORD@]/PATH; ?password_file=FILE or ?password_env=NAME in place of "
+      "a password");
 }
 
 // Removes the parameters from the end of `rest`.
 Status TakeParameters(const std::string& text, std::string* rest, ServerAddress* address) {
   size_t begin = FindParameters(*rest);
   if (begin == std::string::npos) return Status();
-  if (!address->tls) return Malformed(text, "parameters behind '?' are about TLS; use them with rediss://");
   const std::string list = rest->substr(begin + 1);
   rest->resize(begin);
   for (begin = 0; begin <= list.size();) {
@@ -59,16 +74,38 @@ Status TakeParameters(const std::string& text, std::string* rest, ServerAddress*
     const std::string name = one.substr(0, equals);
     const auto* const known = std::find_if(std::begin(kParameters), std::end(kParameters),
                                            [&](const Parameter& p) { return name == p.name; });
-    if (known == std::end(kParameters))
-      return Malformed(text, "'" + name + "' is none of ca, cert, key and server_name");
-    std::string& field = (*address->tls).*(known->field);
+    if (known == std::end(kParameters)) {
+      return Malformed(
+          text, "'" + name + "' is none of ca, cert, key, server_name, password_file and password_env");
+    }
+    std::string* const place = known->field(address);
+    if (place == nullptr) return Malformed(text, name + " is about TLS; use it with rediss://");
+    std::string& field = *place;
     if (!field.empty()) return Malformed(text, name + " occurs twice");
     if (equals + 1 >= one.size()) return Malformed(text, name + " is empty");
     field = one.substr(equals + 1);
   }
-  if (address->tls->cert.empty() && !address->tls->key.empty())
+  if (address->tls && address->tls->cert.empty() && !address->tls->key.empty())
     return Malformed(text, "a key without cert, its certificate");
   return Status();
+}
+
+// Decodes %XX. Returns false if a '%' has no two digits behind it.
+bool DecodePercent(std::string* text) {
+  std::string decoded;
+  for (size_t i = 0; i < text->size(); ++i) {
+    if ((*text)[i] != '%') {
+      decoded += (*text)[i];
+      continue;
+    }
+    const std::string digits = text->substr(i + 1, 2);
+    if (digits.size() < 2 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
+      return false;
+    decoded += static_cast<char>(std::strtol(digits.c_str(), nullptr, 16));
+    i += 2;
+  }
+  *text = std::move(decoded);
+  return true;
 }
 
 // Parses USER:PASSWORD from `rest` before position `at`; removes it and the '@' from the front.
@@ -82,7 +119,16 @@ Status TakeLogin(const std::string& text, size_t at, std::string* rest, ServerAd
   address->user = login.substr(0, colon);
   if (colon != std::string::npos) address->password = login.substr(colon + 1);
   *rest = rest->substr(at + 1);
-  return address->password.empty() ? Malformed(text, "a user without a password") : Status();
+  if (!DecodePercent(&address->user) || !DecodePercent(&address->password))
+    return Malformed(text, "a % in the login begins a character code, such as %40 for @; write %25 for a %");
+  return Status();
+}
+
+Status CheckPassword(const std::string& text, const ServerAddress& address) {
+  const int sources = !address.password.empty() + !address.password_file.empty() +
+                      !address.password_env.empty() + (address.ask_password != nullptr);
+  if (sources > 1) return Malformed(text, "the password is given twice");
+  return sources == 0 && !address.user.empty() ? Malformed(text, "a user without a password") : Status();
 }
 
 bool StartsWith(const std::string& text, const std::string& prefix) {
@@ -91,10 +137,33 @@ bool StartsWith(const std::string& text, const std::string& prefix) {
 
 }  // namespace
 
+Result<std::string> ServerAddress::Password() const {
+  if (ask_password != nullptr) return ask_password();
+  if (!password_env.empty()) {
+    const char* const value = std::getenv(password_env.c_str());
+    if (value != nullptr && *value != '\0') return std::string(value);
+    return FailedPrecondition("password_env=" + password_env +
+                              " of the parameter server's address: this variable is not set");
+  }
+  if (password_file.empty()) return password;
+  std::FILE* const file = std::fopen(password_file.c_str(), "re");
+  if (file == nullptr) {
+    return Status(Code::kFile,
+                  std::string("password_file of the parameter server's address cannot be read: ") +
+                      std::strerror(errno));
+  }
+  char read[4096];
+  std::string text(read, std::fread(read, 1, sizeof(read), file));
+  std::fclose(file);
+  text.erase(std::min(text.find_last_not_of("\r\n") + 1, text.size()));
+  if (!text.empty()) return text;
+  return Status(Code::kFile, "password_file of the parameter server's address is empty");
+}
+
 std::string ServerAddress::ToString() const {
   std::string text;
   for (const ServerNode& node : nodes) text += (text.empty() ? "" : ",") + node.ToString();
-  return text;
+  return service.empty() ? text : text + "/" + service;
 }
 
 namespace {
@@ -135,21 +204,35 @@ Status ParseNode(const std::string& text, const std::string& one, ServerNode* no
 
 }  // namespace
 
-Result<ServerAddress> ParseServerAddress(const std::string& text) {
+Result<ServerAddress> ParseServerAddress(const std::string& text,
+                                         std::function<Result<std::string>()> ask_password) {
   ServerAddress address;
+  address.ask_password = std::move(ask_password);
   if (StartsWith(text, "unix://")) {
     HET_RETURN_IF_ERROR(ParseSocket(text, text.substr(7), &address));
+    HET_RETURN_IF_ERROR(CheckPassword(text, address));
     return address;
   }
-  if (StartsWith(text, "rediss://")) {
+  const std::string scheme = text.substr(0, text.find("://"));
+  const bool sentinel = scheme == "redis+sentinel" || scheme == "rediss+sentinel";
+  if (scheme == "rediss" || scheme == "rediss+sentinel") {
     address.tls.emplace();
-  } else if (!StartsWith(text, "redis://")) {
-    return Malformed(text, "it begins with neither redis://, rediss:// nor unix://");
+  } else if ((scheme != "redis" && !sentinel) || scheme.size() == text.size()) {
+    return Malformed(text, "it begins with none of redis://, rediss://, redis+sentinel:// and unix://");
   }
-  std::string rest = text.substr(text.find("//") + 2);
+  std::string rest = text.substr(scheme.size() + 3);
   HET_RETURN_IF_ERROR(TakeParameters(text, &rest, &address));
   if (!rest.empty() && rest.back() == '/') rest.pop_back();
   HET_RETURN_IF_ERROR(TakeLogin(text, rest.rfind('@'), &rest, &address));
+  HET_RETURN_IF_ERROR(CheckPassword(text, address));
+  if (sentinel) {
+    const size_t slash = std::min(rest.find('/'), rest.size());
+    address.service = rest.substr(std::min(slash + 1, rest.size()));
+    rest.resize(slash);
+    if (address.service.empty() || address.service.find('/') != std::string::npos)
+      return Malformed(text,
+                       "behind the Sentinels stands '/' and what they call the server, such as /mymaster");
+  }
   for (size_t begin = 0; begin <= rest.size();) {
     const size_t end = std::min(rest.find(',', begin), rest.size());
     const std::string one = rest.substr(begin, end - begin);
@@ -159,6 +242,7 @@ Result<ServerAddress> ParseServerAddress(const std::string& text) {
                                  "' behind a host; tables are in database 0, so leave the number out");
     }
     ServerNode node;
+    if (sentinel) node.port = kSentinelPort;
     HET_RETURN_IF_ERROR(ParseNode(text, one, &node));
     address.nodes.push_back(node);
   }

@@ -2,11 +2,15 @@
 //
 //   redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]     one server, or nodes of a cluster to ask first
 //   rediss://...[?ca=FILE][&cert=FILE][&key=FILE][&server_name=NAME]     the same over TLS
+//   redis+sentinel://...HOST[:PORT][,...]/SERVICE, rediss+sentinel://...     Sentinels, which name the server
 //   unix://[USER:PASSWORD@]/PATH                             a Unix socket of a server on this machine
 //
-// An empty USER is the default user. There is no percent-encoding.
+// An empty USER is the default user. USER and PASSWORD are percent-encoded: % is written %25; other
+// characters may stand for themselves. Without PASSWORD (USER@ or no login), ?password_file=FILE or
+// ?password_env=NAME says where it is read, again for each connection.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,15 +40,24 @@ struct TlsSettings {
 
 struct ServerAddress {
   std::vector<ServerNode> nodes;
+  std::string service;   // what the nodes, which are Sentinels, call the server; empty: they are servers
   std::string user;      // empty: the default user
-  std::string password;  // empty: no AUTH
+  std::string password;  // empty: one of the next three, or no AUTH
+  std::string password_file;
+  std::string password_env;                           // the name of a variable
+  std::function<Result<std::string>()> ask_password;  // called by any thread
   std::optional<TlsSettings> tls;
+
+  // The password for a new connection. An error says what could not be read.
+  Result<std::string> Password() const;
 
   // For messages: without the password and the parameters.
   std::string ToString() const;
 };
 
-// InvalidArgument explains the error and shows the forms.
-Result<ServerAddress> ParseServerAddress(const std::string& text);
+// InvalidArgument explains the error and shows the forms. `ask_password`: gives the password; the text must
+// have none.
+Result<ServerAddress> ParseServerAddress(const std::string& text,
+                                         std::function<Result<std::string>()> ask_password = nullptr);
 
 }  // namespace het

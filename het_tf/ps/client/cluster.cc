@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/client/client.h"
 #include "het_tf/ps/client/tls_stream.h"
@@ -24,6 +25,7 @@ constexpr double kAnswerSeconds = 5;
 // Limit on the remembered servers without slots.
 constexpr size_t kMostOthers = 32;
 
+constexpr char kNoModule[] = " has not loaded the het module; start it with --loadmodule PATH/het.so";
 constexpr char kStrangeMap[] = "its answer to CLUSTER SLOTS is malformed";
 
 // Parses HOST:PORT; an empty host means `from`'s.
@@ -52,6 +54,21 @@ bool Contains(const std::vector<ServerNode>& nodes, const ServerNode& node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
+// A field of an answer to HELLO, a list of names and values; null if it is missing.
+const RedisReply* FieldOf(const RedisReply& hello, const char* name) {
+  for (size_t i = 0; i + 1 < hello.array.size(); i += 2) {
+    if (hello.array[i].text() == name) return &hello.array[i + 1];
+  }
+  return nullptr;
+}
+
+bool HasModule(const RedisReply& modules) {
+  return std::any_of(modules.array.begin(), modules.array.end(), [](const RedisReply& module) {
+    const RedisReply* const name = FieldOf(module, "name");
+    return name != nullptr && name->text() == "het";
+  });
+}
+
 }  // namespace
 
 Status StatusOfError(const std::string& error, const ServerNode& node) {
@@ -60,13 +77,20 @@ Status StatusOfError(const std::string& error, const ServerNode& node) {
   }
   if (StartsWith(error, "OOM")) return Status(Code::kResourceExhausted, node.ToString() + ": " + error);
   if (StartsWith(error, "ERR unknown command")) {
-    return FailedPrecondition(node.ToString() +
-                              " has not loaded the het module; start it with --loadmodule PATH/het.so");
+    return error.find("HET.") != std::string::npos
+               ? FailedPrecondition(node.ToString() + kNoModule)
+               : FailedPrecondition(node.ToString() + " refuses: " + error +
+                                    "; take rename-command for it out of redis.conf");
   }
-  if (StartsWith(error, "WRONGPASS") || StartsWith(error, "NOAUTH") || StartsWith(error, "NOPERM")) {
-    return FailedPrecondition(node.ToString() + " refuses: " + error +
-                              "; give user and password as redis://USER:PASSWORD@HOST:PORT, and grant the "
-                              "user the HET commands");
+  if (StartsWith(error, "NOPERM")) {
+    return FailedPrecondition(
+        node.ToString() + " refuses: " + error +
+        "; grant the user its rights (`het-ps conf` prints them), or give another login");
+  }
+  if (StartsWith(error, "DENIED")) {
+    return FailedPrecondition(node.ToString() +
+                              " refuses: it is in protected mode; give it a password (requirepass), or set "
+                              "protected-mode no in a network that you trust");
   }
   return FailedPrecondition(node.ToString() + ": " + error);
 }
@@ -81,10 +105,33 @@ bool ParseRedirect(const std::string& error, const ServerNode& from, Redirect* r
 }
 
 bool PassesByItself(const std::string& error) {
-  for (const char* prefix : {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY"}) {
+  for (const char* prefix : {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "READONLY"}) {
     if (StartsWith(error, prefix)) return true;
   }
   return false;
+}
+
+bool MayHaveMoved(const std::string& error) {
+  return StartsWith(error, "CLUSTERDOWN") || StartsWith(error, "READONLY");
+}
+
+ServerAddress RedisCluster::WithoutLogin(const ServerAddress& address) {
+  ServerAddress without;
+  without.tls = address.tls;
+  return without;
+}
+
+bool RedisCluster::IsSentinel(const ServerNode& node) const {
+  return !address_.service.empty() && Contains(address_.nodes, node);
+}
+
+const ServerAddress& RedisCluster::AddressOf(const ServerNode& node) const {
+  return IsSentinel(node) && !sentinels_ask_login_ ? without_login_ : address_;
+}
+
+bool RedisCluster::AsksLogin(const ServerNode& node, const std::string& why) {
+  if (sentinels_ask_login_ || !IsSentinel(node) || why.find("NOAUTH") == std::string::npos) return false;
+  return sentinels_ask_login_ = true;
 }
 
 uint32_t RedisCluster::Number(const ServerNode& node) {
@@ -99,10 +146,10 @@ void RedisCluster::Moved(uint32_t slot, const ServerNode& node) { node_of_slot_[
 RedisConnection* RedisCluster::ConnectionTo(const ServerNode& node) {
   for (auto& connection : connections_) {
     if (!(connection->node() == node)) continue;
-    if (connection->closed()) connection = std::make_unique<RedisConnection>(node, address_);
+    if (connection->closed()) connection = std::make_unique<RedisConnection>(node, AddressOf(node));
     return connection.get();
   }
-  connections_.push_back(std::make_unique<RedisConnection>(node, address_));
+  connections_.push_back(std::make_unique<RedisConnection>(node, AddressOf(node)));
   return connections_.back().get();
 }
 
@@ -148,6 +195,7 @@ void RedisCluster::Remember(const std::vector<ServerNode>& others) {
 }
 
 std::vector<ServerNode> RedisCluster::Candidates() const {
+  if (!address_.service.empty()) return address_.nodes;
   std::vector<ServerNode> candidates = nodes_;
   for (const auto* more : {&address_.nodes, &others_}) {
     for (const ServerNode& node : *more) {
@@ -157,39 +205,91 @@ std::vector<ServerNode> RedisCluster::Candidates() const {
   return candidates;
 }
 
-Status RedisCluster::Learn(const RedisReply& slots, const ServerNode& from) {
+std::vector<std::vector<std::string>> RedisCluster::Questions(const ServerNode& node) const {
+  if (IsSentinel(node)) return {{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", address_.service}};
+  return {{"CLUSTER", "SLOTS"}, {"HELLO"}, {"ROLE"}};
+}
+
+Status RedisCluster::LearnFromSentinel(const RedisReply& reply, const ServerNode& from,
+                                       std::optional<ServerNode>* named) {
+  if (!reply.ok()) {
+    return FailedPrecondition(from.ToString() + " is no Sentinel (" + reply.text() +
+                              "); write redis:// for a server of tables");
+  }
+  if (reply.array.size() != 2) {
+    return FailedPrecondition(from.ToString() + " knows no service '" + address_.service +
+                              "'; `redis-cli SENTINEL MASTERS` there lists what it watches");
+  }
+  ServerNode node;
+  if (!ParseEndpoint(reply.array[0].text() + ":" + reply.array[1].text(), from, &node))
+    return FailedPrecondition(from.ToString() + " names a primary without host and port");
+  *named = node;
+  return Status(Code::kUnavailable, from.ToString() + " names " + node.ToString() + " as the primary");
+}
+
+Status RedisCluster::Learn(const std::vector<RedisReply>& replies, const ServerNode& from,
+                           std::optional<ServerNode>* named) {
+  if (IsSentinel(from)) return LearnFromSentinel(replies[0], from, named);
+  const RedisReply& slots = replies[0];
+  // A server may refuse HELLO and ROLE: then the others' answers must do.
+  const RedisReply* const mode = FieldOf(replies[1], "mode");
+  const RedisReply* const modules = FieldOf(replies[1], "modules");
+  const RedisReply* const role = FieldOf(replies[1], "role");
+  const bool replica = (role != nullptr && role->text() == "replica") ||
+                       (!replies[2].array.empty() && replies[2].array[0].text() == "slave");
+  if (mode != nullptr && mode->text() == "sentinel") {
+    return FailedPrecondition(from.ToString() + " is a Sentinel; write redis+sentinel://" + from.ToString() +
+                              "/SERVICE (`redis-cli SENTINEL MASTERS` there lists the services)");
+  }
+  if (modules != nullptr && !HasModule(*modules)) return FailedPrecondition(from.ToString() + kNoModule);
   if (slots.kind == RedisReply::kArray) {
     const Status read = ReadSlots(slots, from);
     return read.ok() ? read : Status(read.code(), from.ToString() + ": " + read.message());
   }
-  if (slots.text().find("cluster support disabled") == std::string::npos) {
-    return StatusOfError(slots.text(), from);
+  const bool alone = mode != nullptr ? mode->text() != "cluster"
+                                     : slots.text().find("cluster support disabled") != std::string::npos;
+  if (!alone) return StatusOfError(slots.text(), from);
+  if (replica && !only_reads_) {
+    const bool known = replies[2].array.size() > 2;
+    const std::string primary =
+        known ? " of " + replies[2].array[1].text() + ":" + std::to_string(replies[2].array[2].integer) : "";
+    return Status(Code::kUnavailable,
+                  from.ToString() + " is a read-only replica" + primary +
+                      "; give the address of the primary, or both: redis://HOST:PORT,HOST:PORT");
   }
-  Use(from);
-  return Status();
-}
-
-void RedisCluster::Use(const ServerNode& node) {
-  nodes_ = {node};
+  nodes_ = {from};
   node_of_slot_.assign(kSlots, 0);
+  return Status();
 }
 
 Status RedisCluster::Refresh(double seconds) {
   if (address_.tls && !known()) HET_RETURN_IF_ERROR(CheckTls(*address_.tls));
   std::string said;
-  bool refused = false;
-  for (const ServerNode& node : Candidates()) {
-    auto reply = ConnectionTo(node)->Ask({"CLUSTER", "SLOTS"}, std::min(seconds, kAnswerSeconds));
-    const Status learned = reply.ok() ? Learn(reply.value(), node) : reply.status();
-    if (learned.ok()) return learned;
+  bool explained = false;
+  bool lasting = true;  // no other try helps
+  std::vector<ServerNode> candidates = Candidates();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const ServerNode node = candidates[i];
+    std::vector<RedisReply> replies;
+    std::optional<ServerNode> named;
+    Status learned = ConnectionTo(node)->Ask(Questions(node), std::min(seconds, kAnswerSeconds), &replies);
+    if (!learned.ok() && AsksLogin(node, learned.message())) {
+      --i;
+      continue;
+    }
+    const bool answered = learned.ok();
+    if (answered) learned = Learn(replies, node, &named);
+    if (learned.ok() || learned.code() == Code::kCancelled) return learned;
+    if (named) candidates.insert(candidates.begin() + static_cast<ptrdiff_t>(i + 1), *named);
     const std::string& why = learned.message();
     said += (said.empty() ? "" : "; ") + why;
-    refused = refused || StartsWith(why, (node.ToString() + " refuses").c_str());
+    explained = explained || answered || why.find(" refuses") != std::string::npos;
+    lasting = lasting && learned.code() == Code::kFailedPrecondition;
   }
   if (!said.empty() && said.back() == '.') said.pop_back();  // ends the server's own sentence
-  const char* remedy =
-      refused ? ". Check the user and the password" : ". Check the address, and that the server runs";
-  return Status(Code::kUnavailable, "no parameter server at " + address_.ToString() + ": " + said + remedy);
+  return Status(lasting ? Code::kFailedPrecondition : Code::kUnavailable,
+                "no parameter server at " + address_.ToString() + ": " + said +
+                    (explained ? "" : ". Check the address, and that the server runs"));
 }
 
 Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<std::string>& words,
@@ -224,12 +324,18 @@ Result<RedisReply> RedisCluster::Ask(const std::string& key, const std::vector<s
         continue;
       }
       if (!PassesByItself(error)) return last;
+      if (MayHaveMoved(error)) static_cast<void>(Refresh(std::max(end - SteadySeconds(), 0.01)));
     } else {
       last = reply.status();
+      if (last.code() == Code::kCancelled) return last;
       if (!repeatable && connection->wrote()) {
         return Status(Code::kUnavailable, last.message() + "; the command may have been carried out or not");
       }
       static_cast<void>(Refresh(std::max(end - SteadySeconds(), 0.01)));  // the server may have a successor
+    }
+    if (Interrupts::Due(start)) {
+      return Status(Code::kCancelled,
+                    words[0] + " " + key + ": " + last.message() + "; the wait was interrupted");
     }
     if (notice_ != nullptr && SteadySeconds() >= start + notice) {
       notice_(words[0] + " " + key + " waited for " + Seconds(std::floor(SteadySeconds() - start)) + "; " +

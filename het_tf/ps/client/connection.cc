@@ -5,7 +5,9 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/base/steady_seconds.h"
 
 namespace het {
@@ -21,6 +23,13 @@ void AppendWord(Bytes* bytes, const std::string& word) {
 
 // Limits an answer that arrives byte by byte: to this many times the seconds for one byte.
 constexpr double kMostTimes = 10;
+// A server's refusal of a login, with a remedy.
+std::string Refusal(std::string error) {
+  if (!error.empty() && error.back() == '.') error.pop_back();
+  return error + "; give user and password as redis://USER:PASSWORD@HOST:PORT, with % as %25";
+}
+// Between two looks whether an Ask is interrupted.
+constexpr double kLookMilliseconds = 100;
 
 }  // namespace
 
@@ -30,11 +39,13 @@ RedisConnection::RedisConnection(const ServerNode& node, const ServerAddress& ad
       moved_at_(SteadySeconds()),
       pool_(pool),
       reader_(pool) {
+  const Result<std::string> password = address.Password();
   if (!stream_->error().empty()) Close(stream_->error());
-  if (closed() || address.password.empty()) return;
+  if (!password.ok()) Close(node_.ToString() + ": " + password.status().message());
+  if (closed() || password.value().empty()) return;
   awaits_auth_ = true;
-  Enqueue(address.user.empty() ? std::vector<std::string>{"AUTH", address.password}
-                               : std::vector<std::string>{"AUTH", address.user, address.password});
+  Enqueue(address.user.empty() ? std::vector<std::string>{"AUTH", password.value()}
+                               : std::vector<std::string>{"AUTH", address.user, password.value()});
 }
 
 RedisConnection::~RedisConnection() { Close("the client left"); }
@@ -136,20 +147,33 @@ void RedisConnection::Read(std::vector<RedisReply>* replies) {
 
 bool RedisConnection::Received(Span<const uint8_t> behind, std::vector<RedisReply>* replies) {
   moved_at_ = SteadySeconds();
-  answered_ = true;
+  const bool answered_before = std::exchange(answered_, true);
   const size_t before = replies->size();
   if (!reader_.Feed(behind, replies)) {
-    Close(node_.ToString() + " sent a malformed reply: " + reader_.error());
+    Close(node_.ToString() + " sent a malformed reply: " + reader_.error() +
+          (answered_before ? "" : "; it is no server of Redis' protocol: check the port"));
     return false;
   }
-  if (!awaits_auth_ || replies->size() == before) return true;
-  awaits_auth_ = false;
-  const RedisReply login = std::move((*replies)[before]);
-  replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));
-  if (login.ok()) return true;
-  replies->resize(before);  // drops the errors of commands sent behind it
-  Close(node_.ToString() + " refuses the login: " + login.text());
-  return false;
+  if (replies->size() == before) return true;
+  if (std::exchange(awaits_auth_, false)) {
+    const RedisReply login = std::move((*replies)[before]);
+    replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));
+    if (!login.ok()) {
+      replies->resize(before);  // drops the errors of commands sent behind it
+      Close(node_.ToString() + " refuses the login: " + Refusal(login.text()));
+      return false;
+    }
+  }
+  const auto asks_login = std::find_if(
+      replies->begin() + static_cast<ptrdiff_t>(before), replies->end(), [](const RedisReply& reply) {
+        return reply.kind == RedisReply::kError && reply.text().rfind("NOAUTH", 0) == 0;
+      });
+  if (asks_login != replies->end()) {  // the next connection may have a password
+    Close(node_.ToString() + " refuses: " + Refusal(asks_login->text()));
+    replies->erase(asks_login, replies->end());
+    return false;
+  }
+  return true;
 }
 
 Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
@@ -160,13 +184,17 @@ Status RedisConnection::Ask(const std::vector<std::vector<std::string>>& command
     Write();
     const double left =
         std::min(std::max(start, moved_at()) + seconds, start + kMostTimes * seconds) - SteadySeconds();
+    if (Interrupts::Due(std::max(start, moved_at()))) {
+      Close(node_.ToString() + " gave no answer, and the wait for it was interrupted");
+      return Status(Code::kCancelled, reason_);
+    }
     if (left <= 0) {
       GiveUp(node_.ToString() + " gave no answer for " + std::to_string(static_cast<int>(seconds)) + " s",
              /*closed=*/false);
     }
     if (closed()) break;
     pollfd ready{fd(), static_cast<short>(POLLIN | (wants_to_write() ? POLLOUT : 0)), 0};
-    poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, 1000.0)));
+    poll(&ready, 1, static_cast<int>(std::clamp(left * 1000, 1.0, kLookMilliseconds)));
     Read(replies);
   }
   if (replies->size() > commands.size()) {  // replies cannot be matched to commands

@@ -27,8 +27,9 @@ class RedisConnection {
   static constexpr size_t kDirectBytes = size_t{8} * 1024;  // smallest rest of a frame that is read directly
   static constexpr size_t kBehindBytes = size_t{4} * 1024;  // read with it: the beginning of the next reply
 
-  // Starts to connect to `node`, with the options of `address`; AUTH goes first if it has a password. `pool`,
-  // if given, lends memory to answers and takes that of sent bodies; it must outlive the connection.
+  // Starts to connect to `node`, with the options of `address`; AUTH goes first if it has a password, which
+  // is read now. `pool`, if given, lends memory to answers and takes that of sent bodies; it must outlive the
+  // connection.
   RedisConnection(const ServerNode& node, const ServerAddress& address, BytePool* pool = nullptr);
   ~RedisConnection();
   RedisConnection(const RedisConnection&) = delete;
@@ -53,13 +54,14 @@ class RedisConnection {
 
   // Writes as much as the socket takes; call it after Enqueue and when the socket is writable.
   void Write();
-  // Reads available bytes and appends complete replies, except AUTH's: a refusal closes the connection.
+  // Reads available bytes and appends complete replies, except AUTH's: a refusal closes the connection, and
+  // so does NOAUTH.
   void Read(std::vector<RedisReply>* replies);
   void Close(std::string reason);
 
   // Sends commands together and waits for their replies, at most `seconds` after the last byte that moved;
-  // for set-up, when no other command is in flight. Unavailable if the connection fails or times out;
-  // `replies` has the earlier replies then. A Redis error is a reply.
+  // for set-up, when no other command is in flight. Unavailable if the connection fails or times out,
+  // Cancelled if Ctrl-C ends the wait; `replies` has the earlier replies then. A Redis error is a reply.
   Status Ask(const std::vector<std::vector<std::string>>& commands, double seconds,
              std::vector<RedisReply>* replies);
   Result<RedisReply> Ask(const std::vector<std::string>& words, double seconds);

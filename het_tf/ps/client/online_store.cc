@@ -69,7 +69,7 @@ Result<uint64_t> RedisOnlineStore::Get(const char* field) {
 }
 
 Result<std::unique_ptr<Transport>> RedisOnlineStore::Connect() {
-  RedisCluster cluster(address_);
+  RedisCluster cluster(address_, nullptr, /*only_reads=*/true);
   HET_RETURN_IF_ERROR(cluster.Refresh(seconds_));
   return std::unique_ptr<Transport>(std::make_unique<RedisTransport>(std::move(cluster), keys_, hash_seed_));
 }

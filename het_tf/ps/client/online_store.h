@@ -29,7 +29,10 @@ class RedisOnlineStore : public serve::OnlineStore {
 
  private:
   RedisOnlineStore(const ServerAddress& address, std::string name_space, double seconds)
-      : address_(address), name_space_(std::move(name_space)), seconds_(seconds), cluster_(address) {}
+      : address_(address),
+        name_space_(std::move(name_space)),
+        seconds_(seconds),
+        cluster_(address, nullptr, /*only_reads=*/true) {}
 
   // Reads a number from the namespace's key.
   Result<uint64_t> Get(const char* field);

@@ -65,7 +65,7 @@ RedisChanges::Server* RedisChanges::ServerAt(const ServerNode& node) {
   const double now = SteadySeconds();
   if (server->connection == nullptr || (server->connection->closed() && now >= server->connect_at)) {
     if (server->connection != nullptr) Lost(server);
-    server->connection = std::make_unique<RedisConnection>(node, cluster_.address());
+    server->connection = std::make_unique<RedisConnection>(node, cluster_.AddressOf(node));
     server->connect_at = now + kReconnectSeconds;
   }
   return server;
@@ -152,7 +152,7 @@ void RedisChanges::Read(Server* server) {
       }
       const Owed owed = server->owed.front();
       server->owed.pop_front();
-      Take(owed, connection.node(), &reply);
+      Take(server, owed, &reply);
     }
   } catch (const std::bad_alloc&) {  // answers are lost: later ones cannot be matched
     connection.Close("out of memory while answers were read");
@@ -168,15 +168,24 @@ void RedisChanges::Read(Server* server) {
   Lost(server);
 }
 
-void RedisChanges::Take(const Owed& owed, const ServerNode& node, RedisReply* reply) {
+void RedisChanges::TakeOwners(Server* server, size_t number, RedisReply* reply) {
+  const ServerNode node = server->connection->node();
+  if (number == 0) server->owners.clear();
+  server->owners.push_back(std::move(*reply));
+  if (server->owners.size() < cluster_.Questions(node).size()) return;
+  // A server without cluster mode knows no owners: it gets the questions if the one before is away, or a
+  // replica.
+  const bool knows = server->owners[0].kind == RedisReply::kArray || !cluster_.address().service.empty();
+  if (!knows && !is_replica_ && !IsAway(cluster_.nodes()[0])) return;
+  std::optional<ServerNode> named;
+  if (cluster_.Learn(server->owners, node, &named).ok()) is_replica_ = false;
+  if (named) AskForOwners(*named);
+}
+
+void RedisChanges::Take(Server* server, const Owed& owed, RedisReply* reply) {
+  const ServerNode node = server->connection->node();
   if (owed.kind == Owed::kAsking) return;
-  if (owed.kind == Owed::kSlots) {
-    // A server without cluster mode knows no owners: it gets the questions if the one before is away.
-    if (reply->kind == RedisReply::kArray || IsAway(cluster_.nodes()[0])) {
-      static_cast<void>(cluster_.Learn(*reply, node));
-    }
-    return;
-  }
+  if (owed.kind == Owed::kOwners) return TakeOwners(server, owed.table, reply);
   if (owed.kind == Owed::kTable) return TakeTable(owed, node, *reply);
   if (!reply->ok()) return Fail(owed.partition, Refused(owed.partition, node, reply->text()));
   ChangeAnswer answer;
@@ -219,23 +228,18 @@ Status RedisChanges::Refused(uint32_t partition, const ServerNode& node, const s
   }
   if (error.rfind("TRYAGAIN", 0) != 0) asked_.erase(partition);
   if (error.find("this server is a replica") != std::string::npos) {
-    looking_ = true;
-    const std::vector<ServerNode>& nodes = cluster_.address().nodes;
-    const auto at = std::find(nodes.begin(), nodes.end(), node);
-    const bool in_use = cluster_.nodes().size() == 1 && cluster_.nodes()[0] == node;
-    if (in_use && nodes.size() > 1) {
-      cluster_.Use(at == nodes.end() || at + 1 == nodes.end() ? nodes.front() : *(at + 1));
-    }
+    looking_ = is_replica_ = true;
     return later;
   }
   if (!PassesByItself(error)) return StatusOfError(error, node);
   // A server that has left the cluster says this for every slot; another one knows their owners.
-  if (error.rfind("CLUSTERDOWN", 0) == 0) looking_ = true;
+  if (MayHaveMoved(error)) looking_ = true;
   return later;
 }
 
 void RedisChanges::Lost(Server* server) {
   if (server->owed.empty()) return;
+  static_cast<void>(cluster_.AsksLogin(server->connection->node(), server->connection->reason()));
   std::vector<uint32_t> partitions;
   for (const Owed& owed : std::exchange(server->owed, {})) {
     if (owed.kind == Owed::kPage || owed.kind == Owed::kTable) partitions.push_back(owed.partition);
@@ -251,16 +255,20 @@ void RedisChanges::Lost(Server* server) {
 
 void RedisChanges::LookForOwners() {
   const double now = SteadySeconds();
-  const std::vector<ServerNode> candidates = cluster_.Candidates();
-  if (candidates.size() < 2 || now < look_at_) return;
+  if (!cluster_.has_others() || now < look_at_) return;
   look_at_ = now + kLookSeconds;
-  for (const ServerNode& node : candidates) {
-    Server* const server = ServerAt(node);
-    if (server->connection->closed()) continue;
-    server->connection->Enqueue({"CLUSTER", "SLOTS"});
-    server->owed.push_back({Owed::kSlots, 0, 0, now});
-    server->connection->Write();
+  for (const ServerNode& node : cluster_.Candidates()) AskForOwners(node);
+}
+
+void RedisChanges::AskForOwners(const ServerNode& node) {
+  Server* const server = ServerAt(node);
+  if (server->connection->closed()) return;
+  size_t number = 0;
+  for (const auto& question : cluster_.Questions(node)) {
+    server->connection->Enqueue(question);
+    server->owed.push_back({Owed::kOwners, 0, number++, SteadySeconds()});
   }
+  server->connection->Write();
 }
 
 }  // namespace het

@@ -7,10 +7,10 @@
 // Errors become answers, and the follower asks again after a pause:
 //   MOVED        corrects the map
 //   ASK          the partition's next questions go to the named server, each behind ASKING
-//   a replica    (no cluster mode:) the next server of the address gets the questions
+//   a replica    (no cluster mode:) the server of the address that is none gets the questions
 //   a closed connection, or no byte for `timeout` seconds: answers for all partitions that wait for it
-// While there are such errors, all servers of the map and the address are asked for the map (CLUSTER SLOTS),
-// once a second; the first one that answers has it.
+// While there are such errors, all servers of the map and the address, or the Sentinels, are asked for the
+// owners (RedisCluster::Questions), once a second; the first one that answers has them.
 //
 // No call waits, except to resolve a host's name. The server's user needs these rights: CLUSTER SLOTS, HGET
 // of the namespace's key, HET.STAT, HET.CHANGES.
@@ -48,15 +48,16 @@ class RedisChanges : public follow::ChangeSource {
  private:
   // An outstanding reply.
   struct Owed {
-    enum Kind { kPage, kTable, kAsking, kSlots } kind;
+    enum Kind { kPage, kTable, kAsking, kOwners } kind;
     uint32_t partition = 0;
-    size_t table = 0;  // kTable: its place in the question
+    size_t table = 0;  // kTable, kOwners: its place in the question
     double since = 0;  // when it was asked for
   };
   struct Server {
     std::unique_ptr<RedisConnection> connection;
     std::deque<Owed> owed;
-    double connect_at = 0;  // no new connection before this time
+    std::vector<RedisReply> owners;  // the answers about owners so far
+    double connect_at = 0;           // no new connection before this time
   };
   // A question about tables: the answers so far.
   struct Tables {
@@ -74,12 +75,14 @@ class RedisChanges : public follow::ChangeSource {
   // Queues commands to the partition's server; if there is no connection to it, fails the question.
   void Send(uint32_t partition, Owed::Kind kind, const std::vector<std::vector<std::string>>& commands);
   void Read(Server* server);
-  void Take(const Owed& owed, const ServerNode& node, RedisReply* reply);
+  void Take(Server* server, const Owed& owed, RedisReply* reply);
+  void TakeOwners(Server* server, size_t number, RedisReply* reply);
   void TakeTable(const Owed& owed, const ServerNode& node, const RedisReply& reply);
   void Fail(uint32_t partition, Status status);
   Status Refused(uint32_t partition, const ServerNode& node, const std::string& error);
   void Lost(Server* server);
   void LookForOwners();
+  void AskForOwners(const ServerNode& node);
 
   RedisCluster cluster_;
   const std::vector<std::string> keys_;
@@ -92,6 +95,7 @@ class RedisChanges : public follow::ChangeSource {
   std::vector<follow::ChangeAnswer> answers_;
   double look_at_ = 0;  // the owners are not asked for before this time
   bool looking_ = false;
+  bool is_replica_ = false;  // the server in use, without cluster mode
 };
 
 }  // namespace het

@@ -14,7 +14,7 @@ namespace het {
 namespace {
 
 bool IsPermanent(const std::string& error) {
-  for (const char* prefix : {"NOPERM", "NOAUTH", "WRONGTYPE", "HETERR", "ERR unknown command"}) {
+  for (const char* prefix : {"NOPERM", "WRONGTYPE", "HETERR", "ERR unknown command"}) {
     if (error.rfind(prefix, 0) == 0) return true;
   }
   return false;
@@ -141,8 +141,9 @@ void RedisTransport::Refused(const Owed& owed, const ServerNode& node, const std
   } else if (asked_.count(partition) != 0 && error.rfind("TRYAGAIN", 0) != 0) {
     asked_.erase(partition);  // the move has ended another way
   }
-  // A server that has left the cluster says this for every slot; another server knows their owners.
-  if (error.rfind("CLUSTERDOWN", 0) == 0) LookForOwners();
+  // A server that has left the cluster, or became a replica, says this for every slot; another server knows
+  // their owners.
+  if (MayHaveMoved(error)) LookForOwners();
   for (const PartRef& part : owed.parts) {
     event.partition = part.partition;
     event.request_id = part.request_id;
@@ -227,7 +228,7 @@ void RedisTransport::Lost(Server* server) {
 }
 
 void RedisTransport::LookForOwners() {
-  if (cluster_.Candidates().size() < 2 || Now() < refresh_at_) return;
+  if (!cluster_.has_others() || Now() < refresh_at_) return;
   static_cast<void>(cluster_.Refresh(kRefreshSeconds));
   refresh_at_ = Now() + kRefreshSeconds;
 }

@@ -69,7 +69,7 @@ class Follow:
             raise ValueError(f"address is {self.address!r}; give one such as 'redis://HOST:PORT'")
         parsed = addresses.parse(self.address)
         if parsed.public() != parsed:
-            what = "a password" if parsed.password else "the certificate of a client"
+            what = "a password" if parsed.has_login else "the certificate of a client"
             raise ValueError(
                 f"address has {what}, which must not be in a SavedModel; leave it out, and give the follower "
                 "the whole address by the environment's HET_SERVE_PS"
@@ -137,7 +137,8 @@ class Backend(native.Backend):
                 "(het_tf.init(ps=...)), or leave follow out"
             )
         # Rows change while they are read: a follower needs the changes since the beginning.
-        with Client(addresses.parse(settings.parameter_server())) as client:
+        server = addresses.parse(settings.parameter_server(), settings.ask_password())
+        with Client(server) as client:
             self._positions = positions(client, self._namespace)
         super().__init__(sources, options, directory)
         self._asset: Any = None

@@ -126,12 +126,12 @@ def _address(ps: str | None) -> tuple[str, str]:
             'format="online" reads the tables of a parameter server, but there is none; give ps=..., or '
             'format="native"'
         )
-    parsed = addresses.parse(address)
+    parsed = addresses.parse(address, settings.ask_password() if ps is None else None)
     stored = parsed.public()
     if stored == parsed:
         return address, address
     if ps is not None:
-        what = "a password" if parsed.password else "the certificate of a client"
+        what = "a password" if parsed.has_login else "the certificate of a client"
         raise ValueError(
             f"ps has {what}, which must not be in a SavedModel; leave it out of ps, and give the serving"
             " process the whole address by the environment's HET_SERVE_PS"

@@ -81,7 +81,7 @@ class ElasticState(ObjectState):
           ConnectionError, TimeoutError: The parameter server does not answer. The last commit stays.
         """
         for namespace in registry.namespaces():
-            native.call("HetFlushRemote", namespace)
+            native.call("HetFlushRemote", namespace, 0)
         self._remember()
         super().save()
 

@@ -2,20 +2,29 @@
 
     redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
     rediss://...[?ca=FILE][&cert=FILE][&key=FILE][&server_name=NAME]
+    redis+sentinel://...HOST[:PORT][,...]/SERVICE, rediss+sentinel://...
     unix://[USER:PASSWORD@]/PATH
 
-The grammar is that of the training client (het_tf/ps/client/address.h): the login and the text behind the
-'?' are used verbatim, without percent-encoding.
+The grammar is that of the training client (het_tf/ps/client/address.h): the login is percent-encoded, the
+text behind the '?' is used verbatim. ?password_file=FILE and ?password_env=NAME stand in place of a password.
 """
 
 import dataclasses
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from het_tf.python.ps.errors import ServerError
 
 DEFAULT_PORT = 6379
+SENTINEL_PORT = 26379
 FORM = (
     "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with rediss:// and"
-    " [?ca=FILE&cert=FILE&key=FILE&server_name=NAME] for TLS, or unix://[USER:PASSWORD@]/PATH"
+    " [?ca=FILE&cert=FILE&key=FILE&server_name=NAME] for TLS, redis+sentinel://HOST[:PORT][,...]/SERVICE for"
+    " Sentinels, or unix://[USER:PASSWORD@]/PATH; ?password_file=FILE or ?password_env=NAME in place of a"
+    " password"
 )
 """What an address looks like, for people."""
 
@@ -36,10 +45,8 @@ class Tls:
     key: str = dataclasses.field(default="", repr=False)
     server_name: str = ""
 
-    def query(self) -> str:
-        """Returns the end of an address: "" or ?NAME=VALUE&..."""
-        given = [f"{name}={value}" for name, value in vars(self).items() if value]
-        return "?" + "&".join(given) if given else ""
+
+_SECRETS = ("password_file", "password_env")
 
 
 @dataclass(frozen=True)
@@ -61,26 +68,74 @@ class Address:
     """One server, or nodes of a cluster, with the login and TLS settings that they share.
 
     `str()` and `repr()` leave the login out; `url()` has it.
+
+    Attributes:
+      places: Servers, or with `service` Sentinels.
+      user: "": the default user.
+      password: Used verbatim; `secret()` also knows the other sources.
+      tls: None: no TLS.
+      service: What the Sentinels call the server.
+      password_file, password_env: Where the password is.
+      ask_password: Returns the password.
     """
 
     places: tuple[Place, ...]
     user: str = ""
     password: str = dataclasses.field(default="", repr=False)
     tls: Tls | None = None
+    service: str = ""
+    password_file: str = dataclasses.field(default="", repr=False)
+    password_env: str = ""
+    ask_password: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.places))
+        places = ",".join(map(str, self.places))
+        return f"{places}/{self.service}" if self.service else places
+
+    @property
+    def has_login(self) -> bool:
+        """Whether connections begin with a login."""
+        return bool(self.password or self.password_file or self.password_env or self.ask_password)
+
+    def secret(self) -> str:
+        """Returns the password for a new connection, read now; "": none.
+
+        Raises:
+          ServerError: It cannot be read.
+        """
+        if self.ask_password is not None:
+            return self.ask_password()
+        if self.password_env:
+            if value := os.environ.get(self.password_env):
+                return value
+            raise ServerError(f"password_env={self.password_env} of the address: this variable is not set")
+        if not self.password_file:
+            return self.password
+        try:
+            with open(self.password_file, encoding="utf-8") as file:
+                text = file.read(4096).rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ServerError(f"password_file of the address cannot be read: {why}") from None
+        if not text:
+            raise ServerError("password_file of the address is empty")
+        return text
 
     def url(self) -> str:
         """The address as `HET_PS` and `het_tf.init(ps=...)` take it, password included."""
-        login = f"{self.user}:{self.password}@" if self.password else ""
+        password = f":{quote(self.password, safe='')}" if self.password else ""
+        login = f"{quote(self.user, safe='')}{password}@" if self.user or password else ""
         scheme = "unix" if self.places[0].path else "rediss" if self.tls else "redis"
-        return f"{scheme}://{login}{self}{self.tls.query() if self.tls else ''}"
+        if self.service:
+            scheme += "+sentinel"
+        fields = (vars(self.tls) if self.tls else {}) | {name: getattr(self, name) for name in _SECRETS}
+        query = "&".join(f"{name}={value}" for name, value in fields.items() if value)
+        return f"{scheme}://{login}{self}{'?' if query else ''}{query}"
 
     def public(self) -> "Address":
         """A copy that is safe to show: without the login and the client's certificate and key."""
         tls = self.tls and dataclasses.replace(self.tls, cert="", key="")
-        return Address(self.places, tls=tls)
+        return Address(self.places, tls=tls, service=self.service)
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -90,7 +145,9 @@ def _split(text: str) -> tuple[str, str | None]:
     """
     if text.startswith("unix:"):
         return text, None
-    found = [text.rfind(f"?{field.name}=") for field in dataclasses.fields(Tls)]
+    found = [
+        text.rfind(f"?{name}=") for name in (*(field.name for field in dataclasses.fields(Tls)), *_SECRETS)
+    ]
     begin = min((at for at in found if at >= 0), default=-1)
     if begin < 0:
         begin = text.find("?", text.rfind("@") + 1)
@@ -110,8 +167,12 @@ def redacted(text: str) -> str:
     return (f"{head}{slashes}...{at}{tail}" if at else text) + ("" if query is None else "?...")
 
 
-def parse(text: str) -> Address:
+def parse(text: str, ask_password: Callable[[], str] | None = None) -> Address:
     """Reads an address.
+
+    Args:
+      text: The address.
+      ask_password: Gives the password of each new connection; `text` must have none.
 
     Raises:
       ValueError: `text` is not an address; the message says why, without the password.
@@ -121,44 +182,60 @@ def parse(text: str) -> Address:
         return ValueError(f"parameter server '{redacted(shown)}': {why}; write {FORM}")
 
     scheme, slashes, rest = text.partition("://")
-    if not slashes or scheme not in ("redis", "rediss", "unix"):
-        raise no("it begins with neither redis://, rediss:// nor unix://")
-    login = ""
-    tls = None
+    scheme, plus, kind = scheme.partition("+")
+    sentinel = plus + kind == "+sentinel" and scheme != "unix"
+    if not slashes or scheme not in ("redis", "rediss", "unix") or (plus and not sentinel):
+        raise no("it begins with none of redis://, rediss://, redis+sentinel:// and unix://")
+    login = service = ""
+    given: dict[str, str] = {}
     if scheme == "unix":
         if rest and not rest.startswith("/") and "@/" in rest:
             login, _, rest = rest.partition("@/")
             rest = "/" + rest
     else:
         head, query = _split(text)
-        rest = head.partition("://")[2]
-        if scheme == "rediss":
-            tls = _tls(query, no)
-        elif query is not None:
-            raise no("parameters behind '?' are about TLS; use them with rediss://")
+        rest = head.partition("://")[2].removesuffix("/")
+        given = _parameters(query, scheme == "rediss", no)
         if "@" in rest:
             login, _, rest = rest.rpartition("@")
     user, _, password = login.partition(":")
     if login and "," in login and "@" in login:
         raise no("write the login once, before the first host")
-    if login and not password:
+    if re.search("%(?![0-9a-fA-F]{2})", login):
+        raise no("a % in the login begins a character code, such as %40 for @; write %25 for a %")
+    secrets = {name: given.pop(name) for name in _SECRETS if name in given}
+    sources = bool(password) + len(secrets) + (ask_password is not None)
+    if sources > 1:
+        raise no("the password is given twice")
+    if login and not sources:
         raise no("a user without a password")
+    tls = Tls(**given) if scheme == "rediss" else None
+    who = Address((), unquote(user), unquote(password), tls, ask_password=ask_password, **secrets)
     if scheme == "unix":
         if rest and not rest.startswith("/"):
             raise no("a path begins with a slash")
         if not 1 <= len(rest.encode()) <= 107:
             raise no(f"a socket's path has 1 to 107 bytes, not {len(rest.encode())}", "unix://" + rest)
-        return Address((Place(path=rest),), user, password)
-    places = tuple(_place(one, no) for one in rest.removesuffix("/").split(","))
-    return Address(places, user, password, tls)
+        return dataclasses.replace(who, places=(Place(path=rest),))
+    if sentinel:
+        rest, _, service = rest.partition("/")
+        if not service or "/" in service:
+            raise no("behind the Sentinels stands '/' and what they call the server, such as /mymaster")
+    port = SENTINEL_PORT if sentinel else DEFAULT_PORT
+    places = tuple(_place(one, port, no) for one in rest.split(","))
+    return dataclasses.replace(who, places=places, service=service)
 
 
-def _tls(query: str | None, no: Callable[[str], ValueError]) -> Tls:
+def _parameters(query: str | None, tls: bool, no: Callable[[str], ValueError]) -> dict[str, str]:
+    """The parameters behind the '?'."""
     given: dict[str, str] = {}
+    of_tls = [field.name for field in dataclasses.fields(Tls)]
     for one in [] if query is None else query.split("&"):
         name, _, value = one.partition("=")
-        if name not in (field.name for field in dataclasses.fields(Tls)):
-            raise no(f"'{name}' is none of ca, cert, key and server_name")
+        if name not in (*of_tls, *_SECRETS):
+            raise no(f"'{name}' is none of {', '.join(of_tls)}, {' and '.join(_SECRETS)}")
+        if name in of_tls and not tls:
+            raise no(f"{name} is about TLS; use it with rediss://")
         if name in given:
             raise no(f"{name} occurs twice")
         if not value:
@@ -166,10 +243,10 @@ def _tls(query: str | None, no: Callable[[str], ValueError]) -> Tls:
         given[name] = value
     if "key" in given and "cert" not in given:
         raise no("a key without cert, its certificate")
-    return Tls(**given)
+    return given
 
 
-def _place(one: str, no: Callable[[str], ValueError]) -> Place:
+def _place(one: str, standard: int, no: Callable[[str], ValueError]) -> Place:
     one, slash, number = one.partition("/")
     if slash:
         raise no(f"it has '/{number}' behind a host; tables are in database 0, so leave the number out")
@@ -177,10 +254,10 @@ def _place(one: str, no: Callable[[str], ValueError]) -> Place:
         host, close, port = one[1:].partition("]")
         if not close:
             raise no("'[' without ']'")
-        port = port.removeprefix(":") if port else str(DEFAULT_PORT)
+        port = port.removeprefix(":") if port else str(standard)
     else:
         host, colon, port = one.partition(":")
-        port = port if colon else str(DEFAULT_PORT)
+        port = port if colon else str(standard)
     if not host:
         raise no("a host is missing")
     if not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:

@@ -10,7 +10,7 @@ from typing import Any
 from redis.crc import key_slot
 
 from het_tf.python.ps.address import Address, Place
-from het_tf.python.ps.node import Node, Refused, Unreachable
+from het_tf.python.ps.node import Node, Refused, Unreachable, primary
 
 _MOST_REDIRECTIONS = 8  # of one attempt
 _PAUSE_SECONDS = 0.1  # between attempts
@@ -22,7 +22,7 @@ class Client:
     """Connections to the servers of an address, opened when needed. For one thread at a time.
 
     Args:
-      address: One server, or nodes of a cluster.
+      address: One server, nodes of a cluster, or Sentinels.
       seconds: How long `ask` tries again while the server does not answer or cannot yet.
       timeout: Seconds for connecting, and for every answer.
     """
@@ -33,7 +33,8 @@ class Client:
         self._timeout = timeout
         self._nodes: dict[Place, Node] = {}
         self._owners: dict[int, Place] = {}  # slot -> its server, as far as known
-        self._asked = 0  # number of servers that did not answer: the next one is asked for unknown slots
+        # Servers that did not answer, or are replicas: the next one is asked for unknown slots.
+        self._asked = 0
 
     def ask(self, key: str, *words: object, raw: bool = False) -> Any:
         """Sends one command to the server that owns `key`, and returns the answer, as `Node.ask`.
@@ -57,6 +58,7 @@ class Client:
             except Refused as error:
                 if not error.reply.startswith(_PASSING) or time.monotonic() >= end:
                     raise
+                self._asked += error.reply.startswith("READONLY")  # the next server may be the primary
             time.sleep(_PAUSE_SECONDS)
 
     def _ask(self, slot: int, words: tuple[object, ...], raw: bool) -> Any:
@@ -81,6 +83,8 @@ class Client:
 
     def _any(self) -> Place:
         """A server to ask for a slot whose owner is unknown."""
+        if self.address.service:
+            return primary(self.address, self._timeout).places[0]
         known = list(dict.fromkeys([*self.address.places, *self._nodes]))
         return known[self._asked % len(known)]
 

@@ -25,16 +25,17 @@ LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096", "het.max-tomb
 # Commands of a training process. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.changes +het.stat +hsetnx +hget"
-    " +cluster|slots +asking +readonly +wait +auth +hello +ping"
+    " +cluster|slots +asking +readonly +wait +auth +hello +role +ping"
 )
 # Further commands of rank 0 of workers that publish versions (het_tf.publish).
 PUBLISHER_RIGHTS = "+xadd +xdel +xrevrange +set +unlink +zadd +zrangebyscore +zrem"
 # Commands of a process that follows versions and rows, and of het-publish: read-only.
 FOLLOWER_RIGHTS = (
-    "+het.changes +het.stat +hget +xread +xrange +xrevrange +get +cluster|slots +asking +auth +hello +ping"
+    "+het.changes +het.stat +hget +xread +xrange +xrevrange +get"
+    " +cluster|slots +asking +auth +hello +role +ping"
 )
 # Commands of a process that serves an online export (docs/serving.md): read-only.
-SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +ping"
+SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +role +ping"
 # Commands of het-ps.
 OPERATOR_RIGHTS = (
     "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"

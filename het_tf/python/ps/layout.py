@@ -3,7 +3,7 @@
     DIR/het-ps.json             the options of `up`; mode 0600, as it may hold a password
     DIR/address                 the address for HET_PS; mode 0600
     DIR/shard-0/                one directory a server: redis.conf, log, pid, its data
-    DIR/shard-0-replica-1/
+    DIR/shard-0-a/, shard-0-b/    the same with replicas: roles change, names do not
 
 A process is taken for a server only if the pid file names it *and* its working directory is the server's:
 after a crash and a reboot the pid may belong to another program.
@@ -78,7 +78,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The name of its directory, such as shard-0 or shard-0-replica-1."""
+        """The name of its directory, such as shard-0, or with replicas shard-0-a and shard-0-b."""
         return self.directory.name
 
     @property
@@ -148,7 +148,7 @@ class Layout:
         found: list[Member] = []
         for replica in range(1 + self.replicas):
             for shard in range(self.shards):
-                name = f"shard-{shard}" + (f"-replica-{replica}" if replica else "")
+                name = f"shard-{shard}" + (f"-{chr(ord('a') + replica)}" if self.replicas else "")
                 directory = self.directory / name
                 place = Place(self.bind, self.port + len(found))
                 found.append(

@@ -1,10 +1,12 @@
 """A connection to one server by redis-py: raw answers, errors that name the server, no hidden retries."""
 
+import dataclasses
 from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
+from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from het_tf.python.ps import tls
@@ -42,6 +44,17 @@ def _hint(reply: str) -> str:
     return ""
 
 
+class _Login(CredentialProvider):
+    """Reads the password again for each connection."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = self._address.secret()
+        return (self._address.user, password) if self._address.user else (password,)
+
+
 class Node:
     """A connection to one server, opened at the first `ask`. Close it, or use it as a context manager.
 
@@ -59,8 +72,7 @@ class Node:
             host=place.host or "localhost",
             port=place.port or 6379,
             unix_socket_path=place.path or None,
-            username=address.user or None,
-            password=address.password or None,
+            credential_provider=_Login(address) if address.has_login else None,
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
             retry=Retry(NoBackoff(), 0),
@@ -76,8 +88,8 @@ class Node:
 
     @classmethod
     def of(cls, address: Address, timeout: float = 5) -> "Node":
-        """A connection to the first server of an address."""
-        return cls(address.places[0], address, timeout)
+        """A connection to the first server of an address, or to the one that its Sentinels name."""
+        return cls(primary(address, timeout).places[0], address, timeout)
 
     def at(self, place: Place) -> "Node":
         """A connection to another server of the same address."""
@@ -130,6 +142,36 @@ class Node:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def primary(address: Address, timeout: float = 5) -> Address:
+    """Returns the address with the server that its Sentinels name now; without Sentinels, `address` itself.
+
+    Raises:
+      ServerError: No Sentinel knows the service.
+    """
+    if not address.service:
+        return address
+    words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
+    said = []
+    for place in address.places:
+        login = dataclasses.replace(address, service="")
+        for asked in (Address((place,), tls=address.tls), login):  # Sentinels may want the login, too
+            try:
+                with Node(place, asked, timeout) as node:
+                    found = node.ask(*words)
+            except Refused as error:
+                if asked is not login and error.reply.startswith("NOAUTH"):
+                    continue
+                said.append(str(error))
+            except Unreachable as error:
+                said.append(str(error))
+            else:
+                if found:
+                    return dataclasses.replace(login, places=(Place(str(found[0]), int(found[1])),))
+                said.append(f"{place} knows no service '{address.service}'")
+            break
+    raise Unreachable("no Sentinel names a server: " + "; ".join(said))
 
 
 def _with_code(error: Exception) -> str:

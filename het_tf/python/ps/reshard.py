@@ -39,7 +39,7 @@ class Shards:
     def __init__(self, address: Address, stack: contextlib.ExitStack) -> None:
         first = _first(address, stack)
         self.nodes: dict[str, Node] = {}
-        self._login = (address.user, address.password)
+        self._login = (address.user, address.secret())
         for peer in cluster.View(first).primaries:
             down = peer.failed or "noaddr" in peer.flags
             node = stack.enter_context(Node(peer.place, address, MIGRATE_SECONDS + 10))

@@ -12,7 +12,7 @@ from het_tf.python.ps import cluster
 from het_tf.python.ps.address import Address, Place
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.ps.layout import Layout
-from het_tf.python.ps.node import Node, Refused, Unreachable
+from het_tf.python.ps.node import Node, Refused, Unreachable, primary
 from het_tf.python.ps.promote import AUTOMATIC_SHARDS
 from het_tf.python.ps.redis_server import last_words
 from het_tf.python.show import size
@@ -161,6 +161,7 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
     Raises:
       ServerError: No server answers, and no layout is given.
     """
+    address = primary(address, _ANSWER_SECONDS)
     members = {member.place: member for member in layout.members} if layout else {}
     servers: dict[Place, Server] = {}
 

@@ -44,25 +44,22 @@ subjectAltName = DNS:localhost, {addresses}
 
 
 class Connection(redis.Connection):
-    """A connection of redis-py under TLS.
+    """A connection of redis-py under TLS. Connecting raises ServerError if a file cannot be used.
 
     Args:
       tls: TLS settings of the address.
       **others: As `redis.Connection` takes them.
-
-    Raises:
-      ServerError: A file cannot be used.
     """
 
     def __init__(self, *, tls: Tls, **others: Any) -> None:
-        self._context = _context(tls)
-        self._name = tls.server_name
+        self._tls = tls
         super().__init__(**others)  # type: ignore[no-untyped-call]
 
     def _connect(self) -> ssl.SSLSocket:
+        context = _context(self._tls)  # reads the files again
         plain = super()._connect()  # type: ignore[no-untyped-call]
         try:
-            return self._context.wrap_socket(plain, server_hostname=self._name or self.host)
+            return context.wrap_socket(plain, server_hostname=self._tls.server_name or self.host)
         except BaseException:
             plain.close()
             raise

@@ -122,7 +122,7 @@ class Publisher:
         self._model = model
         self._keep = keep
         self._kind = "version" if release else "candidate"
-        self._client = Client(addresses.parse(settings.parameter_server()))
+        self._client = Client(addresses.parse(settings.parameter_server(), settings.ask_password()))
         self._versions = Versions(self._client, namespace)
         self._store: DenseStore = (
             AtServer(self._client, namespace)

@@ -1,5 +1,6 @@
 """`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
 
+import ctypes
 import dataclasses
 import json
 import logging
@@ -7,14 +8,19 @@ import math
 import numbers
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from het_tf.python.session import native, settings
+from het_tf.python.session import interrupts, native, settings
 from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 
 log = logging.getLogger("het_tf")
 GRADIENT_SCALES = ("mean", "sum")
+_NO_OPTIONS = ("address", "password")  # of Store: not for the core's options
+_PASSWORD = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t
+)  # HetPassword of capi/management.h
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +31,10 @@ class Store:
 
     Args:
       address: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` (one server, or nodes of a cluster),
-        "rediss://...?ca=FILE" for TLS, or "unix://PATH". None or "": as `ps` of `het_tf.init`.
+        "rediss://...?ca=FILE" for TLS, "redis+sentinel://HOST[:PORT][,...]/SERVICE" for Sentinels, or
+        "unix://PATH". None or "": as `ps` of `het_tf.init`.
+      password: The password, if the address has none, or a function that returns it. It is called for each
+        new connection, by any thread, so a password that changes ends no job.
       durability: How long a worker keeps applied pushes, to send them again if the parameter server loses
         them. "applied" (default): not at all; "replicated": until `min_replicas` replicas have them;
         "checkpoint": until the tables are saved. Pushes that are lost anyway are counted and
@@ -44,6 +53,7 @@ class Store:
 
     address: str | None = None
     _: dataclasses.KW_ONLY
+    password: str | Callable[[], str] | None = dataclasses.field(default=None, repr=False)
     durability: str | None = None
     min_replicas: int | None = None
     keep_bytes: int | None = None
@@ -55,11 +65,14 @@ class Store:
             raise ValueError(
                 f"ps is {self.address!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'"
             )
+        if self.password is not None and not (isinstance(self.password, str) or callable(self.password)):
+            kind = type(self.password).__name__
+            raise ValueError(f"password is a {kind}; give a string, or a function that returns one")
         self.options()
 
     def options(self) -> str:
         """Returns the options of ps/client/remote_options.h as JSON, checked and completed by the core."""
-        options = {name: plain(value) for name, value in vars(self).items() if name != "address"}
+        options = {name: plain(value) for name, value in vars(self).items() if name not in _NO_OPTIONS}
         for name, value in options.items():
             if isinstance(value, float) and math.isinf(value):  # JSON lacks it
                 options[name] = str(value)
@@ -132,7 +145,7 @@ def init(
             **json.loads(options),
         }
         address = _agree(hvd, store.address, address, equal)
-    _connect(address, checked_namespace(namespace), options)
+    _connect(address, checked_namespace(namespace), options, store.password if address else None)
     settings.current.hvd = hvd
     settings.current.gradient_scale = gradient_scale
     settings.current.accumulate = accumulate
@@ -236,21 +249,56 @@ def _leave_the_job() -> None:
         hvd.shutdown()
 
 
-def _connect(address: str, namespace: str, options: str) -> None:
-    if address != (settings.current.ps or "") or (address and options != settings.current.ps_options):
+def _connect(
+    address: str, namespace: str, options: str, password: str | Callable[[], str] | None = None
+) -> None:
+    changed = (options, password) != (settings.current.ps_options, settings.current.ps_password)
+    if address != (settings.current.ps or "") or (address and changed):
         try:
-            native.call("HetConnectWith", address, options)
+            native.call("HetConnectWith", address, options, _for_core(password))
         except RuntimeError as error:
             raise RuntimeError(
                 f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
             ) from None
         if address:
+            interrupts.prepare()
             try:
                 native.call("HetTableNames", namespace)  # connects
-            except Exception:
-                native.call("HetConnectWith", settings.current.ps or "", settings.current.ps_options)
+            except BaseException:  # Ctrl-C, too
+                before = settings.current
+                password = before.ps_password
+                native.call("HetConnectWith", before.ps or "", before.ps_options, _for_core(password))
                 raise
     settings.current.ps, settings.current.ps_options = address, options
+    settings.current.ps_password = password
+
+
+# A server's connections may be made as long as the process lives.
+_passwords: list[Any] = []
+
+
+def _for_core(password: str | Callable[[], str] | None) -> Any:
+    """Returns `Store.password` as a function for the core."""
+    ask_password = settings.password_function(password)
+    if ask_password is None:
+        return _PASSWORD()
+
+    def write(out: int, room: int) -> int:
+        try:
+            password = ask_password()
+            text, sign = password.encode(), 1
+            if not text or len(text) > room:
+                raise ValueError(f"it has {len(text)} bytes; a password has 1 to {room}")
+        except BaseException as error:  # Ctrl-C, too: it must not be lost in the core
+            what = (
+                "it is no string" if isinstance(error, AttributeError) else f"{type(error).__name__}: {error}"
+            )
+            text, sign = what.encode(errors="replace")[:room], -1
+        ctypes.memmove(out, text, len(text))
+        return sign * len(text)
+
+    _passwords.append(_PASSWORD(write))
+    return _passwords[-1]
 
 
 def connect() -> None:

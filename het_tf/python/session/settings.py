@@ -19,6 +19,7 @@ class Settings:
       threads_set: The number last passed to the engine.
       ps: None: HET_PS has not been read yet.
       ps_options: Options of ps/client/remote_options.h, as JSON.
+      ps_password: The password, or returns it for a new connection; None: the address says it.
     """
 
     namespace: str = ""
@@ -29,6 +30,7 @@ class Settings:
     hvd: Any = None
     ps: str | None = None
     ps_options: str = "{}"
+    ps_password: str | Callable[[], str] | None = None
 
 
 current = Settings()
@@ -44,6 +46,16 @@ def horovod() -> Any:
 def parameter_server() -> str:
     """Address of the parameter server, with its login; "" when tables live in this process."""
     return current.ps or ""
+
+
+def password_function(password: str | Callable[[], str] | None) -> Callable[[], str] | None:
+    """Returns a function that returns the password for a new connection; None: the address says it."""
+    return (lambda: password) if isinstance(password, str) else password
+
+
+def ask_password() -> Callable[[], str] | None:
+    """The `password_function` of the parameter server."""
+    return password_function(current.ps_password)
 
 
 def workers() -> int:

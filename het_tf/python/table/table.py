@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import json
 import re
+import sys
 import warnings
 from typing import Any
 
@@ -261,11 +262,16 @@ def reset(namespace: str | None = None) -> None:
     registry.forget(name)
 
 
-def _flush_or_warn(namespace: str) -> None:
-    """Sends pending updates of a namespace to the parameter server before it is forgotten."""
+def _flush_or_warn(namespace: str, interrupted: bool = False) -> None:
+    """Sends pending updates of a namespace to the parameter server before it is forgotten.
+
+    `interrupted`: Ctrl-C ends the program, so the wait for a server that stands still ends, too.
+    """
     try:
-        native.call("HetFlushRemote", namespace)
-    except Exception as error:
+        native.call("HetFlushRemote", namespace, int(interrupted))
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and not interrupted:
+            raise
         why = re.sub(";? updates that were made are kept and will be sent", "", str(error))  # these are lost
         warnings.warn(
             f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {why}",
@@ -284,5 +290,6 @@ settings.at_leaving(_reset_all)
 
 @atexit.register
 def _flush_at_exit() -> None:
+    ends_by = getattr(sys, "last_type", None) or Exception  # of an exception that nobody caught
     for namespace in registry.namespaces():
-        _flush_or_warn(namespace)
+        _flush_or_warn(namespace, issubclass(ends_by, KeyboardInterrupt))

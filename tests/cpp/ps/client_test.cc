@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <set>
 
 #include "het_tf/ps/client/cluster.h"
@@ -44,6 +46,61 @@ TEST(Address, Tls) {
   EXPECT_EQ(tls.cert, "/c@1/c.pem");
   EXPECT_EQ(tls.key, "/c@1/key");
   EXPECT_EQ(tls.server_name, "n");
+}
+
+// Would catch a password that the server refuses because %40 is sent for @.
+TEST(Address, TheLoginIsPercentEncoded) {
+  const auto address = ParseServerAddress("redis://m%65:a%40b%2Fc%25%3a@host/");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().user, "me");
+  EXPECT_EQ(address.value().password, "a@b/c%:");
+  EXPECT_EQ(ParseServerAddress("unix://:100%25@/s").value().password, "100%");
+  for (const char* text : {"redis://u:100%@h", "redis://u:secret%zz@h", "redis://u%4:secret@h"}) {
+    const Status refused = ParseServerAddress(text).status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << text;
+    EXPECT_THAT(refused.message(), HasSubstr("write %25 for a %"));
+    EXPECT_THAT(refused.message(), Not(HasSubstr("secret")));
+  }
+}
+
+TEST(Address, Sentinels) {
+  const auto address = ParseServerAddress("rediss+sentinel://me:pw@a,b:7/models?ca=/ca");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().ToString(), "a:26379,b:7/models");
+  EXPECT_EQ(address.value().service, "models");
+  EXPECT_EQ(address.value().password, "pw");
+  EXPECT_EQ(address.value().tls->ca, "/ca");
+  for (const char* text :
+       {"redis+sentinel://a", "redis+sentinel://a/", "redis+sentinel://a/m/0", "unix+sentinel:///a/m"})
+    EXPECT_EQ(ParseServerAddress(text).status().code(), Code::kInvalidArgument) << text;
+}
+
+// Would catch a password that is read once: it is another one for the next connection.
+TEST(Address, WhereThePasswordIs) {
+  const std::string path = ::testing::TempDir() + "/het_password";
+  const auto of_file = ParseServerAddress("redis://me@h?password_file=" + path).value();
+  EXPECT_THAT(of_file.Password().status().message(), HasSubstr("password_file of the parameter server's"));
+  for (const char* text : {"first", "second\n", "third\r\n"}) {
+    std::ofstream(path) << text;
+    EXPECT_EQ(of_file.Password().value(),
+              std::string(text).substr(0, std::string(text).find_first_of("\r\n")));
+  }
+  std::ofstream(path) << "\n";
+  EXPECT_THAT(of_file.Password().status().message(), HasSubstr("is empty"));
+
+  const auto of_env = ParseServerAddress("rediss://h?password_env=HET_TEST_PASSWORD&ca=/ca").value();
+  unsetenv("HET_TEST_PASSWORD");
+  EXPECT_THAT(of_env.Password().status().message(), HasSubstr("HET_TEST_PASSWORD of"));
+  setenv("HET_TEST_PASSWORD", "one", 1);
+  EXPECT_EQ(of_env.Password().value(), "one");
+  setenv("HET_TEST_PASSWORD", "two", 1);
+  EXPECT_EQ(of_env.Password().value(), "two");
+
+  const auto ask = [] { return Result<std::string>(std::string("asked")); };
+  EXPECT_EQ(ParseServerAddress("unix://me@/s", ask).value().Password().value(), "asked");
+  for (const char* text : {"redis://u:p@h", "redis://h?password_file=/f"}) {
+    EXPECT_THAT(ParseServerAddress(text, ask).status().message(), HasSubstr("given twice")) << text;
+  }
 }
 
 TEST(Address, UnixSocket) {
@@ -138,6 +195,7 @@ TEST(Redirects, ErrorsThatPass) {
   EXPECT_TRUE(PassesByItself("TRYAGAIN Multiple keys request during rehashing of slot"));
   EXPECT_FALSE(PassesByItself("HETNOPART no partition at k"));
   EXPECT_FALSE(PassesByItself("ERR unknown command"));
+  EXPECT_TRUE(MayHaveMoved("READONLY You can't write against a read only replica."));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,6 +16,7 @@
 #include "het_tf/ps/client/redis_changes.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/follow/live_files.h"
+#include "tests/cpp/testing/redis/fake_server.h"
 #include "tests/cpp/testing/redis/redis_shards.h"
 
 namespace het::follow {
@@ -37,7 +39,10 @@ class RedisFollower : public LiveFilesTest {
   void Start(size_t shards, size_t replicas = 0) {
     servers_ = std::make_unique<RedisShards>(
         shards, RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"}, replicas);
-    auto store = het::RedisStore::Open(servers_->address(), "", 30, nullptr);
+    StartAt(servers_->address());
+  }
+  void StartAt(const ServerAddress& address) {
+    auto store = het::RedisStore::Open(address, "", 30, nullptr);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(store.value());
     schema_ = MakeSchema("t", kDim);
@@ -46,7 +51,7 @@ class RedisFollower : public LiveFilesTest {
     writer_ = OpenWriter({"t"});
     reader_ = OpenReader({"t"});
     Set(1);
-    auto source = RedisChanges::Open(servers_->address(), "", /*timeout=*/1);
+    auto source = RedisChanges::Open(address, "", /*timeout=*/1);
     ASSERT_TRUE(source.ok()) << source.status().message();
     source_ = std::move(source.value());
     FollowerOptions options;
@@ -181,6 +186,68 @@ TEST_F(RedisFollower, AReplicaTakesOver) {
   Set(2);
   UntilServed(2);
   EXPECT_NE(Incarnations(), before);
+}
+
+// Two servers without cluster mode, of which the second copies the first until they change roles.
+class RedisPair : public RedisFollower {
+ protected:
+  void SetUp() override {
+    RedisFollower::SetUp();
+    if (IsSkipped()) return;
+    for (const std::string& port : ports_) {
+      pair_.push_back(std::make_unique<RedisServer>(
+          RedisServer::Arguments{"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"}));
+      ASSERT_TRUE(pair_.back()->up());
+    }
+    ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "127.0.0.1", ports_[0]}).ok());
+    ASSERT_TRUE(pair_[1]->Await("replication", "master_link_status:up"));
+  }
+  void ChangeRoles() {
+    pair_[0]->Command({"WAIT", "1", "30000"});
+    ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "NO", "ONE"}).ok());
+    ASSERT_TRUE(pair_[0]->Command({"REPLICAOF", "127.0.0.1", ports_[1]}).ok());
+  }
+
+  const std::string ports_[2] = {std::to_string(RedisServer::FreePort()),
+                                 std::to_string(RedisServer::FreePort())};
+  std::vector<std::unique_ptr<RedisServer>> pair_;
+};
+
+// Would catch a follower that takes the next address for the primary, without asking.
+TEST_F(RedisPair, ChangesRoles) {
+  StartAt(ParseServerAddress("redis://127.0.0.1:" + ports_[1] + ",127.0.0.1:" + ports_[0]).value());
+  ChangeRoles();
+  Set(2);
+  UntilServed(2);
+}
+
+TEST_F(RedisPair, ASentinelNamesThePrimary) {
+  LocalService unused(1, 7);
+  het::testing::FakeServer sentinel(&unused);
+  std::atomic<int> primary{0};
+  std::atomic<bool> wants_login{true};
+  sentinel.SetScript([&](const het::testing::FakeServer::Command& command) -> std::string {
+    if (command.words[0] == "AUTH") wants_login = false;
+    if (command.words[0] == "AUTH") return "+OK";
+    if (wants_login) return "-NOAUTH Authentication required.";
+    const std::string& port = ports_[primary.load()];
+    return "*2\r\n$9\r\n127.0.0.1\r\n$" + std::to_string(port.size()) + "\r\n" + port;
+  });
+  for (const auto& server : pair_) {
+    server->Command({"CONFIG", "SET", "masterauth", "pw"});
+    server->Command({"CONFIG", "SET", "requirepass", "pw"});
+  }
+  ServerAddress address = sentinel.address();
+  address.service = "models";
+  address.password = "pw";
+  StartAt(address);
+  ChangeRoles();
+  primary = 1;
+  Set(2);
+  UntilServed(2);
+  pair_[0]->Kill();
+  Set(3);
+  UntilServed(3);
 }
 
 TEST_F(RedisFollower, AServerWithoutTheNamespaceIsRefused) {

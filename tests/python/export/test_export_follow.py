@@ -254,7 +254,7 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
         ({"follow": server.address, "min_count": 2}, "min_count and max_age"),
         ({"follow": server.address, "max_age": 60.0}, "min_count and max_age"),
         ({"follow": "redis://user:secret@host"}, "HET_SERVE_PS"),
-        ({"follow": "http://host"}, "begins with neither"),
+        ({"follow": "http://host"}, "begins with none of"),
     ):
         with pytest.raises((TypeError, ValueError), match=problem):
             het_tf.export(model, tmp_path / "no", "native", verbose=False, **options)

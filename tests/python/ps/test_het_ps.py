@@ -137,9 +137,9 @@ def test_two_shards_with_replicas(tmp_path):
         first, copy = f"127.0.0.1:{port}", f"127.0.0.1:{port + 2}"
         assert roles()[first] == (0, "primary", "up") and roles()[copy] == (0, "replica", "up")
         replica = caught_up(directory, copy)
-        assert replica["name"] == "shard-0-replica-1" and replica["rows"] > 20
+        assert replica["name"] == "shard-0-b" and replica["rows"] > 20
 
-        kill(directory, "shard-0")
+        kill(directory, "shard-0-a")
         faults = "\n".join(picture("--dir", directory, status=1)["faults"])
         assert f"`het-ps promote {copy}` does it" in faults and "no link to its primary" in faults
         assert f"takes over from {first}" in het_ps("promote", copy, "--dir", directory).err
@@ -156,7 +156,7 @@ def test_two_shards_with_replicas(tmp_path):
 
         redis_lib.leave()
         stops = re.findall(r"^(\S+): stops$", het_ps("down", "--dir", directory).err, re.MULTILINE)
-        assert stops == ["shard-0-replica-1", "shard-1-replica-1", "shard-0", "shard-1"]
+        assert stops == ["shard-0-b", "shard-1-b", "shard-0-a", "shard-1-a"]
 
 
 @pytest.mark.long
@@ -167,7 +167,7 @@ def test_three_shards_replace_a_primary_by_themselves(tmp_path):
         assert "het-ps promote" not in done.out
         expected = train((directory / "address").read_text().strip())
         caught_up(directory, f"127.0.0.1:{port + 3}")
-        kill(directory, "shard-0")
+        kill(directory, "shard-0-a")
         for _ in range(300):
             seen = {s["place"]: s for s in picture("--dir", directory, status=1)["servers"]}
             if seen[f"127.0.0.1:{port + 3}"]["role"] == "primary":
@@ -335,7 +335,7 @@ def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsy
         address = (directory / "address").read_text().strip()
         password = re.fullmatch(r"redis://:([0-9a-f]{32})@127.0.0.2:\d+,127.0.0.2:\d+", address).group(1)
         assert password not in done.out + done.err and "$(cat" in done.out
-        for file in (directory / "address", directory / "het-ps.json", directory / "shard-0/redis.conf"):
+        for file in (directory / "address", directory / "het-ps.json", directory / "shard-0-a/redis.conf"):
             assert file.stat().st_mode & 0o77 == 0
         check(train(address))
         for words in (["--dir", directory], ["--ps", address]):

@@ -47,6 +47,7 @@ def test_help_fits_a_terminal(parser, monkeypatch):
         ("redis://h:7000,i,[::1]:5/", [("h", 7000), ("i", 6379), ("::1", 5)], ("", "")),
         ("redis://u:p:@w,x@h", [("h", 6379)], ("u", "p:@w,x")),
         ("redis://:p@h", [("h", 6379)], ("", "p")),
+        ("redis://%75:a%40b%2Fc%25:@h", [("h", 6379)], ("u", "a@b/c%:")),
     ],
 )
 def test_addresses(text, places, login):
@@ -60,6 +61,41 @@ def test_addresses(text, places, login):
     assert found.password == "" or f":{found.password}@" not in f"{found} {found!r}"
 
 
+def test_addresses_of_sentinels():
+    found = address.parse("rediss+sentinel://:p@a,b:7/models?ca=/ca")
+    assert [(p.host, p.port) for p in found.places] == [("a", 26379), ("b", 7)]
+    assert (found.service, found.password, found.tls) == ("models", "p", address.Tls("/ca"))
+    assert address.parse(found.url()) == found and str(found) == "a:26379,b:7/models"
+    for text in ("redis+sentinel://a", "redis+sentinel://a/m/0", "unix+sentinel://a/m", "redis+other://a/m"):
+        for read in (address.parse, lambda one: het_tf.init(ps=one)):
+            with pytest.raises(ValueError, match="; write redis://"):
+                read(text)
+
+
+def test_where_a_password_is(tmp_path, monkeypatch):
+    file = tmp_path / "password"
+    found = address.parse(f"redis://u@h?password_file={file}")
+    assert address.parse(found.url()) == found and str(file) not in repr(found)
+    with pytest.raises(ServerError, match="password_file of the address cannot be read: No such file"):
+        found.secret()
+    for text in ("one", "two\n"):
+        file.write_text(text)
+        assert found.secret() == text.strip()
+    found = address.parse("redis://h?password_env=HET_TEST_PASSWORD")
+    with pytest.raises(ServerError, match="HET_TEST_PASSWORD of the address: this variable is not set"):
+        found.secret()
+    monkeypatch.setenv("HET_TEST_PASSWORD", "three")
+    assert found.secret() == "three" and found.public().url() == "redis://h:6379"
+    for text in (
+        "redis://u:100%@h",
+        "redis://:p@h?password_env=X",
+        "redis://h?password_env=X&password_file=Y",
+    ):
+        for read in (address.parse, lambda one: het_tf.init(ps=one)):
+            with pytest.raises(ValueError, match=r"write %25 for a %|the password is given twice"):
+                read(text)
+
+
 def test_addresses_under_tls():
     found = address.parse("rediss://u:a?b@h:1,i?cert=/c@1/c.pem&key=/c@1/key&ca=/ca&server_name=n")
     assert found.tls == address.Tls("/ca", "/c@1/c.pem", "/c@1/key", "n")
@@ -68,15 +104,15 @@ def test_addresses_under_tls():
     assert "/c@1" not in repr(found)
     assert found.public().url() == "rediss://h:1,i:6379?ca=/ca&server_name=n"
     assert address.parse("rediss://h/").tls == address.Tls()
-    assert address.without_files(found.url()) == "rediss://u:a?b@h:1,i:6379"
+    assert address.without_files(found.url()) == "rediss://u:a%3Fb@h:1,i:6379"
     assert address.redacted(found.url()) == "rediss://...@h:1,i:6379?..."
 
 
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("redis://h?ca=/ca", "about TLS; use them with rediss://"),
-        ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key and server_name"),
+        ("redis://h?ca=/ca", "ca is about TLS; use it with rediss://"),
+        ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key, server_name"),
         ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
         ("rediss://h?ca=", "ca is empty"),
         ("rediss://h?", "'' is none of"),
@@ -160,7 +196,7 @@ def test_help_and_wrong_words():
     assert "invalid choice" in het_ps("start", status=2).err
     het_ps(status=2)
     assert "give --dir DIR, --ps ADDRESS, or set HET_PS" in het_ps("status", status=1).err
-    assert "begins with neither" in het_ps("status", "--ps", "me:secret@host", status=1).err
+    assert "begins with none of" in het_ps("status", "--ps", "me:secret@host", status=1).err
     assert "secret" not in het_ps("status", "--ps", "redis://me:secret@host:x", status=1).err
 
 
@@ -218,9 +254,7 @@ def test_status_cuts_nothing_on_80_columns():
         "aof_enabled": "1", "aof_rewrite_in_progress": "1", "aof_last_write_status": "err",
     }  # fmt: skip
     servers = [
-        status.Server(
-            place, f"shard-{n}-replica-1", n, "replica", "failing", "", info, None, 1 << 30, 1e5, 1e6
-        )
+        status.Server(place, f"shard-{n}-b", n, "replica", "failing", "", info, None, 1 << 30, 1e5, 1e6)
         for n, place in enumerate(places)
     ]
     page = io.StringIO()

@@ -47,7 +47,7 @@ def test_het_publish_lists_and_shows(server, client):
 def test_het_publish_says_what_is_wrong(server, client, tmp_path):
     url = server.address
     assert "has no version 4; none is kept" in command("show", url, 4, "--namespace", "a", status=1).err
-    assert "it begins with neither redis://" in command("list", "ps:6379", status=1).err
+    assert "it begins with none of redis://" in command("list", "ps:6379", status=1).err
     assert "'0' is not a whole number of 1 or more" in command("show", url, 0, status=2).err
     client.ask("het::versions", "XADD", "het::versions", "5-0", "kind", "version")
     assert "'5-0' is no version that this het_tf reads: it lacks dense" in command("list", url, status=1).err
