@@ -122,7 +122,6 @@ ctest = env HET_TEST_SCALE=$(2) ctest --preset $(1) -j $(CTEST_JOBS) -V $(3)
 # Redis loads the module of the release build: its server has no sanitizer.
 MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
 BENCHMARK_TESTS := tests/python/benchmarks
-SITE_TESTS := tests/python/docs/test_site.py
 
 build-check: build
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
@@ -203,9 +202,9 @@ test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on T
 	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
 	  $(PY215) $(PYTEST) -m "tf215 and long" -q
 
-test-all-python-long: python-libraries ## Python tests that take minutes
+test-all-python-long: python-libraries $(STAMPDOCS) ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
-	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS) --ignore=$(SITE_TESTS)
+	  $(PY) $(PYTEST) -m long --ignore=$(BENCHMARK_TESTS)
 
 test-all-tf220: test-tf220-exports test-symbols ## exports in TensorFlow 2.20; symbols of every release (2 GB to download)
 .PHONY: test-tf220-exports test-symbols
@@ -299,7 +298,7 @@ release-installed: wheel
 
 release-site: setup $(STAMPDOCS)
 	@$(STAGE) --show site "the site: it builds without a warning, and its links lead somewhere" \
-	  $(PY) -m pytest -q $(SITE_TESTS)
+	  $(PY) -m pytest -q -k "not chromium" tests/python/docs/test_site.py
 
 release-check-stages: release-site release-installed
 release-check: ## what a release must pass beside the tests: wheel, site, image; six minutes after `make test`
