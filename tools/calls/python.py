@@ -199,7 +199,7 @@ class Reader:
         return Instance(kind) if inspect.isclass(kind) and kind.__module__.startswith("het_tf") else UNKNOWN
 
     def _attribute(self, value: Any, name: str, source: str, report: bool) -> Any:
-        if isinstance(value, UnknownObject | Method):
+        if isinstance(value, UnknownObject | Method) or name == ANY:
             return UNKNOWN
         if isinstance(value, Instance):
             if hasattr(value.kind, name):

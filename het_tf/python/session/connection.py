@@ -31,8 +31,8 @@ class Store:
 
     Args:
       address: `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` (one server, or nodes of a cluster),
-        "rediss://...?ca=FILE" for TLS, "redis+sentinel://HOST[:PORT][,...]/SERVICE" for Sentinels, or
-        "unix://PATH". None or "": as `ps` of `het_tf.init`.
+        `rediss://...?ca=FILE` for TLS, `redis+sentinel://HOST[:PORT][,...]/SERVICE` for Sentinels, or
+        `unix://PATH`. None or "": as `ps` of `het_tf.init`.
       password: The password, if the address has none, or a function that returns it. It is called for each
         new connection, by any thread, so a password that changes ends no job.
       durability: How long a worker keeps applied pushes, to send them again if the parameter server loses
