@@ -74,9 +74,7 @@ def test_the_deadline_is_the_users(tmp_path):
         layer = redis_lib.counter(staleness=0)
         redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "1").startswith(b"+OK")
-        with pytest.raises(
-            tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*het_tf.Store\(deadline"
-        ):
+        with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*het_tf.Store\(deadline"):
             redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "0").startswith(b"+OK")
         het_tf.init(
