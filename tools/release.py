@@ -51,6 +51,7 @@ def main() -> int:
     wheel = options.wheel / f"het_tf-{options.version}-py3-none-manylinux_2_28_x86_64.whl"
     if not wheel.exists():
         raise SystemExit(f"error: there is no {wheel}. Remedy: make release VERSION={version_of_tree()}")
+    parts = sbom(wheel)  # of the environment that `make release-check` has left
     for name in OTHERS:
         say(f"the wheel with requirements/{name}")
         run(options.python, ROOT / "tools/release_check.py", wheel, "--venv", ROOT / "build/installed",
@@ -60,7 +61,7 @@ def main() -> int:
     target.mkdir(parents=True)
     shutil.copy(wheel, target)
     say("SBOM, notes, checksums")
-    (target / f"het_tf-{options.version}.cdx.json").write_text(json.dumps(sbom(wheel), indent=1) + "\n")
+    (target / f"het_tf-{options.version}.cdx.json").write_text(json.dumps(parts, indent=1) + "\n")
     (target / "NOTES.md").write_text(section()[1] + "\n")
     files = sorted(target.iterdir())
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
