@@ -91,10 +91,12 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   }
   c.cache.push_max_age =
       Pick<std::optional<double>>(seed, "push max age", {std::nullopt, std::nullopt, 0.2, 3.0});
-  c.stream = Pick<StreamMode>(seed, "stream", {StreamMode::kNone, StreamMode::kNone, StreamMode::kPlanned,
-                                               StreamMode::kOnDemand, StreamMode::kOnDemand});
+  c.stream = Pick<StreamMode>(seed, "stream",
+                              {StreamMode::kNone, StreamMode::kNone, StreamMode::kPlanned,
+                               StreamMode::kOnDemand, StreamMode::kOnDemand});
   if (c.stream != StreamMode::kNone) c.devices = 0;
   c.summed = c.stream != StreamMode::kNone && Lot(seed, "summed").Chance(0.4);
+  c.followed = Lot(seed, "followed").Chance(0.15);
   c.early = c.stream == StreamMode::kNone && c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(&c);
@@ -132,9 +134,10 @@ Modes ModesOf(const WorldConfig& c) {
       {"budget", of(c.cache.layer == 0, "of each table", "of all, which moves")},
       {"admission", std::to_string(c.cache.admit_after)},
       {"rows", of(c.age == 0, "new", "aged")},
-      {"stream", c.stream == StreamMode::kNone ? "none"
-                                               : of(c.stream == StreamMode::kPlanned, "planned", "on demand")},
+      {"stream",
+       c.stream == StreamMode::kNone ? "none" : of(c.stream == StreamMode::kPlanned, "planned", "on demand")},
       {"gradients", of(c.summed, "summed", "of each worker")},
+      {"follower", of(c.followed, "some", "none")},
       {"tables", of(c.tables == 1, "one", "several")},
       {"partitions", c.partitions == 1 ? "one" : of(c.partitions <= 16, "several", "in groups")},
   };

@@ -146,6 +146,12 @@ TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
   return step;
 }
 
+std::vector<TableKey> World::Keys() const {
+  std::vector<TableKey> keys;
+  for (const auto& [key, issued] : issued_) keys.push_back(key);
+  return keys;
+}
+
 uint64_t World::MostUnapplied(size_t w) {
   uint64_t most = 0;
   for (auto& [key, issued] : issued_) most = std::max(most, UnappliedTicks(w, key));
@@ -298,8 +304,7 @@ void World::AddWorker() {
   client.seed = workers_.size();
   CacheConfig cache = config_.cache;
   if (config_.stream != StreamMode::kNone) {
-    worker.process =
-        std::make_unique<StreamWorker>(&service_, std::move(transport), client, cache, schemas_);
+    worker.process = std::make_unique<StreamWorker>(&service_, std::move(transport), client, cache, schemas_);
     worker.client = &worker.process->client();
     return workers_.push_back(std::move(worker));
   }

@@ -101,6 +101,8 @@ class World {
   // Contacts every partition from every worker, which learns of restarts, then flushes.
   Status Drain();
 
+  // Keys of rows that have had a tick.
+  std::vector<TableKey> Keys() const;
   uint64_t UnappliedTicks(size_t w, const TableKey& key);
   int64_t ServerClock(const TableKey& key);
   std::vector<float> ServerRow(const TableKey& key);

@@ -23,8 +23,10 @@ std::string WorldConfig::ToString() const {
          (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
          (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
          (cache.layer != 0 ? ", one budget, which moves" : "") + (early ? ", early lookups" : "") +
-         (stream == StreamMode::kNone ? "" : stream == StreamMode::kPlanned ? ", planned" : ", on demand") +
-         (summed ? ", summed" : "");
+         (stream == StreamMode::kNone      ? ""
+          : stream == StreamMode::kPlanned ? ", planned"
+                                           : ", on demand") +
+         (summed ? ", summed" : "") + (followed ? ", followed" : "");
 }
 
 }  // namespace het::testing

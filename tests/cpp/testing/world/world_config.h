@@ -33,12 +33,13 @@ struct WorldConfig {
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
-  bool failovers = false;                     // schedules restart partitions, also from older states
-  bool is_default = false;                    // the cache is that of het_tf.Cache()
-  uint32_t age = 0;                           // limit on initial ticks of the store's rows
-  bool early = false;                         // schedules begin some lookups early
+  bool failovers = false;   // schedules restart partitions, also from older states
+  bool is_default = false;  // the cache is that of het_tf.Cache()
+  uint32_t age = 0;         // limit on initial ticks of the store's rows
+  bool early = false;       // schedules begin some lookups early
   StreamMode stream = StreamMode::kNone;
-  bool summed = false;  // gradients of a stream are summed over the workers (accumulate)
+  bool followed = false;  // a follower serves the store's rows (followed.h)
+  bool summed = false;    // gradients of a stream are summed over the workers (accumulate)
   size_t most_held = Subscribers::kMostRows;  // subscriptions that a partition keeps
 
   std::string ToString() const;
