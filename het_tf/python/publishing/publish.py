@@ -58,8 +58,7 @@ def publish(
         Each holds a copy of the dense weights; equal ones share it.
       directory: A directory for the dense weights, at the same path on every host that serves; made if it is
         missing. None: the parameter server, which takes at most 64 MiB.
-      release: False: the version is a candidate, which followers serve only after `het-publish release` or
-        `het-publish guard` has released it.
+      release: False: the version is a candidate, which followers serve only after `het-publish release`.
 
     Returns:
       The version; None on other ranks than 0.

@@ -8,14 +8,12 @@ import time
 from collections.abc import Callable
 
 from het_tf.python.files import local
-from het_tf.python.following import arguments, target
+from het_tf.python.following import target
 from het_tf.python.ps.address import FORM, parse
 from het_tf.python.ps.client import Client
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.publishing.versions import History, Versions
-from het_tf.python.releasing import guard, sample
-from het_tf.python.releasing.condition import Condition
-from het_tf.python.show import Command, add_json, at_least_1, date, log, run, size, until_signal, when
+from het_tf.python.show import Command, add_json, at_least_1, date, run, size, when
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
@@ -25,8 +23,6 @@ server.
   het-publish list redis://ps:6379        the kept versions, the newest last
   het-publish show redis://ps:6379 12     one of them
   het-publish release redis://ps:6379 12  let followers serve a candidate
-  het-publish guard DIR --ps ADDRESS --sample FILE --hold-if "auc < 0.79"
-                                          test candidates; release the good ones
   het-publish rollback redis://ps:6379 9  let followers go back to a version
   het-publish resume redis://ps:6379      and on again
   het-publish portable BASE --from DIR --to OUT --every 60s
@@ -39,7 +35,7 @@ _SECONDS = 10.0  # for a server that restarts
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    commands = (_list, _show, _release, _guard, _rollback, _resume, _portable)
+    commands = (_list, _show, _release, _rollback, _resume, _portable)
     return command_line("het-publish", DESCRIPTION, commands)
 
 
@@ -63,31 +59,6 @@ def _release(command: Command) -> None:
     sub = command("release", "let followers serve a candidate")
     _server(sub)
     _version(sub)
-
-
-def _guard(command: Command) -> None:
-    sub = command(
-        "guard",
-        "test candidates on a labelled sample, and release those that pass",
-        "Runs in the foreground. It follows into DIR.guard, a copy of DIR by hard links with rows of its "
-        "own, where a candidate comes into force as soon as all rows are as new as it is: then the sample is "
-        "predicted. A condition holds, too, if the metric is not a finite number. With --once the exit "
-        "status is 1 if the candidate is held.",
-    )
-    arguments.add_directory(sub)
-    sub.add_argument(
-        "--hold-if", type=_condition, action="append", required=True, metavar="CONDITION",
-        help="METRIC OP NUMBER, such as 'auc < 0.79'; the metrics are auc, logloss and mse, OP is one of <, "
-        "<=, >, >=; may be given several times",
-    )  # fmt: skip
-    sub.add_argument(
-        "--sample", type=local, required=True, metavar="FILE",
-        help=".npz or .parquet with the model's inputs and the labels",
-    )  # fmt: skip
-    sub.add_argument("--label", default="label", metavar="NAME", help="the labels in FILE (%(default)s)")
-    sub.add_argument("--output", metavar="NAME", help="the predictions, if the model has several outputs")
-    arguments.add_server(sub, "write versions")
-    sub.add_argument("--once", action="store_true", help="end after one candidate")
 
 
 def _rollback(command: Command) -> None:
@@ -135,13 +106,6 @@ def _seconds(text: str) -> float:
     if not found or not int(found[1]):
         raise argparse.ArgumentTypeError(f"'{text}' is no time such as 60s, 5min or 1h")
     return int(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
-
-
-def _condition(text: str) -> Condition:
-    try:
-        return Condition.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _server(sub: argparse.ArgumentParser) -> None:
@@ -198,9 +162,22 @@ def run_show(options: argparse.Namespace, versions: Versions) -> int:
 
 def run_release(options: argparse.Namespace, versions: Versions) -> int:
     """het-publish release."""
-    versions.decide("release", lambda history: guard.releasable(history, options.version))
+    versions.decide("release", lambda history: _releasable(history, options.version))
     print(f"version {options.version} is released")
     return 0
+
+
+def _releasable(history: History, number: int) -> int:
+    """Returns `number` if this version can be released. LookupError: it cannot."""
+    newest = max(history.released, default=0)
+    if number not in history.versions:
+        kept = ", ".join(map(str, history.versions)) or "none"
+        raise LookupError(f"there is no version {number}; kept are {kept}")
+    if number in history.released:
+        raise LookupError(f"version {number} is released already")
+    if number < newest:
+        raise LookupError(f"version {newest} is released, which is newer; `het-publish rollback` goes back")
+    return number
 
 
 def run_rollback(options: argparse.Namespace, versions: Versions) -> int:
@@ -249,17 +226,6 @@ def run_portable(options: argparse.Namespace) -> int:
         time.sleep(max(0.0, begin + options.every - time.monotonic()))
 
 
-def run_guard(options: argparse.Namespace) -> int:
-    """het-publish guard."""
-    found = target.read(options.dir)
-    labelled = sample.read(options.sample, options.label, {one.metric for one in options.hold_if})
-    released = guard.run(
-        options.dir, options.ps or found.server, labelled, options.hold_if, options.output, options.once,
-        until_signal(), log("het-publish"),
-    )  # fmt: skip
-    return int(options.once and not released)
-
-
 def _age(seconds: float) -> str:
     for unit, length in (("s", 60), ("min", 60), ("h", 48)):
         if seconds < length:
@@ -277,13 +243,9 @@ RUN: dict[str, Callable[[argparse.Namespace, Versions], int]] = {
 }
 
 
-ALONE: dict[str, Callable[[argparse.Namespace], int]] = {"guard": run_guard, "portable": run_portable}
-"""Commands that are more than one question to the server."""
-
-
 def _run(options: argparse.Namespace) -> int:
-    if options.command in ALONE:
-        return ALONE[options.command](options)
+    if options.command == "portable":
+        return run_portable(options)
     with Client(parse(options.address), _SECONDS) as client:
         return RUN[options.command](options, Versions(client, options.namespace))
 

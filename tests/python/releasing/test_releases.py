@@ -1,14 +1,11 @@
-"""het-publish guard, rollback and resume, with followers at a server."""
+"""het-publish release, rollback and resume, with followers at a server."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
-import numpy as np
 import pytest
 import redis_lib
 from cli_lib import run
@@ -29,55 +26,20 @@ def publish(*words, status=0):
     return run("het-publish", cli.main, words, status)
 
 
-def test_a_guard_releases_what_passes_and_holds_what_does_not(server, tmp_path):
-    """Would catch followers that serve candidates, and a test with rows or weights of another version."""
-    followed = Followed(server, tmp_path, units=1)
-    np.savez(tmp_path / "sample.npz", id=np.arange(8), label=np.full(8, 14.0))  # 3 * 2 * 2 + 2
-    words = ["guard", followed.path, "--ps", server.address, "--sample", tmp_path / "sample.npz"]
-    words += ["--hold-if", "mse > 1"]
-    code = "import sys; from het_tf.python.releasing.cli import main; sys.exit(main())"
+def test_followers_wait_for_the_release_of_a_candidate(server, tmp_path):
+    """Would catch followers that serve candidates."""
+    followed = Followed(server, tmp_path)
     with followed.follower("--poll", 0.02):
         followed.until(lambda: followed.says("up to date"))
-        log = followed.log.open("a")
-        arguments = [sys.executable, "-c", code, *map(str, words), "--output", "y"]
-        guard = subprocess.Popen(arguments, stderr=log)
-        try:
-            followed.train(3.0)
-            het_tf.publish(followed.model, release=False)
-            followed.until(lambda: followed.says("version 1 is held: mse 256 of 8 examples; hold if mse > 1"))
-            followed.train(2.0)
-            het_tf.publish(followed.model, release=False)
-            followed.until(lambda: followed.says("version 2 is released: mse 0"))
-            followed.until(lambda: followed.served() == (2, 2))
-            followed.train(4.0)
-            het_tf.publish(followed.model, release=False)
-            followed.until(lambda: followed.says("version 3 is held"))
-            time.sleep(0.5)
-            assert followed.served() == (4, 2), "rows go on, dense weights do not"
-            publish("release", server.address, 3)
-            followed.until(lambda: followed.served() == (4, 4))
-            guard.send_signal(signal.SIGTERM)
-            assert guard.wait(300) == 0
-        finally:
-            guard.kill()
-            guard.wait()
-    assert not followed.says("version 1 is in force")
-    # The rows of the guard are its own; it continues with them.
-    followed.train(2.0)
-    het_tf.publish(followed.model, release=False)
-    done = subprocess.run([*arguments, "--once"], stderr=subprocess.PIPE, text=True, check=True)
-    assert "version 4 is released" in done.stderr
-
-
-def test_a_guard_says_what_is_wrong_at_once(server, tmp_path):
-    followed = Followed(server, tmp_path, units=1)
-    np.savez(tmp_path / "sample.npz", uid=np.arange(8), label=np.arange(8) % 2)
-    words = ["guard", followed.path, "--sample", tmp_path / "sample.npz", "--hold-if", "auc < 0.5"]
-    assert "name one by --output" in publish(*words, status=1).err
-    assert "has no output 'z', only row, y" in publish(*words, "--output", "z", status=1).err
-    assert "lacks the model's input 'id'" in publish(*words, "--output", "y", status=1).err
-    assert "has the metric 'f1'" in publish(*words, "--hold-if", "f1 < 1", status=2).err
-    assert "can be followed" in publish("guard", tmp_path, *words[2:], status=1).err
+        followed.train(2.0)
+        het_tf.publish(followed.model)
+        followed.until(lambda: followed.served() == (2, 2))
+        followed.train(4.0)
+        version = het_tf.publish(followed.model, release=False)
+        followed.until(lambda: followed.served() == (4, 2))  # rows go on, dense weights do not
+        assert not followed.says(f"version {version.number} is in force")
+        publish("release", server.address, version.number)
+        followed.until(lambda: followed.served() == (4, 4))
 
 
 def test_followers_go_back_and_on(server, tmp_path):
