@@ -83,37 +83,61 @@ class Planned:
         """
         _Passes.begun = _Passes.begun or _Passes()
 
+        nothing = _without_samples(batches.element_spec)
+
+        # A batch comes out when the next one, or the end of the pass, has been planned: a rank that has the
+        # last batch knows that it is the last one.
         def start(state: Any, ended: Any, element: tuple[Any, Any]) -> Any:
+            before, *previous = state
             mine, everyone = element
             layers: list[Any] = []
 
             def plan() -> Any:
-                place = tf.cond(tf.equal(state, 0), _Passes.begin, lambda: state + 1)
+                place = tf.cond(tf.equal(before, 0), _Passes.begin, lambda: before + 1)
                 of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
                 layers[:] = plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
                 _check_layers(layers)
                 return place
 
             def end() -> Any:
-                plan_lib.end_pass(layers, state)
-                return state
+                plan_lib.end_pass(layers, before)
+                return before
 
             # The first branch is traced first: it finds the layers.
-            return tf.cond(tf.logical_not(ended), plan, end), (ended, mine)
+            place = tf.cond(tf.logical_not(ended), plan, end)
+            return (place, *_parts(mine)), (before > 0, _whole(batches.element_spec[0], previous))
 
-        planned = _with_end(batches).scan(tf.constant(0, tf.int64), lambda state, one: start(state, *one))
-        planned = planned.filter(lambda ended, _: tf.logical_not(ended)).map(lambda _, mine: mine)
+        marked = batches.map(lambda *one: (False, one))
+        marked = marked.concatenate(tf.data.Dataset.from_tensors((True, nothing)))
+        begin = (tf.constant(0, tf.int64), *_parts(nothing[0]))
+        planned = marked.scan(begin, lambda state, one: start(state, *one))
+        planned = planned.filter(lambda any_before, _: any_before).map(lambda _, mine: mine)
         same_length = tf.data.experimental.assert_cardinality(batches.cardinality())
         return plan_lib.ahead(planned.apply(same_length), WINDOW)
 
 
-def _with_end(batches: Any) -> Any:
-    """Returns a dataset of (False, element), and at its end one of (True, an element without samples)."""
-    specs = tf.nest.flatten(batches.element_spec, expand_composites=True)
-    nothing = [tf.zeros([one or 0 for one in spec.shape], spec.dtype) for spec in specs]
-    element = tf.nest.pack_sequence_as(batches.element_spec, nothing, expand_composites=True)
-    end = tf.data.Dataset.from_tensors((True, element))
-    return batches.map(lambda *one: (False, one)).concatenate(end)
+def _parts(element: Any) -> list[Any]:
+    """Returns the tensors of an element, of which the state of a scan consists."""
+    return list(tf.nest.flatten(element, expand_composites=True))
+
+
+def _whole(spec: Any, parts: list[Any]) -> Any:
+    """The element of such tensors."""
+    return tf.nest.pack_sequence_as(spec, parts, expand_composites=True)
+
+
+def _without_samples(spec: Any) -> Any:
+    """Returns an element of a dataset with this spec, of zeros; unknown dimensions are 0."""
+
+    def nothing(one: Any) -> Any:
+        if isinstance(one, tf.RaggedTensorSpec):
+            flat = tf.zeros([0, *one.shape[one.ragged_rank + 1 :]], one.dtype)
+            splits = [tf.zeros([(one.shape[0] or 0) + 1], one.row_splits_dtype)]
+            splits += [tf.zeros([1], one.row_splits_dtype)] * (one.ragged_rank - 1)
+            return tf.RaggedTensor.from_nested_row_splits(flat, splits, validate=False)
+        return tf.zeros([size or 0 for size in one.shape], one.dtype)
+
+    return tf.nest.map_structure(nothing, spec)
 
 
 def components_of(element: Any) -> tuple[Any, ...]:
