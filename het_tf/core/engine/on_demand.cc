@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace het {
 namespace {
@@ -116,6 +117,7 @@ Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool tra
   own->coming.reset();
   own->ends.erase(own->ends.begin(), own->ends.lower_bound(place));
   call->follows = own->exact && own->now != nullptr;
+  own->follows = own->follows || call->follows;
   return Status();
 }
 
@@ -147,7 +149,7 @@ Status OnDemand::EndStep(uint64_t lane) {
   if (layer == nullptr) return Status();
   const bool known = layer->coming != nullptr;
   // What others have updated in an unknown step is to be checked.
-  if (layer->now == nullptr) Unfollow(*layer);
+  if (layer->now == nullptr) Unfollow(layer);
   layer->now.reset();
   layer->coming.reset();
   if (!known) {
@@ -170,7 +172,7 @@ Status OnDemand::SkipStep(uint64_t lane) {
 
 // All updates are at the server.
 void OnDemand::Close(Layer* layer) {
-  Unfollow(*layer);
+  Unfollow(layer);
   layer->held_back = false;
   layer->place = 0;
 }
@@ -179,10 +181,10 @@ void OnDemand::CloseIfEnded(Layer* layer) {
   if (!layer->runs && layer->held_back && layer->ends.count(layer->place) != 0) Close(layer);
 }
 
-void OnDemand::Unfollow(const Layer& layer) {
-  if (!layer.exact) return;
+void OnDemand::Unfollow(Layer* layer) {
+  if (!std::exchange(layer->follows, false)) return;
   const ClientDriver::Lock client(driver_);
-  for (uint64_t table : layer.tables) {
+  for (uint64_t table : layer->tables) {
     if (client->HasTable(table)) client->cache(table)->marks().UnfollowAll();
   }
 }

@@ -92,6 +92,7 @@ class OnDemand {
     uint64_t ahead = 1;       // k
     bool held_back = false;   // by other workers, or it may be
     bool runs = false;        // a step whose gradient has not come
+    bool follows = false;     // copies may be trusted (LineMarks::Follow)
     uint64_t place = 0;       // of the newest step; 0: it was not planned, or all is settled
     std::set<uint64_t> ends;  // places of the last steps of passes
     // The running step, and the one k behind it, if known.
@@ -104,7 +105,7 @@ class OnDemand {
   Layer* Find(uint64_t lane);
   void Close(Layer* layer);
   void CloseIfEnded(Layer* layer);
-  void Unfollow(const Layer& layer);
+  void Unfollow(Layer* layer);
 
   ClientDriver* const driver_;
   ComingSteps* const coming_;
