@@ -51,6 +51,7 @@ class RedisFollower : public LiveFilesTest {
     writer_ = OpenWriter({"t"});
     reader_ = OpenReader({"t"});
     Set(1);
+    AwaitCopies();
     auto source = RedisChanges::Open(address, "", /*timeout=*/1);
     ASSERT_TRUE(source.ok()) << source.status().message();
     source_ = std::move(source.value());
@@ -62,6 +63,8 @@ class RedisFollower : public LiveFilesTest {
     follower_ = std::move(follower.value());
     UntilServed(1);
   }
+  // Replicas have what their primaries have.
+  virtual void AwaitCopies() {}
   // All rows become `value`.
   void Set(float value) {
     std::vector<Key> keys(kKeys);
@@ -139,8 +142,8 @@ TEST_F(RedisFollower, AServerIsKilledAndRestarted) {
     const auto removed = store_->Remove(*schema_, {gone.data(), 1});
     ASSERT_TRUE(removed.ok()) << removed.status().message();
     Until([&] { return Read(reader_.get(), 0, {7}) == Initial(schema_, 7); });
-    EXPECT_EQ(Read(reader_.get(), 0, {8})[0], value);
-    Until([&] {  // the partitions come back one by one
+    Until([&] { return Read(reader_.get(), 0, {8})[0] == value; });  // of another partition
+    Until([&] {                                                      // the partitions come back one by one
       const std::set<std::string> now = Incarnations();
       return std::none_of(now.begin(), now.end(), [&](const auto& one) { return before.count(one) > 0; });
     });
@@ -202,8 +205,18 @@ class RedisPair : public RedisFollower {
     ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "127.0.0.1", ports_[0]}).ok());
     ASSERT_TRUE(pair_[1]->Await("replication", "master_link_status:up"));
   }
+  // A replica that is "up" gets no commands until its first acknowledgement, up to a second later; and WAIT
+  // looks at the writes of its own connection.
+  void AwaitCopies() override {
+    const auto copied = [this] {
+      return pair_[1]->Info("replication", "slave_repl_offset") ==
+             pair_[0]->Info("replication", "master_repl_offset");
+    };
+    for (int tries = 0; tries < 6000 && !copied(); ++tries) usleep(10000);
+    ASSERT_TRUE(copied());
+  }
   void ChangeRoles() {
-    pair_[0]->Command({"WAIT", "1", "30000"});
+    AwaitCopies();
     ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "NO", "ONE"}).ok());
     ASSERT_TRUE(pair_[0]->Command({"REPLICAOF", "127.0.0.1", ports_[1]}).ok());
   }
