@@ -96,6 +96,15 @@ def hash_ids(strings: Any) -> Any:
     return ids.numpy() if tf.is_tensor(ids) and hasattr(ids, "numpy") and not is_ragged(ids) else ids
 
 
+def _plain(ids: Any) -> npt.NDArray[Any] | None:
+    """Returns a list of integers as an array, without TensorFlow: its tensors have no values in a graph."""
+    try:
+        array = np.asarray(ids) if isinstance(ids, (list, tuple, int)) else None
+    except ValueError:  # lists of several lengths
+        return None
+    return array if array is not None and array.dtype.kind in "iu" else None
+
+
 def array_of(ids: Any, subject: str) -> npt.NDArray[np.int64]:
     """Returns integers, and the ids of strings, as int64 of their shape.
 
@@ -106,7 +115,9 @@ def array_of(ids: Any, subject: str) -> npt.NDArray[np.int64]:
     Raises:
       ValueError: They are neither integers nor strings, or ragged or sparse.
     """
-    given = ids if isinstance(ids, np.ndarray) else to_tensor(ids, subject)
+    given = ids if isinstance(ids, np.ndarray) else _plain(ids)
+    if given is None:
+        given = to_tensor(ids, subject)
     if not isinstance(given, np.ndarray):
         if is_ragged(given) or is_sparse(given) or not hasattr(given, "numpy"):
             raise ValueError(

@@ -270,7 +270,8 @@ class EmbeddingSide(keras.layers.Layer):
         for one, space in zip(self.parts, self._spaces, strict=True):
             for of_part in one.fields:
                 if (one.name, of_part.name) == (part, field):
-                    found: npt.NDArray[np.int64] = space(of_part, ids).numpy()
-                    return found
+                    given = np.asarray(ids)  # any shape: these are no lists of samples, which have a length
+                    found: npt.NDArray[np.int64] = space(of_part, given.reshape(-1)).numpy()
+                    return found.reshape(given.shape)
         known = {one.name: [of_part.name for of_part in one.fields] for one in self.parts}
         raise KeyError(f"part {part!r} with field {field!r}: the model has {known}")
