@@ -7,8 +7,7 @@
 //   SIGINT ─► Interrupts ─► waits: Due() ─► kCancelled ─► ~Interrupts ─► the handler from before
 //
 // 1. A wait that moves on is not ended: a program whose own handler only takes a note, such as "stop after
-// this
-//    epoch", loses no step.
+//    this epoch", loses no step.
 // 2. TensorFlow makes a Python exception of an op's error, and fails with an error of pybind11 if a signal
 //    becomes a KeyboardInterrupt meanwhile. So after an op the signal waits for that exception (PassOn), but
 //    at most kHoldSeconds.
