@@ -54,12 +54,13 @@ if _TYPE_CHECKING:
     from het_tf.python.export.stats import serving_stats
     from het_tf.python.ids import hash_ids
     from het_tf.python.layer.plan import plan
+    from het_tf.python.layer.variable import apply
     from het_tf.python.monitor.projector import write_projector
     from het_tf.python.publishing.publish import publish
     from het_tf.python.saving import TablesNotSavedWarning
     from het_tf.python.session.connection import Store, init
     from het_tf.python.session.native import build_info
-    from het_tf.python.session.scopes import namespace, no_update
+    from het_tf.python.session.scopes import namespace
     from het_tf.python.table.cache import Bounds, Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
     from het_tf.python.table.registry import OldRowsWarning
@@ -79,11 +80,12 @@ _HOMES = {
     "export.stats": ("serving_stats",),
     "ids": ("hash_ids",),
     "layer.plan": ("plan",),
+    "layer.variable": ("apply",),
     "monitor.projector": ("write_projector",),
     "publishing.publish": ("publish",),
     "session.connection": ("Store", "init"),
     "session.native": ("build_info",),
-    "session.scopes": ("namespace", "no_update"),
+    "session.scopes": ("namespace",),
     "table.cache": ("Bounds", "Cache"),
     "table.config": ("FeatureConfig", "TableConfig"),
     "table.registry": ("OldRowsWarning",),
@@ -121,6 +123,7 @@ __all__ = [
     "TableConfig",
     "TablesNotSavedWarning",
     "__version__",
+    "apply",
     "build_info",
     "callbacks",
     "check_export",
@@ -138,7 +141,6 @@ __all__ = [
     "metrics",
     "models",
     "namespace",
-    "no_update",
     "optimizers",
     "plan",
     "planner",

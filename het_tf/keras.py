@@ -3,5 +3,6 @@
 from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.layer.masked import MaskedEmbedding
+from het_tf.python.layer.variable import TableVariable
 
-__all__ = ["Embedding", "EmbeddingCollection", "MaskedEmbedding"]
+__all__ = ["Embedding", "EmbeddingCollection", "MaskedEmbedding", "TableVariable"]

@@ -1,10 +1,43 @@
-// HetApplyGrad: the gradient of HetLookup, which updates rows. HetApplyCount: the step of a schedule.
-#include <limits>
+// HetKeepGrad: the gradient of HetLookup. HetApplyGrad: an optimizer's update. HetApplyCount: the step of a
+// schedule.
+#include <algorithm>
 
 #include "het_tf/kernels/gradient_inputs.h"
 
 namespace het {
 namespace {
+
+class KeepGradKernel {
+ public:
+  static Result<std::unique_ptr<KeepGradKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<KeepGradKernel>();
+    HET_ASSIGN_OR_RETURN(kernel->spec_, GetCallSpec(context));
+    HET_ASSIGN_OR_RETURN(kernel->worker_, GetIntAttr(context, "worker"));
+    return kernel;
+  }
+
+  // Inputs: ids * N, grads * N, token, norm. Output: tickets.
+  Status Compute(TF_OpKernelContext* context) {
+    HET_ASSIGN_OR_RETURN(auto resolved, spec_->Resolve());
+    HET_ASSIGN_OR_RETURN(auto inputs, GetGradientInputs(context, *spec_, resolved));
+    ApplyArgs args;
+    args.token = inputs.token;
+    args.gradients = inputs.pointers;
+    std::vector<KeptGradients::Given> given;
+    HET_RETURN_IF_ERROR(resolved.engine->steps().Keep(
+        {*resolved.tables, inputs.ids.features, spec_->signature()}, args, spec_->variables(),
+        static_cast<uint32_t>(worker_), nullptr, &given));
+    const size_t floats = given.size() * KeptGradients::kSlots * 2;
+    const int64_t shape[] = {static_cast<int64_t>(floats / 2), 2};
+    HET_ASSIGN_OR_RETURN(auto tickets, NewOutput(context, 0, TF_FLOAT, {shape, 2}, sizeof(float)));
+    WriteTickets({given.data(), given.size()}, static_cast<float*>(TF_TensorData(tickets.get())));
+    return Status();
+  }
+
+ private:
+  std::unique_ptr<CallSpec> spec_;
+  int32_t worker_ = 0;
+};
 
 class ApplyGradKernel {
  public:
@@ -14,18 +47,11 @@ class ApplyGradKernel {
     return kernel;
   }
 
-  // Inputs: ids * N, grads * N, token, learning_rates, scale, loss_scale. Output: anchor_grad.
+  // Inputs: tickets, learning_rates, scale. Output: done.
   Status Compute(TF_OpKernelContext* context) {
-    const int n = static_cast<int>(spec_->features().size());
-    HET_ASSIGN_OR_RETURN(auto resolved, spec_->Resolve());
-    HET_ASSIGN_OR_RETURN(auto inputs, GetGradientInputs(context, *spec_, resolved, 2 * n + 2));
-    TfTensor rates_tensor;
-    HET_ASSIGN_OR_RETURN(auto rates, GetLearningRates(context, *spec_, 2 * n + 1, &rates_tensor));
-    ApplyArgs args = inputs.args();
-    args.learning_rates = rates;
-    bool skipped = false;
-    HET_RETURN_IF_ERROR(resolved.engine->steps().Apply(inputs.call(resolved), args, &skipped));
-    return SetScalar<float>(context, 0, TF_FLOAT, skipped ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
+    HET_ASSIGN_OR_RETURN(const KeptInputs inputs, GetKeptInputs(context, spec_.get(), 1, 2));
+    HET_RETURN_IF_ERROR(inputs.resolved.engine->steps().ApplyKept(inputs.call));
+    return SetScalar<float>(context, 0, TF_FLOAT, 0.0f);
   }
 
  private:
@@ -54,7 +80,8 @@ class ApplyCountKernel {
   std::unique_ptr<CallSpec> spec_;
 };
 
-const bool apply_registered = (RegisterCpuKernel<ApplyGradKernel>("HetApplyGrad"),
+const bool apply_registered = (RegisterCpuKernel<KeepGradKernel>("HetKeepGrad"),
+                               RegisterCpuKernel<ApplyGradKernel>("HetApplyGrad"),
                                RegisterCpuKernel<ApplyCountKernel>("HetApplyCount"), true);
 
 }  // namespace

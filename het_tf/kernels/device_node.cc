@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,28 +104,36 @@ Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, floa
   Steps& steps = resolved.engine->steps();
   const std::vector<TablePtr>& tables = *resolved.tables;
   if (OnDevice(tables)) {
-    return steps.Lookup({tables, features, 0, {true, stream}}, out, training ? token : nullptr);
+    return steps.Lookup({tables, features, node->spec->signature(), {true, stream}}, out, training ? token : nullptr);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
   HET_RETURN_IF_ERROR(CheckIds(*node->spec, host.features));
-  HET_RETURN_IF_ERROR(steps.Lookup({tables, host.features}, host.floats, training ? token : nullptr));
+  HET_RETURN_IF_ERROR(steps.Lookup({tables, host.features, node->spec->signature()}, host.floats, training ? token : nullptr));
   return host.FloatsOut(rows);
 }
 
-Status DeviceApply(HetNode* node, const std::vector<FeatureIds>& features, const float* const* gradients,
-                   ApplyArgs args, void* stream, bool* skipped) {
+Status DeviceKeep(HetNode* node, const std::vector<FeatureIds>& features, const float* const* gradients,
+                  ApplyArgs args, float norm, uint32_t worker, std::shared_ptr<void> memory, void* stream,
+                  std::vector<KeptGradients::Given>* given) {
   HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
   Steps& steps = resolved.engine->steps();
   const std::vector<TablePtr>& tables = *resolved.tables;
+  const std::vector<uint64_t>& variables = node->spec->variables();
   if (OnDevice(tables)) {
-    args.gradients = Span<const float* const>(gradients, features.size());
-    return steps.Apply({tables, features, 0, {true, stream}}, args, skipped);
+    auto device = std::make_shared<DeviceGradient>();
+    device->features = features;
+    device->gradients.assign(gradients, gradients + features.size());
+    device->norm = norm;
+    device->memory = std::move(memory);
+    device->stream = stream;
+    return steps.Keep({tables, features, node->spec->signature(), {true, stream}}, args, variables, worker, std::move(device),
+                      given);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
   HET_RETURN_IF_ERROR(host.FloatsIn(gradients));
   const std::vector<const float*> here(host.floats.begin(), host.floats.end());
   args.gradients = here;
-  return steps.Apply({tables, host.features}, args, skipped);
+  return steps.Keep({tables, host.features, node->spec->signature()}, args, variables, worker, nullptr, given);
 }
 
 }  // namespace
@@ -174,22 +183,39 @@ int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* cou
   });
 }
 
-int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
-                   const float* const* gradients, int64_t token, const float* learning_rates, size_t rates,
-                   float scale, float loss_scale, void* stream, int* skipped) {
+int HetNodeTickets(const HetNode* node, size_t* floats) {
+  const std::vector<uint64_t>& variables = node->spec->variables();
+  const std::set<uint64_t> different(variables.begin(), variables.end());
+  *floats = different.size() * het::KeptGradients::kSlots * 2;
+  return 0;
+}
+
+int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
+                  const float* const* gradients, int64_t token, float norm, uint32_t worker, void* memory,
+                  void (*release)(void*), void* stream, float* tickets) {
+  const std::shared_ptr<void> owner(memory, release);
   return Answer([&]() -> Status {
-    *skipped = 0;
     HET_ASSIGN_OR_RETURN(auto there, het::FeaturesOf(*node, ids, counts, features));
-    HET_ASSIGN_OR_RETURN(auto scales, het::ScaleOfGradients(*node->spec, scale, loss_scale));
     het::ApplyArgs args;
     args.token = static_cast<uint64_t>(token);
-    args.learning_rates = Span<const float>(learning_rates, rates);
-    args.scale = scales.scale;
-    args.non_finite = scales.non_finite;
-    HET_RETURN_IF_ERROR(het::CheckLearningRates(*node->spec, args.learning_rates));
-    bool all_skipped = false;
-    HET_RETURN_IF_ERROR(het::DeviceApply(node, there, gradients, args, stream, &all_skipped));
-    *skipped = all_skipped ? 1 : 0;
+    std::vector<het::KeptGradients::Given> given;
+    HET_RETURN_IF_ERROR(
+        het::DeviceKeep(node, there, gradients, args, norm, worker, owner, stream, &given));
+    het::WriteTickets({given.data(), given.size()}, tickets);
     return Status();
+  });
+}
+
+int HetDeviceApply(HetNode* node, const float* tickets, size_t floats, const float* learning_rates,
+                   size_t rates, float scale) {
+  return Answer([&]() -> Status {
+    if (floats != het::KeptGradients::kSlots * 2) {
+      return het::InvalidArgument("HetApplyGrad: there are " + std::to_string(floats) + " numbers of tickets");
+    }
+    HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
+    const Span<const float> of_tables(learning_rates, rates);
+    HET_RETURN_IF_ERROR(het::CheckLearningRates(*node->spec, of_tables));
+    return resolved.engine->steps().ApplyKept({node->spec->variables()[0], *resolved.tables,
+                                               Span<const float>(tickets, floats), of_tables, scale});
   });
 }

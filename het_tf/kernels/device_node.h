@@ -13,7 +13,7 @@
 
 extern "C" {
 
-// The attributes of a HetLookup or HetApplyGrad node (core/engine/call_spec.h). Errors as on the CPU.
+// The attributes of a HetLookup, HetKeepGrad or HetApplyGrad node (core/engine/call_spec.h). Errors as on the CPU.
 typedef struct HetNode HetNode;
 HET_EXPORT int HetNodeCreate(const char* const* tables, size_t count, const char* specs, HetNode** node);
 HET_EXPORT void HetNodeDelete(HetNode* node);
@@ -21,16 +21,19 @@ HET_EXPORT void HetNodeDelete(HetNode* node);
 HET_EXPORT int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim);
 
 // As Steps::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim floats,
-// both on the device. With `training`, *token is for HetDeviceApply. Later work on the stream sees the rows.
+// both on the device. With `training`, *token is for HetDeviceKeep. Later work on the stream sees the rows.
 HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts,
                                size_t features, float* const* rows, int training, void* stream,
                                int64_t* token);
-// As Steps::Apply, with scale and loss_scale as in kernels/gradient_inputs.h. learning_rates: one for each
-// table of specs, in host memory. *skipped: a gradient was not finite under a loss scale, and no row changed.
-// After it returns, only earlier work on the stream uses its arguments.
-HET_EXPORT int HetDeviceApply(HetNode* node, const int64_t* const* ids, const int64_t* counts,
-                              size_t features, const float* const* gradients, int64_t token,
-                              const float* learning_rates, size_t rates, float scale, float loss_scale,
-                              void* stream, int* skipped);
+// The floats of the tickets of a node's gradients.
+HET_EXPORT int HetNodeTickets(const HetNode* node, size_t* floats);
+// As Steps::Keep: ids and gradients, on the device, are used until release(memory), which is called once, also
+// after an error. tickets: room for HetNodeTickets floats, in host memory.
+HET_EXPORT int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
+                             const float* const* gradients, int64_t token, float norm, uint32_t worker,
+                             void* memory, void (*release)(void*), void* stream, float* tickets);
+// As Steps::ApplyKept; all in host memory. learning_rates: one for each table of specs.
+HET_EXPORT int HetDeviceApply(HetNode* node, const float* tickets, size_t floats, const float* learning_rates,
+                              size_t rates, float scale);
 
 }  // extern "C"

@@ -23,7 +23,7 @@ Status GetGradients(TF_OpKernelContext* context, const CallSpec& spec, const Cal
     wanted.push_back((*resolved.tables)[table]->schema->dim());
     const std::vector<int64_t> given = ShapeOf(tensor.get());
     if (given != wanted) {
-      return InvalidArgument("HetApplyGrad: the gradient of feature " + std::to_string(f) + " (table '" +
+      return InvalidArgument("HetKeepGrad: the gradient of feature " + std::to_string(f) + " (table '" +
                              spec.tables()[table] + "') has shape " + ShapeText(given) + "; it must be " +
                              ShapeText(wanted));
     }
@@ -35,26 +35,33 @@ Status GetGradients(TF_OpKernelContext* context, const CallSpec& spec, const Cal
 
 }  // namespace
 
-ApplyArgs GradientInputs::args() const {
-  ApplyArgs args;
-  args.token = token;
-  args.gradients = pointers;
-  args.scale = scale.scale;
-  args.non_finite = scale.non_finite;
-  return args;
-}
-
 Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
-                                         const CallSpec::Resolved& resolved, int scale_index) {
+                                         const CallSpec::Resolved& resolved) {
   GradientInputs inputs;
-  inputs.layer = spec.signature();
   HET_ASSIGN_OR_RETURN(inputs.ids, GetIdInputs(context, spec, 0));
   HET_RETURN_IF_ERROR(GetGradients(context, spec, resolved, &inputs));
   HET_ASSIGN_OR_RETURN(auto token, GetInput(context, 2 * static_cast<int>(spec.features().size())));
   inputs.token = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(token.get())));
-  HET_ASSIGN_OR_RETURN(auto scale, GetScalar(context, scale_index, "scale"));
-  HET_ASSIGN_OR_RETURN(auto loss_scale, GetScalar(context, scale_index + 1, "loss_scale"));
-  HET_ASSIGN_OR_RETURN(inputs.scale, ScaleOfGradients(spec, scale, loss_scale));
+  return inputs;
+}
+
+Result<KeptInputs> GetKeptInputs(TF_OpKernelContext* context, CallSpec* spec, int rates, int scale) {
+  KeptInputs inputs;
+  HET_ASSIGN_OR_RETURN(inputs.resolved, spec->Resolve());
+  HET_ASSIGN_OR_RETURN(inputs.tickets, GetInput(context, 0));
+  const std::vector<int64_t> shape = ShapeOf(inputs.tickets.get());
+  if (shape != std::vector<int64_t>{KeptGradients::kSlots, 2}) {
+    return InvalidArgument("HetApplyGrad: tickets have shape " + ShapeText(shape) + "; it must be [" +
+                           std::to_string(KeptGradients::kSlots) + ", 2]");
+  }
+  inputs.call.variable = spec->variables()[0];
+  inputs.call.tables = *inputs.resolved.tables;
+  inputs.call.tickets = {static_cast<const float*>(TF_TensorData(inputs.tickets.get())),
+                         2 * KeptGradients::kSlots};
+  HET_ASSIGN_OR_RETURN(inputs.call.scale, GetScalar(context, scale, "scale"));
+  if (rates >= 0) {
+    HET_ASSIGN_OR_RETURN(inputs.call.learning_rates, GetLearningRates(context, *spec, rates, &inputs.rates));
+  }
   return inputs;
 }
 

@@ -1,4 +1,4 @@
-// Inputs shared by the ops that take gradients: ids * N, grads * N, token, and later scale and loss_scale.
+// Inputs of the ops that take and apply gradients.
 #pragma once
 
 #include <vector>
@@ -7,23 +7,25 @@
 
 namespace het {
 
+// Of HetKeepGrad: ids * N, grads * N, token.
 struct GradientInputs {
   IdInputs ids;
   std::vector<TfTensor> tensors;
   std::vector<const float*> pointers;
   uint64_t token = 0;
-  uint64_t layer = 0;
-  GradientScale scale;
-
-  BatchCall call(const CallSpec::Resolved& resolved) const { return {*resolved.tables, ids.features, layer}; }
-  // All arguments except the learning rates.
-  ApplyArgs args() const;
 };
 
-// `scale` and `scale + 1` are the inputs scale and loss_scale. InvalidArgument: a shape is wrong;
-// FailedPrecondition: a loss scale is needed and absent.
+// InvalidArgument: a shape is wrong.
 Result<GradientInputs> GetGradientInputs(TF_OpKernelContext* context, const CallSpec& spec,
-                                         const CallSpec::Resolved& resolved, int scale);
+                                         const CallSpec::Resolved& resolved);
+
+// A variable's update. Reads tickets and scale; learning rates from input `rates`, unless it is negative.
+struct KeptInputs {
+  CallSpec::Resolved resolved;
+  TfTensor tickets, rates;
+  KeptCall call;
+};
+Result<KeptInputs> GetKeptInputs(TF_OpKernelContext* context, CallSpec* spec, int rates, int scale);
 
 // Reads float32 [tables of spec], finite. `tensor` owns them.
 Result<Span<const float>> GetLearningRates(TF_OpKernelContext* context, const CallSpec& spec, int index,

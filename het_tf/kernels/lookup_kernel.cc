@@ -32,7 +32,7 @@ class EngineLookup final : public LookupKernel {
     uint64_t token = 0;
     HET_RETURN_IF_ERROR(resolved.engine->steps().Lookup({*resolved.tables, ids.features, spec_->signature()},
                                                         outputs.rows, training_ ? &token : nullptr));
-    return SetScalarOutputs(context, *spec_, token);
+    return SetToken(context, *spec_, token);
   }
 
  private:
@@ -49,7 +49,7 @@ class OnlineLookup final : public LookupKernel {
     HET_ASSIGN_OR_RETURN(const IdInputs ids, GetIdInputs(context, *spec_, 0));
     HET_ASSIGN_OR_RETURN(const RowOutputs outputs, NewRowOutputs(context, *spec_, ids));
     HET_RETURN_IF_ERROR(resolved.Lookup(ids.features, outputs.rows));
-    return SetScalarOutputs(context, *spec_, 0);
+    return SetToken(context, *spec_, 0);
   }
 
  private:

@@ -25,10 +25,9 @@ Result<RowOutputs> NewRowOutputs(TF_OpKernelContext* context, const CallSpec& sp
   return outputs;
 }
 
-Status SetScalarOutputs(TF_OpKernelContext* context, const CallSpec& spec, uint64_t token) {
+Status SetToken(TF_OpKernelContext* context, const CallSpec& spec, uint64_t token) {
   const int n = static_cast<int>(spec.features().size());
-  HET_RETURN_IF_ERROR(SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token)));
-  return SetScalar<float>(context, n + 1, TF_FLOAT, 0.0f);
+  return SetScalar<int64_t>(context, n, TF_INT64, static_cast<int64_t>(token));
 }
 
 }  // namespace het

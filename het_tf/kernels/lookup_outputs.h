@@ -16,7 +16,7 @@ struct RowOutputs {
 // gave the rows their static shape, has another dim than the table.
 Result<RowOutputs> NewRowOutputs(TF_OpKernelContext* context, const CallSpec& spec, const IdInputs& ids);
 
-// Sets token and probe.
-Status SetScalarOutputs(TF_OpKernelContext* context, const CallSpec& spec, uint64_t token);
+// Sets token.
+Status SetToken(TF_OpKernelContext* context, const CallSpec& spec, uint64_t token);
 
 }  // namespace het

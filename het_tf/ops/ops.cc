@@ -30,7 +30,6 @@ void LookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   }
   const Shape scalar(TF_ShapeInferenceContextScalar(context));
   TF_ShapeInferenceContextSetOutput(context, n, scalar.get(), status);
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, n + 1, scalar.get(), status);
 }
 
 // The same for HetServe: N ids, N paths, N hints; N rows.
@@ -54,17 +53,16 @@ void SumGradsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
   TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
   if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 1, vector.get(), status);
-  const Shape scalar(TF_ShapeInferenceContextScalar(context));
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, scalar.get(), status);
+  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, vector.get(), status);
 }
 
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
-// The rows of `ids`. With `training` the step is remembered and `token` stands for it; HetApplyGrad consumes
-// it. `anchor` is a trainable scalar that carries the gradient tape through the op; its value is not used.
-// `layer` is Python's: by it the gradient finds the layer. As an attribute it would make another op of each
-// layer, and TensorFlow keeps what it knows of an op; as an int32 its constants are in host memory on every
-// device. `probe` is 0: added to the loss, its gradient is the loss scale.
+// The rows of `ids`. With `training` the step is remembered and `token` stands for it: HetKeepGrad, which is
+// the gradient of this op, takes it. `anchor` has the values of the variables that stand for the tables, one
+// after the other (python/layer/variable.py); only its gradient is used. `layer` is Python's: by it the
+// gradient finds the layer. As an attribute it would make another op of each layer, and TensorFlow keeps what
+// it knows of an op; as an int32 its constants are in host memory on every device.
 void RegisterLookup() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetLookup");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
@@ -73,7 +71,6 @@ void RegisterLookup() {
   TF_OpDefinitionBuilderAddInput(op, "layer: int32");
   TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
   TF_OpDefinitionBuilderAddOutput(op, "token: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "probe: float");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");  // of each feature
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");         // core/engine/call_spec.h
@@ -110,38 +107,47 @@ void RegisterEndPass() {
   Register(op, &NoShape);
 }
 
-// One tick of every table with the gradients of the rows that `token` stands for, times scale / loss_scale
-// (0: 1). anchor_grad is 0, or NaN if a gradient was not finite under a loss scale and the step was left out.
-void RegisterApplyGrad() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyGrad");
+// Keeps the gradients of the rows that `token` stands for, summed per key, and gives their tickets: one matrix
+// [KeptGradients::kSlots, 2] for each variable (core/engine/kept_gradients.h). Changes no row. `norm`: of
+// gradients in device memory; ignored for others.
+void RegisterKeepGrad() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetKeepGrad");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddInput(op, "grads: N * float");
   TF_OpDefinitionBuilderAddInput(op, "token: int64");
+  TF_OpDefinitionBuilderAddInput(op, "norm: float");
+  TF_OpDefinitionBuilderAddOutput(op, "tickets: float");
+  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
+  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
+  TF_OpDefinitionBuilderAddAttr(op, "worker: int = 0");  // this one's rank
+  Register(op, &UnknownShape);                           // Python sets it
+}
+
+// Applies the kept gradients of one variable that `tickets` choose, each times its factor and `scale`: one
+// tick of every row. `tables` and `specs` are those of the variable, with one feature a table.
+void RegisterApplyGrad() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyGrad");
+  TF_OpDefinitionBuilderAddInput(op, "tickets: float");
   TF_OpDefinitionBuilderAddInput(op, "learning_rates: float");  // of each table of specs
   TF_OpDefinitionBuilderAddInput(op, "scale: float");
-  TF_OpDefinitionBuilderAddInput(op, "loss_scale: float");
-  TF_OpDefinitionBuilderAddOutput(op, "anchor_grad: float");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddOutput(op, "done: float");  // 0
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");
   Register(op, &ScalarShape);
 }
 
 // HetApplyGrad in two halves, for workers that sum their gradients before one of them updates the row
-// (core/plan/gradient_sums.h). The first consumes the token; `payload` has a part for each of `workers`
-// workers, of splits[w] bytes. An error of it travels in the payload: HetApplySums raises it, at all workers.
+// (core/plan/gradient_sums.h). `payload` has a part for each of `workers` workers, of splits[w] bytes. An
+// error of the first half travels in it: HetApplySums raises it, at all workers.
 void RegisterSumGrads() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSumGrads");
-  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
-  TF_OpDefinitionBuilderAddInput(op, "grads: N * float");
-  TF_OpDefinitionBuilderAddInput(op, "token: int64");
+  TF_OpDefinitionBuilderAddInput(op, "tickets: float");
   TF_OpDefinitionBuilderAddInput(op, "scale: float");
-  TF_OpDefinitionBuilderAddInput(op, "loss_scale: float");
   TF_OpDefinitionBuilderAddInput(op, "workers: int32");
   TF_OpDefinitionBuilderAddOutput(op, "payload: uint8");
   TF_OpDefinitionBuilderAddOutput(op, "splits: int32");
-  TF_OpDefinitionBuilderAddOutput(op, "tie: float");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
+  TF_OpDefinitionBuilderAddOutput(op, "layout: int64");  // of the sums, for the second half
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");
   Register(op, &SumGradsShape);
@@ -153,8 +159,8 @@ void RegisterApplySums() {
   TF_OpDefinitionBuilderAddInput(op, "received: uint8");
   TF_OpDefinitionBuilderAddInput(op, "lengths: int32");
   TF_OpDefinitionBuilderAddInput(op, "learning_rates: float");
-  TF_OpDefinitionBuilderAddInput(op, "tie: float");
-  TF_OpDefinitionBuilderAddOutput(op, "anchor_grad: float");
+  TF_OpDefinitionBuilderAddInput(op, "layout: int64");
+  TF_OpDefinitionBuilderAddOutput(op, "done: float");
   TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
   TF_OpDefinitionBuilderAddAttr(op, "specs: string");
   Register(op, &ScalarShape);
@@ -224,7 +230,7 @@ void RegisterPlaceSamples() {
   Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
 }
 
-const bool registered = (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterApplyGrad(), RegisterSumGrads(),
+const bool registered = (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterKeepGrad(), RegisterApplyGrad(), RegisterSumGrads(),
                          RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterFollowDense(),
                          RegisterFollowLookup(), RegisterPlaceSamples(), true);
 

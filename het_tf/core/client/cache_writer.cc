@@ -85,13 +85,14 @@ void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
     CachedWrite::Part& part = write->parts[i];
     TableCache& cache = tables_->at(part.table);
     const TableSchema& schema = *cache.schema();
+    float* const gradient = write->scratch.data() + i * (write->scratch.size() / write->parts.size());
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + Lines::kAhead;
       if (next < part.uniques && part.touched[next]) cache.unsent().PrefetchTick(part.rows[next]);
       const uint32_t line = part.rows[u];
       if (!part.touched[u]) continue;
-      schema.Tick(part.learning_rate, part.sums + u * schema.dim(), cache.lines().data(line),
-                  cache.unsent().UpdateOf(line));
+      ScaleRow(part.sums + u * schema.dim(), schema.dim(), part.scale, gradient);
+      schema.Tick(part.learning_rate, gradient, cache.lines().data(line), cache.unsent().UpdateOf(line));
       cache.lines().AddTick(line);
     }
   };
@@ -109,14 +110,17 @@ void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
 Status CacheWriter::Write(CachedWrite* write, uint64_t step, ThreadPool* pool) {
   HET_RETURN_IF_ERROR(exchange_->fatal());
   HET_RETURN_IF_ERROR(FetchMissing(write));
+  size_t dim = 0;
   for (CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_->at(part.table);
+    dim = std::max<size_t>(dim, cache.schema()->dim());
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + Lines::kAhead;
       if (next < part.uniques && part.touched[next]) cache.lines().PrefetchState(part.rows[next]);
       if (part.touched[u]) cache.unsent().UpdateOf(part.rows[u]);
     }
   }
+  write->scratch.resize(write->parts.size() * dim);
   const double now = tables_->limits_ages() ? exchange_->Now() : 0;
   if (tables_->limits_ages()) NoteAges(*write, now);
   Tick(write, step, pool);

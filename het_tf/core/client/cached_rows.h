@@ -57,11 +57,13 @@ struct CachedWrite {
     const Key* keys;
     const uint64_t* hashes;
     uint32_t* rows;          // lines, from the read; checked
-    float* sums;             // dim floats a key; overwritten
+    const float* sums;       // dim floats a key
     const uint8_t* touched;  // 0: this key gets no tick
     float learning_rate;
+    float scale = 1;  // of the sums
   };
   Vector<Part> parts;                 // in order of partition
+  Vector<float> scratch;              // room for the gradient of one key of each part
   const OthersUse* others = nullptr;  // null: rows past their push bound are sent
 };
 

@@ -197,8 +197,7 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
 
 // --- apply
 
-Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped,
-                           std::vector<uint8_t>* changed) {
+Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::vector<uint8_t>* changed) {
   Batch batch;
   batch.doing = "HetApplyGrad";
   HET_RETURN_IF_ERROR(Describe(call, &batch));
@@ -227,8 +226,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, bool* s
   HET_RETURN_IF_ERROR(Sum(&batch, step, args, &summed));
   Status status;
   if (summed.non_finite) {
-    *skipped = args.non_finite == NonFinite::kSkip;
-    if (!*skipped) status = NonFiniteGradient(*call.tables[summed.bad_use], summed.bad_key);
+    status = NonFiniteGradient(*call.tables[summed.bad_use], summed.bad_key);
   } else if (summed.uniques > 0) {
     for (size_t f = 0; f < batch.features.size(); ++f) {
       if (summed.active[f] && batch.features[f].n > 0) (*changed)[batch.features[f].use] = 1;

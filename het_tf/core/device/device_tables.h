@@ -53,7 +53,7 @@ class DeviceTables {
   // As in Steps. All tables of the call must be on the device. `token` 0: without training.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t token);
   // *changed: for each table, whether it was ticked; set also after an error.
-  Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped, std::vector<uint8_t>* changed);
+  Status Apply(const BatchCall& call, const ApplyArgs& args, std::vector<uint8_t>* changed);
   // The token's rows may be evicted.
   void Release(uint64_t token) { calls_.Release(token); }
   // Sends all ticked updates to the store.

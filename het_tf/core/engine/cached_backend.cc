@@ -66,7 +66,7 @@ Status CachedBackend::Tick(StepCall* call, const ApplyArgs& args) {
     BatchPlan& plan = call->step->plan;
     write.parts.push_back({table.schema->id(), group->partition, group->uniques, plan.keys(*group),
                            plan.hashes(*group), plan.rows(*group), call->step->values(*group),
-                           call->step->touched(*group), args.learning_rates[group->table]});
+                           call->step->touched(*group), args.learning_rates[group->table], args.scale});
   }
   write.others = call->others.get();
   return client->Write(&write, call->number, call->pool);

@@ -32,7 +32,6 @@ Status CallSpec::Parse(const std::string& text) {
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     name_space_ = json.value("namespace", std::string());
-    needs_loss_scale_ = json.value("needs_loss_scale", false);
     if (json.contains("online")) online_ = json.at("online").dump();
     for (const nlohmann::json& table : json.at("tables")) {
       HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
@@ -40,6 +39,11 @@ Status CallSpec::Parse(const std::string& text) {
       tables_.push_back(spec.name);
       specs_.push_back(schema->ToJson());
       schemas_.push_back(std::move(schema));
+    }
+    variables_ = json.value("variables", std::vector<uint64_t>(tables_.size()));
+    if (variables_.size() != tables_.size()) {
+      return InvalidArgument("specs names " + std::to_string(variables_.size()) + " variables for " +
+                             std::to_string(tables_.size()) + " tables");
     }
     std::string layout = name_space_ + "\n";
     for (const nlohmann::json& feature : json.at("features")) {
@@ -100,23 +104,6 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
   generation_ = generation;
   resolved_ = tables;
   return Resolved{std::move(engine), std::move(tables)};
-}
-
-Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale) {
-  // It is 0 if no LossScaleOptimizer has scaled the loss, and the model's losses are not in it.
-  if (loss_scale == 0 && spec.needs_loss_scale()) {
-    return FailedPrecondition(
-        "the layer computes in float16, and no LossScaleOptimizer has scaled the loss, so the factor of the "
-        "gradients is unknown; no row has changed. In your own loop wrap the optimizer, optimizer = "
-        "keras.mixed_precision.LossScaleOptimizer(optimizer), and take the gradient of "
-        "optimizer.scale_loss(loss) (Keras 2: get_scaled_loss). If you scale the loss by hand, or not at "
-        "all, write loss += tf.add_n(model.losses) before. Without float16: give the layer dtype='float32', "
-        "or use mixed_bfloat16");
-  }
-  const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
-  // Under a loss scale an overflow is normal: the table skips the step, and the NaN makes the
-  // LossScaleOptimizer do the same and lower the scale.
-  return GradientScale{scale / divisor, divisor == 1.0f ? NonFinite::kRaise : NonFinite::kSkip};
 }
 
 Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features) {

@@ -41,10 +41,11 @@ class CallSpec {
 
   const std::vector<Feature>& features() const { return features_; }
   const std::vector<std::string>& tables() const { return tables_; }
-  bool needs_loss_scale() const { return needs_loss_scale_; }
   const std::string& name_space() const { return name_space_; }
   const std::vector<Schema>& schemas() const { return schemas_; }  // of the tables
   const std::string& online() const { return online_; }            // JSON, or ""
+  // For each table, the variable that stands for it (kept_gradients.h).
+  const std::vector<uint64_t>& variables() const { return variables_; }
   // Equal for equal layers in different processes.
   uint64_t signature() const { return signature_; }
 
@@ -63,7 +64,7 @@ class CallSpec {
   std::vector<Schema> schemas_;
   std::string online_;
   std::vector<Feature> features_;
-  bool needs_loss_scale_ = false;
+  std::vector<uint64_t> variables_;
   uint64_t signature_ = 0;
 
   std::mutex mutex_;  // guards the members below: the last answer
@@ -72,13 +73,6 @@ class CallSpec {
   std::shared_ptr<const std::vector<TablePtr>> resolved_;
 };
 
-// The scaling of a call's gradients, from the inputs `scale` and `loss_scale` of HetApplyGrad.
-struct GradientScale {
-  float scale = 1;  // factor of all gradients: scale / loss_scale
-  NonFinite non_finite = NonFinite::kRaise;
-};
-// FailedPrecondition: a loss scale is needed and absent.
-Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float loss_scale);
 // InvalidArgument: an id is -2^63, which is NaN converted to an integer, and is not the feature's padding;
 // the message names the feature and the number of such ids.
 Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features);

@@ -11,7 +11,7 @@ Status DeviceBackend::Lookup(StepCall* call, Span<float* const> out) {
 
 Status DeviceBackend::Tick(StepCall* call, const ApplyArgs& args) {
   const ClientDriver::Call client(driver_);
-  const Status status = tables_.Apply(call->call, args, &call->skipped, &call->changed);
+  const Status status = tables_.Apply(call->call, args, &call->changed);
   tables_.Release(call->number);
   return status;
 }

@@ -39,26 +39,30 @@ void MakeRows(Shard* shard, const BatchPlan::Group& group, Step* step) {
   // The row numbers are the lookup's. If a row was removed since, its number may be another key's.
   const bool numbers_hold = group.generation == shard->rows().generation();
   for (size_t u = 0; u < group.uniques; ++u) {
-    if (!touched[u] || (numbers_hold && rows[u] != kNoRow)) continue;
+    if (!touched[u]) continue;
+    touched[u] = kTouched;  // an earlier update by the same sums may have created the row
+    if (numbers_hold && rows[u] != kNoRow) continue;
     bool created = false;
     rows[u] = shard->FindOrCreate(step->plan.keys(group)[u], step->plan.hashes(group)[u], &created);
     if (created) touched[u] = kTouched | kCreated;
   }
 }
 
-// Ticks every touched key at time `now`, as the partition's change `number`. Overwrites the sums.
-void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate, uint32_t now,
+// Ticks every touched key with its scaled sum at time `now`, as the partition's change `number`.
+void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate, float scale, uint32_t now,
                uint64_t number, Step* step) {
   RowStore& store = shard->rows();
   const TableSchema& schema = shard->schema();
   const size_t dim = schema.dim();
   const uint32_t* const rows = step->plan.rows(group);
   const uint8_t* const touched = step->touched(group);
-  float* const sums = step->values(group);
+  const float* const sums = step->values(group);
+  float* const gradient = step->scratch(group);
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u]) continue;
+    ScaleRow(sums + u * dim, dim, scale, gradient);
     shard->Update(rows[u], number,
-                  [&](float* data) { schema.Tick(learning_rate, sums + u * dim, data, nullptr); });
+                  [&](float* data) { schema.Tick(learning_rate, gradient, data, nullptr); });
     CountTick(now, &store.meta(rows[u]));
   }
 }
@@ -132,7 +136,7 @@ Status DirectBackend::Tick(StepCall* call, const ApplyArgs& args) {
       call, [](const BatchPlan::Group&) {},
       [&](Partition* partition, Shard* shard, const BatchPlan::Group& group) {
         const uint64_t number = partition->RowsChanged(shard->schema().id());
-        TickGroup(shard, group, args.learning_rates[group.table], now, number, call->step);
+        TickGroup(shard, group, args.learning_rates[group.table], args.scale, now, number, call->step);
         partition->SweepTable(shard, now, group.uniques, nullptr);
       });
 }

@@ -87,6 +87,7 @@ void OnDemand::Forget(uint64_t table) {
 }
 
 Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool training) {
+  if (training) HET_RETURN_IF_ERROR(LeaveKept(call->call.layer));
   const std::lock_guard<std::mutex> lock(mutex_);
   if (layers_.empty()) return Status();
   const uint64_t place = found.global == nullptr ? 0 : found.place;
@@ -112,6 +113,8 @@ Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool tra
         "iterator, or train without accumulate");
   }
   own->held_back = own->runs = true;
+  own->kept = false;
+  own->number = 0;
   own->place = place;
   own->now = found.global;
   own->coming.reset();
@@ -119,6 +122,37 @@ Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool tra
   call->follows = own->exact && own->now != nullptr;
   own->follows = own->follows || call->follows;
   return Status();
+}
+
+Status OnDemand::LeaveKept(uint64_t lane) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Layer* const layer = Find(lane);
+    if (layer == nullptr || !layer->runs || !std::exchange(layer->kept, false)) return Status();
+  }
+  return SkipStep(lane);
+}
+
+void OnDemand::SetNumber(uint64_t lane, uint64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Layer* const layer = Find(lane);
+  if (layer != nullptr) layer->number = number;
+}
+
+void OnDemand::NoteKept(uint64_t lane, uint64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Layer* const layer = Find(lane);
+  if (layer != nullptr && layer->number == number) layer->kept = true;
+}
+
+Status OnDemand::RequireRunning(uint64_t lane, uint64_t number, const std::string& what) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Layer* const layer = Find(lane);
+  if (layer == nullptr || layer->number == number) return Status();
+  return FailedPrecondition(
+      "rows of " + what +
+      " travel on demand (shard(sync=\"on_demand\")), and a gradient is applied after the layer's next lookup: "
+      "other workers have read the rows without it. Apply each batch's gradient before the next batch");
 }
 
 std::shared_ptr<const GlobalStep> OnDemand::Running(uint64_t lane) {

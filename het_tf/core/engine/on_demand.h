@@ -26,7 +26,7 @@
 //
 // Who may read. From the first step of a pass on, other workers may hold back updates:
 //
-//                 a step of the stream begins      its gradient came            pass ended, or all flushed
+//                 a step of the stream begins      its gradient was applied     pass ended, or all flushed
 //    settled ──────────────────────────────► runs ────────────────► held back ──────────────────────► settled
 //    any call      only its gradient                 only the next batch of the stream
 //
@@ -45,6 +45,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "het_tf/core/engine/client_driver.h"
@@ -75,6 +76,13 @@ class OnDemand {
 
   // The functions below do nothing for layers without such plans.
 
+  // The running step's number, once it has one.
+  void SetNumber(uint64_t lane, uint64_t number);
+  // The gradient of lookup `number` was taken. If it is not applied before the layer's next lookup, its step
+  // ends without one.
+  void NoteKept(uint64_t lane, uint64_t number);
+  // FailedPrecondition: the gradient of lookup `number` is not of the running step. `what`: its tables.
+  Status RequireRunning(uint64_t lane, uint64_t number, const std::string& what);
   // Returns the others' keys in the running step of a layer; null: unknown.
   std::shared_ptr<const GlobalStep> Running(uint64_t lane);
   // Returns the others' use for the running step's write; null: none.
@@ -91,7 +99,9 @@ class OnDemand {
     bool summed = false;      // updates have an owner, which every worker must know
     uint64_t ahead = 1;       // k
     bool held_back = false;   // by other workers, or it may be
-    bool runs = false;        // a step whose gradient has not come
+    bool runs = false;        // a step whose gradient was not applied
+    bool kept = false;        // its gradient was taken
+    uint64_t number = 0;      // of its lookup
     bool follows = false;     // copies may be trusted (LineMarks::Follow)
     uint64_t place = 0;       // of the newest step; 0: it was not planned, or all is settled
     std::set<uint64_t> ends;  // places of the last steps of passes
@@ -103,6 +113,7 @@ class OnDemand {
   };
 
   Layer* Find(uint64_t lane);
+  Status LeaveKept(uint64_t lane);
   void Close(Layer* layer);
   void CloseIfEnded(Layer* layer);
   void Unfollow(Layer* layer);

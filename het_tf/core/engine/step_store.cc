@@ -32,38 +32,25 @@ uint64_t StepStore::Remember(uint64_t number, StepPtr step) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto place = kept_.emplace(number, nullptr).first;
   const bool let_go = kept_.size() > kKept || kept_.begin()->first + kBehind < number;
-  if (let_go) {
-    try {
-      old_.insert(kept_.begin()->first);
-    } catch (...) {
-      kept_.erase(place);
-      throw;
-    }
-  }
   place->second.reset(step.release());
   if (!let_go) return 0;
-  if (old_.size() > kOld) old_.erase(old_.begin());
   const uint64_t gone = kept_.begin()->first;
   oldest.reset(kept_.begin()->second.release());
   kept_.erase(kept_.begin());
   return gone;
 }
 
-Result<StepStore::StepPtr> StepStore::Consume(uint64_t number) {
+Result<StepStore::StepPtr> StepStore::Take(uint64_t number) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto kept = kept_.find(number);
-  if (kept != kept_.end()) {
-    StepPtr step(kept->second.release(), Recycle{this});
-    kept_.erase(kept);
-    return step;
+  if (number == 0 || number >= next_) {
+    return FailedPrecondition("the gradient of lookup " + std::to_string(number) +
+                              ", which was not a training lookup of this process");
   }
-  if (old_.erase(number) != 0) return StepPtr(nullptr, Recycle{this});
-  return FailedPrecondition(
-      "HetApplyGrad: token " + std::to_string(number) +
-      (number == 0 || number >= next_
-           ? " was not given by a training lookup of this process"
-           : " was used before: a lookup's gradient can be applied once. Compute the gradient once per "
-             "lookup (no persistent tape with two gradient() calls), or call the layer again"));
+  const auto kept = kept_.find(number);
+  if (kept == kept_.end()) return StepPtr(nullptr, Recycle{this});
+  StepPtr step(kept->second.release(), Recycle{this});
+  kept_.erase(kept);
+  return step;
 }
 
 }  // namespace het

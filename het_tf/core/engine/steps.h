@@ -1,10 +1,12 @@
-// The steps of an engine: Lookup reads the rows of a batch, Apply trains them with its gradients.
+// The steps of an engine: Lookup reads the rows of a batch, Keep takes its gradients, ApplyKept trains the rows.
 //
-//   Lookup   sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows
-//            └─ training: StepStore keeps the plan; its number is the token
-//   Apply    takes the plan, sums gradients per unique key (plan/step.h), lets each backend tick
+//   Lookup     sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows
+//              └─ training: StepStore keeps the plan; its number is the token
+//   Keep       takes the plan, sums gradients per unique key (plan/step.h), keeps them (kept_gradients.h)
+//   ApplyKept  of the kept gradients that an optimizer applies: lets each backend tick, once a key
 //
-// StepStore lists the newest eight steps: an older one loses its plan but still works. A cache on the host
+// StepStore lists the newest eight steps: an older one loses its plan but still works, and so does one whose
+// gradient is taken twice. A cache on the host
 // knows its rows in use from the numbers of lookups (cache/lookup_numbers.h). A device plans its own steps:
 // one call must not mix its tables with those in host memory.
 //
@@ -12,18 +14,19 @@
 //   Lookup  out[0] = [row 7, row 9, row 7]   float[3][2]
 //           out[1] = [row 9, 0]              float[2][2]
 //           *token = 1
-//   Apply   gradients[0] float[3][2], gradients[1] float[2][2], token 1, learning_rates[0] = 0.1
-//           row 7 <- optimizer(row 7, gradients[0][0] + gradients[0][2])              one tick
-//           row 9 <- optimizer(row 9, gradients[0][1] + gradients[1][0])              one tick
+//   Keep    gradients[0] float[3][2], gradients[1] float[2][2], token 1
+//           of row 7: gradients[0][0] + gradients[0][2];  of row 9: gradients[0][1] + gradients[1][0]
+//   Apply   factor 1 / 2, learning_rates[0] = 0.1
+//           row 7 <- optimizer(row 7, its gradient / 2)      one tick;     row 9 likewise
 //
 // Planned steps. Plan sorts a batch's ids before its lookup, on the pipeline's thread, and leaves them with
 // ComingSteps. The lookup takes the plan; with a remote store it has begun by then, during the previous step.
 // If Plan knows all workers' lookups, rows travel on demand: OnDemand determines the rows to send.
 //
-// Concurrency. Thread-safe. Two locks: of updates, which lets one Apply run at a time; and of lookups, which
+// Concurrency. Thread-safe. Two locks: of updates, which lets one Keep or Apply run at a time; and of lookups, which
 // run concurrently while the pool of threads stays.
 //
-// Out of memory. Lookup, Apply and SumGradients throw std::bad_alloc, with rows unchanged; the kernels
+// Out of memory. Lookup, Keep and ApplyKept throw std::bad_alloc, with rows unchanged; the kernels
 // (kernels/tf/tf_util.h) and the C functions (base/answer.h) turn it into ResourceExhausted.
 #pragma once
 
@@ -34,11 +37,18 @@
 #include <shared_mutex>
 
 #include "het_tf/core/engine/engine_parts.h"
+#include "het_tf/core/engine/kept_gradients.h"
 
 namespace het {
 
-struct GradientSums;
-struct MergedSums;
+// The update of one variable (kept_gradients.h).
+struct KeptCall {
+  uint64_t variable = 0;
+  Span<const TablePtr> tables;         // for which it stands
+  Span<const float> tickets;           // [KeptGradients::kSlots, 2]
+  Span<const float> learning_rates;    // for each table
+  float scale = 1;                     // of all gradients
+};
 
 class Steps {
  public:
@@ -57,22 +67,31 @@ class Steps {
   // FailedPrecondition: a table was dropped, or is being loaded. Others are the store's.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
 
-  // Ticks every key of a feature whose gradient counts. Args:
-  //   call     as for the lookup. After Apply returns, only earlier work on the stream uses it.
-  //   args     token (consumed, even if the call fails), gradients, learning rates, scale
-  //            (batch_call.h).
-  //   skipped  set if a summed gradient is not finite and args.non_finite is kSkip.
-  // FailedPrecondition: the token was used before, or is invalid. InvalidArgument: a summed gradient is not
-  // finite (kRaise). After an error no row has changed, except after errors of pushing: the message says so.
-  Status Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped);
+  // Takes the gradient of a lookup; changes no row. Args:
+  //   call       as for the lookup
+  //   args       token and gradients. A token may be used several times, each for another gradient.
+  //   variables  for each table the variable that stands for it
+  //   worker     this one's rank
+  //   device     not null: ids and gradients are in device memory, and are kept as they are
+  //   given      for each different variable, in order of first use, its slot and ticket. The ticket of a
+  //              gradient that is not finite is NaN: only applying it is an error.
+  // FailedPrecondition: the token is invalid.
+  Status Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables, uint32_t worker,
+              std::shared_ptr<DeviceGradient> device, std::vector<KeptGradients::Given>* given);
+  // Ticks every key of the gradients that the tickets choose once, with the sum of their products with their
+  // factors. The keys of a feature whose gradient is all zero are left out. After an error no row has
+  // changed, except after errors of pushing: the message says so. Errors as for KeptGradients::Choose.
+  Status ApplyKept(const KeptCall& call);
 
-  // Apply in two halves, for workers that sum their gradients before one of them ticks (gradient_sums.h). The
-  // first half consumes the token and changes no row; errors as for Apply. It ignores learning rates.
-  Status SumGradients(const BatchCall& call, const ApplyArgs& args, uint32_t workers, GradientSums* sums);
-  // The second half reads the rows and ticks each key once, unless the step is skipped. `layer`: as in the
-  // lookup's call. Errors as for Lookup and Apply.
+  // ApplyKept in two halves, for workers that sum their gradients before one of them ticks
+  // (gradient_sums.h). The first half changes no row.
+  Status SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums, SumsLayout* layout);
+  // The second half reads the rows and ticks each key once. `layer`: SumsLayout::layer.
   Status ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
                    Span<const float> learning_rates);
+
+  // Keeps and applies at once, for callers that have a lookup's gradient at hand. The token is consumed.
+  Status Apply(const BatchCall& call, const ApplyArgs& args);
 
   // Plans a training lookup of these ids, which need not be sorted again. If tables are at a remote store,
   // its rows are requested when the previous lookup has ended, unless a pull bound is 0 (coming_steps.h).
@@ -97,13 +116,22 @@ class Steps {
   void TellSmallCaches(const BatchCall& call, const BatchPlan& plan);
   std::shared_ptr<const GlobalStep> GlobalOf(const BatchCall& call, const GlobalStep::Ids& all);
   Status Prepare(StepCall* step);
+  // Ticks the sums of step->step, or on the device those of args.
+  Status Tick(StepCall* step, const ApplyArgs& args);
+  Status ApplyOne(const KeptCall& call, const KeptGradients::Chosen& chosen);
+  Status ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradients::Chosen>& chosen);
+  // Adds the chosen gradients up.
+  Status Gather(const KeptCall& call, const std::vector<KeptGradients::Chosen>& chosen, GradientSums* sums,
+                SumsLayout* layout);
+  Result<std::vector<KeptGradients::Chosen>> Choose(const KeptCall& call);
   // Returns *plan, which it builds if absent.
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
 
   EngineParts* const parts_;
   std::mutex global_mutex_;       // guards the next member; a leaf lock
   BatchPlan global_scratch_;      // sorts the ids of all workers
-  std::mutex apply_mutex_;        // of updates
+  std::mutex apply_mutex_;        // of updates; guards the next member
+  KeptGradients kept_;
   std::shared_mutex pool_mutex_;  // of lookups: shared while one uses the pool; exclusive to replace the pool
   std::unique_ptr<ThreadPool> pool_;
 };

@@ -33,9 +33,8 @@ struct StepCall {
   // Its number among planned lookups, on which step->next_use is based; 0: next_use is unused.
   uint32_t planned_step = 0;
   bool follows = false;  // as CachedRead::follows
-  // For an update: which tables were ticked, and whether its loss scale made it skip.
+  // For an update: which tables were ticked.
   std::vector<uint8_t> changed = {};
-  bool skipped = false;
   std::shared_ptr<const OthersUse> others = nullptr;  // if rows travel on demand (on_demand.h)
 };
 

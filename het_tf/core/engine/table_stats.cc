@@ -46,6 +46,7 @@ std::string ToJson(const TableStats& stats) {
   Json json = {{"table", stats.table},
                {"dim", stats.dim},
                {"updates", stats.applies},
+               {"unapplied_gradients", stats.dropped},
                {"planned", stats.planned},
                {"rows", stats.rows},
                {"bytes", stats.bytes},

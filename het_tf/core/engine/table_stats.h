@@ -34,6 +34,7 @@ struct TableStats {
   std::string table;
   uint32_t dim = 0;
   int64_t applies = 0;
+  int64_t dropped = 0;  // gradients that were taken and not applied
   int64_t planned = 0;  // training lookups whose batch was planned
   size_t rows = 0;      // rows that were ever written
   size_t bytes = 0;     // of rows and index

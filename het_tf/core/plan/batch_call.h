@@ -26,6 +26,8 @@ struct Table {
   TableOptions options;
   // Number of HetApplyGrad calls that changed it: the step of a learning-rate schedule.
   std::atomic<int64_t> applies{0};
+  // Number of gradients that were taken and dropped without having been applied (engine/kept_gradients.h).
+  std::atomic<int64_t> dropped{0};
   // Number of training lookups whose batch was planned (Steps::Plan).
   std::atomic<int64_t> planned{0};
   // The notice that its cache is smaller than a batch was given.
@@ -53,14 +55,11 @@ struct BatchCall {
   }
 };
 
-enum class NonFinite { kRaise, kSkip };
-
 struct ApplyArgs {
   uint64_t token = 0;                  // of the lookup; consumed, even when the call fails
   Span<const float* const> gradients;  // for each feature: ids.size() rows of its dim
   Span<const float> learning_rates;    // for each table
-  float scale = 1;                     // multiplies every gradient
-  NonFinite non_finite = NonFinite::kRaise;
+  float scale = 1;                     // multiplies every sum, in a tick
   // For each feature, whether its gradient counts. Empty: it counts unless it is all zero.
   Span<const uint8_t> active = {};
 };

@@ -8,9 +8,9 @@
 namespace het {
 namespace {
 
-// A part: magic, code, signature; then, for an error, its text; else skip, active for every feature, and for
+// A part: magic, code, signature; then, for an error, its text; else active for every feature, and for
 // each table keys, sums, idle keys, and the feature of each idle key.
-constexpr uint32_t kMagic = 0x31534748;  // "HGS1"
+constexpr uint32_t kMagic = 0x32534748;  // "HGS2"
 
 void PackError(const Status& error, uint64_t signature, uint32_t workers, Bytes* bytes,
                Vector<int32_t>* splits) {
@@ -52,19 +52,15 @@ void PackKeys(const Vector<Key>& keys, Span<const uint32_t> numbers, Vector<Key>
 }
 
 // Collects the sums of one group, and the keys of its inactive features.
-void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, const Owners& owners,
-             GradientSums::OfTable* table) {
+void Collect(Step* step, const BatchPlan::Group& group, GradientSums::OfTable* table) {
   const BatchPlan& plan = step->plan;
-  const uint64_t id = call.tables[group.table]->schema->id();
-  const size_t dim = call.tables[group.table]->schema->dim();
+  const size_t dim = table->dim;
   const Key* keys = plan.keys(group);
-  const uint64_t* hashes = plan.hashes(group);
   const uint8_t* touched = step->touched(group);
   const float* sums = step->values(group);
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u]) continue;
     table->keys.push_back(keys[u]);
-    table->owners.push_back(owners.Of(id, keys[u], hashes[u]));
     table->sums.insert(table->sums.end(), sums + u * dim, sums + (u + 1) * dim);
   }
   // Entries are in the order of features, so comparing with a key's last feature detects a new pair.
@@ -78,7 +74,6 @@ void Collect(const BatchCall& call, Step* step, const BatchPlan::Group& group, c
     if (last[u] == feature) continue;
     last[u] = feature;
     table->idle_keys.push_back(keys[u]);
-    table->idle_owners.push_back(owners.Of(id, keys[u], hashes[u]));
     table->idle_features.push_back(feature);
   }
 }
@@ -90,13 +85,41 @@ uint32_t Owners::Of(uint64_t table, Key key, uint64_t hash) const {
   return static_cast<uint32_t>((hash >> 16 & 0xffff) * workers >> 16);
 }
 
-void CollectSums(const BatchCall& call, Step* step, const Owners& owners, GradientSums* sums) {
+void CollectSums(Span<const TablePtr> tables, Step* step, GradientSums* sums) {
   sums->active.assign(step->active.begin(), step->active.end());
-  sums->tables.assign(call.tables.size(), GradientSums::OfTable());
-  for (size_t t = 0; t < call.tables.size(); ++t) sums->tables[t].dim = call.tables[t]->schema->dim();
-  if (sums->skip) return;
+  sums->tables.assign(tables.size(), GradientSums::OfTable());
+  for (size_t t = 0; t < tables.size(); ++t) sums->tables[t].dim = tables[t]->schema->dim();
   for (const BatchPlan::Group& group : step->plan.groups()) {
-    if (group.entries != 0) Collect(call, step, group, owners, &sums->tables[group.table]);
+    if (group.entries != 0) Collect(step, group, &sums->tables[group.table]);
+  }
+}
+
+void SetOwners(Span<const TablePtr> tables, const PartitionId& store, const Owners& owners,
+               GradientSums* sums) {
+  const auto set = [&](const Table& table, const Vector<Key>& keys, Vector<uint32_t>* of) {
+    of->resize(keys.size());
+    const uint64_t id = table.schema->id();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      (*of)[i] = owners.Of(id, keys[i], HashKey(keys[i], store.hash_seed));
+    }
+  };
+  for (size_t t = 0; t < tables.size(); ++t) {
+    set(*tables[t], sums->tables[t].keys, &sums->tables[t].owners);
+    set(*tables[t], sums->tables[t].idle_keys, &sums->tables[t].idle_owners);
+  }
+}
+
+void GradientSums::Add(const GradientSums& other, Span<const uint32_t> table_of, float factor) {
+  const uint32_t first = static_cast<uint32_t>(active.size());
+  active.insert(active.end(), other.active.begin(), other.active.end());
+  for (size_t t = 0; t < other.tables.size(); ++t) {
+    if (table_of[t] == kNoTable) continue;
+    const OfTable& from = other.tables[t];
+    OfTable& to = tables[table_of[t]];
+    to.keys.insert(to.keys.end(), from.keys.begin(), from.keys.end());
+    for (const float value : from.sums) to.sums.push_back(value * factor);
+    to.idle_keys.insert(to.idle_keys.end(), from.idle_keys.begin(), from.idle_keys.end());
+    for (const uint32_t feature : from.idle_features) to.idle_features.push_back(first + feature);
   }
 }
 
@@ -120,9 +143,8 @@ Status PackSums(const Status& error, const GradientSums& sums, uint64_t signatur
     writer.Fixed(kMagic);
     writer.Fixed(static_cast<uint32_t>(Code::kOk));
     writer.Fixed(signature);
-    writer.Fixed(static_cast<uint8_t>(sums.skip));
     writer.Raw(sums.active.data(), sums.active.size());
-    for (size_t t = 0; t < sums.tables.size() && !sums.skip; ++t) {
+    for (size_t t = 0; t < sums.tables.size(); ++t) {
       const GradientSums::OfTable& table = sums.tables[t];
       const Span<const uint32_t> mine = owners[t].of(w), idle = idle_owners[t].of(w);
       PackKeys(table.keys, mine, &scratch, &writer);
@@ -154,7 +176,7 @@ struct Part {
 
 // Reads one worker's header. `parts` gets the bytes after it.
 Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t worker, size_t workers,
-                  std::vector<Part>* parts, bool* skip) {
+                  std::vector<Part>* parts) {
   const std::string who = "worker " + std::to_string(worker) + " of " + std::to_string(workers);
   Reader reader(bytes);
   const uint32_t magic = reader.Fixed<uint32_t>();
@@ -178,7 +200,6 @@ Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t wo
         " sent the gradients of another layer: all workers must build the same layers, with the same tables, "
         "and call them in the same order. No row was changed");
   }
-  *skip = reader.Fixed<uint8_t>() != 0;
   const uint8_t* active = reader.Raw(layout.table_of_feature.size());
   if (!reader.ok()) return Status(Code::kInternal, who + " sent gradients that are cut off");
   parts->push_back({reader, active});
@@ -210,19 +231,15 @@ bool ReadTable(uint32_t dim, const Vector<uint8_t>& active, Reader* reader, Vect
 Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const int32_t> lengths,
                  MergedSums* merged) {
   merged->tables.assign(layout.dims.size(), MergedSums::OfTable());
-  merged->skip = false;
   std::vector<Part> parts;
   size_t at = 0;
   for (size_t w = 0; w < lengths.size(); ++w) {
     const size_t length = lengths[w] < 0 ? bytes.size() + 1 : static_cast<size_t>(lengths[w]);
     if (length > bytes.size() - at) return Status(Code::kInternal, "the parts exceed the received bytes");
-    bool skip = false;
-    HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts, &skip));
-    merged->skip = merged->skip || skip;
+    HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts));
     at += length;
   }
   if (at != bytes.size()) return Status(Code::kInternal, "the parts are shorter than the received bytes");
-  if (merged->skip) return Status();
   Vector<uint8_t> active(layout.table_of_feature.size());
   for (const Part& part : parts) {
     for (size_t f = 0; f < active.size(); ++f) active[f] |= part.active[f];

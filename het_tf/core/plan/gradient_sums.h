@@ -1,14 +1,14 @@
 // Gradients that N workers sum before one of them updates the row (docs/protocol.md, "Several workers").
 //
 // Every key has an owner: a worker chosen by the key's hash or, if rows travel on demand, one of its users in
-// the step (global_step.h). In a step each worker sums its gradients per unique key (Steps::SumGradients),
+// the step (global_step.h). In a step each worker sums its gradients per unique key (Steps::SumKept),
 // packs the sums by owner (PackSums: one part for every worker), and exchanges the parts all to all
 // (Horovod). Each owner adds the parts in the order of the workers (MergeSums) and ticks once
 // (Steps::ApplySums).
 //
 // The same exchange makes workers agree on a step. Every part carries its sender's status: when one failed,
-// or skips the step because of its loss scale, all of them do, and no row has changed anywhere. A part with
-// only a status is a few bytes, so a worker with an error, or with an empty batch, still takes part.
+// all of them do, and no row has changed anywhere. A part with only a status is a few bytes, so a worker with
+// an error, or with an empty batch, still takes part.
 //
 // One process with the whole batch would tick the keys of every feature whose gradient is not all zero. A
 // feature may be all zero on some workers only, so its keys are sent too, without gradients.
@@ -26,8 +26,8 @@
 
 namespace het {
 
-struct BatchCall;
 struct Step;
+struct Table;
 
 struct GradientSums {
   struct OfTable {
@@ -43,7 +43,11 @@ struct GradientSums {
   };
   std::vector<OfTable> tables;
   Vector<uint8_t> active;  // for each feature: its gradient is not all zero
-  bool skip = false;       // the gradient overflowed under its loss scale: skip this step
+
+  // Adds another step's sums times a factor. `table_of`: the number here of each of its tables; kNoTable: its
+  // keys are left out. Its features follow those that are here.
+  static constexpr uint32_t kNoTable = ~uint32_t{0};
+  void Add(const GradientSums& other, Span<const uint32_t> table_of, float factor);
 };
 
 // Maps a key to its owner. The bits of the hash that choose the partition (wire/layout.h) also choose the
@@ -55,8 +59,11 @@ struct Owners {
   uint32_t Of(uint64_t table, Key key, uint64_t hash) const;
 };
 
-// Sets *sums from the step's SumGradients; sums->skip says whether the step is skipped.
-void CollectSums(const BatchCall& call, Step* step, const Owners& owners, GradientSums* sums);
+// Sets *sums, except the owners, from the SumGradients of a step with these tables.
+void CollectSums(Span<const std::shared_ptr<Table>> tables, Step* step, GradientSums* sums);
+// Sets the owners of all keys. `store`: any of its partitions.
+void SetOwners(Span<const std::shared_ptr<Table>> tables, const PartitionId& store, const Owners& owners,
+               GradientSums* sums);
 
 // Appends the parts for `workers` workers to `bytes`; splits[w] is the length of worker w's part. `error`:
 // this worker's status; sums are used only if it is OK. `signature` identifies the call, so that layers
@@ -73,7 +80,6 @@ struct MergedSums {
     bool active = false;  // the table gets a tick, here or at another owner
   };
   std::vector<OfTable> tables;
-  bool skip = false;
 };
 
 // Facts from the call's specs: dim of each table, table of each feature.
@@ -81,6 +87,7 @@ struct SumsLayout {
   Vector<uint32_t> dims;
   Vector<uint32_t> table_of_feature;
   uint64_t signature = 0;
+  uint64_t layer = 0;  // of the gradients; 0: there are none
 };
 
 // Returns the first worker's error, with its rank. FailedPrecondition: another signature; Internal: the bytes

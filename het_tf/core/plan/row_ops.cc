@@ -1,5 +1,7 @@
 #include "het_tf/core/plan/row_ops.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace het {
@@ -81,24 +83,28 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
   });
 }
 
-bool ScaleAndCheckFinite(float* values, size_t n, float scale) {
-  // x * 0 is 0 for a finite x and NaN otherwise; NaN survives the sum.
+bool SumSquares(const float* values, size_t n, double* squares) {
   constexpr size_t kLanes = 16;
-  float bad[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      values[i + lane] *= scale;
-      bad[lane] += values[i + lane] * 0.0f;
+  constexpr size_t kChunk = 4096;  // floats keep enough digits for so many
+  double sum = 0;
+  for (size_t begin = 0; begin < n; begin += kChunk) {
+    const size_t end = std::min(n, begin + kChunk);
+    float lanes[kLanes] = {};
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[i + lane] * values[i + lane];
     }
+    for (; i < end; ++i) lanes[0] += values[i] * values[i];
+    double of_chunk = 0;
+    for (float lane : lanes) of_chunk += lane;
+    if (!std::isfinite(of_chunk)) {  // not finite, or too large for the square of a float
+      of_chunk = 0;
+      for (i = begin; i < end; ++i) of_chunk += static_cast<double>(values[i]) * values[i];
+    }
+    sum += of_chunk;
   }
-  for (; i < n; ++i) {
-    values[i] *= scale;
-    bad[0] += values[i] * 0.0f;
-  }
-  float sum = 0;
-  for (float lane : bad) sum += lane;
-  return sum == 0;
+  *squares = sum;
+  return std::isfinite(sum);
 }
 
 }  // namespace het

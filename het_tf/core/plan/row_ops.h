@@ -21,7 +21,7 @@ void ZeroPadding(const FeatureIds& feature, size_t dim, float* out);
 void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const float* const> gradients,
               const uint8_t* active, size_t dim, float* sums, uint8_t* touched);
 
-// values[i] *= scale. Returns false if a result is not finite.
-bool ScaleAndCheckFinite(float* values, size_t n, float scale);
+// *squares = the sum of the squares of values. Returns false if a value is not finite.
+bool SumSquares(const float* values, size_t n, double* squares);
 
 }  // namespace het

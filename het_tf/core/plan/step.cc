@@ -1,5 +1,6 @@
 #include "het_tf/core/plan/step.h"
 
+#include <algorithm>
 #include <string>
 
 #include "het_tf/core/plan/row_ops.h"
@@ -38,9 +39,14 @@ bool Step::FindActive(const BatchCall& call, const ApplyArgs& args) {
   return any;
 }
 
-Status Step::SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPool* pool, bool* skipped) {
+Status Step::SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPool* pool,
+                          Span<double> squares) {
   PrepareValues(call);
   touched_.Resize(plan.entries());
+  scratch_dim_ = 0;
+  for (const TablePtr& table : call.tables) scratch_dim_ = std::max<size_t>(scratch_dim_, table->schema->dim());
+  scratch_.Resize(plan.groups().size() * scratch_dim_);
+  Vector<double> of_group(plan.groups().size());
   std::atomic<const BatchPlan::Group*> non_finite{nullptr};
   ForPartitions(pool, [&](uint32_t p) {
     for (const BatchPlan::Group& group : GroupsOf(p)) {
@@ -48,17 +54,21 @@ Status Step::SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPo
       const size_t dim = call.tables[group.table]->schema->dim();
       float* const sums = values(group);
       SumGroup(plan, group, args.gradients, active.data(), dim, sums, touched(group));
-      if (!ScaleAndCheckFinite(sums, group.uniques * dim, args.scale)) non_finite.store(&group);
+      double& squared = of_group[plan.NumberOf(group)];
+      if (!SumSquares(sums, group.uniques * dim, &squared)) non_finite.store(&group);
     }
   });
+  // In the order of groups: the sum does not depend on threads.
+  for (const BatchPlan::Group& group : plan.groups()) {
+    if (!squares.empty()) squares[group.table] += of_group[plan.NumberOf(group)];
+  }
   const BatchPlan::Group* const bad = non_finite.load();
   if (bad == nullptr) return Status();
-  *skipped = args.non_finite == NonFinite::kSkip;
-  if (*skipped) return Status();
   const Table& table = *call.tables[bad->table];
   const size_t dim = table.schema->dim();
   size_t u = 0;
-  while (u + 1 < bad->uniques && ScaleAndCheckFinite(values(*bad) + u * dim, dim, 1)) ++u;
+  double ignored = 0;
+  while (u + 1 < bad->uniques && SumSquares(values(*bad) + u * dim, dim, &ignored)) ++u;
   return NonFiniteGradient(table, plan.keys(*bad)[u]);
 }
 

@@ -33,9 +33,14 @@ struct Step {
 
   // Sets `active` (ApplyArgs::active). Returns false if no feature is active.
   bool FindActive(const BatchCall& call, const ApplyArgs& args);
-  // values = the scaled sums of active features' gradients; touched = whether there was one. InvalidArgument
-  // names a key whose sum is not finite; with NonFinite::kSkip *skipped is set instead.
-  Status SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPool* pool, bool* skipped);
+  // values = the sums of active features' gradients; touched = whether there was one. squares[t], unless
+  // empty: the squared norm of table t's sums. InvalidArgument names a key whose sum is not finite.
+  Status SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPool* pool,
+                      Span<double> squares = {});
+  // A row for the gradient of one key, of each group: ticks of groups run concurrently. Set by SumGradients.
+  float* scratch(const BatchPlan::Group& group) {
+    return scratch_.data() + plan.NumberOf(group) * scratch_dim_;
+  }
 
   // Returns the groups of partition p.
   Span<const BatchPlan::Group> GroupsOf(uint32_t p) const {
@@ -71,6 +76,8 @@ struct Step {
   Buffer<const float*> rows_;
   Buffer<float> values_;
   Buffer<uint8_t> touched_;
+  Buffer<float> scratch_;
+  size_t scratch_dim_ = 0;
   Vector<size_t> value_begin_;  // for each group
 };
 

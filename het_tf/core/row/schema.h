@@ -71,6 +71,11 @@ class TableSchema {
 
 using Schema = std::shared_ptr<const TableSchema>;
 
+// to = from * scale, of n floats; exact for 1. A tick overwrites its gradient, which its caller may need again.
+inline void ScaleRow(const float* __restrict from, size_t n, float scale, float* __restrict to) {
+  for (size_t i = 0; i < n; ++i) to[i] = from[i] * scale;
+}
+
 // The inverse of ToJson. A missing field gets its default; an unknown one is InvalidArgument.
 Result<TableSpec> ParseTableSpec(const std::string& json);
 

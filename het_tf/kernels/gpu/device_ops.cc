@@ -1,10 +1,9 @@
-// HetLookup and HetApplyGrad on a GPU: pass TensorFlow's device memory to kernels/device_node.h. The engine
+// HetLookup, HetKeepGrad and HetApplyGrad on a GPU: pass TensorFlow's device memory to kernels/device_node.h. The engine
 // is in libhet_tf.so, which TensorFlow has loaded before.
 //
 // Only this library uses TensorFlow's C++ API, because the C API does not give the stream of a CUDA device.
 // The C++ API differs between releases. So this file is minimal, libhet_tf_gpu.so records the release it was
 // built for, and Python loads it only into that release (python/device.py).
-#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -46,7 +45,7 @@ absl::Status GetStream(OpKernelContext* context, void** stream) {
   return absl::InternalError("het_tf: the device " + context->device()->name() + " gives its ops no stream");
 }
 
-// The base of both ops: the node, and calls that catch all exceptions.
+// The base of the ops: the node, and calls that catch all exceptions.
 class DeviceOp : public tensorflow::OpKernel {
  public:
   explicit DeviceOp(OpKernelConstruction* context) : OpKernel(context) {
@@ -117,7 +116,7 @@ class LookupOp final : public DeviceOp {
   }
 
  protected:
-  // Inputs: ids * N, anchor, hints * N, layer. Outputs: rows * N, token, probe.
+  // Inputs: ids * N, anchor, hints * N, layer. Outputs: rows * N, token.
   absl::Status Run(OpKernelContext* context) override {
     void* stream = nullptr;
     TF_RETURN_IF_ERROR(GetStream(context, &stream));
@@ -134,14 +133,12 @@ class LookupOp final : public DeviceOp {
       TF_RETURN_IF_ERROR(context->allocate_output(f, RowsShape(context, f), &tensor));
       rows.push_back(static_cast<float*>(tensor->data()));
     }
-    Tensor *token = nullptr, *probe = nullptr;
+    Tensor* token = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(features_, TensorShape(), &token));
-    TF_RETURN_IF_ERROR(context->allocate_output(features_ + 1, TensorShape(), &probe));
     int64_t number = 0;
     TF_RETURN_IF_ERROR(FromHet(HetDeviceLookup(node_, ids.data.data(), ids.counts.data(), ids.data.size(),
                                                rows.data(), training_, stream, &number)));
     *static_cast<int64_t*>(token->data()) = number;
-    *static_cast<float*>(probe->data()) = 0;
     return absl::OkStatus();
   }
 
@@ -149,16 +146,20 @@ class LookupOp final : public DeviceOp {
   bool training_ = false;
 };
 
-class ApplyGradOp final : public DeviceOp {
+class KeepGradOp final : public DeviceOp {
  public:
-  explicit ApplyGradOp(OpKernelConstruction* context) : DeviceOp(context) {}
+  explicit KeepGradOp(OpKernelConstruction* context) : DeviceOp(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("worker", &worker_));
+  }
 
  protected:
-  // Inputs: ids * N, grads * N, token, learning_rates, scale, loss_scale. Output: anchor_grad.
+  // Inputs: ids * N, grads * N, token, norm. Output: tickets.
   absl::Status Run(OpKernelContext* context) override {
     void* stream = nullptr;
     TF_RETURN_IF_ERROR(GetStream(context, &stream));
     const Ids ids = GetIds(context);
+    // A copy of a tensor shares its memory, which the gradient needs until it is applied.
+    auto memory = std::make_unique<std::vector<Tensor>>();
     std::vector<const float*> gradients;
     for (int f = 0; f < features_; ++f) {
       const Tensor& tensor = context->input(features_ + f);
@@ -167,25 +168,50 @@ class ApplyGradOp final : public DeviceOp {
         return Wrong("the gradient of feature " + std::to_string(f), tensor.shape(), wanted.DebugString());
       }
       gradients.push_back(static_cast<const float*>(tensor.data()));
+      memory->push_back(context->input(f));
+      memory->push_back(tensor);
     }
     const int first = 2 * features_;
-    const char* const names[] = {"token", "learning_rates", "scale", "loss_scale"};
-    for (const int scalar : {0, 2, 3}) {
+    const char* const names[] = {"token", "norm"};
+    for (const int scalar : {0, 1}) {
       const TensorShape& shape = context->input(first + scalar).shape();
       if (shape.num_elements() != 1) return Wrong(names[scalar], shape, "a scalar");
     }
-    const Tensor& rates = context->input(first + 1);
-    Tensor* anchor = nullptr;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape(), &anchor));
-    int skipped = 0;
-    TF_RETURN_IF_ERROR(FromHet(
-        HetDeviceApply(node_, ids.data.data(), ids.counts.data(), ids.data.size(), gradients.data(),
-                       *static_cast<const int64_t*>(context->input(first).data()),
-                       static_cast<const float*>(rates.data()), static_cast<size_t>(rates.NumElements()),
-                       *static_cast<const float*>(context->input(first + 2).data()),
-                       *static_cast<const float*>(context->input(first + 3).data()), stream, &skipped)));
-    *static_cast<float*>(anchor->data()) = skipped ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
-    return absl::OkStatus();
+    size_t floats = 0;
+    TF_RETURN_IF_ERROR(FromHet(HetNodeTickets(node_, &floats)));
+    Tensor* tickets = nullptr;
+    TF_RETURN_IF_ERROR(
+        context->allocate_output(0, TensorShape({static_cast<int64_t>(floats / 2), 2}), &tickets));
+    return FromHet(HetDeviceKeep(
+        node_, ids.data.data(), ids.counts.data(), ids.data.size(), gradients.data(),
+        *static_cast<const int64_t*>(context->input(first).data()),
+        *static_cast<const float*>(context->input(first + 1).data()), static_cast<uint32_t>(worker_),
+        memory.release(), [](void* owned) { delete static_cast<std::vector<Tensor>*>(owned); }, stream,
+        static_cast<float*>(tickets->data())));
+  }
+
+ private:
+  int32_t worker_ = 0;
+};
+
+class ApplyGradOp final : public DeviceOp {
+ public:
+  explicit ApplyGradOp(OpKernelConstruction* context) : DeviceOp(context) {}
+
+ protected:
+  // Inputs: tickets, learning_rates, scale. Output: done.
+  absl::Status Run(OpKernelContext* context) override {
+    const Tensor &tickets = context->input(0), &rates = context->input(1);
+    const TensorShape& scale = context->input(2).shape();
+    if (scale.num_elements() != 1) return Wrong("scale", scale, "a scalar");
+    Tensor* done = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape(), &done));
+    *static_cast<float*>(done->data()) = 0;
+    return FromHet(HetDeviceApply(node_, static_cast<const float*>(tickets.data()),
+                                  static_cast<size_t>(tickets.NumElements()),
+                                  static_cast<const float*>(rates.data()),
+                                  static_cast<size_t>(rates.NumElements()),
+                                  *static_cast<const float*>(context->input(2).data())));
   }
 };
 
@@ -195,16 +221,20 @@ REGISTER_KERNEL_BUILDER(Name("HetLookup")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("hints")
                             .HostMemory("layer")
-                            .HostMemory("token")
-                            .HostMemory("probe"),
+                            .HostMemory("token"),
                         LookupOp);
-REGISTER_KERNEL_BUILDER(Name("HetApplyGrad")
+REGISTER_KERNEL_BUILDER(Name("HetKeepGrad")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("token")
+                            .HostMemory("norm")
+                            .HostMemory("tickets"),
+                        KeepGradOp);
+REGISTER_KERNEL_BUILDER(Name("HetApplyGrad")
+                            .Device(tensorflow::DEVICE_GPU)
+                            .HostMemory("tickets")
                             .HostMemory("learning_rates")
                             .HostMemory("scale")
-                            .HostMemory("loss_scale")
-                            .HostMemory("anchor_grad"),
+                            .HostMemory("done"),
                         ApplyGradOp);
 
 }  // namespace

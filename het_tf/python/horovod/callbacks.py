@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.horovod import checks, planned
+from het_tf.python.horovod import checks, planned, reduction
 from het_tf.python.horovod.metrics import global_metrics
-from het_tf.python.layer import reduction
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import dense_optimizer
+from het_tf.python.table import dense_optimizer, layer_state
 from het_tf.python.table.table import flush
 
 _Callback: Any = tf.keras.callbacks.Callback
@@ -36,7 +35,9 @@ def broadcast(model: Any) -> None:
             f"model {model.name!r} has no weights yet to broadcast; call it on a batch first, or "
             "give it a keras.Input"
         )
-    variables = [*model.weights, *dense_optimizer.optimizer_variables(model)]
+    apart = {id(one) for one in layer_state.variables_of(model)}  # always 0
+    weights = [one for one in model.weights if id(one) not in apart]
+    variables = [*weights, *dense_optimizer.optimizer_variables(model)]
     if hvd.size() == 1:
         return
     # Ranks with another number of them would wait forever.

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from het_tf.python.horovod import checks, shortest
+from het_tf.python.horovod import checks, reduction, shortest
 from het_tf.python.horovod.gradients import reduce_gradients
-from het_tf.python.layer import reduction
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
-_APPLY = "apply" if KERAS_3 else "apply_gradients"
+_APPLY = "apply"
 
 
 def distribute(model: Any) -> Any:
@@ -123,13 +122,13 @@ class _Interception:
                 self._optimizers.append(value)
         for optimizer in self._optimizers:
             # Bypasses the tracking of attributes: this is not part of the optimizer's state.
-            optimizer.__dict__[_APPLY] = self._reducing(getattr(optimizer, _APPLY))
+            optimizer.__dict__[_APPLY] = self._reducing(optimizer, getattr(optimizer, _APPLY))
 
     def __exit__(self, *_: object) -> None:
         for optimizer in self._optimizers:
             optimizer.__dict__.pop(_APPLY, None)
 
-    def _reducing(self, apply: Any) -> Any:
+    def _reducing(self, optimizer: Any, apply: Any) -> Any:
         def reduced(gradients: Any, *args: Any, **kwargs: Any) -> Any:
             # An inner optimizer, as in LossScaleOptimizer, gets gradients that are reduced already.
             if self._within:
@@ -137,7 +136,13 @@ class _Interception:
             self._within = self._applied = True
             try:
                 self._before()
-                return apply(_reduce(gradients), *args, **kwargs)
+                if args:
+                    variables, *args = args
+                else:
+                    variables = kwargs.pop("trainable_variables", None)
+                if variables is None:
+                    variables = optimizer._trainable_variables
+                return apply(reduce_gradients(list(gradients), list(variables)), variables, *args, **kwargs)
             finally:
                 self._within = False
 
@@ -152,10 +157,3 @@ class _Interception:
                 "through het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
             )
 
-
-def _reduce(gradients: Any) -> Any:
-    if _APPLY == "apply":
-        return reduce_gradients(list(gradients))
-    pairs = list(gradients)
-    reduced = reduce_gradients([gradient for gradient, _ in pairs])
-    return list(zip(reduced, [variable for _, variable in pairs], strict=True))

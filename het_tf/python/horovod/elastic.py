@@ -64,8 +64,6 @@ class ElasticState(ObjectState):
         self._het_model = model
         self._het_optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         if self._het_optimizer is not None:
-            for layer in layer_state.layers_of(model):
-                dense_optimizer.before_build(layer, self._het_optimizer)
             self._het_optimizer.build(model.trainable_variables)
         self._het_values: list[Any] = []
         self._het_applies: dict[tuple[str, str], int] = {}
@@ -128,7 +126,7 @@ class ElasticState(ObjectState):
         """
         found: dict[int, Any] = {}
         apart = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
-        apart |= {id(layer.anchor) for layer in layer_state.layers_of(self._het_model)}
+        apart |= {id(one) for one in layer_state.variables_of(self._het_model)}
         model = [one for one in self._het_model.variables if id(one) not in apart]
         for one in [*model, *dense_optimizer.variables_of(self._het_optimizer)]:
             variable = getattr(one, "value", one)

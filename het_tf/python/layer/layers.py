@@ -7,7 +7,7 @@ from typing import Any
 from het_tf.python import ids as ids_lib
 from het_tf.python import saving
 from het_tf.python.layer import inputs as inputs_lib
-from het_tf.python.layer import leftover, loss_scale, ops, owner, params, replicas, source
+from het_tf.python.layer import copies, ops, params, source, strategies, variable
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import cache as cache_lib
@@ -52,9 +52,9 @@ class EmbeddingCollection(keras.layers.Layer):
         cache = het_tf.Cache(bytes=1 << 30, staleness=10)
         embed = het_tf.keras.EmbeddingCollection(features, cache=cache)
 
-    **Optimizers.** Each table has its own. The gradients of rows update it while they are
-    computed, and the optimizer of the model does not see them. The layer's only weight is `anchor`, a
-    scalar that stays 0 and carries the gradient tape through the lookup.
+    **Optimizers.** Each table has its own: how its rows move by a gradient. When they move, the optimizer
+    of the model decides: its `apply` updates the tables too. The layer's weight `anchor` stands for
+    them; its gradient says which gradients of rows are meant.
 
     **With fit.** Compile and fit the model like any other:
 
@@ -64,18 +64,16 @@ class EmbeddingCollection(keras.layers.Layer):
         model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
         model.fit(dataset)
 
-    **In your own loop.** A call inside a `tf.GradientTape` and a gradient from it, of any
-    variables, is a training step of the tables, unless the layer is not trainable, `training=False`,
-    or the call is inside `het_tf.no_update()`. Each call's gradient can be taken once.
+    **In your own loop.** A table is a variable like any other: taking a gradient changes nothing, applying
+    it updates the rows, once for all calls of the table (docs/own-loop.md).
 
         with tf.GradientTape() as tape:
             loss = loss_of(labels, model(inputs, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)     # the tables are updated
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))     # the tables are updated
 
-    With mixed_float16 scale the loss by a `keras.mixed_precision.LossScaleOptimizer`: tables divide
-    only by its scale. If you scale the loss by hand, add `tf.add_n(model.losses)` to it
-    first, from which the layer learns the scale.
+    Gradients may be added, scaled, clipped by their norm, dropped; not clipped by value. Those of the
+    newest 64 calls are kept. Without a Keras optimizer: `het_tf.apply`.
 
     **With tf.distribute.** Under a MirroredStrategy with devices of one host each row is updated once
     a step, with the sum of the replicas' gradients (docs/tf-distribute.md).
@@ -105,8 +103,10 @@ class EmbeddingCollection(keras.layers.Layer):
       RuntimeError: Cache(device="gpu"), but the machine has no GPU, or its driver is too old; a strategy of
         tf.distribute that is not supported.
       MemoryError: The cache does not fit into the GPU.
-      tf.errors.FailedPreconditionError: The tables are gone (`het_tf.reset()`), a gradient was taken twice.
-      tf.errors.InvalidArgumentError: A gradient is NaN or Inf; no row has changed.
+      tf.errors.FailedPreconditionError: The tables are gone (`het_tf.reset()`), or an applied gradient is not
+        kept any more.
+      tf.errors.InvalidArgumentError: An applied gradient is NaN or Inf, or was changed in a way that is not
+        linear; no row has changed.
     """
 
     def __init__(self, features: Any, cache: Cache | None = None, reuse: bool = False, **kwargs: Any) -> None:
@@ -122,7 +122,8 @@ class EmbeddingCollection(keras.layers.Layer):
         if not isinstance(features, Features):
             features = Features(self._resolve(features))
         self._het_state = self._declare(features, cache_lib.of_argument(cache), reuse)
-        self.anchor = self._make_anchor()
+        for number, one in enumerate(self._het_state.variables):
+            setattr(self, f"anchor_{number}" if number else "anchor", one)
         self.built = True
 
     # --- set-up -----------------------------------------------------------------------------------
@@ -133,13 +134,14 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def _declare(self, features: Features, cache: Cache, reuse: bool) -> LayerState:
         """Makes the tables, and the arguments of the ops."""
-        replicas.refuse_strategy(self.name)
+        strategies.check(self.name)
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, features.tables, settings.workers())
-        is_copy = owner.is_from_config()
+        is_copy = copies.is_from_config()
         features.use([registry.table_of(namespace, table, self, is_copy) for table in features.tables])
         tables = features.tables
         entries = [registry.declare(namespace, table, in_use, self, reuse) for table in tables]
+        variables = variable.of_tables(self, namespace, entries, in_use.place)
         numbers = {table.name: number for number, table in enumerate(tables)}
         specs = {
             "namespace": namespace,
@@ -152,7 +154,7 @@ class EmbeddingCollection(keras.layers.Layer):
                 }
                 for feature in features.flat
             ],
-            "needs_loss_scale": loss_scale.needed(self),
+            "variables": [one.number for one in variables],
             "place": in_use.place,
         }
         call = Call(
@@ -162,21 +164,14 @@ class EmbeddingCollection(keras.layers.Layer):
             place=in_use.place,
             layer=registry.register_layer(self),
         )
-        return LayerState(features, in_use, namespace, call, self._file_keys(tables), entries)
+        unique = {one.number: one for one in variables}
+        return LayerState(
+            features, in_use, namespace, call, self._file_keys(tables), entries, list(unique.values())
+        )
 
     def _file_keys(self, tables: list[TableConfig]) -> dict[str, str]:
         """Names of the tables in files -> their names. The user has named the tables of a collection."""
         return {f"table-{table.base}": table.name for table in tables}
-
-    def _make_anchor(self) -> Any:
-        options: dict[str, Any] = {"name": "anchor", "shape": (), "dtype": "float32", "initializer": "zeros"}
-        if KERAS_3:
-            # Overwritten with its gradient, 0: no optimizer slots, and no part in the global norm.
-            anchor = self.add_weight(**options, autocast=False, overwrite_with_gradient=True)
-        else:
-            anchor = self.add_weight(**options, experimental_autocast=False)
-        saving.refusal.of_anchor(anchor, self)
-        return anchor
 
     @property
     def tables(self) -> list[TableConfig]:
@@ -207,7 +202,7 @@ class EmbeddingCollection(keras.layers.Layer):
     def set_weights(self, weights: Any) -> None:
         """Raises RuntimeError: `het_tf.Table(name).assign(ids, rows)` sets rows."""
         del weights
-        raise RuntimeError(saving.refusal.text_of(self))
+        self.anchor.numpy()
 
     # --- calling ----------------------------------------------------------------------------------
 
@@ -235,26 +230,16 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def _lookup(self, ids: list[Any], training: Any) -> list[Any]:
         """Reads the rows of all features from the live tables. If the call trains, gradients update them."""
-        learns = (
-            self.trainable
-            and training is not False
-            and scopes.updates_enabled()
-            and not owner.infers_shapes()
-        )
+        learns = self.trainable and training is not False
+        anchor: Any = 0.0
         if learns:
-            replicas.refuse_strategy(self.name)
-            owner.note(self)
-            leftover.note(self)
+            strategies.check(self.name)
             for entry in self._het_state.entries:
                 if entry.old_rows:
                     registry.warn_of_old_rows(entry, self)
-            anchor = tf.convert_to_tensor(self.anchor)
-        else:
-            anchor = tf.constant(0.0)
-        rows, probe = ops.lookup(self._het_state.call, ids, anchor, learns)
-        if learns and loss_scale.takes_probe(self):
-            self.add_loss(tf.cast(probe, "float64") if self.compute_dtype == "float64" else probe)
-        return rows
+            values = [tf.convert_to_tensor(one.value) for one in self._het_state.variables]
+            anchor = values[0] if len(values) == 1 else tf.concat(values, 0)
+        return ops.lookup(self._het_state.call, ids, anchor, learns)
 
     def _cast_output(self, output: Any) -> Any:
         return output if output.dtype == self.compute_dtype else tf.cast(output, self.compute_dtype)

@@ -1,7 +1,7 @@
 """Warns once of what a compiled model says of all its weights, and what does not reach its tables.
 
-Tables are updated by their own optimizers, when gradients are computed: before the compiled optimizer clips
-or decays anything.
+Tables are updated by their own optimizers. Keras' optimizer hands them their gradients before it clips, decays
+or averages the others.
 """
 
 import functools
@@ -34,21 +34,21 @@ def options(optimizer: Any) -> dict[str, str]:
     return {name: f"{name}={value!r}" for name, value in found.items() if value}
 
 
-def warn_of_options(model: Any, optimizer: Any) -> None:
-    """Warns of options of the model's compiled optimizer, at the first step."""
-    given = {} if optimizer is None or model in _warned else options(optimizer)
+def warn_of_options(optimizer: Any, variable: Any) -> None:
+    """Warns of options of an optimizer that applies to tables, at the first step."""
+    given = {} if optimizer in _warned else options(optimizer)
     if given:
-        _warned.add(model)
-        _warn(model, f"is compiled with {', '.join(given.values())}", [INSTEAD[name] for name in given])
+        _warned.add(optimizer)
+        what = f"{type(optimizer).__name__} has {', '.join(given.values())}"
+        _warn(what, variable.tables, [INSTEAD[name] for name in given])
 
 
-def _warn(model: Any, what: str, instead: list[str]) -> None:
+def _warn(what: str, tables: list[Any], instead: list[str]) -> None:
     if not settings.is_first_worker():
         return
-    names = {repr(table.name) for layer in layer_state.layers_of(model) for table in layer.tables}
-    tables = ", ".join(sorted(names))
+    names = ", ".join(sorted({repr(table.name) for table in tables}))
     warnings.warn(
-        f"model {model.name!r} {what}, which does not reach its tables ({tables}): they have their own "
+        f"{what}, which does not reach tables ({names}): they have their own "
         f"optimizers. Give each het_tf.TableConfig {'; '.join(dict.fromkeys(instead))}",
         stacklevel=2,
     )
@@ -63,7 +63,7 @@ def _watch(callback: Any) -> None:
         tables = [table for layer in layer_state.layers_of(self.model) for table in layer.tables]
         rates = [table.optimizer.learning_rate for table in tables]
         if not all(isinstance(rate, str) and rate == optimizers.MODEL for rate in rates):
-            _warn(self.model, f"is trained with {callback.__name__}", [_RATE])
+            _warn(f"model {self.model.name!r} is trained with {callback.__name__}", tables, [_RATE])
         begin(self, logs)
 
     callback.on_train_begin = on_train_begin

@@ -31,7 +31,7 @@ def variables_of(model: Any) -> list[tuple[str, Any]]:
         raise ValueError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    anchors = {id(layer.anchor) for layer in layer_state.layers_of(model)}
+    anchors = {id(one) for one in layer_state.variables_of(model)}
     seen = set[str]()
     found = []
     for variable in model.weights:

@@ -1,4 +1,4 @@
-"""Scopes of `with`: the namespace of new layers, and whether calls of layers train tables."""
+"""The scope of `with` that gives new layers their namespace."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from het_tf.python.session import settings
 
 _namespace: ContextVar[str | None] = ContextVar("het_tf_namespace", default=None)
-_updates: ContextVar[bool] = ContextVar("het_tf_updates", default=True)
 
 
 def checked_namespace(name: str) -> str:
@@ -40,23 +39,3 @@ def namespace(name: str) -> Iterator[None]:
         yield
     finally:
         _namespace.reset(token)
-
-
-@contextlib.contextmanager
-def no_update() -> Iterator[None]:
-    """Layers called inside return rows without a gradient, even in training: tables are not trained.
-
-    Use it for penalties, saliency maps and second forward passes in training mode. The gradient of a lookup
-    *is* the update of the table, for whatever variables a `tf.GradientTape` is asked. In a `tf.function`
-    it holds for the calls that are traced inside.
-    """
-    token = _updates.set(False)
-    try:
-        yield
-    finally:
-        _updates.reset(token)
-
-
-def updates_enabled() -> bool:
-    """False inside no_update()."""
-    return _updates.get()

@@ -2,26 +2,11 @@
 
 from typing import Any
 
-from het_tf.python.session.native import KERAS_3
-from het_tf.python.table import layer_state
-
-
-def before_build(layer: Any, optimizer: Any) -> None:
-    """Prepares `layer` before an optimizer is built for its model."""
-    own = inner(optimizer)
-    if KERAS_3 and own is not None and not own.built:
-        # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
-        # gradients (it finds None in their place); the anchor is then an ordinary variable with
-        # gradient 0.
-        layer.anchor.overwrite_with_gradient = not own.use_ema
-
 
 def optimizer_variables(model: Any) -> list[Any]:
     """Returns the variables of a model's optimizer, built if needed; [] without an optimizer."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
-        for layer in layer_state.layers_of(model):
-            before_build(layer, optimizer)
         optimizer.build(model.trainable_variables)
         optimizer.built = True
     return variables_of(optimizer)

@@ -4,7 +4,6 @@
 (saving, planning, several workers) read it by `of`, and no other private attribute.
 """
 
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +36,7 @@ class LayerState:
       call: Arguments of its ops.
       file_keys: Names of its tables in files -> their names.
       entries: Registry entries of its tables.
-      model: The outermost model around the last call, or None.
+      variables: The variables that stand for its tables, each once (layer/variable.py).
     """
 
     features: Features
@@ -46,7 +45,7 @@ class LayerState:
     call: Call
     file_keys: dict[str, str]
     entries: list[Entry]
-    model: weakref.ref[Any] | None = None
+    variables: list[Any]
 
 
 def of(layer: Any) -> LayerState:
@@ -58,3 +57,9 @@ def of(layer: Any) -> LayerState:
 def layers_of(model: Any) -> list[Any]:
     """Returns the layers of het_tf in a Keras model."""
     return [layer for layer in model._flatten_layers() if hasattr(layer, ATTRIBUTE)]
+
+
+def variables_of(model: Any) -> list[Any]:
+    """Returns the variables that stand for the tables of a Keras model, each once."""
+    found = {id(one): one for layer in layers_of(model) for one in of(layer).variables}
+    return list(found.values())

@@ -30,12 +30,14 @@ class Entry:
       config: Its configuration by the first of its layers.
       users: The layers that read it, each with its cache.
       state: Its state in checkpoints of TensorFlow (saving/bundle.py).
+      variable: A weak reference to the variable that stands for it (layer/variable.py), once it has one.
       old_rows: Number of rows when a layer was made that did not ask for them; 0: none.
     """
 
     config: TableConfig
     users: weakref.WeakKeyDictionary[Any, LayerCache] = field(default_factory=weakref.WeakKeyDictionary)
     state: Any = None
+    variable: Any = None
     old_rows: int = 0
 
     def layers(self) -> list[Any]:

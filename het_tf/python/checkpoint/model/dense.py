@@ -70,7 +70,7 @@ def variables_of(model: Any) -> list[Live]:
     of_optimizer = dense_optimizer.optimizer_variables(model)
     apart = {id(one) for one in getattr(model, "metrics_variables", [])}
     apart |= {id(one) for metric in model.metrics for one in metric.variables}
-    apart |= {id(layer.anchor) for layer in layer_state.layers_of(model)}
+    apart |= {id(one) for one in layer_state.variables_of(model)}
     apart_of = {"model": apart | {id(one) for one in of_optimizer}, "optimizer": set()}
     found, seen = [], set[str]()
     for part, variables in zip(_PARTS, (model.variables, of_optimizer), strict=True):

@@ -1,10 +1,9 @@
 """Checks that a model's dense gradients are reduced over the workers."""
 
-import sys
 from typing import Any
 
 from het_tf.python.session import settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
 
 def of_horovod(optimizer: Any) -> bool:
@@ -16,7 +15,7 @@ def of_horovod(optimizer: Any) -> bool:
 
 def refuse_optimizer(optimizer: Any) -> None:
     """Raises RuntimeError for `hvd.DistributedOptimizer` under Keras 3, which never calls its methods."""
-    if KERAS_3 and of_horovod(optimizer):
+    if of_horovod(optimizer):
         raise RuntimeError(
             "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
             "every rank would train a different model without a message. Compile with the Keras optimizer "
@@ -46,14 +45,3 @@ def require_reduction(model: Any) -> None:
             "gradients: every rank would train a different model. Call het_tf.horovod.distribute(model) "
             "before fit"
         )
-
-
-def in_train_step(model: Any) -> bool:
-    """Whether Keras' own train_step of the model is on the Python stack."""
-    code = tf.keras.Model.train_step.__code__
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is code and frame.f_locals.get("self") is model:
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False

@@ -1,0 +1,132 @@
+#include "het_tf/core/engine/kept_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace het {
+namespace {
+
+// A gradient of zeros has a ticket too, which is applied like any other: all workers then take part. Its
+// square is 0, so no norm contains it.
+constexpr double kLeast = 1e-24;
+// The difference of two factors of a ticket whose numbers were only scaled. Neighbouring workers' directions
+// differ by more.
+constexpr float kRounding = 1e-5f;
+
+// Workers, and the gradients that follow each other in a slot, have different directions: multiples of the
+// golden ratio are apart. Neither component is small.
+std::array<double, 2> DirectionOf(uint64_t worker, uint64_t turn) {
+  const double part = std::fmod(0.5 + static_cast<double>((31 * worker + turn) % 4096) * 0.6180339887498949, 1.0);
+  const double angle = 0.35 + 0.8 * part;
+  return {std::cos(angle), std::sin(angle)};
+}
+
+bool Near(float a, float b) { return std::abs(a - b) <= kRounding * std::abs(a); }
+
+}  // namespace
+
+void KeptGradients::Drop(Slot* slot) {
+  if (slot->gradient != nullptr && !slot->applied) {
+    for (const TablePtr& table : slot->gradient->tables) table->dropped.fetch_add(1);
+  }
+  *slot = Slot();
+}
+
+KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double norm,
+                                         uint32_t worker) {
+  Variable& of = variables_[variable];
+  Given given;
+  for (Slot& slot : of.slots) {
+    if (slot.gradient == nullptr) continue;
+    KeptGradient& older = *slot.gradient;
+    if (slot.applied) {
+      slot = Slot();
+    } else if (older.step != nullptr) {
+      CollectSums(older.tables, older.step.get(), &older.sums);
+      older.step.reset();
+      given.left.push_back(older.number);
+    }
+  }
+  given.slot = static_cast<uint32_t>(of.kept % kSlots);
+  Slot& slot = of.slots[given.slot];
+  if (slot.gradient != nullptr) given.left.push_back(slot.gradient->number);
+  Drop(&slot);
+  slot.worker = worker;
+  slot.turn = of.kept / kSlots;
+  const std::array<double, 2> direction = DirectionOf(worker, slot.turn);
+  const double length = gradient->bad.ok() ? std::max(norm, kLeast) : std::nan("");
+  for (size_t i = 0; i < 2; ++i) slot.ticket[i] = static_cast<float>(length * direction[i]);
+  slot.gradient = std::move(gradient);
+  given.ticket = slot.ticket;
+  ++of.kept;
+  return given;
+}
+
+Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variable, const std::string& what,
+                                                                 Span<const float> tickets) {
+  std::vector<Chosen> chosen;
+  Variable* const of = variables_.count(variable) == 0 ? nullptr : &variables_[variable];
+  const auto finite = [](float x) { return std::isfinite(x); };
+  if (!std::all_of(tickets.begin(), tickets.end(), finite)) {
+    for (size_t s = 0; s < kSlots && of != nullptr; ++s) {
+      const Slot& slot = of->slots[s];
+      const bool here = !finite(tickets[2 * s]) || !finite(tickets[2 * s + 1]);
+      if (here && slot.gradient != nullptr) HET_RETURN_IF_ERROR(slot.gradient->bad);
+    }
+    return InvalidArgument("a gradient of " + what +
+                           ", or of this step at another worker, is NaN or Inf; no row was changed. Lower "
+                           "the learning rate, clip the loss, or check the inputs");
+  }
+  const auto not_kept = [&] {
+    return FailedPrecondition(
+        "a gradient of " + what + " is applied that is not kept any more: of each layer the newest " +
+        std::to_string(kSlots) +
+        " gradients of this process are kept, and one that was applied only until the next is taken. Apply a "
+        "gradient in the process that took it, before " +
+        std::to_string(kSlots) + " others; no row was changed");
+  };
+  for (uint32_t s = 0; s < kSlots; ++s) {
+    const float came[] = {tickets[2 * s], tickets[2 * s + 1]};
+    if (came[0] == 0 && came[1] == 0) continue;
+    Slot* const slot = of == nullptr ? nullptr : &of->slots[s];
+    if (slot == nullptr || slot->gradient == nullptr) return not_kept();
+    const float factor = came[0] / slot->ticket[0], other = came[1] / slot->ticket[1];
+    if (Near(factor, other)) {
+      chosen.push_back({slot->gradient, factor, s});
+      continue;
+    }
+    if (Near(came[1] / slot->ticket[0], came[0] / slot->ticket[1])) {
+      return FailedPrecondition(
+          "nothing reduces the dense gradients of the model with " + what +
+          " over the workers: every rank would train a different model. Call "
+          "het_tf.horovod.distribute(model) before fit, or pass the gradients of your own loop through "
+          "het_tf.horovod.reduce_gradients (not through Horovod's own optimizer or tape); no row was changed");
+    }
+    for (uint64_t ago = 1; ago <= std::min<uint64_t>(slot->turn, kSlots); ++ago) {
+      const std::array<double, 2> older = DirectionOf(slot->worker, slot->turn - ago);
+      if (Near(came[0] / static_cast<float>(older[0]), came[1] / static_cast<float>(older[1]))) return not_kept();
+    }
+    return InvalidArgument(
+        "the gradient of " + what +
+        " was changed in a way that is not linear, or averaged over workers: it stands for the rows' "
+        "gradients, which may be added, scaled and clipped by their norm, but not by their values, nor "
+        "replaced by their signs. Limit rows by max_norm= of the TableConfig; average over workers by "
+        "het_tf.horovod.distribute or reduce_gradients, which leave it alone; no row was changed");
+  }
+  return chosen;
+}
+
+void KeptGradients::SetApplied(uint64_t variable, const std::vector<Chosen>& chosen) {
+  for (const Chosen& one : chosen) variables_[variable].slots[one.slot].applied = true;
+}
+
+void WriteTickets(Span<const KeptGradients::Given> given, float* to) {
+  for (const KeptGradients::Given& one : given) {
+    std::fill_n(to, 2 * KeptGradients::kSlots, 0.0f);
+    std::copy(one.ticket.begin(), one.ticket.end(), to + size_t{2} * one.slot);
+    to += 2 * KeptGradients::kSlots;
+  }
+}
+
+}  // namespace het
