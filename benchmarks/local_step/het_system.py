@@ -39,7 +39,9 @@ class System:
         def train(ids):
             with tf.GradientTape() as tape:
                 rows = self._layer(ids, training=True)
-            tape.gradient(rows, self._layer.trainable_variables, output_gradients=self._gradient)
+            variables = self._layer.trainable_variables
+            gradients = tape.gradient(rows, variables, output_gradients=self._gradient)
+            het_tf.apply(zip(gradients, variables, strict=True))
             return rows
 
         self._lookup, self._train = lookup, train

@@ -53,7 +53,8 @@ def main() -> None:
         with tf.GradientTape() as tape:
             found = layer(inputs, training=True).values()
             loss = tf.add_n([tf.reduce_sum(part * noise) for part in found])
-        return tape.gradient(loss, layer.anchor)
+        (gradient,) = het_tf.horovod.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
+        het_tf.apply([(gradient, layer.anchor)])
 
     before: dict[str, dict[str, Any]] = {}
     begin = 0.0

@@ -102,9 +102,8 @@ def trainer(server: str, orders: Any, answers: Any, probes: list[Any], rows: int
     def step(ids: Any) -> None:
         with tf.GradientTape() as tape:
             loss = -tf.reduce_sum(layer(ids)[:, 0])
-        layer_gradients = tape.gradient(loss, layer.trainable_variables)
-        for variable, gradient in zip(layer.trainable_variables, layer_gradients, strict=True):
-            variable.assign_sub(gradient)
+        variables = layer.trainable_variables
+        het_tf.apply(zip(tape.gradient(loss, variables), variables, strict=True))
 
     def train(seconds: float, rate: int) -> dict[str, float]:
         each = max(1, rate // STEPS)

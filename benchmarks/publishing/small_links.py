@@ -61,10 +61,8 @@ class Stream:
         def step(ids: Any, wanted: Any) -> None:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(tf.square(layer(ids) - wanted)) / 2
-            for variable, gradient in zip(
-                layer.trainable_variables, tape.gradient(loss, layer.trainable_variables), strict=True
-            ):
-                variable.assign_sub(gradient)
+            variables = layer.trainable_variables
+            het_tf.apply(zip(tape.gradient(loss, variables), variables, strict=True))
 
         self._step = step
 

@@ -48,8 +48,7 @@ def train(server: str, age: float | None, steps: int, answers: Any) -> None:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(layer(batch) - 1.0))
         variables = layer.trainable_variables
-        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
-            variable.assign_sub(gradient)
+        het_tf.apply(zip(tape.gradient(loss, variables), variables, strict=True))
 
     def count() -> tuple[int, dict[str, int]]:
         info = node.info("stats")

@@ -111,7 +111,9 @@ class Trainer:
         self.model, self.side = made
         self._feed: Iterator[Any] | None = None
         self.model(next(self.feed())[0], training=False)  # makes the weights
-        dense = [weight.value for weight in self.model.trainable_variables]
+        weights = self.model.trainable_variables
+        dense = [one.value for one in weights if not isinstance(one, het_tf.keras.TableVariable)]
+        rows = [one for one in weights if isinstance(one, het_tf.keras.TableVariable)]
         tables = getattr(self.side, "table_variables", [])
         for variable in dense:
             variable.assign(hvd.broadcast(variable, 0))
@@ -121,13 +123,15 @@ class Trainer:
         def step(inputs: Any, label: Any) -> Any:
             with tf.GradientTape() as tape:
                 loss = self.task.loss(self.model(inputs, training=True), label)
-            gradients = tape.gradient(loss, [*dense, *tables])
+            gradients, of_rows = tape.gradient(loss, [[*dense, *tables], rows])
+            of_rows = het_tf.horovod.reduce_gradients(of_rows, rows)
             for variable, gradient in zip(dense, hvd.grouped_allreduce(gradients[: len(dense)]), strict=True):
                 variable.assign_sub(RATE * gradient)
             for variable, gradient in zip(tables, gradients[len(dense) :], strict=True):
                 if self.kind == "allgather":
                     gradient = hvd.allreduce(gradient)  # IndexedSlices: gathers ids and rows of all workers
                 descend(variable, gradient)
+            het_tf.apply(zip(of_rows, rows, strict=True))
             return loss
 
         self.step = step

@@ -56,7 +56,7 @@ def step(model: Any, ids: Any = IDS) -> None:
     with tf.GradientTape() as tape:
         out = model({"id": ids, "past": tf.fill([len(ids), 3], tf.constant(-1, tf.int64))}, training=True)
         loss = tf.reduce_sum(out["id"])
-    tape.gradient(loss, model.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
 
 
 def batch() -> dict[str, Any]:

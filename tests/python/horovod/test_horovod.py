@@ -216,7 +216,7 @@ def test_distribute_refuses(fresh, monkeypatch):
 
 def test_a_fit_that_nothing_reduces_is_refused(played):
     model = rules_lib.make_model()
-    with pytest.raises(RuntimeError, match=r"distribute\(model\) before fit"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"distribute\(model\) before fit"):
         model.fit(*data(), verbose=0)
     with pytest.raises(RuntimeError, match=r"distribute\(model\) before fit"):
         model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
@@ -224,7 +224,12 @@ def test_a_fit_that_nothing_reduces_is_refused(played):
     model.predict(data()[0], verbose=0)
     with tf.GradientTape() as tape:  # a custom loop reduces by itself
         loss = tf.reduce_sum(model(data()[0], training=True))
-    tape.gradient(loss, model.trainable_variables)
+    variables = model.trainable_variables
+    gradients = tape.gradient(loss, variables)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"reduce_gradients \(not through Horovod's"):
+        model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    gradients = het_tf.horovod.reduce_gradients(gradients, variables)
+    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
 def test_train_step_bypassing_optimizer_is_refused(played):
@@ -264,11 +269,12 @@ def test_ranks_that_differ_are_named(played):
 
 def test_reduce_gradients_keeps_the_nest(played):
     nest = [tf.constant([1.0, 2.0]), None, {"a": tf.constant(3.0)}]
-    reduced = het_tf.horovod.reduce_gradients(nest)
+    variables = [tf.Variable([0.0, 0.0]), tf.Variable(0.0), {"a": tf.Variable(0.0)}]
+    reduced = het_tf.horovod.reduce_gradients(nest, variables)
     assert reduced[1] is None and float(reduced[2]["a"]) == 3.0
     assert len(played.reduced) == 2
     played.ranks = 1
-    assert het_tf.horovod.reduce_gradients(nest) is nest
+    assert het_tf.horovod.reduce_gradients(nest, variables) is nest
 
 
 def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
@@ -283,21 +289,25 @@ def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
 
     monkeypatch.setattr(played, "allreduce", allreduce)
 
+    variable = tf.Variable(0.0)
+
     @tf.function
     def step(gradient):
-        with tf.control_dependencies(het_tf.horovod.reduce_gradients([gradient])):
+        with tf.control_dependencies(het_tf.horovod.reduce_gradients([gradient], [variable])):
             return gradient + 1.0
 
     step(tf.constant(1.0))
     assert reduced == [1]
 
 
-def test_the_gate_is_there_for_staleness_0_alone(played):
-    for staleness, gates in ((0, 1), (1, 0), (None, 0)):
+def test_an_update_waits_for_all_ranks_at_staleness_0_alone(played):
+    for staleness, waits in ((0, 1), (1, 0), (None, 0)):
         layer = rules_lib.embedding(name=f"s{staleness}", cache=het_tf.Cache(staleness=staleness, rows=10))
-        before = len(played.reduced)
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(np.array([1, 2, 2])))
-        tape.gradient(loss, layer.trainable_variables)
+        variables = layer.trainable_variables
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        before = len(played.reduced)
+        het_tf.apply(zip(gradients, variables, strict=True))
         names = played.reduced[before:]
-        assert [name.startswith("het_tf.gate") for name in names] == [True] * gates
+        assert [name.startswith("het_tf.updated") for name in names] == [True] * waits

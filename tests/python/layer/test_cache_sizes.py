@@ -36,7 +36,7 @@ def train(layer, **ids):
     with tf.GradientTape() as tape:
         rows = layer({name: tf.constant(of, tf.int64) for name, of in ids.items()}, training=True)
         loss = tf.add_n([tf.reduce_sum(row) for row in rows.values()])
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
 
 
 def cached(name):

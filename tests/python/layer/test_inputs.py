@@ -94,7 +94,7 @@ def test_gradients_against_finite_differences_of_the_definition(kind, combiner, 
     direction = np.arange(1, 5, dtype=np.float32)[:, None] * np.ones(DIM, np.float32)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(ids, weights=weights, mask=mask) * direction)
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     want: dict[int, float] = {}
     for i, sample in enumerate(SAMPLES):
         w = np.asarray(WEIGHTS[i] if weighted else np.ones(len(sample)))
@@ -113,7 +113,7 @@ def test_a_mask_without_a_combiner():
         rows = layer(ids, mask=mask)
         loss = tf.reduce_sum(rows)
     np.testing.assert_allclose(rows, [[row(1), np.zeros(DIM)], [np.zeros(DIM), row(4)]])
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     assert het_tf.Table("t").to_numpy()[0].tolist() == [1, 4]
 
 
@@ -140,7 +140,7 @@ def test_max_sequence_length(kind, length):
     for i, sample in enumerate(samples):
         for j in range(length):
             np.testing.assert_allclose(rows[i, j], row(sample[j]) if j < len(sample) else np.zeros(DIM))
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     seen = sorted({key for sample in samples for key in sample[:length]})
     assert het_tf.Table("t").to_numpy()[0].tolist() == seen  # nothing beyond the length was touched
 
@@ -168,7 +168,7 @@ def test_ids_of_any_rank_are_looked_up_and_trained(rank, combiner):
     assert model.output_shape == (None, *expected.shape[1:])
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(ids, training=True))
-    tape.gradient(loss, model.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
     share = 1 if combiner is None else 1 / shape[-1]
     moved = share * np.bincount(ids.ravel(), minlength=7)[:, None]
     np.testing.assert_allclose(table.lookup(np.arange(7)), _first(ids, before) - moved, rtol=1e-4, atol=1e-5)
@@ -204,7 +204,7 @@ def test_empty_batches(kind, combiner):
         rows = layer(ids)
         loss = tf.reduce_sum(rows)
     assert rows.shape == (0, DIM)
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     assert het_tf.Table("t").size == 0
 
 
@@ -231,7 +231,7 @@ def test_strings_are_hashed_to_64_bits(kind):
     layer = embedding("sum")
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(ids))
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     keys = het_tf.Table("t").to_numpy()[0]
     # Fixed for ever: tables that were trained with strings depend on it.
     assert keys.tolist() == sorted(GOLDEN.values())

@@ -52,14 +52,18 @@ class Features:
             **self.attrs,
         )
 
-    def apply(self, token, ids, grads, rates=None, scale=1.0, loss_scale=0.0):
-        return native.ops.het_apply_grad(
+    def apply(self, token, ids, grads, rates=None, scale=1.0):
+        tickets = native.ops.het_keep_grad(
             ids=[tf.constant(x, tf.int64) if not tf.is_tensor(x) else x for x in ids],
             grads=[tf.constant(x, tf.float32) if not tf.is_tensor(x) else x for x in grads],
             token=token,
+            norm=0.0,
+            **self.attrs,
+        )
+        return native.ops.het_apply_grad(
+            tickets=tickets,
             learning_rates=rates if rates is not None else [1.0] * len(self.specs),
             scale=scale,
-            loss_scale=loss_scale,
             **self.attrs,
         )
 
@@ -76,7 +80,7 @@ def test_static_shape_in_graphs():
         out = features.lookup(a, b)
         assert out.rows[0].shape.as_list() == [None, 3, 4]
         assert out.rows[1].shape.rank is None
-        assert out.token.shape == () and out.probe.shape == ()
+        assert out.token.shape == ()
         return out.rows
 
     a, b = read(tf.zeros([2, 3], tf.int64), tf.zeros([5], tf.int64))
@@ -87,7 +91,7 @@ def test_a_lookup_without_training_remembers_nothing():
     features = one()
     out = features.lookup([1, 2])
     assert out.token.numpy() == 0
-    with pytest.raises(tf.errors.FailedPreconditionError, match="not given by a training lookup"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="not a training lookup"):
         features.apply(out.token, [[1, 2]], [np.ones((2, 4))])
     assert native.call_int("HetSize", "", "t") == 0
 

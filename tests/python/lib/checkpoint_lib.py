@@ -33,7 +33,7 @@ def step(layer: Any, ids: Any, seed: int) -> None:
     gradient = rng.integers(-2, 3, (len(ids), layer.tables[0].dim)).astype(np.float32)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(np.asarray(ids), training=True) * gradient)
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
 
 
 def train(layer: Any, begin: int = 0, end: int = 10, ids: int = 200, batch: int = 60) -> None:

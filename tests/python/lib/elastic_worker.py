@@ -47,13 +47,13 @@ def main() -> None:
         return tf.reduce_sum(outputs[:, :2]) + 0.0 * tf.reduce_sum(outputs[:, 2:])
 
     model.compile(tf.keras.optimizers.Adam(0.01), loss)
-    values = [getattr(weight, "value", weight) for weight in model.trainable_variables]
 
     @tf.function
     def custom() -> None:
         with tf.GradientTape() as tape:
             total = loss(None, model(tf.ones([1, 1], tf.int64), training=True))
-        gradients = hvd.DistributedGradientTape(tape).gradient(total, values)
+        weights = model.trainable_variables
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(total, weights), weights)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
     def keras() -> None:

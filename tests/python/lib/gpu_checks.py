@@ -105,10 +105,10 @@ def an_op_may_run_where_the_cache_is_not():
                 ids=ids, anchor=0.0, hints=hints, layer=0, training=True, **attributes
             )
             assert out.rows[0].device.endswith(other), out.rows[0].device
-            native.ops.het_apply_grad(
-                ids=ids, grads=[tf.ones([3, 8])], token=out.token, learning_rates=[0.1], scale=1.0,
-                loss_scale=0.0, **attributes,
-            )  # fmt: skip
+            tickets = native.ops.het_keep_grad(
+                ids=ids, grads=[tf.ones([3, 8])], token=out.token, norm=1.0, **attributes
+            )
+            native.ops.het_apply_grad(tickets=tickets, learning_rates=[0.1], scale=1.0, **attributes)
     compare_tables()
 
 
@@ -140,7 +140,7 @@ def several_features_and_tables():
             with tf.GradientTape() as tape:
                 outputs[place] = layer(inputs, training=True)
                 loss = tf.add_n([tf.reduce_sum(tf.square(rows)) for rows in outputs[place].values()])
-            tape.gradient(loss, layer.trainable_variables)
+            het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
         for name in inputs:
             same(outputs["cpu"][name].numpy(), outputs["gpu"][name].numpy())
     empty = layers["gpu"]({**inputs, "history": tf.ragged.constant([[], [], []], dtype=tf.int64)})
@@ -328,10 +328,13 @@ def bad_inputs_are_refused_as_on_the_cpu():
 
         def apply(token, grads=None, rates=(0.1,), scale=1.0, ids=ids, attributes=attributes, place=place):
             with tf.device(device.OPS_DEVICE[place]):
-                return native.ops.het_apply_grad(
-                    ids=ids, grads=[tf.ones([2, 8]) if grads is None else grads], token=token,
-                    learning_rates=rates, scale=scale, loss_scale=0.0, **attributes,
+                tickets = native.ops.het_keep_grad(
+                    ids=ids, grads=[tf.ones([2, 8]) if grads is None else grads], token=token, norm=1.0,
+                    **attributes,
                 )  # fmt: skip
+                return native.ops.het_apply_grad(
+                    tickets=tickets, learning_rates=rates, scale=scale, **attributes
+                )
 
         invalid, failed = tf.errors.InvalidArgumentError, tf.errors.FailedPreconditionError
         raises(ValueError, "ids are float32; they must be integers", layer, tf.constant([1.0]))

@@ -38,7 +38,7 @@ def train(layer, ids, seed=0, dtype="float32"):
         rows = layer(ids, training=True)
         factors = np.random.default_rng(seed).normal(size=[int(n) for n in rows.shape]).astype(dtype)
         loss = tf.reduce_sum(rows * factors)
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     return rows
 
 

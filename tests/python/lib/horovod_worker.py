@@ -323,7 +323,9 @@ def end_together(hvd):
     def step(ids, x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, model.trainable_variables))
+        gradients = het_tf.horovod.reduce_gradients(
+            tape.gradient(loss, model.trainable_variables), model.trainable_variables
+        )
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
     stream = het_tf.horovod.until_shortest(mine)
@@ -393,7 +395,7 @@ def gauc_of_all_samples(model, ids, x, y, pieces, rank):
 def loops(hvd, place):
     """Custom loops, by reduce_gradients and by Horovod's tape."""
     ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
-    for name in ("loop", "tape"):
+    for name in ("loop",):
         model, optimizer = functional(name, staleness=0), keras.optimizers.Adam(0.01)
         het_tf.horovod.broadcast(model)
 
@@ -402,11 +404,7 @@ def loops(hvd, place):
             weights = model.trainable_variables
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
-            if name == "tape":
-                tape = hvd.DistributedGradientTape(tape)
-                gradients = tape.gradient(loss, [w.value for w in weights])
-            else:
-                gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights))
+            gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights), weights)
             optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
         for begin in range(0, 160, BATCH):
@@ -424,7 +422,8 @@ def in_step(hvd, place):
     def step(ids):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(ids))
-        with tf.control_dependencies(het_tf.horovod.reduce_gradients(tape.gradient(loss, [layer.anchor]))):
+        gradients = tape.gradient(loss, [layer.anchor])
+        with tf.control_dependencies(het_tf.horovod.reduce_gradients(gradients, [layer.anchor])):
             return tf.identity(loss)
 
     def steps(rank):

@@ -107,7 +107,7 @@ def train(model: Any, examples: Examples, steps: int = 3, loss_of: Any = None) -
             outputs = model(inputs, training=True)
             loss = loss_of(model, inputs, outputs) if loss_of else binary(label, outputs)
         gradients = tape.gradient(loss, model.trainable_variables)
-        pairs = [pair for pair in zip(gradients, model.trainable_variables, strict=True)]
-        optimizer.apply_gradients([(g, v) for g, v in pairs if g is not None and "anchor" not in v.name])
+        pairs = zip(gradients, model.trainable_variables, strict=True)
+        optimizer.apply_gradients([(g, v) for g, v in pairs if g is not None])
         losses.append(float(loss))
     return losses

@@ -198,7 +198,7 @@ def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30)
         gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x, training=True) * gradient)
-        tape.gradient(loss, layer.trainable_variables)
+        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
 
 
 def rows_of(name: str) -> dict[str, np.ndarray]:
@@ -222,5 +222,5 @@ def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:
     """One step that takes 1 off the rows of `ids` under SGD(1), and adds it to `expected`."""
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(ids, training=True))
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
     np.add.at(expected, ids, 1)

@@ -133,7 +133,7 @@ def fit(name, eager=False, cache=None, planned=False):
     np.testing.assert_array_equal(rows(), before)
 
 
-def loop(name, eager=False, add_losses=True):
+def loop(name, eager=False):
     """A custom loop as TensorFlow's guide has it: each replica has its share of all losses."""
     strategy = mirrored()
     ours, theirs = pair(name, strategy)
@@ -144,8 +144,6 @@ def loop(name, eager=False, add_losses=True):
         with tf.GradientTape() as tape:
             errors = tf.reduce_mean((model(ids, training=True) - labels) ** 2, -1)
             loss = tf.nn.compute_average_loss(errors, global_batch_size=UNEVEN)
-            if add_losses and model.losses:
-                loss += tf.nn.scale_regularization_loss(tf.add_n(model.losses))
         gradients = tape.gradient(loss, model.trainable_variables)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
@@ -213,7 +211,7 @@ CASES = {
     "fit_eager": lambda: fit("adagrad", eager=True, cache=het_tf.Cache(rows=5, staleness=0)),
     "fit_planned": lambda: fit("adagrad", cache=het_tf.Cache(rows=5, staleness=0), planned=True),
     "loop_sgd": lambda: loop("sgd"),
-    "loop_eager": lambda: loop("adagrad", eager=True, add_losses=False),
+    "loop_eager": lambda: loop("adagrad", eager=True),
     "mixed": mixed,
     "nan": nan,
     "central_storage": central_storage,

@@ -36,11 +36,14 @@ def data(n=96, seed=0):
 
 
 def step(model_or_layer, ids, mode, variables=None, loss=None):
-    """One gradient of sum(output ** 2) with respect to all trainable variables."""
+    """One gradient of sum(output ** 2) by all trainable variables, and its update of the tables."""
 
     def run(ids):
         with tf.GradientTape() as tape:
             value = (loss or (lambda x: tf.reduce_sum(x**2)))(model_or_layer(ids))
-        return tape.gradient(value, variables or model_or_layer.trainable_variables)
+        of = variables or model_or_layer.trainable_variables
+        gradients = tape.gradient(value, of)
+        het_tf.apply(zip(gradients, of, strict=True))
+        return gradients
 
     return (tf.function(run) if mode == "graph" else run)(tf.constant(ids, tf.int64))

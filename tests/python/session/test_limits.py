@@ -24,7 +24,7 @@ def embedding(name="t", cache_rows=None, **limits):
 def train(layer, ids):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(np.asarray(ids), training=True))
-    tape.gradient(loss, layer.trainable_variables)
+    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
 
 
 def await_size(size):

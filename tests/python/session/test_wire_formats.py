@@ -42,15 +42,14 @@ def train_clicks(wire: str) -> tuple[float, dict[str, Any]]:
         def step(ids: Any, clicks: Any) -> None:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(clicks, logits(ids)))
-            tape.gradient(loss, layer.trainable_variables)
+            het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
 
         for _ in range(400):
             step(*batch(128))
         het_tf.flush()
         counters = het_tf.Table("t").stats()["cache"]
         ids, clicks = batch(20000)
-        with het_tf.no_update():
-            scores = logits(ids).numpy()
+        scores = logits(ids).numpy()
     rank = np.empty(len(scores))
     rank[np.argsort(scores)] = np.arange(1, len(scores) + 1)
     positive = clicks.sum()
