@@ -37,7 +37,7 @@ ELSEWHERE = {
     **{f"benchmarks/{path.parent.name}.md": f"benchmarks/{path.parent.name}/README.md"
        for path in sorted(ROOT.glob("benchmarks/*/README.md"))},
 }  # fmt: skip
-CONCEPTS = ["concepts.md", "protocol.md", "gpu.md"]
+CONCEPTS = ["concepts.md", "own-loop.md", "protocol.md", "gpu.md"]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")  # a picture's, too
 
 

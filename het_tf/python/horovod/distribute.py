@@ -136,13 +136,9 @@ class _Interception:
             self._within = self._applied = True
             try:
                 self._before()
-                if args:
-                    variables, *args = args
-                else:
-                    variables = kwargs.pop("trainable_variables", None)
-                if variables is None:
-                    variables = optimizer._trainable_variables
-                return apply(reduce_gradients(list(gradients), list(variables)), variables, *args, **kwargs)
+                given = args[0] if args else kwargs.get("trainable_variables")
+                variables = list(optimizer._trainable_variables if given is None else given)
+                return apply(reduce_gradients(list(gradients), variables), *args, **kwargs)
             finally:
                 self._within = False
 
@@ -156,4 +152,3 @@ class _Interception:
                 "attribute of the model, so nothing was reduced over the ranks; in it, pass the gradients "
                 "through het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
             )
-

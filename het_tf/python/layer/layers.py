@@ -7,7 +7,7 @@ from typing import Any
 from het_tf.python import ids as ids_lib
 from het_tf.python import saving
 from het_tf.python.layer import inputs as inputs_lib
-from het_tf.python.layer import copies, ops, params, source, strategies, variable
+from het_tf.python.layer import copies, leftover, ops, params, source, strategies, variable
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import KERAS_3, tf
 from het_tf.python.table import cache as cache_lib
@@ -234,6 +234,7 @@ class EmbeddingCollection(keras.layers.Layer):
         anchor: Any = 0.0
         if learns:
             strategies.check(self.name)
+            leftover.note(self)
             for entry in self._het_state.entries:
                 if entry.old_rows:
                     registry.warn_of_old_rows(entry, self)

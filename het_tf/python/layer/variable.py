@@ -32,7 +32,7 @@ SLOTS = 64  # KeptGradients::kSlots
 _numbers: dict[tuple[str, ...], int] = {}
 
 
-class TableVariable(keras.Variable):  # type: ignore[misc]
+class TableVariable(keras.Variable):
     """Stands for tables. Its value is a float32 matrix [64, 2] of zeros, and no array of rows.
 
     Attributes:
@@ -309,4 +309,3 @@ def _await_workers(done: Any) -> None:
     if not tf.executing_eagerly():
         # A graph runs an op without side effects only for its result; an assertion has side effects.
         tf.raw_ops.Assert(condition=True, data=[arrived])
-
