@@ -123,8 +123,7 @@ Status Fleet::Write(Span<const int64_t* const> ids, Span<const size_t> counts,
     args.token = tokens[w];
     args.gradients = Span<const float* const>(part.data(), part.size());
     args.learning_rates = learning_rates;
-    bool skipped = false;
-    HET_RETURN_IF_ERROR(engines_[w]->steps().Apply(Call(w, ids, counts), args, &skipped));
+    HET_RETURN_IF_ERROR(engines_[w]->steps().Apply(Call(w, ids, counts), args));
   }
   return Status();
 }

@@ -164,8 +164,7 @@ size_t Hit() {
     Check(engine.steps().Lookup(call, Span<float* const>(outs, 1), &args.token));
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    bool skipped = false;
-    Check(engine.steps().Apply(call, args, &skipped));
+    Check(engine.steps().Apply(call, args));
   };
   for (size_t i = 0; i < 2 * kSteps; ++i) step(i);
   Measured([&] {

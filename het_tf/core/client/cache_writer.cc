@@ -85,14 +85,14 @@ void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
     CachedWrite::Part& part = write->parts[i];
     TableCache& cache = tables_->at(part.table);
     const TableSchema& schema = *cache.schema();
-    float* const gradient = write->scratch.data() + i * (write->scratch.size() / write->parts.size());
+    float* const scratch = write->scratch.data() + i * (write->scratch.size() / write->parts.size());
     for (size_t u = 0; u < part.uniques; ++u) {
       const size_t next = u + Lines::kAhead;
       if (next < part.uniques && part.touched[next]) cache.unsent().PrefetchTick(part.rows[next]);
       const uint32_t line = part.rows[u];
       if (!part.touched[u]) continue;
-      ScaleRow(part.sums + u * schema.dim(), schema.dim(), part.scale, gradient);
-      schema.Tick(part.learning_rate, gradient, cache.lines().data(line), cache.unsent().UpdateOf(line));
+      schema.Tick(part.learning_rate, part.sums + u * schema.dim(), part.scale, scratch,
+                  cache.lines().data(line), cache.unsent().UpdateOf(line));
       cache.lines().AddTick(line);
     }
   };

@@ -57,12 +57,12 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
   const uint32_t* const rows = step->plan.rows(group);
   const uint8_t* const touched = step->touched(group);
   const float* const sums = step->values(group);
-  float* const gradient = step->scratch(group);
+  float* const scratch = step->scratch(group);
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u]) continue;
-    ScaleRow(sums + u * dim, dim, scale, gradient);
-    shard->Update(rows[u], number,
-                  [&](float* data) { schema.Tick(learning_rate, gradient, data, nullptr); });
+    shard->Update(rows[u], number, [&](float* data) {
+      schema.Tick(learning_rate, sums + u * dim, scale, scratch, data, nullptr);
+    });
     CountTick(now, &store.meta(rows[u]));
   }
 }

@@ -17,7 +17,8 @@ constexpr float kRounding = 1e-5f;
 // Workers, and the gradients that follow each other in a slot, have different directions: multiples of the
 // golden ratio are apart. Neither component is small.
 std::array<double, 2> DirectionOf(uint64_t worker, uint64_t turn) {
-  const double part = std::fmod(0.5 + static_cast<double>((31 * worker + turn) % 4096) * 0.6180339887498949, 1.0);
+  const double part =
+      std::fmod(0.5 + static_cast<double>((31 * worker + turn) % 4096) * 0.6180339887498949, 1.0);
   const double angle = 0.35 + 0.8 * part;
   return {std::cos(angle), std::sin(angle)};
 }
@@ -26,15 +27,15 @@ bool Near(float a, float b) { return std::abs(a - b) <= kRounding * std::abs(a);
 
 }  // namespace
 
-void KeptGradients::Drop(Slot* slot) {
-  if (slot->gradient != nullptr && !slot->applied) {
-    for (const TablePtr& table : slot->gradient->tables) table->dropped.fetch_add(1);
+void KeptGradients::Drop(uint64_t variable, Slot* slot) {
+  const KeptGradient* const gradient = slot->applied ? nullptr : slot->gradient.get();
+  for (size_t t = 0; gradient != nullptr && t < gradient->tables.size(); ++t) {
+    if (gradient->variables[t] == variable) gradient->tables[t]->dropped.fetch_add(1);
   }
   *slot = Slot();
 }
 
-KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double norm,
-                                         uint32_t worker) {
+KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double norm, uint32_t worker) {
   Variable& of = variables_[variable];
   Given given;
   for (Slot& slot : of.slots) {
@@ -51,7 +52,7 @@ KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double
   given.slot = static_cast<uint32_t>(of.kept % kSlots);
   Slot& slot = of.slots[given.slot];
   if (slot.gradient != nullptr) given.left.push_back(slot.gradient->number);
-  Drop(&slot);
+  Drop(variable, &slot);
   slot.worker = worker;
   slot.turn = of.kept / kSlots;
   const std::array<double, 2> direction = DirectionOf(worker, slot.turn);
@@ -101,11 +102,13 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
           "nothing reduces the dense gradients of the model with " + what +
           " over the workers: every rank would train a different model. Call "
           "het_tf.horovod.distribute(model) before fit, or pass the gradients of your own loop through "
-          "het_tf.horovod.reduce_gradients (not through Horovod's own optimizer or tape); no row was changed");
+          "het_tf.horovod.reduce_gradients (not through Horovod's own optimizer or tape); no row was "
+          "changed");
     }
     for (uint64_t ago = 1; ago <= std::min<uint64_t>(slot->turn, kSlots); ++ago) {
       const std::array<double, 2> older = DirectionOf(slot->worker, slot->turn - ago);
-      if (Near(came[0] / static_cast<float>(older[0]), came[1] / static_cast<float>(older[1]))) return not_kept();
+      if (Near(came[0] / static_cast<float>(older[0]), came[1] / static_cast<float>(older[1])))
+        return not_kept();
     }
     return InvalidArgument(
         "the gradient of " + what +

@@ -49,10 +49,11 @@ struct KeptGradient {
   uint64_t number = 0;  // of the training lookup
   uint64_t layer = 0;   // BatchCall::layer
   std::vector<TablePtr> tables;
+  std::vector<uint64_t> variables;  // for each table
   Vector<uint32_t> table_of_feature;
-  Vector<uint8_t> active;     // for each feature: its gradient is not all zero
-  StepStore::StepPtr step;    // its sums; null: they are in `sums`, or on the device
-  GradientSums sums;          // without owners
+  Vector<uint8_t> active;   // for each feature: its gradient is not all zero
+  StepStore::StepPtr step;  // its sums; null: they are in `sums`, or on the device
+  GradientSums sums;        // without owners
   std::shared_ptr<DeviceGradient> on_device;
   Status bad;  // not OK: a sum is not finite
 };
@@ -79,8 +80,8 @@ class KeptGradients {
   // Args:
   //   what     names the variable's tables, for messages
   //   tickets  [kSlots, 2]
-  // FailedPrecondition: a gradient was dropped, or never kept here. InvalidArgument: tickets were changed in a
-  // way that is not linear, or are not finite.
+  // FailedPrecondition: a gradient was dropped, or never kept here. InvalidArgument: tickets were changed in
+  // a way that is not linear, or are not finite.
   Result<std::vector<Chosen>> Choose(uint64_t variable, const std::string& what, Span<const float> tickets);
   // Rows were updated by these.
   void SetApplied(uint64_t variable, const std::vector<Chosen>& chosen);
@@ -97,7 +98,7 @@ class KeptGradients {
     uint64_t kept = 0;  // so far
   };
 
-  static void Drop(Slot* slot);
+  static void Drop(uint64_t variable, Slot* slot);
 
   std::map<uint64_t, Variable> variables_;
 };

@@ -139,10 +139,27 @@ void OnDemand::SetNumber(uint64_t lane, uint64_t number) {
   if (layer != nullptr) layer->number = number;
 }
 
-void OnDemand::NoteKept(uint64_t lane, uint64_t number) {
+Status OnDemand::NoteKept(uint64_t lane, uint64_t number) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Layer* const layer = Find(lane);
+    if (layer == nullptr || layer->number != number || !layer->runs) return Status();
+    layer->kept = true;
+  }
+  const std::shared_ptr<const OthersUse> others = BeforeTick(lane);
+  if (others == nullptr) return Status();
+  if (!SuccessorIsKnown(lane)) return ClientDriver::Call(driver_)->PushPastBound();
+  OthersUse use = *others;
+  use.outdated = {};  // their ticks come later
+  CachedWrite write;
+  write.others = &use;
+  return ClientDriver::Call(driver_)->Write(&write, 0, nullptr);
+}
+
+bool OnDemand::SuccessorIsKnown(uint64_t lane) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Layer* const layer = Find(lane);
-  if (layer != nullptr && layer->number == number) layer->kept = true;
+  return layer != nullptr && layer->coming != nullptr;
 }
 
 Status OnDemand::RequireRunning(uint64_t lane, uint64_t number, const std::string& what) {
@@ -151,7 +168,8 @@ Status OnDemand::RequireRunning(uint64_t lane, uint64_t number, const std::strin
   if (layer == nullptr || layer->number == number) return Status();
   return FailedPrecondition(
       "rows of " + what +
-      " travel on demand (shard(sync=\"on_demand\")), and a gradient is applied after the layer's next lookup: "
+      " travel on demand (shard(sync=\"on_demand\")), and a gradient is applied after the layer's next "
+      "lookup: "
       "other workers have read the rows without it. Apply each batch's gradient before the next batch");
 }
 

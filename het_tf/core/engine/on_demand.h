@@ -79,8 +79,8 @@ class OnDemand {
   // The running step's number, once it has one.
   void SetNumber(uint64_t lane, uint64_t number);
   // The gradient of lookup `number` was taken. If it is not applied before the layer's next lookup, its step
-  // ends without one.
-  void NoteKept(uint64_t lane, uint64_t number);
+  // ends without one: what others need next of earlier steps is sent now, before their next lookups.
+  Status NoteKept(uint64_t lane, uint64_t number);
   // FailedPrecondition: the gradient of lookup `number` is not of the running step. `what`: its tables.
   Status RequireRunning(uint64_t lane, uint64_t number, const std::string& what);
   // Returns the others' keys in the running step of a layer; null: unknown.
@@ -114,6 +114,7 @@ class OnDemand {
 
   Layer* Find(uint64_t lane);
   Status LeaveKept(uint64_t lane);
+  bool SuccessorIsKnown(uint64_t lane);
   void Close(Layer* layer);
   void CloseIfEnded(Layer* layer);
   void Unfollow(Layer* layer);

@@ -153,8 +153,9 @@ Status Steps::Tick(StepCall* step, const ApplyArgs& args) {
   return status;
 }
 
-Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables, uint32_t worker,
-                   std::shared_ptr<DeviceGradient> device, std::vector<KeptGradients::Given>* given) {
+Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables,
+                   uint32_t worker, std::shared_ptr<DeviceGradient> device,
+                   std::vector<KeptGradients::Given>* given) {
   const TraceScope whole(&parts_->trace, TraceKind::kSum);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
@@ -163,6 +164,7 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
   gradient->number = args.token;
   gradient->layer = call.layer;
   gradient->tables.assign(call.tables.begin(), call.tables.end());
+  gradient->variables.assign(variables.begin(), variables.end());
   for (const FeatureIds& feature : call.features) gradient->table_of_feature.push_back(feature.table);
   std::vector<double> squares(call.tables.size());
   if (device != nullptr) squares[0] = static_cast<double>(device->norm) * device->norm;
@@ -183,16 +185,16 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
     for (size_t t = 0; t < variables.size(); ++t) squared += variables[t] == variable ? squares[t] : 0;
     given->push_back(kept_.Keep(variable, gradient, std::sqrt(squared), worker));
     for (const uint64_t number : given->back().left) {
-      for (const auto& backend : parts_->backends) backend->Release(number);
+      for (const auto& backend : parts_->backends) backend->End(number);
     }
   }
-  parts_->on_demand.NoteKept(call.layer, args.token);
-  return Status();
+  return parts_->on_demand.NoteKept(call.layer, args.token);
 }
 
 Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
   std::string what = call.tables.size() == 1 ? "table" : "tables";
-  for (const TablePtr& table : call.tables) what += (&table == call.tables.begin() ? " '" : ", '") + NameOf(table) + "'";
+  for (const TablePtr& table : call.tables)
+    what += (&table == call.tables.begin() ? " '" : ", '") + NameOf(table) + "'";
   HET_ASSIGN_OR_RETURN(auto chosen, kept_.Choose(call.variable, what, call.tickets));
   for (const KeptGradients::Chosen& one : chosen) {
     HET_RETURN_IF_ERROR(parts_->on_demand.RequireRunning(one.gradient->layer, one.gradient->number, what));
@@ -210,7 +212,9 @@ Status Steps::ApplyKept(const KeptCall& call) {
   const KeptGradient& newest = *chosen.back().gradient;
   if (newest.on_device != nullptr) {
     status = ApplyOnDevice(call, chosen);
-  } else if (chosen.size() == 1 && newest.step != nullptr && newest.tables.size() <= call.tables.size()) {
+  } else if (chosen.size() == 1 && newest.step != nullptr &&
+             std::all_of(newest.variables.begin(), newest.variables.end(),
+                         [&](uint64_t variable) { return variable == call.variable; })) {
     status = ApplyOne(call, chosen[0]);
   } else {
     GradientSums sums;
@@ -226,30 +230,45 @@ Status Steps::ApplyKept(const KeptCall& call) {
     }
     status = ApplySums(call.tables, layout.layer, merged, call.learning_rates);
     apply_lock.lock();
+    if (status.ok()) EndLookups(chosen);
   }
   if (!status.ok()) return status;
   kept_.SetApplied(call.variable, chosen);
   return Status();
 }
 
+void Steps::EndLookups(const std::vector<KeptGradients::Chosen>& chosen) {
+  for (const KeptGradients::Chosen& one : chosen) {
+    for (const auto& backend : parts_->backends) backend->End(one.gradient->number);
+  }
+}
+
+Result<std::vector<uint32_t>> Steps::TablesOf(const KeptCall& call, const KeptGradient& gradient) {
+  std::vector<uint32_t> numbers;
+  for (size_t t = 0; t < gradient.tables.size(); ++t) {
+    const auto at = std::find(call.tables.begin(), call.tables.end(), gradient.tables[t]);
+    const bool of_call = gradient.variables[t] == call.variable;
+    if (of_call && at == call.tables.end()) return TableIsGone(*gradient.tables[t]);
+    numbers.push_back(of_call ? static_cast<uint32_t>(at - call.tables.begin()) : GradientSums::kNoTable);
+  }
+  return numbers;
+}
+
 // The usual case: the newest gradient, of one call, whose rows were found by its lookup.
 Status Steps::ApplyOne(const KeptCall& call, const KeptGradients::Chosen& chosen) {
   KeptGradient& gradient = *chosen.gradient;
+  HET_ASSIGN_OR_RETURN(const std::vector<uint32_t> table_of, TablesOf(call, gradient));
   std::vector<float> rates;
-  for (const TablePtr& table : gradient.tables) {
-    const auto at = std::find(call.tables.begin(), call.tables.end(), table);
-    if (at == call.tables.end()) return TableIsGone(*table);
-    rates.push_back(call.learning_rates[static_cast<size_t>(at - call.tables.begin())]);
-  }
+  for (const uint32_t table : table_of) rates.push_back(call.learning_rates[table]);
   const auto any = [](uint8_t active) { return active != 0; };
   if (std::none_of(gradient.active.begin(), gradient.active.end(), any)) {
+    EndLookups({chosen});
     return parts_->on_demand.SkipStep(gradient.layer);
   }
   Vector<FeatureIds> features;
   for (const uint32_t table : gradient.table_of_feature) features.push_back({table, {}, {}});
-  const BatchCall batch{{gradient.tables.data(), gradient.tables.size()},
-                        {features.data(), features.size()},
-                        gradient.layer};
+  const BatchCall batch{
+      {gradient.tables.data(), gradient.tables.size()}, {features.data(), features.size()}, gradient.layer};
   ApplyArgs args;
   args.learning_rates = {rates.data(), rates.size()};
   args.scale = chosen.factor * call.scale;
@@ -263,15 +282,16 @@ Status Steps::ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradient
   std::vector<const float*> gradients;
   for (const KeptGradients::Chosen& one : chosen) {
     const KeptGradient& gradient = *one.gradient;
-    const bool same = gradient.on_device != nullptr && one.factor == chosen[0].factor &&
-                      std::equal(gradient.tables.begin(), gradient.tables.end(), call.tables.begin(),
-                                 call.tables.end());
+    const bool same =
+        gradient.on_device != nullptr && one.factor == chosen[0].factor &&
+        std::equal(gradient.tables.begin(), gradient.tables.end(), call.tables.begin(), call.tables.end());
     if (!same) {
-      return Status(Code::kUnimplemented,
-                    "gradients of table '" + NameOf(call.tables[0]) +
-                        "', whose cache is in GPU memory, are applied together with different factors, or are of "
-                        "layers with different tables; apply them one by one, or give the layer "
-                        "het_tf.Cache(device=\"cpu\"); no row was changed");
+      return Status(
+          Code::kUnimplemented,
+          "gradients of table '" + NameOf(call.tables[0]) +
+              "', whose cache is in GPU memory, are applied together with different factors, or are of "
+              "layers with different tables; apply them one by one, or give the layer "
+              "het_tf.Cache(device=\"cpu\"); no row was changed");
     }
     const DeviceGradient& there = *gradient.on_device;
     features.insert(features.end(), there.features.begin(), there.features.end());
@@ -303,12 +323,7 @@ Status Steps::Gather(const KeptCall& call, const std::vector<KeptGradients::Chos
                         "', whose cache is in GPU memory, cannot be summed with others'; give the layer "
                         "het_tf.Cache(device=\"cpu\")");
     }
-    std::vector<uint32_t> table_of;
-    for (const TablePtr& table : gradient.tables) {
-      const auto at = std::find(call.tables.begin(), call.tables.end(), table);
-      table_of.push_back(at == call.tables.end() ? GradientSums::kNoTable
-                                                 : static_cast<uint32_t>(at - call.tables.begin()));
-    }
+    HET_ASSIGN_OR_RETURN(const std::vector<uint32_t> table_of, TablesOf(call, gradient));
     if (gradient.step != nullptr) CollectSums(gradient.tables, gradient.step.get(), &gradient.sums);
     sums->Add(gradient.sums, table_of, one.factor * call.scale);
     for (const uint32_t table : gradient.table_of_feature) {
@@ -328,7 +343,9 @@ Status Steps::SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
   HET_ASSIGN_OR_RETURN(const std::vector<KeptGradients::Chosen> chosen, Choose(call));
   HET_RETURN_IF_ERROR(Gather(call, chosen, sums, layout));
-  SetOwners(call.tables, parts_->store.transport->id(0), {workers, parts_->on_demand.Running(layout->layer)}, sums);
+  SetOwners(call.tables, parts_->store.transport->id(0), {workers, parts_->on_demand.Running(layout->layer)},
+            sums);
+  EndLookups(chosen);
   kept_.SetApplied(call.variable, chosen);
   return Status();
 }

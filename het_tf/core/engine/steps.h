@@ -1,4 +1,5 @@
-// The steps of an engine: Lookup reads the rows of a batch, Keep takes its gradients, ApplyKept trains the rows.
+// The steps of an engine: Lookup reads the rows of a batch, Keep takes its gradients, ApplyKept trains the
+// rows.
 //
 //   Lookup     sorts a batch's ids (plan/batch_plan.h), asks each backend for its rows
 //              └─ training: StepStore keeps the plan; its number is the token
@@ -23,8 +24,8 @@
 // ComingSteps. The lookup takes the plan; with a remote store it has begun by then, during the previous step.
 // If Plan knows all workers' lookups, rows travel on demand: OnDemand determines the rows to send.
 //
-// Concurrency. Thread-safe. Two locks: of updates, which lets one Keep or Apply run at a time; and of lookups, which
-// run concurrently while the pool of threads stays.
+// Concurrency. Thread-safe. Two locks: of updates, which lets one Keep or Apply run at a time; and of
+// lookups, which run concurrently while the pool of threads stays.
 //
 // Out of memory. Lookup, Keep and ApplyKept throw std::bad_alloc, with rows unchanged; the kernels
 // (kernels/tf/tf_util.h) and the C functions (base/answer.h) turn it into ResourceExhausted.
@@ -44,10 +45,10 @@ namespace het {
 // The update of one variable (kept_gradients.h).
 struct KeptCall {
   uint64_t variable = 0;
-  Span<const TablePtr> tables;         // for which it stands
-  Span<const float> tickets;           // [KeptGradients::kSlots, 2]
-  Span<const float> learning_rates;    // for each table
-  float scale = 1;                     // of all gradients
+  Span<const TablePtr> tables;       // for which it stands
+  Span<const float> tickets;         // [KeptGradients::kSlots, 2]
+  Span<const float> learning_rates;  // for each table
+  float scale = 1;                   // of all gradients
 };
 
 class Steps {
@@ -124,13 +125,18 @@ class Steps {
   Status Gather(const KeptCall& call, const std::vector<KeptGradients::Chosen>& chosen, GradientSums* sums,
                 SumsLayout* layout);
   Result<std::vector<KeptGradients::Chosen>> Choose(const KeptCall& call);
+  // The rows of their lookups may leave.
+  void EndLookups(const std::vector<KeptGradients::Chosen>& chosen);
+  // For each table of the gradient its number in the call; kNoTable: another variable stands for it.
+  // FailedPrecondition: it was dropped.
+  static Result<std::vector<uint32_t>> TablesOf(const KeptCall& call, const KeptGradient& gradient);
   // Returns *plan, which it builds if absent.
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
 
   EngineParts* const parts_;
-  std::mutex global_mutex_;       // guards the next member; a leaf lock
-  BatchPlan global_scratch_;      // sorts the ids of all workers
-  std::mutex apply_mutex_;        // of updates; guards the next member
+  std::mutex global_mutex_;   // guards the next member; a leaf lock
+  BatchPlan global_scratch_;  // sorts the ids of all workers
+  std::mutex apply_mutex_;    // of updates; guards the next member
   KeptGradients kept_;
   std::shared_mutex pool_mutex_;  // of lookups: shared while one uses the pool; exclusive to replace the pool
   std::unique_ptr<ThreadPool> pool_;

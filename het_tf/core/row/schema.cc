@@ -54,11 +54,13 @@ TableSchema::TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, I
       optimizer_(std::move(optimizer)),
       initializer_(initializer) {}
 
-void TableSchema::Tick(float learning_rate, float* g, float* row, float* update) const {
+void TableSchema::Tick(float learning_rate, const float* g, float scale, float* scratch, float* row,
+                       float* update) const {
   const size_t dim = spec_.dim;
-  if (spec_.l2 > 0) {
+  if (scale != 1 || spec_.l2 > 0) {
     const float slope = static_cast<float>(2 * spec_.l2);
-    for (size_t i = 0; i < dim; ++i) g[i] += slope * row[i];
+    for (size_t i = 0; i < dim; ++i) scratch[i] = g[i] * scale + slope * row[i];
+    g = scratch;
   }
   optimizer_->Apply(learning_rate, g, row, update);
   if (spec_.max_norm > 0) {

@@ -52,8 +52,13 @@ class TableSchema {
   // Writes only its value.
   void InitValue(Key key, float* value) const { initializer_.Fill(key, value); }
 
-  // One tick with all of the spec: L2, optimizer, max-norm. `update` as in Optimizer::Apply. Overwrites g.
-  void Tick(float learning_rate, float* g, float* row, float* update) const;
+  // One tick with all of the spec: L2, optimizer, max-norm. `update` as in Optimizer::Apply. The gradient is
+  // g times `scale`, exactly g for 1; `scratch`: room for dim floats, may be g.
+  void Tick(float learning_rate, const float* g, float scale, float* scratch, float* row,
+            float* update) const;
+  void Tick(float learning_rate, float* g, float* row, float* update) const {
+    Tick(learning_rate, g, 1, g, row, update);
+  }
 
   // One line of JSON, equal for equal specs: without limits, in which equal tables may differ.
   std::string ToJson() const;
@@ -70,11 +75,6 @@ class TableSchema {
 };
 
 using Schema = std::shared_ptr<const TableSchema>;
-
-// to = from * scale, of n floats; exact for 1. A tick overwrites its gradient, which its caller may need again.
-inline void ScaleRow(const float* __restrict from, size_t n, float scale, float* __restrict to) {
-  for (size_t i = 0; i < n; ++i) to[i] = from[i] * scale;
-}
 
 // The inverse of ToJson. A missing field gets its default; an unknown one is InvalidArgument.
 Result<TableSpec> ParseTableSpec(const std::string& json);

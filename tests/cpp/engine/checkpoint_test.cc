@@ -50,9 +50,8 @@ class Counting {
     args.token = token;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    bool skipped = false;
-    return engine_.steps().Apply({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, args,
-                                 &skipped);
+    return engine_.steps().Apply({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
+                                 args);
   }
   Status Step(const std::vector<Key>& ids) {
     std::vector<float> out;

@@ -95,8 +95,8 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
   }
   void Apply(Pair* pair) {
     for (const bool device : {false, true}) {
-      const Status status = pair->of[device].Apply(pair->gradients, exact() ? 1.0f : 0.05f, NonFinite::kRaise,
-                                                   device && random_.Chance(0.3));
+      const Status status =
+          pair->of[device].Apply(pair->gradients, exact() ? 1.0f : 0.05f, device && random_.Chance(0.3));
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }

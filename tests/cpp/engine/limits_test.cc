@@ -39,8 +39,7 @@ class LimitsTest : public ::testing::TestWithParam<bool> {
     rows = ones;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    bool skipped = false;
-    ASSERT_TRUE(engine_.steps().Apply(call, args, &skipped).ok());
+    ASSERT_TRUE(engine_.steps().Apply(call, args).ok());
     ASSERT_TRUE(engine_.caches().Flush().ok());
   }
 

@@ -102,8 +102,9 @@ class Fleet {
     }
   }
 
-  // One step of all workers. rows(w) has the results of lookups.
-  void Step(bool plan = true) {
+  // One step of all workers. rows(w) has the results of lookups. apply false: gradients are kept, with
+  // tickets(w).
+  void Step(bool plan = true, bool apply = true) {
     while (steps_.size() < step_ + 6) AddStep();
     const std::vector<Batch>& batches = steps_[step_];
     rows_.assign(config_.workers, {});
@@ -114,11 +115,16 @@ class Fleet {
     Batch everything;
     for (const Batch& batch : batches) everything.Append(batch);
     expected_ = one_.Lookup(everything.ids);
-    one_.Apply(everything, 1);
+    if (apply) one_.Apply(everything, 1);
     for (uint32_t w = 0; w < config_.workers && plan; ++w) {
       if (!random_.Chance(config_.late)) PlanUntil(w, step_ + 1 + random_.Below(4));
     }
-    if (config_.summed) {
+    tickets_.assign(config_.workers, {});
+    if (!apply) {
+      for (uint32_t w = 0; w < config_.workers; ++w) {
+        ASSERT_TRUE(worker(w).TryKeep(batches[w], &tickets_[w], w).ok());
+      }
+    } else if (config_.summed) {
       ApplySummed(batches);
     } else {
       const auto first = static_cast<uint32_t>(random_.Below(config_.workers));
@@ -159,6 +165,7 @@ class Fleet {
   const std::vector<std::vector<float>>& rows() const { return rows_; }
   const std::vector<Batch>& last() const { return steps_[step_ - 1]; }
   const std::vector<float>& expected() const { return expected_; }
+  const std::vector<float>& tickets(uint32_t w) const { return tickets_[w]; }
   uint64_t Sum(uint64_t Counters::*counter) {
     uint64_t rows = 0;
     for (Process& worker : workers_) {
@@ -207,19 +214,18 @@ class Fleet {
     const uint32_t workers = config_.workers;
     std::vector<Bytes> sent(workers);
     std::vector<Vector<int32_t>> splits(workers);
+    SumsLayout layout;  // equal at all workers
     for (uint32_t w = 0; w < workers; ++w) {
       GradientSums sums;
-      const Status status =
-          worker(w).WithGradients(batches[w], 1, [&](const BatchCall& call, const ApplyArgs& args) {
-            return worker(w).engine().steps().SumGradients(call, args, workers, &sums);
-          });
+      std::vector<float> tickets;
+      ASSERT_TRUE(worker(w).TryKeep(batches[w], &tickets, w).ok());
+      const Status status = worker(w).WithTickets(tickets, 1, [&](const KeptCall& call) {
+        layout = SumsLayout();
+        return worker(w).engine().steps().SumKept(call, workers, &sums, &layout);
+      });
       ASSERT_TRUE(status.ok()) << status.message();
-      ASSERT_TRUE(PackSums(Status(), sums, Process::kLayer, workers, &sent[w], &splits[w]).ok());
+      ASSERT_TRUE(PackSums(Status(), sums, layout.signature, workers, &sent[w], &splits[w]).ok());
     }
-    SumsLayout layout;
-    layout.dims = {kDim};
-    layout.table_of_feature = {0};
-    layout.signature = Process::kLayer;
     for (uint32_t to = 0; to < workers; ++to) {
       Bytes bytes;
       Vector<int32_t> lengths;
@@ -251,6 +257,7 @@ class Fleet {
   float largest_ = 1;
   std::vector<std::vector<float>> rows_;
   std::vector<float> expected_;
+  std::vector<std::vector<float>> tickets_;
 };
 
 template <typename Fn>
@@ -295,6 +302,46 @@ TEST(OnDemandExact, EveryOptimizerWhereGradientsAreSummed) {
       if (::testing::Test::HasFatalFailure()) return;
     }
   });
+}
+
+// As an optimizer that leaves a step out, at all workers. Defects: the next batch is refused; or a worker
+// reads it before another one has sent what it had ticked in earlier steps.
+TEST(OnDemandKept, AStepThatNobodyAppliesIsNoUpdate) {
+  for (const bool summed : {false, true}) {
+    ForEachConfig({"sgd"}, summed, [](const Config& config) {
+      Fleet fleet(config);
+      for (uint64_t step = 0; step < Scaled(200) + 40; ++step) {
+        fleet.Step(/*plan=*/true, /*apply=*/step % 4 != 3);
+        fleet.ExpectExact(0);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    });
+  }
+}
+
+// Defect: an update of rows that other workers have read without it.
+TEST(OnDemandKept, RefusesALateApply) {
+  for (const bool summed : {false, true}) {
+    Config config;
+    config.summed = summed;
+    Fleet fleet(config);
+    for (int step = 0; step < 3; ++step) fleet.Step();
+    fleet.Step(/*plan=*/true, /*apply=*/false);
+    const std::vector<float> tickets = fleet.tickets(0);
+    fleet.Step(/*plan=*/true, /*apply=*/false);
+    Process& worker = fleet.worker(0);
+    GradientSums sums;
+    SumsLayout layout;
+    for (const Status& status :
+         {worker.TryApplyKept(tickets, 1), worker.WithTickets(tickets, 1, [&](const KeptCall& call) {
+            return worker.engine().steps().SumKept(call, 2, &sums, &layout);
+          })}) {
+      EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+      EXPECT_THAT(status.message(), ::testing::HasSubstr("before the next batch"));
+    }
+    fleet.Step();
+    fleet.ExpectExact(0);
+  }
 }
 
 // Defect: rows stay unsent when a loop is abandoned, and the next loop reads them.

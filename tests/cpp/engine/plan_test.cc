@@ -68,8 +68,7 @@ class EnginePlanTest : public ::testing::Test {
     const float rate = 1;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    bool skipped = false;
-    EXPECT_TRUE(engine_->steps().Apply(Call(ids), args, &skipped).ok());
+    EXPECT_TRUE(engine_->steps().Apply(Call(ids), args).ok());
     return rows;
   }
   int64_t planned() { return table_->planned.load(); }

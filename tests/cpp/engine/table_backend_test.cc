@@ -53,9 +53,8 @@ class TableBackendTest : public ::testing::TestWithParam<bool> {
     const float* const gradients[] = {gradients_};
     ApplyArgs args;
     args.gradients = Span<const float* const>(gradients, 1);
-    bool skipped = false;
     ASSERT_TRUE(step_.FindActive(call_, args));
-    ASSERT_TRUE(step_.SumGradients(call_, args, &pool_, &skipped).ok());
+    ASSERT_TRUE(step_.SumGradients(call_, args, &pool_).ok());
   }
   Status Tick() {
     const float rate = 1;

@@ -87,8 +87,7 @@ class TraceTest : public ::testing::Test {
     args.token = token_;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    bool skipped = false;
-    const Status status = engine_->steps().Apply(call(), args, &skipped);
+    const Status status = engine_->steps().Apply(call(), args);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // The log of a call that waits for its answer, and a moment in that wait.

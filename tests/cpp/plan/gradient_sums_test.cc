@@ -76,6 +76,22 @@ struct Call {
     return {Span<const TablePtr>(tables.data(), 2), Span<const FeatureIds>(features.data(), 3)};
   }
 
+  // What this worker sends.
+  GradientSums KeepAndSum(Engine* engine, uint32_t workers) const {
+    const uint64_t variables[] = {1, 1};
+    std::vector<KeptGradients::Given> given;
+    EXPECT_TRUE(engine->steps().Keep(batch_call(), args, {variables, 2}, 0, nullptr, &given).ok());
+    std::vector<float> tickets(2 * KeptGradients::kSlots);
+    WriteTickets({given.data(), given.size()}, tickets.data());
+    GradientSums sums;
+    SumsLayout layout;
+    const KeptCall kept{1, {tables.data(), 2}, {tickets.data(), tickets.size()}, {}};
+    EXPECT_TRUE(engine->steps().SumKept(kept, workers, &sums, &layout).ok());
+    EXPECT_THAT(layout.dims, ::testing::ElementsAreArray(kDims));
+    EXPECT_THAT(layout.table_of_feature, ::testing::ElementsAreArray(kTableOf));
+    return sums;
+  }
+
   std::vector<TablePtr> tables;
   std::vector<FeatureIds> features;
   std::vector<std::vector<float>> out;
@@ -158,11 +174,7 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       const Batch batch = RandomBatch(&random);
       all.Append(batch);
       const Call call(engines[w].get(), batch);
-      GradientSums sums;
-      ASSERT_TRUE(engines[w]->steps().SumGradients(call.batch_call(), call.args, workers, &sums).ok());
-      EXPECT_EQ(engines[w]->steps().SumGradients(call.batch_call(), call.args, workers, &sums).code(),
-                Code::kFailedPrecondition)
-          << "the token is used up";
+      const GradientSums sums = call.KeepAndSum(engines[w].get(), workers);
       ASSERT_TRUE(PackSums(Status(), sums, 77, workers, &sent[w], &splits[w]).ok());
     }
     const Exchange exchange(sent, splits);
@@ -175,8 +187,7 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       ASSERT_TRUE(status.ok()) << status.message();
     }
     const Call call(whole.get(), all);
-    bool skipped = false;
-    ASSERT_TRUE(whole->steps().Apply(call.batch_call(), call.args, &skipped).ok());
+    ASSERT_TRUE(whole->steps().Apply(call.batch_call(), call.args).ok());
   }
   Rows expected, found;
   AddRows(whole.get(), &expected);
@@ -191,15 +202,14 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
   }
 }
 
-// The parts of two workers, one of which has an error, skips, or is fine.
+// The parts of two workers, one of which has an error, or is fine.
 struct Pair {
   std::vector<Bytes> sent{2};
   std::vector<Vector<int32_t>> splits{2};
 
-  void Pack(size_t w, const Status& error, bool skip, uint64_t signature = 77) {
+  void Pack(size_t w, const Status& error, uint64_t signature = 77) {
     const Owners owners{2, nullptr};
     GradientSums sums;
-    sums.skip = skip;
     sums.active = {1, 0, 1};
     sums.tables.resize(2);
     for (uint32_t t = 0; t < 2; ++t) {
@@ -220,8 +230,8 @@ struct Pair {
 
 TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
   Pair pair;
-  pair.Pack(0, Status(), true);  // an error takes precedence over a skip
-  pair.Pack(1, InvalidArgument("the gradient is bad"), false);
+  pair.Pack(0, Status());
+  pair.Pack(1, InvalidArgument("the gradient is bad"));
   for (size_t to = 0; to < 2; ++to) {
     MergedSums merged;
     const Status status = pair.Merge(to, &merged);
@@ -230,21 +240,10 @@ TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
   }
 }
 
-TEST(GradientSumsParts, OneWorkersSkipSkipsAllWorkers) {
-  Pair pair;
-  pair.Pack(0, Status(), false);
-  pair.Pack(1, Status(), true);
-  for (size_t to = 0; to < 2; ++to) {
-    MergedSums merged;
-    ASSERT_TRUE(pair.Merge(to, &merged).ok());
-    EXPECT_TRUE(merged.skip);
-  }
-}
-
 TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
   Pair pair;
-  pair.Pack(0, Status(), false);
-  pair.Pack(1, Status(), false, 78);
+  pair.Pack(0, Status());
+  pair.Pack(1, Status(), 78);
   MergedSums merged;
   const Status status = pair.Merge(0, &merged);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
@@ -253,8 +252,8 @@ TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
 
 TEST(GradientSumsParts, PartsOfWrongLengthAreAnError) {
   Pair pair;
-  pair.Pack(0, Status(), false);
-  pair.Pack(1, Status(), false);
+  pair.Pack(0, Status());
+  pair.Pack(1, Status());
   const Exchange whole(pair.sent, pair.splits);
   MergedSums merged;
   ASSERT_TRUE(whole.Merge(0, &merged).ok());

@@ -149,13 +149,14 @@ bool Exclude(const Value& a, const Value& b) {
     const auto* const lookups = both({"stream", stream}, "lookups");
     if ((place != nullptr && *place != "host") || (lookups != nullptr && *lookups == "early")) return true;
   }
-  const Value summed{"gradients", "summed"};
-  const auto* const place = both(summed, "place");
-  const auto* const lookups = both(summed, "lookups");
-  const auto* const stream = both(summed, "stream");
-  if ((place != nullptr && *place != "host") || (lookups != nullptr && *lookups == "early") ||
-      (stream != nullptr && *stream == "none")) {
-    return true;
+  for (const Value& streamed : {Value{"gradients", "summed"}, Value{"updates", "of kept gradients"}}) {
+    const auto* const place = both(streamed, "place");
+    const auto* const lookups = both(streamed, "lookups");
+    const auto* const stream = both(streamed, "stream");
+    if ((place != nullptr && *place != "host") || (lookups != nullptr && *lookups == "early") ||
+        (stream != nullptr && *stream == "none")) {
+      return true;
+    }
   }
   return (wire != nullptr && *wire != "float32") || (early != nullptr && *early == "early") ||
          (devices != nullptr && *devices == "1");

@@ -330,8 +330,7 @@ class RoundingWorker {
     args.token = token;
     args.gradients = {&gradient, 1};
     args.learning_rates = {&rate, 1};
-    bool skipped = false;
-    const Status status = engine_->steps().Apply(batch_, args, &skipped);
+    const Status status = engine_->steps().Apply(batch_, args);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 

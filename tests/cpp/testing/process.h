@@ -78,12 +78,32 @@ class Process {
     return WithCall(batch.ids, [&](const BatchCall& call) { return fn(call, args); });
   }
   void Apply(const Batch& batch, float learning_rate) {
-    bool skipped = false;
-    const Status status =
-        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
-          return engine_->steps().Apply(call, args, &skipped);
-        });
+    const Status status = WithGradients(
+        batch, learning_rate,
+        [&](const BatchCall& call, const ApplyArgs& args) { return engine_->steps().Apply(call, args); });
     EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // Keeps the gradients, whose tickets are added to *tickets: [KeptGradients::kSlots, 2].
+  Status TryKeep(const Batch& batch, std::vector<float>* tickets, uint32_t worker = 0, float factor = 1) {
+    std::vector<KeptGradients::Given> given;
+    const uint64_t variable = kVariable;
+    const Status status = WithGradients(batch, 0, [&](const BatchCall& call, const ApplyArgs& args) {
+      return engine_->steps().Keep(call, args, {&variable, 1}, worker, nullptr, &given);
+    });
+    tickets->resize(2 * KeptGradients::kSlots);
+    for (const KeptGradients::Given& one : given) {
+      for (size_t i = 0; i < 2; ++i) (*tickets)[2 * one.slot + i] += factor * one.ticket[i];
+    }
+    return status;
+  }
+  // fn(call): ApplyKept, or its first half.
+  template <typename Fn>
+  auto WithTickets(const std::vector<float>& tickets, float learning_rate, Fn fn) {
+    return fn(KeptCall{kVariable, {&table_, 1}, {tickets.data(), tickets.size()}, {&learning_rate, 1}});
+  }
+  Status TryApplyKept(const std::vector<float>& tickets, float learning_rate) {
+    return WithTickets(tickets, learning_rate,
+                       [&](const KeptCall& call) { return engine_->steps().ApplyKept(call); });
   }
   // Returns key -> clock and row, slots included.
   std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
@@ -98,6 +118,7 @@ class Process {
   }
 
   static constexpr uint64_t kLayer = 1;
+  static constexpr uint64_t kVariable = 9;
 
  private:
   void Create(const TableSpec& spec, const TableOptions& options) {

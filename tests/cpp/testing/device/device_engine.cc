@@ -56,8 +56,7 @@ Status StepOf::Lookup(bool training, bool on_device) {
   return AtMemoryEdge([&] { return engine_->steps().Lookup(call(on_device), out, wanted); });
 }
 
-Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rate, NonFinite non_finite,
-                     bool on_device) {
+Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rate, bool on_device) {
   std::vector<const float*> given;
   for (const auto& of_feature : gradients) given.push_back(of_feature.data());
   const std::vector<float> rates(tables_.size(), rate);
@@ -65,8 +64,7 @@ Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rat
   args.token = token;
   args.gradients = given;
   args.learning_rates = rates;
-  args.non_finite = non_finite;
-  return AtMemoryEdge([&] { return engine_->steps().Apply(call(on_device), args, &skipped); });
+  return AtMemoryEdge([&] { return engine_->steps().Apply(call(on_device), args); });
 }
 
 std::vector<std::vector<float>> StepOf::Gradients(float value) const {

@@ -35,8 +35,7 @@ class StepOf {
 
   Status Lookup(bool training, bool on_device = false);
   // Gradients are laid out like rows, for each feature.
-  Status Apply(const std::vector<std::vector<float>>& gradients, float rate = 1,
-               NonFinite non_finite = NonFinite::kRaise, bool on_device = false);
+  Status Apply(const std::vector<std::vector<float>>& gradients, float rate = 1, bool on_device = false);
   // Gradients that all equal `value`.
   std::vector<std::vector<float>> Gradients(float value) const;
 
@@ -45,7 +44,6 @@ class StepOf {
 
   std::vector<std::vector<float>> rows;
   uint64_t token = 0;
-  bool skipped = false;
 
  private:
   Engine* engine_;

@@ -57,8 +57,7 @@ Status RemoteWorker::Step(const std::vector<int64_t>& ids) {
   args.token = token;
   args.gradients = Span<const float* const>(gradients, 1);
   args.learning_rates = Span<const float>(&rate, 1);
-  bool skipped = false;
-  return engine_->steps().Apply(Batch(ids), args, &skipped);
+  return engine_->steps().Apply(Batch(ids), args);
 }
 
 void RemoteWorker::Train(const std::vector<int64_t>& ids) {

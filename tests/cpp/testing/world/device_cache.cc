@@ -86,9 +86,8 @@ Status DeviceCache::Write(const CachedWrite& write, uint64_t token) {
   args.gradients = gradients;
   args.learning_rates = rates;
   args.active = active;
-  bool skipped = false;
   std::vector<uint8_t> changed;
-  const Status status = tables_.Apply(batch.call(), args, &skipped, &changed);
+  const Status status = tables_.Apply(batch.call(), args, &changed);
   Release(token);
   return status;
 }

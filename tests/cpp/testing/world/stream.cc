@@ -1,6 +1,7 @@
 #include "tests/cpp/testing/world/stream.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -80,12 +81,12 @@ void Stream::NewPass() {
 }
 
 // The loop over the pass has ended: its iterators have told all workers.
-void Stream::EndPass() {
+void Stream::EndPass(bool applied) {
   for (size_t w = 0; w < workers(); ++w) {
     if (!told_[w]) world_->process(w)->EndPass((pass_ << 40) + end_);
   }
   NewPass();
-  open_ = left_ = false;
+  if (applied) open_ = left_ = false;
 }
 
 void Stream::Check(size_t w, TestStep* step) { world_->CheckLockStep(w, step, exact()); }
@@ -123,8 +124,14 @@ void Stream::Step() {
   for (size_t w = 0; w < workers(); ++w) {
     if (r.Chance(0.7)) PlanUntil(w, step_ + 1 + r.Below(4));
   }
+  if (!late_.empty() && (on_demand() || r.Chance(0.5))) ApplyLate();
   const bool trained = !r.Chance(0.03);  // else the gradients never come
-  if (trained) Train(&batches);
+  const bool kept = trained && keeps() && late_.empty() && r.Chance(0.15);
+  if (kept) {
+    Leave(&batches);
+  } else if (trained) {
+    Train(&batches);
+  }
   running_ = false;
   open_ = true;
   left_ = !trained;
@@ -133,7 +140,7 @@ void Stream::Step() {
     steps_.pop_front();
     ++first_;
   }
-  if (end_ != 0 && step_ == end_) trained ? EndPass() : NewPass();
+  if (end_ != 0 && step_ == end_) trained ? EndPass(/*applied=*/!kept) : NewPass();
 }
 
 void Stream::OtherStep() {
@@ -142,6 +149,7 @@ void Stream::OtherStep() {
   // Who updates a shared row is in the plan.
   if (!LookUp(&batches, holds_back() || (on_demand() && world_->config().summed))) return FlushAll();
   running_ = true;
+  if (!late_.empty() && on_demand()) ApplyLate();
   Train(&batches);
   running_ = false;
   open_ = left_ = true;
@@ -149,8 +157,12 @@ void Stream::OtherStep() {
 
 void Stream::Train(std::vector<Batch>* batches) {
   for (size_t w = 0; w < workers(); ++w) world_->FillGradients(w, (*batches)[w].step.get());
+  const bool halves = keeps() && world_->random().Chance(0.25);
   if (world_->config().summed) {
-    TrainSummed(batches);
+    TrainSummed(batches, halves);
+  } else if (keeps()) {
+    for (uint32_t w : Order()) TrainKept(w, &(*batches)[w], halves);
+    late_.clear();
   } else {
     const bool active = !world_->random().Chance(0.05);
     for (uint32_t w : Order()) {
@@ -161,14 +173,109 @@ void Stream::Train(std::vector<Batch>* batches) {
   }
 }
 
-void Stream::TrainSummed(std::vector<Batch>* batches) {
+void Stream::Keep(size_t w, TestStep* step, bool halves, Tickets* tickets) {
+  Random& r = world_->random();
+  const auto keep = [&](TestStep* part) {
+    const float factor = keeps() ? r.Pick(std::vector<float>{1, 1, 0.5f, 4, -2}) : 1;
+    Expect(world_->process(w)->Keep(part, static_cast<uint32_t>(w), factor, tickets));
+  };
+  if (!halves) return keep(step);
+  TestStep first = *step, second = *step;
+  auto of_second = second.parts().begin();
+  for (auto& [where, part] : first.parts()) {
+    for (size_t i = 0; i < part.sums.size(); ++i) {
+      part.sums[i] = static_cast<float>(r.Between(-3, 3));
+      of_second->second.sums[i] -= part.sums[i];
+    }
+    ++of_second;
+  }
+  keep(&first);
+  keep(&second);
+}
+
+void Stream::TrainKept(size_t w, Batch* batch, bool halves) {
+  Tickets tickets;
+  std::unique_ptr<TestStep> both;
+  if (!late_.empty()) both = WithLate(w, batch, &tickets);
+  Keep(w, batch->step.get(), halves, &tickets);
+  world_->Written(w, both != nullptr ? *both : *batch->step,
+                  [&] { return world_->process(w)->ApplyKept(tickets, world_->learning_rate()); });
+}
+
+void Stream::Leave(std::vector<Batch>* batches) {
+  const bool late = !world_->config().summed && world_->random().Chance(0.7);
+  late_tickets_.assign(workers(), {});
+  for (uint32_t w : Order()) {
+    TestStep* const step = (*batches)[w].step.get();
+    world_->FillGradients(w, step);
+    Keep(w, step, false, &late_tickets_[w]);
+  }
+  if (late) late_ = std::move(*batches);
+}
+
+void Stream::ApplyLate() {
+  // Others have read the rows without these updates.
+  const bool refused = on_demand() && workers() > 1;
+  for (uint32_t w : Order()) {
+    const auto apply = [&] {
+      const Status status = world_->process(w)->ApplyKept(late_tickets_[w], world_->learning_rate());
+      if (refused && status.code() != Code::kFailedPrecondition) {
+        Expect(Status(Code::kInternal, "a late gradient was not refused: " + status.message()));
+      }
+      return refused ? Status() : status;
+    };
+    world_->Written(w, *late_[w].step, apply);
+  }
+  late_.clear();
+}
+
+std::unique_ptr<TestStep> Stream::WithLate(size_t w, Batch* batch, Tickets* tickets) {
+  *tickets = late_tickets_[w];
+  std::map<TableKey, std::vector<float>> sums;
+  KeysOfTables keys = late_[w].keys;
+  for (auto& [where, part] : late_[w].step->parts()) {
+    for (size_t u = 0; u < part.keys.size(); ++u) {
+      const float* const g = part.sums.data() + u * part.dim;
+      sums[{part.table, part.keys[u]}].assign(g, g + part.dim);
+    }
+  }
+  for (auto& [where, part] : batch->step->parts()) {
+    for (size_t u = 0; u < part.keys.size(); ++u) {
+      float* const g = part.sums.data() + u * part.dim;
+      std::vector<float>& sum = sums[{part.table, part.keys[u]}];
+      // Both are one tick, and 4 bits hold few of its size.
+      const bool int4 = world_->config().cache.wire == RowFormat::kInt4;
+      if (!sum.empty()) std::fill_n(g, int4 ? part.dim : workers(), 0.0f);
+      sum.resize(part.dim);
+      for (size_t i = 0; i < part.dim; ++i) sum[i] += g[i];
+    }
+  }
+  for (size_t t = 0; t < keys.size(); ++t) {
+    for (const Key key : batch->keys[t]) {
+      if (std::find(keys[t].begin(), keys[t].end(), key) == keys[t].end()) keys[t].push_back(key);
+    }
+  }
+  std::unique_ptr<TestStep> both = world_->NewStep(keys);
+  for (auto& [where, part] : both->parts()) {
+    for (size_t u = 0; u < part.keys.size(); ++u) {
+      const std::vector<float>& sum = sums.at({part.table, part.keys[u]});
+      std::copy(sum.begin(), sum.end(), part.sums.data() + u * part.dim);
+    }
+  }
+  return both;
+}
+
+void Stream::TrainSummed(std::vector<Batch>* batches, bool halves) {
   const uint32_t n = workers();
   std::vector<Bytes> sent(n);
   std::vector<Vector<int32_t>> splits(n);
+  std::vector<SumsLayout> layouts(n);
   for (uint32_t w = 0; w < n; ++w) {
     GradientSums sums;
-    Expect(world_->process(w)->SumGradients((*batches)[w].step.get(), n, &sums));
-    Expect(PackSums(Status(), sums, StreamWorker::kLayer, n, &sent[w], &splits[w]));
+    Tickets tickets;
+    Keep(w, (*batches)[w].step.get(), halves, &tickets);
+    Expect(world_->process(w)->SumKept(tickets, n, &sums, &layouts[w]));
+    Expect(PackSums(Status(), sums, layouts[w].signature, n, &sent[w], &splits[w]));
   }
   for (uint32_t to : Order()) {
     Bytes bytes;
@@ -179,11 +286,11 @@ void Stream::TrainSummed(std::vector<Batch>* batches) {
       lengths.push_back(splits[from][to]);
     }
     MergedSums merged;
-    Expect(MergeSums(world_->process(to)->layout(), {bytes.data(), bytes.size()},
-                     {lengths.data(), lengths.size()}, &merged));
+    Expect(MergeSums(layouts[to], {bytes.data(), bytes.size()}, {lengths.data(), lengths.size()}, &merged));
     const TestStep owned = world_->CountAsOwn(to, &merged);
-    world_->Written(to, owned,
-                    [&] { return world_->process(to)->ApplySums(merged, world_->learning_rate()); });
+    world_->Written(to, owned, [&] {
+      return world_->process(to)->ApplySums(layouts[to], merged, world_->learning_rate());
+    });
   }
 }
 

@@ -35,6 +35,7 @@ class Stream {
   uint32_t workers() const { return world_->config().workers; }
   bool on_demand() const { return world_->config().stream == StreamMode::kOnDemand; }
   bool exact() const;
+  bool keeps() const { return world_->config().kept; }
   // Whether workers may hold back updates that another read than the next step's would need.
   bool holds_back() const { return on_demand() && workers() > 1 && (open_ || running_); }
   // With this key of the first table, and random ones.
@@ -44,14 +45,24 @@ class Stream {
   void PlanUntil(size_t w, size_t step);
   // The stream is left: others are read.
   void NewPass();
-  void EndPass();
+  // `applied`: so was the gradient of the last step.
+  void EndPass(bool applied);
   void Step();
   // A training step of batches that nobody has planned.
   void OtherStep();
   // Returns whether the lookups of all workers were served, and not those of all refused, as they may be.
   bool LookUp(std::vector<Batch>* batches, bool may_refuse);
   void Train(std::vector<Batch>* batches);
-  void TrainSummed(std::vector<Batch>* batches);
+  void TrainSummed(std::vector<Batch>* batches, bool halves);
+  void TrainKept(size_t w, Batch* batch, bool halves);
+  // Keeps the gradient of a step with some factor, or as two gradients that are applied together.
+  void Keep(size_t w, TestStep* step, bool halves, Tickets* tickets);
+  // Keeps the gradients of a step that nobody applies, or only after the next lookup.
+  void Leave(std::vector<Batch>* batches);
+  // Applies what Leave has left, before the gradients of this step.
+  void ApplyLate();
+  // Adds what Leave has left to the gradients of a step, which are applied with it. Returns a step with both.
+  std::unique_ptr<TestStep> WithLate(size_t w, Batch* batch, Tickets* tickets);
   void Evaluate(size_t w);
   void FlushOne(size_t w);
   void Check(size_t w, TestStep* step);
@@ -70,6 +81,8 @@ class Stream {
   bool open_ = false;     // a step of the stream has run, and neither its pass has ended nor all were flushed
   bool left_ = false;     // the next step is not the successor of the last one
   bool running_ = false;  // a step without its gradients
+  std::vector<Batch> late_;  // by worker: the batch of a kept gradient
+  std::vector<Tickets> late_tickets_;
   std::string error_;
 };
 

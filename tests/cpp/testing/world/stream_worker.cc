@@ -7,6 +7,7 @@ namespace het::testing {
 namespace {
 
 constexpr size_t kWindow = 8;
+constexpr uint64_t kVariable = 5;
 
 FeatureIds Feature(uint32_t table, const std::vector<int64_t>& ids) {
   return {table, Span<const int64_t>(ids.data(), ids.size()), {}};
@@ -107,12 +108,12 @@ Status StreamWorker::Lookup(TestStep* step, bool training) {
 }
 
 template <typename Fn>
-auto StreamWorker::WithGradients(TestStep* step, float learning_rate, bool active, Fn fn) {
+auto StreamWorker::WithGradients(TestStep* step, float learning_rate, bool active, Fn fn, float factor) {
   const KeysOfTables keys = KeysOf(*step);
   std::vector<std::vector<float>> gradients(found_.size());
   for (size_t t = 0; t < found_.size(); ++t) gradients[t].resize(keys[t].size() * found_[t]->schema->dim());
   ForEachKey(step, found_, keys, [&](TestStep::Part* part, size_t u, uint32_t t, size_t at) {
-    std::copy_n(part->sums.data() + u * part->dim, part->dim, gradients[t].data() + at);
+    for (size_t i = 0; i < part->dim; ++i) gradients[t][at + i] = part->sums[u * part->dim + i] / factor;
   });
   std::vector<const float*> of_features;
   for (const auto& one : gradients) of_features.push_back(one.data());
@@ -127,31 +128,42 @@ auto StreamWorker::WithGradients(TestStep* step, float learning_rate, bool activ
 }
 
 Status StreamWorker::Apply(TestStep* step, float learning_rate, bool active) {
-  bool skipped = false;
   return WithGradients(step, learning_rate, active, [&](const BatchCall& call, const ApplyArgs& args) {
-    return steps_.Apply(call, args, &skipped);
+    return steps_.Apply(call, args);
   });
 }
 
-Status StreamWorker::SumGradients(TestStep* step, uint32_t workers, GradientSums* sums) {
-  return WithGradients(step, 1, true, [&](const BatchCall& call, const ApplyArgs& args) {
-    return steps_.SumGradients(call, args, workers, sums);
-  });
+Status StreamWorker::Keep(TestStep* step, uint32_t me, float factor, Tickets* tickets) {
+  const std::vector<uint64_t> variables(found_.size(), kVariable);
+  std::vector<KeptGradients::Given> given;
+  const auto keep = [&](const BatchCall& call, const ApplyArgs& args) {
+    return steps_.Keep(call, args, {variables.data(), variables.size()}, me, nullptr, &given);
+  };
+  tickets->resize(2 * KeptGradients::kSlots);
+  HET_RETURN_IF_ERROR(WithGradients(step, 0, true, keep, factor));
+  for (size_t i = 0; i < 2; ++i) (*tickets)[2 * given[0].slot + i] += factor * given[0].ticket[i];
+  return Status();
 }
 
-Status StreamWorker::ApplySums(const MergedSums& sums, float learning_rate) {
+KeptCall StreamWorker::CallOf(const Tickets& tickets, const std::vector<float>& rates) const {
+  return {kVariable,
+          {found_.data(), found_.size()},
+          {tickets.data(), tickets.size()},
+          {rates.data(), rates.size()}};
+}
+
+Status StreamWorker::ApplyKept(const Tickets& tickets, float learning_rate) {
+  return steps_.ApplyKept(CallOf(tickets, std::vector<float>(found_.size(), learning_rate)));
+}
+
+Status StreamWorker::SumKept(const Tickets& tickets, uint32_t workers, GradientSums* sums,
+                             SumsLayout* layout) {
+  return steps_.SumKept(CallOf(tickets, {}), workers, sums, layout);
+}
+
+Status StreamWorker::ApplySums(const SumsLayout& layout, const MergedSums& sums, float learning_rate) {
   const std::vector<float> rates(found_.size(), learning_rate);
-  return steps_.ApplySums({found_.data(), found_.size()}, kLayer, sums, {rates.data(), rates.size()});
-}
-
-SumsLayout StreamWorker::layout() const {
-  SumsLayout layout;
-  for (uint32_t t = 0; t < found_.size(); ++t) {
-    layout.dims.push_back(found_[t]->schema->dim());
-    layout.table_of_feature.push_back(t);
-  }
-  layout.signature = kLayer;
-  return layout;
+  return steps_.ApplySums({found_.data(), found_.size()}, layout.layer, sums, {rates.data(), rates.size()});
 }
 
 }  // namespace het::testing

@@ -20,6 +20,8 @@ namespace het::testing {
 
 // Unique keys of each table.
 using KeysOfTables = std::vector<std::vector<Key>>;
+// The gradient of the variable that stands for all tables: [KeptGradients::kSlots, 2]; empty: zeros.
+using Tickets = std::vector<float>;
 
 class StreamWorker {
  public:
@@ -47,17 +49,20 @@ class StreamWorker {
   Status Lookup(TestStep* step, bool training);
   // Applies step's sums as gradients. `active` false: the step has no gradient.
   Status Apply(TestStep* step, float learning_rate, bool active);
+  // Keeps step's sums / factor as a gradient of its lookup, and adds its ticket * factor to *tickets.
+  Status Keep(TestStep* step, uint32_t me, float factor, Tickets* tickets);
+  Status ApplyKept(const Tickets& tickets, float learning_rate);
   // The same in two halves, for gradients that are summed over the workers.
-  Status SumGradients(TestStep* step, uint32_t workers, GradientSums* sums);
-  Status ApplySums(const MergedSums& sums, float learning_rate);
-  SumsLayout layout() const;
+  Status SumKept(const Tickets& tickets, uint32_t workers, GradientSums* sums, SumsLayout* layout);
+  Status ApplySums(const SumsLayout& layout, const MergedSums& sums, float learning_rate);
 
  private:
   template <typename Fn>
   auto WithCall(const KeysOfTables& keys, Fn fn);
   // Calls fn(call, args) for the gradients of a step.
   template <typename Fn>
-  auto WithGradients(TestStep* step, float learning_rate, bool active, Fn fn);
+  auto WithGradients(TestStep* step, float learning_rate, bool active, Fn fn, float factor = 1);
+  KeptCall CallOf(const Tickets& tickets, const std::vector<float>& rates) const;
 
   EngineParts parts_;
   Steps steps_;

@@ -117,7 +117,7 @@ void World::FillGradients(size_t w, TestStep* step) {
 
 TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
   TestStep step;
-  for (size_t t = 0; t < schemas_.size() && !sums->skip; ++t) {
+  for (size_t t = 0; t < schemas_.size(); ++t) {
     MergedSums::OfTable& of = sums->tables[t];
     const size_t dim = schemas_[t]->dim();
     // A key occurs once for each sender.
