@@ -60,7 +60,9 @@ def worker(address: str, stream: str, cache: dict, batch: int, number: int, work
         with tf.GradientTape() as tape:
             rows = layer(dict(zip(names, tf.unstack(batch_ids, axis=1), strict=True)), training=True)
             loss = tf.add_n([tf.reduce_sum(row * noise) for row in rows.values()])
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
 
     def counted() -> Counter:
         total: Counter = Counter()

@@ -104,7 +104,13 @@ class HetSide:
         some = self.ids(np.arange(0, self.rows, round(1 / CHANGED)))
         with self.tf.GradientTape() as tape:
             loss = self.tf.reduce_sum(self.layer(some, training=True))
-        het_tf.apply(zip(tape.gradient(loss, self.layer.trainable_variables), self.layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(
+                tape.gradient(loss, self.layer.trainable_variables),
+                self.layer.trainable_variables,
+                strict=True,
+            )
+        )
         self.flush()  # sending updates is no part of saving
 
 

@@ -102,7 +102,9 @@ def steps(address: str, cache: dict, same: bool, planned: bool, compute: float, 
             loss = tf.reduce_sum(layer(x, training=True))
             lookups.append((time.perf_counter() - start) * 1e3)
             time.sleep(compute)
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
         times.append((time.perf_counter() - start - compute) * 1e3)
     return {"lookup": lookups[WARM:], "step": times[WARM:], "planned": het_tf.Table(name).stats()["planned"]}
 

@@ -62,7 +62,9 @@ def work(address: str, directory: Path, seed: int) -> None:
         ids = {name: tf.constant(keys[of == i]) for i, name in enumerate(TABLES)}
         with tf.GradientTape() as tape:
             loss = tf.add_n([tf.reduce_sum(rows) for rows in embed(ids, training=True).values()])
-        het_tf.apply(zip(tape.gradient(loss, embed.trainable_variables), embed.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, embed.trainable_variables), embed.trainable_variables, strict=True)
+        )
         np.add.at(count, (of, keys), 1)
         times.append(time.monotonic())
         (directory / f"ready-{seed}").touch()

@@ -150,7 +150,9 @@ def test_training_goes_on_with_the_slots(tmp_path):
     het_tf.load_rows("item", tmp_path / "x.npz", slots="accumulators")
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(into.layer(tf.constant([5], tf.int64)))
-    het_tf.apply(zip(tape.gradient(loss, into.layer.trainable_variables), into.layer.trainable_variables, strict=True))
+    het_tf.apply(
+        zip(tape.gradient(loss, into.layer.trainable_variables), into.layer.trainable_variables, strict=True)
+    )
     np.testing.assert_allclose(into.lookup([5])[0], VALUES[0] - 1 / np.sqrt(4), atol=1e-6)
 
 

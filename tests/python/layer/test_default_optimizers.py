@@ -56,7 +56,9 @@ def test_python_and_the_core_have_the_same_defaults(fresh, kind):
         for scale in (1e-6, 2e-6, -1e-6):
             with tf.GradientTape() as tape:
                 loss = scale * tf.reduce_sum(layer(tf.constant([1, 2], tf.int64)) * [1.0, 2.0, 3.0, -1.0])
-            het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+            het_tf.apply(
+                zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+            )
         rows.append(het_tf.Table(name).to_numpy(with_slots=True)[1])
     np.testing.assert_array_equal(*rows)
 

@@ -276,7 +276,9 @@ def test_an_error_in_a_step_leaves_the_layer_usable():
     def step(factor):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(tf.constant([1]))) * factor
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
 
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(tf.errors.InvalidArgumentError, match="table 't' for id 1 is NaN or Inf"):
@@ -307,7 +309,9 @@ def test_memory_ends_while_a_table_grows(more_options):
     def step(ids):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(ids))
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
 
     step(ids[:10])
     with memory(100_000), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):

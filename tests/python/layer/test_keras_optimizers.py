@@ -51,7 +51,7 @@ def test_every_optimizer_trains_dense_and_table(name, variant):
     assert not any("anchor" in one for one in names)
 
 
-# --- fit, against a variable of rows -----------------------------------------------------------------------
+# --- fit, against a variable of rows ------------------------------------------------------------------
 
 
 def fitted(make_optimizer, kind="sgd", policy="float32", **compile_args):
@@ -194,7 +194,7 @@ def test_overflow_skips_step_and_lowers_scale():
         assert np.isfinite(weight).all()
 
 
-# --- errors, and what is frozen ----------------------------------------------------------------------------
+# --- errors, and what is frozen -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -94,7 +94,9 @@ def test_training_equals_the_oracle(fresh, case, mode, dim):
         with tf.GradientTape() as tape:
             rows = layer({"a": a, "b": b}, training=True)
             loss = tf.reduce_sum(rows["a"] * targets_a) + tf.reduce_sum(rows["b"] * targets_b)
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
         return rows
 
     for number in range(STEPS):
@@ -162,7 +164,9 @@ def test_dense_gradients_equal_the_optimizer_of_keras(fresh, case):
     def step(gradient):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(ids, training=True) * gradient)
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
 
     # Adam divides by the root of a small number, which enlarges what it is off by.
     ulps = 8 * SUM if optimizer is opt.Adam and not params else SUM

@@ -38,7 +38,7 @@ def each(pair, step, mode="graph", steps=4, **optimizer):
             run(*batch)
 
 
-# --- one update of a row in one apply ---------------------------------------------------------------------
+# --- one update of a row in one apply -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -104,7 +104,9 @@ def test_layers_that_share_some_tables_update_each_once():
     ids = tf.constant([1, 1])
     with tf.GradientTape() as tape:
         found = both({"s": ids, "o": ids})
-        loss = tf.reduce_sum(first({"s": ids})["s"]) + tf.reduce_sum(found["s"]) + 3 * tf.reduce_sum(found["o"])
+        loss = (
+            tf.reduce_sum(first({"s": ids})["s"]) + tf.reduce_sum(found["s"]) + 3 * tf.reduce_sum(found["o"])
+        )
     keras.optimizers.SGD().apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
     np.testing.assert_allclose(rows("s")[1], [-2.0] * DIM)
     np.testing.assert_allclose(rows("o")[1], [-3.0] * DIM)
@@ -119,7 +121,7 @@ def test_layers_that_share_some_tables_update_each_once():
     np.testing.assert_allclose(rows("o")[1], [-3.0] * DIM)
 
 
-# --- a gradient that is not applied -------------------------------------------------------------------------
+# --- a gradient that is not applied -------------------------------------------------------------------
 
 
 def test_taking_a_gradient_changes_nothing():
@@ -177,7 +179,7 @@ def test_sam_takes_the_gradient_at_perturbed_dense_weights():
     pair.check()
 
 
-# --- what loops do to gradients -----------------------------------------------------------------------------
+# --- what loops do to gradients -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -306,7 +308,9 @@ def test_a_gan_trains_each_side_by_its_own_loss():
                 loss = sign * tf.reduce_mean((model.head(product) - labels) ** 2)
             wanted = [side] if sign > 0 else [side, *head]
             everything = tape.gradient(loss, model.variables)  # of the other side too, and not applied
-            found = [g for g, v in zip(everything, model.variables, strict=True) if any(v is w for w in wanted)]
+            found = [
+                g for g, v in zip(everything, model.variables, strict=True) if any(v is w for w in wanted)
+            ]
             optimizer.apply_gradients(zip(found, wanted, strict=True))
 
     each(pair, step)
@@ -320,9 +324,7 @@ def test_the_target_network_of_dqn_stays():
     def step(model, optimizer, batch):
         ids, labels = batch
         target = tf.stop_gradient(model((ids + 1) % IDS, 1))
-        found = gradients_of(
-            model, lambda: tf.reduce_mean((model(ids) - labels - 0.9 * target) ** 2)
-        )
+        found = gradients_of(model, lambda: tf.reduce_mean((model(ids) - labels - 0.9 * target) ** 2))
         pairs = [(one, v) for one, v in zip(found, model.variables, strict=True) if one is not None]
         optimizer.apply_gradients(pairs)
 
@@ -406,7 +408,7 @@ def test_lookups_in_loops(loop):
     assert het_tf.Table("t").updates == 4
 
 
-# --- without a Keras optimizer -------------------------------------------------------------------------------
+# --- without a Keras optimizer ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -432,7 +434,7 @@ def test_apply_skips_a_variable_without_a_gradient():
     assert het_tf.Table("t").updates == 0
 
 
-# --- bad input -----------------------------------------------------------------------------------------------
+# --- bad input ----------------------------------------------------------------------------------------
 
 
 def ticket_of(pair, batch=None):
@@ -495,7 +497,9 @@ def test_a_gradient_of_another_process_is_refused():
     pair = Pair()
     gradient, variable = ticket_of(pair)
     other = np.roll(gradient.numpy(), 7, 0)
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"'t' .*newest 64 gradients.*no row was changed"):
+    with pytest.raises(
+        tf.errors.FailedPreconditionError, match=r"'t' .*newest 64 gradients.*no row was changed"
+    ):
         het_tf.apply([(tf.constant(other), variable)])
 
 

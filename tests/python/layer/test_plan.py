@@ -31,7 +31,9 @@ def trainer(layer):
     def step(x):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x, training=True))
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
 
     return step
 

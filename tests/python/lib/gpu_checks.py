@@ -140,7 +140,9 @@ def several_features_and_tables():
             with tf.GradientTape() as tape:
                 outputs[place] = layer(inputs, training=True)
                 loss = tf.add_n([tf.reduce_sum(tf.square(rows)) for rows in outputs[place].values()])
-            het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+            het_tf.apply(
+                zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+            )
         for name in inputs:
             same(outputs["cpu"][name].numpy(), outputs["gpu"][name].numpy())
     empty = layers["gpu"]({**inputs, "history": tf.ragged.constant([[], [], []], dtype=tf.int64)})

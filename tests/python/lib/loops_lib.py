@@ -1,4 +1,4 @@
-"""Two models that must learn the same: one with a table, one with a variable of rows, and loops of one's own."""
+"""Two models that must learn the same in any loop: one with a table, one with a variable of rows."""
 
 from __future__ import annotations
 

@@ -96,7 +96,9 @@ def publish(hvd, place):
         het_tf.horovod.barrier()
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(model(ids[:4], training=True))
-        het_tf.apply(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
+        )
         het_tf.horovod.barrier()
         before = positions(client, "")
         het_tf.horovod.barrier()

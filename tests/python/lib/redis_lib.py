@@ -198,7 +198,9 @@ def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30)
         gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x, training=True) * gradient)
-        het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
 
 
 def rows_of(name: str) -> dict[str, np.ndarray]:

@@ -42,7 +42,9 @@ def train_clicks(wire: str) -> tuple[float, dict[str, Any]]:
         def step(ids: Any, clicks: Any) -> None:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(clicks, logits(ids)))
-            het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+            het_tf.apply(
+                zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+            )
 
         for _ in range(400):
             step(*batch(128))

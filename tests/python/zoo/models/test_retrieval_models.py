@@ -143,7 +143,9 @@ def test_counts_have_no_vocabulary(fresh: np.random.Generator) -> None:
             counts, total, term = layer(
                 ids, occurred=2, training=True
             )  # the third is looked at, and does not occur
-        het_tf.apply(zip(tape.gradient(term, layer.trainable_variables), layer.trainable_variables, strict=True))
+        het_tf.apply(
+            zip(tape.gradient(term, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
     np.testing.assert_array_equal(counts, [2, 2, 2])
     assert (float(total), float(term)) == (4, 0)
 
