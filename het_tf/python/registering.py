@@ -31,6 +31,10 @@ class _StandIn:
     def __getattr__(self, attribute: str) -> Any:
         objects, name, module = self._of
         importlib.import_module(f"{PACKAGE}.{module}")  # replaces the stand-in in the registry
+        if objects[name] is self:
+            raise ImportError(
+                "layers of het_tf are of Keras 3, and tf_keras is Keras 2; load by keras.models"
+            )
         return getattr(objects[name], attribute)
 
 

@@ -109,9 +109,9 @@ Result<GradientScale> ScaleOfGradients(const CallSpec& spec, float scale, float 
         "the layer computes in float16, and no LossScaleOptimizer has scaled the loss, so the factor of the "
         "gradients is unknown; no row has changed. In your own loop wrap the optimizer, optimizer = "
         "keras.mixed_precision.LossScaleOptimizer(optimizer), and take the gradient of "
-        "optimizer.scale_loss(loss) (Keras 2: get_scaled_loss). If you scale the loss by hand, or not at "
-        "all, write loss += tf.add_n(model.losses) before. Without float16: give the layer dtype='float32', "
-        "or use mixed_bfloat16");
+        "optimizer.scale_loss(loss). If you scale the loss by hand, or not at all, write "
+        "loss += tf.add_n(model.losses) before. Without float16: give the layer dtype='float32', or use "
+        "mixed_bfloat16");
   }
   const float divisor = loss_scale == 0 ? 1.0f : loss_scale;
   // Under a loss scale an overflow is normal: the table skips the step, and the NaN makes the

@@ -133,7 +133,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         self._het_decided = True
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
-        if not self._het_decided:  # Keras 2 has decided in its constructor
+        if not self._het_decided:  # early Keras has, in its constructor
             self._set_monitor_op()
         if self._het_directory:
             # Keras decides whether to save, and calls `save` of the stand-in for the model.

@@ -18,7 +18,7 @@ import threading
 from typing import Any
 
 from het_tf.python.layer import owner
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
 
 class _Note(threading.local):
@@ -66,15 +66,13 @@ def of_gradient(layer: Any, float16: bool, probe: Any) -> Any:
     return tf.zeros([], tf.float32)
 
 
-def _watch(optimizer: Any, method: str) -> None:
-    """Makes the gradient of an optimizer method's result note the scale."""
-    original = getattr(optimizer, method)
+def _watch(optimizer: Any) -> None:
+    """Makes the gradient of a class's `scale_loss` note the scale."""
+    original = optimizer.scale_loss
 
     @tf.autograph.experimental.do_not_convert
     @functools.wraps(original)
     def scaled(self: Any, loss: Any) -> Any:
-        if callable(loss):
-            return lambda: scaled(self, loss())
         result = original(self, loss)
         if result is loss:  # it does not scale
             return loss
@@ -91,12 +89,8 @@ def _watch(optimizer: Any, method: str) -> None:
         return noted(result)
 
     scaled.__dict__.pop("__wrapped__", None)  # tf.function would use it in place of the method
-    setattr(optimizer, method, scaled)
+    optimizer.scale_loss = scaled
 
 
-if KERAS_3:
-    _watch(tf.keras.optimizers.Optimizer, "scale_loss")  # by loss_scale_factor
-    _watch(tf.keras.optimizers.LossScaleOptimizer, "scale_loss")
-else:
-    for _optimizer in tf.keras.mixed_precision.LossScaleOptimizer.__subclasses__():
-        _watch(_optimizer, "get_scaled_loss")
+_watch(tf.keras.optimizers.Optimizer)  # by loss_scale_factor
+_watch(tf.keras.optimizers.LossScaleOptimizer)

@@ -6,15 +6,15 @@ from typing import Any
 
 from het_tf.python.layer import reduction, unreached
 from het_tf.python.session import settings
-from het_tf.python.session.native import KERAS_3, tf
-from het_tf.python.table import dense_optimizer, layer_state, optimizers
+from het_tf.python.session.native import tf
+from het_tf.python.table import dense_optimizer, layer_state
 
 SCRATCH = "scratch_graph"  # begins or ends the name of a temporary graph of Keras
 
 
 def note(layer: Any) -> None:
     """Records the outermost model around the present call of `layer`."""
-    model = layer._get_call_context().entry_layer if KERAS_3 else _calling_model()
+    model = layer._get_call_context().entry_layer
     layer_state.of(layer).model = None if model is None or model is layer else weakref.ref(model)
     if model is not None and settings.workers() > 1 and reduction.in_train_step(model):
         reduction.require_reduction(model)
@@ -38,18 +38,6 @@ def is_from_config() -> bool:
 def infers_shapes() -> bool:
     """Whether Keras calls the layer in a temporary graph, to learn its output shapes or to build it."""
     return SCRATCH in str(getattr(tf.compat.v1.get_default_graph(), "name", ""))
-
-
-def _calling_model() -> Any:
-    """The outermost Keras model whose call is on the Python stack: Keras 2 keeps no record of it."""
-    found = None
-    frame = sys._getframe(1)
-    while frame is not None:
-        candidate = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
-        if isinstance(candidate, tf.keras.Model):
-            found = candidate
-        frame = frame.f_back  # type: ignore[assignment]
-    return found
 
 
 def _optimizer(layer: Any) -> Any:
@@ -99,9 +87,4 @@ def learning_rate(layer: Any, table: str) -> Any:
             "a tf.Variable"
         )
     inner = dense_optimizer.inner(optimizer)
-    if hasattr(inner, "_decayed_lr"):  # of keras.optimizers.legacy: a number with decay, or a schedule
-        return inner._decayed_lr(tf.float32)
-    rate: Any = getattr(inner, "_learning_rate", None)
-    if optimizers.is_schedule(rate):  # Keras 2's learning_rate is then the previous step's
-        return tf.convert_to_tensor(rate(inner.iterations))
-    return tf.convert_to_tensor(optimizer.learning_rate)
+    return tf.convert_to_tensor(inner.learning_rate)

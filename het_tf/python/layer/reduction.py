@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from het_tf.python.session import settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
 
 def of_horovod(optimizer: Any) -> bool:
@@ -15,8 +15,8 @@ def of_horovod(optimizer: Any) -> bool:
 
 
 def refuse_optimizer(optimizer: Any) -> None:
-    """Raises RuntimeError for `hvd.DistributedOptimizer` under Keras 3, which never calls its methods."""
-    if KERAS_3 and of_horovod(optimizer):
+    """Raises RuntimeError for `hvd.DistributedOptimizer`, whose methods Keras 3 never calls."""
+    if of_horovod(optimizer):
         raise RuntimeError(
             "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
             "every rank would train a different model without a message. Compile with the Keras optimizer "

@@ -4,7 +4,7 @@ Keras gives each layer a store for named arrays. A layer writes, for each of its
 pack.py under `KEY/`. A table that several layers of the file share is written with the first of them; the
 others write `KEY/shared_with`, the place of the first.
 
-Both versions of Keras build a `.keras` file in memory, so tables must fit there. het_tf itself holds one
+Keras builds a `.keras` file in memory, so tables must fit there. het_tf itself holds one
 slice of a column at a time.
 """
 
@@ -73,18 +73,13 @@ def _tables(layer: Any) -> list[tuple[str, str]]:
 
 
 def _file(store: Any) -> Any:
-    """The file of a store: Keras 2 gives a group of it, Keras 3 an object around it.
-
-    None if Keras divides the weights into several files (max_shard_size).
-    """
-    if hasattr(store, "sharding_config"):
-        return None
-    return getattr(store, "h5_file", None) or getattr(store, "file", None)
+    """The file of a store; None if Keras divides the weights into several files (max_shard_size)."""
+    return None if hasattr(store, "sharding_config") else store.h5_file
 
 
 def _group(store: Any) -> Any:
     """The group that the store writes or reads."""
-    return getattr(store, "_h5_entry_group", store)
+    return store._h5_entry_group
 
 
 def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
@@ -96,7 +91,7 @@ def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
     places = json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
     if name in places:
         return str(places[name])
-    store[f"{key}/of"] = np.frombuffer(name.encode(), np.uint8)  # now Keras 3 has made the group, too
+    store[f"{key}/of"] = np.frombuffer(name.encode(), np.uint8)  # now Keras has made the group, too
     file.attrs[_ATTRIBUTE] = json.dumps({**places, name: f"{_group(store).name}/{key}"})
     return None
 

@@ -38,9 +38,8 @@ def of_anchor(anchor: Any, layer: Any) -> None:
         return assign(value, *args, **kwargs)
 
     anchor.numpy, anchor.assign = numpy, assign_value
-    if hasattr(type(anchor), "__array__"):  # used by Keras 3 for weights of its old format, .h5
-        one = type(anchor)
-        anchor.__class__ = type(one.__name__, (one,), {"__array__": lambda self, *args, **kwargs: numpy()})
+    one = type(anchor)  # whose __array__ Keras uses for weights of its old format, .h5
+    anchor.__class__ = type(one.__name__, (one,), {"__array__": lambda self, *args, **kwargs: numpy()})
 
 
 def of_early_stopping() -> None:

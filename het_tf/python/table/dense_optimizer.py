@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from het_tf.python.session.native import KERAS_3
 from het_tf.python.table import layer_state
 
 
 def before_build(layer: Any, optimizer: Any) -> None:
     """Prepares `layer` before an optimizer is built for its model."""
     own = inner(optimizer)
-    if KERAS_3 and own is not None and not own.built:
+    if own is not None and not own.built:
         # Keras' TensorFlow optimizer fails at moving averages of variables that are overwritten with their
         # gradients (it finds None in their place); the anchor is then an ordinary variable with
         # gradient 0.
@@ -28,9 +27,8 @@ def optimizer_variables(model: Any) -> list[Any]:
 
 
 def variables_of(optimizer: Any) -> list[Any]:
-    """Returns the variables of an optimizer, a function in Keras 2; [] for None."""
-    variables = getattr(optimizer, "variables", [])
-    return list(variables() if callable(variables) else variables)
+    """Returns the variables of an optimizer; [] for None."""
+    return list(getattr(optimizer, "variables", []))
 
 
 def inner(optimizer: Any) -> Any:

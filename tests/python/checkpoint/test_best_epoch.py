@@ -9,7 +9,7 @@ from saving_lib import everything, keras, make_model, train
 import het_tf
 from het_tf.python.callbacks import direction
 
-pytestmark = [pytest.mark.slow, pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 
 class Say(keras.callbacks.Callback):

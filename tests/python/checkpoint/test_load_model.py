@@ -7,12 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from saving_lib import KERAS_3, keras, make_model, predictions, train
+from saving_lib import keras, make_model, predictions, train
 
 import het_tf
 from het_tf.python import registering
 
-pytestmark = [pytest.mark.slow, pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 _IMPORTS = [
     "import het_tf, keras",
@@ -66,8 +66,7 @@ def test_every_class_is_listed():
     listed = {f"het_tf>{name}" for names in registering.NAMES.values() for name in names.split()}
     assert listed - there == set()
     assert there - listed == set()
-    if KERAS_3:  # Keras 2 has no IsNotMasked
-        assert not any(isinstance(registry[name], registering._StandIn) for name in listed)
+    assert not any(isinstance(registry[name], registering._StandIn) for name in listed)
 
 
 def test_importing_het_tf_imports_nothing_else():

@@ -9,7 +9,6 @@ import tensorflow as tf
 from floats_lib import assert_close
 from played_lib import Played
 from saving_lib import (
-    KERAS_3,
     assert_equal,
     build,
     everything,
@@ -26,7 +25,6 @@ from het_tf.python.session import settings
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
@@ -116,7 +114,6 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
     assert_equal(everything(), before)
 
 
-@pytest.mark.skipif(not KERAS_3, reason="Keras 2 does not divide its files")
 def test_weights_in_several_files(tmp_path):
     model = build()
     train(model)

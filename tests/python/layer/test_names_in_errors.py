@@ -9,7 +9,7 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 LONG = "user_" + "x" * 290 + "_last"
 SHORT = r"'user_x{25}'\.\.\.'x{10}_last' \(300 characters\)"

@@ -78,7 +78,7 @@ def variables_of(model: Any) -> list[Live]:
             if id(variable) in apart_of[part]:
                 continue
             path = getattr(variable, "path", variable.name).removesuffix(":0")
-            if part == "optimizer":  # Keras 2 adds its name or not, depending on where it was built
+            if part == "optimizer":  # its name is there or not, depending on where it was built
                 path = path.removeprefix(f"{model.optimizer.name}/")
             name = unique(f"{part}/{path}", seen)
             dtype = str(tf.as_dtype(variable.dtype).name)
