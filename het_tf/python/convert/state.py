@@ -16,11 +16,6 @@ keras: Any = tf.keras
 _OF_THE_CLASS = ("_variables", "_trainable_variables")
 
 
-def inner(optimizer: Any) -> Any:
-    """The optimizer inside a LossScaleOptimizer."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
 def index_of(optimizer: Any, variable: Any) -> int | None:
     """Index of a variable among those that an optimizer was built for; None: it is not among them."""
     found: int | None = optimizer._trainable_variables_indices.get(optimizer._var_key(variable))
@@ -100,7 +95,7 @@ def carry(model: Any, old: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
       old: The old model.
       pairs: Each weight that stays, in the old model and in the new one.
     """
-    source, target = inner(old.optimizer), inner(model.optimizer)
+    source, target = map(dense_optimizer.inner, (old.optimizer, model.optimizer))
     if not has_trained(source):
         return
     dense_optimizer.optimizer_variables(model)

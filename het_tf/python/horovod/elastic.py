@@ -127,14 +127,11 @@ class ElasticState(ObjectState):
         the anchors of tables, which are 0.
         """
         found: dict[int, Any] = {}
-        apart = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
+        apart = {id(one) for one in self._het_model.metrics_variables}
         apart |= {id(layer.anchor) for layer in layer_state.layers_of(self._het_model)}
         model = [one for one in self._het_model.variables if id(one) not in apart]
         for one in [*model, *dense_optimizer.variables_of(self._het_optimizer)]:
-            variable = getattr(one, "value", one)
-            if callable(variable):  # of a tf.Variable; a Keras variable's is none
-                variable = one
-            found.setdefault(id(variable), variable)
+            found.setdefault(id(one), one.value)
         return [variable for variable in found.values() if variable.dtype != tf.string]
 
     def _remember(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,6 +68,15 @@ def test_every_class_is_listed():
     assert listed - there == set()
     assert there - listed == set()
     assert not any(isinstance(registry[name], registering._StandIn) for name in listed)
+
+
+def test_keras_2_is_told_that_it_cannot_load():
+    """Defect: the stand-in in the registry of tf_keras, which nothing replaces, asks itself for ever."""
+    objects = {}
+    saving = SimpleNamespace(get_custom_objects=lambda: objects)
+    registering._register(SimpleNamespace(saving=saving))
+    with pytest.raises(ImportError, match=r"het_tf are of Keras 3, and tf_keras is Keras 2; load by keras"):
+        objects["het_tf>Embedding"].from_config({})
 
 
 def test_importing_het_tf_imports_nothing_else():
