@@ -24,7 +24,12 @@ _ATTRIBUTE = "het_tf_tables"  # attribute of the file: place of each table in it
 
 
 def save(layer: Any, store: Any) -> None:
-    """Writes the rows of the layer's tables into Keras' store."""
+    """Writes the rows of the layer's tables into Keras' store.
+
+    Raises:
+      ValueError: The store divides the weights into files that this Keras does not read back.
+    """
+    _refuse_parts(store)
     workers.before_saving(layer)
     for key, table in _tables(layer):
         first = _claim(store, layer, table, key)
@@ -40,8 +45,9 @@ def load(layer: Any, store: Any) -> None:
     """Reads the rows of the layer's tables from Keras' store.
 
     Raises:
-      ValueError: The store lacks rows of a table, or has those of another spec.
+      ValueError: The store lacks rows of a table, has those of another spec, or is one that `save` refuses.
     """
+    _refuse_parts(store)
     restores = workers.restores(layer)
     loaded: set[tuple[str, str, str]] | None = None
     for key, table in _tables(layer):
@@ -66,6 +72,14 @@ def load(layer: Any, store: Any) -> None:
         loaded.add(what)
 
 
+def _refuse_parts(store: Any) -> None:
+    if hasattr(store, "sharding_config") and not hasattr(store, "has_path"):
+        raise ValueError(
+            "Keras before 3.15 loses rows of tables that are in several files; save without max_shard_size, "
+            "or run: pip install 'keras>=3.15'"
+        )
+
+
 def _tables(layer: Any) -> list[tuple[str, str]]:
     """Names for paths, and the tables' names."""
     keys = layer_state.of(layer).file_keys
@@ -73,13 +87,18 @@ def _tables(layer: Any) -> list[tuple[str, str]]:
 
 
 def _file(store: Any) -> Any:
-    """The file of a store; None if Keras divides the weights into several files (max_shard_size)."""
-    return None if hasattr(store, "sharding_config") else store.h5_file
+    """The file of a store, or of a group of it (`_first`).
+
+    None if Keras divides the weights into several files (max_shard_size).
+    """
+    if hasattr(store, "sharding_config"):
+        return None
+    return getattr(store, "h5_file", None) or store.file
 
 
 def _group(store: Any) -> Any:
-    """The group that the store writes or reads."""
-    return store._h5_entry_group
+    """The group that the store writes or reads, or the store itself (`_first`)."""
+    return getattr(store, "_h5_entry_group", store)
 
 
 def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:

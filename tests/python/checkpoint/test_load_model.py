@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -61,7 +62,8 @@ def test_a_new_process_loads_a_model(saved, tmp_path, imports):
 
 
 def test_every_class_is_listed():
-
+    for module in registering.NAMES:
+        importlib.import_module(f"het_tf.{module}")
     registry = keras.utils.get_custom_objects()
     there = {name for name in registry if name.startswith("het_tf>")}
     listed = {f"het_tf>{name}" for names in registering.NAMES.values() for name in names.split()}

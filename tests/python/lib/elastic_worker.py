@@ -47,7 +47,7 @@ def main() -> None:
         return tf.reduce_sum(outputs[:, :2]) + 0.0 * tf.reduce_sum(outputs[:, 2:])
 
     model.compile(tf.keras.optimizers.Adam(0.01), loss)
-    values = [getattr(weight, "value", weight) for weight in model.trainable_variables]
+    values = [weight.value for weight in model.trainable_variables]
 
     @tf.function
     def custom() -> None:

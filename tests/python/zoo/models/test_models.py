@@ -429,8 +429,7 @@ def test_a_small_model_learns(fresh: np.random.Generator, cls: Any) -> None:
 
 @pytest.mark.parametrize(("cls", "policy"), [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16")])
 def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> None:
-    set_policy = getattr(keras, "config", None) or keras.mixed_precision
-    getattr(set_policy, "set_dtype_policy", getattr(set_policy, "set_global_policy", None))(policy)
+    keras.mixed_precision.set_global_policy(policy)
     examples = toy_examples(fresh)
     model = compiled(cls(TOY, DIM, (8,)))
     model.adapt(examples)
