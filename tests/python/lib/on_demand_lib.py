@@ -143,7 +143,7 @@ def a_file_of_one_rank_within_a_pass(hvd: Any, place: Path) -> None:
     model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), job.layer])
     iterator = job.new_pass()
     job.train(iterator, 5)
-    refused("a file", lambda: model.save_weights(place / f"refused{hvd.rank()}.weights.h5"))
+    refused("a file", lambda: model.save_weights(place / f"{hvd.rank()}.weights.h5"))
     het_tf.flush(all_ranks=True)
     model.save_weights(place / f"{hvd.rank()}.weights.h5")
     job.train(iterator, 2)
