@@ -255,7 +255,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
   if (all != nullptr && all->ends[0].size() > 1) {
     step->global = GlobalOf(call, *all);
     step->place = all->place;
-    parts_->on_demand.Plan(call, step->may_begin, all->summed);
+    parts_->on_demand.Plan(call, step->may_begin);
   }
   parts_->coming.Add(call.layer, window, std::move(step));
   parts_->driver.OnPlanned();

@@ -92,20 +92,19 @@ TEST(OnDemandExact, RefusesALookupOtherThanTheSuccessor) {
   EXPECT_TRUE(fleet.worker(0).TryLookup({1, 2, 3}, &rows).ok());
 }
 
-// When iterators are restored, one rank may have planned a step and another not. Defect: two owners update a
-// shared key, one by the stream and one by its hash.
-TEST(OnDemandExact, SummedGradientsTakeAPlan) {
+// When iterators are restored, workers have no plan for some steps: the hash chooses who updates a row, if
+// that holds for all of them (gradient_sums_test.cc has the others). Defect: such a step is refused, or
+// leaves a row unsent for the next planned one.
+TEST(OnDemandExact, SummedGradientsWithoutAPlan) {
   Config config;
   config.summed = true;
   Fleet fleet(config);
-  for (int step = 0; step < 3; ++step) fleet.Step();
-  fleet.Flush();
-  std::vector<float> rows;
-  const Status status = fleet.worker(0).TryLookup({1, 2, 3}, &rows);
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("who updates a row"));
-  fleet.Step();  // nothing has changed
-  fleet.ExpectExact(0);
+  for (int step = 0; step < 12; ++step) {
+    fleet.Step(/*plan=*/step % 4 != 3);
+    fleet.ExpectExact(0);
+    ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "step " << step;
+    if (step % 4 == 2) fleet.Flush();
+  }
 }
 
 // Defect: a second layer of a table runs its step within that of the first.
