@@ -33,13 +33,14 @@ class Deaf : public LocalTransport {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return false;
   }
-  double Now() override { return 1; }  // no deadline comes
+  double Now() override { return now_ += 0.01; }  // the deadline comes, but later
 
   void Press() { press_ = true; }
   void Hear() { deaf_ = false; }
 
  private:
   mutable std::atomic<bool> press_{false}, deaf_{false};
+  double now_ = 0;
 };
 
 // Defect: the scope of the signal begins with the wait. The signal is then Python's, which has it behind the
