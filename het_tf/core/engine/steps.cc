@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/plan/row_ops.h"
 
@@ -61,6 +62,7 @@ void Steps::SetThreads(size_t threads) {
 }
 
 Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   const TraceScope whole(&parts_->trace, TraceKind::kLookup);
   HET_RETURN_IF_ERROR(CheckIds(call));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
@@ -121,6 +123,7 @@ void Steps::TellUnplanned(const BatchCall& call) {
 }
 
 Status Steps::Apply(const BatchCall& call, const ApplyArgs& args, bool* skipped) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   *skipped = false;
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Consume(args.token));
@@ -198,6 +201,7 @@ Status Steps::SumGradients(const BatchCall& call, const ApplyArgs& args, uint32_
 
 Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
                         Span<const float> learning_rates) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   if (sums.skip) return parts_->on_demand.SkipStep(layer);
   Vector<FeatureIds> features;
   Vector<const float*> gradients;
@@ -251,7 +255,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
   if (all != nullptr && all->ends[0].size() > 1) {
     step->global = GlobalOf(call, *all);
     step->place = all->place;
-    parts_->on_demand.Plan(call, step->may_begin, all->summed);
+    parts_->on_demand.Plan(call, step->may_begin);
   }
   parts_->coming.Add(call.layer, window, std::move(step));
   parts_->driver.OnPlanned();

@@ -8,9 +8,9 @@
 namespace het {
 namespace {
 
-// A part: magic, code, signature; then, for an error, its text; else skip, active for every feature, and for
-// each table keys, sums, idle keys, and the feature of each idle key.
-constexpr uint32_t kMagic = 0x31534748;  // "HGS1"
+// A part: magic, code, signature; then, for an error, its text; else planned, skip, active for every feature,
+// and for each table keys, sums, idle keys, and the feature of each idle key.
+constexpr uint32_t kMagic = 0x32534748;  // "HGS2"
 
 void PackError(const Status& error, uint64_t signature, uint32_t workers, Bytes* bytes,
                Vector<int32_t>* splits) {
@@ -93,6 +93,7 @@ uint32_t Owners::Of(uint64_t table, Key key, uint64_t hash) const {
 void CollectSums(const BatchCall& call, Step* step, const Owners& owners, GradientSums* sums) {
   sums->active.assign(step->active.begin(), step->active.end());
   sums->tables.assign(call.tables.size(), GradientSums::OfTable());
+  if (owners.global != nullptr) sums->planned = GlobalStep::InPass(owners.global->place());
   for (size_t t = 0; t < call.tables.size(); ++t) sums->tables[t].dim = call.tables[t]->schema->dim();
   if (sums->skip) return;
   for (const BatchPlan::Group& group : step->plan.groups()) {
@@ -120,6 +121,7 @@ Status PackSums(const Status& error, const GradientSums& sums, uint64_t signatur
     writer.Fixed(kMagic);
     writer.Fixed(static_cast<uint32_t>(Code::kOk));
     writer.Fixed(signature);
+    writer.Fixed(sums.planned);
     writer.Fixed(static_cast<uint8_t>(sums.skip));
     writer.Raw(sums.active.data(), sums.active.size());
     for (size_t t = 0; t < sums.tables.size() && !sums.skip; ++t) {
@@ -150,7 +152,20 @@ namespace {
 struct Part {
   Reader reader;
   const uint8_t* active;
+  uint64_t planned;
 };
+
+Status Disagree(uint64_t first, uint64_t other, const std::string& who) {
+  const auto batch = [](uint64_t planned) {
+    return planned == 0 ? "one that was not planned" : "number " + std::to_string(planned) + " of the pass";
+  };
+  return FailedPrecondition(
+      "rows travel on demand and their gradients are summed, but the batch of worker 0 is " + batch(first) +
+      ", and that of " + who + " is " + batch(other) +
+      ": they do not agree on who updates a row. No worker has updated one. Call "
+      "het_tf.flush(all_ranks=True) on all ranks and read shard(sync=\"on_demand\") by new iterators, not by "
+      "restored ones; or train without accumulate");
+}
 
 // Reads one worker's header. `parts` gets the bytes after it.
 Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t worker, size_t workers,
@@ -178,11 +193,13 @@ Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t wo
         " sent the gradients of another layer: all workers must build the same layers, with the same tables, "
         "and call them in the same order. No row was changed");
   }
+  const uint64_t planned = reader.Fixed<uint64_t>();
   *skip = reader.Fixed<uint8_t>() != 0;
   const uint8_t* active = reader.Raw(layout.table_of_feature.size());
   if (!reader.ok()) return Status(Code::kInternal, who + " sent gradients that are cut off");
-  parts->push_back({reader, active});
-  return Status();
+  parts->push_back({reader, active, planned});
+  const uint64_t first = parts->front().planned;
+  return planned == first ? Status() : Disagree(first, planned, who);
 }
 
 bool ReadTable(uint32_t dim, const Vector<uint8_t>& active, Reader* reader, Vector<Key>* scratch,

@@ -8,7 +8,9 @@
 //
 // The same exchange makes workers agree on a step. Every part carries its sender's status: when one failed,
 // or skips the step because of its loss scale, all of them do, and no row has changed anywhere. A part with
-// only a status is a few bytes, so a worker with an error, or with an empty batch, still takes part.
+// only a status is a few bytes, so a worker with an error, or with an empty batch, still takes part. And it
+// carries the batch of the stream that chose the owners: a restored iterator has no plan for some batches, on
+// some workers; these may choose others.
 //
 // One process with the whole batch would tick the keys of every feature whose gradient is not all zero. A
 // feature may be all zero on some workers only, so its keys are sent too, without gradients.
@@ -44,6 +46,7 @@ struct GradientSums {
   std::vector<OfTable> tables;
   Vector<uint8_t> active;  // for each feature: its gradient is not all zero
   bool skip = false;       // the gradient overflowed under its loss scale: skip this step
+  uint64_t planned = 0;    // number of the batch in its pass; 0: the hash chooses the owners
 };
 
 // Maps a key to its owner. The bits of the hash that choose the partition (wire/layout.h) also choose the

@@ -7,6 +7,7 @@ or decays anything.
 import functools
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from het_tf.python.session import settings
@@ -24,7 +25,8 @@ INSTEAD = {
 }
 _RATE = 'an optimizer with learning_rate="model", such as het_tf.optimizers.Adam("model")'
 
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # of options
+_told: weakref.WeakSet[Any] = weakref.WeakSet()  # of the rate
 
 
 def options(optimizer: Any) -> dict[str, str]:
@@ -35,7 +37,10 @@ def options(optimizer: Any) -> dict[str, str]:
 
 
 def warn_of_options(model: Any, optimizer: Any) -> None:
-    """Warns of options of the model's compiled optimizer, at the first step."""
+    """Warns of options of the model's compiled optimizer, and of a schedule, at the first step."""
+    rate = getattr(dense_optimizer.inner(optimizer), "_learning_rate", None)
+    if optimizers.is_schedule(rate):
+        _warn_of_rate(model, f"is compiled with learning_rate={type(rate).__name__}(...)")
     given = {} if optimizer is None or model in _warned else options(optimizer)
     if given:
         _warned.add(model)
@@ -54,20 +59,51 @@ def _warn(model: Any, what: str, instead: list[str]) -> None:
     )
 
 
-def _watch(callback: Any) -> None:
-    """Makes a callback that changes the rate of the compiled optimizer warn at the begin of training."""
-    begin = callback.on_train_begin
-
-    @functools.wraps(begin)
-    def on_train_begin(self: Any, logs: Any = None) -> None:
-        tables = [table for layer in layer_state.layers_of(self.model) for table in layer.tables]
-        rates = [table.optimizer.learning_rate for table in tables]
-        if not all(isinstance(rate, str) and rate == optimizers.MODEL for rate in rates):
-            _warn(self.model, f"is trained with {callback.__name__}", [_RATE])
-        begin(self, logs)
-
-    callback.on_train_begin = on_train_begin
+def _warn_of_rate(model: Any, what: str) -> None:
+    """Warns once of a compiled rate that changes, if a table has a number for its own."""
+    tables = [table for layer in layer_state.layers_of(model) for table in layer.tables]
+    if model not in _told and any(isinstance(table.optimizer.learning_rate, float) for table in tables):
+        _told.add(model)
+        _warn(model, what, [_RATE])
 
 
-_watch(tf.keras.callbacks.LearningRateScheduler)
-_watch(tf.keras.callbacks.ReduceLROnPlateau)
+def _note_rate(callbacks: Any) -> None:
+    callbacks._het_rate = _rate_of(callbacks)
+
+
+def _warn_if_moved(callbacks: Any) -> None:
+    """Warns if the compiled rate is another one than at the begin of training."""
+    before, now = getattr(callbacks, "_het_rate", None), _rate_of(callbacks)
+    if before is not None and now is not None and before != now:
+        _warn_of_rate(callbacks.model, f"has another learning_rate, {now:g} in place of {before:g}")
+
+
+def _rate_of(callbacks: Any) -> float | None:
+    """The compiled rate of the model that is trained; None if it is not a variable."""
+    optimizer = getattr(getattr(callbacks, "model", None), "optimizer", None)
+    rate: Any = getattr(dense_optimizer.inner(optimizer), "_learning_rate", None)
+    return float(rate.numpy()) if optimizers.is_variable(rate) else None
+
+
+def _before(cls: Any, name: str, note: Callable[[Any], None]) -> None:
+    """Makes a method of Keras' callbacks call `note` first."""
+    method = getattr(cls, name)
+
+    @functools.wraps(method)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self)
+        return method(self, *args, **kwargs)
+
+    setattr(cls, name, noted)
+
+
+for _callback in (tf.keras.callbacks.LearningRateScheduler, tf.keras.callbacks.ReduceLROnPlateau):
+    _before(
+        _callback,
+        "on_train_begin",
+        lambda self: _warn_of_rate(self.model, f"is trained with {type(self).__name__}"),
+    )
+# A callback of the user's: seen when an epoch, or the training, ends.
+_before(tf.keras.callbacks.CallbackList, "on_train_begin", _note_rate)
+_before(tf.keras.callbacks.CallbackList, "on_epoch_end", _warn_if_moved)
+_before(tf.keras.callbacks.CallbackList, "on_train_end", _warn_if_moved)
