@@ -2,7 +2,6 @@
 # Python 3.11, apt and pip. Whatever they set up is kept, so the second call starts at once.
 
 VENV       ?= .venv
-VENV215    ?= .venv-tf215
 VENV220    ?= .venv-tf220
 VENVDOCS   ?= .venv-docs
 VENVRELEASE ?= .venv-release
@@ -26,7 +25,6 @@ MAKEFLAGS += --no-print-directory
 
 STAGE := tools/stage.sh
 PY    := $(VENV)/bin/python
-PY215 := $(VENV215)/bin/python
 PY220 := $(VENV220)/bin/python
 
 # A stamp's name carries the hash of what was installed: set-up happens again when a file changes.
@@ -34,7 +32,6 @@ REQUIREMENTS := requirements/build.txt requirements/tensorflow.txt requirements/
 hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
 STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh tools/install_horovod.sh)
 STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
-STAMP215 := $(VENV215)/.het-$(call hash,,requirements/tf215.txt tools/make_venv.sh)
 STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMPRELEASE := $(VENVRELEASE)/.het-$(call hash,,requirements/release.txt tools/make_venv.sh)
 STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
@@ -45,14 +42,13 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
 # --- set-up ---------------------------------------------------------------------------------------
-.PHONY: setup system venv venv215
+.PHONY: setup system venv
 setup: system venv ## compilers, .venv with TensorFlow, Keras and Horovod; once
 
 system:
 	@$(STAGE) system "system packages (compiler, CMake, GoogleTest)" tools/system_packages.sh "$(PYTHON)"
 
 venv: $(STAMP)
-venv215: $(STAMP215)
 
 $(STAMP): | system
 	@mkdir -p build && sed 's/^tensorflow-cpu==/$(TENSORFLOW)==/' requirements/tensorflow.txt >build/tensorflow.txt
@@ -60,11 +56,6 @@ $(STAMP): | system
 	  tools/make_venv.sh "$(PYTHON)" "$(VENV)" requirements/build.txt build/tensorflow.txt requirements/dev.txt
 	@$(STAGE) horovod "Horovod (built once for this TensorFlow; 1-2 minutes)" \
 	  tools/install_horovod.sh "$(VENV)"
-	@touch $@
-
-$(STAMP215): | system
-	@$(STAGE) venv215 "$(VENV215): TensorFlow 2.15.1 with Keras 2.15 (compatibility tests)" \
-	  tools/make_venv.sh "$(PYTHON)" "$(VENV215)" requirements/tf215.txt
 	@touch $@
 
 $(STAMP220): | system
@@ -110,7 +101,7 @@ train: build ## train Wide & Deep on the census data, from nothing
 # that can be called alone. CMakePresets.json says what the configurations of the C++ tests are. A recipe has one
 # stage of tests, so that one that fails keeps none of the others from running (tools/stages.sh).
 .PHONY: test test-fast test-all test-stages test-fast-stages test-all-stages test-fast-check test-fast-python
-.PHONY: build-check python-libraries test-check test-threads test-exact test-python test-python-tf215
+.PHONY: build-check python-libraries test-check test-threads test-exact test-python
 # A file of tests stays in one process: its tests share a server. conftest.py puts the files that take long first.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
 
@@ -140,12 +131,8 @@ test-exact: build
 python-libraries: build
 	@$(STAGE) build-python "libraries that Python's tests load" $(call cmake,release,python-tests)
 
-test-python-tf215: python-libraries venv215
-	@$(STAGE) --show python-tf215 "Python tests on TensorFlow 2.15, where Keras differs (the same plugin)" \
-	  $(PY215) $(PYTEST) -m "tf215 and not long" -q
-
 test-python: python-libraries
-	@$(STAGE) --show python "Python tests on TensorFlow 2.21" \
+	@$(STAGE) --show python "Python tests" \
 	  $(PY) $(PYTEST) -m "not long"
 
 LEFT := "release-check=the wheel in an empty environment, the site, the image" \
@@ -154,14 +141,13 @@ LEFT := "release-check=the wheel in an empty environment, the site, the image" \
   "test-all-valkey=the same with Valkey 8" \
   "test-all-previous=workers and servers of this commit and the one before" \
   "test-all-python-long=Python tests that take minutes" \
-  "test-all-tf215=those of them for TensorFlow 2.15" \
   "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
   "test-all-benchmarks=tests of the benchmarks' programs" \
   "test-all-instructions=instructions that a cached row costs" \
   "test-all-notebooks=the tutorials, executed"
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
-test-stages: test-check test-threads test-exact test-python-tf215 test-python
+test-stages: test-check test-threads test-exact test-python
 test: ## every invariant and feature: fifteen minutes on two cores
 	@tools/stages.sh test-stages $(LEFT)
 
@@ -174,7 +160,7 @@ test-fast: ## what is quick to run again: a minute and a half once all is built
 	@tools/stages.sh test-fast-stages "test=all that a change must pass"
 
 # --- the rest of the tests, before a release --------------------------------------------------------
-.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions
+.PHONY: test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions
 test-all-cpp-full: build ## every random schedule, release build (an hour)
 	@$(STAGE) build-full "C++ tests, release build" $(call cmake,release,full)
 	@$(STAGE) full "C++ tests, release, all random schedules" $(call ctest,full,1)
@@ -197,10 +183,6 @@ test-all-valkey: module-on-valkey het-ps-on-valkey ## tests of the module and of
 
 test-all-previous: build-check ## workers and servers of this commit and the one before, together
 	@$(STAGE) --show previous "workers and servers of this commit and the one before" tools/previous.sh $(CMAKE_ARGS)
-
-test-all-tf215: python-libraries venv215 ## Python tests that take minutes, on TensorFlow 2.15
-	@$(STAGE) --show python-long-tf215 "Python tests that take minutes, on TensorFlow 2.15" \
-	  $(PY215) $(PYTEST) -m "tf215 and long" -q
 
 test-all-python-long: python-libraries $(STAMPDOCS) ## Python tests that take minutes
 	@$(STAGE) --show python-long "Python tests that take minutes" \
@@ -228,8 +210,8 @@ notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials and store their out
 test-all-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials, docs/tutorials (five minutes)
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
-test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf215 \
-  test-all-tf220 test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks \
+test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 \
+  test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks \
   release-check-stages
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
@@ -315,4 +297,4 @@ clean: ## remove builds, keep environments
 	rm -rf build dist site het_tf/lib *.egg-info
 
 distclean: clean ## remove environments too
-	rm -rf .venv .venv-tf215 .venv-tf220 .venv-docs .venv-release .peers
+	rm -rf .venv .venv-tf220 .venv-docs .venv-release .peers

@@ -22,8 +22,8 @@ optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="it
 for a single feature.
 
 Importing het_tf loads nothing else: the first use of a name imports it, with TensorFlow and the native
-library, and so does `keras.models.load_model` of a model with layers of het_tf. A program that loads a
-SavedModel needs `import het_tf.keras`.
+library. `keras.models.load_model` of a model with layers of het_tf, and `tf.saved_model.load` of one with
+its ops, do so by themselves.
 """
 
 import importlib as _importlib

@@ -45,7 +45,7 @@ class Finding:
 def plugin() -> str:
     """Checks that plugin and readers load into this TensorFlow, and that the plugin has this version."""
     if importlib.util.find_spec("tensorflow") is None:
-        install = versions.pip_install(f"tensorflow-cpu=={versions.TESTED[-1]}")
+        install = versions.pip_install(f"tensorflow-cpu=={versions.TESTED}")
         raise ImportError(f"TensorFlow is not installed; run: {install}")
     from het_tf.inputs.python import native as inputs  # noqa: F401, loads it
     from het_tf.python.session import native

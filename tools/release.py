@@ -31,7 +31,7 @@ from typing import Any
 import container
 
 ROOT = Path(__file__).resolve().parent.parent
-OTHERS = ("tf215.txt", "tf220.txt")  # of requirements/; `make release-check` has tried tensorflow.txt
+OTHERS = ("tf216.txt", "tf220.txt")  # of requirements/; `make release-check` has tried tensorflow.txt
 RELEASE_TOOLS = Path(sys.executable).parent
 
 

@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUPPORTED = ("2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+SUPPORTED = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 FRAMEWORK = "tensorflow/libtensorflow_framework.so.2"
 SYSTEM = re.compile(r"\(?(GLIBC|GLIBCXX|CXXABI|GCC)_")
 

@@ -69,8 +69,7 @@ class Dense(tf.Module):
         with tf.device("CPU:0"):
             self.table = tf.Variable(values)
         self.head = head
-        self.weights = [getattr(w, "value", w) if hasattr(keras, "ops") else w
-                        for layer in head.layers for w in layer.weights]  # fmt: skip
+        self.weights = [weight.value for layer in head.layers for weight in layer.weights]
 
     def save(self, path: Path) -> None:
         @tf.function

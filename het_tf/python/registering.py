@@ -1,10 +1,12 @@
-"""What `import het_tf` registers in Keras, so that `keras.models.load_model` finds the layers of het_tf.
+"""What `import het_tf` registers, so that programs can load models with layers or ops of het_tf.
 
 A program that only loads a model uses no name of het_tf, and Keras knows only classes whose modules are
 imported. So Keras' registry gets a stand-in for each class, which imports its module when Keras asks for it.
-This module imports neither Keras nor TensorFlow: if Keras is not imported yet, it waits for that.
+And `tf.saved_model.load` of a graph with ops of het_tf loads the library with them.
+This module imports neither Keras nor TensorFlow: if they are not imported yet, it waits for that.
 """
 
+import functools
 import importlib
 import sys
 from importlib.abc import MetaPathFinder
@@ -19,7 +21,7 @@ NAMES = {
     "FactorizationMachine FieldAttention GraphSAGE LinkGraphSAGE LinkLoss MMoE NodeRows NumericVectors "
     "Occurrences PLE PairwiseDots SASRec SageLayer TargetAttention Tower TwoTower WideDeep XDeepFM",
 }
-_KERAS = ("keras", "tf_keras")
+_KERAS, _TENSORFLOW = ("keras", "tf_keras"), "tensorflow"
 
 
 class _StandIn:
@@ -31,23 +33,47 @@ class _StandIn:
     def __getattr__(self, attribute: str) -> Any:
         objects, name, module = self._of
         importlib.import_module(f"{PACKAGE}.{module}")  # replaces the stand-in in the registry
+        if objects[name] is self:
+            raise ImportError(
+                "layers of het_tf are of Keras 3, and tf_keras is Keras 2; load by keras.models"
+            )
         return getattr(objects[name], attribute)
 
 
-def _register(keras: Any) -> None:
-    objects = keras.saving.get_custom_objects()
+def _register(imported: Any) -> None:
+    """Registers what Keras, or TensorFlow, needs."""
+    if imported.__name__ == _TENSORFLOW:
+        imported.saved_model.load = _with_ops(imported.saved_model.load)
+        return
+    objects = imported.saving.get_custom_objects()
     for module, names in NAMES.items():
         for name in names.split():
             key = f"{PACKAGE}>{name}"
             objects.setdefault(key, _StandIn(objects, key, module))
 
 
-class _AfterKeras(MetaPathFinder):
-    """Registers the stand-ins when the import of Keras ends."""
+def _with_ops(load: Any) -> Any:
+    """`tf.saved_model.load` that loads the ops of het_tf for a graph that has some."""
+
+    @functools.wraps(load)
+    def load_with_ops(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(*args, **kwargs)
+        except Exception as error:
+            if "Op type not registered 'Het" not in str(error):
+                raise
+        importlib.import_module(f"{PACKAGE}.python.session.native")
+        return load(*args, **kwargs)
+
+    return load_with_ops
+
+
+class _AfterImport(MetaPathFinder):
+    """Registers when the import of Keras or TensorFlow ends."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """See importlib.abc.MetaPathFinder."""
-        if name not in _KERAS:
+        if name not in (*_KERAS, _TENSORFLOW):
             return None
         found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
         spec = next((one for one in found if one is not None), None)
@@ -63,8 +89,8 @@ class _AfterKeras(MetaPathFinder):
 
 
 def install() -> None:
-    """Registers the stand-ins now, or when Keras is imported."""
-    for name in _KERAS:
-        if hasattr(sys.modules.get(name), "saving"):
+    """Registers now, or when Keras or TensorFlow is imported."""
+    for name, needs in [*((keras, "saving") for keras in _KERAS), (_TENSORFLOW, "saved_model")]:
+        if hasattr(sys.modules.get(name), needs):
             _register(sys.modules[name])
-    sys.meta_path.insert(0, _AfterKeras())
+    sys.meta_path.insert(0, _AfterImport())

@@ -8,8 +8,13 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 TREE = PACKAGE.parent if (PACKAGE.parent / "CMakeLists.txt").exists() else None
 
-SUPPORTED = ((2, 15), (2, 22))  # first TensorFlow that works, first untested one
-TESTED = ("2.15.1", "2.21.0")
+TENSORFLOW = ("2.16", "2.22")  # first that works, first untested one
+# Variables have `overwrite_with_gradient` since Keras 3.3. Up to 3.9 an optimizer ignored it beside a
+# tf.Variable, assigned None where there was no gradient, and divided the gradient by the loss scale.
+KERAS = "3.10"
+TESTED = "2.21.0"
+WORKS_WITH = f"het_tf works with TensorFlow >={TENSORFLOW[0]},<{TENSORFLOW[1]} and Keras >={KERAS}"
+PIP_KERAS = f"pip install 'keras>={KERAS}'"
 
 # CPU flags that a -march= level needs, in the words of /proc/cpuinfo.
 CPU_FLAGS = {

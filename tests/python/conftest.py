@@ -59,8 +59,8 @@ def fresh():
         tf.keras.mixed_precision.set_global_policy("float32")
 
     clean()
-    # Keras 3 would collect all garbage each time, which takes longer than most tests.
-    tf.keras.backend.clear_session(**({"free_memory": False} if hasattr(tf.keras, "ops") else {}))
+    # Keras would collect all garbage each time, which takes longer than most tests.
+    tf.keras.backend.clear_session(free_memory=False)
     tf.keras.utils.set_random_seed(0)
     yield np.random.default_rng(0)
     clean()

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <system_error>
@@ -22,6 +23,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 std::atomic<int> scopes{0};
 std::atomic<void (*)(int)> before{nullptr};  // the handler from before
 std::atomic<double> signalled_at{-kNever};   // SteadySeconds of the last signal
+std::atomic<uint64_t> signals{1};            // 1 more than have come
 std::atomic<bool> held{false};               // a signal that the handler from before has not got
 std::atomic<bool> passing{false};            // the next signal here is that one
 bool installed = false;                      // guarded by HandlerMutex
@@ -33,7 +35,7 @@ std::mutex& HandlerMutex() {  // guards the installation; never destroyed: threa
 
 struct OfThread {
   bool scoped = false;
-  double began = kNever;
+  uint64_t began = 0;      // `signals` that are not of this scope
   double now_at = kNever;  // of Now()
   bool ended_a_wait = false;
 };
@@ -43,6 +45,7 @@ void OnSignal(int signal) {
   if (!passing.exchange(false) && scopes.load() > 0) {
     signalled_at.store(SteadySeconds());
     held.store(true);
+    signals.fetch_add(1);
     return;
   }
   if (auto* const handler = before.load()) handler(signal);
@@ -68,11 +71,12 @@ void Restore() {
 
 }  // namespace
 
-Interrupts::Interrupts(By by) : outermost_(!of_thread.scoped), by_(by) {
+Interrupts::Interrupts(By by, bool may_wait) : outermost_(may_wait && !of_thread.scoped), by_(by) {
   if (!outermost_) return;
-  of_thread = {true, SteadySeconds()};
   const std::lock_guard<std::mutex> lock(HandlerMutex());
   if (scopes.fetch_add(1) == 0) Install();
+  const uint64_t before_this = signals.load();  // one that comes now is held back, or counted later
+  of_thread = {true, before_this - (held.load() ? 1 : 0)};
 }
 
 Interrupts::~Interrupts() {
@@ -83,12 +87,12 @@ Interrupts::~Interrupts() {
   }
   const OfThread mine = of_thread;
   of_thread = OfThread();
-  if (!held.load() || signalled_at.load() < mine.began) return;
+  if (!held.load() || signals.load() <= mine.began) return;
   if (by_ == By::kOp && mine.ended_a_wait) {
     try {
-      std::thread([signal = signalled_at.load()] {
+      std::thread([signal = signals.load()] {
         std::this_thread::sleep_for(std::chrono::duration<double>(kHoldSeconds));
-        if (signalled_at.load() == signal) PassOn();  // a later signal has a later scope
+        if (signals.load() == signal) PassOn();  // a later signal has a later scope
       }).detach();
       return;
     } catch (const std::system_error&) {  // no thread: the signal is not lost
@@ -100,8 +104,7 @@ Interrupts::~Interrupts() {
 bool Interrupts::Due(double moved_at) {
   OfThread& mine = of_thread;
   if (!mine.scoped) return false;
-  const double signal = signalled_at.load();
-  const double since = std::min(mine.now_at, signal >= mine.began ? signal : kNever);
+  const double since = std::min(mine.now_at, signals.load() > mine.began ? signalled_at.load() : kNever);
   const double now = SteadySeconds();
   const bool due = now - since >= kStillSeconds && now - moved_at >= kStillSeconds;
   mine.ended_a_wait = mine.ended_a_wait || due;

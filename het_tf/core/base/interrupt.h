@@ -13,6 +13,10 @@
 //    at most kHoldSeconds.
 // 3. Without a handler (SIG_DFL, SIG_IGN), and for handlers that want a siginfo_t, nothing is changed.
 //
+// 4. A signal is of all scopes that are open when it comes, and of those that open while it is held back. So
+//    an op has one scope from its begin: a signal before its first wait, or between two of them, ends the
+//    next one. A signal before the op is Python's, which handles it behind the op: press again.
+//
 // Thread-safe. A scope costs two system calls.
 #pragma once
 
@@ -26,8 +30,8 @@ class Interrupts {
   // How the call of this scope gets back to Python.
   enum class By { kFunction, kOp };
 
-  // Within another scope of this thread it does nothing.
-  explicit Interrupts(By by);
+  // Within another scope of this thread, and for calls that wait for no server, it does nothing.
+  explicit Interrupts(By by, bool may_wait = true);
   ~Interrupts();
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;

@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "het_tf/core/base/background.h"
 #include "het_tf/core/base/interrupt.h"
@@ -41,15 +40,13 @@ class ClientDriver {
   // Holds the client for its own lifetime.
   class Lock {
    public:
-    explicit Lock(ClientDriver* driver) : driver_(driver) {
-      if (driver->remote_) interrupts_.emplace(Interrupts::By::kOp);
-      lock_ = driver->TakeClient();
-    }
+    explicit Lock(ClientDriver* driver)
+        : driver_(driver), interrupts_(Interrupts::By::kOp, driver->remote_), lock_(driver->TakeClient()) {}
     Client* operator->() const { return driver_->client_.get(); }
 
    protected:
     ClientDriver* const driver_;
-    std::optional<Interrupts> interrupts_;
+    const Interrupts interrupts_;
     std::unique_lock<std::mutex> lock_;
   };
   // For calls of a step: leaves requests in flight to the thread.

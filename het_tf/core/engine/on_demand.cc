@@ -33,12 +33,11 @@ OnDemand::Layer* OnDemand::Find(uint64_t lane) {
   return found == layers_.end() ? nullptr : &found->second;
 }
 
-void OnDemand::Plan(const BatchCall& call, bool early, bool summed) {
+void OnDemand::Plan(const BatchCall& call, bool early) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (Find(call.layer) != nullptr) return;
   Layer layer;
   layer.exact = true;
-  layer.summed = summed;
   bool subscribes = false;
   for (const TablePtr& table : call.tables) {
     const SyncPolicy sync = table->options.cache ? table->options.cache->sync() : SyncPolicy();
@@ -105,13 +104,6 @@ Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool tra
         "call het_tf.flush(all_ranks=True) on all ranks before it");
   }
   if (own == nullptr) return Status();
-  if (own->summed && place == 0) {
-    return FailedPrecondition(
-        "rows of table '" + call->call.tables[0]->schema->spec().name +
-        "' travel on demand and their gradients are summed, and this lookup is of a batch that was not "
-        "planned: the workers may not agree on who updates a row. Read shard(sync=\"on_demand\") by a new "
-        "iterator, or train without accumulate");
-  }
   own->held_back = own->runs = true;
   own->kept = false;
   own->number = 0;

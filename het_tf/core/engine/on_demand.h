@@ -36,7 +36,9 @@
 // Copies are trusted within a pass only (LineMarks::Follow); then they are checked, as at any staleness of 0.
 //
 // A layer whose batches come from a restored iterator has no plans for some of them, on some workers. Such a
-// step sends everything. Any training step may follow it; other reads wait for a flush.
+// step sends everything. Any training step may follow it; other reads wait for a flush. If gradients are
+// summed the exchange of the sums refuses it on all workers, unless none of them has a plan: the plan says
+// who updates a row (plan/gradient_sums.h).
 //
 // Thread-safe. Lock order: this one, then the driver's, then that of the coming steps.
 #pragma once
@@ -58,9 +60,8 @@ class OnDemand {
  public:
   OnDemand(ClientDriver* driver, ComingSteps* coming) : driver_(driver), coming_(coming) {}
 
-  // Plans a batch of the layer with the lookups of all workers. `early`: its lookups begin early. `summed`:
-  // as in GlobalStep::Ids.
-  void Plan(const BatchCall& call, bool early, bool summed);
+  // Plans a batch of the layer with the lookups of all workers. `early`: its lookups begin early.
+  void Plan(const BatchCall& call, bool early);
   // The pass has no step behind the one at this place.
   void EndPass(uint64_t lane, uint64_t place);
   // All workers have sent all updates, and wait for each other: any call may come.
@@ -96,7 +97,6 @@ class OnDemand {
   struct Layer {
     std::vector<uint64_t> tables;
     bool exact = false;
-    bool summed = false;      // updates have an owner, which every worker must know
     uint64_t ahead = 1;       // k
     bool held_back = false;   // by other workers, or it may be
     bool runs = false;        // a step whose gradient was not applied

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/plan/row_ops.h"
 
@@ -62,6 +63,7 @@ void Steps::SetThreads(size_t threads) {
 }
 
 Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   const TraceScope whole(&parts_->trace, TraceKind::kLookup);
   HET_RETURN_IF_ERROR(CheckIds(call));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
@@ -123,6 +125,7 @@ void Steps::TellUnplanned(const BatchCall& call) {
 }
 
 Status Steps::Apply(const BatchCall& call, const ApplyArgs& args) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
   Releaser releaser(&parts_->backends, args.token);
@@ -203,6 +206,7 @@ Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
 }
 
 Status Steps::ApplyKept(const KeptCall& call) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   std::unique_lock<std::mutex> apply_lock(apply_mutex_);
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
@@ -384,6 +388,7 @@ Step* Steps::BuildPlan(const BatchCall& call, StepStore::StepPtr* plan) {
 
 Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
                         Span<const float> learning_rates) {
+  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
   Vector<FeatureIds> features;
   Vector<const float*> gradients;
   Vector<uint8_t> active;
@@ -435,7 +440,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
   if (all != nullptr && all->ends[0].size() > 1) {
     step->global = GlobalOf(call, *all);
     step->place = all->place;
-    parts_->on_demand.Plan(call, step->may_begin, all->summed);
+    parts_->on_demand.Plan(call, step->may_begin);
   }
   parts_->coming.Add(call.layer, window, std::move(step));
   parts_->driver.OnPlanned();

@@ -19,7 +19,7 @@ uint32_t GlobalStep::Users::At(size_t key, uint32_t which) const {
 
 GlobalStep::GlobalStep(const Ids& ids, const std::vector<uint64_t>& tables, const PartitionId& store,
                        BatchPlan* scratch)
-    : worker_(ids.worker) {
+    : place_(ids.place), worker_(ids.worker) {
   ThreadPool only_this(1);
   scratch->Build(ids.features, {tables.data(), tables.size()}, store, &only_this);
   size_t most = 0;

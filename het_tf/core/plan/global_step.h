@@ -31,6 +31,7 @@ class GlobalStep {
  public:
   // The places of a pass are consecutive numbers with the same PassOf, from 1.
   static uint64_t PassOf(uint64_t place) { return place >> 40; }
+  static uint64_t InPass(uint64_t place) { return place & ((uint64_t{1} << 40) - 1); }
 
   struct Ids {
     // Features of all workers, worker after worker.
@@ -46,6 +47,7 @@ class GlobalStep {
   GlobalStep(const Ids& ids, const std::vector<uint64_t>& tables, const PartitionId& store,
              BatchPlan* scratch);
 
+  uint64_t place() const { return place_; }
   // Returns the keys that another worker uses, in order of partition.
   const Vector<OthersKeys>& others() const { return others_; }
   // Returns the keys that another worker updates: copies here are out of date after the step.
@@ -73,6 +75,7 @@ class GlobalStep {
   Users UsersOf(const Ids& ids, const BatchPlan& plan, const BatchPlan::Group& group) const;
   void Add(const Ids& ids, uint64_t table, const BatchPlan& plan, const BatchPlan::Group& group);
 
+  const uint64_t place_;
   const uint32_t worker_;
   Vector<Key> keys_;  // for the spans of others_ and outdated_; each group's outdated keys come first
   Vector<uint64_t> hashes_;

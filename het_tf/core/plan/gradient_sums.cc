@@ -8,9 +8,9 @@
 namespace het {
 namespace {
 
-// A part: magic, code, signature; then, for an error, its text; else active for every feature, and for
-// each table keys, sums, idle keys, and the feature of each idle key.
-constexpr uint32_t kMagic = 0x32534748;  // "HGS2"
+// A part: magic, code, signature; then, for an error, its text; else planned, active for every feature, and
+// for each table keys, sums, idle keys, and the feature of each idle key.
+constexpr uint32_t kMagic = 0x33534748;  // "HGS3"
 
 void PackError(const Status& error, uint64_t signature, uint32_t workers, Bytes* bytes,
                Vector<int32_t>* splits) {
@@ -96,6 +96,7 @@ void CollectSums(Span<const TablePtr> tables, Step* step, GradientSums* sums) {
 
 void SetOwners(Span<const TablePtr> tables, const PartitionId& store, const Owners& owners,
                GradientSums* sums) {
+  if (owners.global != nullptr) sums->planned = GlobalStep::InPass(owners.global->place());
   const auto set = [&](const Table& table, const Vector<Key>& keys, Vector<uint32_t>* of) {
     of->resize(keys.size());
     const uint64_t id = table.schema->id();
@@ -143,6 +144,7 @@ Status PackSums(const Status& error, const GradientSums& sums, uint64_t signatur
     writer.Fixed(kMagic);
     writer.Fixed(static_cast<uint32_t>(Code::kOk));
     writer.Fixed(signature);
+    writer.Fixed(sums.planned);
     writer.Raw(sums.active.data(), sums.active.size());
     for (size_t t = 0; t < sums.tables.size(); ++t) {
       const GradientSums::OfTable& table = sums.tables[t];
@@ -172,7 +174,20 @@ namespace {
 struct Part {
   Reader reader;
   const uint8_t* active;
+  uint64_t planned;
 };
+
+Status Disagree(uint64_t first, uint64_t other, const std::string& who) {
+  const auto batch = [](uint64_t planned) {
+    return planned == 0 ? "one that was not planned" : "number " + std::to_string(planned) + " of the pass";
+  };
+  return FailedPrecondition(
+      "rows travel on demand and their gradients are summed, but the batch of worker 0 is " + batch(first) +
+      ", and that of " + who + " is " + batch(other) +
+      ": they do not agree on who updates a row. No worker has updated one. Call "
+      "het_tf.flush(all_ranks=True) on all ranks and read shard(sync=\"on_demand\") by new iterators, not by "
+      "restored ones; or train without accumulate");
+}
 
 // Reads one worker's header. `parts` gets the bytes after it.
 Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t worker, size_t workers,
@@ -200,10 +215,12 @@ Status ReadHeader(const SumsLayout& layout, Span<const uint8_t> bytes, size_t wo
         " sent the gradients of another layer: all workers must build the same layers, with the same tables, "
         "and call them in the same order. No row was changed");
   }
+  const uint64_t planned = reader.Fixed<uint64_t>();
   const uint8_t* active = reader.Raw(layout.table_of_feature.size());
   if (!reader.ok()) return Status(Code::kInternal, who + " sent gradients that are cut off");
-  parts->push_back({reader, active});
-  return Status();
+  parts->push_back({reader, active, planned});
+  const uint64_t first = parts->front().planned;
+  return planned == first ? Status() : Disagree(first, planned, who);
 }
 
 bool ReadTable(uint32_t dim, const Vector<uint8_t>& active, Reader* reader, Vector<Key>* scratch,

@@ -8,7 +8,8 @@
 //
 // The same exchange makes workers agree on a step. Every part carries its sender's status: when one failed,
 // all of them do, and no row has changed anywhere. A part with only a status is a few bytes, so a worker with
-// an error, or with an empty batch, still takes part.
+// an error, or with an empty batch, still takes part. And it carries the batch of the stream that chose the
+// owners: a restored iterator has no plan for some batches, on some workers; these may choose others.
 //
 // One process with the whole batch would tick the keys of every feature whose gradient is not all zero. A
 // feature may be all zero on some workers only, so its keys are sent too, without gradients.
@@ -43,6 +44,7 @@ struct GradientSums {
   };
   std::vector<OfTable> tables;
   Vector<uint8_t> active;  // for each feature: its gradient is not all zero
+  uint64_t planned = 0;    // number of the batch in its pass; 0: the hash chooses the owners
 
   // Adds another step's sums times a factor. `table_of`: the number here of each of its tables; kNoTable: its
   // keys are left out. Its features follow those that are here.

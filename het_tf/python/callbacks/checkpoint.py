@@ -15,7 +15,6 @@ from het_tf.python.checkpoint.model.restore import restore
 from het_tf.python.checkpoint.model.save import save
 from het_tf.python.files import local_path
 from het_tf.python.saving import workers
-from het_tf.python.saving.beside import Beside
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.table import flush
@@ -133,11 +132,16 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         self._het_decided = True
 
     def _save_model(self, *args: Any, **kwargs: Any) -> None:
-        if not self._het_decided:  # Keras 2 has decided in its constructor
+        if not self._het_decided:  # early Keras has, in its constructor
             self._set_monitor_op()
         if self._het_directory:
             # Keras decides whether to save, and calls `save` of the stand-in for the model.
-            self._save_as(_Saved(self.model, self._save_here), *args, **kwargs)
+            model = self.model
+            self.set_model(_Saved(model, self._save_here))
+            try:
+                super()._save_model(*args, **kwargs)
+            finally:
+                self.set_model(model)
             return
         # Rank 0 writes while the others wait: dense weights and tables are of one moment.
         flush(all_ranks=True)
@@ -145,15 +149,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         with collective.together("checkpoint", "write the checkpoint"):
             if hvd is None or hvd.rank() == 0:
                 with workers.have_met():
-                    self._save_as(Beside(self.model), *args, **kwargs)
-
-    def _save_as(self, stand_in: Any, *args: Any, **kwargs: Any) -> None:
-        model = self.model
-        self.set_model(stand_in)
-        try:
-            super()._save_model(*args, **kwargs)
-        finally:
-            self.set_model(model)
+                    super()._save_model(*args, **kwargs)
 
     def _save_here(self, *_: Any, **__: Any) -> None:
         model = self.model.of

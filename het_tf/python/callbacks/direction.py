@@ -1,7 +1,7 @@
 """Whether a monitored value is better when larger or smaller.
 
-Keras decides by the value's name or by the metric, and its versions differ: Keras 2 and early Keras 3 take
-every name without "acc" for a loss, so the best "val_auc" is the worst epoch. Here the metric decides.
+Keras decides by the value's name or by the metric, and its versions differ: early ones take every
+name without "acc" for a loss, so the best "val_auc" is the worst epoch. Here the metric decides.
 """
 
 import re
@@ -43,9 +43,9 @@ def sign(model: Any, monitor: str) -> int:
 
 
 def _flat(metrics: Any) -> Any:
-    """Metrics; Keras 3 has those of `compile` in lists."""
+    """Metrics; Keras has those of `compile` in lists."""
     for metric in metrics:
-        inside = getattr(metric, "metrics", None)  # of a metric of Keras 2, a layer: []
+        inside = getattr(metric, "metrics", None)
         yield from _flat(inside) if inside else [metric]
 
 
@@ -56,7 +56,7 @@ def _of_metric(metric: Any) -> int:
     kinds = list(type(metric).__mro__ if function is None else (type(function), function))
     for kind in kinds:
         text = getattr(kind, "__name__", "").lower().replace("_", "")
-        if str(getattr(kind, "__module__", "")).startswith(("keras.", "tf_keras.")):
+        if str(getattr(kind, "__module__", "")).startswith("keras."):
             if _UP.search(text):
                 return 1
             if _DOWN.search(text):

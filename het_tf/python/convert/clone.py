@@ -6,7 +6,7 @@ from typing import Any
 
 from het_tf.python.convert import graph
 from het_tf.python.saving import moment
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 
 keras: Any = tf.keras
@@ -76,7 +76,7 @@ class Cloner:
             return instead
         if graph.is_graph(layer):
             return self.model(layer)
-        if not isinstance(layer, keras.layers.Layer):  # an operation of Keras 3, without state
+        if not isinstance(layer, keras.layers.Layer):  # an operation, without state
             return layer
         weightless = not any(hasattr(weight, "shape") for weight in layer.weights)
         if weightless and (hasattr(layer, "adapt") or isinstance(layer, keras.layers.Lambda)):
@@ -99,8 +99,6 @@ class Cloner:
         tensors = [self._input(model, tensor) for tensor in graph.inputs(model)]
         if graph.is_sequential(model):
             return tensors[0]
-        if not KERAS_3:
-            return tensors
         return keras.tree.pack_sequence_as(model.input, tensors)
 
     def _input(self, model: Any, tensor: Any) -> Any:
@@ -143,8 +141,8 @@ class Cloner:
 
 @contextlib.contextmanager
 def _as_if_not_compiled(model: Any) -> Iterator[None]:
-    """Hides compilation: Keras 3 would compile copies from a configuration, which fails for functions."""
-    if not KERAS_3 or not model.compiled:
+    """Hides compilation: Keras would compile copies from a configuration, which fails for functions."""
+    if not model.compiled:
         yield
         return
     model.compiled = False

@@ -9,11 +9,10 @@
     Ftrl                      Ftrl                linears, accumulators    z, n, last learning rate
 
 The formulas are equal including epsilon (inside the root for RMSprop and Adagrad, after it for Adam), checked
-step by step in tests/python/convert. SGD, Adam and Ftrl of `keras.optimizers.legacy` (Keras 2) have these
-formulas, too; its Adagrad and RMSprop have epsilon after the root.
+step by step in tests/python/convert.
 
 The rows that move in a step differ: Keras moves all rows of a variable with a dense gradient or decaying
-averages; tables, legacy SGD and Ftrl move only rows that occur.
+averages; tables move only rows that occur.
 """
 
 from collections.abc import Callable
@@ -54,11 +53,10 @@ class Formula:
 
 def formula_of(optimizer: Any) -> Formula:
     """Returns the counterpart of a compiled optimizer of Keras, without its LossScaleOptimizer."""
-    kind, legacy = type(optimizer).__name__, state.is_legacy(optimizer)
-    rules = _LEGACY_RULES if legacy else _RULES
-    rule = rules.get(kind) if type(optimizer).__module__.startswith(("keras", "tf_keras")) else None
+    kind = type(optimizer).__name__
+    rule = _RULES.get(kind) if type(optimizer).__module__.startswith("keras") else None
     if rule is None:
-        made, notes, slots = _none(f"formula of {'legacy ' * legacy}{kind}{_WHY.get(kind, '') * legacy}")
+        made, notes, slots = _none(f"formula of {kind}")
     else:
         made, notes, slots = rule(_Compiled(optimizer, optimizer.get_config()))
     trained = made is not None and state.has_trained(optimizer)
@@ -90,13 +88,8 @@ class _Compiled:
     def __getitem__(self, name: str) -> float:
         return float(self.config[name])
 
-    @property
-    def lazy(self) -> bool:
-        """Whether it moves only the rows of the batch, for optimizers that have the choice."""
-        return state.is_legacy(self.optimizer)
-
     def slot(self, variable: Any, name: str) -> native.FloatArray:
-        """Returns the slot of a variable, by its name in Keras 3."""
+        """Returns the slot of a variable, by its name in Keras."""
         return state.slot(self.optimizer, variable, name)
 
 
@@ -112,7 +105,6 @@ def _beside(optimizer: Any) -> list[str]:
 
 
 Made = tuple[Optimizer | None, list[str], Callable[[Any], Parts]]
-_WHY = dict.fromkeys(("Adagrad", "RMSprop"), ", whose epsilon is added after the root")
 
 
 def _none(what: str) -> Made:
@@ -126,7 +118,7 @@ def _sgd(of: _Compiled) -> Made:
         return optimizers.SGD(MODEL), [], lambda variable: []
     made = optimizers.SGD(MODEL, of["momentum"], bool(of.config["nesterov"]))
     note = "SGD with momentum is lazy: a row moves only in steps in which it occurs"
-    return made, [] if of.lazy else [note], lambda variable: [of.slot(variable, "momentums")]
+    return made, [note], lambda variable: [of.slot(variable, "momentums")]
 
 
 def _rmsprop(of: _Compiled) -> Made:
@@ -179,7 +171,7 @@ def _ftrl(of: _Compiled) -> Made:
         "Ftrl is lazy: the value of a row is computed from its sums only in steps in which it occurs, and "
         "otherwise stays"
     )
-    return made, [] if of.lazy else [note], slots
+    return made, [note], slots
 
 
 _RULES: dict[str, Callable[[_Compiled], Made]] = {
@@ -190,7 +182,6 @@ _RULES: dict[str, Callable[[_Compiled], Made]] = {
     "AdamW": _adam,
     "Ftrl": _ftrl,
 }
-_LEGACY_RULES = {name: _RULES[name] for name in ("SGD", "Adam", "Ftrl")}
 
 
 def same_slots(one: Optimizer, other: Optimizer) -> bool:

@@ -16,7 +16,7 @@ from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.masked import MaskedEmbedding
 from het_tf.python.session import collective, scopes, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import initializers, optimizers, registry
+from het_tf.python.table import dense_optimizer, initializers, optimizers, registry
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import TableConfig
 from het_tf.python.table.table import Table, tables
@@ -188,7 +188,7 @@ def _refuse_rows(name: str, in_use: bool = False) -> None:
 
 def _formula(model: Any) -> formulas.Formula | None:
     compiled = getattr(model, "optimizer", None)
-    return None if compiled is None else formulas.formula_of(state.inner(compiled))
+    return None if compiled is None else formulas.formula_of(dense_optimizer.inner(compiled))
 
 
 def _plan(
@@ -213,7 +213,7 @@ def _plan(
         table = TableConfig(declared or one.name, layer.output_dim, chosen, initializer)
     slots = None
     if compiled is not None and compiled.slots is not None and compiled.optimizer is not None:
-        known = state.knows(state.inner(model.optimizer), layer.embeddings)
+        known = state.knows(dense_optimizer.inner(model.optimizer), layer.embeddings)
         if known and formulas.same_slots(table.optimizer, compiled.optimizer):
             slots = compiled.slots(layer.embeddings)
     return Planned(one, table, slots)

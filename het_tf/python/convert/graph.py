@@ -1,14 +1,14 @@
 """The calls of layers in a Keras model, in one form for functional and Sequential models.
 
-Keras keeps the calls of a functional model as nodes, whose fields differ between Keras 2.15 and Keras 3; a
-Sequential model is its list of layers. Here both are calls: a layer, and the sources of its inputs.
+Keras keeps the calls of a functional model as nodes; a Sequential model is its list of layers. Here both are
+calls: a layer, and the sources of its inputs.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
 keras: Any = tf.keras
 
@@ -39,11 +39,7 @@ def is_graph(model: Any) -> bool:
     """Whether Keras knows the calls of a model: False if it is subclassed."""
     if not isinstance(model, keras.Model):
         return False
-    return (
-        is_sequential(model) or hasattr(model, "_nodes_by_depth")
-        if KERAS_3
-        else bool(model._is_graph_network or is_sequential(model))
-    )
+    return is_sequential(model) or hasattr(model, "_nodes_by_depth")
 
 
 def inputs(model: Any) -> list[Any]:
@@ -53,8 +49,7 @@ def inputs(model: Any) -> list[Any]:
 
 def input_layer(tensor: Any) -> Any:
     """The layer that a symbolic tensor comes from."""
-    history = tensor._keras_history
-    return history.operation if KERAS_3 else history.layer
+    return tensor._keras_history.operation
 
 
 def calls(model: Any) -> Iterator[Call]:
@@ -67,20 +62,14 @@ def calls(model: Any) -> Iterator[Call]:
         return
     for nodes in model._nodes_by_depth.values():
         for node in nodes:
-            tensors = node.input_tensors if KERAS_3 else _flat(node.keras_inputs)
+            tensors = node.input_tensors
             if not tensors:  # an input layer
                 continue
-            layer = node.operation if KERAS_3 else node.layer
-            arguments = (
-                [node.arguments.args, node.arguments.kwargs]
-                if KERAS_3
-                else [node.call_args, node.call_kwargs]
-            )
             yield Call(
-                layer,
+                node.operation,
                 [input_layer(tensor) for tensor in tensors],
                 [_dtype(tensor) for tensor in tensors],
-                _flat(arguments),
+                keras.tree.flatten([node.arguments.args, node.arguments.kwargs]),
             )
 
 
@@ -92,21 +81,17 @@ def _output(layer: Any, fallback: Any) -> Any:
         return fallback
 
 
-def _flat(structure: Any) -> list[Any]:
-    return list((keras.tree if KERAS_3 else tf.nest).flatten(structure))
-
-
 def _dtype(tensor: Any) -> str:
     return str(tf.as_dtype(tensor.dtype).name)
 
 
 def is_mask(layer: Any) -> bool:
-    """Whether it computes the mask of ids: in Keras 3 a call beside the Embedding's."""
-    return KERAS_3 and type(layer).__name__ == "NotEqual" and not isinstance(layer, keras.layers.Layer)
+    """Whether it computes the mask of ids: a call beside the Embedding's."""
+    return type(layer).__name__ == "NotEqual" and not isinstance(layer, keras.layers.Layer)
 
 
 def inner_layers(layer: Any) -> list[Any]:
     """All layers nested in a layer, without itself."""
-    if not hasattr(layer, "_flatten_layers"):  # an operation of Keras 3
+    if not hasattr(layer, "_flatten_layers"):  # an operation
         return []
     return list(layer._flatten_layers(include_self=False))

@@ -1,8 +1,7 @@
 """Copies the compiled optimizer of a model, with the state of the weights that stay.
 
 Optimizers of Keras keep slots as lists with a variable for each weight that they were built for, and numbers
-such as `iterations` as separate variables; the LossScaleOptimizer wraps another optimizer. Optimizers of
-`keras.optimizers.legacy` (Keras 2) keep slots by weight and name.
+such as `iterations` as separate variables; the LossScaleOptimizer wraps another optimizer.
 """
 
 from collections.abc import Iterable
@@ -10,50 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.session.native import KERAS_3, FloatArray, tf
+from het_tf.python.session.native import FloatArray, tf
 from het_tf.python.table import dense_optimizer, optimizers
 
 keras: Any = tf.keras
-_OF_THE_CLASS = ("_variables", "_trainable_variables", "_non_trainable_variables", "_weights")
-_INNER = ("inner_optimizer", "_optimizer", "_loss_scale")
-_LEGACY_NAMES = {
-    "SGD": {"momentums": "momentum"},
-    "Adam": {"momentums": "m", "velocities": "v"},
-    "Ftrl": {"linears": "linear", "accumulators": "accumulator"},
-}
-
-
-def is_legacy(optimizer: Any) -> bool:
-    """Whether it is one of `tf.keras.optimizers.legacy`."""
-    legacy = getattr(keras.optimizers, "legacy", None)
-    return not KERAS_3 and legacy is not None and isinstance(optimizer, legacy.Optimizer)
-
-
-def inner(optimizer: Any) -> Any:
-    """The optimizer inside a LossScaleOptimizer."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
+_OF_THE_CLASS = ("_variables", "_trainable_variables")
 
 
 def index_of(optimizer: Any, variable: Any) -> int | None:
     """Index of a variable among those that an optimizer was built for; None: it is not among them."""
-    numbers = getattr(optimizer, "_trainable_variables_indices", None)  # Keras 3
-    if numbers is None:
-        numbers = getattr(optimizer, "_index_dict", {})
-    key = getattr(optimizer, "_var_key", None)
-    return None if key is None else numbers.get(key(variable))
+    found: int | None = optimizer._trainable_variables_indices.get(optimizer._var_key(variable))
+    return found
 
 
 def has_trained(optimizer: Any) -> bool:
     """Whether an optimizer (without a LossScaleOptimizer around it) has slots."""
-    if is_legacy(optimizer):
-        return int(np.asarray(optimizer.iterations)) > 0
-    return bool(getattr(optimizer, "built", False) or getattr(optimizer, "_built", False))
+    return bool(optimizer.built)
 
 
 def knows(optimizer: Any, variable: Any) -> bool:
     """Whether an optimizer has trained a variable; it must have trained."""
-    if is_legacy(optimizer):  # it creates slots when it trains a variable
-        return not optimizer.get_slot_names() or variable._unique_id in optimizer._slots
     return index_of(optimizer, variable) is not None
 
 
@@ -63,25 +38,16 @@ def slot(optimizer: Any, variable: Any, name: str) -> FloatArray:
     Args:
       optimizer: Without a LossScaleOptimizer around it.
       variable: One that it has trained.
-      name: As in Keras 3 (`momentums`; other classes and versions of Keras call it `_momentums`).
+      name: Such as `momentums`; some classes of Keras call it `_momentums`.
     """
-    if is_legacy(optimizer):
-        found = optimizer.get_slot(variable, _LEGACY_NAMES[type(optimizer).__name__][name])
-    else:
-        slots = getattr(optimizer, name) if hasattr(optimizer, name) else getattr(optimizer, f"_{name}")
-        found = slots[index_of(optimizer, variable)]
-    return np.asarray(found, np.float32)
+    slots = getattr(optimizer, name) if hasattr(optimizer, name) else getattr(optimizer, f"_{name}")
+    return np.asarray(slots[index_of(optimizer, variable)], np.float32)
 
 
 def last_rate(optimizer: Any) -> float:
     """The learning rate of the last step."""
     step = max(0, int(np.asarray(optimizer.iterations)) - 1)
-    rate: Any
-    if is_legacy(optimizer):
-        rate = optimizer._get_hyper("learning_rate")
-        decay = 1.0 + float(optimizer.get_config().get("decay", 0.0)) * step
-        return float(rate(step) if optimizers.is_schedule(rate) else rate) / decay
-    rate = getattr(optimizer, "_learning_rate", None)
+    rate: Any = optimizer._learning_rate
     if optimizers.is_schedule(rate):
         return float(rate(step))
     return float(np.asarray(optimizer.learning_rate))
@@ -94,7 +60,7 @@ def compile_like(model: Any, old: Any) -> bool:
       Whether it did: False for a class that overrides `compile`.
     """
     config = getattr(getattr(old, "_compile_config", None), "config", None)
-    if not getattr(old, "compiled", getattr(old, "_is_compiled", False)) or config is None:
+    if not old.compiled or config is None:
         return False
     if type(old).compile is not keras.Model.compile and not isinstance(old, keras.Sequential):
         return False
@@ -129,27 +95,19 @@ def carry(model: Any, old: Any, pairs: Iterable[tuple[Any, Any]]) -> None:
       old: The old model.
       pairs: Each weight that stays, in the old model and in the new one.
     """
-    source, target = inner(old.optimizer), inner(model.optimizer)
+    source, target = map(dense_optimizer.inner, (old.optimizer, model.optimizer))
     if not has_trained(source):
         return
-    if is_legacy(source):
-        target._create_all_weights(model.trainable_variables)
-        target.iterations.assign(source.iterations)
-        for a, b in pairs:
-            for name in source.get_slot_names() if a._unique_id in source._slots else ():
-                target.get_slot(b, name).assign(source.get_slot(a, name))
-        places = []
-    else:
-        dense_optimizer.optimizer_variables(model)
-        numbers = [(index_of(source, a), index_of(target, b)) for a, b in pairs]
-        places = [(a, b) for a, b in numbers if a is not None and b is not None]
+    dense_optimizer.optimizer_variables(model)
+    numbers = [(index_of(source, a), index_of(target, b)) for a, b in pairs]
+    places = [(a, b) for a, b in numbers if a is not None and b is not None]
     _carry(old.optimizer, model.optimizer, places)
 
 
 def _carry(source: Any, target: Any, places: list[tuple[int, int]]) -> None:
     for name, value in list(vars(source).items()):
         there = vars(target).get(name)
-        if name in _INNER and there is not None:
+        if name == "inner_optimizer":
             _carry(value, there, places)
         elif optimizers.is_variable(value) and optimizers.is_variable(there):
             there.assign(np.asarray(value))

@@ -29,7 +29,7 @@ from het_tf.python.ps.partitions import positions
 from het_tf.python.publishing import blob, weights
 from het_tf.python.session import native as plugin
 from het_tf.python.session import settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
 FILE = "follow.json"
 DENSE = "dense.safetensors"
@@ -102,7 +102,7 @@ class Backend(native.Backend):
     Raises:
       TypeError: `follow` is neither.
       ValueError: Rows are filtered; the model has tables of several namespaces.
-      RuntimeError: The tables are not at a parameter server; Keras is older than 3.
+      RuntimeError: The tables are not at a parameter server.
     """
 
     def __init__(
@@ -116,11 +116,6 @@ class Backend(native.Backend):
         self._follow = Follow(follow) if isinstance(follow, str) else follow
         if not isinstance(self._follow, Follow):
             raise TypeError(f"follow is {follow!r}; give het_tf.Follow(address), or an address")
-        if not KERAS_3:
-            raise RuntimeError(
-                "an export that follows training needs Keras 3, whose variables can be replaced in a call "
-                "(TensorFlow 2.16 or later); leave follow out"
-            )
         if any(source.filter.min_count or source.filter.max_age is not None for source in sources):
             raise ValueError(
                 "min_count and max_age leave rows out, but a follower brings all that the server has; leave "

@@ -144,7 +144,7 @@ class Backend(redirect.Backend):
 
     def trackables(self) -> Any:
         """See `redirect.Backend`."""
-        variables = [getattr(one, "_value", one) for _, one in self._weights]
+        variables = [one._value for _, one in self._weights]
         return {"groups": [group.variables for group in self._groups], "dense": variables}
 
     def record(self) -> dict[str, Any]:

@@ -55,9 +55,7 @@ def input_specs(model: Any) -> Any:
     own = getattr(model, "input_specs", None)
     if callable(own):
         return own()
-    structure = getattr(model, "_inputs_struct", None)  # Keras 3
-    if structure is None:
-        structure = getattr(model, "_nested_inputs", None)  # Keras 2
+    structure = getattr(model, "_inputs_struct", None)
     if structure is None and isinstance(model, tf.keras.Sequential):
         structure = (getattr(model, "inputs", None) or [None])[0]
     if structure is None:
@@ -71,11 +69,6 @@ def input_specs(model: Any) -> Any:
 
 def _spec_of_input(x: Any) -> Any:
     """Returns the spec of a symbolic input of Keras."""
-    spec = getattr(x, "type_spec", None)  # Keras 2
-    if spec is not None:
-        if isinstance(spec, tf.TensorSpec):
-            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, x.name)
-        return spec
     shape, dtype = [None, *x.shape[1:]], tf.as_dtype(x.dtype)
     if x.sparse:
         return tf.SparseTensorSpec(shape, dtype)
@@ -120,7 +113,7 @@ def names_of(model: Any, specs: Any) -> list[str]:
             )
         return sorted(str(name) for name in specs)
     flat = tf.nest.flatten(specs)
-    of_model = [str(x.name).split(":")[0] for x in getattr(model, "inputs", None) or []]
+    of_model = [str(x.name) for x in getattr(model, "inputs", None) or []]
     of_specs = [one.name if isinstance(one, tf.TensorSpec) else None for one in flat]
     names = [
         spec or (of_model[number] if len(of_model) == len(flat) else None)

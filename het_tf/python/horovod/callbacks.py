@@ -9,7 +9,7 @@ from het_tf.python.horovod import checks, planned, reduction
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import dense_optimizer, layer_state
+from het_tf.python.table import dense_optimizer, layer_state, optimizers
 from het_tf.python.table.table import flush
 
 _Callback: Any = tf.keras.callbacks.Callback
@@ -203,9 +203,7 @@ class LearningRateScaling(_Callback):
         """Reads the rate of one rank."""
         collective.required("het_tf.callbacks.LearningRateScaling")
         optimizer = self.model.optimizer
-        inner = getattr(optimizer, "inner_optimizer", optimizer)
-        schedule = tf.keras.optimizers.schedules.LearningRateSchedule
-        if isinstance(getattr(inner, "_learning_rate", None), schedule):
+        if optimizers.is_schedule(dense_optimizer.inner(optimizer)._learning_rate):
             raise ValueError(
                 "the learning rate is a schedule, which cannot be assigned; multiply its rates by "
                 "hvd.size() where it is made, and leave LearningRateScaling out"
@@ -242,9 +240,5 @@ class LearningRateScaling(_Callback):
 
     def _set(self, rate: float) -> None:
         optimizer = self.model.optimizer
-        learning_rate = optimizer.learning_rate
-        if hasattr(learning_rate, "assign"):
-            learning_rate.assign(rate)
-        else:
-            optimizer.learning_rate = rate
+        optimizer.learning_rate = rate
         optimizer.__dict__["_het_rates"] = (self._base, rate)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 
 
@@ -23,7 +23,7 @@ def _tables(model: Any) -> list[Any]:
 
 def have_values(weights: Iterable[Any]) -> bool:
     """Whether all weights are initialised; weights of a traced function are so only after the trace."""
-    return all(bool((weight.value if KERAS_3 else weight).is_initialized()) for weight in weights)
+    return all(bool(weight.value.is_initialized()) for weight in weights)
 
 
 def compare_ranks(model: Any) -> None:

@@ -7,8 +7,6 @@ from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
-_APPLY = "apply"
-
 
 def distribute(model: Any) -> Any:
     """Makes `fit` and `train_on_batch` of a model average dense gradients over all ranks.
@@ -36,8 +34,8 @@ def distribute(model: Any) -> Any:
     Raises:
       TypeError: It is not a Keras model.
       RuntimeError: `het_tf.init(hvd=hvd)` was not called, the model is compiled with Horovod's own optimizer
-        wrapper under Keras 3, or with `jit_compile=True`. At the first step: the models of the ranks differ,
-        or the model's train_step used no optimizer that is an attribute of the model.
+        wrapper, or with `jit_compile=True`. At the first step: the models of the ranks differ, or the model's
+        train_step used no optimizer that is an attribute of the model.
     """
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
@@ -57,7 +55,7 @@ def distribute(model: Any) -> Any:
 
 def _refuse(model: Any) -> None:
     reduction.refuse_optimizer(getattr(model, "optimizer", None))
-    # Keras 3 would compute the property of a model that is not compiled yet.
+    # Keras would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
     if jit and settings.workers() > 1:
         raise RuntimeError(
@@ -118,15 +116,15 @@ class _Interception:
 
     def __enter__(self) -> None:
         for value in [getattr(self._model, "optimizer", None), *vars(self._model).values()]:
-            if callable(getattr(value, _APPLY, None)) and all(value is not one for one in self._optimizers):
+            if callable(getattr(value, "apply", None)) and all(value is not one for one in self._optimizers):
                 self._optimizers.append(value)
         for optimizer in self._optimizers:
             # Bypasses the tracking of attributes: this is not part of the optimizer's state.
-            optimizer.__dict__[_APPLY] = self._reducing(optimizer, getattr(optimizer, _APPLY))
+            optimizer.__dict__["apply"] = self._reducing(optimizer, optimizer.apply)
 
     def __exit__(self, *_: object) -> None:
         for optimizer in self._optimizers:
-            optimizer.__dict__.pop(_APPLY, None)
+            optimizer.__dict__.pop("apply", None)
 
     def _reducing(self, optimizer: Any, apply: Any) -> Any:
         def reduced(gradients: Any, *args: Any, **kwargs: Any) -> Any:
@@ -148,7 +146,7 @@ class _Interception:
         """Raises RuntimeError if the step did not use an intercepted optimizer."""
         if not self._applied and self._model.trainable_weights and settings.workers() > 1:
             raise RuntimeError(
-                f"train_step of model {self._model.name!r} called {_APPLY} of no optimizer that is an "
+                f"train_step of model {self._model.name!r} called apply of no optimizer that is an "
                 "attribute of the model, so nothing was reduced over the ranks; in it, pass the gradients "
                 "through het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
             )

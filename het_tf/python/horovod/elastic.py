@@ -41,7 +41,7 @@ class ElasticState(ObjectState):
     they are somewhat ahead of the dense part, as with any bounded staleness. Unsent updates of a
     dead worker, at most `push_bound` of a row, are lost.
 
-    Horovod's own TensorFlowKerasState does not support Keras 3 (`optimizer.variables` is no function there).
+    Horovod's own TensorFlowKerasState does not support Keras 3 (whose `optimizer.variables` is no function).
 
     Args:
       model: A built Keras model. All workers must build it alike.
@@ -125,14 +125,11 @@ class ElasticState(ObjectState):
         the anchors of tables, which are 0.
         """
         found: dict[int, Any] = {}
-        apart = {id(one) for one in getattr(self._het_model, "metrics_variables", [])}
+        apart = {id(one) for one in self._het_model.metrics_variables}
         apart |= {id(one) for one in layer_state.variables_of(self._het_model)}
         model = [one for one in self._het_model.variables if id(one) not in apart]
         for one in [*model, *dense_optimizer.variables_of(self._het_optimizer)]:
-            variable = getattr(one, "value", one)
-            if callable(variable):  # tf.Variable.value is a function, but not a Keras 3 variable's
-                variable = one
-            found.setdefault(id(variable), variable)
+            found.setdefault(id(one), one.value)
         return [variable for variable in found.values() if variable.dtype != tf.string]
 
     def _remember(self) -> None:

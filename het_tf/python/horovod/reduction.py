@@ -6,16 +6,10 @@ from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 
 
-def of_horovod(optimizer: Any) -> bool:
-    """Whether an optimizer was made by `hvd.DistributedOptimizer`."""
-    return any(
-        hasattr(one, "_allreduce_grads") for one in (optimizer, getattr(optimizer, "inner_optimizer", None))
-    )
-
-
 def refuse_optimizer(optimizer: Any) -> None:
-    """Raises RuntimeError for `hvd.DistributedOptimizer` under Keras 3, which never calls its methods."""
-    if of_horovod(optimizer):
+    """Raises RuntimeError for `hvd.DistributedOptimizer`, whose methods Keras 3 never calls."""
+    both = (optimizer, getattr(optimizer, "inner_optimizer", None))
+    if any(hasattr(one, "_allreduce_grads") for one in both):
         raise RuntimeError(
             "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
             "every rank would train a different model without a message. Compile with the Keras optimizer "
@@ -36,10 +30,8 @@ def require_reduction(model: Any) -> None:
     """
     if settings.workers() == 1 or is_distributed(model):
         return
-    optimizer = getattr(model, "optimizer", None)
-    refuse_optimizer(optimizer)
-    own_step = type(model).train_step is not tf.keras.Model.train_step
-    if not own_step and not of_horovod(optimizer):
+    refuse_optimizer(getattr(model, "optimizer", None))
+    if type(model).train_step is tf.keras.Model.train_step:
         raise RuntimeError(
             f"model {model.name!r} trains on {settings.workers()} ranks, but nothing reduces its dense "
             "gradients: every rank would train a different model. Call het_tf.horovod.distribute(model) "

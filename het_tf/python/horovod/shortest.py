@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 
 _NEVER = 2**62  # the end of a stream before it is seen
 _numbers = itertools.count(1)
@@ -261,5 +261,5 @@ def _length(x: Any) -> str:
 
 
 def _steps_per_execution(model: Any) -> int:
-    given = getattr(model, "steps_per_execution" if KERAS_3 else "_steps_per_execution", None)
+    given = getattr(model, "steps_per_execution", None)
     return 1 if given is None else int(given)

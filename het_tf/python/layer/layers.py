@@ -9,7 +9,7 @@ from het_tf.python import saving
 from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer import copies, leftover, ops, params, source, strategies, variable
 from het_tf.python.session import scopes, settings
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import cache as cache_lib
 from het_tf.python.table import layer_state, registry
 from het_tf.python.table.cache import Cache, LayerCache
@@ -113,12 +113,11 @@ class EmbeddingCollection(keras.layers.Layer):
         kwargs.setdefault("autocast", False)
         super().__init__(**kwargs)
         self.supports_masking = True
-        if KERAS_3:
-            # XLA has no kernel of the lookup, but Keras would compile by itself on any device except a CPU.
-            self.supports_jit = False
-            # Ids are converted here: Keras would make int32 of lists.
-            self._convert_input_args = False
-            self._allow_non_tensor_positional_args = True
+        # XLA has no kernel of the lookup, but Keras would compile by itself on any device except a CPU.
+        self.supports_jit = False
+        # Ids are converted here: Keras would make int32 of lists.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
         if not isinstance(features, Features):
             features = Features(self._resolve(features))
         self._het_state = self._declare(features, cache_lib.of_argument(cache), reuse)
@@ -265,13 +264,11 @@ class EmbeddingCollection(keras.layers.Layer):
         present = self._not_equal(ids, feature.padding_id)
         if given is None or present is None:
             return present
-        return (keras.ops if KERAS_3 else tf).logical_and(present, given)
+        return keras.ops.logical_and(present, given)
 
     @staticmethod
     def _not_equal(ids: Any, padding_id: int) -> Any:
         """Compares ids, symbolic ones too; None for strings, whose numbers exist only at run time."""
-        if not KERAS_3:
-            return tf.not_equal(ids_lib.as_int64(ids), padding_id)
         if not keras.backend.is_keras_tensor(ids):
             ids = ids_lib.as_int64(ids_lib.to_tensor(ids, "ids"))
         elif keras.backend.standardize_dtype(ids.dtype) == "string":
@@ -281,7 +278,7 @@ class EmbeddingCollection(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None
     ) -> Any:
-        """Keras 3's symbolic call: only shapes and types, equal for dense, ragged and sparse inputs."""
+        """Keras' symbolic call: only shapes and types, equal for dense, ragged and sparse inputs."""
         del mask, training
         ids = self._het_state.features.flatten(inputs, "inputs")
         of_weights = self._het_state.features.flatten(weights, "weights", optional=True)

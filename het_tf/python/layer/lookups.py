@@ -14,7 +14,7 @@ from tensorflow.python.framework import op_def_registry  # not public
 
 from het_tf.python import ids as ids_lib
 from het_tf.python.layer import copies, source
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 
 Lookups = list[tuple[Any, list[Any]]]  # layers, each with the ids of its features
@@ -179,9 +179,8 @@ def _placeholders(inputs: Any) -> Any:
 
 def _call(layer: Any, inputs: Any) -> None:
     """Calls a layer as a training step does. ValueError: it fails."""
-    trains = not KERAS_3 or layer._call_has_training_arg
     try:
-        layer(inputs, **({"training": True} if trains else {}))
+        layer(inputs, **({"training": True} if layer._call_has_training_arg else {}))
     except Exception as error:
         if hasattr(layer, layer_state.ATTRIBUTE):
             raise

@@ -4,7 +4,7 @@ from typing import Any
 
 from het_tf.python.ids import as_int64
 from het_tf.python.layer.embedding import Embedding
-from het_tf.python.session.native import KERAS_3, tf
+from het_tf.python.session.native import tf
 from het_tf.python.table.spec import integer
 
 keras: Any = tf.keras
@@ -47,31 +47,31 @@ class MaskedEmbedding(Embedding):
         return {**super().get_config(), "mask_id": self._mask_id}
 
 
-if KERAS_3:  # a mask is a separate call of an operation in a functional model
+@keras.utils.register_keras_serializable(package="het_tf")
+class IsNotMasked(keras.Operation):
+    """The mask of a `MaskedEmbedding`, in place of `keras.ops.not_equal(numbers, 0)`.
 
-    @keras.utils.register_keras_serializable(package="het_tf")
-    class IsNotMasked(keras.Operation):
-        """The mask of a `MaskedEmbedding`, in place of `keras.ops.not_equal(numbers, 0)`.
+    A mask is a separate call of an operation in a functional model.
 
-        Args:
-          mask_id: The masked id.
-          name: Name of the operation.
-        """
+    Args:
+      mask_id: The masked id.
+      name: Name of the operation.
+    """
 
-        def __init__(self, mask_id: int = 0, name: str | None = None) -> None:
-            super().__init__(name=name)
-            self.mask_id = mask_id
+    def __init__(self, mask_id: int = 0, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.mask_id = mask_id
 
-        def call(self, ids: Any, zero: Any = 0) -> Any:
-            """Returns bools of the shape of the ids; `zero` is the former operand of the comparison."""
-            del zero
-            return tf.not_equal(as_int64(ids), self.mask_id)
+    def call(self, ids: Any, zero: Any = 0) -> Any:
+        """Returns bools of the shape of the ids; `zero` is the former operand of the comparison."""
+        del zero
+        return tf.not_equal(as_int64(ids), self.mask_id)
 
-        def compute_output_spec(self, ids: Any, zero: Any = 0) -> Any:
-            """Bools of the shape of the ids."""
-            del zero
-            return keras.KerasTensor(ids.shape, dtype="bool")
+    def compute_output_spec(self, ids: Any, zero: Any = 0) -> Any:
+        """Bools of the shape of the ids."""
+        del zero
+        return keras.KerasTensor(ids.shape, dtype="bool")
 
-        def get_config(self) -> dict[str, Any]:
-            """The operation's arguments."""
-            return {"mask_id": self.mask_id, "name": self.name}
+    def get_config(self) -> dict[str, Any]:
+        """The operation's arguments."""
+        return {"mask_id": self.mask_id, "name": self.name}

@@ -7,6 +7,7 @@ or averages the others.
 import functools
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from het_tf.python.session import settings
@@ -24,7 +25,8 @@ INSTEAD = {
 }
 _RATE = 'an optimizer with learning_rate="model", such as het_tf.optimizers.Adam("model")'
 
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # of options
+_told: weakref.WeakSet[Any] = weakref.WeakSet()  # of the rate
 
 
 def options(optimizer: Any) -> dict[str, str]:
@@ -35,11 +37,14 @@ def options(optimizer: Any) -> dict[str, str]:
 
 
 def warn_of_options(optimizer: Any, variable: Any) -> None:
-    """Warns of options of an optimizer that applies to tables, at the first step."""
+    """Warns of options of an optimizer that applies to tables, and of a schedule, at the first step."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    if optimizers.is_schedule(rate):
+        _warn_of_rate(optimizer, variable.tables, f"{_name(optimizer)} has learning_rate={type(rate).__name__}(...)")
     given = {} if optimizer in _warned else options(optimizer)
     if given:
         _warned.add(optimizer)
-        what = f"{type(optimizer).__name__} has {', '.join(given.values())}"
+        what = f"{_name(optimizer)} has {', '.join(given.values())}"
         _warn(what, variable.tables, [INSTEAD[name] for name in given])
 
 
@@ -48,26 +53,65 @@ def _warn(what: str, tables: list[Any], instead: list[str]) -> None:
         return
     names = ", ".join(sorted({repr(table.name) for table in tables}))
     warnings.warn(
-        f"{what}, which does not reach tables ({names}): they have their own "
+        f"{what}, which does not reach its tables ({names}): they have their own "
         f"optimizers. Give each het_tf.TableConfig {'; '.join(dict.fromkeys(instead))}",
         stacklevel=2,
     )
 
 
-def _watch(callback: Any) -> None:
-    """Makes a callback that changes the rate of the compiled optimizer warn at the begin of training."""
-    begin = callback.on_train_begin
-
-    @functools.wraps(begin)
-    def on_train_begin(self: Any, logs: Any = None) -> None:
-        tables = [table for layer in layer_state.layers_of(self.model) for table in layer.tables]
-        rates = [table.optimizer.learning_rate for table in tables]
-        if not all(isinstance(rate, str) and rate == optimizers.MODEL for rate in rates):
-            _warn(f"model {self.model.name!r} is trained with {callback.__name__}", tables, [_RATE])
-        begin(self, logs)
-
-    callback.on_train_begin = on_train_begin
+def _name(optimizer: Any) -> str:
+    return f"optimizer {type(optimizer).__name__}"
 
 
-_watch(tf.keras.callbacks.LearningRateScheduler)
-_watch(tf.keras.callbacks.ReduceLROnPlateau)
+def _warn_of_rate(optimizer: Any, tables: list[Any], what: str) -> None:
+    """Warns once of a rate that changes, if a table has a number for its own."""
+    if optimizer not in _told and any(isinstance(table.optimizer.learning_rate, float) for table in tables):
+        _told.add(optimizer)
+        _warn(what, tables, [_RATE])
+
+
+def _warn_of_model(model: Any, what: str) -> None:
+    tables = [table for layer in layer_state.layers_of(model) for table in layer.tables]
+    _warn_of_rate(dense_optimizer.inner(model.optimizer), tables, f"model {model.name!r} {what}")
+
+
+def _note_rate(callbacks: Any) -> None:
+    callbacks._het_rate = _rate_of(callbacks)
+
+
+def _warn_if_moved(callbacks: Any) -> None:
+    """Warns if the compiled rate is another one than at the begin of training."""
+    before, now = getattr(callbacks, "_het_rate", None), _rate_of(callbacks)
+    if before is not None and now is not None and before != now:
+        _warn_of_model(callbacks.model, f"has another learning_rate, {now:g} in place of {before:g}")
+
+
+def _rate_of(callbacks: Any) -> float | None:
+    """The compiled rate of the model that is trained; None if it is not a variable."""
+    optimizer = getattr(getattr(callbacks, "model", None), "optimizer", None)
+    rate: Any = getattr(dense_optimizer.inner(optimizer), "_learning_rate", None)
+    return float(rate.numpy()) if optimizers.is_variable(rate) else None
+
+
+def _before(cls: Any, name: str, note: Callable[[Any], None]) -> None:
+    """Makes a method of Keras' callbacks call `note` first."""
+    method = getattr(cls, name)
+
+    @functools.wraps(method)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self)
+        return method(self, *args, **kwargs)
+
+    setattr(cls, name, noted)
+
+
+for _callback in (tf.keras.callbacks.LearningRateScheduler, tf.keras.callbacks.ReduceLROnPlateau):
+    _before(
+        _callback,
+        "on_train_begin",
+        lambda self: _warn_of_model(self.model, f"is trained with {type(self).__name__}"),
+    )
+# A callback of the user's: seen when an epoch, or the training, ends.
+_before(tf.keras.callbacks.CallbackList, "on_train_begin", _note_rate)
+_before(tf.keras.callbacks.CallbackList, "on_epoch_end", _warn_if_moved)
+_before(tf.keras.callbacks.CallbackList, "on_train_end", _warn_if_moved)

@@ -9,7 +9,7 @@ from het_tf.python.library import tf
 class Samples:
     """Columns of equal length in the memory of the host; graphs may append to them.
 
-    They are variables without a fixed length, which Keras 3 lacks; so it neither knows nor saves them.
+    They are variables without a fixed length, which Keras lacks; so it neither knows nor saves them.
     Capacity grows by doubling: appending costs O(batch) on average.
 
     Args:

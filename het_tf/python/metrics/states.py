@@ -28,7 +28,7 @@ def add(into: Sequence[Any], metrics: Sequence[Any]) -> None:
 
 
 def _single(metrics: Sequence[Any]) -> Iterator[Any]:
-    """Yields single metrics: Keras 3 combines several into one (CompileMetrics)."""
+    """Yields single metrics: Keras combines several into one (CompileMetrics)."""
     for metric in metrics:
         yield metric
         yield from (one for one in getattr(metric, "metrics", ()) if one is not metric)

@@ -37,7 +37,7 @@ def variables_of(model: Any) -> list[tuple[str, Any]]:
     for variable in model.weights:
         if id(variable) in anchors:
             continue
-        name = unique(getattr(variable, "path", variable.name).removesuffix(":0"), seen)
+        name = unique(variable.path, seen)
         dtype = tf.as_dtype(variable.dtype).name
         if dtype not in DTYPES:
             raise TypeError(

@@ -6,10 +6,11 @@
 * workers.py: several workers. beside.py: atomic files.
 """
 
-from het_tf.python.saving import bundle, h5, refusal
+from het_tf.python.saving import beside, bundle, h5, refusal
 from het_tf.python.table import notes
 from het_tf.python.table.notes import TablesNotSavedWarning
 
-__all__ = ["TablesNotSavedWarning", "bundle", "h5", "notes", "refusal"]
+__all__ = ["TablesNotSavedWarning", "beside", "bundle", "h5", "notes", "refusal"]
 
+beside.of_models()
 refusal.of_early_stopping()

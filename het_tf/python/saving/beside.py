@@ -1,45 +1,44 @@
-"""Writes Keras' files atomically: under another name beside their place, then renamed.
+"""Files of Keras are replaced at once: written under another name beside their place, then renamed.
 
-Keras opens the target file itself, which empties an existing one. So Keras' callback gets the model as a
-`Beside`, which saves it under another name first.
+Keras opens the file itself, which empties an existing one. A save that a layer refuses would leave it so, and
+open: another save under its name would fail.
 """
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
 
+from het_tf.python.session.native import tf
+from het_tf.python.table import layer_state
+
 _FILES = (".keras", ".h5")  # Keras' other formats are several files, or a directory
 
 
-class Beside:
-    """A model whose `save` and `save_weights` replace a file atomically."""
-
-    def __init__(self, model: Any) -> None:
-        self._of = model
-
-    def save(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """As `keras.Model.save`."""
-        _write(self._of.save, path, args, kwargs)
-
-    def save_weights(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """As `keras.Model.save_weights`."""
-        _write(self._of.save_weights, path, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
+def of_models() -> None:
+    """Makes `save` and `save_weights` of models with tables replace their file, or leave it as it was."""
+    for name in ("save", "save_weights"):
+        setattr(tf.keras.Model, name, _replacing(getattr(tf.keras.Model, name)))
 
 
-def _write(save: Any, path: Any, args: Any, kwargs: Any) -> None:
-    text = os.fspath(path)
-    if "://" in text or not text.endswith(_FILES):
-        save(path, *args, **kwargs)
-        return
-    place = Path(text)
-    beside = place.with_name(f".het_tf-{os.getpid()}-{place.name}")
-    try:
-        save(str(beside), *args, **kwargs)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, place)
-    finally:
-        beside.unlink(missing_ok=True)
+def _replacing(save: Any) -> Any:
+    @functools.wraps(save)
+    def replace(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        text = os.fspath(filepath) if isinstance(filepath, (str, os.PathLike)) else "://"
+        asks = not kwargs.get(
+            "overwrite", args[0] if args else True
+        )  # Keras does, about the path that it gets
+        if asks or "://" in text or not text.endswith(_FILES) or not layer_state.layers_of(self):
+            save(self, filepath, *args, **kwargs)
+            return
+        place = Path(os.path.realpath(text))
+        beside = place.with_name(f".het_tf-{os.getpid()}-{place.name}")
+        try:
+            save(self, str(beside), *args, **kwargs)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(beside, place)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    return replace

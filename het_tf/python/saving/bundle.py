@@ -1,4 +1,4 @@
-"""Tables in TensorFlow's checkpoints: tf.train.Checkpoint, CheckpointManager, Keras 2's save_weights("path").
+"""Tables in TensorFlow's checkpoints: tf.train.Checkpoint, CheckpointManager.
 
 A layer has a `TableState` for each table among its dependencies. TensorFlow hands all of them to `_save`; it
 writes their rows into the checkpoint itself: slices of columns (pack.py), with one SaveV2 for some 32 MB, as

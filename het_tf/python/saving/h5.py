@@ -4,7 +4,7 @@ Keras gives each layer a store for named arrays. A layer writes, for each of its
 pack.py under `KEY/`. A table that several layers of the file share is written with the first of them; the
 others write `KEY/shared_with`, the place of the first.
 
-Both versions of Keras build a `.keras` file in memory, so tables must fit there. het_tf itself holds one
+Keras builds a `.keras` file in memory, so tables must fit there. het_tf itself holds one
 slice of a column at a time.
 """
 
@@ -24,7 +24,12 @@ _ATTRIBUTE = "het_tf_tables"  # attribute of the file: place of each table in it
 
 
 def save(layer: Any, store: Any) -> None:
-    """Writes the rows of the layer's tables into Keras' store."""
+    """Writes the rows of the layer's tables into Keras' store.
+
+    Raises:
+      ValueError: The store divides the weights into files that this Keras does not read back.
+    """
+    _refuse_parts(store)
     workers.before_saving(layer)
     for key, table in _tables(layer):
         first = _claim(store, layer, table, key)
@@ -40,8 +45,9 @@ def load(layer: Any, store: Any) -> None:
     """Reads the rows of the layer's tables from Keras' store.
 
     Raises:
-      ValueError: The store lacks rows of a table, or has those of another spec.
+      ValueError: The store lacks rows of a table, has those of another spec, or is one that `save` refuses.
     """
+    _refuse_parts(store)
     restores = workers.restores(layer)
     loaded: set[tuple[str, str, str]] | None = None
     for key, table in _tables(layer):
@@ -66,6 +72,14 @@ def load(layer: Any, store: Any) -> None:
         loaded.add(what)
 
 
+def _refuse_parts(store: Any) -> None:
+    if hasattr(store, "sharding_config") and not hasattr(store, "has_path"):
+        raise ValueError(
+            "Keras before 3.15 loses rows of tables that are in several files; save without max_shard_size, "
+            "or run: pip install 'keras>=3.15'"
+        )
+
+
 def _tables(layer: Any) -> list[tuple[str, str]]:
     """Names for paths, and the tables' names."""
     keys = layer_state.of(layer).file_keys
@@ -73,17 +87,17 @@ def _tables(layer: Any) -> list[tuple[str, str]]:
 
 
 def _file(store: Any) -> Any:
-    """The file of a store: Keras 2 gives a group of it, Keras 3 an object around it.
+    """The file of a store, or of a group of it (`_first`).
 
     None if Keras divides the weights into several files (max_shard_size).
     """
     if hasattr(store, "sharding_config"):
         return None
-    return getattr(store, "h5_file", None) or getattr(store, "file", None)
+    return getattr(store, "h5_file", None) or store.file
 
 
 def _group(store: Any) -> Any:
-    """The group that the store writes or reads."""
+    """The group that the store writes or reads, or the store itself (`_first`)."""
     return getattr(store, "_h5_entry_group", store)
 
 
@@ -96,7 +110,7 @@ def _claim(store: Any, layer: Any, table: str, key: str) -> str | None:
     places = json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
     if name in places:
         return str(places[name])
-    store[f"{key}/of"] = np.frombuffer(name.encode(), np.uint8)  # now Keras 3 has made the group, too
+    store[f"{key}/of"] = np.frombuffer(name.encode(), np.uint8)  # now Keras has made the group, too
     file.attrs[_ATTRIBUTE] = json.dumps({**places, name: f"{_group(store).name}/{key}"})
     return None
 

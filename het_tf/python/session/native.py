@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python import versions
-from het_tf.python.library import KERAS_3 as KERAS_3
 from het_tf.python.library import caller, load
 from het_tf.python.library import tf as tf
 

@@ -13,9 +13,8 @@ def optimizer_variables(model: Any) -> list[Any]:
 
 
 def variables_of(optimizer: Any) -> list[Any]:
-    """Returns the variables of an optimizer, a function in Keras 2; [] for None."""
-    variables = getattr(optimizer, "variables", [])
-    return list(variables() if callable(variables) else variables)
+    """Returns the variables of an optimizer; [] for None."""
+    return list(getattr(optimizer, "variables", []))
 
 
 def inner(optimizer: Any) -> Any:

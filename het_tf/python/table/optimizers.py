@@ -62,8 +62,7 @@ def is_schedule(rate: Any) -> bool:
 
 def is_variable(rate: Any) -> bool:
     """Whether `rate` is a variable of TensorFlow or Keras."""
-    keras_variable = getattr(tf.keras, "Variable", tf.Variable)
-    return isinstance(rate, (tf.Variable, keras_variable))
+    return isinstance(rate, (tf.Variable, tf.keras.Variable))
 
 
 def _checked_rate(rate: Any) -> Any:

@@ -188,7 +188,8 @@ class ClickModel(keras.Model):
     def input_specs(self) -> dict[str, Any]:
         """The inputs of the model for `het_tf.export`: a `tf.TensorSpec` for each.
 
-        Lists may have any length: models cut longer ones to their last ids.
+        Lists may have any length: models cut longer ones to their last ids, and do not count them: the cut
+        is made by TensorFlow's ops in the graph.
         """
         lists = {field.name for field in self.description.sequences}
         return {

@@ -11,12 +11,6 @@ keras: Any = tf.keras
 class OwnLoss(keras.Model):
     """A model that is compiled without a loss; `fit` and `evaluate` show its own loss as "loss"."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._shown_loss = (
-            None if hasattr(tf.keras, "ops") else keras.metrics.Mean(name="loss")
-        )  # Keras 3 shows it by itself
-
     def own_loss(self, inputs: Mapping[str, Any], outputs: Any, sample_weight: Any) -> Any:
         """Returns the loss of a batch, a scalar.
 
@@ -33,7 +27,4 @@ class OwnLoss(keras.Model):
         """Called by Keras in each step; ignores labels."""
         del y, kwargs
         loss = self.own_loss(x, y_pred, sample_weight)
-        loss = tf.add_n([loss, *(tf.cast(one, loss.dtype) for one in self.losses)])
-        if self._shown_loss is not None:
-            self._shown_loss.update_state(loss)
-        return loss
+        return tf.add_n([loss, *(tf.cast(one, loss.dtype) for one in self.losses)])

@@ -65,10 +65,7 @@ class CausalBlock(keras.layers.Layer):
             keras.layers.Dense(width, activation, kernel_initializer=glorot[n + 1], name=f"dense_{n + 1}")
             for n, activation in enumerate(("relu", None))
         ]
-        if hasattr(self.attention, "_build_from_signature"):  # Keras 2
-            self.attention._build_from_signature(tf.TensorShape(shape), tf.TensorShape(shape))
-        else:
-            self.attention.build(shape, shape)
+        self.attention.build(shape, shape)
         for layer in [*self.norms, *self.dense]:
             layer.build(shape)
         super().build(input_shape)

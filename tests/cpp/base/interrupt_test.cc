@@ -62,6 +62,34 @@ TEST_F(InterruptsTest, AThreadWithoutAScopeIsNotConcerned) {
   std::thread([] { EXPECT_FALSE(Interrupts::Due(0)); }).join();
 }
 
+// Defect: another thread, which has the scope in which the signal came, ends; the call that began meanwhile
+// waits on, and Python gets the signal only after it.
+TEST_F(InterruptsTest, AScopeThatOpensWhileASignalIsHeldBack) {
+  std::atomic<bool> open{false}, ends{false};
+  std::thread other([&] {
+    const Interrupts scope(By::kOp);
+    open = true;
+    Await([&] { return ends.load(); });
+  });
+  Await([&] { return open.load(); });
+  raise(SIGINT);
+  {
+    const Interrupts scope(By::kFunction);
+    ends = true;
+    other.join();
+    std::this_thread::sleep_for(std::chrono::duration<double>(2 * Interrupts::kStillSeconds));
+    EXPECT_TRUE(Interrupts::Due(0));
+  }
+  EXPECT_EQ(caught, 1);
+}
+
+TEST_F(InterruptsTest, ACallThatNeverWaitsLeavesTheSignal) {
+  const Interrupts scope(By::kOp, /*may_wait=*/false);
+  raise(SIGINT);
+  EXPECT_EQ(caught, 1);
+  EXPECT_FALSE(Interrupts::Due(0));
+}
+
 // Would catch a flag that stays: the call after an interrupted one would end, too.
 TEST_F(InterruptsTest, AnotherScopeBeginsAnew) {
   {

@@ -207,9 +207,10 @@ struct Pair {
   std::vector<Bytes> sent{2};
   std::vector<Vector<int32_t>> splits{2};
 
-  void Pack(size_t w, const Status& error, uint64_t signature = 77) {
+  void Pack(size_t w, const Status& error, uint64_t signature = 77, uint64_t planned = 0) {
     const Owners owners{2, nullptr};
     GradientSums sums;
+    sums.planned = planned;
     sums.active = {1, 0, 1};
     sums.tables.resize(2);
     for (uint32_t t = 0; t < 2; ++t) {
@@ -248,6 +249,28 @@ TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
   const Status status = pair.Merge(0, &merged);
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
+}
+
+// Defect: a worker without a plan chooses owners by the hash, others by the stream, and a row gets two
+// updates.
+TEST(GradientSumsParts, BatchesOfOtherPlansAreRefused) {
+  for (const uint64_t other : {uint64_t{0}, uint64_t{6}}) {
+    Pair pair;
+    pair.Pack(0, Status(), 77, 5);
+    pair.Pack(1, Status(), 77, other);
+    for (size_t to = 0; to < 2; ++to) {
+      MergedSums merged;
+      const Status status = pair.Merge(to, &merged);
+      EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+      EXPECT_THAT(status.message(),
+                  ::testing::HasSubstr("worker 0 is number 5 of the pass, and that of worker "
+                                       "1 of 2 is "));
+      EXPECT_THAT(status.message(), ::testing::HasSubstr("by new iterators"));
+    }
+    pair.Pack(1, Status(), 77, 5);
+    MergedSums merged;
+    EXPECT_TRUE(pair.Merge(0, &merged).ok());
+  }
 }
 
 TEST(GradientSumsParts, PartsOfWrongLengthAreAnError) {

@@ -9,7 +9,7 @@ from saving_lib import everything, keras, make_model, train
 import het_tf
 from het_tf.python.callbacks import direction
 
-pytestmark = [pytest.mark.slow, pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 
 class Say(keras.callbacks.Callback):
@@ -99,7 +99,7 @@ def test_a_metric_of_one_of_several_outputs():
 
 @pytest.mark.parametrize("twice", [False, True], ids=["one fit", "two fits"])
 def test_the_best_auc_is_restored(twice):
-    """Keras 2 and early Keras 3 would keep the smallest, the epoch of 0.55."""
+    """Early versions of Keras would keep the smallest, the epoch of 0.55."""
     model = make_model()
     model.compile("sgd", "mse", metrics=[keras.metrics.RootMeanSquaredError(name="auc")])
     model.compile("sgd", "mse", metrics=[Directed(name="auc")])

@@ -12,7 +12,7 @@ import het_tf
 from het_tf.python.checkpoint import rowfile
 from het_tf.python.session import native
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 NAMES = ["item", 'a "quoted"/näme']
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 from floats_lib import MODEL, TRAINED, assert_close, of_columns
 from saving_lib import (
     Checkpoint,
-    TensorFlowFormat,
     WeightsH5,
     assert_equal,
     build,
@@ -31,7 +30,6 @@ from het_tf.python.table import registry
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
@@ -42,11 +40,8 @@ SETTINGS = [("sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}), ("adam", {})]
 
 @pytest.mark.parametrize(
     ("way", "rule", "cache"),
-    [
-        (Checkpoint, *SETTINGS[0]), (WeightsH5, *SETTINGS[1]),
-        pytest.param(TensorFlowFormat, *SETTINGS[1], marks=saving_lib.keras_2_only),
-    ],
-)  # fmt: skip
+    [(Checkpoint, *SETTINGS[0]), (WeightsH5, *SETTINGS[1])],
+)
 def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_path):
     model = make_model(rule, **cache)
     train(model)

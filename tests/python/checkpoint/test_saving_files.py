@@ -9,7 +9,6 @@ import tensorflow as tf
 from floats_lib import assert_close
 from played_lib import Played
 from saving_lib import (
-    KERAS_3,
     assert_equal,
     build,
     everything,
@@ -26,7 +25,6 @@ from het_tf.python.session import settings
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
@@ -116,7 +114,17 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
     assert_equal(everything(), before)
 
 
-@pytest.mark.skipif(not KERAS_3, reason="Keras 2 does not divide its files")
+def test_weights_in_several_files_that_keras_would_lose(tmp_path, monkeypatch):
+    """Defect: Keras 3.10 to 3.14 write such files, and do not find all of their rows again."""
+    model = make_model()
+    path = str(tmp_path / "x.weights.json")
+    for store in ("H5IOStore", "ShardedH5IOStore"):
+        monkeypatch.delattr(f"keras.src.saving.saving_lib.{store}.has_path", raising=False)
+    with pytest.raises(ValueError, match="save without max_shard_size, or run: pip install 'keras"):
+        model.save_weights(path, max_shard_size=4e-6)
+
+
+@pytest.mark.skipif(keras.__version__ < "3.15", reason="Keras loses rows")
 def test_weights_in_several_files(tmp_path):
     model = build()
     train(model)
@@ -207,22 +215,36 @@ def test_model_checkpoint_keeps_the_best_epoch(tmp_path, whole):
         np.testing.assert_array_equal(predictions(loaded), seen.predictions[1])
 
 
+@pytest.mark.parametrize("callback", [None, keras.callbacks.ModelCheckpoint, het_tf.callbacks.Checkpoint])
 @pytest.mark.parametrize("whole", [False, True], ids=["weights", "model"])
-def test_a_save_that_fails_leaves_the_file_before(tmp_path, whole, monkeypatch):
+def test_a_save_that_fails_leaves_the_file_before(tmp_path, whole, callback, monkeypatch):
+    """Keras alone empties it, and leaves it open while the error is held: the next save fails, too."""
     path = tmp_path / ("x.keras" if whole else "x.weights.h5")
-    callback = het_tf.callbacks.Checkpoint(str(path), save_weights_only=not whole)
     model = make_model()
-    train(model, callbacks=[callback])
-    before = path.read_bytes()
+
+    def save():
+        if callback is None:
+            (model.save if whole else model.save_weights)(path)
+        else:
+            train(model, callbacks=[callback(str(path), save_weights_only=not whole)])
 
     def full(directory):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pack, "arrays", full)
-    with pytest.raises(OSError, match="No space left"):
-        train(model, callbacks=[callback])
+    train(model)
+    save()
+    before = path.read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left") as held:
+        patched.setattr(pack, "arrays", full)
+        save()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path], "nothing else stays behind"
+    save()
+    want = predictions(model)
+    train(model)
+    model.load_weights(path)
+    np.testing.assert_array_equal(predictions(model), want)
+    del held
 
 
 def test_early_stopping_that_would_restore_half_does_not_begin():

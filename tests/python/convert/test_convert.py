@@ -1,6 +1,7 @@
 """het_tf.convert: equal rows, predictions and steps afterwards; what is told; masks and vocabularies."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,7 @@ from floats_lib import TRAINED, assert_close
 import het_tf
 
 keras = tf.keras
-KERAS_3 = hasattr(keras, "ops")
-pytestmark = [pytest.mark.slow, pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 quiet = pytest.mark.filterwarnings("ignore::het_tf.ConversionWarning")
 
 IDS = 12
@@ -25,14 +25,6 @@ OPTIMIZERS = {
     "ftrl": lambda: keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.001, beta=0.1),
     "schedule": lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
 }
-if not KERAS_3:
-    legacy, schedules = keras.optimizers.legacy, keras.optimizers.schedules
-    OPTIMIZERS |= {
-        "legacy_sgd": lambda: legacy.SGD(0.1, decay=0.2),
-        "legacy_momentum": lambda: legacy.SGD(0.05, momentum=0.8, nesterov=True),
-        "legacy_adam": lambda: legacy.Adam(schedules.ExponentialDecay(0.1, 2, 0.5), epsilon=1e-3),
-        "legacy_ftrl": lambda: legacy.Ftrl(0.1, l1_regularization_strength=0.001, beta=0.1, decay=0.2),
-    }
 
 
 def predictions(model, x):
@@ -57,8 +49,6 @@ def clicks(optimizer):
 def batches(rng, number):
     for _ in range(number):
         ids = rng.permutation(IDS)
-        if not KERAS_3:  # whose optimizers square the gradients of an id one by one, not their sum
-            ids = np.concatenate([ids, rng.integers(0, IDS, 8)])
         numbers = rng.normal(size=(len(ids), 2)).astype("float32")
         yield {"item": ids, "numbers": numbers}, rng.normal(size=(len(ids), 1)).astype("float32")
 
@@ -232,10 +222,7 @@ def test_a_model_that_is_not_compiled(fresh, capsys):
 
 
 def test_sequential_whose_ids_were_floats(fresh):
-    length = {} if KERAS_3 else {"input_length": 3}
-    old = keras.Sequential(
-        [keras.layers.Embedding(9, 2, **length), keras.layers.Flatten(), keras.layers.Dense(1)]
-    )
+    old = keras.Sequential([keras.layers.Embedding(9, 2), keras.layers.Flatten(), keras.layers.Dense(1)])
     ids = fresh.integers(0, 9, (5, 3))
     predictions(old, ids)
     new = het_tf.convert(old, verbose=False)
@@ -372,7 +359,6 @@ def test_what_adapt_has_learnt_stays(fresh):
     equal(old, new, tf.constant(["x", "y", "z"]))
 
 
-@pytest.mark.skipif(not KERAS_3, reason="Keras 2 sums the gradients of an id before it squares them")
 def test_repeated_ids_differ_from_keras_3():
     """docs/migrate/keras.md says so: should Keras change, the page is to follow."""
     variable = keras.Variable(np.zeros((2, 1), "float32"))
@@ -397,32 +383,12 @@ def test_xla_is_switched_off(fresh):
     new.train_on_batch(*next(batches(fresh, 1)))
 
 
-@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
-@pytest.mark.parametrize("name", ["Adagrad", "RMSprop"])
-def test_legacy_optimizers_with_another_epsilon_are_told_by_name(fresh, name):
-    old = clicks(getattr(keras.optimizers.legacy, name)(0.1))
-    x, y = next(batches(fresh, 1))
-    old.train_on_batch(x, y)
-    words = f"no formula of legacy {name}, whose epsilon is added after the root: they have RowWiseAdagrad"
-    with pytest.warns(het_tf.ConversionWarning, match=words):
-        new = het_tf.convert(old, verbose=False)
-    equal(old, new, x)
-    slot = {"Adagrad": "accumulator", "RMSprop": "rms"}[name]
-    kernels = [model.layers[-1].kernel for model in (old, new)]
-    slots = [
-        model.optimizer.get_slot(kernel, slot) for model, kernel in zip((old, new), kernels, strict=True)
-    ]
-    np.testing.assert_array_equal(*slots)  # the dense weights keep their optimizer, and its state
-    new.train_on_batch(x, y)
-
-
-@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
-def test_lazy_legacy_optimizers_convert_without_warning(fresh, recwarn):
-    for name in ("legacy_momentum", "legacy_ftrl"):
-        old = clicks(OPTIMIZERS[name]())
-        old.train_on_batch(*next(batches(fresh, 1)))
-        het_tf.convert(old, {"item_rows": name}, verbose=False)
-    assert not [one for one in recwarn if one.category is het_tf.ConversionWarning]
+def test_an_hdf5_file_of_keras_2(fresh):
+    place = Path(__file__).parent / "keras2"
+    expected = np.load(place / "expected.npz")
+    new = het_tf.convert(keras.models.load_model(place / "model.h5", compile=False), verbose=False)
+    np.testing.assert_array_equal(het_tf.Table("item").to_numpy()[1], expected["rows"])
+    assert_close(predictions(new, np.array([[3, 0]])), expected["answers"])
 
 
 @pytest.mark.long

@@ -7,8 +7,7 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-KERAS_3 = hasattr(keras, "ops")
-pytestmark = [pytest.mark.slow, pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 
 def around(layer, shape=(3,)):

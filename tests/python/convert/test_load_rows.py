@@ -9,8 +9,9 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 TFRA = Path(__file__).parent / "tfra"
+KERAS_2 = Path(__file__).parent / "keras2"
 IDS = np.array([5, -3, 2**62, 0])
 VALUES = np.arange(8, dtype=np.float32).reshape(4, 2)
 
@@ -105,6 +106,17 @@ def test_checkpoint_of_a_variable_with_its_slots(tmp_path):
     assert het_tf.load_rows("item", tmp_path / "model", rows=names[0]) == 4
     with pytest.raises(ValueError, match=r"has no array .*name one by rows="):
         het_tf.load_rows("item", path)
+
+
+def test_checkpoint_of_keras_2():
+    """Variable 0 of the optimizer is the step; then come the slots of each weight."""
+    names = ["layer_with_weights-0/embeddings", "optimizer/_variables/1", "optimizer/_variables/2"]
+    names = [f"{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in names]
+    into = table("adam")
+    assert het_tf.load_rows("item", KERAS_2 / "weights", rows=names[0], slots=[*names[1:], 2]) == 4
+    expected = np.load(KERAS_2 / "expected.npz")
+    columns = [expected["rows"], expected["m"], expected["v"], np.full((4, 1), 2)]
+    np.testing.assert_array_equal(into.to_numpy(with_slots=True)[1], np.concatenate(columns, axis=1))
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,6 @@ def test_deepfm_on_movielens_without_a_cache() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.tf215
 def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
     import tensorflow as tf
 
@@ -232,7 +231,6 @@ def test_two_towers_find_what_was_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.tf215
 def test_save_go_on_and_export(tmp_path: Path) -> None:
     import tensorflow as tf
 

@@ -214,21 +214,21 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
         '[[ "$1" =~ ^(system|horovod|servers|build.*|venv.*|notebooks-venv|wheel|portable)$ ]]\n'
     )
     (tmp_path / "stage").chmod(0o755)
-    for name in ("venv", "venv215", "venv220", "venvdocs", "venvrelease"):
+    for name in ("venv", "venv220", "venvdocs", "venvrelease"):
         (tmp_path / name).mkdir()
     done = make(
         "--keep-going", goal, f"STAGE={tmp_path}/stage", "VENV=" + str(tmp_path / "venv"),
-        *(f"{name.upper()}={tmp_path / name}" for name in ("venv215", "venv220", "venvdocs", "venvrelease")),
+        *(f"{name.upper()}={tmp_path / name}" for name in ("venv220", "venvdocs", "venvrelease")),
         env={"NAMES": str(tmp_path / "names")},
     )  # fmt: skip
     assert done.returncode != 0
     ran = set((tmp_path / "names").read_text().split())
-    of_test = {"check", "threads", "exact", "python-tf215", "python"}
+    of_test = {"check", "threads", "exact", "python"}
     expected = {
         "test-stages": of_test,
         "test-fast-stages": {"check", "python"},
         "test-all-stages": of_test
-        | {"full", "redis8", "het-ps-redis8", "valkey", "het-ps-valkey", "python-long", "python-long-tf215"}
+        | {"full", "redis8", "het-ps-redis8", "valkey", "het-ps-valkey", "python-long"}
         | {"tf220", "symbols", "benchmarks", "notebooks", "previous", "instructions", "installed", "site"},
     }[goal]
     assert {

@@ -13,9 +13,7 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.export import follow
 from het_tf.python.publishing import blob, weights
-from het_tf.python.session.native import KERAS_3
 
 keras = tf.keras
 IDS = np.arange(-8, 8)
@@ -23,7 +21,6 @@ IDS = np.arange(-8, 8)
 pytestmark = [
     redis_lib.SERVER,
     pytest.mark.usefixtures("fresh"),
-    pytest.mark.skipif(not KERAS_3, reason="variables of Keras 2 cannot be replaced in a call"),
 ]
 
 
@@ -272,14 +269,6 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
         with pytest.raises(ValueError, match=next(iter(arguments))):
             het_tf.Follow("redis://host", **arguments)
     assert not (tmp_path / "no").exists()
-
-
-def test_keras_2_is_refused(exported: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    """Defect: an AttributeError about StatelessScope, or dense weights that never change."""
-    model, _, server = exported
-    monkeypatch.setattr(follow, "KERAS_3", False)
-    with pytest.raises(RuntimeError, match="needs Keras 3"):
-        het_tf.export(model, tmp_path / "no", "native", follow=server.address, verbose=False)
 
 
 def test_tables_of_this_process_are_refused(tmp_path: Path) -> None:

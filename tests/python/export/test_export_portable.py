@@ -203,7 +203,6 @@ saved_model_cli.main()
 """
 
 
-@pytest.mark.tf215
 def test_a_process_that_has_no_het_tf(exported, tmp_path):
     """By tf.saved_model.load, saved_model_cli, and TensorFlow's C API: the same numbers."""
     one = exported["WideDeep"]
@@ -218,7 +217,6 @@ def test_a_process_that_has_no_het_tf(exported, tmp_path):
     lib.assert_predicts(lib.by_c_api(path, inputs, "output_0"), wanted.reshape(-1))
 
 
-@pytest.mark.tf215
 def test_rows_are_variables_and_no_constants(rng, tmp_path):
     """A graph is a message of at most 2 GB: nothing in it may grow with the table."""
     config = het_tf.TableConfig("item", 16)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 import redis_lib
 import tensorflow as tf
 from cli_lib import run
@@ -16,13 +15,11 @@ from followed_lib import IDS, Followed, make_model
 import het_tf
 from het_tf.python.following import cli as serve
 from het_tf.python.releasing import cli
-from het_tf.python.session.native import KERAS_3
 
 keras = tf.keras
 
 pytestmark = [
     *redis_lib.MARKS,
-    pytest.mark.skipif(not KERAS_3, reason="an export that follows needs Keras 3"),
 ]
 
 

@@ -16,11 +16,9 @@ from followed_lib import IDS, Followed, make_model
 import het_tf
 from het_tf.python.following import cli, live, target
 from het_tf.python.ps import conf
-from het_tf.python.session.native import KERAS_3
 
 pytestmark = [
     *redis_lib.MARKS,
-    pytest.mark.skipif(not KERAS_3, reason="an export that follows needs Keras 3"),
 ]
 
 

@@ -13,13 +13,11 @@ from floats_lib import MODEL, assert_close
 from played_lib import Played
 
 import het_tf
-from het_tf.python.horovod import checks
 from het_tf.python.ps import job_server
 from het_tf.python.ps.errors import ServerError
 from het_tf.python.session import settings
 
 keras = tf.keras
-pytestmark = pytest.mark.tf215
 
 
 def data(rows=32):
@@ -208,9 +206,8 @@ def test_distribute_refuses(fresh, monkeypatch):
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.horovod.distribute("model")
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
-    if checks.KERAS_3:
-        with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
-            het_tf.horovod.distribute(model)
+    with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
+        het_tf.horovod.distribute(model)
     monkeypatch.setattr(settings.current, "hvd", None)
 
 

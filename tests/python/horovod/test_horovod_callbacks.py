@@ -13,7 +13,6 @@ import het_tf
 from het_tf.python.session import collective, native
 
 keras = tf.keras
-pytestmark = pytest.mark.tf215
 
 
 def data(rows=32):

@@ -14,13 +14,8 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.python.horovod import shortest
-from het_tf.python.session.native import KERAS_3
 
 keras = tf.keras
-pytestmark = pytest.mark.tf215
-several_steps_at_once = pytest.mark.skipif(
-    not KERAS_3, reason="Keras 2 takes steps_per_execution with a known length only"
-)
 
 
 def dataset(batches, known=False):
@@ -76,7 +71,6 @@ def test_fit_ends_epochs_with_shortest_stream_and_warns_once(other, caplog, eage
     assert "the data of rank 1 ended first, after 3 batches: all 2 ranks end" in record.getMessage()
 
 
-@several_steps_at_once
 @pytest.mark.parametrize("mine", [5, 6])
 def test_fit_ends_in_the_middle_of_an_execution(other, mine):
     """A lookahead shorter than `steps_per_execution` would hand out batches that another rank has not."""
@@ -134,7 +128,7 @@ def test_what_cannot_end_together_is_refused(played, other):
     made.fit(whole, class_weight={0: 1.0, 1: 2.0}, verbose=0)
 
 
-@pytest.mark.parametrize(("batches", "at_once"), [(0, 1), pytest.param(3, 4, marks=several_steps_at_once)])
+@pytest.mark.parametrize(("batches", "at_once"), [(0, 1), (3, 4)])
 def test_rank_with_less_than_one_execution_fails(other, batches, at_once):
     """It takes no step in which it could say so: it must not wait, nor end in silence."""
     other(9)

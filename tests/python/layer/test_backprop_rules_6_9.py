@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from played_lib import Played
-from rules_lib import KERAS_3, MODES, data, embedding, keras, keras_3_only, make_model, rows, step
+from rules_lib import MODES, data, embedding, keras, make_model, rows, step
 
 import het_tf
 from het_tf.python.session import settings
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 # --- 6: no XLA ------------------------------------------------------------------------------------
 
 
-@keras_3_only
 def test_keras_does_not_compile_a_model_with_tables():
     from keras.src.trainers.trainer import model_supports_jit
 
@@ -40,8 +39,7 @@ def test_large_ids_stay_apart(kind, policy):
         inputs = keras.Input((2,), dtype="int64")
         model = keras.Model(inputs, layer(inputs))
     elif kind == "sequential":
-        first = keras.Input((2,), dtype="int64") if KERAS_3 else keras.layers.InputLayer((2,), dtype="int64")
-        model = keras.Sequential([first, layer])
+        model = keras.Sequential([keras.Input((2,), dtype="int64"), layer])
     else:
 
         class Model(keras.Model):
@@ -58,7 +56,6 @@ def test_large_ids_stay_apart(kind, policy):
     np.testing.assert_array_equal(het_tf.Table("t").to_numpy()[0], np.sort(ids.ravel()))
 
 
-@keras_3_only
 def test_output_spec_is_equal_for_all_inputs():
     layer = embedding(combiner="mean")
     specs = {

@@ -335,7 +335,7 @@ def test_memory_ends_outside_of_a_step():
 # --- what the first use of a name refuses ----------------------------------------------------------
 
 
-def use_in_a_process(paths, code="import het_tf; het_tf.tables()"):
+def use_in_a_process(paths, code="import het_tf; het_tf.tables()", **variables):
     # Not in the source tree: Python looks into the current directory first.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
@@ -343,33 +343,53 @@ def use_in_a_process(paths, code="import het_tf; het_tf.tables()"):
         cwd=paths[0],
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment | variables,
         timeout=300,
     )
     return done.returncode, (done.stderr.strip() or "nothing").splitlines()[-1]
 
 
-def fake_tensorflow(directory, source):
-    (directory / "tensorflow").mkdir()
-    (directory / "tensorflow" / "__init__.py").write_text(source)
-    return [directory, PACKAGE.parent]
+def version(number):
+    """A module that het_tf can register its classes in."""
+    return f"__version__ = {number!r}\nclass saving: get_custom_objects = dict"
 
 
-def test_an_unsupported_tensorflow(tmp_path):
-    code, line = use_in_a_process(fake_tensorflow(tmp_path, '__version__ = "2.14.1"'))
-    assert code != 0
-    assert line == (
-        "ImportError: het_tf works with TensorFlow >=2.15,<2.22 (tested: 2.15.1, 2.21.0), not 2.14.1; "
-        "run: pip install tensorflow-cpu==2.21.0"
-    )
+MISSING = "raise ImportError('No module named x')"
+WORKS = "works with TensorFlow >=2.16,<2.22 and Keras >=3.10,"
 
 
-def test_no_tensorflow(tmp_path):
-    code, line = use_in_a_process(fake_tensorflow(tmp_path, 'raise ImportError("No module named x")'))
-    assert code != 0
-    assert line.startswith(
-        "ImportError: het_tf needs TensorFlow, which does not import (No module named x); run: pip"
-    )
+@pytest.mark.parametrize(
+    ("modules", "variables", "words"),
+    [
+        ({"tensorflow": MISSING}, {}, "needs TensorFlow, which does not import (No module named x)"),
+        ({"tensorflow": version("2.15.1")}, {}, f"{WORKS} not TensorFlow 2.15.1"),
+        ({"tensorflow": version("2.22.0")}, {}, f"{WORKS} not TensorFlow 2.22.0"),
+        ({"keras": MISSING}, {}, f"{WORKS} but Keras does not import (No module named x)"),
+        ({"keras": version("2.15.0")}, {}, f"{WORKS} not Keras 2.15.0"),
+        ({"keras": version("3.9.2")}, {}, f"{WORKS} not Keras 3.9.2"),
+        (
+            {},
+            {"TF_USE_LEGACY_KERAS": "1"},
+            f"{WORKS} not Keras 2 (tf-keras), which TF_USE_LEGACY_KERAS=1 chooses",
+        ),
+    ],
+)
+@pytest.mark.parametrize("code", ["import het_tf; het_tf.tables()", "import het_tf.keras"])
+def test_other_versions_are_refused_by_one_line(tmp_path, code, modules, variables, words):
+    for name, source in {"tensorflow": version("2.16.2"), "keras": version("3.10.0"), **modules}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(source)
+    status, line = use_in_a_process([tmp_path, PACKAGE.parent], code, **variables)
+    pip = "pip install " + ("tensorflow-cpu==2.21.0" if "tensorflow" in modules else "'keras>=3.10'")
+    unset = "unset TF_USE_LEGACY_KERAS; " if variables else ""
+    assert status != 0 and line == f"ImportError: het_tf {words}; run: {unset}{pip}"
+
+
+def test_the_wheel_asks_for_the_versions_that_work():
+    project = (versions.TREE / "pyproject.toml").read_text()
+    between = ">={},<{}".format(*versions.TENSORFLOW)
+    for asked in (f"keras>={versions.KERAS}", f"tensorflow{between}", f"tensorflow-cpu{between}"):
+        assert f'"{asked}"' in project
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import tensorflow as tf
 from floats_lib import assert_close
 
 import het_tf
-from het_tf.python.session import native
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -336,12 +335,10 @@ def test_weights_of_another_shape_are_refused_in_graphs_too():
             else tf.SparseTensor(tf.identity(places), ones, ids.dense_shape)
         )
         tf.function(lambda ids, weights: layer(ids, weights=weights))(ids, right)
-    if native.KERAS_3:
-        with pytest.raises(ValueError, match="one weight for each id"):
-            layer(keras.Input((2,), dtype="int64"), weights=keras.Input((3,)))
+    with pytest.raises(ValueError, match="one weight for each id"):
+        layer(keras.Input((2,), dtype="int64"), weights=keras.Input((3,)))
 
 
-@pytest.mark.tf215
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 def test_what_nan_becomes_is_no_id(mode):
     """Ids with a hole were floats, NaN became -2^63, and that row was trained. As padding it is legal."""

@@ -10,11 +10,10 @@ import tensorflow as tf
 from floats_lib import assert_close
 
 import het_tf
-from het_tf.python.session import native, settings
+from het_tf.python.session import settings
 
 keras = tf.keras
-KERAS_3 = native.KERAS_3
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 SGD = het_tf.optimizers.SGD
 

@@ -10,7 +10,7 @@ import het_tf
 from het_tf.python.session import native
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 IDS = np.random.default_rng(0).integers(0, 100, (16, 3))
 LABELS = np.ones((16, 1), np.float32)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from het_tf.python.session import native
 
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def table_spec(name="t", dim=4, **more):

@@ -9,7 +9,7 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-pytestmark = [pytest.mark.tf215, pytest.mark.usefixtures("fresh")]
+pytestmark = pytest.mark.usefixtures("fresh")
 
 LONG = "user_" + "x" * 290 + "_last"
 SHORT = r"'user_x{25}'\.\.\.'x{10}_last' \(300 characters\)"
@@ -41,8 +41,7 @@ def test_ids_of_an_unsupported_type_name_their_feature(ids):
     """Defect: TensorFlow's own message, which says neither which feature it was nor what to give."""
     values, message = BAD[ids]
     with pytest.raises((ValueError, TypeError), match=f"feature 'user': {message}"):
-        # Keras 2 makes tensors of a layer's arguments itself, so it is called as Keras calls it.
-        collection().call({"user": values, "item": np.ones(2, np.int64)})
+        collection()({"user": values, "item": np.ones(2, np.int64)})
     assert het_tf.Table("t").size == 0
 
 

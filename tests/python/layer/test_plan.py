@@ -89,7 +89,6 @@ def test_inputs_of_every_kind_are_accepted():
     assert len(list(elsewhere)) == 2
 
 
-@pytest.mark.tf215
 def test_training_in_this_process_is_the_same():
     found = []
     for with_plan in (False, True):
@@ -105,7 +104,6 @@ def test_training_in_this_process_is_the_same():
     np.testing.assert_array_equal(found[0]["rows"], found[1]["rows"])
 
 
-@pytest.mark.tf215
 def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
     layer = het_tf.keras.Embedding(2, name="t")
     dataset = het_tf.plan(batches(np.arange(40)), layer, window=3)

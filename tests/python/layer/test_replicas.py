@@ -13,11 +13,9 @@ import tensorflow as tf
 from played_lib import Played
 from rules_lib import embedding, step
 
-from het_tf.python.session import native, settings
+from het_tf.python.session import settings
 
 pytestmark = pytest.mark.slow
-# Replicas are in what Keras' fit, loss and optimizers do, and each Keras has its own.
-OF_BOTH_KERAS = ("fit_adagrad", "fit_eager", "loop_sgd", "mixed")
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +23,13 @@ def printed():
     """The output of the cases."""
     script = Path(replicas_worker.__file__)
     environment = {**os.environ, "PYTHONPATH": str(script.parents[3]), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    cases = replicas_worker.CASES if native.KERAS_3 else OF_BOTH_KERAS
     return subprocess.run(
-        [sys.executable, script, *cases], env=environment,
+        [sys.executable, script, *replicas_worker.CASES], env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
     ).stdout  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, marks=[pytest.mark.tf215] if case in OF_BOTH_KERAS else [])
-        for case in replicas_worker.CASES
-    ],
-)
+@pytest.mark.parametrize("case", replicas_worker.CASES)
 def test_two_replicas(case, printed):
     """The assertions of a case are in replicas_worker.py."""
     assert f"{case}: ok\n" in printed, printed[-6000:]

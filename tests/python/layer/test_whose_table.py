@@ -14,7 +14,6 @@ from het_tf.python.table import registry
 
 keras = tf.keras
 pytestmark = [
-    pytest.mark.tf215,
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("error::het_tf.OldRowsWarning"),
     pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),

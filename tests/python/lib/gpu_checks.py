@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from gpu_checks_lib import (
-    KERAS_3,
     PLACES,
     compare_tables,
     devices_of,
@@ -208,8 +207,7 @@ def fit_evaluate_and_predict():
     found = {}
     for place in PLACES:
         model, history = fitted(place)
-        if KERAS_3:
-            assert model.jit_compile is False  # "auto" would compile for a GPU; the layers refuse
+        assert model.jit_compile is False  # "auto" would compile for a GPU; the layers refuse
         with elsewhere():
             found[place] = (history, model.evaluate(*data(), verbose=0), model.predict(data()[0], verbose=0))
         assert history[-1] < history[0]
@@ -221,6 +219,7 @@ def fit_evaluate_and_predict():
     compare_tables()
 
 
+@check
 def mixed_float16_scales_and_skips():
     results = {}
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -242,10 +241,6 @@ def mixed_float16_scales_and_skips():
     compare_tables()
 
 
-if KERAS_3:  # of Keras 2 tests on the CPU have the loss scale
-    check(mixed_float16_scales_and_skips)
-
-
 @check
 def weights_and_checkpoints_come_back():
     with tempfile.TemporaryDirectory() as folder:
@@ -254,7 +249,7 @@ def weights_and_checkpoints_come_back():
             before = model.predict(data()[0], verbose=0)
             rows = table_of("gpu")
             weights = Path(folder) / "model.weights.h5"
-            model.save_weights(weights if KERAS_3 else str(weights))
+            model.save_weights(weights)
             tf.train.Checkpoint(model=model).write(f"{folder}/tf")
             het_tf.checkpoint.save(f"{folder}/het", model, namespace="gpu")
 
@@ -266,7 +261,7 @@ def weights_and_checkpoints_come_back():
                 for one, other in zip(rows, table_of("gpu"), strict=True):
                     same(one, other)
 
-            moved_and_back(lambda: model.load_weights(weights if KERAS_3 else str(weights)))
+            moved_and_back(lambda: model.load_weights(weights))
             moved_and_back(lambda: tf.train.Checkpoint(model=model).restore(f"{folder}/tf"))
             moved_and_back(lambda: het_tf.checkpoint.restore(f"{folder}/het", model, namespace="gpu"))
 

@@ -16,7 +16,6 @@ import het_tf
 from het_tf.python.table import registry
 
 keras = tf.keras
-KERAS_3 = hasattr(keras, "ops")
 REAL = os.environ.get("HET_TEST_GPU") == "real"
 PLACES = ("cpu", "gpu")
 
@@ -101,4 +100,4 @@ def fresh():
         het_tf.Table(name, namespace=namespace).drop()
     for namespace in {"", *registry.namespaces()}:
         het_tf.reset(namespace)
-    keras.backend.clear_session(**({"free_memory": False} if KERAS_3 else {}))
+    keras.backend.clear_session(free_memory=False)

@@ -74,9 +74,6 @@ def to_keras(model: Any, buckets: int = 1 << 12, first: int = 0) -> Any:
 
 def replace(layer: Any, name: str, by: Any) -> None:
     """Gives a layer, also one that is built, another layer under a name."""
-    if hasattr(layer, "_tracker"):  # of Keras 3, where deleting the attribute leaves the weights
-        layer._tracker.unlock()
-        layer._tracker.untrack(getattr(layer, name))
-    else:
-        delattr(layer, name)
+    layer._tracker.unlock()
+    layer._tracker.untrack(getattr(layer, name))  # deleting the attribute would leave the weights
     setattr(layer, name, by)

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.session import settings
 
 BATCH, STEPS, KEYS, DIM = 6, 12, 25, 3
 REMEDY = "het_tf.flush(all_ranks=True)"
@@ -143,10 +144,47 @@ def a_file_of_one_rank_within_a_pass(hvd: Any, place: Path) -> None:
     model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), job.layer])
     iterator = job.new_pass()
     job.train(iterator, 5)
-    refused("a file", lambda: model.save_weights(place / f"refused{hvd.rank()}.weights.h5"))
+    refused("a file", lambda: model.save_weights(place / f"{hvd.rank()}.weights.h5"))
     het_tf.flush(all_ranks=True)
     model.save_weights(place / f"{hvd.rank()}.weights.h5")
     job.train(iterator, 2)
+
+
+def iterators_of_another_process(hvd: Any, place: Path) -> None:
+    """Batches that were ready have no plan after a restore. Another table is as good as another process."""
+    first = Job("table_1", hvd)  # names of one length: jobs of the same samples
+    iterator = first.new_pass()
+    first.train(iterator, 4)
+    path = tf.train.Checkpoint(iterator=iterator).write(str(place / f"{settings.accumulates()}{hvd.rank()}"))
+    het_tf.flush(all_ranks=True)
+
+    def restored(job: Job) -> Any:
+        iterator = job.new_pass()
+        tf.train.Checkpoint(iterator=iterator).restore(path)
+        return iterator
+
+    every = Job("table_2", hvd)
+    iterator, every.at = restored(every), 4
+    every.train(iterator, STEPS - 4)
+    het_tf.flush(all_ranks=True)
+    every.expect_rows()
+
+    one = Job("table_3", hvd)
+    iterator, one.at = (one.new_pass() if hvd.rank() else restored(one)), 4
+    for _ in range(4 * hvd.rank()):
+        next(iterator)
+    if settings.accumulates():  # who updates a row is in the plan
+        refused("a step that one rank has planned", lambda: one.train(iterator, 1))
+    else:
+        one.train(iterator, STEPS - 4)
+    het_tf.flush(all_ranks=True)
+    one.expect_rows()
+    one.train(one.new_pass(), STEPS)
+
+
+def iterators_of_another_process_with_accumulate(hvd: Any, place: Path) -> None:
+    """The same; without an agreement on who updates a row every rank refuses."""
+    iterators_of_another_process(hvd, place)
 
 
 def main() -> None:
@@ -158,8 +196,13 @@ def main() -> None:
         a_stream_that_is_left,
         a_checkpoint_within_a_pass,
         a_file_of_one_rank_within_a_pass,
+        iterators_of_another_process,
+        iterators_of_another_process_with_accumulate,
     ):
-        het_tf.init(hvd=hvd, ps=sys.argv[1], namespace=case.__name__, gradient_scale="sum")
+        het_tf.init(
+            hvd=hvd, ps=sys.argv[1], namespace=case.__name__, gradient_scale="sum",
+            accumulate=case is iterators_of_another_process_with_accumulate,
+        )  # fmt: skip
         case(hvd, Path(sys.argv[2]))
         print(f"{case.__name__}: done", flush=True)
         het_tf.flush(all_ranks=True)

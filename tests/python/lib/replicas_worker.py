@@ -19,14 +19,13 @@ import het_tf
 
 keras = tf.keras
 IDS, DIM, BATCH, STEPS = 12, 3, 8, 4
-UNEVEN = 7  # one replica gets 4 samples, the other one 3; Keras 3 refuses it as the first batch of a fit
-LossScaleOptimizer = getattr(keras.optimizers, "LossScaleOptimizer", keras.mixed_precision.LossScaleOptimizer)
+UNEVEN = 7  # one replica gets 4 samples, the other one 3; Keras refuses it as the first batch of a fit
 OPTIMIZERS = {
     "sgd": (het_tf.optimizers.SGD(0.5), lambda: keras.optimizers.SGD(0.5)),
     # With the scale that is the default, sums of the whole batch overflow where those of half of it do not.
     "scaled": (
         het_tf.optimizers.SGD(0.5),
-        lambda: LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=2**8),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=2**8),
     ),
     "adagrad": (het_tf.optimizers.Adagrad(0.5, 0.1, 1e-7), lambda: keras.optimizers.Adagrad(0.5)),
 }
@@ -47,7 +46,7 @@ def mirrored():
 
 
 class DenseGradients(keras.layers.Embedding):
-    """As its base. Adagrad of Keras 3 squares the slices of a sparse gradient before it adds equal ids."""
+    """As its base. Keras' Adagrad squares the slices of a sparse gradient before it adds equal ids."""
 
     def call(self, inputs):
         return tf.tensordot(tf.one_hot(inputs, IDS), tf.convert_to_tensor(self.embeddings), 1)

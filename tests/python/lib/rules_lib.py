@@ -1,15 +1,11 @@
 """Shared by the tests of the nine rules: a layer, a model, a step."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import native
 
 keras = tf.keras
-KERAS_3 = native.KERAS_3
-keras_3_only = pytest.mark.skipif(not KERAS_3, reason="Keras 2 has no such thing")
 MODES = ["graph", "eager"]
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import native
 
 keras = tf.keras
-KERAS_3 = native.KERAS_3
 
 RULES = {
     "sgd": (lambda: keras.optimizers.SGD(0.1), lambda: het_tf.optimizers.SGD(0.1)),
@@ -100,16 +97,4 @@ class WeightsH5:
         model.load_weights(self.path)
 
 
-class TensorFlowFormat(Checkpoint):
-    """Keras 2's model.save_weights("x")."""
-
-    def save(self, model, directory):
-        self.path = str(directory / "weights")
-        model.save_weights(self.path, save_format="tf")
-
-    def restore(self, model):
-        model.load_weights(self.path)
-
-
 WAYS = [Checkpoint, WeightsH5]
-keras_2_only = pytest.mark.skipif(KERAS_3, reason="Keras 3 has no such thing")

@@ -11,7 +11,6 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-differs = pytest.mark.tf215  # Keras
 BATCH, ROWS = 16, 160
 Progressive = het_tf.callbacks.ProgressiveEvaluation
 
@@ -71,7 +70,6 @@ def fit(made, callback, **options):
     return made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback], **options).history
 
 
-@differs
 def test_windows_are_of_predictions_before_the_update(fresh, tmp_path):
     p, (x, y) = predicted_before(passes=2), data()
     users, labels = np.tile(x["user"], 2), np.tile(y, (2, 1))
@@ -152,7 +150,6 @@ class Silent(keras.Model):
         return {"loss": tf.constant(0.0)}
 
 
-@differs
 def test_what_is_refused(fresh, tmp_path):
     mse = keras.metrics.MeanSquaredError
     for window in (0, 1.5, True):

@@ -28,7 +28,6 @@ def fit(callbacks, steps=8, distributed=False):
     model.fit(ids, y, batch_size=8, verbose=0, shuffle=False, callbacks=callbacks)
 
 
-@pytest.mark.tf215
 def test_trace_has_steps_ops_and_traffic(fresh, tmp_path):
     path = tmp_path / "trace.json"
     counted = []

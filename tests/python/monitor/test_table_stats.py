@@ -12,7 +12,6 @@ import het_tf
 from het_tf.python.monitor import table_stats
 
 keras = tf.keras
-differs = pytest.mark.tf215  # TensorFlow brings tensorboard there
 TableStats = het_tf.callbacks.TableStats
 
 
@@ -36,7 +35,6 @@ def bytes_in():
     return cache["row_bytes_in"] + cache["metadata_bytes_in"]
 
 
-@differs
 def test_points_are_what_the_tables_say(fresh, tmp_path):
     made = model(het_tf.Cache(rows=4, staleness=2))
     callback = TableStats(tmp_path / "new" / "logs", every=3)
@@ -193,7 +191,6 @@ def read(path):
     return [line.split("\t") for line in path.read_text().splitlines()]
 
 
-@differs
 def test_the_projector_shows_the_rows_with_the_most_updates(fresh, tmp_path):
     for name in ("t", 'a "b" c'):
         rules_lib.embedding(name=name, dim=3)

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-import pytest
 import redis_lib
 from cli_lib import run
 from followed_lib import Followed
@@ -14,11 +13,9 @@ from followed_lib import Followed
 import het_tf
 from het_tf.python.following import cli as serve
 from het_tf.python.releasing import cli
-from het_tf.python.session.native import KERAS_3
 
 pytestmark = [
     *redis_lib.MARKS,
-    pytest.mark.skipif(not KERAS_3, reason="an export that follows needs Keras 3"),
 ]
 
 

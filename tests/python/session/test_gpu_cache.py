@@ -26,7 +26,6 @@ def test_on_a_gpu(outcome, name):
 
 
 @pytest.mark.long
-@pytest.mark.tf215
 def test_on_a_gpu_of_this_tensorflow(outcome):
     """The ops' kernels for GPUs are built anew for a TensorFlow that is not the tree's."""
     assert set(outcome.values()) == {"ok"}, outcome

@@ -68,8 +68,7 @@ def variables_of(model: Any) -> list[Live]:
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
     of_optimizer = dense_optimizer.optimizer_variables(model)
-    apart = {id(one) for one in getattr(model, "metrics_variables", [])}
-    apart |= {id(one) for metric in model.metrics for one in metric.variables}
+    apart = {id(one) for one in model.metrics_variables}
     apart |= {id(one) for one in layer_state.variables_of(model)}
     apart_of = {"model": apart | {id(one) for one in of_optimizer}, "optimizer": set()}
     found, seen = [], set[str]()
@@ -77,8 +76,8 @@ def variables_of(model: Any) -> list[Live]:
         for variable in variables:
             if id(variable) in apart_of[part]:
                 continue
-            path = getattr(variable, "path", variable.name).removesuffix(":0")
-            if part == "optimizer":  # Keras 2 adds its name or not, depending on where it was built
+            path = variable.path
+            if part == "optimizer":  # its name is there or not, depending on where it was built
                 path = path.removeprefix(f"{model.optimizer.name}/")
             name = unique(f"{part}/{path}", seen)
             dtype = str(tf.as_dtype(variable.dtype).name)

@@ -146,8 +146,7 @@ void Stream::Step() {
 void Stream::OtherStep() {
   std::vector<Batch> batches(workers());
   for (Batch& batch : batches) batch.keys = RandomKeys(kOtherKey);
-  // Who updates a shared row is in the plan.
-  if (!LookUp(&batches, holds_back() || (on_demand() && world_->config().summed))) return FlushAll();
+  if (!LookUp(&batches, holds_back())) return FlushAll();
   running_ = true;
   if (!late_.empty() && on_demand()) ApplyLate();
   Train(&batches);

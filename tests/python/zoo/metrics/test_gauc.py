@@ -11,7 +11,6 @@ import het_tf
 
 keras = tf.keras
 GAUC = het_tf.metrics.GAUC
-differs = pytest.mark.tf215  # Keras
 
 
 def samples(rows=300, groups=40, seed=0):
@@ -122,7 +121,6 @@ def test_graph_recomputes_after_growth_by_a_quarter():
     assert 6 < different < 15, "sorted often enough to be of use, and seldom enough to be cheap"
 
 
-@differs
 def test_states_merge_and_configurations_return():
     group, label, score, weight = samples()
     halves = [feed(GAUC(by="user", name="mine"), *(one[part] for one in (group, label, score, weight)))

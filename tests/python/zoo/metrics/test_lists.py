@@ -12,7 +12,6 @@ import het_tf
 keras = tf.keras
 RecallAtK, NDCG = het_tf.metrics.RecallAtK, het_tf.metrics.NDCG
 MeanReciprocalRank = het_tf.metrics.MeanReciprocalRank
-differs = pytest.mark.tf215  # Keras
 K = 3
 
 
@@ -125,7 +124,6 @@ def test_compile_with_half_precision_and_keras_mask(fresh):
     assert recall.left_out == np.count_nonzero(~y.any(1))
 
 
-@differs
 def test_configurations_return():
     for metric in (RecallAtK(7, sparse=True), NDCG(7, gain="linear", name="mine"), MeanReciprocalRank(4)):
         again = type(metric).from_config(metric.get_config())

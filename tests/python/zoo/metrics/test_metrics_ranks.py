@@ -9,7 +9,6 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-differs = pytest.mark.tf215  # Keras
 
 
 def make():
@@ -57,7 +56,6 @@ def test_states_return_after_an_error(played, fresh):
     np.testing.assert_array_equal([float(one.result()) for one in mine], before)
 
 
-@differs
 def test_logs_of_fit_are_those_of_all_ranks(played, fresh):
     """Both ranks have the same batches: of twice the samples GAUC and its like are the same, sums double."""
     inputs = {

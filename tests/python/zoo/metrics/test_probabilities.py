@@ -10,7 +10,6 @@ import het_tf
 
 keras = tf.keras
 NormalizedEntropy, Calibration = het_tf.metrics.NormalizedEntropy, het_tf.metrics.Calibration
-differs = pytest.mark.tf215  # Keras
 
 
 def samples(rows=200):
@@ -71,7 +70,6 @@ def test_sums_lose_nothing_where_float32_would():
     assert float(metric._predicted.numpy()) == 2**25 + 8
 
 
-@differs
 def test_in_compile_with_mixed_precision(fresh):
     keras.mixed_precision.set_global_policy("mixed_float16")
     y, p, _ = samples()

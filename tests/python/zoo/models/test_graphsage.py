@@ -46,7 +46,6 @@ def rows_of(model: Any, ids: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1).reshape(*ids.shape, -1)
 
 
-@pytest.mark.tf215
 @pytest.mark.parametrize("aggregator", ["mean", "gcn", "pool"])
 def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> None:
     features = fresh.normal(size=(NODES, 5)).astype(np.float32)
@@ -85,7 +84,6 @@ def test_formula(fresh: np.random.Generator, graph: Graph, aggregator: str) -> N
         assert_close(logits[i], expected, MODEL)
 
 
-@pytest.mark.tf215
 def test_sides_learn_the_same(fresh: np.random.Generator, graph: Graph) -> None:
     """One optimizer, the same rows to begin with and the same draws: the same logits after some steps."""
     logits = []

@@ -208,7 +208,6 @@ def texts(rows: int = 64) -> Examples:
     return Examples(ids, {"history": history}, x, (number % 2).astype(np.float32))
 
 
-@pytest.mark.tf215
 @pytest.mark.parametrize("cls", [DIN, TwoTower])
 def test_strings_are_ids(fresh: np.random.Generator, cls: Any, tmp_path: Path) -> None:
     """They were "Cast string to int64 is not supported". A number that is missing counts as the mean."""
@@ -240,7 +239,6 @@ def test_strings_are_ids(fresh: np.random.Generator, cls: Any, tmp_path: Path) -
     np.testing.assert_allclose(next(iter(served.values())), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.tf215
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 @pytest.mark.parametrize(
     ("inputs", "message"),
@@ -431,8 +429,7 @@ def test_a_small_model_learns(fresh: np.random.Generator, cls: Any) -> None:
 
 @pytest.mark.parametrize(("cls", "policy"), [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16")])
 def test_mixed_precision(fresh: np.random.Generator, cls: Any, policy: str) -> None:
-    set_policy = getattr(keras, "config", None) or keras.mixed_precision
-    getattr(set_policy, "set_dtype_policy", getattr(set_policy, "set_global_policy", None))(policy)
+    keras.mixed_precision.set_global_policy(policy)
     examples = toy_examples(fresh)
     model = compiled(cls(TOY, DIM, (8,)))
     model.adapt(examples)

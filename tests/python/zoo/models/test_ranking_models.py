@@ -140,10 +140,8 @@ def test_ple_keeps_experts_of_other_tasks_out(fresh: np.random.Generator) -> Non
 
 # --- the models ---------------------------------------------------------------------------------------------
 
-MODELS = [pytest.param(cls, marks=[pytest.mark.tf215] if cls in (DIN, PLE) else []) for cls in SMALL]
 
-
-@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("cls", list(SMALL))
 def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -> None:
     examples = examples_of(cls, fresh)
     het, other = twins(cls, description_of(cls), examples, embedding_dim=4, hidden_units=(6,), **SMALL[cls])
@@ -168,9 +166,7 @@ def test_configuration_survives_json(fresh: np.random.Generator, cls: Any) -> No
     het_tf.reset("copy")
 
 
-@pytest.mark.parametrize(
-    "cls", [DIN, *(pytest.param(cls, marks=[LONG, pytest.mark.tf215]) for cls in SMALL if cls is not DIN)]
-)
+@pytest.mark.parametrize("cls", [DIN, *(pytest.param(cls, marks=[LONG]) for cls in SMALL if cls is not DIN)])
 def test_fit_and_export(fresh: np.random.Generator, tmp_path: Path, cls: Any) -> None:
     examples = examples_of(cls, fresh, 64)
     model = cls(description_of(cls), 4, (6,), dropout=0.1, **SMALL[cls])

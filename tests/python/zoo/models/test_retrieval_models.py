@@ -99,7 +99,6 @@ def test_weights_of_samples(fresh: np.random.Generator) -> None:
     assert_close(model.softmax_loss(outputs), float(alone + 15 * others) / 16, MODEL)
 
 
-@pytest.mark.tf215
 def test_items_are_counted_once_each_time_they_occur(fresh: np.random.Generator) -> None:
     """Also repetitions inside of a batch; negatives and evaluation do not count."""
     model = TwoTower(IDS, name="counted", **SMALL)
@@ -153,7 +152,6 @@ def test_counts_have_no_vocabulary(fresh: np.random.Generator) -> None:
 # --- both models --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.tf215
 @pytest.mark.parametrize("logq", [False, True])
 def test_two_tower_sides_train_the_same_model(fresh: np.random.Generator, logq: bool) -> None:
     examples = events(fresh, 30)
@@ -171,7 +169,6 @@ class Fixed(SASRec):
         return super().call(inputs, training)
 
 
-@pytest.mark.tf215
 def test_sasrec_sides_train_the_same_model(fresh: np.random.Generator) -> None:
     examples = events(fresh, 30)
     het, other = twins(Fixed, EVENTS, examples, embedding_dim=4, heads=2, blocks=2, negatives=3)
@@ -244,7 +241,6 @@ def test_configuration_survives_json(fresh: np.random.Generator, cls: Any) -> No
 
 
 @pytest.mark.long
-@pytest.mark.tf215
 @pytest.mark.parametrize("cls", [TwoTower, SASRec])
 def test_fit_evaluate_and_export(fresh: np.random.Generator, tmp_path: Path, cls: Any) -> None:
     examples = events(fresh, 64)
