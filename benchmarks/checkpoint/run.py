@@ -101,6 +101,8 @@ class HetSide:
 
     def update(self) -> None:
         """One tick for a tenth of the rows."""
+        import het_tf
+
         some = self.ids(np.arange(0, self.rows, round(1 / CHANGED)))
         with self.tf.GradientTape() as tape:
             loss = self.tf.reduce_sum(self.layer(some, training=True))

@@ -15,9 +15,9 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
         gradients = het_tf.horovod.reduce_gradients(gradients, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-    Every rank must call it for the same variables in the same order, including those of het_tf's layers: their
-    gradients stay this rank's, but with staleness 0 they keep the ranks in step, and all ranks learn of a NaN
-    of one. A graph runs it even if the result is unused, or used only by a control edge.
+    Every rank must call it for the same variables in the same order, including those of het_tf's layers:
+    their gradients stay this rank's, but with staleness 0 they keep the ranks in step, and all ranks learn
+    of a NaN of one. A graph runs it even if the result is unused, or used only by a control edge.
 
     Args:
       gradients: A nest of tensors, IndexedSlices and None, from a tape.
@@ -59,8 +59,8 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
         ]
     if not tf.executing_eagerly():
         _keep(reduced)
-    # A table's update comes after all ranks' lookups, which are before their gradients. The order of a ticket's
-    # numbers tells that it has been here.
+    # A table's update comes after all ranks' lookups, which are before their gradients. The order of a
+    # ticket's numbers tells that it has been here.
     with tf.control_dependencies([one for one in reduced if one is not None]):
         reduced = [
             tf.reverse(gradient, [1]) + one if ticket and gradient is not None else one

@@ -6,8 +6,8 @@ from typing import Any
 
 from het_tf.python import ids as ids_lib
 from het_tf.python import saving
-from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer import copies, leftover, ops, params, source, strategies, variable
+from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import cache as cache_lib

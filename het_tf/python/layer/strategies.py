@@ -1,7 +1,5 @@
 """The strategies of tf.distribute that tables support: the replicas of a MirroredStrategy share them."""
 
-from typing import Any
-
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 

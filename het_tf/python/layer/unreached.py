@@ -1,7 +1,7 @@
 """Warns once of what a compiled model says of all its weights, and what does not reach its tables.
 
-Tables are updated by their own optimizers. Keras' optimizer hands them their gradients before it clips, decays
-or averages the others.
+Tables are updated by their own optimizers. Keras' optimizer hands them their gradients before it clips,
+decays or averages the others.
 """
 
 import functools
@@ -40,7 +40,9 @@ def warn_of_options(optimizer: Any, variable: Any) -> None:
     """Warns of options of an optimizer that applies to tables, and of a schedule, at the first step."""
     rate = getattr(optimizer, "_learning_rate", None)
     if optimizers.is_schedule(rate):
-        _warn_of_rate(optimizer, variable.tables, f"{_name(optimizer)} has learning_rate={type(rate).__name__}(...)")
+        _warn_of_rate(
+            optimizer, variable.tables, f"{_name(optimizer)} has learning_rate={type(rate).__name__}(...)"
+        )
     given = {} if optimizer in _warned else options(optimizer)
     if given:
         _warned.add(optimizer)

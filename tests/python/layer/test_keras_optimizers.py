@@ -61,6 +61,7 @@ def fitted(make_optimizer, kind="sgd", policy="float32", **compile_args):
     rng = np.random.default_rng(0)
     ids, labels = rng.integers(0, IDS, (48, 2)), rng.normal(size=(48, 1)).astype(np.float32)
     table_optimizer, _ = OPTIMIZERS[kind]
+    start = None
     for ours in (True, False):
         first = (
             het_tf.keras.Embedding(3, name="t", optimizer=table_optimizer()) if ours else Reference(name="r")
@@ -68,7 +69,7 @@ def fitted(make_optimizer, kind="sgd", policy="float32", **compile_args):
         if not ours:
             first.build((None,))
             first.set_weights([start])
-        start = rows() if ours else None
+        start = rows() if ours else start
         keras.utils.set_random_seed(0)
         inputs = keras.Input((2,), dtype="int64")
         hidden = keras.layers.Dense(4, "tanh")(keras.layers.Flatten()(first(inputs)))

@@ -1,4 +1,4 @@
-"""A table is a variable: in every loop it learns what a variable of rows learns, and nothing else moves it."""
+"""A table is a variable: in every loop it learns what a variable of rows learns, and rests otherwise."""
 
 import numpy as np
 import pytest
