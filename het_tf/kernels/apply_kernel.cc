@@ -24,9 +24,9 @@ class KeepGradKernel {
     args.token = inputs.token;
     args.gradients = inputs.pointers;
     std::vector<KeptGradients::Given> given;
-    HET_RETURN_IF_ERROR(resolved.engine->steps().Keep(
-        {*resolved.tables, inputs.ids.features, spec_->signature()}, args, spec_->variables(),
-        static_cast<uint32_t>(worker_), nullptr, &given));
+    HET_RETURN_IF_ERROR(
+        resolved.engine->steps().Keep({*resolved.tables, inputs.ids.features, spec_->signature()}, args,
+                                      spec_->variables(), static_cast<uint32_t>(worker_), nullptr, &given));
     const size_t floats = given.size() * KeptGradients::kSlots * 2;
     const int64_t shape[] = {static_cast<int64_t>(floats / 2), 2};
     HET_ASSIGN_OR_RETURN(auto tickets, NewOutput(context, 0, TF_FLOAT, {shape, 2}, sizeof(float)));
@@ -80,9 +80,9 @@ class ApplyCountKernel {
   std::unique_ptr<CallSpec> spec_;
 };
 
-const bool apply_registered = (RegisterCpuKernel<KeepGradKernel>("HetKeepGrad"),
-                               RegisterCpuKernel<ApplyGradKernel>("HetApplyGrad"),
-                               RegisterCpuKernel<ApplyCountKernel>("HetApplyCount"), true);
+const bool apply_registered =
+    (RegisterCpuKernel<KeepGradKernel>("HetKeepGrad"), RegisterCpuKernel<ApplyGradKernel>("HetApplyGrad"),
+     RegisterCpuKernel<ApplyCountKernel>("HetApplyCount"), true);
 
 }  // namespace
 }  // namespace het

@@ -104,11 +104,13 @@ Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, floa
   Steps& steps = resolved.engine->steps();
   const std::vector<TablePtr>& tables = *resolved.tables;
   if (OnDevice(tables)) {
-    return steps.Lookup({tables, features, node->spec->signature(), {true, stream}}, out, training ? token : nullptr);
+    return steps.Lookup({tables, features, node->spec->signature(), {true, stream}}, out,
+                        training ? token : nullptr);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
   HET_RETURN_IF_ERROR(CheckIds(*node->spec, host.features));
-  HET_RETURN_IF_ERROR(steps.Lookup({tables, host.features, node->spec->signature()}, host.floats, training ? token : nullptr));
+  HET_RETURN_IF_ERROR(steps.Lookup({tables, host.features, node->spec->signature()}, host.floats,
+                                   training ? token : nullptr));
   return host.FloatsOut(rows);
 }
 
@@ -126,14 +128,15 @@ Status DeviceKeep(HetNode* node, const std::vector<FeatureIds>& features, const 
     device->norm = norm;
     device->memory = std::move(memory);
     device->stream = stream;
-    return steps.Keep({tables, features, node->spec->signature(), {true, stream}}, args, variables, worker, std::move(device),
-                      given);
+    return steps.Keep({tables, features, node->spec->signature(), {true, stream}}, args, variables, worker,
+                      std::move(device), given);
   }
   HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
   HET_RETURN_IF_ERROR(host.FloatsIn(gradients));
   const std::vector<const float*> here(host.floats.begin(), host.floats.end());
   args.gradients = here;
-  return steps.Keep({tables, host.features, node->spec->signature()}, args, variables, worker, nullptr, given);
+  return steps.Keep({tables, host.features, node->spec->signature()}, args, variables, worker, nullptr,
+                    given);
 }
 
 }  // namespace
@@ -199,8 +202,7 @@ int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* count
     het::ApplyArgs args;
     args.token = static_cast<uint64_t>(token);
     std::vector<het::KeptGradients::Given> given;
-    HET_RETURN_IF_ERROR(
-        het::DeviceKeep(node, there, gradients, args, norm, worker, owner, stream, &given));
+    HET_RETURN_IF_ERROR(het::DeviceKeep(node, there, gradients, args, norm, worker, owner, stream, &given));
     het::WriteTickets({given.data(), given.size()}, tickets);
     return Status();
   });
@@ -210,12 +212,13 @@ int HetDeviceApply(HetNode* node, const float* tickets, size_t floats, const flo
                    size_t rates, float scale) {
   return Answer([&]() -> Status {
     if (floats != het::KeptGradients::kSlots * 2) {
-      return het::InvalidArgument("HetApplyGrad: there are " + std::to_string(floats) + " numbers of tickets");
+      return het::InvalidArgument("HetApplyGrad: there are " + std::to_string(floats) +
+                                  " numbers of tickets");
     }
     HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
     const Span<const float> of_tables(learning_rates, rates);
     HET_RETURN_IF_ERROR(het::CheckLearningRates(*node->spec, of_tables));
-    return resolved.engine->steps().ApplyKept({node->spec->variables()[0], *resolved.tables,
-                                               Span<const float>(tickets, floats), of_tables, scale});
+    return resolved.engine->steps().ApplyKept(
+        {node->spec->variables()[0], *resolved.tables, Span<const float>(tickets, floats), of_tables, scale});
   });
 }

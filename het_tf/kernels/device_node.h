@@ -13,7 +13,8 @@
 
 extern "C" {
 
-// The attributes of a HetLookup, HetKeepGrad or HetApplyGrad node (core/engine/call_spec.h). Errors as on the CPU.
+// The attributes of a HetLookup, HetKeepGrad or HetApplyGrad node (core/engine/call_spec.h). Errors as on the
+// CPU.
 typedef struct HetNode HetNode;
 HET_EXPORT int HetNodeCreate(const char* const* tables, size_t count, const char* specs, HetNode** node);
 HET_EXPORT void HetNodeDelete(HetNode* node);
@@ -27,8 +28,8 @@ HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const i
                                int64_t* token);
 // The floats of the tickets of a node's gradients.
 HET_EXPORT int HetNodeTickets(const HetNode* node, size_t* floats);
-// As Steps::Keep: ids and gradients, on the device, are used until release(memory), which is called once, also
-// after an error. tickets: room for HetNodeTickets floats, in host memory.
+// As Steps::Keep: ids and gradients, on the device, are used until release(memory), which is called once,
+// also after an error. tickets: room for HetNodeTickets floats, in host memory.
 HET_EXPORT int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
                              const float* const* gradients, int64_t token, float norm, uint32_t worker,
                              void* memory, void (*release)(void*), void* stream, float* tickets);

@@ -87,8 +87,8 @@ class EndPassKernel {
   std::unique_ptr<CallSpec> spec_;
 };
 
-const bool plan_registered = (RegisterCpuKernel<PlanKernel>("HetPlan"),
-                              RegisterCpuKernel<EndPassKernel>("HetEndPass"), true);
+const bool plan_registered =
+    (RegisterCpuKernel<PlanKernel>("HetPlan"), RegisterCpuKernel<EndPassKernel>("HetEndPass"), true);
 
 }  // namespace
 }  // namespace het

@@ -107,9 +107,9 @@ void RegisterEndPass() {
   Register(op, &NoShape);
 }
 
-// Keeps the gradients of the rows that `token` stands for, summed per key, and gives their tickets: one matrix
-// [KeptGradients::kSlots, 2] for each variable (core/engine/kept_gradients.h). Changes no row. `norm`: of
-// gradients in device memory; ignored for others.
+// Keeps the gradients of the rows that `token` stands for, summed per key, and gives their tickets: one
+// matrix [KeptGradients::kSlots, 2] for each variable (core/engine/kept_gradients.h). Changes no row. `norm`:
+// of gradients in device memory; ignored for others.
 void RegisterKeepGrad() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetKeepGrad");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
@@ -230,9 +230,10 @@ void RegisterPlaceSamples() {
   Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
 }
 
-const bool registered = (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterKeepGrad(), RegisterApplyGrad(), RegisterSumGrads(),
-                         RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterFollowDense(),
-                         RegisterFollowLookup(), RegisterPlaceSamples(), true);
+const bool registered =
+    (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterKeepGrad(), RegisterApplyGrad(),
+     RegisterSumGrads(), RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterFollowDense(),
+     RegisterFollowLookup(), RegisterPlaceSamples(), true);
 
 }  // namespace
 }  // namespace het

@@ -24,8 +24,8 @@ namespace het {
 class StepStore {
  public:
   static constexpr size_t kKept = 8;  // steps with their plan
-  // A step loses its plan after this many lookups, even if few steps are kept: one that is never differentiated must
-  // not hold its plan or, on a device, the rows of all later steps.
+  // A step loses its plan after this many lookups, even if few steps are kept: one that is never
+  // differentiated must not hold its plan or, on a device, the rows of all later steps.
   static constexpr uint64_t kBehind = 64;
   static constexpr size_t kSpare = 4;  // plans kept for reuse: their buffers are megabytes
 

@@ -1,7 +1,6 @@
 #include "het_tf/core/engine/steps.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -20,25 +19,6 @@ Status CheckIds(const BatchCall& call) {
                          std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
 }
 
-const std::string& NameOf(const TablePtr& table) { return table->schema->spec().name; }
-
-// Whether the tables of a call are on a device. InvalidArgument: only some are, or only the ids are.
-Result<bool> OnDevice(const BatchCall& call) {
-  const TablePtr* there = nullptr;
-  const TablePtr* here = nullptr;
-  for (const TablePtr& table : call.tables) (table->options.on_device() ? there : here) = &table;
-  if (there != nullptr && here != nullptr) {
-    return InvalidArgument("one call has table '" + NameOf(*there) +
-                           "', whose cache is in GPU memory, and table '" + NameOf(*here) +
-                           "', which has none there; give all of them one het_tf.Cache(device=...)");
-  }
-  if (there == nullptr && call.memory.on_device) {
-    return InvalidArgument("table '" + NameOf(call.tables[0]) +
-                           "' has no cache in GPU memory; its ids must be in host memory");
-  }
-  return there != nullptr;
-}
-
 // Releases the rows of a training step, unless Dismiss was called.
 class Releaser {
  public:
@@ -55,6 +35,22 @@ class Releaser {
 };
 
 }  // namespace
+
+Result<bool> Steps::OnDevice(const BatchCall& call) {
+  const TablePtr* there = nullptr;
+  const TablePtr* here = nullptr;
+  for (const TablePtr& table : call.tables) (table->options.on_device() ? there : here) = &table;
+  if (there != nullptr && here != nullptr) {
+    return InvalidArgument("one call has table '" + (*there)->name() +
+                           "', whose cache is in GPU memory, and table '" + (*here)->name() +
+                           "', which has none there; give all of them one het_tf.Cache(device=...)");
+  }
+  if (there == nullptr && call.memory.on_device) {
+    return InvalidArgument("table '" + call.tables[0]->name() +
+                           "' has no cache in GPU memory; its ids must be in host memory");
+  }
+  return there != nullptr;
+}
 
 void Steps::SetThreads(size_t threads) {
   std::lock_guard<std::mutex> apply(apply_mutex_);
@@ -119,7 +115,7 @@ Status Steps::Number(StepCall* step) {
 
 void Steps::TellUnplanned(const BatchCall& call) {
   parts_->notice(
-      "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" + NameOf(call.tables[0]) +
+      "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" + call.tables[0]->name() +
       "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
       "called on: het_tf.plan(..., inputs=) says where the ids are");
 }
@@ -156,91 +152,6 @@ Status Steps::Tick(StepCall* step, const ApplyArgs& args) {
   return status;
 }
 
-Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables,
-                   uint32_t worker, std::shared_ptr<DeviceGradient> device,
-                   std::vector<KeptGradients::Given>* given) {
-  const TraceScope whole(&parts_->trace, TraceKind::kSum);
-  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
-  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
-  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  const auto gradient = std::make_shared<KeptGradient>();
-  gradient->number = args.token;
-  gradient->layer = call.layer;
-  gradient->tables.assign(call.tables.begin(), call.tables.end());
-  gradient->variables.assign(variables.begin(), variables.end());
-  for (const FeatureIds& feature : call.features) gradient->table_of_feature.push_back(feature.table);
-  std::vector<double> squares(call.tables.size());
-  if (device != nullptr) squares[0] = static_cast<double>(device->norm) * device->norm;
-  gradient->on_device = std::move(device);
-  if (!on_device) {
-    Step* const step = BuildPlan(call, &plan);
-    static_cast<void>(step->FindActive(call, args));
-    gradient->bad = step->SumGradients(call, args, pool_.get(), {squares.data(), squares.size()});
-    gradient->active.assign(step->active.begin(), step->active.end());
-    gradient->step = std::move(plan);
-  }
-  given->clear();
-  std::vector<uint64_t> seen;
-  for (const uint64_t variable : variables) {
-    if (std::find(seen.begin(), seen.end(), variable) != seen.end()) continue;
-    seen.push_back(variable);
-    double squared = 0;
-    for (size_t t = 0; t < variables.size(); ++t) squared += variables[t] == variable ? squares[t] : 0;
-    given->push_back(kept_.Keep(variable, gradient, std::sqrt(squared), worker));
-    for (const uint64_t number : given->back().left) {
-      for (const auto& backend : parts_->backends) backend->End(number);
-    }
-  }
-  return parts_->on_demand.NoteKept(call.layer, args.token);
-}
-
-Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
-  std::string what = call.tables.size() == 1 ? "table" : "tables";
-  for (const TablePtr& table : call.tables)
-    what += (&table == call.tables.begin() ? " '" : ", '") + NameOf(table) + "'";
-  HET_ASSIGN_OR_RETURN(auto chosen, kept_.Choose(call.variable, what, call.tickets));
-  for (const KeptGradients::Chosen& one : chosen) {
-    HET_RETURN_IF_ERROR(parts_->on_demand.RequireRunning(one.gradient->layer, one.gradient->number, what));
-  }
-  return chosen;
-}
-
-Status Steps::ApplyKept(const KeptCall& call) {
-  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
-  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
-  std::unique_lock<std::mutex> apply_lock(apply_mutex_);
-  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
-  HET_ASSIGN_OR_RETURN(const std::vector<KeptGradients::Chosen> chosen, Choose(call));
-  if (chosen.empty()) return Status();
-  Status status;
-  const KeptGradient& newest = *chosen.back().gradient;
-  if (newest.on_device != nullptr) {
-    status = ApplyOnDevice(call, chosen);
-  } else if (chosen.size() == 1 && newest.step != nullptr &&
-             std::all_of(newest.variables.begin(), newest.variables.end(),
-                         [&](uint64_t variable) { return variable == call.variable; })) {
-    status = ApplyOne(call, chosen[0]);
-  } else {
-    GradientSums sums;
-    SumsLayout layout;
-    HET_RETURN_IF_ERROR(Gather(call, chosen, &sums, &layout));
-    apply_lock.unlock();
-    MergedSums merged;
-    for (GradientSums::OfTable& table : sums.tables) {
-      merged.tables.push_back({std::move(table.keys), std::move(table.sums)});
-    }
-    for (size_t f = 0; f < sums.active.size(); ++f) {
-      if (sums.active[f]) merged.tables[layout.table_of_feature[f]].active = true;
-    }
-    status = ApplySums(call.tables, layout.layer, merged, call.learning_rates);
-    apply_lock.lock();
-    if (status.ok()) EndLookups(chosen);
-  }
-  if (!status.ok()) return status;
-  kept_.SetApplied(call.variable, chosen);
-  return Status();
-}
-
 void Steps::EndLookups(const std::vector<KeptGradients::Chosen>& chosen) {
   for (const KeptGradients::Chosen& one : chosen) {
     for (const auto& backend : parts_->backends) backend->End(one.gradient->number);
@@ -256,102 +167,6 @@ Result<std::vector<uint32_t>> Steps::TablesOf(const KeptCall& call, const KeptGr
     numbers.push_back(of_call ? static_cast<uint32_t>(at - call.tables.begin()) : GradientSums::kNoTable);
   }
   return numbers;
-}
-
-// The usual case: the newest gradient, of one call, whose rows were found by its lookup.
-Status Steps::ApplyOne(const KeptCall& call, const KeptGradients::Chosen& chosen) {
-  KeptGradient& gradient = *chosen.gradient;
-  HET_ASSIGN_OR_RETURN(const std::vector<uint32_t> table_of, TablesOf(call, gradient));
-  std::vector<float> rates;
-  for (const uint32_t table : table_of) rates.push_back(call.learning_rates[table]);
-  const auto any = [](uint8_t active) { return active != 0; };
-  if (std::none_of(gradient.active.begin(), gradient.active.end(), any)) {
-    EndLookups({chosen});
-    return parts_->on_demand.SkipStep(gradient.layer);
-  }
-  Vector<FeatureIds> features;
-  for (const uint32_t table : gradient.table_of_feature) features.push_back({table, {}, {}});
-  const BatchCall batch{
-      {gradient.tables.data(), gradient.tables.size()}, {features.data(), features.size()}, gradient.layer};
-  ApplyArgs args;
-  args.learning_rates = {rates.data(), rates.size()};
-  args.scale = chosen.factor * call.scale;
-  StepCall step{batch, gradient.number, pool_.get(), gradient.step.get()};
-  return Tick(&step, args);
-}
-
-// The device sums gradients itself: all of them in one call, with one factor.
-Status Steps::ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradients::Chosen>& chosen) {
-  std::vector<FeatureIds> features;
-  std::vector<const float*> gradients;
-  for (const KeptGradients::Chosen& one : chosen) {
-    const KeptGradient& gradient = *one.gradient;
-    const bool same =
-        gradient.on_device != nullptr && one.factor == chosen[0].factor &&
-        std::equal(gradient.tables.begin(), gradient.tables.end(), call.tables.begin(), call.tables.end());
-    if (!same) {
-      return Status(
-          Code::kUnimplemented,
-          "gradients of table '" + NameOf(call.tables[0]) +
-              "', whose cache is in GPU memory, are applied together with different factors, or are of "
-              "layers with different tables; apply them one by one, or give the layer "
-              "het_tf.Cache(device=\"cpu\"); no row was changed");
-    }
-    const DeviceGradient& there = *gradient.on_device;
-    features.insert(features.end(), there.features.begin(), there.features.end());
-    gradients.insert(gradients.end(), there.gradients.begin(), there.gradients.end());
-  }
-  const KeptGradient& newest = *chosen.back().gradient;
-  const BatchCall batch{call.tables, features, newest.layer, {true, newest.on_device->stream}};
-  ApplyArgs args;
-  args.token = chosen.size() == 1 ? newest.number : 0;  // a plan is of one call
-  args.gradients = gradients;
-  args.learning_rates = call.learning_rates;
-  args.scale = chosen[0].factor * call.scale;
-  StepCall step{batch, args.token, pool_.get()};
-  return Tick(&step, args);
-}
-
-Status Steps::Gather(const KeptCall& call, const std::vector<KeptGradients::Chosen>& chosen,
-                     GradientSums* sums, SumsLayout* layout) {
-  sums->tables.resize(call.tables.size());
-  for (size_t t = 0; t < call.tables.size(); ++t) {
-    layout->dims.push_back(call.tables[t]->schema->dim());
-    sums->tables[t].dim = layout->dims.back();
-  }
-  for (const KeptGradients::Chosen& one : chosen) {
-    KeptGradient& gradient = *one.gradient;
-    if (gradient.on_device != nullptr) {
-      return Status(Code::kUnimplemented,
-                    "gradients of table '" + NameOf(call.tables[0]) +
-                        "', whose cache is in GPU memory, cannot be summed with others'; give the layer "
-                        "het_tf.Cache(device=\"cpu\")");
-    }
-    HET_ASSIGN_OR_RETURN(const std::vector<uint32_t> table_of, TablesOf(call, gradient));
-    if (gradient.step != nullptr) CollectSums(gradient.tables, gradient.step.get(), &gradient.sums);
-    sums->Add(gradient.sums, table_of, one.factor * call.scale);
-    for (const uint32_t table : gradient.table_of_feature) {
-      // A feature of another variable's table does not count here.
-      const bool counts = table_of[table] != GradientSums::kNoTable;
-      if (!counts) sums->active[layout->table_of_feature.size()] = 0;
-      layout->table_of_feature.push_back(counts ? table_of[table] : 0);
-    }
-    layout->signature = layout->signature * 0x9e3779b97f4a7c15 + gradient.layer;
-    layout->layer = gradient.layer;
-  }
-  return Status();
-}
-
-Status Steps::SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums, SumsLayout* layout) {
-  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
-  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  HET_ASSIGN_OR_RETURN(const std::vector<KeptGradients::Chosen> chosen, Choose(call));
-  HET_RETURN_IF_ERROR(Gather(call, chosen, sums, layout));
-  SetOwners(call.tables, parts_->store.transport->id(0), {workers, parts_->on_demand.Running(layout->layer)},
-            sums);
-  EndLookups(chosen);
-  kept_.SetApplied(call.variable, chosen);
-  return Status();
 }
 
 Status Steps::Prepare(StepCall* step) {
@@ -422,7 +237,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
     if (table->options.on_device()) {
       return Status(
           Code::kUnimplemented,
-          "table '" + NameOf(table) +
+          "table '" + table->name() +
               "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
               "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
@@ -455,7 +270,7 @@ void Steps::TellSmallCaches(const BatchCall& call, const BatchPlan& plan) {
     const bool small = cache && cache->capacity > 0 && rows[t] > cache->capacity;
     if (!small || !parts_->notice || call.tables[t]->notified_small.exchange(true)) continue;
     parts_->notice(
-        "a batch has " + std::to_string(rows[t]) + " rows of table '" + NameOf(call.tables[t]) +
+        "a batch has " + std::to_string(rows[t]) + " rows of table '" + call.tables[t]->name() +
         "', whose cache holds " + std::to_string(cache->capacity) +
         ": rows leave it before they are used again. Give the layer het_tf.Cache(rows=...) that holds "
         "several batches");

@@ -113,6 +113,8 @@ class Steps {
   // `step`: with the call and, except on a device, an empty plan. `token`: as in Lookup.
   Status Read(StepCall* step, StepStore::StepPtr plan, Span<float* const> out, uint64_t* token);
   Status Number(StepCall* step);
+  // Whether the tables of a call are on a device. InvalidArgument: only some are, or only the ids are.
+  static Result<bool> OnDevice(const BatchCall& call);
   void TellUnplanned(const BatchCall& call);
   void TellSmallCaches(const BatchCall& call, const BatchPlan& plan);
   std::shared_ptr<const GlobalStep> GlobalOf(const BatchCall& call, const GlobalStep::Ids& all);

@@ -43,14 +43,10 @@ Json AsJson(const CacheStats& stats) {
 }  // namespace
 
 std::string ToJson(const TableStats& stats) {
-  Json json = {{"table", stats.table},
-               {"dim", stats.dim},
-               {"updates", stats.applies},
-               {"unapplied_gradients", stats.dropped},
-               {"planned", stats.planned},
-               {"rows", stats.rows},
-               {"bytes", stats.bytes},
-               {"mode", stats.cache ? "cached" : "direct"}};
+  Json json = {{"table", stats.table},     {"dim", stats.dim},
+               {"updates", stats.applies}, {"unapplied_gradients", stats.dropped},
+               {"planned", stats.planned}, {"rows", stats.rows},
+               {"bytes", stats.bytes},     {"mode", stats.cache ? "cached" : "direct"}};
   if (stats.cache) json["cache"] = AsJson(*stats.cache);
   return json.dump();
 }

@@ -149,7 +149,9 @@ Result<TableStats> Tables::Stats(const std::string& name) {
   const TableSchema& schema = *table->schema;
   HET_ASSIGN_OR_RETURN(const size_t rows, parts_->store.tables->CountRows(schema));
   HET_ASSIGN_OR_RETURN(const size_t bytes, parts_->store.tables->CountBytes(schema));
-  TableStats stats{name, schema.dim(), table->applies.load(), table->dropped.load(), table->planned.load(), rows, bytes, {}};
+  TableStats stats{
+      name, schema.dim(), table->applies.load(), table->dropped.load(), table->planned.load(), rows, bytes,
+      {}};
   HET_RETURN_IF_ERROR(parts_->backends.Of(table->options).Stats(*table, &stats));
   return stats;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "het_tf/core/base/span.h"
@@ -32,6 +33,8 @@ struct Table {
   std::atomic<int64_t> planned{0};
   // The notice that its cache is smaller than a batch was given.
   std::atomic<bool> notified_small{false};
+
+  const std::string& name() const { return schema->spec().name; }
 };
 using TablePtr = std::shared_ptr<Table>;
 

@@ -44,7 +44,8 @@ Status Step::SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPo
   PrepareValues(call);
   touched_.Resize(plan.entries());
   scratch_dim_ = 0;
-  for (const TablePtr& table : call.tables) scratch_dim_ = std::max<size_t>(scratch_dim_, table->schema->dim());
+  for (const TablePtr& table : call.tables)
+    scratch_dim_ = std::max<size_t>(scratch_dim_, table->schema->dim());
   scratch_.Resize(plan.groups().size() * scratch_dim_);
   Vector<double> of_group(plan.groups().size());
   std::atomic<const BatchPlan::Group*> non_finite{nullptr};

@@ -1,5 +1,5 @@
-// HetLookup, HetKeepGrad and HetApplyGrad on a GPU: pass TensorFlow's device memory to kernels/device_node.h. The engine
-// is in libhet_tf.so, which TensorFlow has loaded before.
+// HetLookup, HetKeepGrad and HetApplyGrad on a GPU: pass TensorFlow's device memory to kernels/device_node.h.
+// The engine is in libhet_tf.so, which TensorFlow has loaded before.
 //
 // Only this library uses TensorFlow's C++ API, because the C API does not give the stream of a CUDA device.
 // The C++ API differs between releases. So this file is minimal, libhet_tf_gpu.so records the release it was
@@ -207,11 +207,10 @@ class ApplyGradOp final : public DeviceOp {
     Tensor* done = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape(), &done));
     *static_cast<float*>(done->data()) = 0;
-    return FromHet(HetDeviceApply(node_, static_cast<const float*>(tickets.data()),
-                                  static_cast<size_t>(tickets.NumElements()),
-                                  static_cast<const float*>(rates.data()),
-                                  static_cast<size_t>(rates.NumElements()),
-                                  *static_cast<const float*>(context->input(2).data())));
+    return FromHet(HetDeviceApply(
+        node_, static_cast<const float*>(tickets.data()), static_cast<size_t>(tickets.NumElements()),
+        static_cast<const float*>(rates.data()), static_cast<size_t>(rates.NumElements()),
+        *static_cast<const float*>(context->input(2).data())));
   }
 };
 
