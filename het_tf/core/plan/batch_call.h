@@ -59,7 +59,7 @@ struct BatchCall {
 };
 
 struct ApplyArgs {
-  uint64_t token = 0;                  // of the lookup; consumed, even when the call fails
+  uint64_t token = 0;                  // of the lookup
   Span<const float* const> gradients;  // for each feature: ids.size() rows of its dim
   Span<const float> learning_rates;    // for each table
   float scale = 1;                     // multiplies every sum, in a tick
