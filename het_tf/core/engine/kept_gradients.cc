@@ -75,9 +75,9 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
       const bool here = !finite(tickets[2 * s]) || !finite(tickets[2 * s + 1]);
       if (here && slot.gradient != nullptr) HET_RETURN_IF_ERROR(slot.gradient->bad);
     }
-    return InvalidArgument("a gradient of " + what +
-                           ", or of this step at another worker, is NaN or Inf; no row was changed. Lower "
-                           "the learning rate, clip the loss, or check the inputs");
+    return FailedPrecondition("a gradient of " + what +
+                              " at another worker, or the factor of this one's, is NaN or Inf; no row was "
+                              "changed. Lower the learning rate, clip the loss, or check the inputs");
   }
   const auto not_kept = [&] {
     return FailedPrecondition(

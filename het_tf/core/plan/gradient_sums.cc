@@ -249,13 +249,17 @@ Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const
                  MergedSums* merged) {
   merged->tables.assign(layout.dims.size(), MergedSums::OfTable());
   std::vector<Part> parts;
+  Status error;
   size_t at = 0;
   for (size_t w = 0; w < lengths.size(); ++w) {
     const size_t length = lengths[w] < 0 ? bytes.size() + 1 : static_cast<size_t>(lengths[w]);
     if (length > bytes.size() - at) return Status(Code::kInternal, "the parts exceed the received bytes");
-    HET_RETURN_IF_ERROR(ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts));
+    const Status status = ReadHeader(layout, bytes.subspan(at, length), w, lengths.size(), &parts);
+    const bool tells_more = status.code() == Code::kInvalidArgument && error.code() != status.code();
+    if (!status.ok() && (error.ok() || tells_more)) error = status;
     at += length;
   }
+  HET_RETURN_IF_ERROR(error);
   if (at != bytes.size()) return Status(Code::kInternal, "the parts are shorter than the received bytes");
   Vector<uint8_t> active(layout.table_of_feature.size());
   for (const Part& part : parts) {

@@ -92,8 +92,8 @@ struct SumsLayout {
   uint64_t layer = 0;  // of the gradients; 0: there are none
 };
 
-// Returns the first worker's error, with its rank. FailedPrecondition: another signature; Internal: the bytes
-// are not valid parts. Throws std::bad_alloc.
+// Returns the first worker's error, with its rank; InvalidArgument goes before others, which may follow from
+// it. FailedPrecondition: another signature; Internal: the bytes are not valid parts. Throws std::bad_alloc.
 Status MergeSums(const SumsLayout& layout, Span<const uint8_t> bytes, Span<const int32_t> lengths,
                  MergedSums* merged);
 
