@@ -80,8 +80,9 @@ class KeptGradients {
   // Args:
   //   what     names the variable's tables, for messages
   //   tickets  [kSlots, 2]
-  // FailedPrecondition: a gradient was dropped, or never kept here. InvalidArgument: tickets were changed in
-  // a way that is not linear, or are not finite.
+  // FailedPrecondition: a gradient was dropped, or never kept here, or tickets are not finite for another
+  // reason than their gradients. InvalidArgument: a gradient is not finite, or tickets were changed in a way
+  // that is not linear.
   Result<std::vector<Chosen>> Choose(uint64_t variable, const std::string& what, Span<const float> tickets);
   // Rows were updated by these.
   void SetApplied(uint64_t variable, const std::vector<Chosen>& chosen);

@@ -285,7 +285,7 @@ TEST_P(Kept, AGradientThatIsNotFiniteFailsWhereItIsApplied) {
   const Tickets tickets = worker_.Take({5}, -1);
   Tickets of_all = tickets;
   of_all[6] = NAN;
-  EXPECT_THAT(worker_.Apply(of_all).message(), HasSubstr("or of this step at another worker"));
+  EXPECT_THAT(worker_.Apply(of_all).message(), HasSubstr("at another worker, or the factor"));
   EXPECT_THAT(worker_.Of(), ElementsAre());
   ASSERT_TRUE(worker_.Apply(tickets).ok());
 }
