@@ -42,7 +42,8 @@ class TableStats(tf.keras.callbacks.Callback):
 
     * `rows`, `bytes`: size of the table in the store at the end of the epoch; `cache_rows`, `cache_bytes`,
       `cache_unsent_rows`: contents of the cache.
-    * growth in the epoch: `updates` (of the table) and, with a cache, every counter of
+    * growth in the epoch: `updates` (of the table), `unapplied_gradients` (taken, and dropped because nobody
+      applied them) and, with a cache, every counter of
       `Table.stats()["cache"]`: hits, miss_pull (rows fetched because they were not cached), update_pull
       (because they were stale), bound_push, age_push and evict_push (rows sent), bytes each way, and more.
     * `hit_rate`: hits / reads of the epoch.
@@ -235,7 +236,7 @@ class TableStats(tf.keras.callbacks.Callback):
 
 def _flat(stats: dict[str, Any]) -> dict[str, float]:
     """Returns updates and the numbers of a cache; lags as lag/..., with the sum of the observed ones."""
-    found: dict[str, float] = {"updates": stats["updates"]}
+    found: dict[str, float] = {name: stats[name] for name in ("updates", "unapplied_gradients")}
     for name, value in stats.get("cache", {}).items():
         if name == "staleness":
             found["lag/observed"] = value["observed"]
