@@ -42,7 +42,7 @@ class TableStats(tf.keras.callbacks.Callback):
 
     * `rows`, `bytes`: size of the table in the store at the end of the epoch; `cache_rows`, `cache_bytes`,
       `cache_unsent_rows`: contents of the cache.
-    * growth in the epoch: `updates` (of the table), `unapplied_gradients` (taken, and dropped because nobody
+    * growth in the epoch: `updates` (of the table), `unapplied_gradients` (taken and dropped, since nobody
       applied them) and, with a cache, every counter of
       `Table.stats()["cache"]`: hits, miss_pull (rows fetched because they were not cached), update_pull
       (because they were stale), bound_push, age_push and evict_push (rows sent), bytes each way, and more.
