@@ -192,10 +192,10 @@ class Table:
         """Returns figures of the table.
 
         Returns:
-          "table", "dim", "mode" ("direct" or "cached"), "updates", "unapplied_gradients" (taken, and dropped
-          because nobody applied them), "rows" and "bytes" of the store. With a cache also "cache": its "rows" and "bytes", "capacity" in rows (with one
-          budget of bytes for a layer: at present), "unsent_rows" whose
-          updates the store lacks (so "rows" of the store may be behind: `flush` first), the
+          "table", "dim", "mode" ("direct" or "cached"), "updates", "unapplied_gradients" (taken and dropped,
+          since nobody applied them), "rows" and "bytes" of the store. With a cache also "cache": its "rows"
+          and "bytes", "capacity" in rows (with one budget of bytes for a layer: at present), "unsent_rows"
+          whose updates the store lacks (so "rows" of the store may be behind: `flush` first), the
           "staleness" that reads have observed, and counters of traffic (explained in
           het_tf/core/cache/counters.h).
         """
