@@ -42,7 +42,9 @@ class _StandIn:
 
 def _register(imported: Any) -> None:
     """Registers what Keras, or TensorFlow, needs."""
-    if imported.__name__ == _TENSORFLOW:
+    if getattr(imported, "__name__", "") == _TENSORFLOW:
+        if not hasattr(imported, "saved_model"):  # of another version: its users get a message of their own
+            return
         imported.saved_model.load = _with_ops(imported.saved_model.load)
         return
     objects = imported.saving.get_custom_objects()

@@ -11,6 +11,7 @@
 #include "het_tf/core/engine/backends.h"
 #include "het_tf/core/engine/client_driver.h"
 #include "het_tf/core/engine/coming_steps.h"
+#include "het_tf/core/engine/kept_gradients.h"
 #include "het_tf/core/engine/on_demand.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/engine/table_catalog.h"
@@ -46,6 +47,7 @@ struct EngineParts {
   ComingSteps coming;
   ClientDriver driver;
   OnDemand on_demand;
+  KeptGradients kept;
   const Backends backends;
   TableCatalog catalog;
   std::atomic<bool> loading{false};  // only a loader may use this process's store (checkpoints.h)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace het {
@@ -36,7 +37,12 @@ void KeptGradients::Drop(uint64_t variable, Slot* slot) {
 }
 
 KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double norm, uint32_t worker) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   Variable& of = variables_[variable];
+  for (const TablePtr& table : gradient->tables) {
+    const uint64_t id = table->schema->id();
+    if (std::find(of.tables.begin(), of.tables.end(), id) == of.tables.end()) of.tables.push_back(id);
+  }
   Given given;
   for (Slot& slot : of.slots) {
     if (slot.gradient == nullptr) continue;
@@ -66,6 +72,7 @@ KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double
 
 Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variable, const std::string& what,
                                                                  Span<const float> tickets) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<Chosen> chosen;
   Variable* const of = variables_.count(variable) == 0 ? nullptr : &variables_[variable];
   const auto finite = [](float x) { return std::isfinite(x); };
@@ -120,7 +127,17 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
   return chosen;
 }
 
+void KeptGradients::Forget(uint64_t table) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto one = variables_.begin(); one != variables_.end();) {
+    const std::vector<uint64_t>& tables = one->second.tables;
+    const bool has = std::find(tables.begin(), tables.end(), table) != tables.end();
+    one = has ? variables_.erase(one) : std::next(one);
+  }
+}
+
 void KeptGradients::SetApplied(uint64_t variable, const std::vector<Chosen>& chosen) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (const Chosen& one : chosen) variables_[variable].slots[one.slot].applied = true;
 }
 

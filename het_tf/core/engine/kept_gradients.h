@@ -18,13 +18,14 @@
 // until the next comes: it may be applied again. Others are only keys and sums. Of each variable the newest
 // kSlots gradients are kept; Table::dropped counts those that leave without having been applied.
 //
-// Not thread-safe: the engine's lock of updates protects it.
+// Thread-safe; a leaf lock. What a kept gradient has is protected by the engine's lock of updates.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,13 +37,14 @@
 
 namespace het {
 
-// The gradients of a call in device memory, which are summed when they are applied.
+// The gradients of a call for tables on a device, which sums them when they are applied.
 struct DeviceGradient {
   std::vector<FeatureIds> features;
   std::vector<const float*> gradients;
   float norm = 0;                // of all gradients, equal ids not summed
   std::shared_ptr<void> memory;  // owns ids and gradients
   void* stream = nullptr;
+  bool on_host = false;  // ids and gradients are in host memory
 };
 
 struct KeptGradient {
@@ -84,6 +86,8 @@ class KeptGradients {
   // reason than their gradients. InvalidArgument: a gradient is not finite, or tickets were changed in a way
   // that is not linear.
   Result<std::vector<Chosen>> Choose(uint64_t variable, const std::string& what, Span<const float> tickets);
+  // Call when a table is dropped: its variables' gradients are of no use.
+  void Forget(uint64_t table);
   // Rows were updated by these.
   void SetApplied(uint64_t variable, const std::vector<Chosen>& chosen);
 
@@ -96,11 +100,13 @@ class KeptGradients {
   };
   struct Variable {
     std::array<Slot, kSlots> slots;
-    uint64_t kept = 0;  // so far
+    uint64_t kept = 0;                  // so far
+    std::vector<uint64_t> tables = {};  // of its gradients
   };
 
   static void Drop(uint64_t variable, Slot* slot);
 
+  std::mutex mutex_;  // guards the next member
   std::map<uint64_t, Variable> variables_;
 };
 

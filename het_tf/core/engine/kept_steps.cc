@@ -8,8 +8,41 @@
 #include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/engine/steps.h"
 #include "het_tf/core/plan/gradient_sums.h"
+#include "het_tf/core/plan/row_ops.h"
 
 namespace het {
+namespace {
+
+// A copy of a call's ids and gradients in host memory, for tables on a device.
+std::shared_ptr<DeviceGradient> CopyOf(const BatchCall& call, const ApplyArgs& args) {
+  struct Owned {
+    std::vector<std::vector<int64_t>> ids;
+    std::vector<std::vector<float>> gradients;
+  };
+  const auto owned = std::make_shared<Owned>();
+  auto copy = std::make_shared<DeviceGradient>();
+  double squares = 0;
+  for (size_t f = 0; f < call.features.size(); ++f) {
+    const FeatureIds& feature = call.features[f];
+    const size_t floats = feature.ids.size() * call.tables[feature.table]->schema->dim();
+    const float* const from = args.gradients[f];
+    owned->ids.emplace_back(feature.ids.begin(), feature.ids.end());
+    owned->gradients.emplace_back(from, from + floats);
+    const std::vector<int64_t>& ids = owned->ids.back();
+    copy->features.push_back(
+        {feature.table, Span<const int64_t>(ids.data(), ids.size()), feature.padding_id});
+    copy->gradients.push_back(owned->gradients.back().data());
+    double of_feature = 0;
+    static_cast<void>(SumSquares(from, floats, &of_feature));
+    squares += of_feature;
+  }
+  copy->norm = static_cast<float>(std::sqrt(squares));
+  copy->memory = owned;
+  copy->on_host = true;
+  return copy;
+}
+
+}  // namespace
 
 Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables,
                    uint32_t worker, std::shared_ptr<DeviceGradient> device,
@@ -25,6 +58,7 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
   gradient->variables.assign(variables.begin(), variables.end());
   for (const FeatureIds& feature : call.features) gradient->table_of_feature.push_back(feature.table);
   std::vector<double> squares(call.tables.size());
+  if (on_device && device == nullptr) device = CopyOf(call, args);
   if (device != nullptr) squares[0] = static_cast<double>(device->norm) * device->norm;
   gradient->on_device = std::move(device);
   if (!on_device) {
@@ -41,7 +75,7 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
     seen.push_back(variable);
     double squared = 0;
     for (size_t t = 0; t < variables.size(); ++t) squared += variables[t] == variable ? squares[t] : 0;
-    given->push_back(kept_.Keep(variable, gradient, std::sqrt(squared), worker));
+    given->push_back(parts_->kept.Keep(variable, gradient, std::sqrt(squared), worker));
     for (const uint64_t number : given->back().left) {
       for (const auto& backend : parts_->backends) backend->End(number);
     }
@@ -53,7 +87,7 @@ Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
   std::string what = call.tables.size() == 1 ? "table" : "tables";
   for (const TablePtr& table : call.tables)
     what += (&table == call.tables.begin() ? " '" : ", '") + table->name() + "'";
-  HET_ASSIGN_OR_RETURN(auto chosen, kept_.Choose(call.variable, what, call.tickets));
+  HET_ASSIGN_OR_RETURN(auto chosen, parts_->kept.Choose(call.variable, what, call.tickets));
   for (const KeptGradients::Chosen& one : chosen) {
     HET_RETURN_IF_ERROR(parts_->on_demand.RequireRunning(one.gradient->layer, one.gradient->number, what));
   }
@@ -92,7 +126,7 @@ Status Steps::ApplyKept(const KeptCall& call) {
     if (status.ok()) EndLookups(chosen);
   }
   if (!status.ok()) return status;
-  kept_.SetApplied(call.variable, chosen);
+  parts_->kept.SetApplied(call.variable, chosen);
   return Status();
 }
 
@@ -120,12 +154,14 @@ Status Steps::ApplyOne(const KeptCall& call, const KeptGradients::Chosen& chosen
 
 // The device sums gradients itself: all of them in one call, with one factor.
 Status Steps::ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradients::Chosen>& chosen) {
+  const KeptGradient& newest = *chosen.back().gradient;
   std::vector<FeatureIds> features;
   std::vector<const float*> gradients;
   for (const KeptGradients::Chosen& one : chosen) {
     const KeptGradient& gradient = *one.gradient;
     const bool same =
         gradient.on_device != nullptr && one.factor == chosen[0].factor &&
+        gradient.on_device->on_host == newest.on_device->on_host &&
         std::equal(gradient.tables.begin(), gradient.tables.end(), call.tables.begin(), call.tables.end());
     if (!same) {
       return Status(
@@ -139,8 +175,8 @@ Status Steps::ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradient
     features.insert(features.end(), there.features.begin(), there.features.end());
     gradients.insert(gradients.end(), there.gradients.begin(), there.gradients.end());
   }
-  const KeptGradient& newest = *chosen.back().gradient;
-  const BatchCall batch{call.tables, features, newest.layer, {true, newest.on_device->stream}};
+  const BatchCall batch{
+      call.tables, features, newest.layer, {!newest.on_device->on_host, newest.on_device->stream}};
   ApplyArgs args;
   args.token = chosen.size() == 1 ? newest.number : 0;  // a plan is of one call
   args.gradients = gradients;
@@ -188,7 +224,7 @@ Status Steps::SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums
   SetOwners(call.tables, parts_->store.transport->id(0), {workers, parts_->on_demand.Running(layout->layer)},
             sums);
   EndLookups(chosen);
-  kept_.SetApplied(call.variable, chosen);
+  parts_->kept.SetApplied(call.variable, chosen);
   return Status();
 }
 

@@ -136,10 +136,9 @@ class Steps {
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
 
   EngineParts* const parts_;
-  std::mutex global_mutex_;   // guards the next member; a leaf lock
-  BatchPlan global_scratch_;  // sorts the ids of all workers
-  std::mutex apply_mutex_;    // of updates; guards the next member
-  KeptGradients kept_;
+  std::mutex global_mutex_;       // guards the next member; a leaf lock
+  BatchPlan global_scratch_;      // sorts the ids of all workers
+  std::mutex apply_mutex_;        // of updates
   std::shared_mutex pool_mutex_;  // of lookups: shared while one uses the pool; exclusive to replace the pool
   std::unique_ptr<ThreadPool> pool_;
 };

@@ -40,6 +40,7 @@ Status Tables::RemoveTable(const std::string& name, bool with_rows) {
   if (with_rows) HET_RETURN_IF_ERROR(parts_->store.tables->DropTable(*table->schema));
   parts_->coming.Clear();
   parts_->on_demand.Forget(table->schema->id());
+  parts_->kept.Forget(table->schema->id());
   parts_->backends.Of(table->options).Remove(table->schema->id());
   parts_->catalog.Remove(name);
   return Status();

@@ -99,8 +99,8 @@ class Backend(redirect.Backend):
             specs=json.dumps(specs),
         )
         with tf.device("CPU:0"):
-            rows, _ = ops.lookup(call, [request.ids for request in requests], tf.constant(0.0), False)
-        return list(rows)
+            rows = ops.lookup(call, [request.ids for request in requests], tf.constant(0.0), False)
+        return rows
 
     def _specs(self, namespace: str, tables: Sequence[TableConfig]) -> dict[str, Any]:
         """See core/engine/call_spec.h."""

@@ -90,7 +90,8 @@ def forget(model):
             ids = table.to_numpy()[0]
             table.assign(ids, np.zeros((len(ids), config.dim), np.float32))
     for weight in model.trainable_weights:
-        weight.assign(tf.zeros_like(weight))
+        if not isinstance(weight, het_tf.keras.TableVariable):
+            weight.assign(tf.zeros_like(weight))
 
 
 def train(layer, value):

@@ -196,7 +196,7 @@ def steps_until_told(placed, eager):
 
     @run
     def step():
-        weight.assign_sub(het_tf.horovod.reduce_gradients([tf.ones([])])[0])
+        weight.assign_sub(het_tf.horovod.reduce_gradients([tf.ones([])], [weight])[0])
 
     for number, _ in enumerate(placed):
         before = weight.numpy()
@@ -261,10 +261,10 @@ def test_elastic_job_must_place_stream_anew(played, monkeypatch):
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     played.others = lambda mine: pytest.fail("a worker that joins would ask alone")
     placed = het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
-    het_tf.horovod.reduce_gradients([tf.ones([])])
+    het_tf.horovod.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
     played.ranks = 3
     with pytest.raises(RuntimeError, match=r"placed for 2 workers, but there are 3; call .* inside the func"):
-        het_tf.horovod.reduce_gradients([tf.ones([])])
+        het_tf.horovod.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
     het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
-    het_tf.horovod.reduce_gradients([tf.ones([])])
+    het_tf.horovod.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
     del placed

@@ -147,7 +147,8 @@ def looped(stream, calls=1):
     @tf.function
     def step(x):
         for _ in range(calls):
-            weight.assign_sub(het_tf.horovod.reduce_gradients([tf.reduce_mean(tf.cast(x, tf.float32))])[0])
+            gradients = [tf.reduce_mean(tf.cast(x, tf.float32))]
+            weight.assign_sub(het_tf.horovod.reduce_gradients(gradients, [weight])[0])
 
     count = 0
     for x, *_ in stream:

@@ -118,7 +118,7 @@ def test_accumulation_of_a_layer_that_some_steps_do_not_use():
 
 
 def test_moving_averages_are_of_the_dense_part():
-    with pytest.warns(UserWarning, match=r"use_ema=True, which does not reach tables \('t'\)"):
+    with pytest.warns(UserWarning, match=r"use_ema=True, which does not reach its tables \('t'\)"):
         found = fitted(lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5))
     for mine, other in zip(*(one[1:] for one in found), strict=True):
         assert_close(mine, other, MODEL)

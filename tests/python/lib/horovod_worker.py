@@ -393,7 +393,7 @@ def gauc_of_all_samples(model, ids, x, y, pieces, rank):
 
 
 def loops(hvd, place):
-    """Custom loops, by reduce_gradients and by Horovod's tape."""
+    """A custom loop."""
     ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
     for name in ("loop",):
         model, optimizer = functional(name, staleness=0), keras.optimizers.Adam(0.01)

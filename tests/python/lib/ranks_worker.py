@@ -65,7 +65,9 @@ def export(hvd, place):
     with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
         rows = layer({"ids": tf.constant([10 * hvd.rank(), 1], tf.int64)}, training=True)["ids"]
         loss = tf.reduce_sum(rows)
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    variables = layer.trainable_variables
+    gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+    het_tf.apply(zip(gradients, variables, strict=True))
     path = place / "export"
     result = het_tf.export(model, path, verbose=False)
     assert (result is not None) == (hvd.rank() == 0)
@@ -96,9 +98,9 @@ def publish(hvd, place):
         het_tf.horovod.barrier()
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(model(ids[:4], training=True))
-        het_tf.apply(
-            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
-        )
+        variables = model.trainable_variables
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        het_tf.apply(zip(gradients, variables, strict=True))
         het_tf.horovod.barrier()
         before = positions(client, "")
         het_tf.horovod.barrier()

@@ -43,7 +43,7 @@ def test_trace_has_steps_ops_and_traffic(fresh, tmp_path):
     steps = [one for one in spans if one["cat"] == "step"]
     assert len(steps) == len(trace.steps_traced) == 4
     for kind in ("lookup", "update"):
-        of_kind = [one for one in spans if one["cat"] == kind]
+        of_kind = [one for one in spans if one["cat"] == kind and "KeepGrad" not in one["name"]]
         assert len(of_kind) == 4, "one a step"
         for step, one in zip(steps, of_kind, strict=True):
             assert step["ts"] <= one["ts"] and one["ts"] + one["dur"] <= step["ts"] + step["dur"]
@@ -55,8 +55,14 @@ def test_trace_has_steps_ops_and_traffic(fresh, tmp_path):
         assert set(times) == {"step", "lookup", "update", "workers", "input", "compute", "no_op"} | waits
         assert all(0 <= times[name] <= times["step"] for name in times) and times["lookup"] > 0
     # Each lookup and update has its parts in the same row, and nothing is logged any more.
-    for kind, names in (("lookup", {"plan", "answers", "copy"}), ("update", {"sum", "tick"})):
-        for op in (one for one in spans if one["cat"] == kind):
+    for kind, name, names in (
+        ("lookup", "HetLookup", {"plan", "answers", "copy"}),
+        ("update", "HetKeepGrad", {"sum"}),
+        ("update", "HetApplyGrad", {"tick"}),
+    ):
+        ops = [one for one in spans if one["cat"] == kind and name in one["name"]]
+        assert len(ops) == 4
+        for op in ops:
             end = op["ts"] + op["dur"]
             inside = [one for one in spans if one["cat"] == "part" and op["ts"] <= one["ts"] <= end]
             assert {one["name"] for one in inside} >= names
