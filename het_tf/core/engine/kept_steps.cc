@@ -47,7 +47,7 @@ std::shared_ptr<DeviceGradient> CopyOf(const BatchCall& call, const ApplyArgs& a
 Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables,
                    uint32_t worker, std::shared_ptr<DeviceGradient> device,
                    std::vector<KeptGradients::Given>* given) {
-  const TraceScope whole(&parts_->trace, TraceKind::kSum);
+  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
@@ -64,6 +64,7 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
   if (!on_device) {
     Step* const step = BuildPlan(call, &plan);
     static_cast<void>(step->FindActive(call, args));
+    const TraceScope summing(&parts_->trace, TraceKind::kSum);
     gradient->bad = step->SumGradients(call, args, pool_.get(), {squares.data(), squares.size()});
     gradient->active.assign(step->active.begin(), step->active.end());
     gradient->step = std::move(plan);
