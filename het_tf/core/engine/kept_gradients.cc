@@ -87,12 +87,14 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
                               "changed. Lower the learning rate, clip the loss, or check the inputs");
   }
   const auto not_kept = [&] {
-    return FailedPrecondition(
-        "a gradient of " + what + " is applied that is not kept any more: of each layer the newest " +
-        std::to_string(kSlots) +
-        " gradients of this process are kept, and one that was applied only until the next is taken. Apply a "
-        "gradient in the process that took it, before " +
-        std::to_string(kSlots) + " others; no row was changed");
+    return FailedPrecondition("a gradient of " + what +
+                              " is applied that is not kept any more: of each layer the newest " +
+                              std::to_string(kSlots) +
+                              " gradients of this process are kept, until a table is dropped, and one that "
+                              "was applied only until the "
+                              "next is taken. Apply a "
+                              "gradient in the process that took it, before " +
+                              std::to_string(kSlots) + " others; no row was changed");
   };
   for (uint32_t s = 0; s < kSlots; ++s) {
     const float came[] = {tickets[2 * s], tickets[2 * s + 1]};

@@ -332,7 +332,7 @@ TEST_P(Kept, ATableThatWasDroppedIsAnError) {
   for (const Tickets& tickets : {second, first + second}) {
     const Status status = worker_.Apply(tickets);
     EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-    EXPECT_THAT(status.message(), HasSubstr("table 'a' was dropped"));
+    EXPECT_THAT(status.message(), HasSubstr("that is not kept any more"));
   }
   EXPECT_THAT(worker_.Of(), ElementsAre());
 }
