@@ -83,23 +83,37 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
   });
 }
 
-bool SumSquares(const float* values, size_t n, double* squares) {
+namespace {
+
+// Few enough for the digits of floats.
+constexpr size_t kChunk = 4096;
+
+float SumChunk(const float* __restrict values, size_t n) {
   constexpr size_t kLanes = 16;
-  constexpr size_t kChunk = 4096;  // floats keep enough digits for so many
+  float lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < n; ++i) lanes[0] += values[i] * values[i];
+  float sum = 0;
+  for (float lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace
+
+bool SumSquares(const float* values, size_t n, double* squares) {
   double sum = 0;
   for (size_t begin = 0; begin < n; begin += kChunk) {
-    const size_t end = std::min(n, begin + kChunk);
-    float lanes[kLanes] = {};
-    size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[i + lane] * values[i + lane];
-    }
-    for (; i < end; ++i) lanes[0] += values[i] * values[i];
-    double of_chunk = 0;
-    for (float lane : lanes) of_chunk += lane;
+    const size_t count = std::min(n - begin, kChunk);
+    double of_chunk = SumChunk(values + begin, count);
     if (!std::isfinite(of_chunk)) {  // not finite, or too large for the square of a float
       of_chunk = 0;
-      for (i = begin; i < end; ++i) of_chunk += static_cast<double>(values[i]) * values[i];
+      for (size_t i = begin; i < begin + count; ++i) of_chunk += static_cast<double>(values[i]) * values[i];
     }
     sum += of_chunk;
   }
