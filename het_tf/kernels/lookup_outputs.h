@@ -1,4 +1,4 @@
-// The outputs of HetLookup's two kernels: rows * N, token, probe.
+// The outputs of HetLookup's two kernels: rows * N, token.
 #pragma once
 
 #include <vector>

@@ -44,16 +44,18 @@ KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double
     if (std::find(of.tables.begin(), of.tables.end(), id) == of.tables.end()) of.tables.push_back(id);
   }
   Given given;
+  const Slot* const newest = &of.slots[(of.kept + kSlots - 1) % kSlots];
   for (Slot& slot : of.slots) {
     if (slot.gradient == nullptr) continue;
     KeptGradient& older = *slot.gradient;
     if (slot.applied) {
       slot = Slot();
-    } else if (older.step != nullptr) {
-      CollectSums(older.tables, older.step.get(), &older.sums);
-      older.step.reset();
-      given.left.push_back(older.number);
+      continue;
     }
+    if (older.step != nullptr) CollectSums(older.tables, older.step.get(), &older.sums);
+    older.step.reset();
+    // A device would hold the rows of its lookup.
+    if (&slot == newest) given.left.push_back(older.number);
   }
   given.slot = static_cast<uint32_t>(of.kept % kSlots);
   Slot& slot = of.slots[given.slot];
@@ -87,14 +89,13 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
                               "changed. Lower the learning rate, clip the loss, or check the inputs");
   }
   const auto not_kept = [&] {
-    return FailedPrecondition("a gradient of " + what +
-                              " is applied that is not kept any more: of each layer the newest " +
-                              std::to_string(kSlots) +
-                              " gradients of this process are kept, until a table is dropped, and one that "
-                              "was applied only until the "
-                              "next is taken. Apply a "
-                              "gradient in the process that took it, before " +
-                              std::to_string(kSlots) + " others; no row was changed");
+    return FailedPrecondition(
+        "a gradient of " + what + " is applied that is not kept any more: of each layer the newest " +
+        std::to_string(kSlots) +
+        " gradients of this process are kept, until a table is dropped, and one that "
+        "was applied only until the next is taken. Apply a gradient in the process that "
+        "took it, before " +
+        std::to_string(kSlots) + " others; no row was changed");
   };
   for (uint32_t s = 0; s < kSlots; ++s) {
     const float came[] = {tickets[2 * s], tickets[2 * s + 1]};
