@@ -140,7 +140,11 @@ def test_lags_and_rates_are_those_since_the_last_point():
         names = {name for names in table_stats._PER_STEP.values() for name in names}
         counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
         return table_stats._flat(
-            {"updates": 0, "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}}
+            {
+                "updates": 0,
+                "unapplied_gradients": 0,
+                "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}},
+            }
         )
 
     found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
