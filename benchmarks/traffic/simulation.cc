@@ -136,7 +136,9 @@ Result<Outcome> Simulate(const Stream& stream, Settings settings) {
   replay.warm_steps = (settings.warm_samples + of_step - 1) / of_step;
   replay.ones = replay.cache.wire == RowFormat::kFloat32 && settings.rows == "sgd";
   replay.cache.workers = replay.workers;
-  replay.cache.Follow(settings.optimizer);
+  const Schema followed = MakeSchema(settings.dim, settings.optimizer);
+  if (followed == nullptr) return InvalidArgument("there is no optimizer '" + settings.optimizer + "'");
+  replay.cache.Follow(followed->optimizer());
   replay.cache.staleness.reset();  // else the rows' own optimizer would be followed
   const size_t entries = settings.batch * stream.fields();
   const auto append = [&](size_t batch, std::vector<Key>* keys) {

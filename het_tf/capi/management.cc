@@ -147,9 +147,9 @@ int HetRead(const char* name_space, const char* table, const int64_t* ids, size_
 }
 
 int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count, const float* rows,
-              int with_slots) {
+              int with_slots, const int64_t* clocks) {
   return WithEngine(name_space, [&](Engine& engine) {
-    return engine.tables().Assign(table, Span<const Key>(ids, count), rows, with_slots != 0);
+    return engine.tables().Assign(table, Span<const Key>(ids, count), rows, with_slots != 0, clocks);
   });
 }
 

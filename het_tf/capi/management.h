@@ -44,9 +44,9 @@ HET_EXPORT int HetHashIds(const char* text, const uint64_t* ends, size_t count, 
 // values: count * dim. `stored`: the store's rows, with unique ids; else as a lookup reads them.
 HET_EXPORT int HetRead(const char* name_space, const char* table, const int64_t* ids, size_t count,
                        int stored, float* values);
-// rows: count * dim, or count * row_floats with slots.
+// rows: count * dim, or count * row_floats with slots. clocks: count, or null for rows of age 0.
 HET_EXPORT int HetAssign(const char* name_space, const char* table, const int64_t* ids, size_t count,
-                         const float* rows, int with_slots);
+                         const float* rows, int with_slots, const int64_t* clocks);
 HET_EXPORT int HetRemove(const char* name_space, const char* table, const int64_t* ids, size_t count,
                          int64_t* removed);
 HET_EXPORT int HetClear(const char* name_space, const char* table);

@@ -10,6 +10,7 @@
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/cache/staleness.h"
 #include "het_tf/core/cache/sync_policy.h"
+#include "het_tf/core/row/optimizer.h"
 #include "het_tf/core/row/row_format.h"
 
 namespace het {
@@ -53,9 +54,9 @@ struct CacheConfig {
   static constexpr int64_t kLeastNotified = 3;
 
   // Sets the bounds of a table with this optimizer, if `staleness` is given.
-  void Follow(const std::string& optimizer) {
+  void Follow(const Optimizer& optimizer) {
     if (!staleness) return;
-    const StalenessBounds bounds = StalenessBounds::Of(optimizer, *staleness, workers);
+    const StalenessBounds bounds = StalenessBounds::Of(optimizer.steps_shrink(), *staleness, workers);
     pull_bound = bounds.pull;
     push_bound = bounds.push;
   }

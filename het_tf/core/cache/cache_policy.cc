@@ -7,12 +7,12 @@ CachePolicy::CachePolicy(Schema schema, const CacheConfig& config)
       config_(config),
       admission_(config.admit_after, config.capacity),
       eviction_(EvictionPolicy::Create(config.policy, config.capacity)) {
-  config_.Follow(schema_->spec().optimizer.name);
+  config_.Follow(schema_->optimizer());
 }
 
 void CachePolicy::set_workers(uint32_t workers) {
   config_.workers = workers;
-  config_.Follow(schema_->spec().optimizer.name);
+  config_.Follow(schema_->optimizer());
 }
 
 RowFormat CachePolicy::row_format() const {

@@ -9,11 +9,9 @@
 // one in pull / (N - 1), and a read misses about 0.3 (N - 1) push + pull / 2 ticks. At equal lag both
 // together are fewest where pull is 0.775 (N - 1) (push + 1).
 //
-// Steps of Adagrad's family shrink with a row's age; those of other optimizers do not. With those, updates
+// That is for optimizers whose steps shrink with a row's age (Optimizer::steps_shrink). With others updates
 // are not held back at all, and copies may lack kMostOfOthers ticks (docs/adr/0036-staleness-by-age.md).
 #pragma once
-
-#include <string>
 
 #include "het_tf/core/wire/bound.h"
 
@@ -24,7 +22,7 @@ struct StalenessBounds {
   Bound push;
 
   // `staleness`: s, or kUnbounded. `workers`: N, at least 1.
-  static StalenessBounds Of(const std::string& optimizer, int64_t staleness, uint32_t workers);
+  static StalenessBounds Of(bool steps_shrink, int64_t staleness, uint32_t workers);
 };
 
 }  // namespace het

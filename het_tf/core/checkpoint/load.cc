@@ -43,12 +43,13 @@ Status ReserveRows(TableStore* store, const RowReader& file, const RowTable& tab
   return store->Reserve(to, {rows_of.data(), rows_of.size()});
 }
 
-// Fills in the slots of a row without ticks.
+// Fills in the slots, and the age, of a row without ticks.
 void FillSlots(const TableSchema& to, RowBatch* batch) {
   Vector<float> row(to.row_floats());
   to.optimizer().InitSlots(row.data());
   for (size_t i = 0; i < batch->size(); ++i) {
     std::copy(row.begin() + to.dim(), row.end(), batch->slots() + i * batch->slot_floats());
+    batch->clocks()[i] = std::min(BornAfter(batch->clocks()[i]), Shard::kMaxClock);
   }
 }
 

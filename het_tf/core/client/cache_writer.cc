@@ -92,7 +92,7 @@ void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
       const uint32_t line = part.rows[u];
       if (!part.touched[u]) continue;
       schema.Tick(part.learning_rate, part.sums + u * schema.dim(), part.scale, scratch,
-                  cache.lines().data(line), cache.unsent().UpdateOf(line));
+                  cache.lines().clock(line), cache.lines().data(line), cache.unsent().UpdateOf(line));
       cache.lines().AddTick(line);
     }
   };

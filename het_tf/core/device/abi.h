@@ -120,9 +120,9 @@ enum {
   HET_DEV_SGD = 0,              /* {} */
   HET_DEV_MOMENTUM = 1,         /* {momentum, nesterov (0 or 1)} */
   HET_DEV_RMSPROP = 2,          /* {rho, epsilon} */
-  HET_DEV_ADAM = 3,             /* {beta_1, beta_2, epsilon} */
-  HET_DEV_ADAGRAD = 4,          /* {initial_accumulator, epsilon} */
-  HET_DEV_ROW_WISE_ADAGRAD = 5, /* {initial_accumulator, epsilon} */
+  HET_DEV_ADAM = 3,             /* {beta_1, beta_2, epsilon}; no slot m with a beta_1 of 0 */
+  HET_DEV_ADAGRAD = 4,          /* {initial_accumulator, epsilon, decay_steps} */
+  HET_DEV_ROW_WISE_ADAGRAD = 5, /* {initial_accumulator, epsilon, decay_steps} */
   HET_DEV_FTRL = 6,             /* {l1, l2, beta, l2_shrinkage, initial_accumulator} */
 };
 

@@ -21,8 +21,8 @@ constexpr DeviceOptimizer kOptimizers[] = {
     {"momentum", HET_DEV_MOMENTUM, {"momentum", "nesterov"}},
     {"rmsprop", HET_DEV_RMSPROP, {"rho", "epsilon"}},
     {"adam", HET_DEV_ADAM, {"beta_1", "beta_2", "epsilon"}},
-    {"adagrad", HET_DEV_ADAGRAD, {"initial_accumulator", "epsilon"}},
-    {"row_wise_adagrad", HET_DEV_ROW_WISE_ADAGRAD, {"initial_accumulator", "epsilon"}},
+    {"adagrad", HET_DEV_ADAGRAD, {"initial_accumulator", "epsilon", "decay_steps"}},
+    {"row_wise_adagrad", HET_DEV_ROW_WISE_ADAGRAD, {"initial_accumulator", "epsilon", "decay_steps"}},
     {"ftrl", HET_DEV_FTRL, {"l1", "l2", "beta", "l2_shrinkage", "initial_accumulator"}},
 };
 

@@ -61,7 +61,7 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u]) continue;
     shard->Update(rows[u], number, [&](float* data) {
-      schema.Tick(learning_rate, sums + u * dim, scale, scratch, data, nullptr);
+      schema.Tick(learning_rate, sums + u * dim, scale, scratch, store.meta(rows[u]).clock, data, nullptr);
     });
     CountTick(now, &store.meta(rows[u]));
   }

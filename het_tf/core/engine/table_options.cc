@@ -201,7 +201,7 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
     cache.push_bound = push_bound.value_or(dial);
   } else {
     cache.staleness = dial;
-    cache.Follow(schema.spec().optimizer.name);
+    cache.Follow(schema.optimizer());
   }
   const bool exact = cache.pull_bound.most == 0 && cache.push_bound.most == 0;
   const bool rounds = remote && !cache.on_device && cache.capacity > 0 && (!exact || synchronous);

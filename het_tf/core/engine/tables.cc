@@ -76,11 +76,18 @@ Status Tables::ReadStored(const std::string& name, Span<const Key> keys, float* 
   return parts_->store.tables->Read(*table->schema, keys, values);
 }
 
-Status Tables::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots) {
+Status Tables::Assign(const std::string& name, Span<const Key> keys, const float* rows, bool with_slots,
+                      const Clock* ages) {
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "an assignment"));
-  const Status status = parts_->store.tables->Assign(*table->schema, keys, rows, with_slots);
+  const OptimizerSpec& optimizer = table->schema->spec().optimizer;
+  if (with_slots && ages == nullptr && table->schema->optimizer().uses_age()) {
+    return InvalidArgument("table '" + name + "': rows of " + optimizer.name +
+                           " come with slots and without clocks, but a step depends on how often its row was "
+                           "updated. Give clocks, as Table.scan() returns them");
+  }
+  const Status status = parts_->store.tables->Assign(*table->schema, keys, rows, with_slots, ages);
   parts_->backends.Of(table->options).Invalidate(*table, keys);
   return status;
 }

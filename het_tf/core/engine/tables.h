@@ -38,9 +38,11 @@ class Tables {
   Status Read(const std::string& table, Span<const Key> keys, float* values);
   // Reads the store's rows, after caches have sent their updates. Keys must be unique.
   Status ReadStored(const std::string& table, Span<const Key> keys, float* values);
-  // Sets values and resets slots. `rows` includes slots if with_slots (row_floats a key). Counts as one tick.
-  // The last of duplicate keys counts.
-  Status Assign(const std::string& table, Span<const Key> keys, const float* rows, bool with_slots);
+  // Sets values and resets slots. `rows` includes slots if with_slots (row_floats a key). Rows are as old as
+  // `ages` says, or 0. The last of duplicate keys counts. InvalidArgument: the steps of the table's optimizer
+  // depend on ages, and slots come without.
+  Status Assign(const std::string& table, Span<const Key> keys, const float* rows, bool with_slots,
+                const Clock* ages = nullptr);
   // *removed: number of the keys that existed.
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
   Status Clear(const std::string& table);

@@ -63,6 +63,10 @@ class Optimizer {
   const std::vector<SlotSpec>& slots() const { return slots_; }
   size_t slot_floats(size_t slot) const { return slots_[slot].per_element ? dim_ : 1; }
   virtual bool value_is_derived() const { return false; }
+  // Whether a tick depends on the row's age, and so its slots alone do not continue a training.
+  virtual bool uses_age() const { return false; }
+  // Whether the steps of a row with many ticks are smaller than its first ones, so that it may be more stale.
+  virtual bool steps_shrink() const { return false; }
   // The first float of an update that is sent: dim if the value is derived, else 0.
   size_t wire_begin() const { return value_is_derived() ? dim_ : 0; }
   size_t wire_floats() const { return row_floats_ - wire_begin(); }
@@ -70,9 +74,9 @@ class Optimizer {
   // Initialises the slots of a row, but not its value.
   void InitSlots(float* row) const;
 
-  // One tick: row <- row after a step with the summed gradient g[dim]. If `update` is not null, the tick is
-  // also composed onto it: update <- U(tick) ∘ update.
-  virtual void Apply(float learning_rate, const float* g, float* row, float* update) const = 0;
+  // One tick: row <- row after a step with the summed gradient g[dim]. `age`: the ticks that the row has had.
+  // If `update` is not null, the tick is also composed onto it: update <- U(tick) ∘ update.
+  virtual void Apply(float learning_rate, const float* g, float age, float* row, float* update) const = 0;
 
   // row <- U(row), U = (ticks, update). A derived value is recomputed, so merging the identity with 0 ticks
   // into a row of slots and the initializer's value completes it.

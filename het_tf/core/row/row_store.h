@@ -24,6 +24,16 @@ namespace het {
 
 using Clock = int64_t;
 
+// A row that is created after removals has a clock that begins at a multiple of this (store/shard.h), so that
+// no earlier copy looks fresh.
+constexpr Clock kBirthGap = Clock{1} << 20;
+
+// Returns the ticks of a row with this clock, its *age*. After every kBirthGap ticks a row briefly counts as
+// young again, which costs some bytes and shortens some steps.
+inline Clock AgeOf(Clock clock) { return clock & (kBirthGap - 1); }
+// Returns the clock of a row of age 0 that takes the place of rows with clocks up to this one.
+inline Clock BornAfter(Clock clock) { return (clock / kBirthGap + 2) * kBirthGap; }
+
 struct RowMeta {
   Key key;
   Clock clock;         // ticks that the row contains

@@ -54,15 +54,15 @@ TableSchema::TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, I
       optimizer_(std::move(optimizer)),
       initializer_(initializer) {}
 
-void TableSchema::Tick(float learning_rate, const float* g, float scale, float* scratch, float* row,
-                       float* update) const {
+void TableSchema::Tick(float learning_rate, const float* g, float scale, float* scratch, Clock clock,
+                       float* row, float* update) const {
   const size_t dim = spec_.dim;
   if (scale != 1 || spec_.l2 > 0) {
     const float slope = static_cast<float>(2 * spec_.l2);
     for (size_t i = 0; i < dim; ++i) scratch[i] = g[i] * scale + slope * row[i];
     g = scratch;
   }
-  optimizer_->Apply(learning_rate, g, row, update);
+  optimizer_->Apply(learning_rate, g, static_cast<float>(AgeOf(clock)), row, update);
   if (spec_.max_norm > 0) {
     double squares = 0;
     for (size_t i = 0; i < dim; ++i) squares += static_cast<double>(row[i]) * row[i];

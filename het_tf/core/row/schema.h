@@ -11,6 +11,7 @@
 #include "het_tf/core/row/initializer.h"
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/optimizer.h"
+#include "het_tf/core/row/row_store.h"
 
 namespace het {
 
@@ -54,10 +55,11 @@ class TableSchema {
 
   // One tick with all of the spec: L2, optimizer, max-norm. `update` as in Optimizer::Apply. The gradient is
   // g times `scale`, exactly g for 1; `scratch`: room for dim floats, may be g.
-  void Tick(float learning_rate, const float* g, float scale, float* scratch, float* row,
+  // `clock`: of the row before the tick.
+  void Tick(float learning_rate, const float* g, float scale, float* scratch, Clock clock, float* row,
             float* update) const;
-  void Tick(float learning_rate, float* g, float* row, float* update) const {
-    Tick(learning_rate, g, 1, g, row, update);
+  void Tick(float learning_rate, float* g, Clock clock, float* row, float* update) const {
+    Tick(learning_rate, g, 1, g, clock, row, update);
   }
 
   // One line of JSON, equal for equal specs: without limits, in which equal tables may differ.

@@ -101,7 +101,7 @@ struct Loaded {
 
 // Adds one chunk to a live partition: a table (as CreateTable does), rows (new or replacing those with the
 // same keys; the clients are forgotten), clients. kHead is compared, kEnd does nothing. kSet is an assignment
-// by a user: each row gets the given content and one more tick, and the clients stay. kRemove raises the
+// by a user: each row gets the given content and age (Shard::Renew), and the clients stay. kRemove raises the
 // clock floor; kForget forgets silent clients. `epoch`: a random number from the partition's owner for the
 // table of a kRows chunk; without it caches would miss a loaded row that happens to have the clock of their
 // copy. 0: this is a copy, which gets the owner's number by a kEpoch chunk. An error names the mismatch and
@@ -112,8 +112,9 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded
 // Whether loading the chunk can take memory: removals, and the ends of a sequence, do not.
 bool TakesMemory(Span<const uint8_t> chunk);
 
-// Encode kSet and kRemove chunks. `rows`: row_floats a key.
-void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk);
+// Encode kSet and kRemove chunks. `rows`: row_floats a key. `ages`: null for ages of 0.
+void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk,
+               const Clock* ages = nullptr);
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk);
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk);
 // Limit on the bytes before the keys, or the clients, in such a chunk.

@@ -140,9 +140,10 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
     meta.last_used = content.Fixed<uint32_t>();
     meta.count = content.Fixed<uint16_t>();
     if (mode == Mode::kSet) {
-      const uint32_t time = meta.last_used;
+      const RowMeta sent = meta;
       meta = before;
-      CountTick(time, &meta);
+      CountTick(sent.last_used, &meta);
+      chunk.shard->Renew(row.row, sent.clock);
     } else {
       Clamp(most, &meta.clock, &loaded->clamped);
     }

@@ -146,7 +146,8 @@ bool ChunkWriter::Next(Bytes* chunk) {
   return false;
 }
 
-void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk) {
+void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk,
+               const Clock* ages) {
   const size_t floats = schema.row_floats();
   Writer w = Begin(Kind::kSet, chunk);
   w.Fixed(schema.id());
@@ -154,7 +155,7 @@ void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* row
   w.Fixed(static_cast<uint32_t>(keys.size()));
   for (size_t i = 0; i < keys.size(); ++i) {
     w.Fixed(keys[i]);
-    w.Fixed(Clock{0});
+    w.Fixed(ages == nullptr ? Clock{0} : ages[i]);
     w.Fixed(uint32_t{0});
     w.Fixed(uint16_t{0});
     w.Raw(rows + i * floats, floats * sizeof(float));

@@ -22,8 +22,8 @@ Status LocalStore::ClearTable(const TableSchema& schema) {
   return Status();
 }
 
-Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
-                          bool with_slots) {
+Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
+                          const Clock* ages) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();
   const TableLayout layout = LayoutOf(schema);
   try {
@@ -37,6 +37,7 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
         schema.InitRow(keys[i], data);
         std::memcpy(data, rows + i * given, given * sizeof(float));
         CountTick(service_->Now(), &shard->rows().meta(row));
+        shard->Renew(row, ages == nullptr ? 0 : ages[i]);
         shard->MarkChanged(row, partition.RowsChanged(schema.id()));
         return Status();
       });

@@ -16,7 +16,8 @@ class LocalStore : public TableStore {
   Status ClearTable(const TableSchema& schema) override;
   Result<size_t> CountRows(const TableSchema& schema) override { return service_->Rows(schema.id()); }
   Result<size_t> CountBytes(const TableSchema& schema) override { return service_->TableBytes(schema.id()); }
-  Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
+  Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
+                const Clock* ages = nullptr) override;
   Status Read(const TableSchema& schema, Span<const Key> keys, float* values) override;
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
 

@@ -42,6 +42,12 @@ uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
   return row;
 }
 
+void Shard::Renew(uint32_t row, Clock age) {
+  Clock& clock = rows_.meta(row).clock;
+  clock = std::min(BornAfter(clock), kMaxClock) + AgeOf(age);
+  RaiseNewest(clock);
+}
+
 void Shard::RaiseFloor(Clock clock) { clock_floor_ = std::max(clock_floor_, std::min(clock, kMaxClock)); }
 
 void Shard::Remove(uint32_t row) {

@@ -98,6 +98,9 @@ class Shard {
   // std::bad_alloc and changes nothing then.
   uint32_t FindOrCreate(Key key, uint64_t hash, bool* created);
 
+  // Gives a row that was assigned the age that its new content has.
+  void Renew(uint32_t row, Clock age);
+
   // Removes a row that a client may have seen. (Use rows().Erase for a row that was just made and never
   // ticked.) Removing the last row frees the memory of all.
   void Remove(uint32_t row);
@@ -105,7 +108,7 @@ class Shard {
   Clock clock_floor() const { return clock_floor_; }
   void RaiseFloor(Clock clock);
   // The clock of a row before its first tick.
-  Clock birth_clock() const { return clock_floor_ == 0 ? 0 : (clock_floor_ / kBirthGap + 2) * kBirthGap; }
+  Clock birth_clock() const { return clock_floor_ == 0 ? 0 : BornAfter(clock_floor_); }
 
   // Removes rows past a limit at `now`: looks at `budget` rows, continuing where it stopped, and drops at
   // most `budget` for max_rows, of which each of the table's partitions has one of `shares`. Appends at most

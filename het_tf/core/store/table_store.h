@@ -51,10 +51,10 @@ class TableStore {
   virtual Status ClearTable(const TableSchema& schema) = 0;
   virtual Result<size_t> CountRows(const TableSchema& schema) = 0;
   virtual Result<size_t> CountBytes(const TableSchema& schema) = 0;
-  // Ticks every key once, and sets its row: row_floats a key with slots, else dim, and slots are reset. The
-  // last of equal keys counts. After an error earlier rows stay.
-  virtual Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
-                        bool with_slots) = 0;
+  // Sets the row of every key: row_floats a key with slots, else dim, and slots are reset. Rows are as old as
+  // `ages` says, or 0. The last of equal keys counts. After an error earlier rows stay.
+  virtual Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
+                        const Clock* ages = nullptr) = 0;
   // Reads the values of rows, dim floats a key: the store's, or initial ones. Keys must be unique.
   virtual Status Read(const TableSchema& schema, Span<const Key> keys, float* values) = 0;
   // Returns how many of the keys existed.

@@ -17,14 +17,6 @@
 
 namespace het {
 
-// A row that is created after removals has a clock that begins at a multiple of this (store/shard.h), so that
-// no earlier copy looks fresh.
-constexpr Clock kBirthGap = Clock{1} << 20;
-
-// Returns the ticks of a row with this clock. After every kBirthGap ticks a row briefly counts as young
-// again, which costs only some bytes.
-inline Clock AgeOf(Clock clock) { return clock & (kBirthGap - 1); }
-
 struct Bound {
   int64_t most = kUnbounded;
   uint32_t every = 0;  // 0: `most` for all rows; else a row's age / every, at most `most`

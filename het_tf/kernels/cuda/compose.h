@@ -59,9 +59,9 @@ HET_DEV void MergeOnto(const Tile& tile, const TableView& table, const float* up
       DecayAndAdd(tile, Power(o.decay, ticks), update + dim, dim, row.state);
       break;
     case HET_DEV_ADAM:
-      DecayAndAdd(tile, Power(o.decay, ticks), update + dim, dim, row.state);
-      DecayAndAdd(tile, Power(o.decay2, ticks), update + 2 * dim, dim, row.state + dim);
-      AddTo(tile, update + 3 * dim, 1, row.state + 2 * dim);
+      if (o.decay != 0.0f) DecayAndAdd(tile, Power(o.decay, ticks), update + dim, dim, row.state);
+      DecayAndAdd(tile, Power(o.decay2, ticks), update + dim + AdamV(o, dim), dim, row.state + AdamV(o, dim));
+      AddTo(tile, update + 2 * dim + AdamV(o, dim), 1, row.state + dim + AdamV(o, dim));
       break;
     case HET_DEV_ADAGRAD:
       AddTo(tile, update + dim, dim, row.state);

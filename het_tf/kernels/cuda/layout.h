@@ -29,6 +29,8 @@ constexpr uint64_t kOfCall = uint64_t{1} << 63;
 constexpr uint64_t kNowhere = ~uint64_t{0};  // not a row
 constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
 
+// The ticks of a row with this clock, as in core/row/row_store.h.
+HET_HOST_DEVICE inline int64_t AgeOf(int64_t clock) { return clock & ((int64_t{1} << 20) - 1); }
 HET_HOST_DEVICE inline uint64_t BucketOf(uint64_t hash, uint64_t buckets) {
   return ((hash >> 32) * buckets) >> 32;
 }

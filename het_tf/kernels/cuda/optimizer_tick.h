@@ -18,6 +18,7 @@ struct TickRow {
   const float* gradient;  // of the key, summed and scaled
   float* value;
   float* state;
+  float age;            // ticks that the row has had
   const float* before;  // the update before this tick, [dv | a]; null: the identity
   float* update;        // the update after this tick; may be `before`
 };
@@ -93,9 +94,15 @@ HET_DEV void TickRmsprop(const Tile& tile, const OptimizerView& o, uint32_t dim,
   });
 }
 
+// Shrink::Of (core/row/optimizers/shrink.h).
+HET_DEV float ShrinkOf(const OptimizerView& o, float age) {
+  return (1.0f + age * o.inverse_decay_steps) / (1.0f + age);
+}
+
 template <int V, typename Tile>
 HET_DEV void TickAdagrad(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr,
                          const TickRow& row) {
+  const float rate = lr / std::sqrt(ShrinkOf(o, row.age));
   ForPacks<V>(tile, dim, [&](uint64_t i) {
     const Pack<V> g = Gradient<V>(o, row, i);
     Pack<V> value = Load<V>(row.value + i), accumulator = Load<V>(row.state + i);
@@ -103,7 +110,7 @@ HET_DEV void TickAdagrad(const Tile& tile, const OptimizerView& o, uint32_t dim,
     for (int k = 0; k < V; ++k) {
       const float square = g.at[k] * g.at[k];
       accumulator.at[k] += square;
-      const float step = lr * g.at[k] / std::sqrt(accumulator.at[k] + o.epsilon);
+      const float step = rate * g.at[k] / std::sqrt(accumulator.at[k] + o.epsilon);
       value.at[k] -= step;
       dv.at[k] -= step;
       a.at[k] += square;
@@ -125,21 +132,26 @@ HET_DEV float AdamCorrection(const OptimizerView& o, float step) {
   return static_cast<float>(std::sqrt(-std::expm1(t * o.log_b2)) / -std::expm1(t * o.log_b1));
 }
 
+// Where v begins in the state: after m, for which there is a slot only with a beta_1.
+HET_DEV uint64_t AdamV(const OptimizerView& o, uint64_t dim) { return o.decay == 0.0f ? 0 : dim; }
+
 template <int V, typename Tile>
 HET_DEV void TickAdam(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr, const TickRow& row) {
+  const uint64_t at_v = AdamV(o, dim), last = at_v + dim;
   const float alpha = tile.One([&] {
-    row.update[3 * uint64_t{dim}] = (row.before == nullptr ? 0.0f : row.before[3 * uint64_t{dim}]) + 1.0f;
-    const float step = row.state[2 * uint64_t{dim}] += 1.0f;
+    row.update[dim + last] = (row.before == nullptr ? 0.0f : row.before[dim + last]) + 1.0f;
+    const float step = row.state[last] += 1.0f;
     return lr * AdamCorrection(o, step);
   });
   ForPacks<V>(tile, dim, [&](uint64_t i) {
     const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), m = Load<V>(row.state + i), v = Load<V>(row.state + dim + i);
-    Pack<V> dv = LoadOrZero<V>(row.before, i), am = LoadOrZero<V>(row.before, dim + i),
-            av = LoadOrZero<V>(row.before, 2 * uint64_t{dim} + i);
+    Pack<V> value = Load<V>(row.value + i), v = Load<V>(row.state + at_v + i);
+    Pack<V> dv = LoadOrZero<V>(row.before, i), av = LoadOrZero<V>(row.before, dim + at_v + i);
+    Pack<V> m = g, am = g;  // without a slot m is the gradient
+    if (at_v != 0) m = Load<V>(row.state + i), am = LoadOrZero<V>(row.before, dim + i);
     for (int k = 0; k < V; ++k) {
       const float m_term = o.gain * g.at[k], v_term = o.gain2 * (g.at[k] * g.at[k]);
-      m.at[k] = o.decay * m.at[k] + m_term;
+      m.at[k] = o.decay * m.at[k] + m_term;  // exactly g with a beta_1 of 0
       v.at[k] = o.decay2 * v.at[k] + v_term;
       const float change = alpha * m.at[k] / (std::sqrt(v.at[k]) + o.epsilon);
       value.at[k] -= change;
@@ -148,11 +160,13 @@ HET_DEV void TickAdam(const Tile& tile, const OptimizerView& o, uint32_t dim, fl
       av.at[k] = o.decay2 * av.at[k] + v_term;
     }
     Store<V>(row.value + i, value);
-    Store<V>(row.state + i, m);
-    Store<V>(row.state + dim + i, v);
+    if (at_v != 0) {
+      Store<V>(row.state + i, m);
+      Store<V>(row.update + dim + i, am);
+    }
+    Store<V>(row.state + at_v + i, v);
     Store<V>(row.update + i, dv);
-    Store<V>(row.update + dim + i, am);
-    Store<V>(row.update + 2 * uint64_t{dim} + i, av);
+    Store<V>(row.update + dim + at_v + i, av);
   });
 }
 
@@ -171,7 +185,7 @@ HET_DEV void TickRowWiseAdagrad(const Tile& tile, const OptimizerView& o, uint32
   const float scale = tile.One([&] {
     row.update[dim] = (row.before == nullptr ? 0.0f : row.before[dim]) + square;
     const float accumulator = row.state[0] += square;
-    return lr / std::sqrt(accumulator + o.epsilon);
+    return lr / std::sqrt(ShrinkOf(o, row.age) * (accumulator + o.epsilon));
   });
   ForPacks<V>(tile, dim, [&](uint64_t i) {
     const Pack<V> g = Gradient<V>(o, row, i);

@@ -23,13 +23,18 @@ struct Kind {
   Param params[5];
   uint32_t slots_of_dim, slots_of_one;
 };
+constexpr Param kDecaySteps = {"decay_steps", 1, kHuge};
 constexpr Kind kKinds[] = {
     {"sgd", 0, {}, 0, 0},
     {"momentum", 2, {{"momentum", 0, 1}, {"nesterov", 0, kFlag}}, 1, 0},
     {"rmsprop", 2, {{"rho", 0, kBelowOne}, {"epsilon", kTiny, kHuge}}, 1, 0},
     {"adam", 3, {{"beta_1", 0, kBelowOne}, {"beta_2", 0, kBelowOne}, {"epsilon", kTiny, kHuge}}, 2, 1},
-    {"adagrad", 2, {{"initial_accumulator", 0, kHuge}, {"epsilon", kTiny, kHuge}}, 1, 0},
-    {"row_wise_adagrad", 2, {{"initial_accumulator", 0, kHuge}, {"epsilon", kTiny, kHuge}}, 0, 1},
+    {"adagrad", 3, {{"initial_accumulator", 0, kHuge}, {"epsilon", kTiny, kHuge}, kDecaySteps}, 1, 0},
+    {"row_wise_adagrad",
+     3,
+     {{"initial_accumulator", 0, kHuge}, {"epsilon", kTiny, kHuge}, kDecaySteps},
+     0,
+     1},
     {"ftrl",
      5,
      {{"l1", 0, kHuge},
@@ -71,7 +76,10 @@ void Check(const HetDevTableConfig& config) {
   if (config.max_norm > 0 && config.optimizer == HET_DEV_FTRL) {
     fail("max_norm", Text(config.max_norm), "0 with ftrl, whose value is a function of its slots; use l2");
   }
-  const uint64_t floats = config.dim * (uint64_t{1} + kind.slots_of_dim) + kind.slots_of_one;
+  // Adam without beta_1 has no slot m.
+  const uint32_t slots =
+      kind.slots_of_dim - (config.optimizer == HET_DEV_ADAM && static_cast<float>(config.params[0]) == 0);
+  const uint64_t floats = config.dim * (uint64_t{1} + slots) + kind.slots_of_one;
   if (config.row_floats != floats) {
     fail("row_floats", std::to_string(config.row_floats),
          std::to_string(floats) + " for " + kind.name + " with dim " + std::to_string(config.dim));
@@ -113,6 +121,7 @@ OptimizerView MakeOptimizer(const HetDevTableConfig& config) {
     case HET_DEV_ADAGRAD:
     case HET_DEV_ROW_WISE_ADAGRAD:
       view.epsilon = static_cast<float>(p[1]);
+      view.inverse_decay_steps = static_cast<float>(1 / p[2]);
       break;
     case HET_DEV_FTRL:
       view.l1 = static_cast<float>(p[0]);

@@ -15,6 +15,7 @@ struct OptimizerView {
   float decay, gain;             // momentum, rmsprop's rho, adam's beta_1; 1 - decay, taken in double
   float decay2, gain2;           // adam's beta_2
   float epsilon;                 // rmsprop, adam, adagrad, row_wise_adagrad
+  float inverse_decay_steps;     // adagrad, row_wise_adagrad
   float l1, two_l2, beta;        // ftrl
   float two_shrinkage;           // ftrl
   int may_be_untouched;          // ftrl: the formula may be 0 / 0

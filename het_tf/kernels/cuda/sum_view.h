@@ -68,9 +68,8 @@ HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry)
 
 // The bound of core/wire/bound.h.
 HET_DEV int64_t PushBound(const UseView& use, int64_t clock) {
-  constexpr int64_t kBirthGap = int64_t{1} << 20;
   if (use.push_every == 0) return use.push_bound;
-  const int64_t of_age = (clock & (kBirthGap - 1)) / use.push_every;
+  const int64_t of_age = AgeOf(clock) / use.push_every;
   return of_age < use.push_bound ? of_age : use.push_bound;
 }
 

@@ -51,6 +51,7 @@ struct TickKernel {
     row.gradient = static_cast<float*>(segments.sums) + entry * segments.sum_stride;
     row.value = ref.value;
     row.state = ref.state;
+    row.age = static_cast<float>(AgeOf(ref.slot->base + ticks));
     row.before = ticks > 0 ? ref.update : nullptr;
     row.update = ref.update;
     uint32_t rank = 0;

@@ -177,26 +177,30 @@ std::vector<std::vector<size_t>> RedisStore::ByPartition(const TableSchema& sche
   return positions;
 }
 
-Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows,
-                          bool with_slots) {
+Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
+                          const Clock* ages) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();
   const size_t fit = std::max<size_t>(1, kMaxChunkBytes / 2 / (schema.row_floats() * sizeof(float) + 22));
   const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
   std::vector<Key> some;
   std::vector<float> content;
+  std::vector<Clock> ages_of_some;
   Bytes chunk;
   for (uint32_t p = 0; p < positions.size(); ++p) {
     for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
       const size_t end = std::min(begin + fit, positions[p].size());
       some.clear();
+      ages_of_some.clear();
       content.resize((end - begin) * schema.row_floats());
       for (size_t i = begin; i < end; ++i) {
         float* row = content.data() + some.size() * schema.row_floats();
         some.push_back(keys[positions[p][i]]);
+        ages_of_some.push_back(ages == nullptr ? 0 : ages[positions[p][i]]);
         schema.InitRow(some.back(), row);
         std::copy_n(rows + positions[p][i] * given, given, row);
       }
-      EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk);
+      EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk,
+                ages_of_some.data());
       HET_RETURN_IF_ERROR(Load(p, chunk).status());
     }
   }

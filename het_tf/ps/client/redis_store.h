@@ -28,7 +28,8 @@ class RedisStore : public TableStore {
   Status ClearTable(const TableSchema& schema) override;
   Result<size_t> CountRows(const TableSchema& schema) override;
   Result<size_t> CountBytes(const TableSchema& schema) override;
-  Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots) override;
+  Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
+                const Clock* ages = nullptr) override;
   Status Read(const TableSchema& schema, Span<const Key> keys, float* values) override;
   Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) override;
 

@@ -95,13 +95,10 @@ class _Compiled:
 
 def _beside(optimizer: Any) -> list[str]:
     """Notes on settings of the compiled optimizer that do not reach tables."""
-    notes = [
+    return [
         f"{name} of the compiled optimizer does not reach tables; in its place: {unreached.INSTEAD[name]}"
         for name in unreached.options(optimizer)
     ]
-    if getattr(optimizer, "gradient_accumulation_steps", None):
-        notes.append("tables refuse gradient_accumulation_steps in training: leave it out")
-    return notes
 
 
 Made = tuple[Optimizer | None, list[str], Callable[[Any], Parts]]
@@ -140,9 +137,10 @@ def _adam(of: _Compiled) -> Made:
     made = optimizers.Adam(MODEL, of["beta_1"], of["beta_2"], of["epsilon"])
 
     def slots(variable: Any) -> Parts:
-        m = of.slot(variable, "momentums")
-        step = np.full((len(m), 1), float(np.asarray(of.optimizer.iterations)), np.float32)
-        return [m, of.slot(variable, "velocities"), step]
+        v = of.slot(variable, "velocities")
+        step = np.full((len(v), 1), float(np.asarray(of.optimizer.iterations)), np.float32)
+        momentum = [of.slot(variable, "momentums")] if of["beta_1"] else []  # without it rows have no slot
+        return [*momentum, v, step]
 
     note = "Adam is lazy: a row moves, and its averages decay, in steps in which it occurs"
     return made, [note], slots

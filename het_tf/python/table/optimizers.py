@@ -118,7 +118,8 @@ class RMSprop(Optimizer):
 class Adam(Optimizer):
     """Lazy Adam (Kingma and Ba 2015): rows that do not occur stay. Two slots of dim floats and a step.
 
-    Defaults: beta_1 0.9, beta_2 0.999, epsilon 1e-7.
+    With `beta_1=0` there is no momentum, and no slot for it: dim floats and a step. Defaults: beta_1 0.9,
+    beta_2 0.999, epsilon 1e-7.
     """
 
     name = "adam"
@@ -136,7 +137,7 @@ class Adam(Optimizer):
 class Adagrad(Optimizer):
     """AdaGrad (Duchi, Hazan and Singer 2011), as `keras.optimizers.Adagrad`. One slot of dim floats.
 
-    Defaults: initial_accumulator 0, epsilon 1e-10 (docs/optimizers.md).
+    Defaults: initial_accumulator 0, epsilon 1e-10, decay_steps 1, which is AdaGrad; see `RowWiseAdagrad`.
     """
 
     name = "adagrad"
@@ -146,14 +147,26 @@ class Adagrad(Optimizer):
         learning_rate: Any = 0.05,
         initial_accumulator: Default = None,
         epsilon: Default = None,
+        decay_steps: Default = None,
     ) -> None:
-        super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
+        super().__init__(
+            learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon, decay_steps=decay_steps
+        )
 
 
 class RowWiseAdagrad(Optimizer):
     """AdaGrad with one accumulator a row: mean squared gradients (Mudigere et al. 2022). One float a row.
 
-    Defaults: initial_accumulator 0, epsilon 1e-10 (docs/optimizers.md).
+    A row that was updated n times, with the mean v of its mean squared gradients, moves by
+
+        learning_rate / sqrt(1 + n / decay_steps) * g / sqrt(v)
+
+    With `decay_steps=1` that is AdaGrad, whose first steps are the largest. With more, a row's first
+    `decay_steps` steps or so have a root mean square of about the learning rate, and later ones shrink as
+    AdaGrad's at the rate learning_rate * sqrt(decay_steps) do; with 1e9 they do not shrink. n is the row's
+    clock, so the row needs no other float.
+
+    Defaults: initial_accumulator 0, epsilon 1e-10, decay_steps 1 (docs/optimizers.md).
     """
 
     name = "row_wise_adagrad"
@@ -163,8 +176,11 @@ class RowWiseAdagrad(Optimizer):
         learning_rate: Any = 0.05,
         initial_accumulator: Default = None,
         epsilon: Default = None,
+        decay_steps: Default = None,
     ) -> None:
-        super().__init__(learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon)
+        super().__init__(
+            learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon, decay_steps=decay_steps
+        )
 
 
 class Ftrl(Optimizer):

@@ -86,17 +86,24 @@ class Table:
         native.call("HetRead", self.namespace, self.name, unique, unique.size, int(stored), values)
         return values[places].reshape(*keys.shape, self.dim)
 
-    def assign(self, ids: Any, values: npt.ArrayLike, with_slots: bool = False) -> None:
-        """Sets rows, for example pretrained ones. The optimizer's slots return to their initial content.
+    def assign(
+        self, ids: Any, values: npt.ArrayLike, with_slots: bool = False, clocks: npt.ArrayLike | None = None
+    ) -> None:
+        """Sets rows, for example pretrained ones. They train on as new rows: slots and clocks begin anew.
+
+        With slots and clocks a row trains on as it did where they are from:
+        `rows = one.scan(); other.assign(rows["ids"], rows["rows"], True, rows["clocks"])`.
 
         Args:
           ids: Integers or strings of shape [N]; the last of equal ones counts.
-          values: Floats of shape [N, dim], or [N, row_floats] with slots, as from
-            `to_numpy(with_slots=True)`.
+          values: Floats of shape [N, dim], or [N, row_floats] with slots.
           with_slots: Whether values contain slots.
+          clocks: Integers >= 0 of shape [N]: the updates that each row has had, with its slots. Optimizers
+            with `decay_steps` other than 1 need them.
 
         Raises:
-          ValueError: The shapes do not fit, or a value is NaN or Inf.
+          ValueError: The shapes do not fit, a value is NaN or Inf, a clock is negative, clocks come without
+            slots, or slots without clocks that the optimizer needs.
         """
         keys = _ids(ids, self.name)
         rows = np.ascontiguousarray(values, np.float32)
@@ -108,8 +115,22 @@ class Table:
             )
         if not np.isfinite(rows).all():
             raise ValueError(f"table {self.name!r}: values hold NaN or Inf; no row was changed")
-        native.call("HetAssign", self.namespace, self.name, keys, keys.size, rows, int(with_slots))
+        ages = None if clocks is None else self._ages(clocks, keys, with_slots)
+        native.call("HetAssign", self.namespace, self.name, keys, keys.size, rows, int(with_slots), ages)
         registry.accept_rows(self.namespace, [self.name])
+
+    def _ages(self, clocks: npt.ArrayLike, keys: native.Int64Array, with_slots: bool) -> native.Int64Array:
+        given = np.asarray(clocks)
+        if given.shape != keys.shape or not np.issubdtype(given.dtype, np.integer) or (given < 0).any():
+            raise ValueError(
+                f"table {self.name!r}: clocks are {given.dtype} of shape {given.shape}; they must be "
+                f"integers >= 0 of shape {keys.shape}"
+            )
+        if not with_slots:
+            raise ValueError(
+                f"table {self.name!r}: clocks belong to slots; give rows with slots and with_slots=True"
+            )
+        return np.ascontiguousarray(given, np.int64)
 
     def remove(self, ids: Any) -> int:
         """Removes rows, which get their initial values again. Returns their number.

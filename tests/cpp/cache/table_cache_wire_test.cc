@@ -10,6 +10,7 @@
 
 #include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/row/any_nonzero.h"
+#include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -26,7 +27,7 @@ class TableCacheWireTest : public ::testing::Test {
     TableSpec spec;
     spec.name = "t";
     spec.dim = dim;
-    spec.optimizer.name = optimizer;
+    spec.optimizer = testing::OptimizerOf(optimizer);
     CacheConfig config;
     config.capacity = capacity;
     config.wire = wire;
@@ -41,7 +42,8 @@ class TableCacheWireTest : public ::testing::Test {
   void Tick(uint32_t line, float size = 1) {
     std::vector<float> g(cache_->schema()->dim());
     for (float& x : g) x = size * static_cast<float>(random_.Unit() - 0.5);
-    cache_->schema()->Tick(0.1f, g.data(), cache_->lines().data(line), cache_->unsent().UpdateOf(line));
+    cache_->schema()->Tick(0.1f, g.data(), cache_->lines().clock(line), cache_->lines().data(line),
+                           cache_->unsent().UpdateOf(line));
     cache_->lines().AddTick(line);
   }
   Taken Take(uint32_t line, bool whole = false) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/process.h"
 #include "tests/cpp/testing/random.h"
 
@@ -111,7 +112,7 @@ class Race {
     TableSpec spec;
     spec.name = "t";
     spec.dim = kDim;
-    spec.optimizer.name = cell.optimizer;
+    spec.optimizer = OptimizerOf(cell.optimizer);
     spec.initializer = {"uniform", -0.05, 0.05};
     if (data == kIntegers) spec.initializer = {"constant", 3, 0};
     return spec;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "het_tf/core/engine/engine.h"
+#include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing::kept_gradients_test {
@@ -45,7 +46,7 @@ class Worker {
       TableSpec spec;
       spec.name = name;
       spec.dim = kDim;
-      spec.optimizer.name = optimizer;
+      spec.optimizer = OptimizerOf(optimizer);
       spec.initializer = {"zeros", 0, 0};
       EXPECT_TRUE(engine_.tables().Create(spec, options).ok());
       tables_.push_back(engine_.tables().Find(name).value());

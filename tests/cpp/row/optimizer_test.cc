@@ -54,7 +54,8 @@ class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpe
   void Tick(Row& row, Update* update) {
     Row g(dim());
     for (float& x : g) x = Uniform(-1, 1);
-    optimizer_->Apply(Uniform(0.01f, 0.1f), g.data(), row.data(), update ? update->terms.data() : nullptr);
+    optimizer_->Apply(Uniform(0.01f, 0.1f), g.data(), static_cast<float>(Ticks(100)), row.data(),
+                      update ? update->terms.data() : nullptr);
     if (update) ++update->ticks;
   }
 
@@ -215,7 +216,7 @@ TEST_P(OptimizerAlgebra, ZeroGradientsStayFinite) {
   Update update = Identity();
   const Row g(dim(), 0.0f);
   for (int tick = 0; tick < 3; ++tick) {
-    optimizer_->Apply(0.1f, g.data(), row.data(), update.terms.data());
+    optimizer_->Apply(0.1f, g.data(), 0, row.data(), update.terms.data());
     ++update.ticks;
   }
   for (float x : row) EXPECT_TRUE(std::isfinite(x));
@@ -240,7 +241,8 @@ TEST_P(OptimizerAlgebra, NobodyWritesBeyondARow) {
   const Row g(dim(), 0.5f);
   optimizer_->InitSlots(row.data() + 16);
   optimizer_->Identity(update.data() + 16);
-  for (int tick = 0; tick < 3; ++tick) optimizer_->Apply(0.1f, g.data(), row.data() + 16, update.data() + 16);
+  for (int tick = 0; tick < 3; ++tick)
+    optimizer_->Apply(0.1f, g.data(), 0, row.data() + 16, update.data() + 16);
   const Update other = RandomUpdate();
   optimizer_->Compose(other.terms.data(), other.ticks, update.data() + 16);
   expect_guards(update, "update");
@@ -258,13 +260,14 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<OptimizerSpec, size
 INSTANTIATE_TEST_SUITE_P(
     All, OptimizerAlgebra,
     ::testing::Combine(
-        ::testing::Values(OptimizerSpec{"sgd", {}}, OptimizerSpec{"momentum", {}},
-                          OptimizerSpec{"momentum", {{"nesterov", 1}}}, OptimizerSpec{"rmsprop", {}},
-                          OptimizerSpec{"adam", {}}, OptimizerSpec{"adagrad", {}},
-                          OptimizerSpec{"row_wise_adagrad", {}}, OptimizerSpec{"ftrl", {}},
-                          OptimizerSpec{"ftrl",
-                                        {{"l1", 0.5}, {"l2", 0.3}, {"beta", 1}, {"l2_shrinkage", 0.1}}},
-                          OptimizerSpec{"ftrl", {{"initial_accumulator", 0}}}),
+        ::testing::Values(
+            OptimizerSpec{"sgd", {}}, OptimizerSpec{"momentum", {}},
+            OptimizerSpec{"momentum", {{"nesterov", 1}}}, OptimizerSpec{"rmsprop", {}},
+            OptimizerSpec{"adam", {}}, OptimizerSpec{"adam", {{"beta_1", 0}}}, OptimizerSpec{"adagrad", {}},
+            OptimizerSpec{"adagrad", {{"decay_steps", 5}}}, OptimizerSpec{"row_wise_adagrad", {}},
+            OptimizerSpec{"row_wise_adagrad", {{"decay_steps", 1}}}, OptimizerSpec{"ftrl", {}},
+            OptimizerSpec{"ftrl", {{"l1", 0.5}, {"l2", 0.3}, {"beta", 1}, {"l2_shrinkage", 0.1}}},
+            OptimizerSpec{"ftrl", {{"initial_accumulator", 0}}}),
         ::testing::Values(1, 3, 4, 16, 33)),
     NameOf);
 

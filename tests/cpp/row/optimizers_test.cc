@@ -39,7 +39,7 @@ TEST(Adam, BiasCorrectionAtAnyStep) {
          {1, 2, 100, 1799, 5000, 18011, 18012, 18013, 18014, 65534, 65535, 65536, 65537, 2000000, 16777216}) {
       Row row = {0, 0, 0, static_cast<float>(t - 1)};
       const float g = 1.0f;
-      optimizer->Apply(1.0f, &g, row.data(), nullptr);
+      optimizer->Apply(1.0f, &g, 0, row.data(), nullptr);
       const double correction = std::sqrt(1 - std::pow(beta_2, t)) / (1 - std::pow(0.9, t));
       const double expected = -correction * 0.1 / (std::sqrt(1 - beta_2) + 1e-7);
       EXPECT_NEAR(row[0], expected, 1e-6 * std::fabs(expected)) << "beta_2 " << beta_2 << " step " << t;
@@ -62,12 +62,12 @@ TEST(Ftrl, ZeroLearningRateLeavesRowAndUpdate) {
   const Row g = {1, -1};
   Row row = {0.5f, -0.5f, 0, 0, 0.1f, 0.1f, 0}, update(7, 0.0f);
   const Row fresh = row;
-  optimizer->Apply(0.0f, g.data(), row.data(), update.data());
+  optimizer->Apply(0.0f, g.data(), 0, row.data(), update.data());
   EXPECT_EQ(row, fresh);
   EXPECT_THAT(update, ::testing::Each(0.0f));
-  optimizer->Apply(0.1f, g.data(), row.data(), update.data());
+  optimizer->Apply(0.1f, g.data(), 0, row.data(), update.data());
   const Row written = row, pending = update;
-  optimizer->Apply(0.0f, g.data(), row.data(), update.data());
+  optimizer->Apply(0.0f, g.data(), 0, row.data(), update.data());
   EXPECT_EQ(row, written);
   EXPECT_EQ(update, pending);
 }
@@ -76,7 +76,7 @@ TEST(Ftrl, ElementWithoutGradientKeepsItsValue) {
   const auto optimizer = Make({"ftrl", {{"initial_accumulator", 0}}}, 2);
   Row row = {0.5f, 0.25f, 0, 0, 0, 0, 0};
   const Row g = {1, 0};
-  optimizer->Apply(0.1f, g.data(), row.data(), nullptr);
+  optimizer->Apply(0.1f, g.data(), 0, row.data(), nullptr);
   EXPECT_NE(row[0], 0.5f);
   EXPECT_EQ(row[1], 0.25f);
 }

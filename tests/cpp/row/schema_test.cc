@@ -23,7 +23,7 @@ TEST(Schema, L2AddsTwiceTheRow) {
   spec.l2 = 0.25;
   float row[] = {2, -4, 0};
   float g[] = {1, 1, 1};
-  Make(spec)->Tick(0.5f, g, row, nullptr);
+  Make(spec)->Tick(0.5f, g, 0, row, nullptr);
   EXPECT_FLOAT_EQ(row[0], 2 - 0.5f * (1 + 2 * 0.25f * 2));
   EXPECT_FLOAT_EQ(row[1], -4 - 0.5f * (1 - 2 * 0.25f * 4));
   EXPECT_FLOAT_EQ(row[2], -0.5f);
@@ -35,7 +35,7 @@ TEST(Schema, MaxNormScalesBackAndTellsTheUpdate) {
   float row[] = {0, 0, 0};
   float update[] = {0, 0, 0};
   float g[] = {-30, -40, 0};
-  Make(spec)->Tick(1, g, row, update);
+  Make(spec)->Tick(1, g, 0, row, update);
   EXPECT_FLOAT_EQ(row[0], 3);
   EXPECT_FLOAT_EQ(row[1], 4);
   // The store merges the update without knowing the norm, and gets the same row.
@@ -44,7 +44,7 @@ TEST(Schema, MaxNormScalesBackAndTellsTheUpdate) {
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(server[i], row[i], 1e-5);
   float inside[] = {3, 3.9f, 0};
   float zero[] = {0, 0, 0};
-  Make(spec)->Tick(1, zero, inside, nullptr);
+  Make(spec)->Tick(1, zero, 0, inside, nullptr);
   EXPECT_FLOAT_EQ(inside[1], 3.9f);
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "het_tf/core/plan/gradient_sums.h"
+#include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/process.h"
 #include "tests/cpp/testing/random.h"
 
@@ -178,7 +179,7 @@ class Fleet {
     TableSpec spec;
     spec.name = "t";
     spec.dim = kDim;
-    spec.optimizer.name = config_.optimizer;
+    spec.optimizer = OptimizerOf(config_.optimizer);
     spec.initializer = {"constant", 3, 0};
     return spec;
   }

@@ -22,6 +22,7 @@ OPTIMIZERS = {
     "rmsprop": lambda: keras.optimizers.RMSprop(0.01, rho=0.8, epsilon=1e-3),
     "adagrad": lambda: keras.optimizers.Adagrad(0.1, epsilon=1e-3),
     "adam": lambda: keras.optimizers.Adam(0.01, beta_1=0.8, epsilon=1e-3),
+    "adam_without_momentum": lambda: keras.optimizers.Adam(0.01, beta_1=0.0, epsilon=1e-3),
     "ftrl": lambda: keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.001, beta=0.1),
     "schedule": lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
 }

@@ -71,6 +71,14 @@ def test_an_accumulator_below_zero_is_refused(kind):
 
 
 @pytest.mark.parametrize("kind", [Adagrad, RowWiseAdagrad])
+def test_decay_steps_below_one_are_refused(kind):
+    """Below 1 the first steps would be larger than AdaGrad's, and at 0 the formula has no value."""
+    for value in (0, 0.5, -3):
+        with pytest.raises(ValueError, match=rf"'decay_steps' is {value}; give a value from 1 to"):
+            kind(decay_steps=value)
+
+
+@pytest.mark.parametrize("kind", [Adagrad, RowWiseAdagrad])
 def test_an_epsilon_of_zero_is_refused(kind):
     """From an accumulator of 0 a gradient of 0 would be divided by 0."""
     with pytest.raises(ValueError, match=r"'epsilon' is 0.*; give a value from 1e-30 to"):

@@ -36,10 +36,13 @@ CASES = [
     (opt.RMSprop, Rmsprop, ["velocity"], {"rho": 0.99, "epsilon": 1e-3}),
     (opt.Adam, Adam, ["m", "v", "step"], {}),
     (opt.Adam, Adam, ["m", "v", "step"], {"beta_1": 0.5, "beta_2": 0.99, "epsilon": 1e-3}),
-    (opt.Adam, Adam, ["m", "v", "step"], {"beta_1": 0.0}),
+    (opt.Adam, Adam, ["v", "step"], {"beta_1": 0.0}),
     (opt.Adagrad, Adagrad, ["accumulator"], {}),
     (opt.Adagrad, Adagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-7}),
+    (opt.Adagrad, Adagrad, ["accumulator"], {"decay_steps": 10}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {}),
+    (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"decay_steps": 20}),
+    (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"decay_steps": 1e9}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-3}),
     (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"], {}),
     (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"],
@@ -133,6 +136,7 @@ KERAS = {
 }  # fmt: skip
 NOT_OF_KERAS = [
     (opt.Adam, {"beta_1": 0.0}),
+    (opt.Adagrad, {"decay_steps": 10}),
     (opt.Adagrad, {}),
     (opt.Ftrl, {}),
 ]  # the last two: other defaults

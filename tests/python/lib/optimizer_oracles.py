@@ -64,23 +64,31 @@ class Adam(Oracle):
 
 
 class Adagrad(Oracle):
-    initial_accumulator, epsilon = 0.0, 1e-10
+    initial_accumulator, epsilon, decay_steps = 0.0, 1e-10, 1
 
     def start(self):
         self.accumulator = self.zeros() + self.initial_accumulator
+        self.ticks = np.zeros(len(self.value))
+
+    def square(self, g):
+        return g**2
 
     def tick(self, i, g, lr):
-        self.accumulator[i] += g**2
-        self.value[i] -= lr * g / np.sqrt(self.accumulator[i] + self.epsilon)
+        """The formula of docs/optimizers.md: a decaying rate, and the mean square of the row."""
+        n = self.ticks[i]
+        self.accumulator[i] += self.square(g)
+        self.ticks[i] += 1
+        mean = (self.accumulator[i] + self.epsilon) / (n + 1)
+        self.value[i] -= lr / np.sqrt(1 + n / self.decay_steps) * g / np.sqrt(mean)
 
 
 class RowWiseAdagrad(Adagrad):
     def start(self):
+        super().start()
         self.accumulator = np.full((len(self.value), 1), self.initial_accumulator)
 
-    def tick(self, i, g, lr):
-        self.accumulator[i] += np.mean(g**2)
-        self.value[i] -= lr * g / np.sqrt(self.accumulator[i] + self.epsilon)
+    def square(self, g):
+        return np.mean(g**2)
 
 
 class Ftrl(Oracle):

@@ -2,6 +2,7 @@
 //   step <- step + 1                                            of this row
 //   m <- beta_1 m + (1 - beta_1) g,   v <- beta_2 v + (1 - beta_2) g^2
 //   value <- value - lr * sqrt(1 - beta_2^step) / (1 - beta_1^step) * m / (sqrt(v) + epsilon)
+// Without beta_1 (0) m is the last gradient, and rows have no slot for it.
 // `step` is a float and stands still at 2^24; the correction is 1 long before that.
 #include <algorithm>
 
@@ -19,9 +20,7 @@ class Adam final : public Optimizer {
  public:
   // 1 - beta is taken in double, as Keras does: in float32, 1 - 0.999f is off by 1e-5 of itself.
   Adam(size_t dim, double beta_1, double beta_2, double epsilon)
-      : Optimizer(dim, {{"m", true, Merge::kEma, static_cast<float>(beta_1), 0.0f},
-                        {"v", true, Merge::kEma, static_cast<float>(beta_2), 0.0f},
-                        {"step", false, Merge::kAdd, 0.0f, 0.0f}}),
+      : Optimizer(dim, Slots(static_cast<float>(beta_1), static_cast<float>(beta_2))),
         b1_(static_cast<float>(beta_1)),
         b2_(static_cast<float>(beta_2)),
         c1_(static_cast<float>(1 - beta_1)),
@@ -35,19 +34,48 @@ class Adam final : public Optimizer {
       corrections_[t] = ComputeCorrection(static_cast<double>(t));
   }
 
-  void Apply(float lr, const float* g, float* row, float* update) const override {
-    const size_t d = dim();
-    const float step = row[3 * d] += 1.0f;
+  void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
+    const size_t d = dim(), last = row_floats() - 1;
+    const float step = row[last] += 1.0f;
     const float alpha = lr * Correction(step);
-    if (update == nullptr) {
-      Tick<false>(alpha, g, row, row + d, row + 2 * d, nullptr, nullptr, nullptr);
+    float* const v = row + last - d;
+    float* const av = Part(update, last - d);
+    if (update != nullptr) update[last] += 1.0f;
+    if (b1_ == 0.0f) {
+      update == nullptr ? TickLast<false>(alpha, g, row, v, update, av)
+                        : TickLast<true>(alpha, g, row, v, update, av);
     } else {
-      Tick<true>(alpha, g, row, row + d, row + 2 * d, update, update + d, update + 2 * d);
-      update[3 * d] += 1.0f;
+      update == nullptr ? Tick<false>(alpha, g, row, row + d, v, nullptr, nullptr, nullptr)
+                        : Tick<true>(alpha, g, row, row + d, v, update, update + d, av);
     }
   }
 
  private:
+  static std::vector<SlotSpec> Slots(float beta_1, float beta_2) {
+    std::vector<SlotSpec> slots;
+    if (beta_1 != 0.0f) slots.push_back({"m", true, Merge::kEma, beta_1, 0.0f});
+    slots.push_back({"v", true, Merge::kEma, beta_2, 0.0f});
+    slots.push_back({"step", false, Merge::kAdd, 0.0f, 0.0f});
+    return slots;
+  }
+
+  // The tick without m, which is g.
+  template <bool kTrack>
+  void TickLast(float alpha, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT v,
+                float* HET_RESTRICT dv, float* HET_RESTRICT av) const {
+    const float b2 = b2_, c2 = c2_, epsilon = epsilon_;
+    for (size_t i = 0, d = dim(); i < d; ++i) {
+      const float v_term = c2 * (g[i] * g[i]);
+      v[i] = b2 * v[i] + v_term;
+      const float change = alpha * g[i] / (std::sqrt(v[i]) + epsilon);
+      value[i] -= change;
+      if constexpr (kTrack) {
+        dv[i] -= change;
+        av[i] = b2 * av[i] + v_term;
+      }
+    }
+  }
+
   template <bool kTrack>
   void Tick(float alpha, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT m,
             float* HET_RESTRICT v, float* HET_RESTRICT dv, float* HET_RESTRICT am,

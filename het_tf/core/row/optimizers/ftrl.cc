@@ -26,7 +26,9 @@ class Ftrl final : public Optimizer {
 
   bool value_is_derived() const override { return true; }
 
-  void Apply(float lr, const float* g, float* row, float* update) const override {
+  bool steps_shrink() const override { return true; }
+
+  void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
     if (lr == 0.0f) return;
     const size_t d = dim();
     if (update == nullptr) {

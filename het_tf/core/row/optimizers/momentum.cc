@@ -15,7 +15,7 @@ class Momentum final : public Optimizer {
   Momentum(size_t dim, float mu, bool nesterov)
       : Optimizer(dim, {{"momentum", true, Merge::kEma, mu, 0.0f}}), mu_(mu), nesterov_(nesterov) {}
 
-  void Apply(float lr, const float* g, float* row, float* update) const override {
+  void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
     float* const velocity = row + dim();
     float* const a = Part(update, dim());
     if (nesterov_) {

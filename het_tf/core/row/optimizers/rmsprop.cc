@@ -16,7 +16,7 @@ class Rmsprop final : public Optimizer {
         one_minus_rho_(static_cast<float>(1 - rho)),
         epsilon_(static_cast<float>(epsilon)) {}
 
-  void Apply(float lr, const float* g, float* row, float* update) const override {
+  void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
     float* const a = Part(update, dim());
     update == nullptr ? Tick<false>(lr, g, row, row + dim(), update, a)
                       : Tick<true>(lr, g, row, row + dim(), update, a);

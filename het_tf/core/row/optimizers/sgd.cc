@@ -10,7 +10,7 @@ class Sgd final : public Optimizer {
  public:
   explicit Sgd(size_t dim) : Optimizer(dim, {}) {}
 
-  void Apply(float learning_rate, const float* g, float* row, float* update) const override {
+  void Apply(float learning_rate, const float* g, float /*age*/, float* row, float* update) const override {
     update == nullptr ? Tick<false>(learning_rate, g, row, update)
                       : Tick<true>(learning_rate, g, row, update);
   }

@@ -39,18 +39,7 @@ def debian_packages(seed: int = 0) -> NodeTask:
     Raises:
       RuntimeError: The system has no apt, or apt no lists; the message has the command that gets them.
     """
-    requirements, section_of = _parse(_available())
-    names = sorted(requirements, key=lambda name: hashlib.sha256(name).digest())
-    number = {name: at for at, name in enumerate(names)}
-    # Sorted: a set of names has another order in every process.
-    edges = np.array(
-        [
-            (number[name], other)
-            for name in names
-            for other in sorted(number[required] for required in requirements[name] if required in number)
-        ],
-        np.int64,
-    ).reshape(-1, 2)
+    names, edges, section_of = read_requirements()
     sections, labels = np.unique([section_of[name] for name in names], return_inverse=True)
     labels = labels.astype(np.int64)
     order = np.random.RandomState(seed).permutation(len(names))
@@ -60,6 +49,25 @@ def debian_packages(seed: int = 0) -> NodeTask:
     )
     graph = _newest(edges, len(names))
     return NodeTask("debian", graph, len(sections), False, train, valid, test, None, "section")
+
+
+def read_requirements() -> tuple[list[bytes], npt.NDArray[np.int64], dict[bytes, bytes]]:
+    """Returns the names of packages in the order of their numbers, the pairs (package, required) int64 [E, 2],
+    and the section of each package.
+
+    Raises:
+      RuntimeError: as `debian_packages`.
+    """
+    requirements, section_of = _parse(_available())
+    names = sorted(requirements, key=lambda name: hashlib.sha256(name).digest())
+    number = {name: at for at, name in enumerate(names)}
+    # Sorted: a set of names has another order in every process.
+    pairs = [
+        (number[name], other)
+        for name in names
+        for other in sorted(number[required] for required in requirements[name] if required in number)
+    ]
+    return names, np.array(pairs, np.int64).reshape(-1, 2), section_of
 
 
 def _newest(edges: npt.NDArray[np.int64], nodes: int) -> Graph:

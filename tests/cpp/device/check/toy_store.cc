@@ -6,13 +6,15 @@ namespace het::device_check {
 
 using het::testing::Random;
 
-uint32_t RowFloats(int optimizer, uint32_t dim) {
-  switch (optimizer) {
+uint32_t RowFloats(const HetDevTableConfig& config) {
+  const uint32_t dim = config.dim;
+  switch (config.optimizer) {
     case HET_DEV_SGD:
       return dim;
     case HET_DEV_ROW_WISE_ADAGRAD:
       return dim + 1;
     case HET_DEV_ADAM:
+      return (config.params[0] == 0 ? 2 : 3) * dim + 1;
     case HET_DEV_FTRL:
       return 3 * dim + 1;
     default:
@@ -36,7 +38,7 @@ void ToyStore::DrawSlots(int64_t key, Row* row) const {
   if (config_.optimizer != HET_DEV_ADAM) return;
   // Steps: powers of beta are tabulated up to 65535. Covers young rows, the table's end, and far beyond.
   const int64_t begin[] = {0, 0, 65530, 1802000};
-  row->floats[3 * config_.dim] = static_cast<float>(begin[seed_ % 4] + row->clock % 1000);
+  row->floats.back() = static_cast<float>(begin[seed_ % 4] + row->clock % 1000);
 }
 
 ToyStore::Row ToyStore::Initial(int64_t key) const {

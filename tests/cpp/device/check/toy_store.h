@@ -12,7 +12,7 @@
 namespace het::device_check {
 
 // Floats in a row of this table, slots included.
-uint32_t RowFloats(int optimizer, uint32_t dim);
+uint32_t RowFloats(const HetDevTableConfig& config);
 
 class ToyStore {
  public:

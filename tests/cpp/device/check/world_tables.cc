@@ -31,7 +31,7 @@ void DrawParams(het::testing::Random* random, HetDevTableConfig* config) {
       p[1] = random->Chance(0.5) ? 1e-7 : 1e-3;
       break;
     case HET_DEV_ADAM:
-      p[0] = between(0, 0.99);
+      p[0] = random->Chance(0.3) ? 0 : between(0.01, 0.99);
       p[1] = between(0.5, 0.9999);
       p[2] = 1e-7;
       break;
@@ -39,6 +39,7 @@ void DrawParams(het::testing::Random* random, HetDevTableConfig* config) {
     case HET_DEV_ROW_WISE_ADAGRAD:
       p[0] = random->Chance(0.3) ? 0 : 0.1;
       p[1] = 1e-7;
+      p[2] = random->Chance(0.3) ? 1 : between(1, 100);
       break;
     case HET_DEV_FTRL:
       p[0] = random->Chance(0.5) ? 0 : between(0, 0.2);
@@ -78,11 +79,11 @@ void World::MakeTables() {
     table.exact = random_.Chance(0.35);
     config.optimizer = table.exact ? HET_DEV_SGD : static_cast<int>(random_.Below(7));
     config.dim = random_.Pick(dims);
-    config.row_floats = RowFloats(config.optimizer, config.dim);
     config.policy = static_cast<int>(random_.Below(3));
     config.capacity = random_.Chance(0.3) ? 1 + random_.Below(32)
                                           : 1 + random_.Below(1 + static_cast<uint64_t>(800 * options_.size));
     DrawParams(&random_, &config);
+    config.row_floats = RowFloats(config);
     if (!table.exact && random_.Chance(0.25)) config.l2 = random_.Unit() * 0.1;
     if (!table.exact && config.optimizer != HET_DEV_FTRL && random_.Chance(0.25)) {
       config.max_norm = 0.5 + random_.Unit();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "het_tf/core/base/memory_edge.h"
+#include "tests/cpp/testing/optimizer_of.h"
 
 namespace het::testing {
 
@@ -27,7 +28,7 @@ TableSpec SpecOf(const std::string& name, uint32_t dim, const std::string& optim
   TableSpec spec;
   spec.name = name;
   spec.dim = dim;
-  spec.optimizer.name = optimizer;
+  spec.optimizer = OptimizerOf(optimizer);
   spec.initializer = {"zeros", 0, 0};
   return spec;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/wire/layout.h"
+#include "tests/cpp/testing/optimizer_of.h"
 
 namespace het::testing {
 
@@ -21,7 +22,7 @@ World::World(const WorldConfig& config)
     TableSpec spec;
     spec.name = "table" + std::to_string(t);
     spec.dim = dim + t;
-    spec.optimizer.name = config.optimizer;
+    spec.optimizer = OptimizerOf(config.optimizer);
     spec.initializer = {"constant", kInitial, 0};
     spec.limits = config.limits;
     schemas_.push_back(TableSchema::Create(spec).value());

@@ -118,7 +118,7 @@ void World::Issue(size_t w, const TableKey& key, const std::vector<float>& g) {
   if (counting() || config_.workers > 1) return;
   const TableSchema& schema = *SchemaOf(key.first);
   std::vector<float> used = g;
-  schema.Tick(learning_rate(), used.data(), Mirror(key), nullptr);
+  schema.Tick(learning_rate(), used.data(), issued[w] - 1, Mirror(key), nullptr);
 }
 
 float* World::Mirror(const TableKey& key) {

@@ -1,0 +1,17 @@
+// Optimizers of tests that take any: where steps may depend on a row's age, they do.
+#pragma once
+
+#include <string>
+
+#include "het_tf/core/row/optimizer.h"
+
+namespace het::testing {
+
+inline OptimizerSpec OptimizerOf(const std::string& name) {
+  OptimizerSpec spec;
+  spec.name = name;
+  if (Optimizer::AllParams(spec).count("decay_steps") != 0) spec.params["decay_steps"] = 5;
+  return spec;
+}
+
+}  // namespace het::testing

@@ -1,0 +1,136 @@
+"""Steps that depend on a row's age: what makes a row young, and what keeps its age."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+
+pytestmark = [pytest.mark.usefixtures("fresh")]
+
+RATE, DECAY = 0.5, 4
+MODES = [{}, {"cache": het_tf.Cache(rows=4, staleness=0)}]
+
+
+def embedding(name="t", decay_steps=DECAY, **more):
+    optimizer = het_tf.optimizers.RowWiseAdagrad(RATE, decay_steps=decay_steps)
+    return het_tf.keras.Embedding(2, name=name, optimizer=optimizer, **more)
+
+
+def train(layer, ids, times=1):
+    for _ in range(times):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(tf.constant(ids, tf.int64)))
+        het_tf.apply(
+            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
+        )
+
+
+def moved(layer, name, key):
+    """How far one more update moves a row, whose gradients have all been 1."""
+    before = het_tf.Table(name).lookup([key])
+    train(layer, [key])
+    return float((before - het_tf.Table(name).lookup([key])).mean())
+
+
+def step(age):
+    return RATE / np.sqrt(1 + age / DECAY)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_steps_shrink_with_the_age(mode):
+    layer = embedding(**mode)
+    for age in range(20):
+        assert moved(layer, "t", 7) == pytest.approx(step(age), rel=1e-4), age
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_assigned_row_begins_anew(mode):
+    """An age without its accumulator would make the next step RATE * sqrt(DECAY)."""
+    layer = embedding(**mode)
+    train(layer, [7], 30)
+    het_tf.Table("t").assign([7, 8], [[1, 2], [3, 4]])
+    for age in range(3):
+        assert moved(layer, "t", 7) == pytest.approx(step(age), rel=1e-4)
+        assert moved(layer, "t", 8) == pytest.approx(step(age), rel=1e-4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_removed_row_begins_anew(mode):
+    layer = embedding(**mode)
+    train(layer, [7], 30)
+    het_tf.Table("t").remove([7])
+    assert moved(layer, "t", 7) == pytest.approx(step(0), rel=1e-4)
+
+
+def test_rows_with_slots_and_clocks_go_on():
+    layer, copy = embedding(), embedding("copy")
+    train(layer, [7], 30)
+    train(layer, [8])
+    rows = het_tf.Table("t").scan()
+    table = het_tf.Table("copy")
+    table.assign(rows["ids"], rows["rows"], with_slots=True, clocks=rows["clocks"])
+    for key in (7, 8):
+        assert moved(copy, "copy", key) == moved(layer, "t", key)
+    np.testing.assert_array_equal(table.to_numpy(True)[1], het_tf.Table("t").to_numpy(True)[1])
+
+
+def test_slots_without_clocks_are_refused():
+    layer = embedding()
+    train(layer, [7], 3)
+    table = het_tf.Table("t")
+    ids, rows = table.to_numpy(with_slots=True)
+    with pytest.raises(ValueError, match=r"table 't': .* with slots and without clocks.*Give clocks"):
+        table.assign(ids, rows + 1, with_slots=True)
+    np.testing.assert_array_equal(table.to_numpy(with_slots=True)[1], rows)
+    published = embedding("published", decay_steps=1)
+    train(published, [7], 3)  # AdaGrad's steps need the accumulator alone
+    ids, rows = het_tf.Table("published").to_numpy(with_slots=True)
+    het_tf.Table("published").assign(ids, rows, with_slots=True)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "with_slots", "words"),
+    [
+        ([-1], True, r"must be integers >= 0 of shape \(1,\)"),
+        ([1, 2], True, r"clocks are int64 of shape \(2,\)"),
+        ([1.0], True, "clocks are float64"),
+        ([1], False, "clocks belong to slots"),
+    ],
+)
+def test_bad_clocks_are_refused(clocks, with_slots, words):
+    embedding()
+    table = het_tf.Table("t")
+    with pytest.raises(ValueError, match=words):
+        table.assign([7], np.zeros((1, table.row_floats if with_slots else 2)), with_slots, clocks)
+    assert table.size == 0
+
+
+def model():
+    layer = embedding()
+    return tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer]), layer
+
+
+def test_a_checkpoint_keeps_ages(tmp_path):
+    made, layer = model()
+    train(layer, [7], 30)
+    het_tf.checkpoint.save(tmp_path / "c", made)
+    wanted = moved(layer, "t", 7)
+    het_tf.reset()
+    made, layer = model()
+    het_tf.checkpoint.restore(tmp_path / "c", made)
+    assert moved(layer, "t", 7) == wanted == pytest.approx(step(30), rel=1e-4)
+
+
+def test_rows_restored_without_slots_begin_anew(tmp_path):
+    made, layer = model()
+    train(layer, [7], 30)
+    het_tf.checkpoint.save(tmp_path / "c", made)
+    het_tf.reset()
+    layer = embedding(decay_steps=2 * DECAY)
+    made = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer])
+    with pytest.raises(ValueError, match=r"decay_steps +4(\.0)? +8"):
+        het_tf.checkpoint.restore(tmp_path / "c", made)
+    assert het_tf.Table("t").size == 0
+    het_tf.checkpoint.restore(tmp_path / "c", made, slots=False)
+    assert moved(layer, "t", 7) == pytest.approx(RATE, rel=1e-4)
