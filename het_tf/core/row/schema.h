@@ -55,7 +55,10 @@ class TableSchema {
   // One tick with all of the spec: L2, optimizer, max-norm. `update` as in Optimizer::Apply. The gradient is
   // g times `scale`, exactly g for 1; `scratch`: room for dim floats, may be g.
   void Tick(float learning_rate, const float* g, float scale, float* scratch, float* row,
-            float* update) const;
+            float* update) const {
+    if (plain_ && scale == 1) return optimizer_->Apply(learning_rate, g, row, update);
+    TickWithLimits(learning_rate, g, scale, scratch, row, update);
+  }
   void Tick(float learning_rate, float* g, float* row, float* update) const {
     Tick(learning_rate, g, 1, g, row, update);
   }
@@ -67,9 +70,12 @@ class TableSchema {
 
  private:
   TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, Initializer initializer);
+  void TickWithLimits(float learning_rate, const float* g, float scale, float* scratch, float* row,
+                      float* update) const;
 
   TableSpec spec_;
   uint64_t id_;
+  bool plain_;  // neither l2 nor max_norm
   std::unique_ptr<Optimizer> optimizer_;
   Initializer initializer_;
 };
