@@ -6,6 +6,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 
 namespace het::accuracy {
 
@@ -123,7 +124,7 @@ Status Fleet::Write(Span<const int64_t* const> ids, Span<const size_t> counts,
     args.token = tokens[w];
     args.gradients = Span<const float* const>(part.data(), part.size());
     args.learning_rates = learning_rates;
-    HET_RETURN_IF_ERROR(engines_[w]->steps().Apply(Call(w, ids, counts), args));
+    HET_RETURN_IF_ERROR(testing::KeepAndApply(&engines_[w]->steps(), Call(w, ids, counts), args));
   }
   return Status();
 }

@@ -19,6 +19,7 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 
 namespace het {
 namespace {
@@ -164,7 +165,7 @@ size_t Hit() {
     Check(engine.steps().Lookup(call, Span<float* const>(outs, 1), &args.token));
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    Check(engine.steps().Apply(call, args));
+    Check(testing::KeepAndApply(&engine.steps(), call, args));
   };
   for (size_t i = 0; i < 2 * kSteps; ++i) step(i);
   Measured([&] {

@@ -1,19 +1,15 @@
 #include "het_tf/kernels/device_node.h"
 
-#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "het_tf/core/base/answer.h"
-#include "het_tf/core/device/device_copies.h"
 #include "het_tf/core/engine/call_spec.h"
-#include "het_tf/kernels/online_tables.h"
 
 struct HetNode {
   std::unique_ptr<het::CallSpec> spec;
-  std::unique_ptr<het::OnlineTables> online;  // null: the tables are this process's own
 };
 
 namespace het {
@@ -38,107 +34,6 @@ Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* c
   return given;
 }
 
-bool OnDevice(const std::vector<TablePtr>& tables) {
-  return std::any_of(tables.begin(), tables.end(),
-                     [](const TablePtr& table) { return table->options.on_device(); });
-}
-
-// Host copies of ids, and rows or gradients, for a call whose tables are not on the device.
-class OnHost {
- public:
-  static Result<OnHost> Create(const HetNode& node, const std::vector<FeatureIds>& there,
-                               HetDevStream stream) {
-    HET_ASSIGN_OR_RETURN(auto copies, DeviceCopies::Get());
-    OnHost host(copies, stream);
-    for (const FeatureIds& feature : there) {
-      host.ids_.emplace_back(feature.ids.size());
-      HET_RETURN_IF_ERROR(
-          copies->Out(host.ids_.back().data(), feature.ids.data(), feature.ids.size() * sizeof(Key), stream));
-      host.floats_.emplace_back(feature.ids.size() * node.spec->schemas()[feature.table]->dim());
-      host.features.push_back({feature.table,
-                               Span<const int64_t>(host.ids_.back().data(), feature.ids.size()),
-                               feature.padding_id});
-      host.floats.push_back(host.floats_.back().data());
-    }
-    return host;
-  }
-
-  Status FloatsOut(float* const* to) const {
-    for (size_t f = 0; f < floats.size(); ++f) {
-      HET_RETURN_IF_ERROR(copies_->In(to[f], floats[f], floats_[f].size() * sizeof(float), stream_));
-    }
-    return Status();
-  }
-  Status FloatsIn(const float* const* from) {
-    for (size_t f = 0; f < floats.size(); ++f) {
-      HET_RETURN_IF_ERROR(copies_->Out(floats[f], from[f], floats_[f].size() * sizeof(float), stream_));
-    }
-    return Status();
-  }
-
-  std::vector<FeatureIds> features;
-  std::vector<float*> floats;
-
- private:
-  OnHost(DeviceCopies* copies, HetDevStream stream) : copies_(copies), stream_(stream) {}
-
-  DeviceCopies* copies_;
-  HetDevStream stream_;
-  std::vector<std::vector<int64_t>> ids_;
-  std::vector<std::vector<float>> floats_;
-};
-
-Status DeviceLookup(HetNode* node, const std::vector<FeatureIds>& features, float* const* rows, bool training,
-                    void* stream, uint64_t* token) {
-  const Span<float* const> out(rows, features.size());
-  if (node->online != nullptr) {
-    if (training) {
-      return InvalidArgument("specs has 'online', and training is true; a serving process never trains");
-    }
-    HET_ASSIGN_OR_RETURN(auto online, node->online->Resolve());
-    HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
-    HET_RETURN_IF_ERROR(online.Lookup(host.features, host.floats));
-    return host.FloatsOut(rows);
-  }
-  HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
-  Steps& steps = resolved.engine->steps();
-  const std::vector<TablePtr>& tables = *resolved.tables;
-  if (OnDevice(tables)) {
-    return steps.Lookup({tables, features, node->spec->signature(), {true, stream}}, out,
-                        training ? token : nullptr);
-  }
-  HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
-  HET_RETURN_IF_ERROR(CheckIds(*node->spec, host.features));
-  HET_RETURN_IF_ERROR(steps.Lookup({tables, host.features, node->spec->signature()}, host.floats,
-                                   training ? token : nullptr));
-  return host.FloatsOut(rows);
-}
-
-Status DeviceKeep(HetNode* node, const std::vector<FeatureIds>& features, const float* const* gradients,
-                  ApplyArgs args, float norm, uint32_t worker, std::shared_ptr<void> memory, void* stream,
-                  std::vector<KeptGradients::Given>* given) {
-  HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
-  Steps& steps = resolved.engine->steps();
-  const std::vector<TablePtr>& tables = *resolved.tables;
-  const std::vector<uint64_t>& variables = node->spec->variables();
-  if (OnDevice(tables)) {
-    auto device = std::make_shared<DeviceGradient>();
-    device->features = features;
-    device->gradients.assign(gradients, gradients + features.size());
-    device->norm = norm;
-    device->memory = std::move(memory);
-    device->stream = stream;
-    return steps.Keep({tables, features, node->spec->signature(), {true, stream}}, args, variables, worker,
-                      std::move(device), given);
-  }
-  HET_ASSIGN_OR_RETURN(auto host, OnHost::Create(*node, features, stream));
-  HET_RETURN_IF_ERROR(host.FloatsIn(gradients));
-  const std::vector<const float*> here(host.floats.begin(), host.floats.end());
-  args.gradients = here;
-  return steps.Keep({tables, host.features, node->spec->signature()}, args, variables, worker, nullptr,
-                    given);
-}
-
 }  // namespace
 }  // namespace het
 
@@ -150,12 +45,11 @@ int HetNodeCreate(const char* const* tables, size_t count, const char* specs, He
   return Answer([&]() -> Status {
     HET_ASSIGN_OR_RETURN(auto spec,
                          het::CallSpec::Create(std::vector<std::string>(tables, tables + count), specs));
-    auto made = std::make_unique<HetNode>();
-    made->spec = std::move(spec);
-    if (!made->spec->online().empty()) {
-      HET_ASSIGN_OR_RETURN(made->online, het::OnlineTables::Create(*made->spec));
+    if (!spec->online().empty()) {
+      return het::InvalidArgument(
+          "specs has 'online': a serving process has no rows in GPU memory; place the op on the CPU");
     }
-    *node = made.release();
+    *node = new HetNode{std::move(spec)};
     return Status();
   });
 }
@@ -179,8 +73,11 @@ int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* cou
   return Answer([&]() -> Status {
     *token = 0;
     HET_ASSIGN_OR_RETURN(auto there, het::FeaturesOf(*node, ids, counts, features));
+    HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
     uint64_t given = 0;
-    HET_RETURN_IF_ERROR(het::DeviceLookup(node, there, rows, training != 0, stream, &given));
+    HET_RETURN_IF_ERROR(
+        resolved.engine->steps().Lookup({*resolved.tables, there, node->spec->signature(), {true, stream}},
+                                        {rows, features}, training != 0 ? &given : nullptr));
     *token = static_cast<int64_t>(given);
     return Status();
   });
@@ -199,10 +96,19 @@ int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* count
   const std::shared_ptr<void> owner(memory, release);
   return Answer([&]() -> Status {
     HET_ASSIGN_OR_RETURN(auto there, het::FeaturesOf(*node, ids, counts, features));
+    HET_ASSIGN_OR_RETURN(auto resolved, node->spec->Resolve());
     het::ApplyArgs args;
     args.token = static_cast<uint64_t>(token);
+    auto device = std::make_shared<het::DeviceGradient>();
+    device->features = there;
+    device->gradients.assign(gradients, gradients + features);
+    device->norm = norm;
+    device->memory = owner;
+    device->stream = stream;
     std::vector<het::KeptGradients::Given> given;
-    HET_RETURN_IF_ERROR(het::DeviceKeep(node, there, gradients, args, norm, worker, owner, stream, &given));
+    HET_RETURN_IF_ERROR(
+        resolved.engine->steps().Keep({*resolved.tables, there, node->spec->signature(), {true, stream}},
+                                      args, node->spec->variables(), worker, std::move(device), &given));
     het::WriteTickets({given.data(), given.size()}, tickets);
     return Status();
   });

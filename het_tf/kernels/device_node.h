@@ -2,8 +2,8 @@
 // built for one TensorFlow release) to the engine in libhet_tf.so. C functions, since the two libraries need
 // not agree on C++. Codes and HetText() as in capi/management.h. `stream` is the device's: a cudaStream_t.
 //
-// A table has its cache on the device if its options say so ({"cache": {..., "device": "gpu"}}); for other
-// tables ids and gradients are copied to the host, and rows back. Tables of one call must be of one kind.
+// All tables of a call must have their caches on the device ({"cache": {..., "device": "gpu"}}): layers place
+// their ops beside their caches.
 #pragma once
 
 #include <cstddef>

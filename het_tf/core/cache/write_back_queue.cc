@@ -2,11 +2,6 @@
 
 namespace het {
 
-const WriteBackQueue::Queued* WriteBackQueue::Find(Key key) const {
-  const auto found = index_.find(key);
-  return found == index_.end() ? nullptr : &entries_[found->second];
-}
-
 void WriteBackQueue::Push(Key key, uint32_t ticks, uint32_t update) {
   index_[key] = static_cast<uint32_t>(entries_.size());
   try {

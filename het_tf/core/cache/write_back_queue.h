@@ -23,7 +23,11 @@ class WriteBackQueue {
   const Vector<Queued>& entries() const { return entries_; }
   size_t bytes() const { return entries_.capacity() * sizeof(Queued); }
   // Null: there is none. Good until the queue next changes.
-  const Queued* Find(Key key) const;
+  const Queued* Find(Key key) const {
+    if (size_ == 0) return nullptr;
+    const auto found = index_.find(key);
+    return found == index_.end() ? nullptr : &entries_[found->second];
+  }
 
   // Throws std::bad_alloc; then the queue is as it was.
   void Push(Key key, uint32_t ticks, uint32_t update);

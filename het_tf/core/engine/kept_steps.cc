@@ -8,38 +8,17 @@
 #include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/engine/steps.h"
 #include "het_tf/core/plan/gradient_sums.h"
-#include "het_tf/core/plan/row_ops.h"
 
 namespace het {
 namespace {
 
-// A copy of a call's ids and gradients in host memory, for tables on a device.
-std::shared_ptr<DeviceGradient> CopyOf(const BatchCall& call, const ApplyArgs& args) {
-  struct Owned {
-    std::vector<std::vector<int64_t>> ids;
-    std::vector<std::vector<float>> gradients;
-  };
-  const auto owned = std::make_shared<Owned>();
-  auto copy = std::make_shared<DeviceGradient>();
-  double squares = 0;
-  for (size_t f = 0; f < call.features.size(); ++f) {
-    const FeatureIds& feature = call.features[f];
-    const size_t floats = feature.ids.size() * call.tables[feature.table]->schema->dim();
-    const float* const from = args.gradients[f];
-    owned->ids.emplace_back(feature.ids.begin(), feature.ids.end());
-    owned->gradients.emplace_back(from, from + floats);
-    const std::vector<int64_t>& ids = owned->ids.back();
-    copy->features.push_back(
-        {feature.table, Span<const int64_t>(ids.data(), ids.size()), feature.padding_id});
-    copy->gradients.push_back(owned->gradients.back().data());
-    double of_feature = 0;
-    static_cast<void>(SumSquares(from, floats, &of_feature));
-    squares += of_feature;
-  }
-  copy->norm = static_cast<float>(std::sqrt(squares));
-  copy->memory = owned;
-  copy->on_host = true;
-  return copy;
+Status NotSummed(const KeptCall& call) {
+  return Status(
+      Code::kUnimplemented,
+      "gradients of table '" + call.tables[0]->name() +
+          "', whose cache is in GPU memory, are applied together with different factors, with those "
+          "of a layer with other tables, or over several workers (accumulate); apply them one by "
+          "one, or give the layer het_tf.Cache(device=\"cpu\"); no row was changed");
 }
 
 }  // namespace
@@ -58,8 +37,20 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
   gradient->variables.assign(variables.begin(), variables.end());
   for (const FeatureIds& feature : call.features) gradient->table_of_feature.push_back(feature.table);
   std::vector<double> squares(call.tables.size());
-  if (on_device && device == nullptr) device = CopyOf(call, args);
-  if (device != nullptr) squares[0] = static_cast<double>(device->norm) * device->norm;
+  if (on_device) {
+    const std::string table = "table '" + call.tables[0]->name() + "'";
+    if (device == nullptr) {
+      return InvalidArgument(table +
+                             " has its cache in GPU memory, but the op of its gradient runs on the CPU; "
+                             "place it on the GPU");
+    }
+    squares[0] = static_cast<double>(device->norm) * device->norm;
+    if (!std::isfinite(device->norm)) {
+      gradient->bad = InvalidArgument("a gradient of " + table +
+                                      ", or of another one of its layer, is NaN or Inf; no row was changed. "
+                                      "Lower the learning rate, clip the loss, or check the inputs");
+    }
+  }
   gradient->on_device = std::move(device);
   if (!on_device) {
     Step* const step = BuildPlan(call, &plan);
@@ -164,14 +155,7 @@ Status Steps::ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradient
         gradient.on_device != nullptr && one.factor == chosen[0].factor &&
         gradient.on_device->on_host == newest.on_device->on_host &&
         std::equal(gradient.tables.begin(), gradient.tables.end(), call.tables.begin(), call.tables.end());
-    if (!same) {
-      return Status(
-          Code::kUnimplemented,
-          "gradients of table '" + call.tables[0]->name() +
-              "', whose cache is in GPU memory, are applied together with different factors, or are of "
-              "layers with different tables; apply them one by one, or give the layer "
-              "het_tf.Cache(device=\"cpu\"); no row was changed");
-    }
+    if (!same) return NotSummed(call);
     const DeviceGradient& there = *gradient.on_device;
     features.insert(features.end(), there.features.begin(), there.features.end());
     gradients.insert(gradients.end(), there.gradients.begin(), there.gradients.end());
@@ -196,12 +180,7 @@ Status Steps::Gather(const KeptCall& call, const std::vector<KeptGradients::Chos
   }
   for (const KeptGradients::Chosen& one : chosen) {
     KeptGradient& gradient = *one.gradient;
-    if (gradient.on_device != nullptr) {
-      return Status(Code::kUnimplemented,
-                    "gradients of table '" + call.tables[0]->name() +
-                        "', whose cache is in GPU memory, cannot be summed with others'; give the layer "
-                        "het_tf.Cache(device=\"cpu\")");
-    }
+    if (gradient.on_device != nullptr) return NotSummed(call);
     HET_ASSIGN_OR_RETURN(const std::vector<uint32_t> table_of, TablesOf(call, gradient));
     if (gradient.step != nullptr) CollectSums(gradient.tables, gradient.step.get(), &gradient.sums);
     sums->Add(gradient.sums, table_of, one.factor * call.scale);

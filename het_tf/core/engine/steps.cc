@@ -47,7 +47,7 @@ Result<bool> Steps::OnDevice(const BatchCall& call) {
   }
   if (there == nullptr && call.memory.on_device) {
     return InvalidArgument("table '" + call.tables[0]->name() +
-                           "' has no cache in GPU memory; its ids must be in host memory");
+                           "' has no cache in GPU memory, but its op runs there; place it on the CPU");
   }
   return there != nullptr;
 }
@@ -118,26 +118,6 @@ void Steps::TellUnplanned(const BatchCall& call) {
       "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" + call.tables[0]->name() +
       "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
       "called on: het_tf.plan(..., inputs=) says where the ids are");
-}
-
-Status Steps::Apply(const BatchCall& call, const ApplyArgs& args) {
-  const Interrupts interrupts(Interrupts::By::kOp, parts_->remote());
-  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
-  HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
-  Releaser releaser(&parts_->backends, args.token);
-  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
-  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
-  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
-  StepCall step{call, args.token, pool_.get()};
-  if (!on_device) {
-    step.step = BuildPlan(call, &plan);
-    if (!step.step->FindActive(call, args)) return parts_->on_demand.SkipStep(call.layer);
-    const TraceScope summing(&parts_->trace, TraceKind::kSum);
-    HET_RETURN_IF_ERROR(step.step->SumGradients(call, args, pool_.get()));
-  }
-  const Status status = Tick(&step, args);
-  if (status.ok()) releaser.Dismiss();
-  return status;
 }
 
 Status Steps::Tick(StepCall* step, const ApplyArgs& args) {
@@ -216,7 +196,7 @@ Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const Merge
   BatchCall call{tables, Span<const FeatureIds>(features.data(), features.size())};
   ApplyArgs args;
   // A lookup within the step, of the keys that are updated here.
-  const TraceScope whole(&parts_->trace, TraceKind::kLookup);
+  const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   HET_RETURN_IF_ERROR(CheckIds(call));
   StepStore::StepPtr plan = parts_->step_store.New();
   StepCall step{call, parts_->step_store.Reserve(), nullptr, plan.get()};
@@ -225,7 +205,16 @@ Status Steps::ApplySums(Span<const TablePtr> tables, uint64_t layer, const Merge
   args.learning_rates = learning_rates;
   args.active = Span<const uint8_t>(active.data(), active.size());
   call.layer = layer;
-  return Apply(call, args);
+  HET_ASSIGN_OR_RETURN(plan, parts_->step_store.Take(args.token));
+  Releaser releaser(&parts_->backends, args.token);
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
+  StepCall tick{call, args.token, pool_.get(), BuildPlan(call, &plan)};
+  if (!tick.step->FindActive(call, args)) return parts_->on_demand.SkipStep(layer);
+  HET_RETURN_IF_ERROR(tick.step->SumGradients(call, args, pool_.get()));
+  const Status status = Tick(&tick, args);
+  if (status.ok()) releaser.Dismiss();
+  return status;
 }
 
 Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* all) {

@@ -63,7 +63,7 @@ class Steps {
   //   out    out[f] receives features[f].ids.size() rows of the feature's dim, zeros for padding.
   //          Empty: nothing is copied. On the device, work put on the stream afterwards sees the rows.
   //   token  not null: the call belongs to a training step. *token becomes the step's number, and its
-  //          rows are kept for the Apply that brings it back. Null: nothing is remembered, and neither
+  //          rows are kept until its gradient is applied. Null: nothing is remembered, and neither
   //          caches nor counters of use change.
   // FailedPrecondition: a table was dropped, or is being loaded. Others are the store's.
   Status Lookup(const BatchCall& call, Span<float* const> out, uint64_t* token);
@@ -73,7 +73,7 @@ class Steps {
   //   args       token and gradients. A token may be used several times, each for another gradient.
   //   variables  for each table the variable that stands for it
   //   worker     this one's rank
-  //   device     not null: ids and gradients are in device memory, and are kept as they are
+  //   device     of tables on a device: ids and gradients, which are kept as they are; else null
   //   given      for each different variable, in order of first use, its slot and ticket. The ticket of a
   //              gradient that is not finite is NaN: only applying it is an error.
   // FailedPrecondition: the token is invalid.
@@ -90,9 +90,6 @@ class Steps {
   // The second half reads the rows and ticks each key once. `layer`: SumsLayout::layer.
   Status ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
                    Span<const float> learning_rates);
-
-  // Keeps and applies at once, for callers that have a lookup's gradient at hand. The token is consumed.
-  Status Apply(const BatchCall& call, const ApplyArgs& args);
 
   // Plans a training lookup of these ids, which need not be sorted again. If tables are at a remote store,
   // its rows are requested when the previous lookup has ended, unless a pull bound is 0 (coming_steps.h).

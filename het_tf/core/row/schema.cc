@@ -51,11 +51,12 @@ Result<Schema> TableSchema::Create(TableSpec spec) {
 TableSchema::TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, Initializer initializer)
     : spec_(std::move(spec)),
       id_(HashName(spec_.name)),
+      plain_(spec_.l2 == 0 && spec_.max_norm == 0),
       optimizer_(std::move(optimizer)),
       initializer_(initializer) {}
 
-void TableSchema::Tick(float learning_rate, const float* g, float scale, float* scratch, Clock clock,
-                       float* row, float* update) const {
+void TableSchema::TickWithLimits(float learning_rate, const float* g, float scale, float* scratch,
+                                 Clock clock, float* row, float* update) const {
   const size_t dim = spec_.dim;
   if (scale != 1 || spec_.l2 > 0) {
     const float slope = static_cast<float>(2 * spec_.l2);

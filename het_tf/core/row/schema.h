@@ -57,7 +57,11 @@ class TableSchema {
   // g times `scale`, exactly g for 1; `scratch`: room for dim floats, may be g.
   // `clock`: of the row before the tick.
   void Tick(float learning_rate, const float* g, float scale, float* scratch, Clock clock, float* row,
-            float* update) const;
+            float* update) const {
+    if (plain_ && scale == 1)
+      return optimizer_->Apply(learning_rate, g, static_cast<float>(AgeOf(clock)), row, update);
+    TickWithLimits(learning_rate, g, scale, scratch, clock, row, update);
+  }
   void Tick(float learning_rate, float* g, Clock clock, float* row, float* update) const {
     Tick(learning_rate, g, 1, g, clock, row, update);
   }
@@ -69,9 +73,12 @@ class TableSchema {
 
  private:
   TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, Initializer initializer);
+  void TickWithLimits(float learning_rate, const float* g, float scale, float* scratch, Clock clock,
+                      float* row, float* update) const;
 
   TableSpec spec_;
   uint64_t id_;
+  bool plain_;  // neither l2 nor max_norm
   std::unique_ptr<Optimizer> optimizer_;
   Initializer initializer_;
 };

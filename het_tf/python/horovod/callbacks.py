@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.horovod import checks, planned, reduction
+from het_tf.python.horovod import checks, distribute, planned
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
@@ -78,14 +78,14 @@ class Broadcast(_Callback):
         `fit` to start alike.
         """
         collective.required("het_tf.callbacks.Broadcast")
-        reduction.require_reduction(self.model)
+        distribute.require_reduction(self.model)
         checks.compare_steps((self.params or {}).get("steps"))
         _settle()
         model = self.model
         self._late = False
         if model.built:
             broadcast(model)
-        elif reduction.is_distributed(model):
+        elif hasattr(model, "_het_distributed"):
             model._het_distributed.before_update = partial(broadcast, model)
         else:
             self._late = True
@@ -130,7 +130,7 @@ class MergeMetrics(_Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Checks that the gradients of the model are reduced."""
         collective.required("het_tf.callbacks.MergeMetrics")
-        reduction.require_reduction(self.model)
+        distribute.require_reduction(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Resets the metrics of the epoch."""

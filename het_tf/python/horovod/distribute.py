@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from het_tf.python.horovod import checks, reduction, shortest
+from het_tf.python.horovod import checks, shortest
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
@@ -40,7 +40,7 @@ def distribute(model: Any) -> Any:
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     collective.required("het_tf.horovod.distribute")
-    if reduction.is_distributed(model):
+    if hasattr(model, "_het_distributed"):
         return model
     _refuse(model)
     step = _Step(model, model.train_step)
@@ -53,8 +53,31 @@ def distribute(model: Any) -> Any:
     return model
 
 
+def require_reduction(model: Any) -> None:
+    """Raises RuntimeError if nothing reduces the gradients of Keras' own train_step, on several ranks.
+
+    An update of a table says so, too, but the tables of a model may be frozen.
+    """
+    if settings.workers() == 1 or hasattr(model, "_het_distributed"):
+        return
+    _refuse(model)
+    if type(model).train_step is tf.keras.Model.train_step:
+        raise RuntimeError(
+            f"model {model.name!r} trains on {settings.workers()} ranks, but nothing reduces its dense "
+            "gradients: every rank would train a different model. Call het_tf.horovod.distribute(model) "
+            "before fit"
+        )
+
+
 def _refuse(model: Any) -> None:
-    reduction.refuse_optimizer(getattr(model, "optimizer", None))
+    optimizer = getattr(model, "optimizer", None)
+    both = (optimizer, getattr(optimizer, "inner_optimizer", None))
+    if any(hasattr(one, "_allreduce_grads") for one in both):
+        raise RuntimeError(
+            "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
+            "every rank would train a different model without a message. Compile with the Keras optimizer "
+            "itself, and call het_tf.horovod.distribute(model)"
+        )
     # Keras would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
     if jit and settings.workers() > 1:

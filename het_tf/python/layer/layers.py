@@ -6,8 +6,8 @@ from typing import Any
 
 from het_tf.python import ids as ids_lib
 from het_tf.python import saving
-from het_tf.python.layer import copies, leftover, ops, params, source, strategies, variable
 from het_tf.python.layer import inputs as inputs_lib
+from het_tf.python.layer import ops, params, source, strategies, variable
 from het_tf.python.session import scopes, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import cache as cache_lib
@@ -136,8 +136,7 @@ class EmbeddingCollection(keras.layers.Layer):
         strategies.check(self.name)
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, features.tables, settings.workers())
-        is_copy = copies.is_from_config()
-        features.use([registry.table_of(namespace, table, self, is_copy) for table in features.tables])
+        features.use([registry.table_of(namespace, table, self) for table in features.tables])
         tables = features.tables
         entries = [registry.declare(namespace, table, in_use, self, reuse) for table in tables]
         variables = variable.of_tables(self, namespace, entries, in_use.place)
@@ -233,7 +232,6 @@ class EmbeddingCollection(keras.layers.Layer):
         anchor: Any = 0.0
         if learns:
             strategies.check(self.name)
-            leftover.note(self)
             for entry in self._het_state.entries:
                 if entry.old_rows:
                     registry.warn_of_old_rows(entry, self)

@@ -13,7 +13,7 @@ from typing import Any
 from tensorflow.python.framework import op_def_registry  # not public
 
 from het_tf.python import ids as ids_lib
-from het_tf.python.layer import copies, source
+from het_tf.python.layer import source
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 
@@ -42,7 +42,7 @@ def find(layer: Any, inputs: Any, by_sample: bool = False) -> Lookups:
     inputs = tf.nest.map_structure(lambda one: ids_lib.to_tensor(one, "inputs"), inputs)
     with tf.init_scope():
         if not all(one.built for one in layer._flatten_layers()):
-            with tf.__internal__.FuncGraph(copies.SCRATCH).as_default():
+            with tf.__internal__.FuncGraph("het_build").as_default():
                 _call(layer, _placeholders(inputs))
         trace = _Trace(layer, inputs, by_sample)
     found = tf.function(trace.ids_of, autograph=False)(*tf.nest.flatten(inputs, expand_composites=True))
@@ -86,7 +86,7 @@ class _Trace:
             given = zip(features, read.inputs, read.masks, strict=True)
             of_features = [_of_samples(*one) for one in given] if self._by_sample else list(read.ids)
             self.found.append((read.layer, of_features))
-        elif not copies.infers_shapes():
+        else:
             self._refuse(read.layer, _WITHIN)
         shapes = [None if ids.shape.rank is None else [*ids.shape] for ids in read.ids]
         return [

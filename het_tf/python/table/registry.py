@@ -9,6 +9,7 @@ living layer. An owned table is removed with its last layer (docs/adr/0020-whose
 import gc
 import itertools
 import json
+import sys
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from typing import Any
 
 from het_tf.python.quoting import quoted
 from het_tf.python.session import connection, native, settings
+from het_tf.python.session.native import tf
 from het_tf.python.table import device, optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
@@ -67,15 +69,26 @@ def find_layer(number: int | None) -> Any:
     return None if number is None else _layers.get(int(number))
 
 
-def table_of(namespace: str, config: TableConfig, user: Any, is_copy: bool) -> TableConfig:
+def _is_from_config() -> bool:
+    """Whether a layer is being made from a configuration, its own or an outer model's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        made = frame.f_locals.get("cls") if frame.f_code.co_name == "from_config" else None
+        if isinstance(made, type) and issubclass(made, tf.keras.layers.Layer):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def table_of(namespace: str, config: TableConfig, user: Any) -> TableConfig:
     """Returns the table for a layer to declare: `config`, or the layer's own table.
 
     Args:
       namespace: Namespace of the table.
       config: The layer's argument.
-      user: The layer.
-      is_copy: Whether it is made from the configuration of another layer.
+      user: The layer, which is being made.
     """
+    is_copy = _is_from_config()
     entry = _entries.get((namespace, config.name))
     if config.is_own and entry is not None and entry.config is config:
         return config  # of a layer that shares it

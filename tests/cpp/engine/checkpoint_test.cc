@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "het_tf/core/engine/engine.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/temp_folder.h"
 
 namespace het::testing {
@@ -50,8 +51,8 @@ class Counting {
     args.token = token;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    return engine_.steps().Apply({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
-                                 args);
+    return KeepAndApply(&engine_.steps(),
+                        {Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, args);
   }
   Status Step(const std::vector<Key>& ids) {
     std::vector<float> out;

@@ -13,7 +13,6 @@
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/device/device_table.h"
-#include "het_tf/core/plan/gradient_sums.h"
 #include "tests/cpp/testing/device/device_engine.h"
 #include "tests/cpp/testing/temp_folder.h"
 
@@ -196,31 +195,6 @@ TEST_F(DeviceEngine, PaddingEmptyBatchesAndZeroGradients) {
   ASSERT_TRUE(Train(&engine_, {{"t", {}}}).ok());
   ASSERT_TRUE(Train(&engine_, {{"t", {1}}}, 0).ok());
   EXPECT_EQ(engine_.tables().Find("t").value()->applies.load(), 1) << "zeros are no tick";
-}
-
-TEST_F(DeviceEngine, SumsAreApplied) {
-  for (const char* device : {"gpu", "cpu"}) {
-    Create(device, 2, CacheOf(device, 20, 0, 0));
-    const StepOf step(&engine_, {{device, {1, 2, 5}}});
-    MergedSums merged;
-    merged.tables.resize(1);
-    merged.tables[0].active = 1;
-    merged.tables[0].keys = {1, 2, 5};
-    merged.tables[0].sums = {-2, -2, -2, -2, -1, -1};
-    const float rate = 1;
-    ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
-    EXPECT_EQ(Values(&engine_, device, {1, 2, 5}), (std::vector<float>{2, 2, 2, 2, 1, 1}));
-    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
-    // `active` is given, not computed.
-    merged.tables[0].active = 0;
-    ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
-    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 3);
-    std::fill(merged.tables[0].sums.begin(), merged.tables[0].sums.end(), 0.0f);
-    merged.tables[0].active = 1;
-    ASSERT_TRUE(engine_.steps().ApplySums(step.tables(), 0, merged, Span<const float>(&rate, 1)).ok());
-    EXPECT_EQ(CacheStats(&engine_, device)["ticks"], 6);
-    EXPECT_EQ(engine_.tables().Find(device).value()->applies.load(), 2);
-  }
 }
 
 // --- refused calls

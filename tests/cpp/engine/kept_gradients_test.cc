@@ -105,11 +105,6 @@ class Worker {
     ASSERT_TRUE(engine_.tables().Create(spec, options).ok());
     tables_[0] = engine_.tables().Find("a").value();
   }
-  // Takes and applies at once.
-  Status ApplyDirectly(uint64_t token, const Ids& a, const std::vector<float>& gradient) {
-    return WithGradients(token, a, gradient, {}, {},
-                         [&](auto& call, auto& args) { return engine_.steps().Apply(call, args); });
-  }
   Rows Of(const char* table = "a") {
     const TableRows all = engine_.tables().Scan(table).value();
     const size_t floats = all.keys.empty() ? 0 : all.rows.size() / all.keys.size();
@@ -336,24 +331,6 @@ TEST_P(Kept, ATableThatWasDroppedIsAnError) {
     EXPECT_THAT(status.message(), HasSubstr("that is not kept any more"));
   }
   EXPECT_THAT(worker_.Of(), ElementsAre());
-}
-
-// Optimizers round: the sums and the ticks must be the same.
-TEST_P(Kept, EqualsAnApplyAtOnceToTheBit) {
-  for (const char* optimizer : {"adam", "row_wise_adagrad"}) {
-    Worker kept(GetParam().options, optimizer), at_once(GetParam().options, optimizer);
-    Random random(3);
-    for (int step = 0; step < 50; ++step) {
-      Ids ids(random.Below(20));
-      for (int64_t& id : ids) id = random.Between(-9, 9);
-      std::vector<float> gradient(ids.size() * kDim);
-      for (float& g : gradient) g = static_cast<float>(random.Unit()) - 0.5f;
-      const uint64_t token = kept.Lookup(ids);
-      ASSERT_TRUE(kept.Apply(kept.Keep(token, ids, gradient)).ok());
-      ASSERT_TRUE(at_once.ApplyDirectly(at_once.Lookup(ids), ids, gradient).ok());
-    }
-    EXPECT_EQ(kept.Of(), at_once.Of()) << optimizer;
-  }
 }
 
 // Gradients that wait while rows come and go, against a map.

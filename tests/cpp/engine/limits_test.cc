@@ -8,6 +8,7 @@
 
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_service.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 
 namespace het {
 namespace {
@@ -39,7 +40,7 @@ class LimitsTest : public ::testing::TestWithParam<bool> {
     rows = ones;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    ASSERT_TRUE(engine_.steps().Apply(call, args).ok());
+    ASSERT_TRUE(testing::KeepAndApply(&engine_.steps(), call, args).ok());
     ASSERT_TRUE(engine_.caches().Flush().ok());
   }
 

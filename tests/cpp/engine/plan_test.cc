@@ -12,6 +12,7 @@
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -68,7 +69,7 @@ class EnginePlanTest : public ::testing::Test {
     const float rate = 1;
     args.gradients = Span<const float* const>(gradients, 1);
     args.learning_rates = Span<const float>(&rate, 1);
-    EXPECT_TRUE(engine_->steps().Apply(Call(ids), args).ok());
+    EXPECT_TRUE(KeepAndApply(&engine_->steps(), Call(ids), args).ok());
     return rows;
   }
   int64_t planned() { return table_->planned.load(); }

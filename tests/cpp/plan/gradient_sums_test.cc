@@ -9,6 +9,7 @@
 #include <random>
 
 #include "het_tf/core/engine/engine.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 
 namespace het {
 namespace {
@@ -187,7 +188,7 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       ASSERT_TRUE(status.ok()) << status.message();
     }
     const Call call(whole.get(), all);
-    ASSERT_TRUE(whole->steps().Apply(call.batch_call(), call.args).ok());
+    ASSERT_TRUE(testing::KeepAndApply(&whole->steps(), call.batch_call(), call.args).ok());
   }
   Rows expected, found;
   AddRows(whole.get(), &expected);

@@ -12,6 +12,7 @@
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/ps/client/online_store.h"
 #include "het_tf/ps/client/redis_store.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/redis/redis_server.h"
 #include "tests/cpp/testing/redis/remote_worker.h"
 
@@ -330,7 +331,7 @@ class RoundingWorker {
     args.token = token;
     args.gradients = {&gradient, 1};
     args.learning_rates = {&rate, 1};
-    const Status status = engine_->steps().Apply(batch_, args);
+    const Status status = KeepAndApply(&engine_->steps(), batch_, args);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 

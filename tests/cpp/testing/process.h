@@ -11,6 +11,7 @@
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 
 namespace het::testing {
 
@@ -78,9 +79,10 @@ class Process {
     return WithCall(batch.ids, [&](const BatchCall& call) { return fn(call, args); });
   }
   void Apply(const Batch& batch, float learning_rate) {
-    const Status status = WithGradients(
-        batch, learning_rate,
-        [&](const BatchCall& call, const ApplyArgs& args) { return engine_->steps().Apply(call, args); });
+    const Status status =
+        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
+          return KeepAndApply(&engine_->steps(), call, args);
+        });
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // Keeps the gradients, whose tickets are added to *tickets: [KeptGradients::kSlots, 2].

@@ -229,6 +229,21 @@ def test_a_fit_that_nothing_reduces_is_refused(played):
     model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
+def test_a_mean_of_the_ranks_tickets_is_refused(played):
+    """As Horovod's own tape takes it. Would catch: rows trained by a mean of two ranks' norms."""
+    layer = rules_lib.embedding()
+    tickets = []
+    for rank in range(2):
+        played.me = rank
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(np.array([1])))
+        (ticket,) = het_tf.horovod.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
+        tickets.append(tf.roll(ticket, -rank, 0))  # each rank's is its first
+    with pytest.raises(tf.errors.InvalidArgumentError, match="averaged over workers"):
+        het_tf.apply([((tickets[0] + tickets[1]) / 2, layer.anchor)])
+    assert het_tf.Table("t").updates == 0
+
+
 def test_train_step_bypassing_optimizer_is_refused(played):
     class Own(keras.Sequential):
         def train_step(self, batch):

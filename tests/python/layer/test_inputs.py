@@ -355,3 +355,38 @@ def test_what_nan_becomes_is_no_id(mode):
     assert not rows["user"][1].numpy().any()
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"feature 'item': 2 of 4 ids are -2\^63.*NaN"):
         call({"item": holes, "user": holes[:, None]})
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("kind", ["functional", "sequential", "subclassed"])
+def test_large_ids_stay_apart(kind, policy):
+    keras.mixed_precision.set_global_policy(policy)
+    layer, inputs = embedding("sum"), keras.Input((2,), dtype="int64")
+
+    class Subclassed(keras.Model):
+        def call(self, ids):
+            return layer(ids)
+
+    model = {
+        "functional": lambda: keras.Model(inputs, layer(inputs)),
+        "sequential": lambda: keras.Sequential([inputs, layer]),
+        "subclassed": Subclassed,
+    }[kind]()
+    ids = np.array([[2**53, 2**53 + 1], [2**24, 2**24 + 1], [2**31 - 1, 1 - 2**63]])
+
+    @tf.function
+    def train(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.cast(model(ids), tf.float32))
+        het_tf.apply([(tape.gradient(loss, layer.anchor), layer.anchor)])
+
+    train(tf.constant(ids))
+    np.testing.assert_array_equal(het_tf.Table("t").to_numpy()[0], np.sort(ids.ravel()))
+
+
+def test_output_spec_is_equal_for_all_inputs():
+    layer = embedding("mean")
+    specs = [
+        layer(keras.Input((5,), dtype="int64", **more)) for more in ({}, {"ragged": True}, {"sparse": True})
+    ]
+    assert {(spec.shape, spec.dtype) for spec in specs} == {((None, DIM), "float32")}

@@ -356,3 +356,12 @@ def test_public_names():
     assert set(het_tf.__all__) <= set(dir(het_tf))
     with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):
         _ = het_tf.Tabel
+
+
+def test_keras_does_not_compile_a_model_with_tables():
+    from keras.src.trainers.trainer import model_supports_jit
+
+    model = keras.Sequential([keras.Input((), dtype="int64"), het_tf.keras.Embedding(2)])
+    model.compile("sgd", "mse", jit_compile="auto")
+    assert not model_supports_jit(model) and not model.jit_compile
+    model.fit(np.arange(8), np.ones((8, 2)), verbose=0)

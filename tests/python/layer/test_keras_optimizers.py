@@ -222,6 +222,7 @@ def test_inference_takes_no_gradient(mode):
 def test_a_frozen_model_trains_its_other_layers(mode):
     model = make_model()
     model.layers[1].trainable = False
+    assert len(model.trainable_variables) == 2, "Keras warns of one without a gradient"
     model.compile("sgd", "mse", run_eagerly=mode == "eager")
     before, kernel = rows(), model.layers[-1].get_weights()[0]
     model.fit(*data(), verbose=0)

@@ -254,6 +254,21 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     assert len(het_tf.tables()) == (1 if name is None else 2)
 
 
+def test_a_clone_trains_a_table_of_its_own():
+    model = named()
+    with het_tf.namespace("copy"):
+        elsewhere = keras.models.clone_model(model)
+    train(model)
+    rows = het_tf.Table("items").to_numpy()[1]
+    for clone in (keras.models.clone_model(model), elsewhere):
+        clone.compile("sgd", LOSS)
+        clone.fit(IDS, 1 - NOISE, verbose=0)
+    np.testing.assert_array_equal(het_tf.Table("items").to_numpy()[1], rows)
+    assert het_tf.tables() == ["items", "items@2"]
+    assert het_tf.Table("items", namespace="copy").size == 64
+    het_tf.reset("copy")
+
+
 class Subclassed(keras.Model):
     """Its constructor makes its layers, for any caller."""
 

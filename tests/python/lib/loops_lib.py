@@ -107,3 +107,10 @@ def batches(steps=4, size=8, seed=1):
         )
         for _ in range(steps)
     ]
+
+
+def gradients_of(model, loss):
+    """The gradients of loss() by all variables of a model."""
+    with tf.GradientTape() as tape:
+        value = loss()
+    return tape.gradient(value, model.variables)

@@ -1,4 +1,4 @@
-"""Shared by the tests of the nine rules: a layer, a model, a step."""
+"""Shared by tests of layers: a layer, a model, a step."""
 
 import numpy as np
 import tensorflow as tf

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "het_tf/core/base/memory_edge.h"
+#include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/optimizer_of.h"
 
 namespace het::testing {
@@ -65,7 +66,7 @@ Status StepOf::Apply(const std::vector<std::vector<float>>& gradients, float rat
   args.token = token;
   args.gradients = given;
   args.learning_rates = rates;
-  return AtMemoryEdge([&] { return engine_->steps().Apply(call(on_device), args); });
+  return AtMemoryEdge([&] { return KeepAndApply(&engine_->steps(), call(on_device), args); });
 }
 
 std::vector<std::vector<float>> StepOf::Gradients(float value) const {

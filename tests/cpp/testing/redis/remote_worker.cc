@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/cpp/testing/keep_and_apply.h"
+
 namespace het::testing {
 
 std::function<void(const std::string&)> Notices::Listener() {
@@ -57,7 +59,7 @@ Status RemoteWorker::Step(const std::vector<int64_t>& ids) {
   args.token = token;
   args.gradients = Span<const float* const>(gradients, 1);
   args.learning_rates = Span<const float>(&rate, 1);
-  return engine_->steps().Apply(Batch(ids), args);
+  return KeepAndApply(&engine_->steps(), Batch(ids), args);
 }
 
 void RemoteWorker::Train(const std::vector<int64_t>& ids) {

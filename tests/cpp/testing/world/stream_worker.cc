@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tests/cpp/testing/keep_and_apply.h"
+
 namespace het::testing {
 namespace {
 
@@ -129,7 +131,7 @@ auto StreamWorker::WithGradients(TestStep* step, float learning_rate, bool activ
 
 Status StreamWorker::Apply(TestStep* step, float learning_rate, bool active) {
   return WithGradients(step, learning_rate, active, [&](const BatchCall& call, const ApplyArgs& args) {
-    return steps_.Apply(call, args);
+    return KeepAndApply(&steps_, call, args);
   });
 }
 
