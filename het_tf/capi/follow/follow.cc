@@ -37,7 +37,6 @@ class Following {
     std::unique_ptr<Following> made(new Following());
     FollowerOptions options;
     options.poll = json.at("poll").get<double>();
-    options.defer_small = json.at("defer_small").get<double>();
     options.max_page_bytes = json.at("page_bytes").get<size_t>();
     HET_ASSIGN_OR_RETURN(options.rows, ParseRowFormat(json.at("rows").get<std::string>()));
     options.undo.versions = json.at("keep_undo").get<size_t>();

@@ -16,8 +16,6 @@
 // at the tables' specs, after its start: a table that is dropped later makes the next scan kWhole again.
 // While a table is missing or another one, nothing of its partitions is written, and their age grows.
 //
-// Small changes can be deferred: large_scan.h.
-//
 // Errors. A question that failed, or a page that cannot be written (the disk is full), is tried again, after
 // growing pauses. Rows stay as they are and their age grows.
 //
@@ -38,7 +36,6 @@
 #include "het_tf/core/client/backoff.h"
 #include "het_tf/core/follow/boot_clock.h"
 #include "het_tf/core/follow/change_source.h"
-#include "het_tf/core/follow/large_scan.h"
 #include "het_tf/core/follow/partition_scan.h"
 #include "het_tf/core/follow/skew.h"
 #include "het_tf/core/follow/undo.h"
@@ -47,8 +44,7 @@
 namespace het::follow {
 
 struct FollowerOptions {
-  double poll = 0.1;       // seconds between the beginnings of two scans of a partition
-  double defer_small = 0;  // if not 0: between those of all changes, and `poll` between those of large ones
+  double poll = 0.1;  // seconds between the beginnings of two scans of a partition
   size_t max_page_bytes = size_t{1} << 20;  // of one answer
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
@@ -88,7 +84,7 @@ class Follower {
   std::string Report() const;
 
  private:
-  enum class Waits { kNothing, kPage, kTables, kLarge };
+  enum class Waits { kNothing, kPage, kTables };
 
   static constexpr double kGrace = 0.5;  // seconds: undo.h, Readers
 
@@ -99,12 +95,11 @@ class Follower {
   };
   // A partition on its way.
   struct Part {
-    Part(uint32_t number, const Layout& layout, LiveWriter* writer, LargeScan large_scan)
-        : partition(number), scan(number, layout, writer), large(large_scan) {}
+    Part(uint32_t number, const Layout& layout, LiveWriter* writer)
+        : partition(number), scan(number, layout, writer) {}
 
     uint32_t partition;
     PartitionScan scan;
-    LargeScan large;
     Position since;
     ChangesRequest request;  // the page to ask for
     Waits waits = Waits::kNothing;
@@ -125,9 +120,7 @@ class Follower {
   void Restart(Part* part);
   void Collect();
   void Ask(Part* part);
-  void AskLarge(Part* part);
   void Take(Part* part, ChangeAnswer answer);
-  void TakeLarge(Part* part, const ChangeAnswer& answer);
   Status TakePage(Part* part, ChangesPage page);
   Status TakeTables(Part* part, const std::vector<std::optional<TableSpec>>& specs);
   Status Write(Part* part, const ChangesPage& page);

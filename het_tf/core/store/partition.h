@@ -141,10 +141,6 @@ class Partition {
   ChangeLog& changes() { return changes_; }
   const ChangeLog& changes() const { return changes_; }
 
-  // Rows remember large changes (large_changes.h) from the next change on: those of which the steps sum up to
-  // more than this fraction of the value. 0: no row remembers any. Without memory it stays as it was.
-  void set_large_update(double fraction);
-
   // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
 
@@ -176,7 +172,6 @@ class Partition {
   LoadMark loading_;
   Subscribers subscribers_;
   ChangeLog changes_;
-  double large_update_ = 0;
   Traffic traffic_;
   uint64_t parts_ = 0;  // number of parts checked
 };

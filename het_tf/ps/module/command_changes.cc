@@ -3,12 +3,10 @@
 //   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id]
 //                   [STORED | ROWS format]
 //   HET.CHANGES key SINCE position TABLE id COUNT
-//   HET.CHANGES key SINCE position LARGE [CURSOR cursor] [MAXBYTES bytes] [ROWS format]
 //
 // The answer is a list: the position at the start of the scan, the next page's cursor ("0": this was the
 // last), the kind of the scan, and the page's chunks. With COUNT it is the kind of a scan, and upper bounds
-// on its rows and removals. With LARGE it has only rows of which a change was large; "whole" is then an
-// answer without rows (ReadLargeChanges).
+// on its rows and removals.
 //
 // Only a primary answers: a reader dates its rows by the request that it sent, and a replica may be behind.
 //
@@ -53,10 +51,6 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       request.stored = true;
       continue;
     }
-    if (Is(args[i], "LARGE")) {
-      request.large = true;
-      continue;
-    }
     if (Is(args[i], "COUNT")) {
       options->count = true;
       continue;
@@ -64,7 +58,7 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
     const std::string word(Text(args[i]));
     if (i + 1 == args.size()) {
       ReplyError(ctx, "'" + word + "' is not an option, or has no value; HET.CHANGES takes SINCE, CURSOR, " +
-                          "MAXBYTES, BLOCK, TABLE and ROWS with a value, STORED, LARGE and COUNT");
+                          "MAXBYTES, BLOCK, TABLE and ROWS with a value, STORED and COUNT");
       return false;
     }
     const RedisModuleString* const value = args[++i];
@@ -95,16 +89,12 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       request.format = format.value();
     } else {
       ReplyError(ctx, "HET.CHANGES has no option '" + word +
-                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE, ROWS, STORED, LARGE and COUNT");
+                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE, ROWS, STORED and COUNT");
       return false;
     }
   }
   if (request.stored && request.format != RowFormat::kFloat32) {
     ReplyError(ctx, "STORED rows are float32; leave ROWS or STORED out");
-    return false;
-  }
-  if (request.large && (request.stored || options->count || request.table || options->block > 0)) {
-    ReplyError(ctx, "LARGE goes with SINCE, CURSOR, MAXBYTES and ROWS only; leave the others out");
     return false;
   }
   if (options->count && !request.table) {
@@ -118,11 +108,7 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
 
 int ReplyPage(RedisModuleCtx* ctx, const Partition& partition, const ChangesRequest& request) {
   ChangesPage page;
-  if (request.large) {
-    ReadLargeChanges(partition, request, &page);
-  } else {
-    ReadChanges(partition, request, &page);
-  }
+  ReadChanges(partition, request, &page);
   const std::string start = ToString(page.start);
   const std::string next = ToString(page.next);
   ++stats.changes_pages;
@@ -162,11 +148,6 @@ std::optional<int> Answer(RedisModuleCtx* ctx, Args args, bool may_wait, Options
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr || ReplyLoading(ctx, args[1], *partition)) return kOk;
-  if (options->request.large && !partition->changes().remembers_large()) {
-    return ReplyError(ctx,
-                      "rows do not remember large changes here; set het.large-update-percent, for example to "
-                      "10, or ask without LARGE");
-  }
   if (options->count) return ReplyCount(ctx, *partition, options->request);
   if (may_wait && Waits(*options, *partition)) return std::nullopt;
   return ReplyPage(ctx, *partition, options->request);

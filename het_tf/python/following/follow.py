@@ -201,11 +201,6 @@ class Watch:
                 f"rows of {len(failing)} of {len(partitions)} partitions grow old: {'; '.join(errors)}; "
                 "it is tried again"
             )
-        large = dict.fromkeys(
-            one["large"]["error"] for one in partitions if one["large"]["failing"] >= _PERSISTS
-        )
-        if large:
-            return f"large changes do not come ahead of the others: {'; '.join(large)}; it is tried again"
         if status["undo_error"]:
             return f"rows cannot go back to earlier versions: {status['undo_error']}"
         if status["flip_error"]:

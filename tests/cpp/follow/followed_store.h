@@ -108,20 +108,6 @@ class FollowedStore : public LiveFilesTest {
     ASSERT_TRUE(store_->Assign(*schemas_[table], {&key, 1}, row.data(), false).ok());
     Observe();
   }
-  // An update by a push; nothing if there is no such row.
-  void Update(size_t table, Key key, float step) {
-    Pass(0.001);
-    const uint32_t partition = Layout(service_->id(0)).OfKey(schemas_[table]->id(), key);
-    service_->WithPartition(partition, [&](Partition& p) {
-      Shard* const shard = p.Find(schemas_[table]->id());
-      const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
-      if (row == kNoRow) return;
-      shard->Update(row, p.RowsChanged(shard->schema().id()), [&](float* data) {
-        for (uint32_t i = 0; i < Dim(); ++i) data[i] += step;
-      });
-    });
-    Observe();
-  }
   void Remove(size_t table, const std::vector<Key>& keys) {
     Pass(0.001);
     ASSERT_TRUE(store_->Remove(*schemas_[table], {keys.data(), keys.size()}).ok());
@@ -140,10 +126,7 @@ class FollowedStore : public LiveFilesTest {
   }
   void Configure() {
     for (uint32_t i = 0; i < service_->partitions(); ++i) {
-      service_->WithPartition(i, [this](Partition& p) {
-        p.changes().set_most_removals(5);
-        p.set_large_update(large_update_);
-      });
+      service_->WithPartition(i, [](Partition& p) { p.changes().set_most_removals(5); });
     }
   }
   // Notes what has changed in the store.
@@ -231,7 +214,6 @@ class FollowedStore : public LiveFilesTest {
   std::unique_ptr<LocalStore> store_;
   std::unique_ptr<LocalChanges> source_;
   FollowerOptions options_;
-  double large_update_ = 0;
   std::unique_ptr<LiveWriter> writer_;
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<LiveReader> reader_;

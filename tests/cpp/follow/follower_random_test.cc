@@ -1,9 +1,8 @@
 // A follower of a store with random changes between and within its scans: pushes, removals, sweeps, clears,
 // dropped tables, restarts from the present and from an older copy; lost and late messages; restarts of the
-// follower; with and without deferred small changes. After each of its steps the rows that are served are at
+// follower. After each of its steps the rows that are served are at
 // least as new as claimed, and as the cut of the version in force; and no newer than that cut and the claimed
 // skew. With max_skew, rows of a version that nothing follows do not get newer than that.
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -21,9 +20,6 @@ class RandomFollowerTest : public FollowedStore {
 
   void ChangeTheStore() {
     Pass(random_->Unit() * 0.004);
-    for (uint64_t i = large_update_ > 0 ? random_->Below(4) : 0; i > 0; --i) {
-      Update(random_->Below(2), SomeKey(), static_cast<float>(random_->Below(8)) / 1024);
-    }
     const size_t table = random_->Below(2);
     const uint64_t id = schema(table)->id();
     const auto partition = static_cast<uint32_t>(random_->Below(service_->partitions()));
@@ -190,18 +186,6 @@ class RandomFollowerTest : public FollowedStore {
   std::vector<Published> published_;
   uint64_t in_force_ = 0;
 };
-
-class RandomDeferringFollowers : public RandomFollowerTest, public ::testing::WithParamInterface<uint64_t> {};
-
-TEST_P(RandomDeferringFollowers, ServeRowsAsNewAsTheyClaim) {
-  Random random(GetParam());
-  large_update_ = std::pow(10, -4 * random.Unit());
-  options_.poll = 0.01 + random.Unit() * 0.04;
-  options_.defer_small = options_.poll + random.Unit() * 0.5;
-  Play(GetParam());
-}
-
-INSTANTIATE_TEST_SUITE_P(, RandomDeferringFollowers, ::testing::Range<uint64_t>(0, Scaled(100)));
 
 class RandomFollowers : public RandomFollowerTest, public ::testing::WithParamInterface<uint64_t> {};
 

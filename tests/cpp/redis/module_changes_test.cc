@@ -97,44 +97,6 @@ TEST_F(RedisChangesTest, RemembersAsManyRemovalsAsItsSettingSays) {
   EXPECT_EQ(Changes(keys.position).kind, "changes") << "nothing was removed since";
 }
 
-// What they hold: store/large_changes_test.cc.
-TEST_F(RedisChangesTest, AnswersLargeChanges) {
-  Start({"--het.large-update-percent", "1000"});
-  store().set_keys(8);
-  store().Push(20);
-  const Answer unknown = Changes("0:0", {"LARGE"});
-  EXPECT_EQ(unknown.kind, "whole");
-  EXPECT_EQ(unknown.rows, 0u);
-  EXPECT_EQ(unknown.cursor, "0");
-  const size_t rows = store().ServerRows().size();
-  const std::string begin = store().Stat("incarnation") + ":0";
-  EXPECT_EQ(Changes(begin, {"LARGE", "ROWS", "int8"}).rows, rows) << "they are new";
-  std::string cursor = "0";
-  size_t paged = 0;
-  do {
-    const Answer page = Changes(begin, {"LARGE", "CURSOR", cursor, "MAXBYTES", "1"});
-    EXPECT_EQ(page.kind, "changes");
-    EXPECT_EQ(page.position, unknown.position);
-    EXPECT_LE(page.rows, 1u);
-    paged += page.rows;
-    cursor = page.cursor;
-  } while (cursor != "0");
-  EXPECT_EQ(paged, rows);
-  store().Push(1);
-  EXPECT_EQ(Changes(unknown.position).rows, 10u);
-  EXPECT_LT(Changes(unknown.position, {"LARGE"}).rows, 10u) << "not one moved by ten times its length";
-  ASSERT_TRUE(Command({"CONFIG", "SET", "het.large-update-percent", "0"}).ok());
-  EXPECT_NE(Refusal({"SINCE", begin, "LARGE"}).find("set het.large-update-percent"), std::string::npos);
-  ASSERT_TRUE(Command({"CONFIG", "SET", "het.large-update-percent", "10"}).ok());
-  EXPECT_EQ(Changes(begin, {"LARGE"}).kind, "whole") << "nobody took notice until now";
-  for (const RedisServer::Arguments& more :
-       {RedisServer::Arguments{"STORED"}, {"TABLE", "1"}, {"BLOCK", "10"}, {"COUNT", "TABLE", "1"}}) {
-    RedisServer::Arguments words = {"SINCE", "0:0", "LARGE"};
-    words.insert(words.end(), more.begin(), more.end());
-    EXPECT_NE(Refusal(words).find("LARGE goes with SINCE, CURSOR, MAXBYTES and ROWS"), std::string::npos);
-  }
-}
-
 TEST_F(RedisChangesTest, BadOptionsAreNamed) {
   Start();
   EXPECT_NE(Refusal({"TABLE", "1"}).find("needs SINCE"), std::string::npos);

@@ -124,25 +124,6 @@ TEST_F(RedisServedFaults, AClockThatIsSet) {
   }
 }
 
-// Rows of large changes come ahead of the others, whose age counts.
-TEST_F(RedisServedFaults, DeferredSmallChanges) {
-  for (uint64_t run = 0; run < Runs(); ++run) {
-    RedisServer::Arguments settings = WritesThrough();
-    settings.insert(settings.end(), {"--het.large-update-percent", "10", "--het.max-tombstones", "2"});
-    RedisShards servers(1, settings);
-    ServedFleet fleet(&servers, run);
-    fleet.set_defer_small(0.3);
-    fleet.StartAll();
-    for (int kills = 0; kills < 3; ++kills) {
-      fleet.Restart("follower");
-      if (!fleet.AwaitServed()) break;
-      ASSERT_TRUE(servers[0].Restart()) << servers[0].Log();
-      if (!fleet.AwaitServed()) break;
-    }
-    fleet.Finish();
-  }
-}
-
 TEST_F(RedisServedFaults, PartitionsThatMove) {
   for (uint64_t run = 0; run < Runs(); ++run) {
     RedisShards servers(2);

@@ -83,28 +83,6 @@ def test_one_process_follows_a_directory(followed):
         assert followed.says(f"process {first.pid}") or followed.says(str(first.pid))
 
 
-def test_large_changes_come_ahead_of_deferred_ones(tmp_path, fresh):
-    with redis_lib.running(tmp_path / "server", "--het.large-update-percent", "10") as server:
-        followed = Followed(server, tmp_path)
-        with followed.follower("--defer-small", 200):
-            followed.until(lambda: followed.says("up to date"))
-            followed.until(lambda: followed.status(0)["age"] > 1)
-            followed.train(2.0)
-            followed.until(lambda: followed.served()[0] == 2)
-            assert followed.status(0)["age"] > 1, "it came with a scan of all"
-        redis_lib.leave()
-
-
-def test_deferring_needs_the_servers_setting_and_a_larger_max_age(followed):
-    with followed.follower("--defer-small", 0.5):
-        followed.until(lambda: followed.says("set het.large-update-percent"))
-        followed.train(2.0)
-        followed.until(lambda: followed.served()[0] == 2)
-    for seconds in (0.05, 300):
-        told = run("het-serve", cli.main, ("follow", followed.path, "--defer-small", seconds), 1).err
-        assert f"--defer-small is {seconds:g}; it must be more than --poll, 0.1, and less than max" in told
-
-
 def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
     with redis_lib.running(tmp_path / "server", "--appendonly", "yes") as server:
         followed = Followed(server, tmp_path)

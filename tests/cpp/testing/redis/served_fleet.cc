@@ -175,7 +175,6 @@ void ServedFleet::Follow() {
   if (!live.ok()) return rows_->Error("live files: " + live.status().message());
   follow::FollowerOptions options;
   options.poll = 0.05;
-  options.defer_small = defer_small_;
   options.max_skew = max_skew_;
   options.max_page_bytes = 200;  // several pages a scan
   auto made = follow::Follower::Create(source.value().get(), live.value().get(), options);
@@ -198,10 +197,6 @@ void ServedFleet::Follow() {
     source.value()->Descriptors(&descriptors);
     poll(descriptors.data(), descriptors.size(), static_cast<int>(std::clamp(pause * 1000, 1.0, 20.0)));
   }
-  uint64_t large = 0;
-  const nlohmann::json report = nlohmann::json::parse(follower.Report());
-  for (const auto& part : report["partitions"]) large += part["large"]["scans"].get<uint64_t>();
-  if ((large > 0) != (defer_small_ > 0)) rows_->Error("scans of large changes: " + std::to_string(large));
 }
 
 void ServedFleet::Publish() {

@@ -33,8 +33,6 @@ class ServedFleet {
   ~ServedFleet();
 
   ServedRows& rows() { return *rows_; }
-  // Of followers that start later.
-  void set_defer_small(double seconds) { defer_small_ = seconds; }
   // The key of a partition at the servers.
   std::string PartitionKeyOf(uint32_t partition) const;
 
@@ -82,7 +80,6 @@ class ServedFleet {
   TempFolder folder_;
   SharedServedRows rows_;
   std::map<std::string, pid_t> pids_;
-  double defer_small_ = 0;
 };
 
 }  // namespace het::testing
