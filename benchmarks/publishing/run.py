@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import multiprocessing
 import os
 import queue
@@ -395,10 +394,6 @@ def main() -> None:
     import het_tf
     from het_tf.python.ps.redis_server import LocalServer
 
-    with tempfile.TemporaryDirectory() as name, LocalServer.start() as server:
-            result["small_links"] = small_links(server, Path(name), options.seconds, options.rate)
-        result["small_links"]["machine"] = report.machine()
-        return report.finish(result, options.out, __file__)
     with tempfile.TemporaryDirectory() as name, LocalServer.start() as server:
         directory = Path(name)
         bench = Bench(server, options.rows, directory)

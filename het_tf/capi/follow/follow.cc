@@ -41,7 +41,6 @@ class Following {
     HET_ASSIGN_OR_RETURN(options.rows, ParseRowFormat(json.at("rows").get<std::string>()));
     options.undo.versions = json.at("keep_undo").get<size_t>();
     options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
-    if (!json.at("max_skew").is_null()) options.max_skew = json["max_skew"].get<double>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));
     HET_ASSIGN_OR_RETURN(const auto address, ParseServerAddress(json.at("address").get<std::string>()));
     HET_ASSIGN_OR_RETURN(made->source_, RedisChanges::Open(address, json.at("namespace").get<std::string>(),

@@ -72,13 +72,7 @@ double Follower::Step() {
     return restored_ ? kMostPause : SecondsSince(now, std::max(now, restore_due_));
   }
   for (Part& part : parts_) {
-    if (part.waits != Waits::kNothing) continue;
-    const bool due = part.due <= now;
-    if (Held(part)) {
-      part.due = std::max(part.due, After(now, options_.poll));
-    } else if (due) {
-      Ask(&part);
-    }
+    if (part.waits == Waits::kNothing && part.due <= now) Ask(&part);
   }
   Collect();  // a question that could not be sent is answered at once
   Flip();
@@ -173,11 +167,9 @@ Status Follower::TakeTables(Part* part, const std::vector<std::optional<TableSpe
 }
 
 Status Follower::Write(Part* part, const ChangesPage& page) {
-  if ((!page.chunks.empty() || page.kind != ChangesKind::kChanges) && !Admit(*part)) {
-    Restart(part);
-    part->due = After(part->asked, options_.poll);
-    part->backoff.Succeeded();
-    return Status();
+  if (!page.chunks.empty() || page.kind != ChangesKind::kChanges) {
+    skew_.Brought(IndexOf(*part), options_.clock());
+    TellSkew();
   }
   HET_RETURN_IF_ERROR(part->scan.Add(page));
   part->backoff.Succeeded();
@@ -211,18 +203,6 @@ void Follower::Flip() {
   for (const Part& part : parts_) cut.push_back(taken->cut[part.partition]);
   skew_.Flipped(cut);
   TellSkew();
-}
-
-bool Follower::Exceeds(const Part& part) const {
-  if (!options_.max_skew || undo_->rolled_back() || versions_.WaitFor(ReachedBy(part))) return false;
-  return skew_.Exceeds(IndexOf(part), options_.clock(), static_cast<uint64_t>(*options_.max_skew * 1e9));
-}
-
-bool Follower::Admit(const Part& part) {
-  if (Exceeds(part)) return false;
-  skew_.Brought(IndexOf(part), options_.clock());
-  TellSkew();
-  return true;
 }
 
 void Follower::TellSkew() { writer_->SetSkew(skew_.Bound()); }
@@ -309,7 +289,6 @@ std::string Follower::Report() const {
                           {"server", source_->Where(part.partition)},
                           {"position", ToString(part.since)},
                           {"age", age(part.seen)},
-                          {"held", Held(part)},
                           {"kind", NameOf(part.counts.kind)},
                           {"scans", part.counts.scans},
                           {"rows", part.scan.rows()},

@@ -20,8 +20,6 @@
 // growing pauses. Rows stay as they are and their age grows.
 //
 // Versions: waiting_versions.h. Rows are newer than the dense weights in force by at most skew.h's bound.
-// With max_skew, a page that would exceed it is ignored, and its partition *held*: it is asked again when the
-// next version is offered. That version needs newer rows, so the limit is exceeded until it comes into force.
 //
 // The way back: undo.h; while rows are at an earlier version, no question is asked, and answers to earlier
 // questions are ignored. Not thread-safe.
@@ -44,12 +42,11 @@
 namespace het::follow {
 
 struct FollowerOptions {
-  double poll = 0.1;  // seconds between the beginnings of two scans of a partition
+  double poll = 0.1;                     // seconds between the beginnings of two scans of a partition
   size_t max_page_bytes = size_t{1} << 20;  // of one answer
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
   std::vector<Position> base;
-  std::optional<double> max_skew;  // seconds; absent: rows never wait for dense weights
   UndoLimits undo;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
@@ -127,12 +124,6 @@ class Follower {
   void Flip();
   Reached ReachedBy(const Part& part) const { return {part.partition, part.since, part.seen}; }
   size_t IndexOf(const Part& part) const { return static_cast<size_t>(&part - parts_.data()); }
-  // Whether rows that are taken now must not be written, because of max_skew.
-  bool Exceeds(const Part& part) const;
-  // Whether nothing that the partition can answer may be written.
-  bool Held(const Part& part) const { return skew_.IsPast(IndexOf(part)) && Exceeds(part); }
-  // Call it before rows of a page are written, which it allows by max_skew.
-  bool Admit(const Part& part);
   void TellSkew();
   Status Restore(uint64_t now);
   // Takes position and `seen` of every partition from the live files.

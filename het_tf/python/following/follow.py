@@ -205,12 +205,6 @@ class Watch:
             return f"rows cannot go back to earlier versions: {status['undo_error']}"
         if status["flip_error"]:
             return f"a version cannot come into force: {status['flip_error']}"
-        held = sum(one["held"] for one in partitions)
-        if held:
-            return (
-                f"rows of {held} of {len(partitions)} partitions wait for the next version: they would be "
-                f"newer than the dense weights by more than max_skew, {self._max_skew:g} s"
-            )
         if status["rolled_back"] or not self._caught_up:
             return ""
         if (status["age"] or 0) > self._max_age:

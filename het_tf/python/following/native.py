@@ -122,7 +122,6 @@ def opened(target: Target, address: str, options: Options) -> Iterator[Follower]
         **_files(target),
         "positions": target.positions,
         "page_bytes": 1 << 20,
-        "max_skew": target.max_skew if target.hold else None,
         **dataclasses.asdict(options),
     }
     handle = ctypes.c_void_p()

@@ -84,23 +84,6 @@ TEST_F(RedisServedFaults, AFollowerThatWasAway) {
   }
 }
 
-// Rows that go on must not get ahead of the dense weights that the last publisher left.
-TEST_F(RedisServedFaults, APublisherThatIsAway) {
-  for (uint64_t run = 0; run < Runs(); ++run) {
-    RedisShards servers(1);
-    ServedFleet fleet(&servers, run, /*max_skew=*/0.4);
-    fleet.StartAll();
-    for (int times = 0; times < 3; ++times) {
-      fleet.Kill("publisher");
-      Sleep(1);
-      if (times == 1) fleet.Restart("follower");
-      fleet.Start("publisher");
-      if (!fleet.AwaitServed()) break;
-    }
-    fleet.Finish();
-  }
-}
-
 TEST_F(RedisServedFaults, AClockThatIsSet) {
   if (!TestClock::CanBeSet()) return TestClock::RunAgain("RedisServedFaults.AClockThatIsSet");
   TestClock clock;
