@@ -144,11 +144,6 @@ class Partition {
   // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
 
-  // The whole partition as one run of bytes (chunk.h), and the inverse with a new incarnation. Deserialize
-  // returns InvalidArgument if Serialize cannot have written the bytes.
-  void Serialize(Bytes* out) const;
-  static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
-
  private:
   // *same_inc: the request knew the current incarnation.
   FrameStatus Check(const Request& request, const Handling& how, std::string* message, bool* same_inc);

@@ -62,11 +62,6 @@ def register_layer(layer: Any) -> int:
     return number
 
 
-def find_layer(number: int | None) -> Any:
-    """Returns the layer with this number if it still lives."""
-    return None if number is None else _layers.get(int(number))
-
-
 def table_of(namespace: str, config: TableConfig, user: Any, is_copy: bool) -> TableConfig:
     """Returns the table for a layer to declare: `config`, or the layer's own table.
 

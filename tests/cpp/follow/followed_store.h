@@ -14,6 +14,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/follow/live_files.h"
 #include "tests/cpp/follow/local_changes.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::follow {
 
@@ -113,14 +114,10 @@ class FollowedStore : public LiveFilesTest {
     ASSERT_TRUE(store_->Remove(*schemas_[table], {keys.data(), keys.size()}).ok());
     Observe();
   }
-  Bytes Snapshot(uint32_t partition) {
-    Bytes bytes;
-    service_->WithPartition(partition, [&](Partition& p) { p.Serialize(&bytes); });
-    return bytes;
-  }
+  Bytes Snapshot(uint32_t partition) { return testing::BytesOf(service_.get(), partition); }
   void Restart(uint32_t partition, const Bytes& bytes) {
     Pass(0.001);
-    ASSERT_TRUE(service_->Revive(partition, {bytes.data(), bytes.size()}).ok());
+    testing::Revive(service_.get(), partition, bytes);
     Configure();
     Observe();
   }
