@@ -273,8 +273,7 @@ def _run(
         if watch.see(status):
             stream.clean(status)
         back = status["rolled_back"] and status["rolled_back"]["rows"]
-        held = any(one["held"] for one in status["partitions"])
-        if once and (status["caught_up"] or back or held) and stream.idle and not status["waiting"]:
+        if once and (status["caught_up"] or back) and stream.idle and not status["waiting"]:
             return
 
 
