@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/redis/served_fleet.h"
 #include "tests/cpp/testing/redis/test_clock.h"
 
