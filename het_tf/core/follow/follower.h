@@ -42,7 +42,7 @@
 namespace het::follow {
 
 struct FollowerOptions {
-  double poll = 0.1;                     // seconds between the beginnings of two scans of a partition
+  double poll = 0.1;                        // seconds between the beginnings of two scans of a partition
   size_t max_page_bytes = size_t{1} << 20;  // of one answer
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
