@@ -35,9 +35,6 @@ LINKED = {
         (r"VERSION_MAJOR\s+(\d+)", r"VERSION_MINOR\s+(\d+)", r"VERSION_RELEASE\s+(\d+)"), "BSD-2-Clause",
         "pkg:github/Cyan4973/xxHash@v{}",
     ),
-    "zlib": (
-        "ZLIB_INCLUDE_DIR", "zlib.h", (r'ZLIB_VERSION "([\d.]+)"',), "Zlib", "pkg:github/madler/zlib@v{}",
-    ),
 }  # fmt: skip
 
 

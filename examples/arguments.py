@@ -99,12 +99,6 @@ def parser(description: str) -> Parser:
         "--data", type=data_name, default="census", metavar="NAME", help=f"{DATA}; default census"
     )
     data.add_argument(
-        "--errors",
-        choices=("raise", "skip"),
-        default="raise",
-        help="what to do with a bad line of criteo:PATH; default raise",
-    )
-    data.add_argument(
         "--batch-size", type=number(int, 1), metavar="N", help="rows of a batch; default by data set"
     )
     data.add_argument(

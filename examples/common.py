@@ -73,7 +73,7 @@ def main(
         het_tf.init(hvd=hvd)
         first = hvd is None or hvd.rank() == 0
         if load is None:
-            splits = het_tf.data.load(options.data, errors=options.errors)
+            splits = het_tf.data.load(options.data)
         else:
             splits = load(options.data, options)
         tf.keras.utils.set_random_seed(options.seed)

@@ -76,7 +76,7 @@ def load(data, options):
 
     history = options.history or (20 if options.model == "din" else None)
     labels = 2 if options.model in SEVERAL_LABELS else 1
-    return het_tf.data.load(data, errors=options.errors, history=history, labels=labels)
+    return het_tf.data.load(data, history=history, labels=labels)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,6 @@ if _TYPE_CHECKING:
     from het_tf.python.ids import hash_ids
     from het_tf.python.layer.plan import plan
     from het_tf.python.layer.variable import apply
-    from het_tf.python.monitor.projector import write_projector
     from het_tf.python.publishing.publish import publish
     from het_tf.python.saving import TablesNotSavedWarning
     from het_tf.python.session.connection import Store, init
@@ -81,7 +80,6 @@ _HOMES = {
     "ids": ("hash_ids",),
     "layer.plan": ("plan",),
     "layer.variable": ("apply",),
-    "monitor.projector": ("write_projector",),
     "publishing.publish": ("publish",),
     "session.connection": ("Store", "init"),
     "session.native": ("build_info",),
@@ -148,5 +146,4 @@ __all__ = [
     "reset",
     "serving_stats",
     "tables",
-    "write_projector",
 ]

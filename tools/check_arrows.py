@@ -47,7 +47,7 @@ PYTHON = [
     "het_tf.python.hashing",  # the hashes of ids, in numpy
     "het_tf.python.ids",  # ids that a user feeds
     "het_tf.python.metrics",  # states of metrics, which workers exchange
-    "het_tf.inputs.python",  # readers of Criteo text and of graphs
+    "het_tf.inputs.python",  # readers of Criteo text, of tables and of graphs
     "het_tf.python.planner.place",  # arithmetic of budgets, which tables' caches may ask too
     "het_tf.python.ps",  # servers, without TensorFlow
     "het_tf.python.session",  # the plugin, settings, the connection, scopes, collectives

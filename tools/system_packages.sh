@@ -4,7 +4,7 @@
 #   tools/system_packages.sh PYTHON
 set -euo pipefail
 python=$1
-packages=(g++ make cmake ninja-build ccache libgtest-dev libgmock-dev libhiredis-dev libxxhash-dev zlib1g-dev redis-server openssl valgrind)
+packages=(g++ make cmake ninja-build ccache libgtest-dev libgmock-dev libhiredis-dev libxxhash-dev redis-server openssl valgrind)
 
 if ! command -v "$python" >/dev/null; then
   echo "error: $python is missing. Remedy: apt-get install python3.11 python3.11-venv, or make PYTHON=/path/to/python3.11" >&2

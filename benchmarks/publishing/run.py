@@ -1,6 +1,6 @@
 """How long does it take from a click to a served row, and what does it cost?
 
-    python benchmarks/publishing/run.py [--rows N] [--rate R] [--seconds S] [--out FILE] [--small-links]
+    python benchmarks/publishing/run.py [--rows N] [--rate R] [--seconds S] [--out FILE]
 
 One machine: a parameter server, a trainer, `het-serve follow`, and a process that serves the SavedModel. The
 trainer ticks `rate` random rows of N a second, in 20 steps a second, with `Cache(push_max_age=0.3)`. A tenth
@@ -11,15 +11,13 @@ every few milliseconds, which is part of the figures.
 
 Bytes are the server's own counts (`INFO`). Then no row changes for a while: the cost of a poll. Then requests
 with a new version twice a second, and without, in turns. Last, all rows change while the follower is stopped:
-the time to catch up, beside an export of the same table and its load. What small_links.py measures comes in
-the end, and with --small-links that is all: the other figures stay.
+the time to catch up, beside an export of the same table and its load.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import multiprocessing
 import os
 import queue
@@ -37,7 +35,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import report
-from benchmarks.publishing import small_links as links
 
 DIM, STEPS, PROBES, TABLE = 16, 20, 0.1, "item"
 MAX_AGE, POLL = 0.3, 0.1
@@ -385,24 +382,6 @@ def flips(bench: Bench, seconds: float, turns: int) -> dict[str, Any]:
     }
 
 
-def small_links(server: Any, directory: Path, seconds: float, rate: int) -> dict[str, Any]:
-    from het_tf.python.ps import address as addresses
-    from het_tf.python.ps.node import Node
-
-    node = Node.of(addresses.parse(server.address))
-    node.ask("CONFIG", "SET", "het.large-update-percent", links.PERCENT)
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    process = context.Process(
-        target=links.measure, args=(server.address, str(directory), seconds, rate, answers), daemon=True
-    )
-    process.start()
-    process.join()
-    if process.exitcode != 0:
-        raise RuntimeError("the followers' process has failed")
-    return dict(answers.get())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -410,18 +389,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
-    parser.add_argument("--small-links", action="store_true", help="only small_links.py")
     options = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import het_tf
     from het_tf.python.ps.redis_server import LocalServer
 
-    if options.small_links:
-        result = json.loads(options.out.read_text())
-        with tempfile.TemporaryDirectory() as name, LocalServer.start() as server:
-            result["small_links"] = small_links(server, Path(name), options.seconds, options.rate)
-        result["small_links"]["machine"] = report.machine()
-        return report.finish(result, options.out, __file__)
     with tempfile.TemporaryDirectory() as name, LocalServer.start() as server:
         directory = Path(name)
         bench = Bench(server, options.rows, directory)
@@ -434,7 +406,6 @@ def main() -> None:
             result["catch_up"] = catch_up(bench, directory, options.turns)
         bench.orders.put(None)
         bench.trainer.join()
-        result["small_links"] = small_links(server, directory, options.seconds, options.rate)
     served = result["delays"][0]
     result["goals"] = [
         report.goal("click to served row, p99, s", served["p99_s"], "<=", 1.0),

@@ -3,7 +3,7 @@
 //
 //   traffic --stream FILE [--workers 8] [--dim 16] [--batch 128] [--partitions 64]
 //           [--capacity ROWS] [--staleness S [--optimizer row_wise_adagrad] | --pull S --push S]
-//           [--policy lru] [--admit 1] [--checks asked] [--wire float32] [--warm SAMPLES]
+//           [--policy lru] [--checks asked] [--wire float32] [--warm SAMPLES]
 //           [--rows sgd] [--window BATCHES] [--sync always|on_demand]
 //
 // S is a number or "unbounded". One run, no network, no thread: equal arguments print equal JSON.
@@ -115,9 +115,6 @@ int Main(int argc, char** argv) {
     } else if (name == "--window") {
       fits = Number(text, 0, 4096, &value);
       settings.replay.window = value;
-    } else if (name == "--admit") {
-      fits = Number(text, 1, 255, &value);
-      settings.replay.cache.admit_after = static_cast<uint32_t>(value);
     } else if (name == "--policy") {
       const auto known = ParsePolicy(text);
       if (!known.ok()) return Fail(known.status().message());

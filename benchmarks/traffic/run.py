@@ -69,7 +69,7 @@ class Run:
       dim: floats a row.
       bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
-      policy, admit: of the cache.
+      policy: of the cache.
       window: batches that are planned ahead (`het_tf.plan`); 0: none.
       sync: "always": rows go when they are past the push bound; "on_demand": when others use them, too.
       checks: asked or notified (CacheConfig::checks).
@@ -87,7 +87,6 @@ class Run:
     bound: str = "100/100"
     cache: float = 0.1
     policy: str = "lfu"
-    admit: int = 1
     window: int = 0
     sync: str = "always"
     checks: str = "asked"
@@ -117,7 +116,7 @@ class Run:
             "stream": path,  # the first, see measure
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": self.samples // 4,
             "partitions": PARTITIONS, "capacity": round(self.cache * distinct), "policy": self.policy,
-            "admit": self.admit, "checks": self.checks, "wire": self.wire,
+            "checks": self.checks, "wire": self.wire,
             "rows": self.optimizer, "window": self.window,
             "sync": self.sync,
             **dict(zip(names, self.bound.split("/"), strict=True)),
@@ -204,10 +203,9 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
                 for window in (0, 32, 200)
             ),
         ],
-        "admission": [change(base, cache=share, admit=admit) for share in (0.01, 0.1) for admit in (1, 2, 4)],
     }
     if quick:
-        return {name: runs for name, runs in result.items() if name != "admission"}
+        return result
     result["graph"] = [
         *(change(graph, bound=bound, dim=dim) for dim in (16, 128) for bound in ("0", "10/10", "100/100")),
         change(graph, dim=128, cache=1),

@@ -60,15 +60,12 @@ void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
 // The rows of `ids`. With `training` the step is remembered and `token` stands for it: HetKeepGrad, which is
 // the gradient of this op, takes it. `anchor` has the values of the variables that stand for the tables, one
-// after the other (python/layer/variable.py); only its gradient is used. `layer` is Python's: by it the
-// gradient finds the layer. As an attribute it would make another op of each layer, and TensorFlow keeps what
-// it knows of an op; as an int32 its constants are in host memory on every device.
+// after the other (python/layer/variable.py); only its gradient is used.
 void RegisterLookup() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetLookup");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddInput(op, "anchor: float");
   TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
-  TF_OpDefinitionBuilderAddInput(op, "layer: int32");
   TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
   TF_OpDefinitionBuilderAddOutput(op, "token: int64");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");

@@ -37,12 +37,10 @@ class Following {
     std::unique_ptr<Following> made(new Following());
     FollowerOptions options;
     options.poll = json.at("poll").get<double>();
-    options.defer_small = json.at("defer_small").get<double>();
     options.max_page_bytes = json.at("page_bytes").get<size_t>();
     HET_ASSIGN_OR_RETURN(options.rows, ParseRowFormat(json.at("rows").get<std::string>()));
     options.undo.versions = json.at("keep_undo").get<size_t>();
     options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
-    if (!json.at("max_skew").is_null()) options.max_skew = json["max_skew"].get<double>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));
     HET_ASSIGN_OR_RETURN(const auto address, ParseServerAddress(json.at("address").get<std::string>()));
     HET_ASSIGN_OR_RETURN(made->source_, RedisChanges::Open(address, json.at("namespace").get<std::string>(),

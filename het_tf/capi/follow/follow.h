@@ -12,9 +12,8 @@ HET_EXPORT const char* HetFollowMarch();
 // Opens a live directory and a store, and follows it on a thread of its own until HetFollowClose. `options`:
 //   {"address": "redis://...", "namespace": "", "directory": "the live directory", "base": [path of a serving
 //    file, in the order of the tables], "positions": [text, one a partition] or [], "poll": seconds,
-//    "defer_small": seconds or 0, "page_bytes": n, "rows": "float32" | "float16" | "int8" | "int4",
-//    "timeout": seconds, "keep_undo": versions, "undo_bytes": n, "max_skew": seconds by which rows may get
-//    newer than the dense weights, or null}
+//    "page_bytes": n, "rows": "float32" | "float16" | "int8" | "int4", "timeout": seconds,
+//    "keep_undo": versions, "undo_bytes": n}
 // Unavailable: no server answers. FailedPrecondition: another process follows, or the store is not the
 // export's.
 HET_EXPORT int HetFollowOpen(const char* options, void** follower);
@@ -29,11 +28,9 @@ HET_EXPORT int HetFollowResume(void* follower);
 // Text: {"version": n in force, "waiting": [n], "age": seconds or null, "skew": seconds by which rows may
 // be newer than the dense weights or null, "caught_up": bool, "rows", "removed", "bytes": since the follower
 // began, "flip_error": text, "rolled_back": null or {"version": n, "rows": bool}, "undo": [{"version": n,
-// "dense": path}] to which rows can go back, "undo_error": text, "defer_small": seconds, "tables": {name:
-// {"rows", "error"}}, "partitions":
-// [{"partition", "server", "position", "age", "held": bool: by max_skew, "kind", "scans", "rows", "removed",
-// "bytes", "error": text, "failing": seconds, "large": the same of large changes {"scans", "rows", "bytes",
-// "error", "failing"}}]}.
+// "dense": path}] to which rows can go back, "undo_error": text, "tables": {name: {"rows", "error"}},
+// "partitions": [{"partition", "server", "position", "age", "kind", "scans", "rows", "removed", "bytes",
+// "error": text, "failing": seconds}]}.
 HET_EXPORT int HetFollowStatus(void* follower);
 // Reads the live files, whether a process follows or not. `options`: "directory" and "base" of HetFollowOpen.
 // Text: {"live": bool: there are such files, "version": n, "dense": its path, "trained_through": seconds or

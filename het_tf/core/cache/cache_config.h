@@ -37,7 +37,6 @@ struct CacheConfig {
   uint64_t layer = 0;  // tables with one number share layer_bytes (cache_budget.h); 0: a budget of its own
   size_t layer_bytes = 0;  // of all tables of the layer together
   Policy policy = Policy::kLfu;
-  uint32_t admit_after = 1;       // steps a key must have occurred in before it may stay
   Bound pull_bound = kStaleness;  // s_pull: foreign ticks that a read may miss; kUnbounded
   Bound push_bound = kStaleness;  // s_push: own ticks that may be unsent; kUnbounded
   std::optional<double>

@@ -5,7 +5,6 @@ namespace het {
 CachePolicy::CachePolicy(Schema schema, const CacheConfig& config)
     : schema_(std::move(schema)),
       config_(config),
-      admission_(config.admit_after, config.capacity),
       eviction_(EvictionPolicy::Create(config.policy, config.capacity)) {
   config_.Follow(schema_->optimizer());
 }

@@ -1,14 +1,13 @@
-// The current rules of a cache: bounds, formats of rows, the rows that enter, and the lines that leave first.
+// The current rules of a cache: bounds, formats of rows, and the lines that leave first.
 //
-// Bounds follow `staleness` and the number of workers (staleness.h), or are given by the user. A row enters
-// when its key has occurred often enough (admission_filter.h). Lines leave in the order of an eviction
-// policy; lines that a planned lookup will use (engine/next_uses.h) leave last, in reverse order of use.
+// Bounds follow `staleness` and the number of workers (staleness.h), or are given by the user. Lines leave
+// in the order of an eviction policy; lines that a planned lookup will use (engine/next_uses.h) leave last,
+// in reverse order of use.
 #pragma once
 
 #include <algorithm>
 #include <memory>
 
-#include "het_tf/core/cache/admission_filter.h"
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/eviction_policy.h"
 #include "het_tf/core/cache/line_marks.h"
@@ -33,9 +32,6 @@ class CachePolicy {
   // The format of updates: the config's, except where rows have one number, or where the value is derived.
   RowFormat push_format() const;
 
-  // Counts one step with a key of this hash; returns whether its row may enter.
-  bool Admit(uint64_t hash) { return admission_.Admit(hash); }
-
   EvictionPolicy& eviction() { return *eviction_; }
   const EvictionPolicy& eviction() const { return *eviction_; }
   // Call when the lookup of this plan has come.
@@ -49,14 +45,11 @@ class CachePolicy {
   // Appends up to `count` lines that are not held, in order of eviction. Throws std::bad_alloc.
   void Victims(size_t count, const Lines& lines, const LineMarks& marks, Vector<uint32_t>* victims) const;
 
-  size_t bytes() const { return admission_.bytes(); }
-
  private:
   bool planned(uint32_t line) const { return line < next_use_.size() && next_use_[line] > planned_; }
 
   const Schema schema_;
   CacheConfig config_;
-  AdmissionFilter admission_;
   const std::unique_ptr<EvictionPolicy> eviction_;
   Vector<uint32_t> next_use_;  // by line; empty before the first plan
   uint32_t planned_ = 0;       // the newest planned lookup that has come

@@ -70,7 +70,6 @@ class Frequency : public ListPolicy {
     Count(true);
   }
   void Erase(uint32_t line) override { lists_.Remove(frequency_[line], line); }
-  void Pass() override { static_cast<void>(watch_.Count(false)); }  // a window ends with a hit
   void SetCapacity(size_t capacity) override {
     age_every_ = AgeEvery(capacity);
     watch_.SetCapacity(capacity);

@@ -40,8 +40,6 @@ class EvictionPolicy {
   virtual size_t LinesOfRank(size_t rank) const = 0;
   // Sets the capacity, from which the time of ageing follows.
   virtual void SetCapacity(size_t) {}
-  // Call when a used row was absent and was not admitted.
-  virtual void Pass() {}
   // Appends up to `count` lines with may_go(line), in order of eviction. Changes nothing.
   virtual void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
                        Vector<uint32_t>* victims) const = 0;

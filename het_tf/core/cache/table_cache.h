@@ -4,7 +4,7 @@
 //   marks()    whether a line may be read, and whether it may leave        line_marks.h
 //   unsent()   updates that the server was never sent                      unsent.h
 //   ages()     rows by the time of their first unsent tick                 unsent_ages.h
-//   policy()   bounds, formats, admission and the order of eviction        cache_policy.h
+//   policy()   bounds, formats and the order of eviction                   cache_policy.h
 //   numbers()  lookups by number, which hold lines                         lookup_numbers.h
 //
 // TableCache itself adds and removes lines, which concerns the others. The budget (cache_budget.h) limits the
@@ -54,9 +54,7 @@ class TableCache {
 
   // Limit on its lines now; other tables of its budget may take the free ones first.
   size_t capacity() const { return marks_.resident() + budget_->left() / lines_.line_bytes(); }
-  size_t bytes() const {
-    return lines_.bytes() + unsent_.bytes() + policy_.bytes() + (ages_ ? ages_->bytes() : 0);
-  }
+  size_t bytes() const { return lines_.bytes() + unsent_.bytes() + (ages_ ? ages_->bytes() : 0); }
 
   // Adds a clean line with this base clock; its row is the caller's to fill in. Throws
   // std::bad_alloc.

@@ -1,7 +1,7 @@
 // The part of a client that serves tables whose cache is on a device (device_rows.h): reads that give rows
 // away, and pushes of updates that come from there.
 //
-// Their TableCache has the schema, bounds, counters, numbers of lookups and admission filter, and never a
+// Their TableCache has the schema, bounds, counters, and numbers of lookups, and never a
 // line. The device's side tells it of each training lookup (TableCache::BeginLookup), and counts what the
 // protocol does not see: reads, hits, inserts, evictions, transient_rows, ticks, discarded_ticks.
 #pragma once

@@ -28,7 +28,6 @@ void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* aske
     asked->checks.reserve(rows.n - fetches);
     asked->clocks.reserve(rows.n - fetches);
     asked->check_at.reserve(rows.n - fetches);
-    const bool filter = training && cache.policy().config().admit_after > 1;
     for (uint32_t i = 0; i < rows.n; ++i) {
       rows.came[i] = 0;
       rows.admit[i] = training;
@@ -36,8 +35,6 @@ void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* aske
         asked->Check(rows.keys[i], rows.bases[i], i);
         continue;
       }
-      // Counted here, since a key may be asked for more than once until its row is there.
-      if (filter) rows.admit[i] = cache.policy().Admit(cache.lines().Hash(rows.keys[i]));
       asked->Fetch(rows.keys[i], i);
     }
   }

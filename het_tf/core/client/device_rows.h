@@ -37,7 +37,7 @@ struct DeviceRead {
     // Out, n elements each; what they hold is good once the read has succeeded. The caller gives
     // the room.
     uint8_t* came;   // 0: the copy may stay as it is (checks alone); then nothing else is filled in
-    uint8_t* admit;  // may it enter the cache (CacheConfig::admit_after)? 0 in all but training reads
+    uint8_t* admit;  // may it enter the cache? 0 in all but training reads
     Clock* clocks;   // the new base
     float* rows;     // n * row_floats; row i at i * row_floats
   };

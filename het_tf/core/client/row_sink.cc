@@ -160,10 +160,9 @@ void LineSink::Hold(TableCache* cache, uint32_t line) {
 }
 
 uint32_t LineSink::TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) {
-  const bool transient = !cache->policy().Admit(fetched.hash) || cache->policy().config().capacity == 0;
+  const bool transient = cache->policy().config().capacity == 0;
   const uint32_t line = cache->Insert(fetched.key, fetched.hash, 0, transient);
   cache->marks().Invalidate(line);
-  if (transient) cache->policy().eviction().Pass();
   Hold(cache, line);
   const WriteBackQueue::Queued* const queued = cache->unsent().queue().Find(fetched.key);
   if (queued != nullptr) cache->unsent().Restore(line, *queued);

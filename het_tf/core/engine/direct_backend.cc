@@ -60,9 +60,9 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
   float* const scratch = step->scratch(group);
   for (size_t u = 0; u < group.uniques; ++u) {
     if (!touched[u]) continue;
-    shard->Update(rows[u], number, [&](float* data) {
-      schema.Tick(learning_rate, sums + u * dim, scale, scratch, store.meta(rows[u]).clock, data, nullptr);
-    });
+    shard->MarkChanged(rows[u], number);
+    schema.Tick(learning_rate, sums + u * dim, scale, scratch, store.meta(rows[u]).clock, store.data(rows[u]),
+                nullptr);
     CountTick(now, &store.meta(rows[u]));
   }
 }

@@ -104,7 +104,6 @@ const Field kFields[] = {
     {"push_bound", SetBound<&CacheOptions::push_bound>},
     {"push_max_age", SetAge},
     {"workers", SetCount<uint32_t, &CacheConfig::workers, 1, UINT32_MAX>},
-    {"admit_after", SetCount<uint32_t, &CacheConfig::admit_after, 1, 255>},
     {"write_back_rows", SetCount<size_t, &CacheConfig::write_back_rows, 0, kMost>},
     {"policy", [](const std::string&, const Json& value,
                   CacheOptions* options) { return SetWord(value, ParsePolicy, &options->config.policy); }},
@@ -238,7 +237,6 @@ std::string ToJson(const TableOptions& options) {
     const bool shares = cache->layer != 0;
     json["cache"] = {{shares ? "bytes" : "rows", shares ? cache->layer_bytes : cache->capacity},
                      {"policy", PolicyName(cache->policy)},
-                     {"admit_after", cache->admit_after},
                      {"write_back_rows", cache->write_back_rows},
                      {"wire", RowFormatName(cache->wire)},
                      {"checks", ChecksName(cache->checks)},

@@ -29,7 +29,7 @@ namespace het {
 
 // Empty fields were not given.
 struct CacheOptions {
-  CacheConfig config;  // only: layer, policy, admit_after, write_back_rows, on_device, workers
+  CacheConfig config;  // only: layer, policy, write_back_rows, on_device, workers
   std::optional<int64_t> rows;
   std::optional<int64_t> bytes;
   std::optional<int64_t> tables;  // of the layer; config.layer has its number

@@ -20,13 +20,11 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
   if (options.base.size() != source->partitions()) options.base.clear();
   std::unique_ptr<Follower> follower(new Follower(source, writer, std::move(options)));
   const Layout layout(source->partitions(), source->hash_seed());
-  const FollowerOptions& how = follower->options_;
-  const LargeScan large(how.defer_small > 0 ? how.poll : 0, how.backoff);
   std::vector<Part>& parts = follower->parts_;
   parts.reserve(source->partitions());
   follower->by_partition_.resize(source->partitions());
   for (uint32_t partition = 0; partition < source->partitions(); ++partition) {
-    parts.emplace_back(partition, layout, writer, large);
+    parts.emplace_back(partition, layout, writer);
     if (parts.back().scan.tables().empty()) {
       parts.pop_back();
     } else {
@@ -52,7 +50,6 @@ void Follower::ReadPositions() {
       part.since = options_.base.empty() ? Position() : options_.base[part.partition];
     }
     Restart(&part);
-    part.large.Stop();
   }
 }
 
@@ -75,23 +72,14 @@ double Follower::Step() {
     return restored_ ? kMostPause : SecondsSince(now, std::max(now, restore_due_));
   }
   for (Part& part : parts_) {
-    if (part.waits != Waits::kNothing) continue;
-    const bool due = part.due <= now;
-    if (Held(part)) {
-      part.due = std::max(part.due, After(now, options_.poll));
-      part.large.Wait(After(now, options_.poll));
-    } else if (part.large.TakesTurn(now, due)) {
-      AskLarge(&part);
-    } else if (due) {
-      Ask(&part);
-    }
+    if (part.waits == Waits::kNothing && part.due <= now) Ask(&part);
   }
   Collect();  // a question that could not be sent is answered at once
   Flip();
   now = options_.clock();
   uint64_t next = After(now, kMostPause);
   for (const Part& part : parts_) {
-    if (part.waits == Waits::kNothing) next = std::min({next, part.due, part.large.due()});
+    if (part.waits == Waits::kNothing) next = std::min(next, part.due);
   }
   return SecondsSince(now, std::max(now, next));
 }
@@ -100,8 +88,7 @@ void Follower::Collect() {
   source_->Collect(&answers_);
   for (ChangeAnswer& answer : std::exchange(answers_, {})) {
     Part* const part = by_partition_[answer.partition];
-    if (part == nullptr) continue;
-    part->waits == Waits::kLarge ? TakeLarge(part, answer) : Take(part, std::move(answer));
+    if (part != nullptr) Take(part, std::move(answer));
   }
 }
 
@@ -109,26 +96,6 @@ void Follower::Ask(Part* part) {
   part->waits = Waits::kPage;
   part->asked = options_.clock();
   source_->AskPage(part->partition, part->request);
-}
-
-void Follower::AskLarge(Part* part) {
-  part->waits = Waits::kLarge;
-  source_->AskPage(part->partition, part->large.Ask(part->request, options_.clock()));
-}
-
-void Follower::TakeLarge(Part* part, const ChangeAnswer& answer) {
-  part->waits = Waits::kNothing;
-  const bool ignored = std::exchange(part->ignore, false);
-  const uint64_t now = options_.clock();
-  if (ignored) return;
-  if (answer.status.ok() && part->large.begins()) {
-    skew_.Begun(IndexOf(*part), answer.page.start, part->large.began());
-    TellSkew();
-  }
-  if (!answer.page.chunks.empty() && !Admit(*part)) return part->large.Restart();
-  if (part->large.Take(answer, &part->scan, now)) return;
-  Restart(part);
-  if (!part->backoff.failing()) part->due = now;
 }
 
 void Follower::Take(Part* part, ChangeAnswer answer) {
@@ -200,15 +167,12 @@ Status Follower::TakeTables(Part* part, const std::vector<std::optional<TableSpe
 }
 
 Status Follower::Write(Part* part, const ChangesPage& page) {
-  if ((!page.chunks.empty() || page.kind != ChangesKind::kChanges) && !Admit(*part)) {
-    Restart(part);
-    part->due = After(part->asked, options_.poll);
-    part->backoff.Succeeded();
-    return Status();
+  if (!page.chunks.empty() || page.kind != ChangesKind::kChanges) {
+    skew_.Brought(IndexOf(*part), options_.clock());
+    TellSkew();
   }
   HET_RETURN_IF_ERROR(part->scan.Add(page));
   part->backoff.Succeeded();
-  part->large.Follow(page, options_.clock());
   if (!page.next.begins()) {
     part->request.cursor = page.next;
     return Status();
@@ -221,7 +185,7 @@ Status Follower::Write(Part* part, const ChangesPage& page) {
       writer_->SetPosition(static_cast<uint32_t>(IndexOf(*part)), ToString(part->since), part->sent));
   part->seen = part->sent;
   ++part->counts.scans;
-  part->due = After(part->sent, options_.defer_small > 0 ? options_.defer_small : options_.poll);
+  part->due = After(part->sent, options_.poll);
   return Status();
 }
 
@@ -239,18 +203,6 @@ void Follower::Flip() {
   for (const Part& part : parts_) cut.push_back(taken->cut[part.partition]);
   skew_.Flipped(cut);
   TellSkew();
-}
-
-bool Follower::Exceeds(const Part& part) const {
-  if (!options_.max_skew || undo_->rolled_back() || versions_.WaitFor(ReachedBy(part))) return false;
-  return skew_.Exceeds(IndexOf(part), options_.clock(), static_cast<uint64_t>(*options_.max_skew * 1e9));
-}
-
-bool Follower::Admit(const Part& part) {
-  if (Exceeds(part)) return false;
-  skew_.Brought(IndexOf(part), options_.clock());
-  TellSkew();
-  return true;
 }
 
 void Follower::TellSkew() { writer_->SetSkew(skew_.Bound()); }
@@ -332,23 +284,16 @@ std::string Follower::Report() const {
   for (const Part& part : parts_) {
     rows += part.scan.rows();
     removed += part.scan.removed();
-    bytes += part.counts.bytes + part.large.bytes();
+    bytes += part.counts.bytes;
     partitions.push_back({{"partition", part.partition},
                           {"server", source_->Where(part.partition)},
                           {"position", ToString(part.since)},
                           {"age", age(part.seen)},
-                          {"held", Held(part)},
                           {"kind", NameOf(part.counts.kind)},
                           {"scans", part.counts.scans},
                           {"rows", part.scan.rows()},
                           {"removed", part.scan.removed()},
                           {"bytes", part.counts.bytes},
-                          {"large",
-                           {{"scans", part.large.scans()},
-                            {"rows", part.large.rows()},
-                            {"bytes", part.large.bytes()},
-                            {"error", part.large.backoff().reason()},
-                            {"failing", failing(part.large.backoff())}}},
                           {"error", part.backoff.reason()},
                           {"failing", failing(part.backoff)}});
   }
@@ -365,7 +310,6 @@ std::string Follower::Report() const {
                          {"waiting", versions_.Numbers()},
                          {"age", age(writer_->seen())},
                          {"skew", skew},
-                         {"defer_small", options_.defer_small},
                          {"caught_up", caught_up()},
                          {"rows", rows},
                          {"removed", removed},

@@ -16,14 +16,10 @@
 // at the tables' specs, after its start: a table that is dropped later makes the next scan kWhole again.
 // While a table is missing or another one, nothing of its partitions is written, and their age grows.
 //
-// Small changes can be deferred: large_scan.h.
-//
 // Errors. A question that failed, or a page that cannot be written (the disk is full), is tried again, after
 // growing pauses. Rows stay as they are and their age grows.
 //
 // Versions: waiting_versions.h. Rows are newer than the dense weights in force by at most skew.h's bound.
-// With max_skew, a page that would exceed it is ignored, and its partition *held*: it is asked again when the
-// next version is offered. That version needs newer rows, so the limit is exceeded until it comes into force.
 //
 // The way back: undo.h; while rows are at an earlier version, no question is asked, and answers to earlier
 // questions are ignored. Not thread-safe.
@@ -38,7 +34,6 @@
 #include "het_tf/core/client/backoff.h"
 #include "het_tf/core/follow/boot_clock.h"
 #include "het_tf/core/follow/change_source.h"
-#include "het_tf/core/follow/large_scan.h"
 #include "het_tf/core/follow/partition_scan.h"
 #include "het_tf/core/follow/skew.h"
 #include "het_tf/core/follow/undo.h"
@@ -47,13 +42,11 @@
 namespace het::follow {
 
 struct FollowerOptions {
-  double poll = 0.1;       // seconds between the beginnings of two scans of a partition
-  double defer_small = 0;  // if not 0: between those of all changes, and `poll` between those of large ones
+  double poll = 0.1;                        // seconds between the beginnings of two scans of a partition
   size_t max_page_bytes = size_t{1} << 20;  // of one answer
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
   std::vector<Position> base;
-  std::optional<double> max_skew;  // seconds; absent: rows never wait for dense weights
   UndoLimits undo;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
@@ -88,7 +81,7 @@ class Follower {
   std::string Report() const;
 
  private:
-  enum class Waits { kNothing, kPage, kTables, kLarge };
+  enum class Waits { kNothing, kPage, kTables };
 
   static constexpr double kGrace = 0.5;  // seconds: undo.h, Readers
 
@@ -99,12 +92,11 @@ class Follower {
   };
   // A partition on its way.
   struct Part {
-    Part(uint32_t number, const Layout& layout, LiveWriter* writer, LargeScan large_scan)
-        : partition(number), scan(number, layout, writer), large(large_scan) {}
+    Part(uint32_t number, const Layout& layout, LiveWriter* writer)
+        : partition(number), scan(number, layout, writer) {}
 
     uint32_t partition;
     PartitionScan scan;
-    LargeScan large;
     Position since;
     ChangesRequest request;  // the page to ask for
     Waits waits = Waits::kNothing;
@@ -125,21 +117,13 @@ class Follower {
   void Restart(Part* part);
   void Collect();
   void Ask(Part* part);
-  void AskLarge(Part* part);
   void Take(Part* part, ChangeAnswer answer);
-  void TakeLarge(Part* part, const ChangeAnswer& answer);
   Status TakePage(Part* part, ChangesPage page);
   Status TakeTables(Part* part, const std::vector<std::optional<TableSpec>>& specs);
   Status Write(Part* part, const ChangesPage& page);
   void Flip();
   Reached ReachedBy(const Part& part) const { return {part.partition, part.since, part.seen}; }
   size_t IndexOf(const Part& part) const { return static_cast<size_t>(&part - parts_.data()); }
-  // Whether rows that are taken now must not be written, because of max_skew.
-  bool Exceeds(const Part& part) const;
-  // Whether nothing that the partition can answer may be written.
-  bool Held(const Part& part) const { return skew_.IsPast(IndexOf(part)) && Exceeds(part); }
-  // Call it before rows of a page are written, which it allows by max_skew.
-  bool Admit(const Part& part);
   void TellSkew();
   Status Restore(uint64_t now);
   // Takes position and `seen` of every partition from the live files.

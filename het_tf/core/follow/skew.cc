@@ -53,15 +53,4 @@ std::optional<uint64_t> Skew::Bound() const {
   return most;
 }
 
-bool Skew::Exceeds(size_t partition, uint64_t now, uint64_t limit) const {
-  const uint64_t since = parts_[partition].since;
-  return since == 0 || (now > since && now - since > limit);
-}
-
-bool Skew::IsPast(size_t partition) const {
-  const Part& part = parts_[partition];
-  return !part.scans.empty() &&
-         (part.incarnation != part.cut.incarnation || part.scans.back().number > part.cut.number);
-}
-
 }  // namespace het::follow

@@ -49,11 +49,6 @@ class Skew {
 
   // Returns nanoseconds; absent: unknown.
   std::optional<uint64_t> Bound() const;
-  // Whether rows of the partition that are taken at `now` may be newer than the cut by more than `limit` ns,
-  // or by an unknown time.
-  bool Exceeds(size_t partition, uint64_t now, uint64_t limit) const;
-  // Whether the store is known to have changed after the cut.
-  bool IsPast(size_t partition) const;
 
  private:
   struct Scan {

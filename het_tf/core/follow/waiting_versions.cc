@@ -28,11 +28,6 @@ std::optional<WaitingVersions::Waiting> WaitingVersions::Take(const std::vector<
   return std::nullopt;
 }
 
-bool WaitingVersions::WaitFor(const Reached& rows) const {
-  return std::any_of(waiting_.begin(), waiting_.end(),
-                     [&](const auto& waiting) { return !IsReached(waiting.second, rows); });
-}
-
 std::vector<uint64_t> WaitingVersions::Numbers() const {
   std::vector<uint64_t> numbers;
   for (const auto& [number, waiting] : waiting_) numbers.push_back(number);

@@ -44,8 +44,6 @@ class WaitingVersions {
   void Offer(Version version, std::vector<Position> cut, uint64_t now);
   // Removes the newest version that all partitions have reached, with all older ones, and returns it.
   std::optional<Waiting> Take(const std::vector<Reached>& rows);
-  // Whether a version waits for rows of this partition.
-  bool WaitFor(const Reached& rows) const;
 
   void Clear() { waiting_.clear(); }
   // The numbers of the waiting versions, oldest first.

@@ -37,14 +37,6 @@ class ChangeLog {
 
   // Whether the changes since `number` are known, at least from the rows and all keys.
   bool KnowsSince(uint64_t number) const { return number >= unrecorded_ && number <= now_; }
-  // Rows remember which of their changes were large (large_changes.h), from the next one on; or none does.
-  void RememberLarge(bool remember) {
-    if (!remember) large_since_ = UINT64_MAX;
-    if (remember && !remembers_large()) large_since_ = now_;
-  }
-  bool remembers_large() const { return large_since_ != UINT64_MAX; }
-  // Whether the large changes since `number` are known.
-  bool KnowsLargeSince(uint64_t number) const { return number >= large_since_ && KnowsSince(number); }
   // Whether the list has all removals since `number`.
   bool HasRemovalsSince(uint64_t number) const { return number >= lost_; }
 
@@ -63,7 +55,6 @@ class ChangeLog {
 
   uint64_t now_ = 0;
   uint64_t unrecorded_ = 0;
-  uint64_t large_since_ = UINT64_MAX;
   uint64_t lost_ = 0;  // the number of the last removal that the list has lost
   uint64_t first_ = 0;
   size_t most_ = kMostRemovals;

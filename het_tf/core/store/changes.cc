@@ -333,44 +333,6 @@ void ReadChanges(const Partition& partition, const ChangesRequest& request, Chan
   PageWriter(partition, request, &sink).Write(page);
 }
 
-void ReadLargeChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
-  const uint64_t now = partition.changes().now();
-  const uint64_t since = request.since.number;
-  const auto here = [&](const Position& at) {
-    return at.incarnation == partition.incarnation() && at.number <= now;
-  };
-  *page = ChangesPage();
-  page->start = {partition.incarnation(), now};
-  page->kind = ChangesKind::kWhole;
-  ChangesCursor at = request.cursor;
-  if (!here(request.since) || !partition.changes().KnowsLargeSince(since) || !(at.begins() || here(at.start)))
-    return;
-  page->kind = ChangesKind::kChanges;
-  if (!at.begins()) page->start = at.start;
-  at.start = page->start;
-  at.kind = page->kind;
-  at.stage = ChangesCursor::kRows;
-  ChunkSink sink(request, &page->chunks);
-  size_t bytes = 0;
-  for (auto it = partition.shards().lower_bound(at.table); it != partition.shards().end(); ++it) {
-    const Shard& shard = *it->second;
-    if (it->first != at.table) at.at = 0;
-    at.table = it->first;
-    const uint32_t end = shard.rows().end();
-    while (at.at < end) {
-      if (bytes >= request.max_bytes) {
-        page->next = at;
-        return;
-      }
-      const size_t room = (request.max_bytes - bytes) / RowBytes(shard, request);
-      Vector<uint32_t> picked;
-      at.at = shard.large()->numbers().Pick(static_cast<uint32_t>(at.at), end, since, now,
-                                            std::clamp<size_t>(room, 1, kRowsAtOnce), &picked);
-      if (!picked.empty()) bytes += sink.Rows(shard, {picked.data(), picked.size()});
-    }
-  }
-}
-
 void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
                  Vector<Key>* removed) {
   ChangesPage page;

@@ -74,7 +74,6 @@ struct ChangesRequest {
   std::optional<uint64_t> table;           // only this table's: other tables' drops and clears do not matter
   bool stored = false;                     // rows as the store has them (kRows), else values (kValues)
   RowFormat format = RowFormat::kFloat32;  // of values, which are rounded to it
-  bool large = false;                      // ReadLargeChanges
 };
 
 struct ChangesPage {
@@ -101,12 +100,6 @@ ChangesCount CountChanges(const Partition& partition, const Position& since, uin
 
 // Throws std::bad_alloc.
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
-
-// The values of rows of which a change since the position was large (large_changes.h), page by page like the
-// rows of kChanges; no removals. A reader puts such scans between, and into, its others. kWhole: the position
-// is not known, the page has no rows, and the reader needs a scan of the other kind.
-// request.table and stored are ignored. Throws std::bad_alloc.
-void ReadLargeChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page);
 
 // One chunk of a page of values.
 struct ChangedRows {

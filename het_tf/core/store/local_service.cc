@@ -74,15 +74,6 @@ void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
   });
 }
 
-Status LocalService::Revive(uint32_t partition, Span<const uint8_t> bytes) {
-  HET_ASSIGN_OR_RETURN(auto revived, Partition::Deserialize(bytes, RandomId()));
-  if (!(revived->id() == id(partition))) return InvalidArgument("these bytes are another partition's");
-  Slot& slot = *slots_[partition];
-  std::lock_guard<std::mutex> lock(slot.mutex);
-  slot.partition = std::move(revived);
-  return Status();
-}
-
 size_t LocalService::Rows(uint64_t table) {
   size_t rows = 0;
   for (uint32_t i = 0; i < partitions(); ++i) {

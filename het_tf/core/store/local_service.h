@@ -58,10 +58,6 @@ class LocalService {
     return fn(*slot.partition);
   }
 
-  // Replaces a partition by the content of `bytes` (Partition::Serialize), with a new incarnation, as a
-  // restart does.
-  Status Revive(uint32_t partition, Span<const uint8_t> bytes);
-
   size_t Rows(uint64_t table);
   size_t TableBytes(uint64_t table);
 

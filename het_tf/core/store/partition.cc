@@ -103,7 +103,6 @@ Status Partition::CreateTable(const Schema& schema, uint64_t epoch, uint32_t now
   auto made = std::make_unique<Shard>(schema, epoch, id_.hash_seed);
   shard = made.get();
   shard->set_known_since(changes_.now());
-  shard->set_large_update(large_update_);
   shards_[schema->id()] = std::move(made);
   if (limits) set_limits();
   return Status();
@@ -130,20 +129,6 @@ void Partition::RemoveRow(Shard* shard, uint32_t row) {
   RowsChanged(shard->schema().id());
   changes_.Removed(shard->schema().id(), shard->rows().meta(row).key);
   shard->Remove(row);
-}
-
-void Partition::set_large_update(double fraction) {
-  if (fraction == large_update_) return;
-  const auto set = [this](double to) {
-    for (const auto& [table, shard] : shards_) shard->set_large_update(to);
-  };
-  try {
-    set(fraction);
-  } catch (const std::bad_alloc&) {
-    return set(large_update_);
-  }
-  changes_.RememberLarge(fraction > 0);
-  large_update_ = fraction;
 }
 
 size_t Partition::bytes() const {

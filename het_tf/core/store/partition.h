@@ -141,17 +141,8 @@ class Partition {
   ChangeLog& changes() { return changes_; }
   const ChangeLog& changes() const { return changes_; }
 
-  // Rows remember large changes (large_changes.h) from the next change on: those of which the steps sum up to
-  // more than this fraction of the value. 0: no row remembers any. Without memory it stays as it was.
-  void set_large_update(double fraction);
-
   // Bytes of rows. Subscribers are not included; the rest is small.
   size_t bytes() const;
-
-  // The whole partition as one run of bytes (chunk.h), and the inverse with a new incarnation. Deserialize
-  // returns InvalidArgument if Serialize cannot have written the bytes.
-  void Serialize(Bytes* out) const;
-  static Result<std::unique_ptr<Partition>> Deserialize(Span<const uint8_t> bytes, uint64_t incarnation);
 
  private:
   // *same_inc: the request knew the current incarnation.
@@ -176,7 +167,6 @@ class Partition {
   LoadMark loading_;
   Subscribers subscribers_;
   ChangeLog changes_;
-  double large_update_ = 0;
   Traffic traffic_;
   uint64_t parts_ = 0;  // number of parts checked
 };

@@ -67,8 +67,8 @@ void RowsOfPush::Merge(const Request& q, uint64_t number) const {
     const float* update = t.push_updates.data();
     for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
       if (rows_[at].row == kNoRow) continue;
-      shard.Update(rows_[at].row, number,
-                   [&](float* data) { optimizer.MergeWire(update, t.push_ticks[i], data); });
+      shard.MarkChanged(rows_[at].row, number);
+      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows_[at].row));
       RowMeta& meta = store.meta(rows_[at].row);
       meta.clock += t.push_ticks[i];
       meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);

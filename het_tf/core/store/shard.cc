@@ -25,7 +25,6 @@ Swept& Swept::operator+=(const Swept& other) {
 
 uint32_t Shard::Insert(Key key, uint64_t hash) {
   numbers_.Reserve(rows_.end() + 1);
-  if (large_ != nullptr) large_->Reserve(rows_.end() + 1);
   const uint32_t row = rows_.Insert(key, hash);
   rows_.meta(row).clock = birth_clock();
   RaiseNewest(birth_clock());
@@ -54,24 +53,12 @@ void Shard::Remove(uint32_t row) {
   RaiseFloor(std::max<Clock>(rows_.meta(row).clock, 1));
   rows_.Erase(row);
   numbers_.Forget(row);
-  if (large_ != nullptr) large_->Forget(row);
   if (rows_.size() == 0) DropRows();
 }
 
 void Shard::DropRows() {
   rows_.Clear();
   numbers_.Clear();
-  if (large_ != nullptr) large_->Clear();
-}
-
-void Shard::set_large_update(double fraction) {
-  if (fraction == 0) return large_.reset();
-  if (large_ == nullptr) {
-    auto made = std::make_unique<LargeChanges>(schema_->dim());
-    made->Reserve(rows_.end());
-    large_ = std::move(made);
-  }
-  large_->set_fraction(fraction);
 }
 
 void Shard::Clear(uint64_t epoch) {

@@ -19,7 +19,6 @@
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
 #include "het_tf/core/store/change_numbers.h"
-#include "het_tf/core/store/large_changes.h"
 #include "het_tf/core/wire/bound.h"
 
 namespace het {
@@ -65,32 +64,11 @@ class Shard {
   // The partition's change that made or cleared the shard: later changes are known row by row.
   uint64_t known_since() const { return known_since_; }
   void set_known_since(uint64_t number) { known_since_ = number; }
-  // The last change of each row: call MarkChanged for every row that gets another content, and Update to
-  // update one.
+  // The last change of each row: call MarkChanged for every row that gets another content.
   const ChangeNumbers& numbers() const { return numbers_; }
-  void MarkChanged(uint32_t row, uint64_t number) {
-    numbers_.Set(row, number);
-    if (large_ != nullptr) large_->Set(row, number);
-  }
-  // Calls update(data of the row), as a part of the change `number`.
-  template <typename Fn>
-  void Update(uint32_t row, uint64_t number, const Fn& update) {
-    numbers_.Set(row, number);
-    float* const data = rows_.data(row);
-    if (large_ == nullptr) return update(data);
-    large_->Before(data);
-    update(data);
-    large_->After(row, data, number);
-  }
-  // Null: rows do not remember large changes.
-  const LargeChanges* large() const { return large_.get(); }
-  // See Partition::set_large_update. Throws std::bad_alloc and changes nothing then, which it can only if
-  // large() is null.
-  void set_large_update(double fraction);
+  void MarkChanged(uint32_t row, uint64_t number) { numbers_.Set(row, number); }
   // Bytes of rows and their numbers.
-  size_t bytes() const {
-    return rows_.bytes() + numbers_.bytes() + (large_ == nullptr ? 0 : large_->bytes());
-  }
+  size_t bytes() const { return rows_.bytes() + numbers_.bytes(); }
 
   // Adds a row with the clock of a new row; its data is uninitialised. As RowStore::Insert otherwise.
   uint32_t Insert(Key key, uint64_t hash);
@@ -126,7 +104,6 @@ class Shard {
   uint64_t epoch_;  // random, new at load and clear; compared by !=
   RowStore rows_;
   ChangeNumbers numbers_;
-  std::unique_ptr<LargeChanges> large_;
   uint64_t known_since_ = 0;
   TableLimits limits_;
   Clock clock_floor_ = 0;  // 0: no row was ever removed

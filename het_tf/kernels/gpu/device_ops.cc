@@ -216,12 +216,8 @@ class ApplyGradOp final : public DeviceOp {
 
 // In device memory: ids, rows, grads, and the unused anchor: it is a variable there, and in host memory each
 // step would wait for its copy.
-REGISTER_KERNEL_BUILDER(Name("HetLookup")
-                            .Device(tensorflow::DEVICE_GPU)
-                            .HostMemory("hints")
-                            .HostMemory("layer")
-                            .HostMemory("token"),
-                        LookupOp);
+REGISTER_KERNEL_BUILDER(
+    Name("HetLookup").Device(tensorflow::DEVICE_GPU).HostMemory("hints").HostMemory("token"), LookupOp);
 REGISTER_KERNEL_BUILDER(Name("HetKeepGrad")
                             .Device(tensorflow::DEVICE_GPU)
                             .HostMemory("token")

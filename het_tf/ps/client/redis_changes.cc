@@ -78,7 +78,6 @@ void RedisChanges::AskPage(uint32_t partition, const ChangesRequest& request) {
   words.insert(words.end(), {"MAXBYTES", std::to_string(request.max_bytes)});
   if (request.format != RowFormat::kFloat32)
     words.insert(words.end(), {"ROWS", RowFormatName(request.format)});
-  if (request.large) words.push_back("LARGE");
   Send(partition, Owed::kPage, {words});
 }
 

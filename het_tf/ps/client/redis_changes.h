@@ -1,7 +1,7 @@
 // Asks partitions in Redis for their changes (core/follow/change_source.h), over one connection to each
 // server.
 //
-//   AskPage    HET.CHANGES key SINCE position CURSOR cursor MAXBYTES bytes [ROWS format] [LARGE]
+//   AskPage    HET.CHANGES key SINCE position CURSOR cursor MAXBYTES bytes [ROWS format]
 //   AskTables  HET.STAT key TABLES id, for each table
 //
 // Errors become answers, and the follower asks again after a pause:

@@ -105,7 +105,5 @@ int RunScan(RedisModuleCtx* ctx, Args args);  // command_data.cc
 int RunLoad(RedisModuleCtx* ctx, Args args);
 int RunStat(RedisModuleCtx* ctx, Args args);
 int RunChanges(RedisModuleCtx* ctx, Args args);  // command_changes.cc
-// Wakes the clients that wait for a change of the partition at `key`.
-void SignalChange(RedisModuleCtx* ctx, RedisModuleString* key);
 
 }  // namespace het::module

@@ -1,21 +1,14 @@
 // HET.CHANGES answers what has changed in a partition since a position (core/store/changes.h).
 //
-//   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [BLOCK milliseconds] [TABLE id]
-//                   [STORED | ROWS format]
+//   HET.CHANGES key SINCE position [CURSOR cursor] [MAXBYTES bytes] [TABLE id] [STORED | ROWS format]
 //   HET.CHANGES key SINCE position TABLE id COUNT
-//   HET.CHANGES key SINCE position LARGE [CURSOR cursor] [MAXBYTES bytes] [ROWS format]
 //
 // The answer is a list: the position at the start of the scan, the next page's cursor ("0": this was the
 // last), the kind of the scan, and the page's chunks. With COUNT it is the kind of a scan, and upper bounds
-// on its rows and removals. With LARGE it has only rows of which a change was large; "whole" is then an
-// answer without rows (ReadLargeChanges).
+// on its rows and removals.
 //
 // Only a primary answers: a reader dates its rows by the request that it sent, and a replica may be behind.
-//
-// With BLOCK the first page waits for a change. The client waits on its key, as in BLPOP; every command that
-// changes a partition signals the key (SignalChange), which costs nothing while no client waits.
 #include <algorithm>
-#include <optional>
 
 #include "het_tf/core/store/changes.h"
 #include "het_tf/ps/module/command.h"
@@ -26,22 +19,11 @@ namespace {
 
 constexpr uint64_t kDefaultBytes = uint64_t{1} << 20;
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
-constexpr uint64_t kMostMilliseconds = 60000;
 
 struct Options {
   ChangesRequest request;
-  uint64_t block = 0;  // milliseconds
   bool count = false;
 };
-
-// Returns false after replying an error.
-bool ParseLimited(RedisModuleCtx* ctx, const char* name, const RedisModuleString* text, uint64_t most,
-                  uint64_t* number) {
-  if (ParseNumber(Text(text), number) && *number > 0 && *number <= most) return true;
-  ReplyError(ctx, std::string(name) + " is '" + std::string(Text(text)) +
-                      "'; it must be a number from 1 to " + std::to_string(most));
-  return false;
-}
 
 // Returns false after replying an error.
 bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
@@ -53,10 +35,6 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       request.stored = true;
       continue;
     }
-    if (Is(args[i], "LARGE")) {
-      request.large = true;
-      continue;
-    }
     if (Is(args[i], "COUNT")) {
       options->count = true;
       continue;
@@ -64,7 +42,7 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
     const std::string word(Text(args[i]));
     if (i + 1 == args.size()) {
       ReplyError(ctx, "'" + word + "' is not an option, or has no value; HET.CHANGES takes SINCE, CURSOR, " +
-                          "MAXBYTES, BLOCK, TABLE and ROWS with a value, STORED, LARGE and COUNT");
+                          "MAXBYTES, TABLE and ROWS with a value, STORED and COUNT");
       return false;
     }
     const RedisModuleString* const value = args[++i];
@@ -81,10 +59,10 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       }
     } else if (Is(args[i - 1], "MAXBYTES")) {
       uint64_t bytes = 0;
-      if (!ParseLimited(ctx, "MAXBYTES", value, kMostBytes, &bytes)) return false;
+      if (!ParseNumber(Text(value), &bytes) || bytes == 0 || bytes > kMostBytes) {
+        return refuse("it must be a number from 1 to 67108864");
+      }
       request.max_bytes = bytes;
-    } else if (Is(args[i - 1], "BLOCK")) {
-      if (!ParseLimited(ctx, "BLOCK", value, kMostMilliseconds, &options->block)) return false;
     } else if (Is(args[i - 1], "TABLE")) {
       uint64_t table = 0;
       if (!ParseNumber(Text(value), &table)) return refuse("give the decimal id of a table");
@@ -95,16 +73,12 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       request.format = format.value();
     } else {
       ReplyError(ctx, "HET.CHANGES has no option '" + word +
-                          "'; it takes SINCE, CURSOR, MAXBYTES, BLOCK, TABLE, ROWS, STORED, LARGE and COUNT");
+                          "'; it takes SINCE, CURSOR, MAXBYTES, TABLE, ROWS, STORED and COUNT");
       return false;
     }
   }
   if (request.stored && request.format != RowFormat::kFloat32) {
     ReplyError(ctx, "STORED rows are float32; leave ROWS or STORED out");
-    return false;
-  }
-  if (request.large && (request.stored || options->count || request.table || options->block > 0)) {
-    ReplyError(ctx, "LARGE goes with SINCE, CURSOR, MAXBYTES and ROWS only; leave the others out");
     return false;
   }
   if (options->count && !request.table) {
@@ -118,11 +92,7 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
 
 int ReplyPage(RedisModuleCtx* ctx, const Partition& partition, const ChangesRequest& request) {
   ChangesPage page;
-  if (request.large) {
-    ReadLargeChanges(partition, request, &page);
-  } else {
-    ReadChanges(partition, request, &page);
-  }
+  ReadChanges(partition, request, &page);
   const std::string start = ToString(page.start);
   const std::string next = ToString(page.next);
   ++stats.changes_pages;
@@ -145,15 +115,12 @@ int ReplyCount(RedisModuleCtx* ctx, const Partition& partition, const ChangesReq
   return redis.ReplyWithLongLong(ctx, static_cast<long long>(count.removed));
 }
 
-bool Waits(const Options& options, const Partition& partition) {
-  const Position now = {partition.incarnation(), partition.changes().now()};
-  return options.block > 0 && options.request.cursor.begins() && options.request.since == now;
-}
+}  // namespace
 
-// Answers, or returns nothing if `may_wait` and the request waits for a change.
-std::optional<int> Answer(RedisModuleCtx* ctx, Args args, bool may_wait, Options* options) {
+int RunChanges(RedisModuleCtx* ctx, Args args) {
+  Options options;
   if (args.size() < 2) return ReplyWrongArity(ctx);
-  if (!ParseOptions(ctx, args, options)) return kOk;
+  if (!ParseOptions(ctx, args, &options)) return kOk;
   if ((redis.GetContextFlags(ctx) & kCtxPrimary) == 0) {
     return ReplyError(ctx,
                       "this server is a replica; HET.CHANGES promises how old rows are, which only a "
@@ -162,40 +129,8 @@ std::optional<int> Answer(RedisModuleCtx* ctx, Args args, bool may_wait, Options
   const Key key(ctx, args[1], kRead);
   const Partition* partition = FindPartition(ctx, key, args[1]);
   if (partition == nullptr || ReplyLoading(ctx, args[1], *partition)) return kOk;
-  if (options->request.large && !partition->changes().remembers_large()) {
-    return ReplyError(ctx,
-                      "rows do not remember large changes here; set het.large-update-percent, for example to "
-                      "10, or ask without LARGE");
-  }
-  if (options->count) return ReplyCount(ctx, *partition, options->request);
-  if (may_wait && Waits(*options, *partition)) return std::nullopt;
-  return ReplyPage(ctx, *partition, options->request);
+  return options.count ? ReplyCount(ctx, *partition, options.request)
+                       : ReplyPage(ctx, *partition, options.request);
 }
-
-// The server calls these with the arguments of the command that waits.
-template <bool may_wait>
-int Resume(RedisModuleCtx* ctx, RedisModuleString** argv, int argc) {
-  try {
-    Options options;
-    return Answer(ctx, Args(argv, static_cast<size_t>(argc)), may_wait, &options).value_or(kErr);
-  } catch (const std::bad_alloc&) {
-    return ReplyOutOfMemory(ctx);
-  }
-}
-
-}  // namespace
-
-int RunChanges(RedisModuleCtx* ctx, Args args) {
-  const bool may_wait = (redis.GetContextFlags(ctx) & (kCtxLua | kCtxMulti | kCtxDenyBlocking)) == 0;
-  Options options;
-  const std::optional<int> answered = Answer(ctx, args, may_wait, &options);
-  if (answered) return *answered;
-  RedisModuleString* key = args[1];
-  redis.BlockClientOnKeys(ctx, Resume<true>, Resume<false>, nullptr, static_cast<long long>(options.block),
-                          &key, 1, nullptr);
-  return kOk;
-}
-
-void SignalChange(RedisModuleCtx* ctx, RedisModuleString* key) { redis.SignalKeyAsReady(ctx, key); }
 
 }  // namespace het::module

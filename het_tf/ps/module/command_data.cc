@@ -132,7 +132,6 @@ int RunLoad(RedisModuleCtx* ctx, Args args) {
     }
     if (!status.ok()) return ReplyError(ctx, which + ": " + status.message());
     rows += loaded.rows;
-    SignalChange(ctx, args[1]);
     if (!TakesMemory(chunk)) stats.rows_removed += loaded.rows;
     if (loaded.clamped > 0) {
       redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), loaded.clamped).c_str());

@@ -152,10 +152,7 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
   LimitHoldings(ctx, partition);
   Handled handled = partition->HandlePart(q, replies, how);
   Count(handled);
-  if (handled.applied) {
-    Replicate(ctx, args, name, handled.replication);
-    SignalChange(ctx, name);
-  }
+  if (handled.applied) Replicate(ctx, args, name, handled.replication);
   meter->Book(handled, &partition->traffic());
   return handled;
 }

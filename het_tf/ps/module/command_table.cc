@@ -101,7 +101,6 @@ int Drop(RedisModuleCtx* ctx, Args args, Partition* partition) {
   const Shard* shard = FindTable(ctx, args, partition);
   if (shard == nullptr) return kOk;
   partition->DropTable(shard->schema().id());
-  SignalChange(ctx, args[1]);
   redis.ReplicateVerbatim(ctx);
   return redis.ReplyWithSimpleString(ctx, "OK");
 }
@@ -115,7 +114,6 @@ int Clear(RedisModuleCtx* ctx, Args args, Partition* partition) {
   if (shard == nullptr) return kOk;
   const std::string answer = std::to_string(epoch);
   partition->ClearTable(shard->schema().id(), epoch);
-  SignalChange(ctx, args[1]);
   redis.Replicate(ctx, "HET.TABLE", "scsc", args[1], "CLEAR", args[3], answer.c_str());
   return ReplyString(ctx, answer);
 }

@@ -22,7 +22,6 @@ constexpr Limit kLimits[] = {
     {"max-reply-bytes", &Limits::max_reply_bytes, 64LL << 20, kConfigMemory, 32LL << 20, 512LL << 20},
     {"max-tables", &Limits::max_tables, 4096, kConfigDefault, 1, 1LL << 20},
     {"max-tombstones", &Limits::max_tombstones, ChangeLog::kMostRemovals, kConfigDefault, 0, 1LL << 30},
-    {"large-update-percent", &Limits::large_update_percent, 0, kConfigDefault, 0, 1000},
 };
 
 long long Get(const char*, void* limit) { return limits.*static_cast<const Limit*>(limit)->value; }

@@ -3,8 +3,6 @@
 //   het.max-reply-bytes   size of the answer to one frame of HET.STEP or HET.READ
 //   het.max-tables        tables in one partition
 //   het.max-tombstones    removed keys that a partition remembers (core/store/change_log.h)
-//
-// And what rows remember: het.large-update-percent (core/store/large_changes.h), 0: nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +15,6 @@ struct Limits {
   long long max_reply_bytes;
   long long max_tables;
   long long max_tombstones;
-  long long large_update_percent;
 };
 extern Limits limits;
 

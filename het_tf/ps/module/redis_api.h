@@ -22,7 +22,6 @@ struct RedisModuleType;
 struct RedisModuleDigest;
 struct RedisModuleInfoCtx;
 struct RedisModuleUser;
-struct RedisModuleBlockedClient;
 using RedisModuleTimerID = uint64_t;
 
 namespace het::module {
@@ -46,14 +45,11 @@ constexpr int kReplyString = 0;
 constexpr int kReplyArray = 3;
 
 // GetContextFlags
-constexpr int kCtxLua = 1 << 0;
-constexpr int kCtxMulti = 1 << 1;
 constexpr int kCtxPrimary = 1 << 2;
 constexpr int kCtxEvicts = 1 << 9;        // `maxmemory` is set, and the policy may delete keys
 constexpr int kCtxOutOfMemory = 1 << 10;  // `maxmemory` is used up
 constexpr int kCtxReplicated = 1 << 12;   // the command came from the primary
 constexpr int kCtxLoading = 1 << 13;      // the command comes from the append-only file
-constexpr int kCtxDenyBlocking = 1 << 21;
 
 // SetModuleOptions: IsIOError reports a short read while loading; otherwise the process would end.
 constexpr int kHandleIoErrors = 1 << 0;
@@ -63,7 +59,6 @@ constexpr unsigned kConfigDefault = 0;
 constexpr unsigned kConfigMemory = 1 << 7;  // "64mb"
 
 using CommandFn = int (*)(RedisModuleCtx* ctx, RedisModuleString** argv, int argc);
-using FreeFn = void (*)(RedisModuleCtx* ctx, void* data);
 using TimerFn = void (*)(RedisModuleCtx* ctx, void* data);
 using GetNumberFn = long long (*)(const char* name, void* data);
 using SetNumberFn = int (*)(const char* name, long long value, void* data, RedisModuleString** error);
@@ -152,10 +147,6 @@ using ServerEventFn = void (*)(RedisModuleCtx* ctx, ServerEvent event, uint64_t 
   F(RedisModuleString*, CreateString, (RedisModuleCtx*, const char* bytes, size_t length))                 \
   F(void, FreeString, (RedisModuleCtx*, RedisModuleString*))                                               \
   F(RedisModuleTimerID, CreateTimer, (RedisModuleCtx*, long long milliseconds, TimerFn, void* data))       \
-  F(RedisModuleBlockedClient*, BlockClientOnKeys,                                                          \
-    (RedisModuleCtx*, CommandFn reply, CommandFn timeout, FreeFn, long long milliseconds,                  \
-     RedisModuleString** keys, int count, void* data))                                                     \
-  F(void, SignalKeyAsReady, (RedisModuleCtx*, RedisModuleString * key))                                    \
   F(int, AvoidReplicaTraffic, ())                                                                          \
   F(int, SubscribeToServerEvent, (RedisModuleCtx*, ServerEvent, ServerEventFn))                            \
   F(int, RegisterNumericConfig,                                                                            \

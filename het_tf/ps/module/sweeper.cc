@@ -82,7 +82,6 @@ uint64_t SweepPartition(RedisModuleCtx* ctx, const Place& place, const Partition
   const Swept swept = open.partition->Sweep(now, kRowsAtOnce, &removals);
   stats.swept += swept;
   ReplicateRemovals(ctx, open.name, removals);
-  if (!removals.empty()) SignalChange(ctx, open.name);
   const LoadMark* mark = open.partition->loading();
   if (mark != nullptr && !mark->holds(now)) {
     const std::string loader = mark->loader;

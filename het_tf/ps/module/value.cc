@@ -210,7 +210,6 @@ Partition* GetPartition(RedisModuleKey* key) {
   if (redis.ModuleTypeGetType(key) != partition_type) return nullptr;
   auto* const partition = static_cast<Partition*>(redis.ModuleTypeGetValue(key));
   partition->changes().set_most_removals(static_cast<size_t>(limits.max_tombstones));
-  partition->set_large_update(static_cast<double>(limits.large_update_percent) / 100);
   return partition;
 }
 

@@ -47,11 +47,8 @@ class Follow:
         the server for the state that it shows; it is unknown, and beyond, before a follower has run.
       stale: What happens beyond: "serve": rows are served, counted, and reported on stderr; "fail": the
         request fails.
-      max_skew: Seconds: how much newer than the dense weights in force rows should be at most. None: no
-        limit.
-      skewed: What happens beyond: "serve": rows go on, and `het-serve status` reports it; "hold": rows stop
-        until the next version is published, so that their age grows. That version needs newer rows: they
-        exceed the limit until it comes into force. An unknown skew counts as beyond.
+      max_skew: Seconds: how much newer than the dense weights in force rows should be at most. Beyond, rows
+        go on, and `het-serve status` reports it. None: no limit.
 
     Raises:
       ValueError: An argument is out of range.
@@ -61,7 +58,6 @@ class Follow:
     max_age: float = 2.0
     stale: str = "serve"
     max_skew: float | None = None
-    skewed: str = "serve"
 
     def __post_init__(self) -> None:
         """Checks the arguments."""
@@ -80,10 +76,6 @@ class Follow:
             raise ValueError(f"stale is {self.stale!r}; give 'serve' or 'fail'")
         if self.max_skew is not None and not _is_time(self.max_skew):
             raise ValueError(f"max_skew is {self.max_skew!r}; give seconds > 0, or None for no limit")
-        if self.skewed not in ("serve", "hold"):
-            raise ValueError(f"skewed is {self.skewed!r}; give 'serve' or 'hold'")
-        if self.skewed == "hold" and self.max_skew is None:
-            raise ValueError("skewed is 'hold', which needs a limit; give max_skew, in seconds")
 
 
 def _is_time(value: object) -> bool:
@@ -199,7 +191,6 @@ class Backend(native.Backend):
             "max_age": self._follow.max_age,
             "stale": self._follow.stale,
             "max_skew": self._follow.max_skew,
-            "skewed": self._follow.skewed,
         }
         (self.directory / FILE).write_text(json.dumps(document, indent=1) + "\n")
         self._asset = tf.saved_model.Asset(str(self.directory / FILE))

@@ -41,11 +41,6 @@ def _follow(command: Command) -> None:
         help="seconds between two questions to a partition (%(default)s)",
     )  # fmt: skip
     sub.add_argument(
-        "--defer-small", type=_seconds, default=0.0, metavar="S",
-        help="seconds after which small changes come at the latest, while those of more than the server's "
-        "het.large-update-percent come as before; less than the export's max_age (default: all come at once)",
-    )  # fmt: skip
-    sub.add_argument(
         "--rows", choices=("float32", "float16", "int8", "int4"), default="float32",
         help="how rows come: smaller formats round them, for slow links (%(default)s)",
     )  # fmt: skip
@@ -80,15 +75,7 @@ def run_follow(options: argparse.Namespace) -> int:
     if options.ps:
         os.environ["HET_SERVE_PS"] = options.ps
     ended, say = show.until_signal(), show.log("het-serve")
-    how = native.Options(
-        options.poll, options.defer_small, options.rows, options.keep_undo, options.undo_bytes
-    )
-    if how.defer_small and not how.poll < how.defer_small < found.max_age:
-        raise ValueError(
-            f"--defer-small is {how.defer_small:g}; it must be more than --poll, {how.poll:g}, and less than "
-            f"max_age, {found.max_age:g}, since no row is older: give another number, or export with a "
-            "larger max_age"
-        )
+    how = native.Options(options.poll, options.rows, options.keep_undo, options.undo_bytes)
     follow.follow(found, how, options.once, ended, say)
     if ended():
         say("ended")

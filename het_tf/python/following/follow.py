@@ -201,21 +201,10 @@ class Watch:
                 f"rows of {len(failing)} of {len(partitions)} partitions grow old: {'; '.join(errors)}; "
                 "it is tried again"
             )
-        large = dict.fromkeys(
-            one["large"]["error"] for one in partitions if one["large"]["failing"] >= _PERSISTS
-        )
-        if large:
-            return f"large changes do not come ahead of the others: {'; '.join(large)}; it is tried again"
         if status["undo_error"]:
             return f"rows cannot go back to earlier versions: {status['undo_error']}"
         if status["flip_error"]:
             return f"a version cannot come into force: {status['flip_error']}"
-        held = sum(one["held"] for one in partitions)
-        if held:
-            return (
-                f"rows of {held} of {len(partitions)} partitions wait for the next version: they would be "
-                f"newer than the dense weights by more than max_skew, {self._max_skew:g} s"
-            )
         if status["rolled_back"] or not self._caught_up:
             return ""
         if (status["age"] or 0) > self._max_age:
@@ -284,8 +273,7 @@ def _run(
         if watch.see(status):
             stream.clean(status)
         back = status["rolled_back"] and status["rolled_back"]["rows"]
-        held = any(one["held"] for one in status["partitions"])
-        if once and (status["caught_up"] or back or held) and stream.idle and not status["waiting"]:
+        if once and (status["caught_up"] or back) and stream.idle and not status["waiting"]:
             return
 
 

@@ -89,8 +89,6 @@ class Options:
 
     Attributes:
       poll: Seconds between two questions to a partition.
-      defer_small: Seconds between two questions for small changes; `poll` is for large ones then. 0: all
-        changes come with each question.
       rows: The format in which rows come, which rounds them: "float32", "float16", "int8" or "int4".
       keep_undo: The number of versions to which rows can go back; 0: none.
       undo_bytes: The most bytes that this takes on the disk.
@@ -98,7 +96,6 @@ class Options:
     """
 
     poll: float = 0.1
-    defer_small: float = 0.0
     rows: str = "float32"
     keep_undo: int = 10
     undo_bytes: int = 1 << 30
@@ -125,7 +122,6 @@ def opened(target: Target, address: str, options: Options) -> Iterator[Follower]
         **_files(target),
         "positions": target.positions,
         "page_bytes": 1 << 20,
-        "max_skew": target.max_skew if target.hold else None,
         **dataclasses.asdict(options),
     }
     handle = ctypes.c_void_p()

@@ -27,7 +27,6 @@ class Target:
       signature: Of its dense weights (publishing/blob.py).
       max_age: Seconds that its rows may be old, for messages.
       max_skew: Seconds by which they may be newer than the dense weights; None: no limit.
-      hold: Whether rows stop beyond max_skew.
     """
 
     directory: Path
@@ -38,7 +37,6 @@ class Target:
     signature: str
     max_age: float
     max_skew: float | None
-    hold: bool
 
     @property
     def live(self) -> Path:
@@ -89,5 +87,4 @@ def _target(directory: Path, assets: Path, fields: Any) -> Target:
         signature=str(fields["dense"]["signature"]),
         max_age=float(fields["max_age"]),
         max_skew=None if fields["max_skew"] is None else float(fields["max_skew"]),
-        hold=fields["skewed"] == "hold",
     )

@@ -160,7 +160,6 @@ class EmbeddingCollection(keras.layers.Layer):
             dims=tuple(feature.table.dim for feature in features.flat),
             specs=json.dumps(specs),
             place=in_use.place,
-            layer=registry.register_layer(self),
         )
         unique = {one.number: one for one in variables}
         return LayerState(

@@ -26,7 +26,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> list[Any]
     """Reads the rows of all features of a layer in one op.
 
     Args:
-      call: The layer's attributes and number.
+      call: The layer's attributes.
       ids: One int64 tensor per feature, of any shape.
       anchor: The values of the variables of its tables, one after the other, float32 [64 * variables, 2]; or
         any constant.
@@ -41,7 +41,6 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> list[Any]
             ids=ids,
             anchor=anchor,
             hints=hints,
-            layer=call.layer,
             tables=call.tables,
             specs=call.specs,
             training=training,
@@ -52,7 +51,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> list[Any]
 @tf.RegisterGradient("HetLookup")
 def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     """Keeps the gradients of the rows. The anchor's gradient has their tickets (variable.py)."""
-    count = (len(op.inputs) - 2) // 2
+    count = (len(op.inputs) - 1) // 2
     text = op.get_attr("specs")
     place = _parse(text.decode() if isinstance(text, bytes) else text).get("place", "cpu")
     rows = list(op.outputs[:count])
@@ -75,7 +74,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
             worker=0 if hvd is None else hvd.rank(),
         )
     tickets.set_shape(op.inputs[count].shape)
-    return [None] * count + [tickets] + [None] * (count + 1)
+    return [None] * count + [tickets] + [None] * count
 
 
 @tf.RegisterGradient("HetKeepGrad")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 # Kinds of ops, by the first expression that matches the beginning of an op's type.
 KINDS = [
     ("lookup", re.compile("HetLookup")),
-    ("input", re.compile("Iterator|HetReadCriteo|HetParseCriteo")),
+    ("input", re.compile("Iterator")),
     ("update", re.compile("Het")),
     ("workers", re.compile("Horovod")),
     ("compute", re.compile("")),

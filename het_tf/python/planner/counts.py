@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python.placement.placement import Int64Array
-from het_tf.python.planner.entries import pieces
 
-_TENTH, _GROWTH, _QUANTILES = 10, 24, 64
+_TENTH, _QUANTILES = 10, 64
 
 
 class Head:
@@ -58,17 +57,6 @@ def uses_of(ids: Int64Array, distinct: int) -> npt.NDArray[np.int32]:
     times = np.zeros(distinct, np.int32)
     np.add.at(times, ids, 1)
     return times
-
-
-def growth(ids: Int64Array, samples: Any, distinct: int, rows: int, until: int, of_all: int) -> list[Any]:
-    """[samples, distinct ids] at geometric points; the sample's ids stand for `rows`."""
-    first = np.empty(distinct, samples.dtype)
-    for part in reversed(list(pieces(len(ids)))):
-        first[ids[part][::-1]] = samples[part][::-1]  # the first use is assigned last
-    first.sort()
-    at = np.unique(np.geomspace(1, until, _GROWTH).round().astype(np.int64)) if distinct else samples
-    points = [[int(one), int(np.searchsorted(first, one)) * rows / distinct] for one in at]
-    return points if points and until == of_all else [*points, [of_all, rows]]
 
 
 def quantiles(head: Int64Array, tail: Any, ratio: int, uses: int) -> list[list[float]]:

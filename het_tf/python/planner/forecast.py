@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.planner import growth, place
+from het_tf.python.planner import place
 from het_tf.python.planner.cost import Machine, StepTime, step_time
 from het_tf.python.planner.entries import is_kept
 from het_tf.python.planner.replay import Job, Replayed, Sample, Traffic, replay, traffic
@@ -258,11 +258,9 @@ def _near(curves: list[place.Curve], budget: int, request: Request) -> dict[str,
 
 
 def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:
-    """Rows at the end of the job."""
-    samples = request.samples or stats.samples
-    a_sample = of.uses / max(1, stats.samples)
-    points = [[at * a_sample, rows] for at, rows in of.growth]
-    return growth.rows_after(points, samples * a_sample)
+    """Rows at the end of the job: from those of the profile to those in proportion to its samples."""
+    more = max(1.0, (request.samples or stats.samples) / max(1, stats.samples))
+    return float(of.rows), of.rows * more
 
 
 def _hot(of: TableStats) -> int:

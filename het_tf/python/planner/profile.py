@@ -180,7 +180,6 @@ class Profiler:
         return TableStats(
             name=name, dim=features[0].dim, uses=uses, rows=rows,
             rows_exact=not head.missed or (ratio == 1 and until == self.samples), ratio=ratio, until=until,
-            growth=counts.growth(ids, samples, len(keys), rows, until, self.samples),
             top=np.sort(head.uses)[::-1][:_TOP].tolist(), top_missed=head.missed,
             quantiles=counts.quantiles(head.uses, tail, ratio, uses), unique=self._entries.unique[number],
             drift=counts.drift(ids, samples, len(keys), until), entries=len(ids),

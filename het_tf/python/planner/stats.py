@@ -17,7 +17,7 @@ import numpy.typing as npt
 from het_tf.python.files import local_path, open_file, parse_json, read_bytes
 from het_tf.python.placement.placement import Int64Array
 
-FORMAT, VERSION = "het_tf stats", 1
+FORMAT, VERSION = "het_tf stats", 2
 STATS, KEYS = "stats.json", "keys.npz"
 ARRAYS = ("keys", "ids", "samples")  # named t{t}_keys, ... for table number t
 
@@ -45,7 +45,6 @@ class TableStats:
     rows_exact: bool
     ratio: int  # entries are of ids with a hash below 2^64 / ratio, a power of two
     until: int  # and of samples below it: not all if the table has few ids, half of which would mean nothing
-    growth: list[list[float]]  # [samples, distinct ids], some 24 points
     top: list[int]  # uses of the most used ids, descending, at most 4,096
     top_missed: int  # the most uses that an id of `top` lacks; 0: exact
     quantiles: list[list[float]]  # [share of rows, share of uses], 64 points, the most used rows first

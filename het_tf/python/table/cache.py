@@ -74,8 +74,6 @@ class Cache:
         (docs/protocol.md).
       policy: The row that leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu",
         the same with counts up to 8; "lru", the least recently used row (docs/concepts.md).
-      admit_after: Steps in which an id must have occurred before its row may stay in the cache, 1
-        (default) to 255.
       device: The place of the cache and of the lookups: "cpu" (default), host memory; "gpu",
         the memory of TensorFlow's first GPU; "auto", the GPU if possible, else a log line and the CPU
         (docs/gpu-cache.md).
@@ -103,7 +101,6 @@ class Cache:
     staleness: float | str | Bounds | None = None
     push_max_age: float | None = None
     policy: str | None = None
-    admit_after: int | None = None
     device: str | None = None
     wire: str | None = None
     checks: str | None = None

@@ -16,13 +16,12 @@ ATTRIBUTE = "_het_state"  # of the layer
 
 @dataclass(frozen=True)
 class Call:
-    """Shared by all calls of one layer: attributes of its ops, and the layer's number."""
+    """Shared by all calls of one layer: attributes of its ops."""
 
     tables: tuple[str, ...]  # of each feature
     dims: tuple[int, ...]  # of each feature
     specs: str  # core/engine/call_spec.h
     place: str = "cpu"  # of the cache: "cpu" or "gpu"
-    layer: int = 0  # number by which the gradient of its lookups finds the layer (registry.py); 0: none
 
 
 @dataclass(eq=False)

@@ -53,20 +53,6 @@ class OldRowsWarning(UserWarning):
 
 _entries: dict[tuple[str, str], Entry] = {}
 _left: set[tuple[str, str]] = set()  # own tables that stay at a parameter server: do not reuse names
-_layers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_numbers = itertools.count(1)
-
-
-def register_layer(layer: Any) -> int:
-    """Gives a layer the number by which the gradient of its lookups finds it."""
-    number = next(_numbers)
-    _layers[number] = layer
-    return number
-
-
-def find_layer(number: int | None) -> Any:
-    """Returns the layer with this number if it still lives."""
-    return None if number is None else _layers.get(int(number))
 
 
 def _is_from_config() -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from het_tf.zoo.data.census_income import census
 from het_tf.zoo.data.criteo_stream import CriteoLikeStream, criteo_like_description
 from het_tf.zoo.data.criteo_tsv import criteo_splits
@@ -23,7 +21,6 @@ _CHOICES = (
 def load(
     name: str,
     seed: int = 0,
-    errors: Literal["raise", "skip"] = "raise",
     cross_buckets: int | None = None,
     history: int | None = None,
     labels: int = 1,
@@ -35,7 +32,6 @@ def load(
         all, default 1,000,000: the first 80 % train, then 10 % valid and 10 % test); or
         "criteo:PATH".
       seed: of criteo_like's rows, and of gene_papers' left-out pairs; the other data sets are fixed.
-      errors: for criteo:PATH, whether bad lines "raise" or are left out ("skip").
       cross_buckets: for census and movielens, the size of each cross's id space; None for 64-bit hashes.
       history: for movielens and gene_partners, the most items of the sequence "history"; None: without it
         for movielens, 20 for gene_partners.
@@ -70,7 +66,7 @@ def load(
     if kind == "criteo":
         if not argument:
             raise ValueError(f"{name!r} names no file; give criteo:PATH with the path of Criteo's train.txt.")
-        return criteo_splits(argument, errors)
+        return criteo_splits(argument)
     raise ValueError(f"there is no data set {name!r}; give {_CHOICES}.")
 
 

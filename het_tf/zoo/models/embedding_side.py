@@ -251,7 +251,7 @@ class EmbeddingSide(keras.layers.Layer):
         return ids
 
     def row_ids(self, part: str, field: str, ids: Any) -> npt.NDArray[np.int64]:
-        """Returns ids of the table for ids of a field, for `het_tf.Table`, `load_rows` and `projector`.
+        """Returns ids of the table for ids of a field, for `het_tf.Table` and `load_rows`.
 
             table = het_tf.Table("clicks/deep")
             table.lookup(model.rows.row_ids("deep", "user", [5, 7]))

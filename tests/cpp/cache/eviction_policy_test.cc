@@ -160,28 +160,6 @@ TEST(HitWatch, ChanceIsNoFall) {
   }
 }
 
-TEST(EvictionPolicy, RowsThatPassAreUsesThatMissed) {
-  for (const char* name : {"lfu", "light_lfu"}) {
-    for (const bool pass : {false, true}) {
-      auto policy = Make(name, 512);
-      for (uint32_t line = 0; line < 512; ++line) policy->Insert(line);
-      for (int i = 0; i < 2; ++i) {
-        for (uint32_t line = 1; line < 512; ++line) policy->Touch(line);
-      }
-      policy->Insert(512);  // the end of a read
-      // From now on a tenth of the uses are hits, all of one line.
-      for (int read = 0; read < 40; ++read) {
-        policy->Touch(0);
-        for (int use = 0; use < 9 && pass; ++use) policy->Pass();
-        policy->Erase(512);
-        policy->Insert(512);
-      }
-      // Counts were quartered: the others stand before the line that is new.
-      EXPECT_EQ(Victims(*policy, 1)[0], pass ? 1u : 512u) << name;
-    }
-  }
-}
-
 // HET's LFUOpt freezes: once lines are hot they stay, though the working set has moved on. Ours let them go.
 TEST(EvictionPolicy, AWorkingSetThatMovesIsFollowed) {
   for (const char* name : {"lru", "lfu", "light_lfu"}) {

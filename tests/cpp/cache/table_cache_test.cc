@@ -222,31 +222,6 @@ TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
 
 // A transient line is dropped (not evicted), its number goes to another transient line, which is held: the
 // one line must not count twice, or a cache with room evicts.
-// Rows that are not admitted are uses that missed: when hits become few the policy forgets what was used
-// often.
-TEST_F(TableCacheTest, ThePolicySeesTransientLinesMiss) {
-  CacheConfig config = Capacity(512);
-  config.policy = Policy::kLfu;
-  Make(config);
-  for (Key key = 0; key < 512; ++key) Insert(key);
-  for (int i = 0; i < 2; ++i) {
-    for (Key key = 1; key < 512; ++key) cache_->policy().eviction().Touch(Find(key));
-  }
-  Key other = 1000;
-  for (int read = 0; read < 60; ++read) {
-    cache_->policy().eviction().Touch(Find(0));
-    for (int i = 0; i < 9; ++i) {
-      Insert(other++, /*transient=*/true);
-      cache_->policy().eviction().Pass();
-    }
-    cache_->DropTransient();
-  }
-  Insert(other);
-  cache_->MakeRoom(0);
-  EXPECT_NE(Find(other), kNoRow);
-  EXPECT_EQ(Find(1), kNoRow);
-}
-
 TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {
   Make(Capacity(4));
   const uint32_t first = Insert(1, true);
@@ -343,23 +318,6 @@ TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
     EXPECT_EQ(cache_->lines().size(), 0u);
     EXPECT_EQ(cache_->unsent().queue().size(), 50u);
   }
-}
-
-TEST(AdmissionFilter, AdmitsAtTheNthOccurrence) {
-  AdmissionFilter filter(3, 10000);
-  EXPECT_FALSE(filter.Admit(Mix64(1)));
-  EXPECT_FALSE(filter.Admit(Mix64(1)));
-  EXPECT_TRUE(filter.Admit(Mix64(1)));
-  EXPECT_FALSE(filter.Admit(Mix64(2)));
-  AdmissionFilter open(1, 0);
-  EXPECT_TRUE(open.Admit(Mix64(1)));
-}
-
-TEST(AdmissionFilter, Forgets) {
-  AdmissionFilter filter(2, 100);
-  int admitted = 0;
-  for (uint64_t key = 0; key < 20000; ++key) admitted += filter.Admit(Mix64(key));
-  EXPECT_LT(admitted, 3000) << "ids that occur once must stay outside for the most part";
 }
 
 }  // namespace

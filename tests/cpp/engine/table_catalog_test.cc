@@ -54,7 +54,7 @@ TEST(TableCatalog, FindsAnEqualTableAndRefusesAnother) {
   EXPECT_THAT(wider.message(), HasSubstr("another spec: dim is 2, and 3 is wanted. "));
   const Status cached = catalog.FindEqual(*SchemaOf("a", 2), TableOptions{CacheConfig()}).status();
   EXPECT_EQ(cached.code(), Code::kAlreadyExists);
-  EXPECT_THAT(cached.message(), HasSubstr("another spec: cache is not there, and {\"admit_after\":1,"));
+  EXPECT_THAT(cached.message(), HasSubstr("another spec: cache is not there, and {\"checks\":"));
 }
 
 TEST(TableCatalog, WorkersMayChange) {

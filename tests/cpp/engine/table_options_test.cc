@@ -53,7 +53,6 @@ TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
   const CacheConfig standard;
   EXPECT_EQ(cache.capacity, standard.capacity);
   EXPECT_EQ(cache.policy, standard.policy);
-  EXPECT_EQ(cache.admit_after, standard.admit_after);
   EXPECT_EQ(cache.write_back_rows, standard.write_back_rows);
   EXPECT_EQ(cache.pull_bound, standard.pull_bound);
   EXPECT_EQ(cache.push_bound, standard.push_bound);
@@ -63,12 +62,11 @@ TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
 
 TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   const CacheConfig cache = Cache(
-      "\"rows\": 7, \"policy\": \"light_lfu\", \"admit_after\": 3, \"pull_bound\": 5, \"push_bound\": null, "
+      "\"rows\": 7, \"policy\": \"light_lfu\", \"pull_bound\": 5, \"push_bound\": null, "
       "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"notified\", \"push_max_age\": 0.5, "
       "\"device\": \"cpu\"");
   EXPECT_EQ(cache.capacity, 7u);
   EXPECT_EQ(cache.policy, Policy::kLightLfu);
-  EXPECT_EQ(cache.admit_after, 3u);
   EXPECT_EQ(cache.pull_bound, 5);
   EXPECT_EQ(cache.push_bound, kUnbounded);
   EXPECT_EQ(cache.write_back_rows, 9u);
@@ -76,7 +74,7 @@ TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   EXPECT_EQ(cache.checks, Checks::kNotified);
   EXPECT_EQ(
       ToJson(TableOptions{cache}),
-      "{\"cache\":{\"admit_after\":3,\"checks\":\"notified\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
+      "{\"cache\":{\"checks\":\"notified\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
       "\"pull_bound\":5,\"push_bound\":null,\"push_max_age\":0.5,\"rows\":7,\"wire\":\"float16\",\"write_"
       "back_rows\":9}}");
   EXPECT_THAT(ToJson(Resolved("").value()), HasSubstr("\"staleness\":30"));
@@ -145,7 +143,6 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"pull_bound\": 1.5", "cache.pull_bound is 1.5; it must be a number of updates >= 0"},
       {"\"staleness\": -1", "cache.staleness is -1"},
       {"\"staleness\": \"sync\"", "\"synchronous\" for 0"},
-      {"\"admit_after\": 256", "cache.admit_after is 256; it must be an integer from 1 to 255"},
       {"\"policy\": \"best\"", "cache.policy is 'best'; it must be \"lru\", \"lfu\" or \"light_lfu\""},
       {"\"wire\": 8", "cache.wire is '8'"},
       {"\"checks\": \"never\"", "cache.checks is 'never'; it must be \"asked\" or \"notified\""},

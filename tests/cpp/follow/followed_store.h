@@ -14,6 +14,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/follow/live_files.h"
 #include "tests/cpp/follow/local_changes.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::follow {
 
@@ -108,42 +109,21 @@ class FollowedStore : public LiveFilesTest {
     ASSERT_TRUE(store_->Assign(*schemas_[table], {&key, 1}, row.data(), false).ok());
     Observe();
   }
-  // An update by a push; nothing if there is no such row.
-  void Update(size_t table, Key key, float step) {
-    Pass(0.001);
-    const uint32_t partition = Layout(service_->id(0)).OfKey(schemas_[table]->id(), key);
-    service_->WithPartition(partition, [&](Partition& p) {
-      Shard* const shard = p.Find(schemas_[table]->id());
-      const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
-      if (row == kNoRow) return;
-      shard->Update(row, p.RowsChanged(shard->schema().id()), [&](float* data) {
-        for (uint32_t i = 0; i < Dim(); ++i) data[i] += step;
-      });
-    });
-    Observe();
-  }
   void Remove(size_t table, const std::vector<Key>& keys) {
     Pass(0.001);
     ASSERT_TRUE(store_->Remove(*schemas_[table], {keys.data(), keys.size()}).ok());
     Observe();
   }
-  Bytes Snapshot(uint32_t partition) {
-    Bytes bytes;
-    service_->WithPartition(partition, [&](Partition& p) { p.Serialize(&bytes); });
-    return bytes;
-  }
+  Bytes Snapshot(uint32_t partition) { return testing::BytesOf(service_.get(), partition); }
   void Restart(uint32_t partition, const Bytes& bytes) {
     Pass(0.001);
-    ASSERT_TRUE(service_->Revive(partition, {bytes.data(), bytes.size()}).ok());
+    testing::Revive(service_.get(), partition, bytes);
     Configure();
     Observe();
   }
   void Configure() {
     for (uint32_t i = 0; i < service_->partitions(); ++i) {
-      service_->WithPartition(i, [this](Partition& p) {
-        p.changes().set_most_removals(5);
-        p.set_large_update(large_update_);
-      });
+      service_->WithPartition(i, [](Partition& p) { p.changes().set_most_removals(5); });
     }
   }
   // Notes what has changed in the store.
@@ -231,7 +211,6 @@ class FollowedStore : public LiveFilesTest {
   std::unique_ptr<LocalStore> store_;
   std::unique_ptr<LocalChanges> source_;
   FollowerOptions options_;
-  double large_update_ = 0;
   std::unique_ptr<LiveWriter> writer_;
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<LiveReader> reader_;

@@ -1,9 +1,8 @@
 // A follower of a store with random changes between and within its scans: pushes, removals, sweeps, clears,
 // dropped tables, restarts from the present and from an older copy; lost and late messages; restarts of the
-// follower; with and without deferred small changes. After each of its steps the rows that are served are at
+// follower. After each of its steps the rows that are served are at
 // least as new as claimed, and as the cut of the version in force; and no newer than that cut and the claimed
 // skew. With max_skew, rows of a version that nothing follows do not get newer than that.
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -21,9 +20,6 @@ class RandomFollowerTest : public FollowedStore {
 
   void ChangeTheStore() {
     Pass(random_->Unit() * 0.004);
-    for (uint64_t i = large_update_ > 0 ? random_->Below(4) : 0; i > 0; --i) {
-      Update(random_->Below(2), SomeKey(), static_cast<float>(random_->Below(8)) / 1024);
-    }
     const size_t table = random_->Below(2);
     const uint64_t id = schema(table)->id();
     const auto partition = static_cast<uint32_t>(random_->Below(service_->partitions()));
@@ -107,14 +103,13 @@ class RandomFollowerTest : public FollowedStore {
     SCOPED_TRACE("version " + std::to_string(number) + " was cut at " + std::to_string(cut) + ", seen is " +
                  std::to_string(writer_->seen()));
     CheckServed(std::max(writer_->seen(), cut));
-    if (const auto skew = reader_->skew().value()) CheckNotNewer(*skew, {});
+    if (const auto skew = reader_->skew().value()) CheckNotNewer(*skew);
   }
-  // No served row, except those in `before`, is of later than so many seconds after the first change that
+  // No served row is of later than so many seconds after the first change that
   // followed the cut in force.
-  void CheckNotNewer(double seconds, const Rows& before) {
+  void CheckNotNewer(double seconds) {
     const auto& cut = in_force_ == 0 ? options_.base : published_[in_force_ - 1].cut;
     for (const auto& [place, value] : ServedRows()) {
-      if (const auto old = before.find(place); old != before.end() && old->second == value) continue;
       ASSERT_FALSE(cut.empty()) << "rows of an unknown cut went on";
       const uint32_t partition = PartitionOf(place.first, place.second);
       const uint64_t limit = EndOf(partition, cut[partition]) + static_cast<uint64_t>(seconds * 1e9) + 1;
@@ -130,18 +125,6 @@ class RandomFollowerTest : public FollowedStore {
     }
     return rows;
   }
-  void StepAndCheck() {
-    if (!options_.max_skew) {
-      follower_->Step();
-      return Check();
-    }
-    const Rows before = ServedRows();
-    const uint64_t version = writer_->version().number;
-    follower_->Step();
-    const bool waits = nlohmann::json::parse(follower_->Report())["waiting"] != nlohmann::json::array();
-    if (!waits && writer_->version().number == version) CheckNotNewer(*options_.max_skew, before);
-    if (!HasFatalFailure()) Check();
-  }
   void Play(uint64_t seed) {
     random_ = std::make_unique<Random>(seed);
     late_ = random_->Chance(0.5) ? random_->Unit() * 0.7 : 0;
@@ -151,7 +134,6 @@ class RandomFollowerTest : public FollowedStore {
     const bool same = random_->Chance(0.5);
     Start(partitions[random_->Below(3)], seed, same);
     if (same) options_.base = Positions();
-    if (random_->Chance(0.3)) options_.max_skew = random_->Unit();
     options_.max_page_bytes = 40 + random_->Below(300);
     for (uint64_t i = random_->Below(20); i > 0; --i) ChangeTheStore();
     source_ = NewSource();
@@ -162,7 +144,8 @@ class RandomFollowerTest : public FollowedStore {
       if (random_->Chance(0.1)) Publish();
       if (random_->Chance(0.3)) OfferSome();
       if (random_->Chance(0.02)) RestartTheFollower();
-      ASSERT_NO_FATAL_FAILURE(StepAndCheck());
+      follower_->Step();
+      ASSERT_NO_FATAL_FAILURE(Check());
     }
     busy_ = 0;
     source_->late = source_->lost = 0;
@@ -190,18 +173,6 @@ class RandomFollowerTest : public FollowedStore {
   std::vector<Published> published_;
   uint64_t in_force_ = 0;
 };
-
-class RandomDeferringFollowers : public RandomFollowerTest, public ::testing::WithParamInterface<uint64_t> {};
-
-TEST_P(RandomDeferringFollowers, ServeRowsAsNewAsTheyClaim) {
-  Random random(GetParam());
-  large_update_ = std::pow(10, -4 * random.Unit());
-  options_.poll = 0.01 + random.Unit() * 0.04;
-  options_.defer_small = options_.poll + random.Unit() * 0.5;
-  Play(GetParam());
-}
-
-INSTANTIATE_TEST_SUITE_P(, RandomDeferringFollowers, ::testing::Range<uint64_t>(0, Scaled(100)));
 
 class RandomFollowers : public RandomFollowerTest, public ::testing::WithParamInterface<uint64_t> {};
 

@@ -154,37 +154,6 @@ TEST_F(FollowerTest, RowsOfAnotherPartitionAreRefused) {
   EXPECT_THAT(ErrorOf(0), HasSubstr("belongs to another one"));
 }
 
-// Would catch rows that go on although nothing follows the version in force; and a partition that is never
-// asked again.
-TEST_F(FollowerTest, RowsWaitForTheNextVersionBeyondMaxSkew) {
-  Start(1, 1, /*same=*/true);
-  options_.base = Positions();
-  options_.max_skew = 2;
-  OpenFollower();
-  CatchUp();
-  Set(0, 1, 7);
-  StepFor(0.3);
-  EXPECT_EQ(Served(0, 1), 7) << "within the limit, rows go on";
-  EXPECT_LT(Report()["skew"], 0.5);
-  StepFor(2);
-  Set(0, 1, 8);
-  StepFor(1);
-  EXPECT_EQ(Served(0, 1), 7);
-  EXPECT_TRUE(Report()["partitions"][0]["held"]);
-  EXPECT_LE(Report()["skew"], 2);
-  EXPECT_GT(Report()["age"], 1);
-  const size_t asked = source_->asked;
-  StepFor(1);
-  EXPECT_EQ(source_->asked, asked) << "there is nothing that it may take";
-  ASSERT_TRUE(Offer(1, Positions()).ok());
-  StepFor(0.3);
-  EXPECT_EQ(writer_->version().number, 1u);
-  EXPECT_EQ(Served(0, 1), 8);
-  EXPECT_FALSE(Report()["partitions"][0]["held"]);
-  StepFor(3);
-  EXPECT_LT(Report()["age"], 0.3) << "an idle store is asked on";
-}
-
 // Would catch a skew that counts from an answer: the store may have changed while that was on its way.
 TEST_F(FollowerTest, TheSkewCountsFromTheRequest) {
   Start(1, 1, /*same=*/true);

@@ -50,7 +50,6 @@ class LocalChanges : public ChangeSource {
       }
       if (before_answer) before_answer();
       ++asked;
-      large_asked += question.request.large ? 1 : 0;
       ChangeAnswer answer = Handle(question);
       if (after_answer) std::exchange(after_answer, nullptr)();
       (late > 0 ? answers_.push_back(std::move(answer)) : answers->push_back(std::move(answer)));
@@ -64,7 +63,6 @@ class LocalChanges : public ChangeSource {
   std::function<void()> before_answer;
   std::function<void()> after_answer;  // once: while an answer travels
   size_t asked = 0;                    // questions that were answered
-  size_t large_asked = 0;              // of them: for large changes
 
  private:
   struct Question {
@@ -82,13 +80,7 @@ class LocalChanges : public ChangeSource {
     }
     service_->WithPartition(question.partition, [&](Partition& partition) {
       if (question.names.empty()) {
-        if (!question.request.large) {
-          ReadChanges(partition, question.request, &answer.page);
-        } else if (partition.changes().remembers_large()) {
-          ReadLargeChanges(partition, question.request, &answer.page);
-        } else {
-          answer.status = FailedPrecondition("rows do not remember large changes here");
-        }
+        ReadChanges(partition, question.request, &answer.page);
         return 0;
       }
       for (const std::string& name : question.names) {

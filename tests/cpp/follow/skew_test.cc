@@ -15,9 +15,6 @@ TEST(Skew, CountsFromTheLastScanThatBeganUpToTheCut) {
   skew.Begun(0, {kFirst, 11}, 300);
   skew.Brought(0, 350);
   EXPECT_EQ(skew.Bound(), 150u);
-  EXPECT_TRUE(skew.IsPast(0));
-  EXPECT_TRUE(skew.Exceeds(0, 301, 100));
-  EXPECT_FALSE(skew.Exceeds(0, 300, 100));
 }
 
 // Would catch an idle partition whose rows seem ever newer, although they are those of the cut.
@@ -28,7 +25,6 @@ TEST(Skew, OfAnIdlePartitionMovesOn) {
   EXPECT_EQ(skew.Bound(), 50u);
   skew.Begun(0, {kFirst, 10}, 900);
   EXPECT_EQ(skew.Bound(), 0u);
-  EXPECT_FALSE(skew.IsPast(0));
 }
 
 TEST(Skew, IsThatOfTheWorstPartition) {
@@ -44,7 +40,6 @@ TEST(Skew, IsThatOfTheWorstPartition) {
 TEST(Skew, IsUnknownBeforeAScanUpToTheCut) {
   Skew skew({{kFirst, 10}});
   EXPECT_EQ(skew.Bound(), std::nullopt);
-  EXPECT_TRUE(skew.Exceeds(0, 1, 1000));
   skew.Begun(0, {kFirst, 11}, 100);
   skew.Brought(0, 150);
   EXPECT_EQ(skew.Bound(), std::nullopt);
@@ -69,7 +64,6 @@ TEST(Skew, OfACutOfAnotherIncarnationCountsFromTheVersionBefore) {
   Skew skew({{kFirst, 10}});
   skew.Begun(0, {kFirst, 10}, 100);
   skew.Begun(0, {kSecond, 3}, 200);
-  EXPECT_TRUE(skew.IsPast(0));
   skew.Brought(0, 250);
   EXPECT_EQ(skew.Bound(), 150u);
   skew.Flipped({{kFirst, 12}});

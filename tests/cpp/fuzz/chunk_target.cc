@@ -7,9 +7,13 @@
 #include "het_tf/core/store/changes.h"
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/fuzz/target.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::fuzz {
 namespace {
+
+using testing::BytesOf;
+using testing::PartitionOf;
 
 enum Reader : uint8_t {
   kLoadChunk = 0,
@@ -45,12 +49,6 @@ std::unique_ptr<Partition> MakePartition() {
   return partition;
 }
 
-Bytes State(const Partition &partition) {
-  Bytes bytes;
-  partition.Serialize(&bytes);
-  return bytes;
-}
-
 Bytes For(Reader reader, const Bytes &bytes) {
   Bytes input = {reader};
   input.insert(input.end(), bytes.begin(), bytes.end());
@@ -77,9 +75,8 @@ void ReadSequence(Span<const uint8_t> bytes) {
     at += 2 + size;
   }
   if (!reader.complete()) return;
-  const Bytes again = State(*reader.Take());
-  if (!Partition::Deserialize({again.data(), again.size()}, 2).ok())
-    Fail("a restored partition cannot be saved");
+  const Bytes again = BytesOf(*reader.Take());
+  if (!PartitionOf(again, 2).ok()) Fail("a restored partition cannot be saved");
 }
 
 std::vector<Bytes> Seeds() {
@@ -96,7 +93,7 @@ std::vector<Bytes> Seeds() {
   EncodeRemove(*Schemas()[0], Span<const Key>(keys.data(), keys.size()), &changes[1]);
   EncodeForget(Span<const ClientId>(clients.data(), clients.size()), &changes[2]);
   StampSet({changes[0].data(), changes[0].size()}, 77, &changes[3]);
-  std::vector<Bytes> seeds = {Sequence(chunks), For(kDeserialize, State(*partition))};
+  std::vector<Bytes> seeds = {Sequence(chunks), For(kDeserialize, BytesOf(*partition))};
   for (const auto *of : {&chunks, &changes}) {
     for (const Bytes &chunk : *of) seeds.push_back(For(kLoadChunk, chunk));
   }
@@ -120,7 +117,7 @@ void Run(const uint8_t *data, size_t size) {
   switch (data[0]) {
     case kLoadChunk: {
       static std::unique_ptr<Partition> partition = MakePartition();
-      static Bytes before = State(*partition);
+      static Bytes before = BytesOf(*partition);
       SetAllocLimit(AllocatedBytes() + allowance);
       bool loaded = false;
       try {
@@ -129,16 +126,15 @@ void Run(const uint8_t *data, size_t size) {
         Fail("loading a chunk takes too much memory");
       }
       SetAllocLimit(SIZE_MAX);
-      if (!loaded && State(*partition) != before) Fail("a refused chunk changed the partition");
+      if (!loaded && BytesOf(*partition) != before) Fail("a refused chunk changed the partition");
       Bytes changed;
       static_cast<void>(StampSet(bytes, 77, &changed));
       static_cast<void>(EncodeEpoch(bytes, 7, &changed));
       if (loaded) {
-        const Bytes after = State(*partition);
-        if (!Partition::Deserialize({after.data(), after.size()}, 2).ok())
-          Fail("what was loaded cannot be saved");
+        const Bytes after = BytesOf(*partition);
+        if (!PartitionOf(after, 2).ok()) Fail("what was loaded cannot be saved");
         partition = MakePartition();
-        before = State(*partition);
+        before = BytesOf(*partition);
       }
       return;
     }
@@ -162,16 +158,15 @@ void Run(const uint8_t *data, size_t size) {
       SetAllocLimit(AllocatedBytes() + allowance);
       std::unique_ptr<Partition> restored;
       try {
-        auto partition = Partition::Deserialize(bytes, 2);
+        auto partition = PartitionOf(bytes, 2);
         if (partition.ok()) restored = std::move(partition.value());
       } catch (const std::bad_alloc &) {
         Fail("restoring takes too much memory");
       }
       SetAllocLimit(SIZE_MAX);
       if (restored == nullptr) return;
-      const Bytes again = State(*restored);
-      if (!Partition::Deserialize({again.data(), again.size()}, 2).ok())
-        Fail("a restored partition cannot be saved");
+      const Bytes again = BytesOf(*restored);
+      if (!PartitionOf(again, 2).ok()) Fail("a restored partition cannot be saved");
       return;
     }
     case kChunkReader:

@@ -6,9 +6,12 @@
 #include "het_tf/core/wire/parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/copies.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::fuzz {
 namespace {
+
+using testing::BytesOf;
 
 constexpr uint64_t kEpoch = 7;
 constexpr ClientId kClient{1, 2};
@@ -103,12 +106,6 @@ Handling HandlingNow() {
   return how;
 }
 
-Bytes State(const Partition &partition) {
-  Bytes bytes;
-  partition.Serialize(&bytes);
-  return bytes;
-}
-
 // All parts are answered, and what is applied a copy can apply.
 void HandleParts(Span<const uint8_t> frame, Partition *partition) {
   std::vector<PartRef> asked;
@@ -128,7 +125,7 @@ void HandleParts(Span<const uint8_t> frame, Partition *partition) {
     if (handled.replication.frame) Fail("a part is no frame");
     if (!testing::CopyHandles({}, handled, replica.get())) Fail("a replica refuses a push part or a removal");
   });
-  if (State(*replica) != State(*partition)) Fail("a replica differs");
+  if (BytesOf(*replica) != BytesOf(*partition)) Fail("a replica differs");
   ReplyParts replies;
   if (!replies.Open({bytes.data(), bytes.size()}).ok()) Fail("an answer that cannot be read");
   for (const PartRef &part : asked) {
@@ -167,7 +164,7 @@ std::vector<Bytes> Seeds() {
 
 void Run(const uint8_t *data, size_t size) {
   static std::unique_ptr<Partition> partition = MakePartition();
-  static Bytes before = State(*partition);
+  static Bytes before = BytesOf(*partition);
   const Span<const uint8_t> frame(data, size);
 
   Request decoded;
@@ -202,7 +199,7 @@ void Run(const uint8_t *data, size_t size) {
   if (!Decode({bytes.data(), bytes.size()}, &reply).ok()) Fail("an answer that cannot be read");
   if (!good && reply.status != FrameStatus::kBadFrame) Fail("a frame that cannot be read was taken");
   if (!handled.applied) {
-    if (State(*partition) != before) Fail("a frame that was not applied changed the partition");
+    if (BytesOf(*partition) != before) Fail("a frame that was not applied changed the partition");
     if (!handled.replication.push.empty() || !handled.replication.removals.empty())
       Fail("a frame that was not applied is told to replicas");
     if (partition->subscribers().clients() > 0) partition = MakePartition();
@@ -212,9 +209,9 @@ void Run(const uint8_t *data, size_t size) {
   auto replica = MakePartition();
   if (!testing::CopyHandles(frame, handled, replica.get()))
     Fail("a replica refuses a push part or a removal");
-  if (State(*replica) != State(*partition)) Fail("a replica differs");
+  if (BytesOf(*replica) != BytesOf(*partition)) Fail("a replica differs");
   partition = MakePartition();
-  before = State(*partition);
+  before = BytesOf(*partition);
 }
 
 const bool registered = Register({"request", Run, Seeds});

@@ -11,6 +11,7 @@
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/inputs/graph/graph_file.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::testing {
 namespace {
@@ -111,12 +112,6 @@ TEST(Golden, Layout) {
   Golden("layout", places, 0, "Layout::kRule (wire/layout.h) and VERSION (python/checkpoint/manifest.py)");
 }
 
-Bytes StateOf(const Partition& partition) {
-  Bytes bytes;
-  partition.Serialize(&bytes);
-  return bytes;
-}
-
 // In RDB files and append-only logs, between servers, and from and to workers that save and load.
 TEST(Golden, Chunks) {
   TableSpec spec;
@@ -163,12 +158,12 @@ TEST(Golden, Chunks) {
   for (size_t i = 6; i < read.size(); ++i) ASSERT_TRUE(reader.Add(read[i]).ok());
   ASSERT_TRUE(reader.complete());
   const std::unique_ptr<Partition> other = reader.Take();
-  EXPECT_EQ(StateOf(*other), StateOf(partition));
+  EXPECT_EQ(BytesOf(*other), BytesOf(partition));
   for (size_t i = 1; i < 6; ++i) {
     ASSERT_TRUE(LoadChunk(read.at(i), other.get()).ok()) << i;
     ASSERT_TRUE(LoadChunk(View(chunks[i]), &partition).ok()) << i;
   }
-  EXPECT_EQ(StateOf(*other), StateOf(partition));
+  EXPECT_EQ(BytesOf(*other), BytesOf(partition));
 }
 
 TEST(Golden, Changes) {

@@ -65,18 +65,6 @@ TEST_F(Corner, CapacityOverTheTable) {
   Drained();
 }
 
-TEST_F(Corner, UnadmittedRowsDoNotEvictAdmittedRows) {
-  WorldConfig config = Bounded(kUnbounded, 30);
-  config.cache.admit_after = 2;
-  Make(config);
-  Train(0, {1000, 1001, 1002, 1003});
-  std::vector<Key> batch;
-  for (Key key = 0; key < 40; ++key) batch.push_back(key);  // seen once: stay outside
-  for (Key key = 1000; key < 1004; ++key) batch.push_back(key);
-  Train(0, batch);
-  for (Key key = 1000; key < 1004; ++key) EXPECT_NE(cache()->lines().Find(key), kNoRow) << key;
-}
-
 TEST_F(Corner, TwoTablesInOneFrame) {
   WorldConfig config = Bounded(0);
   config.tables = 2;

@@ -51,7 +51,6 @@ void NeverReplaced(WorldConfig* c) {
   c->cache.pull_bound = kUnbounded;
   c->cache.capacity = 1000;
   c->cache.layer = 0;
-  c->cache.admit_after = 1;
 }
 
 // Rows come and go, and each time they are rounded. The distance to one process is about a step of the
@@ -135,7 +134,7 @@ bool Exclude(const Value& a, const Value& b) {
     return (a == x && b.first == mode) ? &b.second : (b == x && a.first == mode) ? &a.second : nullptr;
   };
   // Consequences of het_tf.Cache().
-  for (const char* mode : {"wire", "checks", "policy", "admission", "bounds"}) {
+  for (const char* mode : {"wire", "checks", "policy", "bounds"}) {
     if (both({"default", "yes"}, mode) != nullptr) return true;
   }
   // Rows of caches on a device travel as float32, and their lookups do not begin early. (The default's int4

@@ -66,8 +66,6 @@ class RedisFollowing : public LiveFilesTest {
                           {"base", {Path("model/assets/t.het")}},
                           {"positions", json::array()},
                           {"poll", 0.001},
-                          {"defer_small", 0},
-                          {"max_skew", nullptr},
                           {"page_bytes", 200},
                           {"rows", "float32"},
                           {"timeout", 10},

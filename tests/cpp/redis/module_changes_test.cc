@@ -97,51 +97,12 @@ TEST_F(RedisChangesTest, RemembersAsManyRemovalsAsItsSettingSays) {
   EXPECT_EQ(Changes(keys.position).kind, "changes") << "nothing was removed since";
 }
 
-// What they hold: store/large_changes_test.cc.
-TEST_F(RedisChangesTest, AnswersLargeChanges) {
-  Start({"--het.large-update-percent", "1000"});
-  store().set_keys(8);
-  store().Push(20);
-  const Answer unknown = Changes("0:0", {"LARGE"});
-  EXPECT_EQ(unknown.kind, "whole");
-  EXPECT_EQ(unknown.rows, 0u);
-  EXPECT_EQ(unknown.cursor, "0");
-  const size_t rows = store().ServerRows().size();
-  const std::string begin = store().Stat("incarnation") + ":0";
-  EXPECT_EQ(Changes(begin, {"LARGE", "ROWS", "int8"}).rows, rows) << "they are new";
-  std::string cursor = "0";
-  size_t paged = 0;
-  do {
-    const Answer page = Changes(begin, {"LARGE", "CURSOR", cursor, "MAXBYTES", "1"});
-    EXPECT_EQ(page.kind, "changes");
-    EXPECT_EQ(page.position, unknown.position);
-    EXPECT_LE(page.rows, 1u);
-    paged += page.rows;
-    cursor = page.cursor;
-  } while (cursor != "0");
-  EXPECT_EQ(paged, rows);
-  store().Push(1);
-  EXPECT_EQ(Changes(unknown.position).rows, 10u);
-  EXPECT_LT(Changes(unknown.position, {"LARGE"}).rows, 10u) << "not one moved by ten times its length";
-  ASSERT_TRUE(Command({"CONFIG", "SET", "het.large-update-percent", "0"}).ok());
-  EXPECT_NE(Refusal({"SINCE", begin, "LARGE"}).find("set het.large-update-percent"), std::string::npos);
-  ASSERT_TRUE(Command({"CONFIG", "SET", "het.large-update-percent", "10"}).ok());
-  EXPECT_EQ(Changes(begin, {"LARGE"}).kind, "whole") << "nobody took notice until now";
-  for (const RedisServer::Arguments& more :
-       {RedisServer::Arguments{"STORED"}, {"TABLE", "1"}, {"BLOCK", "10"}, {"COUNT", "TABLE", "1"}}) {
-    RedisServer::Arguments words = {"SINCE", "0:0", "LARGE"};
-    words.insert(words.end(), more.begin(), more.end());
-    EXPECT_NE(Refusal(words).find("LARGE goes with SINCE, CURSOR, MAXBYTES and ROWS"), std::string::npos);
-  }
-}
-
 TEST_F(RedisChangesTest, BadOptionsAreNamed) {
   Start();
   EXPECT_NE(Refusal({"TABLE", "1"}).find("needs SINCE"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "7"}).find("SINCE is '7'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "CURSOR", "x"}).find("CURSOR is 'x'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "MAXBYTES", "0"}).find("MAXBYTES is '0'"), std::string::npos);
-  EXPECT_NE(Refusal({"SINCE", "0:0", "BLOCK", "99999999"}).find("BLOCK is '99999999'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "ROWS", "int7"}).find("ROWS is 'int7'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "ROWS", "int8", "STORED"}).find("STORED rows are float32"),
             std::string::npos);
@@ -149,44 +110,6 @@ TEST_F(RedisChangesTest, BadOptionsAreNamed) {
   EXPECT_NE(Refusal({"SINCE", "0:0", "PAGES", "1"}).find("no option 'PAGES'"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE"}).find("'SINCE' is not an option, or has no value"), std::string::npos);
   EXPECT_TRUE(Command({"HET.CHANGES", "none", "SINCE", "0:0"}).StartsWith("HETNOPART "));
-}
-
-TEST_F(RedisChangesTest, WaitsForAChange) {
-  Start();
-  store().Push(3);
-  const std::string since = Changes("0:0").position;
-  const std::unique_ptr<redisContext, void (*)(redisContext*)> other(
-      redisConnectUnix((server().dir() + "/socket").c_str()), redisFree);
-  const auto ask = [&](const char* milliseconds) {
-    redisAppendCommand(other.get(), "HET.CHANGES p SINCE %s BLOCK %s", since.c_str(), milliseconds);
-    int done = 0;
-    while (done == 0) redisBufferWrite(other.get(), &done);
-    ASSERT_TRUE(server().Await("clients", "blocked_clients:1"));
-  };
-  const auto rows = [&] {
-    redisReply* reply = nullptr;
-    EXPECT_EQ(redisGetReply(other.get(), reinterpret_cast<void**>(&reply)), REDIS_OK);
-    const size_t chunks = reply->type == REDIS_REPLY_ARRAY ? reply->elements - 3 : 99;
-    freeReplyObject(reply);
-    return chunks;
-  };
-  ask("60000");
-  store().Push(1);
-  EXPECT_EQ(rows(), 2u) << "a chunk of each table";
-  // A removal wakes it, and the end of the time.
-  const std::string now = Changes(since).position;
-  redisAppendCommand(other.get(), "HET.CHANGES p SINCE %s BLOCK 60000", now.c_str());
-  int done = 0;
-  while (done == 0) redisBufferWrite(other.get(), &done);
-  ASSERT_TRUE(server().Await("clients", "blocked_clients:1"));
-  Remove(1);
-  rows();
-  EXPECT_EQ(Changes(Changes(since).position, {"BLOCK", "1"}).rows, 0u) << "nobody changed anything";
-  // In a transaction nothing may wait.
-  const std::string last = Changes(since).position;
-  ASSERT_TRUE(Command({"MULTI"}).ok());
-  Command({"HET.CHANGES", "p", "SINCE", last, "BLOCK", "60000"});
-  EXPECT_FALSE(Command({"EXEC"}).error());
 }
 
 TEST_F(RedisChangesTest, ARestartSendsTheWholePartition) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/redis/served_fleet.h"
 #include "tests/cpp/testing/redis/test_clock.h"
 
@@ -84,23 +85,6 @@ TEST_F(RedisServedFaults, AFollowerThatWasAway) {
   }
 }
 
-// Rows that go on must not get ahead of the dense weights that the last publisher left.
-TEST_F(RedisServedFaults, APublisherThatIsAway) {
-  for (uint64_t run = 0; run < Runs(); ++run) {
-    RedisShards servers(1);
-    ServedFleet fleet(&servers, run, /*max_skew=*/0.4);
-    fleet.StartAll();
-    for (int times = 0; times < 3; ++times) {
-      fleet.Kill("publisher");
-      Sleep(1);
-      if (times == 1) fleet.Restart("follower");
-      fleet.Start("publisher");
-      if (!fleet.AwaitServed()) break;
-    }
-    fleet.Finish();
-  }
-}
-
 TEST_F(RedisServedFaults, AClockThatIsSet) {
   if (!TestClock::CanBeSet()) return TestClock::RunAgain("RedisServedFaults.AClockThatIsSet");
   TestClock clock;
@@ -120,25 +104,6 @@ TEST_F(RedisServedFaults, AClockThatIsSet) {
       if (!fleet.AwaitServed()) break;
     }
     clock.Set(0);
-    fleet.Finish();
-  }
-}
-
-// Rows of large changes come ahead of the others, whose age counts.
-TEST_F(RedisServedFaults, DeferredSmallChanges) {
-  for (uint64_t run = 0; run < Runs(); ++run) {
-    RedisServer::Arguments settings = WritesThrough();
-    settings.insert(settings.end(), {"--het.large-update-percent", "10", "--het.max-tombstones", "2"});
-    RedisShards servers(1, settings);
-    ServedFleet fleet(&servers, run);
-    fleet.set_defer_small(0.3);
-    fleet.StartAll();
-    for (int kills = 0; kills < 3; ++kills) {
-      fleet.Restart("follower");
-      if (!fleet.AwaitServed()) break;
-      ASSERT_TRUE(servers[0].Restart()) << servers[0].Log();
-      if (!fleet.AwaitServed()) break;
-    }
     fleet.Finish();
   }
 }

@@ -14,6 +14,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
+#include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/world/faulty_transport.h"
 
@@ -132,13 +133,9 @@ class Live {
   uint32_t PartitionOfKey(const std::pair<size_t, Key>& where) const {
     return Layout(service.id(0)).OfKey(schemas[where.first]->id(), where.second);
   }
-  Bytes Snapshot(uint32_t p) {
-    Bytes bytes;
-    service.WithPartition(p, [&](Partition& partition) { partition.Serialize(&bytes); });
-    return bytes;
-  }
+  Bytes Snapshot(uint32_t p) { return testing::BytesOf(&service, p); }
   void Restart(uint32_t p, const Bytes& bytes) {
-    ASSERT_TRUE(service.Revive(p, Span<const uint8_t>(bytes.data(), bytes.size())).ok());
+    testing::Revive(&service, p, bytes);
     if (store->transport != nullptr) store->transport->PartitionMoved(p);
   }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "het_tf/core/store/chunk.h"
+#include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -66,12 +67,7 @@ class ChangingPartition {
     EXPECT_TRUE(LoadChunk({chunk.data(), chunk.size()}, partition_.get()).ok());
   }
   // Comes to life again, as after a restart of the server.
-  void Restart() {
-    Bytes bytes;
-    partition_->Serialize(&bytes);
-    auto revived = Partition::Deserialize({bytes.data(), bytes.size()}, ++incarnation_);
-    partition_ = std::move(revived.value());
-  }
+  void Restart() { partition_ = std::move(PartitionOf(BytesOf(*partition_), ++incarnation_).value()); }
   void ChangeAtRandom() {
     const size_t table = random_.Below(2);
     std::set<Key> keys;

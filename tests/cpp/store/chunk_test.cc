@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -48,18 +49,12 @@ class ChunkTest : public ::testing::Test {
     for (Bytes chunk; writer.Next(&chunk);) chunks.push_back(chunk);
     return chunks;
   }
-  static Bytes State(const Partition& partition) {
-    Bytes bytes;
-    partition.Serialize(&bytes);
-    return bytes;
-  }
-
   Partition partition_;
   Random random_{3};
 };
 
 TEST_F(ChunkTest, AnySizeOfChunkGivesTheSamePartition) {
-  const Bytes state = State(partition_);
+  const Bytes state = BytesOf(partition_);
   size_t before = SIZE_MAX;
   for (size_t max_bytes : {size_t{0}, size_t{100}, size_t{1000}, kMaxChunkBytes}) {
     const std::vector<Bytes> chunks = Chunks(max_bytes);
@@ -76,7 +71,7 @@ TEST_F(ChunkTest, AnySizeOfChunkGivesTheSamePartition) {
     ASSERT_TRUE(reader.complete());
     const std::unique_ptr<Partition> again = reader.Take();
     EXPECT_EQ(again->incarnation(), 9u);
-    EXPECT_EQ(State(*again), state);
+    EXPECT_EQ(BytesOf(*again), state);
   }
 }
 
@@ -107,13 +102,13 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
 }
 
 TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
-  const Bytes before = State(partition_);
+  const Bytes before = BytesOf(partition_);
   Bytes chunk = Chunks(kMaxChunkBytes)[0];
   chunk[4] = 1;
   const std::string says = "chunk version 1; this side reads version 2: upgrade the older side";
   EXPECT_EQ(ChunkReader(1).Add(View(chunk)).message(), says);
   EXPECT_EQ(LoadChunk(View(chunk), &partition_).message(), says);
-  EXPECT_EQ(State(partition_), before);
+  EXPECT_EQ(BytesOf(partition_), before);
 }
 
 // A server must be able to restart from what it has written.
@@ -179,7 +174,7 @@ TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
     ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
     EXPECT_EQ(other.clients().LastSeq(kClient), 0u);
     for (size_t i = 5; i < 8; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
-    EXPECT_EQ(State(other), State(partition_));
+    EXPECT_EQ(BytesOf(other), BytesOf(partition_));
   }
   Partition wrong(PartitionId{2, 6, 7}, 1);
   const Status status = LoadChunk(View(chunks[0]), &wrong);
@@ -222,12 +217,12 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
   EXPECT_EQ(Table("a")->rows().size(), 98u);
   EXPECT_EQ(Table("b")->rows().size(), 57u);
   EXPECT_EQ(partition_.clients().all().size(), 40u);
-  const Bytes state = State(partition_);
+  const Bytes state = BytesOf(partition_);
   for (size_t size = 0; size < chunk.size(); ++size) {
     if (size >= 16 && size % 8 == 0) continue;  // fewer keys are a chunk too
     EXPECT_FALSE(LoadChunk(Span<const uint8_t>(chunk.data(), size), &partition_).ok()) << size;
   }
-  EXPECT_EQ(State(partition_), state);
+  EXPECT_EQ(BytesOf(partition_), state);
   ChunkReader reader(9);
   ASSERT_TRUE(reader.Add(View(Chunks(kMaxChunkBytes)[0])).ok());
   EXPECT_FALSE(reader.Add(View(chunk)).ok()) << "a partition does not consist of removals";
@@ -259,15 +254,15 @@ TEST_F(ChunkTest, RowsAreDecodedForWhoAsks) {
 
 TEST_F(ChunkTest, ARefusedMutationLeavesNoTrace) {
   const std::vector<Bytes> chunks = Chunks(600);
-  const Bytes state = State(partition_);
+  const Bytes state = BytesOf(partition_);
   uint64_t refused = 0;
   for (uint64_t i = 0; i < Scaled(20000); ++i) {
     Bytes chunk = chunks[random_.Below(chunks.size())];
     chunk[random_.Below(chunk.size())] ^= static_cast<uint8_t>(1 << random_.Below(8));
-    auto partition = std::move(Partition::Deserialize(View(state), 1).value());
+    auto partition = std::move(PartitionOf(state, 1).value());
     if (LoadChunk(View(chunk), partition.get()).ok()) continue;
     ++refused;
-    ASSERT_EQ(State(*partition), state) << i;
+    ASSERT_EQ(BytesOf(*partition), state) << i;
   }
   EXPECT_GT(refused, Scaled(1000));
 }
@@ -277,7 +272,7 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   Partition other(partition_.id(), 1);
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
   other.clients().At(kClient) = ClientState{8, 0};
-  const Bytes before = State(other);
+  const Bytes before = BytesOf(other);
   int refused = 0;
   for (size_t room = 0; room < 40000; room += 256) {
     SetAllocLimit(AllocatedBytes() + room);
@@ -290,14 +285,14 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
     SetAllocLimit(SIZE_MAX);
     if (!failed) break;
     ++refused;
-    ASSERT_EQ(State(other), before);
+    ASSERT_EQ(BytesOf(other), before);
   }
   EXPECT_GT(refused, 1);
-  EXPECT_NE(State(other), before);
+  EXPECT_NE(BytesOf(other), before);
 }
 
 TEST_F(ChunkTest, APushPartMakesACopyEqual) {
-  auto copy = std::move(Partition::Deserialize(View(State(partition_)), 4).value());
+  auto copy = std::move(PartitionOf(BytesOf(partition_), 4).value());
   Request q;
   q.time = 77;
   q.partition = partition_.id();
@@ -329,7 +324,7 @@ TEST_F(ChunkTest, APushPartMakesACopyEqual) {
   EXPECT_EQ(handled.rows, 2u) << "key 0 of both tables; the others do not exist";
   EXPECT_LT(handled.replication.push.size(), frame.size());
   EXPECT_TRUE(copy->Handle(View(handled.replication.push), &reply).applied);
-  EXPECT_EQ(State(*copy), State(partition_));
+  EXPECT_EQ(BytesOf(*copy), BytesOf(partition_));
   const Handled duplicate = partition_.Handle(View(frame), &reply, how);
   EXPECT_FALSE(duplicate.applied);
   EXPECT_TRUE(duplicate.replication.push.empty());

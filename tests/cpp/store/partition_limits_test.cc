@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "het_tf/core/store/partition.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::testing {
 namespace {
@@ -64,13 +65,11 @@ class PartitionLimits : public ::testing::Test {
   }
   // The request is refused for this reason, and nothing has changed.
   void ExpectRefused(const Request& q, const std::string& why) {
-    Bytes before, after;
-    partition_.Serialize(&before);
+    const Bytes before = BytesOf(partition_);
     const Reply reply = Handle(q);
     EXPECT_EQ(reply.status, FrameStatus::kBadFrame);
     EXPECT_THAT(reply.message, HasSubstr(why));
-    partition_.Serialize(&after);
-    EXPECT_EQ(before, after);
+    EXPECT_EQ(BytesOf(partition_), before);
   }
   Clock& ClockOf(Key key) {
     RowStore& rows = partition_.Find(schema_->id())->rows();

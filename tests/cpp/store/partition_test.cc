@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing::partition_test {
@@ -69,11 +70,7 @@ class PartitionTest : public ::testing::Test {
     if (reply.same_seq) reply.last_seq = q.newest_seq();
     return reply;
   }
-  Bytes State() {
-    Bytes bytes;
-    partition_->Serialize(&bytes);
-    return bytes;
-  }
+  Bytes State() { return BytesOf(*partition_); }
   Clock ClockOf(Key key) {
     const RowStore& rows = partition_->Find(schema_->id())->rows();
     const uint32_t row = rows.Find(key);
@@ -290,8 +287,7 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
   int refused = 0;
   bool fits = false;  // the frame, read, and from then on at any more room
   for (size_t room = 0; room < 40000; room += 16) {
-    partition_ =
-        std::move(Partition::Deserialize(Span<const uint8_t>(fresh.data(), fresh.size()), 1000).value());
+    partition_ = std::move(PartitionOf(fresh, 1000).value());
     Bytes bytes;
     Reply reply;
     SetAllocLimit(AllocatedBytes() + room);
@@ -332,26 +328,24 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
   EXPECT_GT(refused, 100);
 }
 
-TEST_F(PartitionTest, SerializeAndDeserialize) {
+TEST_F(PartitionTest, BytesMakeItAgain) {
   ASSERT_TRUE(partition_->CreateTable(MakeSchema("adam", 3, "u"), 99).ok());
   for (uint64_t seq = 1; seq < 20; ++seq) Handle(Push(seq, {static_cast<Key>(seq * 1000003), INT64_MIN, -1}));
   const Bytes bytes = State();
-  auto again = Partition::Deserialize(Span<const uint8_t>(bytes.data(), bytes.size()), 2000);
+  auto again = PartitionOf(bytes, 2000);
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(again.value()->incarnation(), 2000u);
   EXPECT_TRUE(again.value()->id() == partition_->id());
   EXPECT_EQ(again.value()->clients().LastSeq(kClient), 19u);
   EXPECT_EQ(again.value()->Find(HashName("u"))->epoch(), 99u);
   EXPECT_EQ(again.value()->Find(HashName("u"))->schema().ToJson(), MakeSchema("adam", 3, "u")->ToJson());
-  Bytes twice;
-  again.value()->Serialize(&twice);
-  EXPECT_EQ(twice, bytes);
+  EXPECT_EQ(BytesOf(*again.value()), bytes);
   for (size_t size = 0; size < bytes.size(); ++size) {
-    ASSERT_FALSE(Partition::Deserialize(Span<const uint8_t>(bytes.data(), size), 1).ok()) << size;
+    ASSERT_FALSE(PartitionOf(Span<const uint8_t>(bytes.data(), size), 1).ok()) << size;
   }
   Bytes longer = bytes;
   longer.push_back(0);
-  EXPECT_FALSE(Partition::Deserialize(Span<const uint8_t>(longer.data(), longer.size()), 1).ok());
+  EXPECT_FALSE(PartitionOf(longer, 1).ok());
 }
 
 TEST_F(PartitionTest, CreateTableTwice) {

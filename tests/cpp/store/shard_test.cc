@@ -8,6 +8,7 @@
 
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/copies.h"
+#include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::testing {
@@ -181,14 +182,9 @@ class CopyTest : public ::testing::Test {
     limits_.min_count_ttl = 20;
     const Schema schema = MakeSchema(limits_);
     EXPECT_TRUE(partition_.CreateTable(schema, 9, kNow).ok());
-    copy_ = std::move(Partition::Deserialize(View(State(partition_)), 2).value());
+    copy_ = std::move(PartitionOf(BytesOf(partition_), 2).value());
   }
   static Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
-  static Bytes State(const Partition& partition) {
-    Bytes bytes;
-    partition.Serialize(&bytes);
-    return bytes;
-  }
   Bytes Push(uint64_t client, uint64_t keys) {
     Request q;
     q.partition = partition_.id();
@@ -239,7 +235,7 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
       swept += partition_.Sweep(now, 100, &handled.replication.removals);
     }
     ASSERT_TRUE(CopyHandles(View(frame), handled, copy_.get()));
-    ASSERT_EQ(State(*copy_), State(partition_)) << i;
+    ASSERT_EQ(BytesOf(*copy_), BytesOf(partition_)) << i;
   }
   EXPECT_GT(swept.ttl, 0u);
   EXPECT_GT(swept.min_count, 0u);
@@ -261,7 +257,7 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
     const Swept swept = partition_.Sweep(kNow + 1000, 1000, &removals);
     SetAllocLimit(SIZE_MAX);
     ASSERT_TRUE(CopyHandles({}, swept_out, copy_.get()));
-    ASSERT_EQ(State(*copy_), State(partition_));
+    ASSERT_EQ(BytesOf(*copy_), BytesOf(partition_));
     if (swept.rows() > 0) break;
     ++held_back;
   }

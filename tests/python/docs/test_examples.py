@@ -152,7 +152,6 @@ def test_a_bad_line_is_named(tsv: Path, tmp_path: Path) -> None:
         path.write_text("".join([*lines[:at], "1\t2\t3\n", *lines[at:]]))
         arguments = ["--model", "dcn", "--data", f"criteo:{path}", "--hidden", "8"]
         assert f"{name}, line {at + 1}: " in fails("train", *arguments)
-    assert test_auc(succeed("train", *arguments, "--errors", "skip")) > 0.3
 
 
 # --- good runs --------------------------------------------------------------------------------------------

@@ -263,8 +263,6 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
         {"stale": "ok"},
         {"max_skew": -1.0},
         {"max_skew": True},
-        {"skewed": "fail", "max_skew": 1.0},
-        {"skewed": "hold"},
     ):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             het_tf.Follow("redis://host", **arguments)

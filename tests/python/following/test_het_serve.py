@@ -83,28 +83,6 @@ def test_one_process_follows_a_directory(followed):
         assert followed.says(f"process {first.pid}") or followed.says(str(first.pid))
 
 
-def test_large_changes_come_ahead_of_deferred_ones(tmp_path, fresh):
-    with redis_lib.running(tmp_path / "server", "--het.large-update-percent", "10") as server:
-        followed = Followed(server, tmp_path)
-        with followed.follower("--defer-small", 200):
-            followed.until(lambda: followed.says("up to date"))
-            followed.until(lambda: followed.status(0)["age"] > 1)
-            followed.train(2.0)
-            followed.until(lambda: followed.served()[0] == 2)
-            assert followed.status(0)["age"] > 1, "it came with a scan of all"
-        redis_lib.leave()
-
-
-def test_deferring_needs_the_servers_setting_and_a_larger_max_age(followed):
-    with followed.follower("--defer-small", 0.5):
-        followed.until(lambda: followed.says("set het.large-update-percent"))
-        followed.train(2.0)
-        followed.until(lambda: followed.served()[0] == 2)
-    for seconds in (0.05, 300):
-        told = run("het-serve", cli.main, ("follow", followed.path, "--defer-small", seconds), 1).err
-        assert f"--defer-small is {seconds:g}; it must be more than --poll, 0.1, and less than max" in told
-
-
 def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
     with redis_lib.running(tmp_path / "server", "--appendonly", "yes") as server:
         followed = Followed(server, tmp_path)
@@ -130,27 +108,6 @@ def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
         redis_lib.leave()
 
 
-def test_rows_wait_for_a_publisher_that_is_away(server, tmp_path):
-    followed = Followed(server, tmp_path, max_skew=5.0, skewed="hold")
-    with followed.follower("--poll", 0.02):
-        followed.until(lambda: followed.says("up to date"))
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.says("version 1 is in force"))
-        assert followed.status(0)["skew"] < 5
-        followed.train(2.0)
-        followed.until(lambda: followed.served()[0] == 2)
-        followed.until(lambda: followed.says("partitions wait for the next version"))
-        followed.train(3.0)
-        time.sleep(0.2)
-        assert followed.served() == (2, 1)
-        status = followed.status(0)
-        assert 0 <= status["skew"] <= status["max_skew"] == 5
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.served() == (3, 3))
-    text = run("het-serve", cli.main, ("status", followed.path), 1).out
-    assert "max_skew        5 s" in text
-
-
 def test_rows_that_go_on_without_a_publisher_are_reported(server, tmp_path):
     followed = Followed(server, tmp_path, max_skew=0.1)
     assert followed.status(1)["skew"] is None
@@ -163,7 +120,8 @@ def test_rows_that_go_on_without_a_publisher_are_reported(server, tmp_path):
         followed.train(3.0)
         followed.until(lambda: followed.served() == (3, 1))
         followed.until(lambda: followed.says("newer than the dense weights"))
-        assert followed.status(1)["skew"] > 0.1
+        status = followed.status(1)
+        assert status["skew"] > status["max_skew"] == 0.1
 
 
 def test_a_version_of_another_model_is_refused_and_the_old_one_served(followed):

@@ -150,7 +150,7 @@ def halves(layer, received, grads, count):
     ids = tf.constant([1, 2, -3], tf.int64)
     call = layer._het_state.call
     found = native.ops.het_lookup(
-        ids=[ids], anchor=0.0, hints=[ops.hint(2)], layer=0, tables=call.tables, specs=call.specs,
+        ids=[ids], anchor=0.0, hints=[ops.hint(2)], tables=call.tables, specs=call.specs,
         training=True,
     )  # fmt: skip
     names = {"tables": call.tables, "specs": call.specs}

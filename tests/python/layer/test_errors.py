@@ -154,7 +154,6 @@ BAD_CACHES = [
     (dict(rows={"item": 5, "user": -1}), r"table 'user': cache.rows is -1; it must be an integer from 0"),
     (dict(rows={"item": 5}, dims=4), r"cache.dims is 4; give a dict from the name of each table"),
     (dict(rows={"item": 5}, bytes=9), r"table 'item': cache.bytes is 9, and cache.rows is 5"),
-    (dict(admit_after=0), r"cache.admit_after is 0; it must be an integer from 1 to 255"),
     (
         dict(wire="fp16"),
         r"cache.wire is 'fp16'; it must be 'float32', 'float16', 'int8' or 'int4'",

@@ -47,7 +47,6 @@ class Features:
             ids=[tf.constant(x, tf.int64) if not tf.is_tensor(x) else x for x in ids],
             anchor=0.0,
             hints=hints or [tf.zeros([0, dim]) for dim in self.dims],
-            layer=0,
             training=training,
             **self.attrs,
         )
@@ -155,7 +154,6 @@ def test_broken_specs_are_refused(specs, message):
             ids=[tf.constant([1], tf.int64)],
             anchor=0.0,
             hints=[tf.zeros([0, 4])],
-            layer=0,
             tables=["t"],
             specs=specs,
             training=False,

@@ -53,7 +53,7 @@ MODES = {
     "strict": {"cache": het_tf.Cache(rows=1000, staleness=0)},
     "stale": {"cache": het_tf.Cache(rows=1000, staleness=7)},
     "evicting": {"cache": het_tf.Cache(rows=5, staleness=3, policy="lru")},
-    "unbounded": {"cache": het_tf.Cache(rows=8, staleness=math.inf, policy="light_lfu", admit_after=2)},
+    "unbounded": {"cache": het_tf.Cache(rows=8, staleness=math.inf, policy="light_lfu")},
     "none": {"cache": het_tf.Cache(rows=0)},
 }
 DIMS = [1, 6, 16, 33]

@@ -101,9 +101,7 @@ def an_op_that_trains_runs_where_the_cache_is():
     def lookup(place, training):
         call = embedding(place)._het_state.call
         attributes = {"tables": call.tables, "specs": call.specs}
-        out = native.ops.het_lookup(
-            ids=ids, anchor=0.0, hints=hints, layer=0, training=training, **attributes
-        )
+        out = native.ops.het_lookup(ids=ids, anchor=0.0, hints=hints, training=training, **attributes)
         return {"ids": ids, "grads": out.rows, "token": out.token, "norm": 1.0, **attributes}
 
     with tf.device("/device:GPU:0"):
@@ -322,7 +320,7 @@ def bad_inputs_are_refused_as_on_the_cpu():
         def lookup(hint=(0, 8), training=True, ids=ids, attributes=attributes, place=place):
             with tf.device(device.OPS_DEVICE[place]):
                 return native.ops.het_lookup(
-                    ids=ids, anchor=0.0, hints=[tf.zeros(hint)], layer=0, training=training, **attributes
+                    ids=ids, anchor=0.0, hints=[tf.zeros(hint)], training=training, **attributes
                 )
 
         def apply(token, grads=None, rates=(0.1,), scale=1.0, ids=ids, attributes=attributes, place=place):

@@ -1,4 +1,4 @@
-"""TableStats and projector: what TensorBoard reads is what tables say."""
+"""TableStats: what TensorBoard reads is what tables say."""
 
 from __future__ import annotations
 
@@ -170,13 +170,8 @@ def test_what_is_refused(fresh, tmp_path):
     with pytest.raises(ValueError, match="log_dir is None; give a directory"):
         TableStats(norms={"t": 5})
     (tmp_path / "file").write_text("")
-    for call in (
-        TableStats,
-        lambda path: het_tf.write_projector(rules_lib.embedding() and "t", path, ids=[1]),
-    ):
-        het_tf.reset()
-        with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
-            call(tmp_path / "file")
+    with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
+        TableStats(tmp_path / "file")
     with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows, .*ids of some rows"):
         TableStats(tmp_path, norms={"t": [0.5]})
     for rows in (0, True, 1.5):
@@ -186,63 +181,3 @@ def test_what_is_refused(fresh, tmp_path):
         ValueError, match=r"norms names \['u'\], but the tables of the model are 't', 'plain'"
     ):
         fit(model(), TableStats(tmp_path, norms={"u": [1]}))
-
-
-# --- projector ---------------------------------------------------------------------------------------------
-
-
-def read(path):
-    return [line.split("\t") for line in path.read_text().splitlines()]
-
-
-def test_the_projector_shows_the_rows_with_the_most_updates(fresh, tmp_path):
-    for name in ("t", 'a "b" c'):
-        rules_lib.embedding(name=name, dim=3)
-        table = het_tf.Table(name)
-        table.assign(np.arange(20), fresh.random((20, 3)))
-        for _ in range(3):
-            table.assign([7, 5], fresh.random((2, 3)))
-        table.assign([5], fresh.random((1, 3)))
-        labels = {5: "five\tby\nfive", 7: "sieben"}
-        assert het_tf.write_projector(name, tmp_path, labels=labels, rows=8) == 8
-        stem = {"t": "t"}.get(name, "a__b__c")
-        metadata, tensors = read(tmp_path / f"{stem}_metadata.tsv"), read(tmp_path / f"{stem}_tensors.tsv")
-        assert metadata[0] == ["id", "updates", "label"] and metadata[1] == ["5", "5", "five by five"]
-        assert metadata[2] == ["7", "4", "sieben"] and metadata[3][2] == "" and len(metadata) == 9
-        ids = [int(line[0]) for line in metadata[1:]]
-        np.testing.assert_array_equal(np.array(tensors, np.float32), table.lookup(ids))
-    # Again, of one of them: its entry is replaced, and the other one's stays.
-    columns = {"name": {1: "one"}, "kind": {1: "odd", 2: "even"}}
-    assert het_tf.write_projector(het_tf.Table("t"), tmp_path, labels=columns, ids=[2, 1, 99]) == 3
-    assert read(tmp_path / "t_metadata.tsv") == [
-        ["id", "name", "kind"], ["2", "", "even"], ["1", "one", "odd"], ["99", "", ""],
-    ]  # fmt: skip
-    text = (tmp_path / "projector_config.pbtxt").read_text()
-    assert text.count("embeddings {") == 2
-    if events_lib.TENSORBOARD:
-        from google.protobuf import text_format
-        from tensorboard.plugins.projector import projector_config_pb2
-
-        config = text_format.Parse(text, projector_config_pb2.ProjectorConfig())
-        names = {one.tensor_name: (one.tensor_path, one.metadata_path) for one in config.embeddings}
-        assert names == {
-            "t": ("t_tensors.tsv", "t_metadata.tsv"),
-            'a "b" c': ("a__b__c_tensors.tsv", "a__b__c_metadata.tsv"),
-        }
-
-
-def test_the_projector_refuses(fresh, tmp_path):
-    rules_lib.embedding()
-    for change, message in (
-        (dict(), "table 't' has no rows yet; train it first, or give ids="),
-        (dict(rows=0), "rows is 0; give an integer of 1 or more"),
-        (dict(ids=[[1]]), r"ids are int64 of shape \(1, 1\)"),
-        (dict(ids=[1], labels=["a"]), "labels are list; give a dict: id -> text"),
-        (dict(ids=[1], labels={"id": {1: "a"}}), "labels have a column 'id', which exists already"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            het_tf.write_projector("t", tmp_path, **change)
-    with pytest.raises(LookupError):
-        het_tf.write_projector("nothing", tmp_path)
-    with pytest.raises(ValueError, match=r"table is 3; give a het_tf\.Table, or the name of one"):
-        het_tf.write_projector(3, tmp_path)

@@ -1,4 +1,4 @@
-"""Forecasts of het-plan: growth, memory, time, text; and refused arguments."""
+"""Forecasts of het-plan: rows, memory, time, text; and refused arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from het_tf.planner import Feature, Profiler, Stats
-from het_tf.python.planner import advice, cost, document, growth, page, show
+from het_tf.python.planner import advice, cost, document, page, show
 from het_tf.python.planner.accuracy import cost as auc_cost
 from het_tf.python.planner.cost import Machine, step_time
 from het_tf.python.planner.forecast import Request, forecast
@@ -39,35 +39,11 @@ def made(stats):
     return forecast(stats, Request(job=JOB, machine=Machine(compute=0.004), entries=400_000))
 
 
-# --- growth
-
-
-def chinese_restaurant(uses: int, alpha: float, theta: float, seed: int) -> list[list[float]]:
-    """Distinct ids of a Pitman-Yor process at powers of two, and at the end."""
-    rng, rows, points = np.random.default_rng(seed), 0, []
-    for n, drawn in enumerate(rng.random(uses)):
-        rows += drawn < (theta + alpha * rows) / (theta + n)
-        if (n + 1).bit_count() == 1 or n + 1 == uses:
-            points.append([float(n + 1), float(rows)])
-    return points
-
-
-@pytest.mark.parametrize(("alpha", "seed"), [(0.3, 1), (0.6, 2), (0.8, 3)])
-def test_interval_contains_rows_of_pitman_yor_process(alpha, seed):
-    points = chinese_restaurant(1 << 17, alpha, 50.0, seed)
-    so_far = [point for point in points if point[0] <= 1 << 14]
-    least, most = growth.rows_after(so_far, 1 << 17)
-    assert 0.9 * least <= points[-1][1] <= 1.1 * most
-    assert so_far[-1][1] < least <= most < 3 * least
-
-
-def test_saturated_table_stops_growing():
-    points = [[float(1 << k), 100 * (1 - 0.99 ** (1 << k))] for k in range(15)]
-    assert growth.rows_after(points, 1 << 20)[1] < 250
-
-
-def test_forecast_of_finished_job_has_present_rows():
-    assert growth.rows_after([[10, 8], [100, 50]], 100) == (50, 50)
+def test_rows_at_the_end_are_between_those_now_and_in_proportion(stats, made):
+    assert [table.rows_at_end for table in made.tables] == [(of.rows, of.rows) for of in stats.tables]
+    request = dataclasses.replace(made.request, samples=3 * SAMPLES)
+    later = forecast(stats, request).tables
+    assert [table.rows_at_end for table in later] == [(of.rows, 3 * of.rows) for of in stats.tables]
 
 
 # --- time

@@ -1,4 +1,4 @@
-"""The command `het-ckpt`: shows, checks, merges and converts checkpoints.
+"""The command `het-ckpt`: shows, checks and merges checkpoints.
 
 All commands except `merge` read files with numpy, block by block. They need neither TensorFlow nor the
 plugin, and never hold a whole table: `view` holds 8 bytes for each key of an increment, `verify` 8 bytes for

@@ -4,14 +4,14 @@ import argparse
 import json
 from collections.abc import Callable
 
-from het_tf.python.checkpoint.cli import convert, inspect, verify
+from het_tf.python.checkpoint.cli import inspect, verify
 from het_tf.python.checkpoint.cli.view import View
 from het_tf.python.files import local
 from het_tf.python.show import Command, add_json, bar, number, run, say, show, size
 from het_tf.python.show import parser as command_line
 
 DESCRIPTION = """\
-Shows, checks, merges and converts checkpoints of het_tf.
+Shows, checks and merges checkpoints of het_tf.
 Only merge needs TensorFlow.
 
   het-ckpt inspect runs/ctr
@@ -20,7 +20,6 @@ Only merge needs TensorFlow.
       read every byte of it; exit status 1 on a fault
   het-ckpt merge full runs/ctr/ckpt-00000012
       write it and its bases as one full checkpoint
-  het-ckpt to-parquet runs/ctr rows --table item
 
 A PATH is a checkpoint, or a directory: then its newest checkpoint. An increment
 includes the rows of all its bases.
@@ -30,7 +29,7 @@ Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    return command_line("het-ckpt", DESCRIPTION, (_inspect, _verify, _merge, _to_parquet))
+    return command_line("het-ckpt", DESCRIPTION, (_inspect, _verify, _merge))
 
 
 def _path(sub: argparse.ArgumentParser, name: str = "path", text: str = "") -> None:
@@ -65,15 +64,6 @@ def _merge(command: Command) -> None:
     )
     _path(sub, "out", "the new checkpoint; must not exist")
     sub.add_argument("inputs", type=local, metavar="IN", nargs="+", help="checkpoints, in any order")
-
-
-def _to_parquet(command: Command) -> None:
-    sub = command("to-parquet", "write rows as Parquet (needs pyarrow: pip install het_tf[parquet])")
-    _path(sub)
-    _path(sub, "out", "a file *.parquet for one table, else a directory for one file a table")
-    sub.add_argument("--table", metavar="T", help="write only this table")
-    sub.add_argument("--slots", action="store_true", help="write the optimizer's slots, too")
-    sub.add_argument("--force", action="store_true", help="overwrite existing files")
 
 
 def _checked(view: View, what: str) -> View:
@@ -134,30 +124,10 @@ def run_merge(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_to_parquet(options: argparse.Namespace) -> int:
-    """het-ckpt to-parquet."""
-    convert.pyarrow()
-    view = View.open(options.path)
-    tables = view.select(options.table)
-    targets = [convert.parquet_path(options.out, tables, table) for table in tables]
-    if options.out not in targets and options.out.exists() and not options.out.is_dir():
-        raise FileExistsError(f"{options.out} is a file; give a directory, or one file called *.parquet")
-    _checked(view, "the checkpoint")
-    if options.out not in targets:
-        options.out.mkdir(parents=True, exist_ok=True)
-    for table, target in zip(tables, targets, strict=True):
-        with bar(table.name) as (begin, advance):
-            begin(table.count())
-            rows = convert.to_parquet(target, table, options.slots, options.force, advance)
-        print(f"{target}: {table.name} {number(rows)} rows")
-    return 0
-
-
 RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "inspect": run_inspect,
     "verify": run_verify,
     "merge": run_merge,
-    "to-parquet": run_to_parquet,
 }
 
 

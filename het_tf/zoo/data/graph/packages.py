@@ -52,8 +52,10 @@ def debian_packages(seed: int = 0) -> NodeTask:
 
 
 def read_requirements() -> tuple[list[bytes], npt.NDArray[np.int64], dict[bytes, bytes]]:
-    """Returns the names of packages in the order of their numbers, the pairs (package, required) int64 [E, 2],
-    and the section of each package.
+    """Reads the packages that apt lists, numbered by the hash of their names.
+
+    Returns:
+      Names in the order of their numbers; pairs (package, required), int64 [E, 2]; the section of each name.
 
     Raises:
       RuntimeError: as `debian_packages`.

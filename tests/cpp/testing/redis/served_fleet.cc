@@ -38,8 +38,8 @@ void Sleep(uint64_t microseconds) { std::this_thread::sleep_for(std::chrono::mic
 
 }  // namespace
 
-ServedFleet::ServedFleet(RedisShards* servers, uint64_t seed, std::optional<double> max_skew)
-    : address_(servers->address()), seed_(seed), max_skew_(max_skew), rows_(NewServedRows()) {
+ServedFleet::ServedFleet(RedisShards* servers, uint64_t seed)
+    : address_(servers->address()), seed_(seed), rows_(NewServedRows()) {
   RedisCluster cluster(address_);
   EXPECT_TRUE(cluster.Refresh(10).ok());
   const auto made = cluster.Ask(MetaKey(""),
@@ -175,8 +175,6 @@ void ServedFleet::Follow() {
   if (!live.ok()) return rows_->Error("live files: " + live.status().message());
   follow::FollowerOptions options;
   options.poll = 0.05;
-  options.defer_small = defer_small_;
-  options.max_skew = max_skew_;
   options.max_page_bytes = 200;  // several pages a scan
   auto made = follow::Follower::Create(source.value().get(), live.value().get(), options);
   if (!made.ok()) return rows_->Error("follower: " + made.status().message());
@@ -198,10 +196,6 @@ void ServedFleet::Follow() {
     source.value()->Descriptors(&descriptors);
     poll(descriptors.data(), descriptors.size(), static_cast<int>(std::clamp(pause * 1000, 1.0, 20.0)));
   }
-  uint64_t large = 0;
-  const nlohmann::json report = nlohmann::json::parse(follower.Report());
-  for (const auto& part : report["partitions"]) large += part["large"]["scans"].get<uint64_t>();
-  if ((large > 0) != (defer_small_ > 0)) rows_->Error("scans of large changes: " + std::to_string(large));
 }
 
 void ServedFleet::Publish() {
@@ -230,29 +224,9 @@ void ServedFleet::Publish() {
         if (fields[i].text() == "changes") version.cut[p][1] = as_number;
       }
     }
-    version.read = follow::BootNanoseconds();
     version.ready = true;
     rows_->published = number;
     Sleep(100000);
-  }
-}
-
-void ServedFleet::CheckSkew(uint64_t version, const std::vector<uint64_t>& events) {
-  if (version == 0) return;  // of an unknown cut: a test in core/follow
-  const Layout layout(kServedPartitions, kHashSeed);
-  std::map<uint32_t, std::vector<Key>> parts;
-  for (Key key = 0; key < kServedKeys; ++key) parts[layout.OfKey(ServedSchema()->id(), key)].push_back(key);
-  for (const auto& [partition, keys] : parts) {
-    const auto first = rows_->FirstChangeAfter(version, keys);
-    if (rows_->published != version || !first) return;
-    for (const Key key : keys) {
-      if (key >= kServedKeys - kRemovedKeys) continue;  // several of its events have the value 0
-      const uint64_t begun = rows_->rows[key].events[events[key]].begun;
-      const double ahead = begun < *first ? 0 : static_cast<double>(begun - *first) * 1e-9;
-      if (ahead <= *max_skew_) continue;
-      rows_->Error("key " + std::to_string(key) + " is " + std::to_string(ahead) + " s ahead of version " +
-                   std::to_string(version) + ", after which none was published");
-    }
   }
 }
 
@@ -279,7 +253,6 @@ void ServedFleet::Read() {
       }
       newest[key] = event;
     }
-    if (max_skew_) CheckSkew(version.value().number, newest);
     rows_->last_seen = seen;
     rows_->in_force = version.value().number;
     Sleep(500);

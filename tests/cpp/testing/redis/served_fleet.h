@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,14 +26,10 @@ class ServedFleet {
  public:
   static constexpr uint32_t kWriters = 2;
 
-  // `max_skew`: of the follower, in seconds.
-  explicit ServedFleet(RedisShards* servers, uint64_t seed = 1,
-                       std::optional<double> max_skew = std::nullopt);
+  explicit ServedFleet(RedisShards* servers, uint64_t seed = 1);
   ~ServedFleet();
 
   ServedRows& rows() { return *rows_; }
-  // Of followers that start later.
-  void set_defer_small(double seconds) { defer_small_ = seconds; }
   // The key of a partition at the servers.
   std::string PartitionKeyOf(uint32_t partition) const;
 
@@ -73,16 +68,12 @@ class ServedFleet {
   void Follow();
   void Publish();
   void Read();
-  // Fails if rows with these events are ahead of the version by more than max_skew, and none newer is there.
-  void CheckSkew(uint64_t version, const std::vector<uint64_t>& events);
 
   const ServerAddress address_;
   const uint64_t seed_;
-  const std::optional<double> max_skew_;
   TempFolder folder_;
   SharedServedRows rows_;
   std::map<std::string, pid_t> pids_;
-  double defer_small_ = 0;
 };
 
 }  // namespace het::testing

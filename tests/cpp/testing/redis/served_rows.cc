@@ -12,7 +12,6 @@ uint64_t RowHistory::Begin(float value) {
   const uint64_t number = size.load();
   if (number == kMostEvents) std::abort();
   events[number].value = value;
-  events[number].begun = follow::BootNanoseconds();
   size = number + 1;
   return number;
 }
@@ -57,19 +56,6 @@ uint64_t ServedRows::Check(het::Key key, const float* value, size_t dim, uint64_
         std::to_string(version) + ", or was never written; its last event is " +
         std::to_string(row.events[size - 1].value.load()));
   return 0;
-}
-
-std::optional<uint64_t> ServedRows::FirstChangeAfter(uint64_t version,
-                                                     const std::vector<het::Key>& keys) const {
-  std::optional<uint64_t> first;
-  for (const het::Key key : keys) {
-    const RowHistory& row = rows[key];
-    for (uint64_t i = row.size; i-- > 0 && row.events[i].begun > versions[version].read;) {
-      const uint64_t acked = row.events[i].acked;
-      if (acked != 0) first = std::min(first.value_or(acked), acked);
-    }
-  }
-  return first;
 }
 
 SharedServedRows NewServedRows() {

@@ -1,11 +1,11 @@
 // What writers did to rows, and when, in memory that processes share: the truth against which a read of
 // served rows is checked (core/follow).
 //
-// Each key has a list of events, written by one process. An event sets the row to a value: `begun` before its
-// request is sent, `acked` when the server has said that it is done, or never. All times are CLOCK_BOOTTIME.
+// Each key has a list of events, written by one process. An event sets the row to a value; it begins before
+// its request is sent, and is `acked` when the server has said that it is done (CLOCK_BOOTTIME), or never.
 //
-// A read that claims to be as new as the server was at `seen`, and ended at `now`, may show event i if it had
-// begun by `now`, and if its successor was not acked by `seen`: then the claim would be false.
+// A read that claims to be as new as the server was at `seen` may show event i if its successor was not acked
+// by `seen`: then the claim would be false.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,6 @@ constexpr uint64_t kMostVersions = 4096;
 constexpr uint32_t kServedPartitions = 6;
 
 struct RowEvent {
-  std::atomic<uint64_t> begun{0};
   std::atomic<uint64_t> acked{0};  // 0: not yet
   std::atomic<float> value{0};
 };
@@ -48,7 +46,6 @@ struct RowHistory {
 struct ServedVersion {
   std::atomic<bool> ready{false};
   uint64_t cut[kServedPartitions][2];  // incarnation, number
-  uint64_t read = 0;                   // when the cut had been read
   uint64_t least[kServedKeys];
 };
 
@@ -70,9 +67,6 @@ struct ServedRows {
   // Checks a row that was read just now, of which the claim is that it is the server's of `seen` or newer.
   // The dense weights of `version` were read before. Returns the number of the newest event that it may be.
   uint64_t Check(het::Key key, const float* value, size_t dim, uint64_t seen, uint64_t version);
-  // Returns when the first change of these keys that followed the version's cut was carried out at the
-  // latest; absent: that is not known yet.
-  std::optional<uint64_t> FirstChangeAfter(uint64_t version, const std::vector<het::Key>& keys) const;
 };
 
 struct ServedRowsUnmap {

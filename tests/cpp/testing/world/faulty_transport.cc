@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cpp/testing/partition_bytes.h"
+
 namespace het::testing {
 
 FaultyTransport::FaultyTransport(LocalService* service, uint64_t seed, uint32_t shards)
@@ -138,11 +140,7 @@ Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
 }
 
 void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* event) {
-  auto rows = [&] {
-    Bytes bytes;
-    service_->WithPartition(event->partition, [&](Partition& partition) { partition.Serialize(&bytes); });
-    return bytes;
-  };
+  auto rows = [&] { return BytesOf(service_, event->partition); };
   Request request;
   static_cast<void>(Decode(frame.view(), &request));
   auto last_seq = [&] {

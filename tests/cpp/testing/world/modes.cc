@@ -26,7 +26,6 @@ void SetDefault(WorldConfig* c) {
   c->is_default = true;
   c->cache.policy = standard.policy;
   c->cache.checks = standard.checks;
-  c->cache.admit_after = standard.admit_after;
   c->cache.wire = RowFormat::kInt4;
   const int64_t staleness = c->workers == 1 ? kMostUnsentInt4 : CacheConfig::kStaleness;
   const StalenessBounds bounds = StalenessBounds::Of("row_wise_adagrad", staleness, c->workers);
@@ -104,7 +103,6 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   } else {
     c.cache.policy = Pick<Policy>(seed, "policy", {Policy::kLru, Policy::kLfu, Policy::kLightLfu});
     c.cache.checks = Pick<Checks>(seed, "checks", {Checks::kNotified, Checks::kNotified, Checks::kAsked});
-    c.cache.admit_after = Pick<uint32_t>(seed, "admission", {1, 2});
     c.cache.wire = Pick<RowFormat>(
         seed, "wire", {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4});
     if (c.devices == c.workers) c.cache.wire = RowFormat::kFloat32;
@@ -133,7 +131,6 @@ Modes ModesOf(const WorldConfig& c) {
       {"policy", PolicyName(c.cache.policy)},
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},
       {"budget", of(c.cache.layer == 0, "of each table", "of all, which moves")},
-      {"admission", std::to_string(c.cache.admit_after)},
       {"rows", of(c.age == 0, "new", "aged")},
       {"stream",
        c.stream == StreamMode::kNone ? "none" : of(c.stream == StreamMode::kPlanned, "planned", "on demand")},

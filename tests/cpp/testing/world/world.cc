@@ -10,6 +10,7 @@
 
 #include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/optimizer_of.h"
+#include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::testing {
 
@@ -168,15 +169,11 @@ Status World::Flush(size_t w) {
   return status;
 }
 
-Bytes World::Snapshot(uint32_t p) {
-  Bytes bytes;
-  service_.WithPartition(p, [&](Partition& partition) { partition.Serialize(&bytes); });
-  return bytes;
-}
+Bytes World::Snapshot(uint32_t p) { return BytesOf(&service_, p); }
 
 void World::Restart(uint32_t p, const Bytes& bytes, bool close) {
   ++restarts_;
-  Require(service_.Revive(p, Span<const uint8_t>(bytes.data(), bytes.size())));
+  Revive(&service_, p, bytes);
   LimitHoldings(p);
   if (!close) return;
   for (auto& worker : workers_) worker.transport->PartitionMoved(p);

@@ -11,9 +11,9 @@ std::string WorldConfig::ToString() const {
          (devices > 0 ? " (" + std::to_string(devices) + " on devices)" : "") + ", partitions " +
          std::to_string(partitions) + (shards > 0 ? " on " + std::to_string(shards) + " shards" : "") +
          ", tables " + std::to_string(tables) + ", " + optimizer + ", dim " + std::to_string(dim) + ", " +
-         PolicyName(cache.policy) + ", capacity " + std::to_string(cache.capacity) + ", admit_after " +
-         std::to_string(cache.admit_after) + ", pull " + bound(cache.pull_bound) + ", push " +
-         bound(cache.push_bound) + ", write_back " + std::to_string(cache.write_back_rows) +
+         PolicyName(cache.policy) + ", capacity " + std::to_string(cache.capacity) + ", pull " +
+         bound(cache.pull_bound) + ", push " + bound(cache.push_bound) + ", write_back " +
+         std::to_string(cache.write_back_rows) +
          (cache.push_max_age ? ", push_max_age " + std::to_string(*cache.push_max_age) : "") +
          (cache.wire != RowFormat::kFloat32 ? std::string(", wire ") + RowFormatName(cache.wire) : "") +
          (cache.checks != Checks::kAsked

@@ -36,7 +36,7 @@ def iterate():
 def bad_line():
     from het_tf.zoo.data import criteo
     train = iterate()
-    for _ in criteo(sys.argv[2], workers=4).to_tf(8):
+    for _ in criteo(sys.argv[2]).to_tf(8):
         pass
 
 def interrupt():
