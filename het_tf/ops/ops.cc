@@ -23,7 +23,7 @@ void SetRowsShape(TF_ShapeInferenceContext* context, int f, int hint_input, TF_S
 }
 
 void LookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 2) / 2);
+  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 1) / 2);
   for (int f = 0; f < n; ++f) {
     SetRowsShape(context, f, n + 1 + f, status);
     if (!Ok(status)) return;
