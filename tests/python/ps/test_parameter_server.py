@@ -32,6 +32,8 @@ def test_one_worker_equals_local_store(server, name, staleness, cache_rows):
         het_tf.reset()
         het_tf.init(ps=ps)
         arguments = {"momentum": 0.9} if name == "SGD" and staleness else {}
+        if name == "RowWiseAdagrad":
+            arguments = {"decay_steps": 4}  # then a step depends on the row's age
         optimizer = getattr(het_tf.optimizers, name)(0.1 if arguments or name != "SGD" else 0.5, **arguments)
         layer = het_tf.keras.Embedding(
             4,
@@ -45,6 +47,31 @@ def test_one_worker_equals_local_store(server, name, staleness, cache_rows):
     np.testing.assert_array_equal(here["ids"], there["ids"])
     np.testing.assert_array_equal(here["clocks"], there["clocks"])
     assert_close(there["rows"], here["rows"], MODEL, magnitude=of_columns(here["rows"]))
+
+
+def test_rows_move_to_a_server_with_their_ages(server):
+    moved = {}
+    for ps in ("", server.address):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        optimizer = het_tf.optimizers.RowWiseAdagrad(0.1, decay_steps=4)
+        layer = het_tf.keras.Embedding(
+            4, name="t", optimizer=optimizer, cache=het_tf.Cache(staleness=0, wire="float32")
+        )
+        table = het_tf.Table("t")
+        if not ps:
+            redis_lib.train(layer, 25)
+            rows = redis_lib.rows_of("t")
+            ages = rows["clocks"]
+            assert ages.max() > ages.min()
+        else:
+            table.assign(rows["ids"], rows["rows"], with_slots=True, clocks=ages)
+            there = redis_lib.rows_of("t")
+            np.testing.assert_array_equal(there["rows"], rows["rows"])
+            np.testing.assert_array_equal(there["clocks"] % 2**20, ages)
+        redis_lib.train(layer, 3)
+        moved[ps] = table.lookup(rows["ids"])
+    assert_close(moved[server.address], moved[""], MODEL)
 
 
 def test_a_sample_is_of_rows_of_the_whole_table(server):

@@ -141,7 +141,8 @@ int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batc
       bool of_call = false;
       Row* row = call->Find(use.table, key, &of_call);
       const bool leaves = WillLeave(use, *row, of_call);
-      use.table->schema->Tick(use.learning_rate, gradient.data(), row->row.data(), row->update.data());
+      use.table->schema->Tick(use.learning_rate, gradient.data(), row->base + row->ticks, row->row.data(),
+                              row->update.data());
       ++row->ticks;
       if (!leaves) continue;
       leaving[u][key] = row->Update();
