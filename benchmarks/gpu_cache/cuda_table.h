@@ -82,6 +82,7 @@ class Table {
     config.optimizer = HET_DEV_ROW_WISE_ADAGRAD;
     config.params[0] = 0.1;
     config.params[1] = 1e-7;
+    config.params[2] = 1;
     config.keep_updates = keep_updates;
     config.hash_seed = 1;
     config.partitions = 64;

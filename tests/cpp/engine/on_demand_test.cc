@@ -240,7 +240,7 @@ TEST(OnDemandThreads, PlanTrainAndFlush) {
       std::vector<float> rows;
       if (!worker.TryLookup(ids_of(i), &rows).ok()) continue;
       Batch batch{ids_of(i), std::vector<float>(3 * kDim, -1)};
-      worker.Apply(batch, worker.table()->planned.load() > i ? 1.0f : 0.0f);
+      if (worker.table()->planned.load() > i) worker.Apply(batch, 1.0f);
     }
     done.store(i + 1);
   }

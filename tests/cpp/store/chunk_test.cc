@@ -198,11 +198,11 @@ TEST_F(ChunkTest, AssignedRowsTickAndKeepClients) {
   RowStore& store = Table("a")->rows();
   EXPECT_EQ(store.size(), 101u);
   const uint32_t old = store.Find(0);
-  EXPECT_EQ(store.meta(old).clock, 1 + 2) << "a tick for each";
+  EXPECT_EQ(store.meta(old).clock, 2 * 2 * kBirthGap) << "each makes a young row";
   EXPECT_EQ(store.meta(old).count, 3u + 2);
   EXPECT_EQ(store.meta(old).last_used, 900u);
   EXPECT_EQ(store.data(old)[0], rows[2 * schema.row_floats()]) << "the last of equal keys wins";
-  EXPECT_EQ(store.meta(store.Find(-8)).clock, 1);
+  EXPECT_EQ(store.meta(store.Find(-8)).clock, 2 * kBirthGap);
   EXPECT_EQ(store.meta(store.Find(-8)).last_used, 900u);
   EXPECT_EQ(partition_.clients().all().size(), 40u);
 }

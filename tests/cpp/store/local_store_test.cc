@@ -113,7 +113,7 @@ TEST_F(CheckpointStore, FloorsAndPositions) {
   for (int i = 0; i < 9; ++i) first.Assign(schema, 3, 1);
   first.Remove(schema, 3);
   const Clock floor = first->State(*schema).value().clock_floor;
-  ASSERT_EQ(floor, 10);
+  ASSERT_EQ(floor, 10 * 2 * kBirthGap) << "each assignment is a birth";
   const auto paths = Save(first.get(), In("a"), {{schema}});
   Embedded next(2, 9, {schema});
   const auto before = next->State(*schema).value();
@@ -442,7 +442,7 @@ TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
   std::fill_n(row.begin(), 3, 5.0f);
   const StoredRows rows = RowsOf(next.get(), *adagrad);
   EXPECT_EQ(rows.size(), 10u);
-  EXPECT_EQ(rows.at(4), StoredRow(1, 1000, 1, row));
+  EXPECT_EQ(rows.at(4), StoredRow(4 * kBirthGap, 1000, 1, row));
 }
 
 // Memory does not grow with the table; when it is exhausted the error says so.

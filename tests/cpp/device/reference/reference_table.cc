@@ -27,8 +27,8 @@ const Named kOptimizers[] = {
     {"momentum", {"momentum", "nesterov"}},
     {"rmsprop", {"rho", "epsilon"}},
     {"adam", {"beta_1", "beta_2", "epsilon"}},
-    {"adagrad", {"initial_accumulator", "epsilon"}},
-    {"row_wise_adagrad", {"initial_accumulator", "epsilon"}},
+    {"adagrad", {"initial_accumulator", "epsilon", "decay_steps"}},
+    {"row_wise_adagrad", {"initial_accumulator", "epsilon", "decay_steps"}},
     {"ftrl", {"l1", "l2", "beta", "l2_shrinkage", "initial_accumulator"}},
 };
 
