@@ -9,7 +9,7 @@
 namespace het::chunk {
 
 constexpr uint32_t kMagic = 0x43544548;  // "HETC"
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 constexpr size_t kRowsHead = 8 + 8 + 4 + 4;
 constexpr size_t kRowHead = 8 + 8 + 4 + 2;
 constexpr size_t kClientBytes = 28;

@@ -82,12 +82,12 @@ TEST(CacheOptions, EveryFieldIsReadAndWritten) {
 
 TEST(CacheOptions, BoundsFollowStalenessAgeAndWorkers) {
   const CacheConfig cache = Cache("\"workers\": 3");
-  const StalenessBounds bounds = StalenessBounds::Of("row_wise_adagrad", CacheConfig::kStaleness, 3);
+  const StalenessBounds bounds = StalenessBounds::Of(true, CacheConfig::kStaleness, 3);
   EXPECT_EQ(cache.pull_bound, bounds.pull);
   EXPECT_EQ(cache.push_bound, bounds.push);
   EXPECT_GT(cache.pull_bound.every, 0u);
   const CacheConfig sgd = *Resolved("\"workers\": 3", true, "sgd").value().cache;
-  EXPECT_EQ(sgd.pull_bound, StalenessBounds::Of("sgd", CacheConfig::kStaleness, 3).pull);
+  EXPECT_EQ(sgd.pull_bound, StalenessBounds::Of(false, CacheConfig::kStaleness, 3).pull);
 }
 
 TEST(CacheOptions, TheBoundThatIsNotGivenIsStaleness) {

@@ -28,7 +28,7 @@ void SetDefault(WorldConfig* c) {
   c->cache.checks = standard.checks;
   c->cache.wire = RowFormat::kInt4;
   const int64_t staleness = c->workers == 1 ? kMostUnsentInt4 : CacheConfig::kStaleness;
-  const StalenessBounds bounds = StalenessBounds::Of("row_wise_adagrad", staleness, c->workers);
+  const StalenessBounds bounds = StalenessBounds::Of(/*steps_shrink=*/true, staleness, c->workers);
   c->cache.pull_bound = bounds.pull;
   c->cache.push_bound = bounds.push;
 }
