@@ -123,7 +123,8 @@ TEST_F(CheckpointStore, FloorsAndPositions) {
   EXPECT_EQ(after.rows[0] + after.rows[1], 49u);
   for (size_t p = 0; p < 2; ++p) EXPECT_NE(after.positions[p], before.positions[p]);
   next.Assign(schema, 3, 1);
-  EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), floor + 4 * kBirthGap) << "not as if it had never gone";
+  EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), floor + 4 * kBirthGap)
+      << "not as if it had never gone";
 }
 
 // Base and increments equal the store after any changes, and an increment has only changed rows.
