@@ -43,7 +43,7 @@ uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
 
 void Shard::Renew(uint32_t row, Clock age) {
   Clock& clock = rows_.meta(row).clock;
-  clock = std::min(BornAfter(clock), kMaxClock) + AgeOf(age);
+  clock = std::min(BornAfter(clock), kMaxClock - kBirthGap) + AgeOf(age);
   RaiseNewest(clock);
 }
 
