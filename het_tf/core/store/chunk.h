@@ -4,7 +4,7 @@
 // larger than kMaxChunkBytes (unless a single table description is). Every chunk is self-contained: it names
 // its kind and, for rows, the table.
 //
-//   chunk      u32 magic "HETC" | u8 version 2 | u8 kind | u16 0 | body
+//   chunk      u32 magic "HETC" | u8 version 3 | u8 kind | u16 0 | body
 //   kHead      u32 index | u32 count | u64 hash_seed               the partition's identity
 //   kTable     u64 epoch | i64 clock floor | the table's description with its limits as JSON, to the end of
 //              the chunk (schema.h)

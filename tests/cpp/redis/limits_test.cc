@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "het_tf/core/store/chunk_format.h"
 #include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis/redis_store.h"
 
@@ -132,8 +133,7 @@ TEST_F(RedisLimits, MarkOfALoadExpiresWithinADay) {
   Start();
   const std::string read = Encoded(store().NewRequest(0));
   Bytes mark;
-  Writer w(&mark);
-  w.Raw("HETC\2\11\0\0", 8);  // the chunk of a mark, until 2106
+  Writer w = chunk::Begin(chunk::Kind::kLoading, &mark);  // a mark until 2106
   w.Fixed(uint32_t{5});
   w.Fixed(UINT32_MAX);
   w.Raw("job", 3);

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "het_tf/core/store/chunk_format.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 
@@ -105,7 +107,8 @@ TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
   const Bytes before = BytesOf(partition_);
   Bytes chunk = Chunks(kMaxChunkBytes)[0];
   chunk[4] = 1;
-  const std::string says = "chunk version 1; this side reads version 2: upgrade the older side";
+  const std::string says = "chunk version 1; this side reads version " +
+                           std::to_string(chunk::kVersion) + ": upgrade the older side";
   EXPECT_EQ(ChunkReader(1).Add(View(chunk)).message(), says);
   EXPECT_EQ(LoadChunk(View(chunk), &partition_).message(), says);
   EXPECT_EQ(BytesOf(partition_), before);
