@@ -93,7 +93,7 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
         "a gradient of " + what + " is applied that is not kept any more: of each layer the newest " +
         std::to_string(kSlots) +
         " gradients of this process are kept, until a table is dropped, and one that "
-        "was applied only until the next is taken. Apply a gradient in the process that "
+        "was applied only until its layer's next lookup for training. Apply a gradient in the process that "
         "took it, before " +
         std::to_string(kSlots) + " others; no row was changed");
   };
@@ -139,9 +139,25 @@ void KeptGradients::Forget(uint64_t table) {
   }
 }
 
+void KeptGradients::DropApplied(uint64_t layer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [number, variable] : variables_) {
+    if (!std::exchange(variable.any_applied, false)) continue;
+    for (Slot& slot : variable.slots) {
+      if (!slot.applied) continue;
+      if (slot.gradient->layer == layer) {
+        slot = Slot();
+      } else {
+        variable.any_applied = true;
+      }
+    }
+  }
+}
+
 void KeptGradients::SetApplied(uint64_t variable, const std::vector<Chosen>& chosen) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const Chosen& one : chosen) variables_[variable].slots[one.slot].applied = true;
+  Variable& of = variables_[variable];
+  for (const Chosen& one : chosen) of.slots[one.slot].applied = of.any_applied = true;
 }
 
 void WriteTickets(Span<const KeptGradients::Given> given, float* to) {

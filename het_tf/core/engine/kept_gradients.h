@@ -14,9 +14,10 @@
 // describes. Every worker has other directions, and so has a slot each time that it is used again: tickets
 // that were averaged over workers, or whose gradient was dropped, are known by it.
 //
-// Memory. The newest gradient of a variable keeps its step, with the plan, and so does one that was applied
-// until the next comes: it may be applied again. Others are only keys and sums. Of each variable the newest
-// kSlots gradients are kept; Table::dropped counts those that leave without having been applied.
+// Memory. The newest gradient of a variable keeps its step, with the plan. One that was applied may be applied
+// again until its layer's next training lookup, which then gets its plan: the CPU's caches have it. Others are
+// only keys and sums. Of each variable the newest kSlots gradients are kept; Table::dropped counts those that
+// leave without having been applied.
 //
 // Thread-safe; a leaf lock. What a kept gradient has is protected by the engine's lock of updates.
 #pragma once
@@ -88,6 +89,8 @@ class KeptGradients {
   Result<std::vector<Chosen>> Choose(uint64_t variable, const std::string& what, Span<const float> tickets);
   // Call when a table is dropped: its variables' gradients are of no use.
   void Forget(uint64_t table);
+  // Call when a training lookup of the layer begins (BatchCall::layer).
+  void DropApplied(uint64_t layer);
   // Rows were updated by these.
   void SetApplied(uint64_t variable, const std::vector<Chosen>& chosen);
 
@@ -102,6 +105,7 @@ class KeptGradients {
     std::array<Slot, kSlots> slots;
     uint64_t kept = 0;                  // so far
     std::vector<uint64_t> tables = {};  // of its gradients
+    bool any_applied = false;           // a slot may be
   };
 
   static void Drop(uint64_t variable, Slot* slot);

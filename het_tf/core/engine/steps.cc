@@ -63,6 +63,7 @@ Status Steps::Lookup(const BatchCall& call, Span<float* const> out, uint64_t* to
   const TraceScope whole(&parts_->trace, TraceKind::kLookup);
   HET_RETURN_IF_ERROR(CheckIds(call));
   HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
+  if (token != nullptr) parts_->kept.DropApplied(call.layer);
   StepStore::StepPtr plan = on_device ? StepStore::StepPtr() : parts_->step_store.New();
   StepCall step{call, 0, nullptr, plan.get()};
   HET_RETURN_IF_ERROR(token != nullptr ? Number(&step) : parts_->on_demand.Begin(&step, {}, false));
