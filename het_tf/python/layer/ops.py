@@ -1,10 +1,20 @@
-"""The lookup as a differentiable operation, and its gradient, which keeps the gradients of the rows."""
+"""All that a table's variable (variable.py) knows of TensorFlow.
 
+    lookup   reads rows; its gradient keeps their gradients and returns tickets
+    merged   adds the tickets of the replicas of a MirroredStrategy
+    apply    updates rows by a ticket, alone or with all workers
+    updates  counts the updates of tables
+
+Another backend of Keras needs these four.
+"""
+
+import dataclasses
 import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
-from het_tf.python.session import native, settings
+from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import device
 from het_tf.python.table.layer_state import Call
@@ -85,3 +95,101 @@ def _keep_gradient(op: Any, grad: Any) -> None:
         "het_tf: the gradient of a gradient goes through the gradient of an embedding's rows, which has no "
         "derivative. Leave the tables' variables (layer.trainable_variables) out of the inner tape.gradient"
     )
+
+
+# --- the update --------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What the ops of a variable get: names of its tables, JSON of their configurations, "cpu" or "gpu"."""
+
+    tables: list[str]
+    specs: str
+    place: str
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of an op."""
+        return {"tables": self.tables, "specs": self.specs}
+
+
+outside_of_graphs = tf.init_scope
+
+
+def merged(ticket: Any, update: Callable[[Any], None]) -> None:
+    """Calls `update` once, with the sum of all replicas' tickets: they are threads of this process."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        update(tf.convert_to_tensor(ticket))
+        return
+    context.merge_call(
+        lambda strategy, tickets: update(tf.add_n(strategy.experimental_local_results(tickets))),
+        args=(tf.convert_to_tensor(ticket),),
+    )
+
+
+def updates(call: Update) -> Any:
+    """Returns how often each table was updated, int64 [tables]."""
+    return native.ops.het_apply_count(**call.attributes)
+
+
+def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -> None:
+    """Updates rows by the gradients that a ticket stands for.
+
+    Args:
+      call: The variable's.
+      ticket: float32 [64, 2].
+      rates: Each table's learning rate: a float or a scalar tensor.
+      bulk_synchronous: Whether the next read of any worker must see this update.
+    """
+    if settings.several_workers():
+        ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.horovod)
+    if all(isinstance(rate, float) for rate in rates):
+        given = tf.constant(rates, tf.float32)
+    else:
+        given = tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])
+    scale = tf.convert_to_tensor(collective.gradient_scale(), dtype=tf.float32)
+    if settings.accumulates():
+        done = _exchange(call, ticket, given, scale)
+    else:
+        with tf.device(device.OPS_DEVICE[call.place]):
+            done = native.ops.het_apply_grad(
+                tickets=ticket, learning_rates=given, scale=scale, **call.attributes
+            )
+    if bulk_synchronous:
+        _await_workers(done)
+
+
+def _exchange(call: Update, ticket: Any, rates: Any, scale: Any) -> Any:
+    """The mode `accumulate`: sums a step's gradients over all workers; one of them updates each row.
+
+    Without it N workers that share a row make N successive updates of it in a step, and an optimizer
+    with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's
+    hash. The parts also carry errors: all workers get an error of one.
+    """
+    hvd = settings.horovod()
+    with tf.device("CPU:0"):
+        parts = native.ops.het_sum_grads(
+            tickets=ticket, scale=scale, workers=hvd.size_op(), **call.attributes
+        )
+        received, lengths = hvd.alltoall(
+            parts.payload, parts.splits, name=collective.name("accumulate"), ignore_name_scope=True
+        )
+        return native.ops.het_apply_sums(
+            received=received, lengths=lengths, learning_rates=rates, layout=parts.layout, **call.attributes
+        )
+
+
+def _await_workers(done: Any) -> None:
+    """Waits until all workers have updated rows: with staleness 0 their next reads see this update.
+
+    `reduce_gradients` has kept the updates behind all workers' reads.
+    """
+    hvd = settings.horovod()
+    if hvd is None or not settings.several_workers():
+        return
+    arrived = hvd.allreduce(done, op=hvd.Sum, name=collective.name("updated"), ignore_name_scope=True)
+    if not tf.executing_eagerly():
+        # A graph runs an op without side effects only for its result; an assertion has side effects.
+        tf.raw_ops.Assert(condition=True, data=[arrived])

@@ -18,14 +18,11 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import keras
 import numpy as np
 
-from het_tf.python.layer import unreached
-from het_tf.python.session import collective, native, settings
-from het_tf.python.session.native import tf
-from het_tf.python.table import device, optimizers, registry
-
-keras: Any = tf.keras
+from het_tf.python.layer import ops, unreached
+from het_tf.python.table import optimizers, registry
 
 SLOTS = 64  # KeptGradients::kSlots
 
@@ -47,16 +44,14 @@ class TableVariable(keras.Variable):
         self.number = _numbers.setdefault(key, len(_numbers) + 1)
         self.tables = tables
         self._namespace = namespace
-        self._place = place
-        self._specs = json.dumps(
-            {
-                "namespace": namespace,
-                "tables": [table.spec for table in tables],
-                "features": [{"table": number, "padding_id": None} for number in range(len(tables))],
-                "variables": [self.number] * len(tables),
-                "place": place,
-            }
-        )
+        specs = {
+            "namespace": namespace,
+            "tables": [table.spec for table in tables],
+            "features": [{"table": number, "padding_id": None} for number in range(len(tables))],
+            "variables": [self.number] * len(tables),
+            "place": place,
+        }
+        self._call = ops.Update([table.name for table in tables], json.dumps(specs), place)
         super().__init__(
             initializer="zeros", shape=(SLOTS, 2), dtype="float32", autocast=False, name="anchor"
         )
@@ -120,35 +115,14 @@ class TableVariable(keras.Variable):
           ticket: A gradient of this variable, float32 [64, 2].
           optimizer: The Keras optimizer that applies it, for tables with learning_rate="model"; or None.
         """
-        context = tf.distribute.get_replica_context()
-        if context is not None and context.num_replicas_in_sync > 1:
-            # The replicas are threads of this process: one update with all their gradients.
-            def merged(strategy: Any, tickets: Any) -> None:
-                self._update(tf.add_n(strategy.experimental_local_results(tickets)), optimizer)
-
-            context.merge_call(merged, args=(tf.convert_to_tensor(ticket),))
-        else:
-            self._update(tf.convert_to_tensor(ticket), optimizer)
+        ops.merged(ticket, lambda whole: self._update(whole, optimizer))
 
     def _update(self, ticket: Any, optimizer: Any) -> None:
-        if settings.several_workers():
-            ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.horovod)
-        names = [table.name for table in self.tables]
-        attributes: dict[str, Any] = {"tables": names, "specs": self._specs}
-        rates = self._learning_rates(optimizer, attributes)
-        scale = tf.convert_to_tensor(collective.gradient_scale(), dtype=tf.float32)
-        if settings.accumulates():
-            done = _exchange(ticket, rates, scale, attributes)
-        else:
-            with tf.device(device.OPS_DEVICE[self._place]):
-                done = native.ops.het_apply_grad(
-                    tickets=ticket, learning_rates=rates, scale=scale, **attributes
-                )
-        if any(layer.is_bulk_synchronous for layer in self.layers):
-            _await_workers(done)
+        rates = self._learning_rates(optimizer)
+        ops.apply(self._call, ticket, rates, any(layer.is_bulk_synchronous for layer in self.layers))
 
-    def _learning_rates(self, optimizer: Any, attributes: dict[str, Any]) -> Any:
-        """Returns each table's rate for this update, float32 [tables]."""
+    def _learning_rates(self, optimizer: Any) -> list[Any]:
+        """Returns each table's rate for this update."""
         rates: list[Any] = []
         counts = None
         for number, table in enumerate(self.tables):
@@ -166,15 +140,13 @@ class TableVariable(keras.Variable):
                         f"het_tf: the optimizer of table {table.name!r} has learning_rate='model', but no "
                         "Keras optimizer applies its gradient; give a number, a schedule or a tf.Variable"
                     )
-                rate = tf.convert_to_tensor(optimizer.learning_rate)
+                rate = keras.ops.convert_to_tensor(optimizer.learning_rate)
             elif optimizers.is_schedule(rate):
                 if counts is None:
-                    counts = native.ops.het_apply_count(**attributes)
+                    counts = ops.updates(self._call)
                 rate = rate(counts[number])
             rates.append(rate)
-        if all(isinstance(rate, float) for rate in rates):
-            return tf.constant(rates, tf.float32)
-        return tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])
+        return rates
 
     # --- no array -----------------------------------------------------------------------------------------
 
@@ -262,7 +234,7 @@ def _keep_average(optimizer: Any, variable: TableVariable) -> None:
     averages = optimizer._model_variables_moving_average
     index = optimizer._get_variable_index(variable)
     if averages[index] is None:
-        with tf.init_scope():
+        with ops.outside_of_graphs():
             averages[index] = keras.Variable("zeros", (SLOTS, 2), "float32", trainable=False)
 
 
@@ -274,38 +246,3 @@ def _is_overwritten(self: Any, variable: Any) -> bool:
 
 
 keras.optimizers.LossScaleOptimizer._overwrite_variable_with_gradient = _is_overwritten
-
-
-# --- workers -----------------------------------------------------------------------------------------------
-
-
-def _exchange(ticket: Any, rates: Any, scale: Any, attributes: dict[str, Any]) -> Any:
-    """The mode `accumulate`: sums a step's gradients over all workers; one of them updates each row.
-
-    Without it N workers that share a row make N successive updates of it in a step, and an optimizer
-    with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's
-    hash. The parts also carry errors: all workers get an error of one.
-    """
-    hvd = settings.horovod()
-    with tf.device("CPU:0"):
-        parts = native.ops.het_sum_grads(tickets=ticket, scale=scale, workers=hvd.size_op(), **attributes)
-        received, lengths = hvd.alltoall(
-            parts.payload, parts.splits, name=collective.name("accumulate"), ignore_name_scope=True
-        )
-        return native.ops.het_apply_sums(
-            received=received, lengths=lengths, learning_rates=rates, layout=parts.layout, **attributes
-        )
-
-
-def _await_workers(done: Any) -> None:
-    """Waits until all workers have updated rows: with staleness 0 their next reads see this update.
-
-    `reduce_gradients` has kept the updates behind all workers' reads.
-    """
-    hvd = settings.horovod()
-    if hvd is None or not settings.several_workers():
-        return
-    arrived = hvd.allreduce(done, op=hvd.Sum, name=collective.name("updated"), ignore_name_scope=True)
-    if not tf.executing_eagerly():
-        # A graph runs an op without side effects only for its result; an assertion has side effects.
-        tf.raw_ops.Assert(condition=True, data=[arrived])
