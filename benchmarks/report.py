@@ -33,8 +33,8 @@ ROOT = HERE.parent
 BLOCK = re.compile(r"(<!-- (table|goals|run) (.*?)-->)(.*?)(<!-- end -->)", re.DOTALL)
 UNITS = {"k": 1e-3, "M": 1e-6, "m": 1e3, "u": 1e6, "b": 8e-6}
 SIGNS = {"<=": "at most", ">=": "at least"}
-PLANNED_BY = ("criteo_like", "thousand", "many", "planned", "Adagrad", "SGD", "FTRL", "Adam")
-"""Parts of the accuracy that het-plan quotes: clicks, one pass, the optimizers' default rates."""
+PLANNED_BY = ("criteo_like", "thousand", "many", "planned", "packages", "Adagrad", "SGD", "FTRL", "Adam")
+"""Parts of the accuracy that het-plan quotes: one pass of clicks, pairs with a long tail."""
 
 Figures = dict[str, Any]
 Record = tuple[tuple[str, ...], Figures]
@@ -230,7 +230,7 @@ def renewed(text: str) -> str:
 
 def of_planner() -> str:
     """Returns what het-plan says of accuracy: an entry for each part and run that is not placed."""
-    names = ("part", "workers", "batch", "optimizer", "bound", "planned", "auc", "half", "seeds")
+    names = ("part", "stream", "workers", "batch", "optimizer", "bound", "planned", "auc", "half", "seeds")
     points = [
         {name: one[name] for name in names}
         for one in load("accuracy")["summary"]

@@ -2,7 +2,7 @@
 
     import het_tf, tensorflow as tf
 
-    item = het_tf.TableConfig("item", dim=16, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+    item = het_tf.TableConfig("item", dim=16, optimizer=het_tf.optimizers.RowWiseAdagrad(0.02))
     embed = het_tf.keras.EmbeddingCollection({
         "item": het_tf.FeatureConfig(item),
         "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),

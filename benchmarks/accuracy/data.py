@@ -47,8 +47,9 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
     """Returns the rows of one seed.
 
     Args:
-      name: "criteo_like", "census" or "movielens".
-      seed: of criteo_like's rows, both parts; the others are the same for all seeds.
+      name: "criteo_like", "packages" (of benchmarks/defaults/pairs.py), "census" or "movielens".
+      seed: of criteo_like's rows, both parts, and of how pairs are split; the others are the same for all
+        seeds.
       train_rows, test_rows: how many; None: all that there are (criteo_like has no end).
     """
     from het_tf.data import PADDING, criteo_like, criteo_like_description, load
@@ -61,6 +62,8 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
         )
         description = criteo_like_description()
         oracle = auc(test.label, oracle_logit(test))
+    elif name == "packages":
+        return _pairs(name, seed)
     else:
         train, _, test, description = load(name)
         train, test = train.take(slice(train_rows)), test.take(slice(test_rows))
@@ -75,6 +78,23 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
         return Split({**examples.categorical, **examples.sequences}, scaled, lengths, examples.label)
 
     return Data(description, split(train), split(test), oracle)
+
+
+def _pairs(name: str, seed: int) -> Data:
+    from benchmarks.defaults.pairs import Part, make_pairs
+    from het_tf.data import Description, Field
+
+    pairs = make_pairs(name, seed)
+    fields = tuple(Field(side, size) for side, size in zip(("who", "what"), pairs.sizes, strict=True))
+    description = Description(
+        name=name, categorical=fields, crosses=(), sequences=(), numeric=(), labels=("pair",)
+    )
+
+    def split(part: Part) -> Split:
+        none = np.zeros((len(part.label), 0), np.float32)
+        return Split({"who": part.who, "what": part.what}, none, none, part.label)
+
+    return Data(description, split(pairs.train), split(pairs.test), None)
 
 
 def part_ids(part: Any, split: Split) -> list[Int64Array]:

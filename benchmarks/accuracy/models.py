@@ -25,16 +25,17 @@ CHUNK = 8192
 warnings.filterwarnings("ignore", r"`build\(\)` was called on layer")
 
 
-def optimizers(settings: Any) -> dict[str, Any]:
+def optimizers(model: str, settings: Any) -> dict[str, Any]:
     """Returns the optimizers of a model's tables; none where the model is to choose."""
     import het_tf
 
-    if settings.learning_rate is None:
+    given = {"initial_accumulator": settings.accumulator, "decay_steps": settings.decay_steps}
+    given = {name: value for name, value in given.items() if value is not None}
+    rate = settings.learning_rate
+    if rate is None and (not given or model == "deepfm"):  # which has AdaGrad by itself
         return {}
-    begin = {} if settings.accumulator is None else {"initial_accumulator": settings.accumulator}
-    return {
-        "table_optimizer": type(het_tf.optimizers.get(settings.optimizer))(settings.learning_rate, **begin)
-    }
+    kind = type(het_tf.optimizers.get(settings.optimizer))
+    return {"table_optimizer": kind(0.05 if rate is None else rate, **given)}
 
 
 def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[Any, Any]:
@@ -54,7 +55,7 @@ def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[A
         description,
         embedding_dim=settings.dim,
         hidden_units=settings.hidden,
-        **optimizers(settings),
+        **optimizers(name, settings),
         seed=seed,
         **({"cross_rank": 32} if name == "dcn" else {}),
     )
@@ -83,12 +84,18 @@ class Dense:
         self._sequences = [field.name for field in description.sequences]
         self._make_weights()
         self.optimizer = tf.keras.optimizers.Adam(settings.dense_learning_rate)
-        # The layer that was replaced left its anchor behind, which has nothing to learn.
-        self._weights = [one for one in self.model.trainable_variables if "anchor" not in one.name]
+        self._weights = self._own(self.model.trainable_variables)
         self.optimizer.build(self._weights)
         self._fresh = [variable.numpy() for variable in self.optimizer.variables]
         self.train = tf.function(self._train, jit_compile=True)
         self._predict = tf.function(self._scores, jit_compile=True)
+
+    @staticmethod
+    def _own(variables: Any) -> list[Any]:
+        """Without those of the layer that was replaced, which stand for its tables."""
+        import het_tf
+
+        return [one for one in variables if not isinstance(one, het_tf.keras.TableVariable)]
 
     def _make_weights(self) -> None:
         """Calls the model once."""
@@ -104,7 +111,7 @@ class Dense:
         ours, self.model = self.model, model
         self._make_weights()
         self.model = ours
-        for variable, value in zip(ours.variables, model.variables, strict=True):
+        for variable, value in zip(self._own(ours.variables), self._own(model.variables), strict=True):
             variable.assign(value)
         for variable, value in zip(self.optimizer.variables, self._fresh, strict=True):
             variable.assign(value)

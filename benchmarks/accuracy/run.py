@@ -80,7 +80,7 @@ class Part:
     """One part of the benchmark: a data set and how models are trained on it.
 
     Attributes:
-      data: criteo_like, census or movielens.
+      data: criteo_like, packages, census or movielens.
       epochs: passes over the training rows.
       learning_rate: of the tables; None: tables have the optimizer that the model gives them.
       cache: rows that a worker may cache, of the distinct ids of each table's training rows.
@@ -94,6 +94,7 @@ class Part:
       policy: of the caches.
       optimizer: of the tables, a class of het_tf.optimizers, where learning_rate is given.
       accumulator: that the optimizer begins with; None: its default.
+      decay_steps: of RowWiseAdagrad, also where a model would give tables the default; None: its default.
     """
 
     data: str
@@ -114,29 +115,48 @@ class Part:
     policy: str = "lfu"
     optimizer: str = "RowWiseAdagrad"
     accumulator: float | None = None
+    decay_steps: float | None = None
 
 
 CRITEO = Part("criteo_like", 1, None, 0.1, 1 << 18, 1 << 18, workers=(8,), before_flush=False)
+ADAGRAD = dataclasses.replace(CRITEO, decay_steps=1, seeds=5)
+"""Tables that would have the default have RowWiseAdagrad(0.05, decay_steps=1), with its bounds by age."""
+PAIRS = dataclasses.replace(
+    CRITEO,
+    data="packages",
+    epochs=2,
+    train_rows=None,
+    test_rows=None,
+    of_step=1024,
+    models=("wide_deep", "dcn"),
+)
 PLACED = dataclasses.replace(DEFAULT, placed="C24")
 PLANNED = tuple(dataclasses.replace(run, planned=True) for run in (DEFAULT, PLACED))
 ON_DEMAND = tuple(dataclasses.replace(run, on_demand=True) for run in (EXACT, PLACED))
 PARTS = {
     "criteo_like": dataclasses.replace(
-        CRITEO, seeds=5, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
+        CRITEO, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
     ),
-    "planned": dataclasses.replace(CRITEO, seeds=5, runs=(Run("0"), DEFAULT, PLACED, *PLANNED)),
-    "on_demand": dataclasses.replace(CRITEO, seeds=5, runs=(Run("0"), EXACT, PLACED, *ON_DEMAND)),
+    "many": dataclasses.replace(CRITEO, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
+    "packages": dataclasses.replace(PAIRS, seeds=5, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
+    "packages_adagrad": dataclasses.replace(PAIRS, decay_steps=1, runs=(Run("0"), DEFAULT)),
+    "adagrad": dataclasses.replace(
+        ADAGRAD, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
+    ),
+    "planned": dataclasses.replace(ADAGRAD, runs=(Run("0"), DEFAULT, PLACED, *PLANNED)),
+    "on_demand": dataclasses.replace(ADAGRAD, runs=(Run("0"), EXACT, PLACED, *ON_DEMAND)),
     "thousand": dataclasses.replace(
-        CRITEO, train_rows=1 << 20, of_step=1024, seeds=5, runs=(Run("0"), EXACT, DEFAULT, PLACED)
+        ADAGRAD, train_rows=1 << 20, of_step=1024, runs=(Run("0"), EXACT, DEFAULT, PLACED)
     ),
-    "many": dataclasses.replace(CRITEO, workers=(32,), seeds=5, runs=(Run("0"), DEFAULT, PLACED)),
+    "many_adagrad": dataclasses.replace(ADAGRAD, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
     "long": dataclasses.replace(
-        CRITEO, train_rows=1 << 20, models=("dcn",), before_flush=True, runs=(Run("0"), DEFAULT, PLACED)
+        ADAGRAD, train_rows=1 << 20, models=("dcn",), before_flush=True, seeds=3,
+        runs=(Run("0"), DEFAULT, PLACED),
     ),
     "census": Part("census", 7, None, workers=(8,)),
     "movielens": Part("movielens", 3, None, of_step=256, workers=(8,)),
     "accumulator": dataclasses.replace(
-        CRITEO, learning_rate=0.05, accumulator=0.1, models=("dcn",),
+        CRITEO, learning_rate=0.05, accumulator=0.1, decay_steps=1, models=("dcn",),
         runs=(Run("0"), Run("10/10"), Run("100/100"), DEFAULT, PLACED),
     ),
     **{

@@ -66,7 +66,10 @@ def summary(parts: dict[str, Figures]) -> list[Figures]:
                 mean, half = interval(differences(of, number))
                 one = {"part": name, "model": model, "run": name_of(run)}
                 one |= {"workers": of[0]["workers"], "batch": settings["of_step"], "seeds": settings["seeds"]}
-                one["optimizer"] = core_name(settings["optimizer"])
+                one["optimizer"] = {"name": core_name(settings["optimizer"])}
+                if settings.get("decay_steps") is not None:
+                    one["optimizer"]["params"] = {"decay_steps": settings["decay_steps"]}
+                one["stream"] = "rare" if settings["data"] == "packages" else "clicks"
                 one |= {key: bool(run.get(key)) for key in ("planned", "on_demand")}
                 one |= {"bound": run["bound"], "wire": run["wire"], "placed": run["placed"]}
                 one["first"] = math.fsum(group["runs"][0]["auc"] for group in of) / len(of)

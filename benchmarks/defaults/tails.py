@@ -48,9 +48,9 @@ RULES: dict[str, Callable[[], Any] | float] = {
             het_tf.optimizers, kind
         )(rate, decay_steps=steps)
         for kind, rate, steps in (
+            ("RowWiseAdagrad", 0.05, 1),
             ("RowWiseAdagrad", 0.1, 1),
             ("RowWiseAdagrad", 0.02, 10),
-            ("RowWiseAdagrad", 0.02, 20),
             ("RowWiseAdagrad", 0.02, 30),
             ("RowWiseAdagrad", 0.01, 1e9),
         )

@@ -45,15 +45,9 @@ DEFAULT = {"bound": "30", "wire": "int4", "checks": "notified"}
 ROWS = "row_wise_adagrad"
 """Whose rows travel in the sweep `default`, as by default."""
 EXACT = DEFAULT | {"bound": "0"}
-SETTINGS = (
-    EXACT,
-    {"bound": "0"},
-    DEFAULT | {"bound": "10/0"},
-    {"bound": "10/10"},
-    {"bound": "100/100"},
-    DEFAULT,
-)
-"""The sweep `default` with 8 workers; optimizers other than Adagrad's family get 10/0."""
+BOUNDS_BY_AGE = (DEFAULT | {"bounds_of": ROWS}, DEFAULT)
+SETTINGS = (EXACT, {"bound": "0"}, {"bound": "10/10"}, {"bound": "100/100"}, *BOUNDS_BY_AGE)
+"""The sweep `default` with 8 workers."""
 PLACED = ("C2", "C24")
 REAL = {"census": 262_144, "movielens": 262_144}
 
@@ -68,6 +62,8 @@ class Run:
       workers: N.
       dim: floats a row.
       bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
+      bounds_of: the optimizer whose bounds by age those are: row_wise_adagrad, the tables' default, or
+        adagrad, whose bounds save more and which all sweeps but `default` have.
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy: of the cache.
       window: batches that are planned ahead (`het_tf.plan`); 0: none.
@@ -92,6 +88,7 @@ class Run:
     checks: str = "asked"
     wire: str = "float32"
     optimizer: str = "sgd"
+    bounds_of: str = "adagrad"
     placed: str = ""
 
     @property
@@ -111,7 +108,8 @@ class Run:
 
     def arguments(self, path: Path, distinct: int) -> list[str]:
         """The program's arguments, for a file of a stream and its number of distinct rows."""
-        names = ("pull", "push") if "/" in self.bound else ("staleness",)
+        pull, _, push = self.bound.partition("/")
+        bounds = {"pull": pull, "push": push} if push else {"staleness": pull, "optimizer": self.bounds_of}
         settings = {
             "stream": path,  # the first, see measure
             "workers": self.workers, "dim": self.dim, "batch": BATCH, "warm": self.samples // 4,
@@ -119,7 +117,7 @@ class Run:
             "checks": self.checks, "wire": self.wire,
             "rows": self.optimizer, "window": self.window,
             "sync": self.sync,
-            **dict(zip(names, self.bound.split("/"), strict=True)),
+            **bounds,
         }  # fmt: skip
         return [str(word) for name, value in settings.items() for word in (f"--{name}", value)]
 
@@ -152,7 +150,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             *(
                 change(base, workers=n, dim=dim, optimizer=ROWS, placed=field, **setting)
                 for dim in ((16,) if quick else (16, 128))
-                for n, settings in ((8, SETTINGS), (2, (EXACT, DEFAULT)), (32, (EXACT, DEFAULT)))
+                for n, settings in ((8, SETTINGS), *((n, (EXACT, *BOUNDS_BY_AGE)) for n in (2, 32)))
                 for field in ("", "C24")
                 for setting in settings
             ),

@@ -9,8 +9,9 @@
 // one in pull / (N - 1), and a read misses about 0.3 (N - 1) push + pull / 2 ticks. At equal lag both
 // together are fewest where pull is 0.775 (N - 1) (push + 1).
 //
-// That is for optimizers whose steps shrink with a row's age (Optimizer::steps_shrink). With others updates
-// are not held back at all, and copies may lack kMostOfOthers ticks (docs/adr/0036-staleness-by-age.md).
+// That is for optimizers whose steps shrink from the first ones on (Optimizer::steps_shrink): AdaGrad, FTRL.
+// With others, the default of tables among them, updates are not held back at all, and a copy may lack a tick
+// for every kEvery of the row's age, at most kMostOfOthers (docs/adr/0046-bounds-of-the-default.md).
 #pragma once
 
 #include "het_tf/core/wire/bound.h"

@@ -28,7 +28,7 @@ class EmbeddingCollection(keras.layers.Layer):
     reads a table. Features may share a table, and so may layers of one namespace, by its name. The first
     update of a row makes it; ids are int64, and any value is legal.
 
-        item = het_tf.TableConfig("item", dim=2, optimizer=het_tf.optimizers.RowWiseAdagrad(0.05))
+        item = het_tf.TableConfig("item", dim=2, optimizer=het_tf.optimizers.RowWiseAdagrad(0.02))
         user = het_tf.TableConfig("user", dim=3)
         embed = het_tf.keras.EmbeddingCollection({
             "item": het_tf.FeatureConfig(item),

@@ -73,9 +73,7 @@ def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
             "parts": step.parts,
             "bound": step.bound,
             "samples_a_second": made.samples_a_second,
-            "auc": cost(
-                request.cache, str(request.optimizer["name"]), job.workers, job.batch, job.window > 0
-            ),
+            "auc": cost(request.cache, request.optimizer, job.workers, job.batch, job.window > 0),
         },
         "not_filled": made.not_filled,
         "advice": None if advice is None else [dataclasses.asdict(change) for change in advice],

@@ -21,7 +21,7 @@ class TableConfig:
     Args:
       name: Any non-empty string.
       dim: Floats of a row, 1 to 65536.
-      optimizer: One of `het_tf.optimizers`, or its name. Default: `RowWiseAdagrad(0.05)`.
+      optimizer: One of `het_tf.optimizers`, or its name. Default: `RowWiseAdagrad()`.
       initializer: One of `het_tf.initializers`, or its name. Default: `RandomUniform(-0.05, 0.05)`.
       seed: Seed of the initial rows, 0 to 2**64 - 1. Tables of different names differ even with one seed.
       l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the

@@ -147,7 +147,7 @@ class Adagrad(Optimizer):
         learning_rate: Any = 0.05,
         initial_accumulator: Default = None,
         epsilon: Default = None,
-        decay_steps: Default = None,
+        decay_steps: float = 1,
     ) -> None:
         super().__init__(
             learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon, decay_steps=decay_steps
@@ -166,17 +166,17 @@ class RowWiseAdagrad(Optimizer):
     AdaGrad's at the rate learning_rate * sqrt(decay_steps) do; with 1e9 they do not shrink. n is the row's
     clock, so the row needs no other float.
 
-    Defaults: initial_accumulator 0, epsilon 1e-10, decay_steps 1 (docs/optimizers.md).
+    Defaults: initial_accumulator 0, epsilon 1e-10, decay_steps 20 (docs/optimizers.md).
     """
 
     name = "row_wise_adagrad"
 
     def __init__(
         self,
-        learning_rate: Any = 0.05,
+        learning_rate: Any = 0.02,
         initial_accumulator: Default = None,
         epsilon: Default = None,
-        decay_steps: Default = None,
+        decay_steps: float = 20,
     ) -> None:
         super().__init__(
             learning_rate, initial_accumulator=initial_accumulator, epsilon=epsilon, decay_steps=decay_steps

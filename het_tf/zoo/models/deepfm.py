@@ -24,8 +24,8 @@ class DeepFM(FieldVectorModel):
 
     Tables: `NAME/deep` with the vectors v, `NAME/linear` with the weights w. The logit has unscaled products
     of vectors, so a step moves it more than in other models: `table_optimizer` is
-    `RowWiseAdagrad(0.005)`, and `linear_optimizer` `RowWiseAdagrad(0.02)`, or the given
-    `table_optimizer`.
+    `RowWiseAdagrad(0.005, decay_steps=1)`, and `linear_optimizer` `RowWiseAdagrad(0.02, decay_steps=1)`, or
+    the given `table_optimizer`.
 
     Args, inputs, outputs and errors: see `ClickModel`.
     """
@@ -38,13 +38,13 @@ class DeepFM(FieldVectorModel):
         self.output_layer = keras.layers.Dense(1, name="deep_logit")
 
     def default_table_optimizer(self) -> optimizers.Optimizer:
-        """RowWiseAdagrad with a smaller rate than the default of tables, see the class."""
-        return optimizers.RowWiseAdagrad(0.005)
+        """AdaGrad with a smaller rate than the default of tables, see the class."""
+        return optimizers.RowWiseAdagrad(0.005, decay_steps=1)
 
     def default_linear_optimizer(self) -> optimizers.Optimizer:
-        """RowWiseAdagrad with a larger rate than for the vectors, which occur in products."""
+        """AdaGrad with a larger rate than for the vectors, which occur in products."""
         given = self.table_optimizer.get_config() != self.default_table_optimizer().get_config()
-        return self.table_optimizer if given else optimizers.RowWiseAdagrad(0.02)
+        return self.table_optimizer if given else optimizers.RowWiseAdagrad(0.02, decay_steps=1)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

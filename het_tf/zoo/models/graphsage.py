@@ -49,8 +49,8 @@ class GraphSAGE(keras.Model):
       normalize: Whether to scale the vectors of every layer to length 1 (algorithm 1, line 7).
       rows: Rows of another model; then `embedding_dim`, `table_optimizer` and `cache` are ignored.
       table_optimizer: Optimizer of the table `NAME/nodes`, one of `het_tf.optimizers` or its name; None:
-        `RowWiseAdagrad()`, and beside features `RowWiseAdagrad(0.003)`: with a larger rate rows memorise
-        the few labelled nodes.
+        `RowWiseAdagrad()`, and beside features `RowWiseAdagrad(0.003, decay_steps=1)`: with a larger rate
+        rows memorise the few labelled nodes.
       cache: Cache of the table; None: `het_tf.Cache()`.
       seed: Seed of initial rows and weights.
       name: Name of the model, and prefix of its table's name. Two models of one name share it. None: the
@@ -99,7 +99,7 @@ class GraphSAGE(keras.Model):
         if l2 < 0:
             raise ValueError(f"l2 is {l2}; give 0 or more")
         if table_optimizer is None and features is not None:
-            table_optimizer = optimizers.RowWiseAdagrad(0.003)
+            table_optimizer = optimizers.RowWiseAdagrad(0.003, decay_steps=1)
         self.table_optimizer = optimizers.get(table_optimizer)
         self._arguments: dict[str, Any] = {
             "nodes": nodes,

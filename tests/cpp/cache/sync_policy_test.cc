@@ -107,10 +107,10 @@ TEST(StalenessBounds, FallWithTheNumberOfWorkers) {
 
 TEST(StalenessBounds, OfOtherOptimizersNothingIsHeldBack) {
   const StalenessBounds bounds = StalenessBounds::Of(false, 30, 8);
-  EXPECT_EQ(bounds.pull, Bound(10));
+  EXPECT_EQ(bounds.pull, Bound(3, 10));
   EXPECT_FALSE((SyncPolicy{bounds.pull, bounds.push}).PushNow(0, kBirthGap - 1));
   EXPECT_TRUE((SyncPolicy{bounds.pull, bounds.push}).PushNow(1, kBirthGap - 1));
-  EXPECT_EQ(StalenessBounds::Of(false, 3, 8).pull, Bound(3));
+  EXPECT_EQ(StalenessBounds::Of(false, 2, 8).pull, Bound(2, 10));
 }
 
 // One worker misses nothing; would find one that pushes for others that there are not.
@@ -129,7 +129,7 @@ TEST(StalenessBounds, ZeroIsExactAndUnboundedIsNotChecked) {
 TEST(StalenessBounds, OfACacheFollowItsWorkers) {
   TableSpec spec;
   spec.name = "t";
-  spec.optimizer.name = "row_wise_adagrad";
+  spec.optimizer = {"row_wise_adagrad", {{"decay_steps", 1}}};
   spec.dim = 1;
   CacheConfig config;
   config.staleness = 30;

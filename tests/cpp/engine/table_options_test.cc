@@ -81,13 +81,15 @@ TEST(CacheOptions, EveryFieldIsReadAndWritten) {
 }
 
 TEST(CacheOptions, BoundsFollowStalenessAgeAndWorkers) {
-  const CacheConfig cache = Cache("\"workers\": 3");
+  const CacheConfig cache = *Resolved("\"workers\": 3", true, "adagrad").value().cache;
   const StalenessBounds bounds = StalenessBounds::Of(true, CacheConfig::kStaleness, 3);
   EXPECT_EQ(cache.pull_bound, bounds.pull);
   EXPECT_EQ(cache.push_bound, bounds.push);
   EXPECT_GT(cache.pull_bound.every, 0u);
-  const CacheConfig sgd = *Resolved("\"workers\": 3", true, "sgd").value().cache;
-  EXPECT_EQ(sgd.pull_bound, StalenessBounds::Of(false, CacheConfig::kStaleness, 3).pull);
+  for (const char* other : {"sgd", "row_wise_adagrad"}) {
+    const CacheConfig young = *Resolved("\"workers\": 3", true, other).value().cache;
+    EXPECT_EQ(young.pull_bound, StalenessBounds::Of(false, CacheConfig::kStaleness, 3).pull) << other;
+  }
 }
 
 TEST(CacheOptions, TheBoundThatIsNotGivenIsStaleness) {

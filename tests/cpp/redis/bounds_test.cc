@@ -80,9 +80,9 @@ TEST_F(RedisBounds, ByAgeHold) {
   }
 }
 
-// The settings of het_tf.Cache() with three workers and the tables' default optimizer, except the bound: at
+// The settings of het_tf.Cache() with three workers and AdaGrad, except the bound: at
 // 9, 4 bits can represent all ticks that a worker may hold back. Few steps, since rows travel in 8 bits.
-TEST_F(RedisBounds, TheDefaultHolds) {
+TEST_F(RedisBounds, ThoseOfAdagradHold) {
   const StalenessBounds bounds = StalenessBounds::Of(/*steps_shrink=*/true, /*staleness=*/9, /*workers=*/3);
   for (const size_t capacity : {4, 100}) {
     PsWorkerConfig config;

@@ -41,7 +41,7 @@ CASES = [
     (opt.Adagrad, Adagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-7}),
     (opt.Adagrad, Adagrad, ["accumulator"], {"decay_steps": 10}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {}),
-    (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"decay_steps": 20}),
+    (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"decay_steps": 1}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"decay_steps": 1e9}),
     (opt.RowWiseAdagrad, RowWiseAdagrad, ["accumulator"], {"initial_accumulator": 0.1, "epsilon": 1e-3}),
     (opt.Ftrl, Ftrl, ["z", "n", "learning_rate"], {}),

@@ -83,6 +83,8 @@ class Adagrad(Oracle):
 
 
 class RowWiseAdagrad(Adagrad):
+    decay_steps = 20
+
     def start(self):
         super().start()
         self.accumulator = np.full((len(self.value), 1), self.initial_accumulator)

@@ -90,13 +90,25 @@ def test_a_byte_takes_time():
 
 
 def test_the_measured_case_that_is_nearest_is_named():
-    default = auc_cost({}, "row_wise_adagrad", 8, 1024, False)
-    assert (default["bound"], default["batch"], default["workers"]) == ("30", 1024, 8)
-    assert auc_cost({}, "row_wise_adagrad", 40, 128, False)["workers"] == 32
-    assert auc_cost({}, "row_wise_adagrad", 8, 128, True)["planned"] is True
-    assert auc_cost({"pull_bound": 100, "push_bound": 100}, "row_wise_adagrad", 8, 128, False)["auc"] < -0.01
-    assert auc_cost({"staleness": "synchronous"}, "adam", 8, 128, False)["auc"] == 0
-    assert auc_cost({"staleness": 77}, "row_wise_adagrad", 8, 128, False) is None
+    default, adagrad = (
+        {"name": "row_wise_adagrad"},
+        {"name": "row_wise_adagrad", "params": {"decay_steps": 1}},
+    )
+    fixed = {"pull_bound": 100, "push_bound": 100}
+    of_adagrad = auc_cost({}, adagrad, 8, 1024, False)["clicks"]
+    assert (of_adagrad["bound"], of_adagrad["batch"], of_adagrad["workers"]) == ("30", 1024, 8)
+    assert auc_cost({}, default, 40, 128, False)["clicks"]["workers"] == 32
+    assert auc_cost({}, adagrad, 8, 128, True)["clicks"]["planned"] is True
+    assert auc_cost(fixed, default, 8, 128, False)["clicks"]["auc"] < -0.01
+    assert auc_cost({}, default, 8, 128, False)["rare"]["part"] == "packages"
+    assert auc_cost({"staleness": "synchronous"}, {"name": "adam"}, 8, 128, False)["any"]["auc"] == 0
+
+
+def test_what_was_not_measured_has_no_figure():
+    """Would see the figure of another rule, whose bounds are others."""
+    assert auc_cost({"staleness": 77}, {"name": "row_wise_adagrad"}, 8, 128, False) == {}
+    assert auc_cost({}, {"name": "row_wise_adagrad", "params": {"decay_steps": 7}}, 8, 128, False) == {}
+    assert set(auc_cost({}, {"name": "adam"}, 8, 128, False)) == {"clicks"}
 
 
 # --- a forecast

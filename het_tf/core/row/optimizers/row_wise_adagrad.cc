@@ -68,7 +68,7 @@ class RowWiseAdagrad final : public Optimizer {
 OptimizerEntry RowWiseAdagradEntry() {
   return {
       "row_wise_adagrad",
-      {{"initial_accumulator", 0, 0, kHuge}, {"epsilon", 1e-10, kTiny, kHuge}, {"decay_steps", 1, 1, kHuge}},
+      {{"initial_accumulator", 0, 0, kHuge}, {"epsilon", 1e-10, kTiny, kHuge}, {"decay_steps", 20, 1, kHuge}},
       [](const Params& p, size_t dim) -> std::unique_ptr<Optimizer> {
         return std::make_unique<RowWiseAdagrad>(dim, static_cast<float>(p.at("initial_accumulator")),
                                                 static_cast<float>(p.at("epsilon")), p.at("decay_steps"));

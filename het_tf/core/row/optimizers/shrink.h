@@ -21,11 +21,11 @@ class Shrink {
 
   float Of(float n) const { return (1.0f + n * inverse_) / (1.0f + n); }
   bool uses_age() const { return inverse_ != 1.0f; }
-  // Whether steps shrink within the ages at which staleness has a bound that grows.
+  // Whether steps shrink from a row's first ones on, as AdaGrad's do.
   bool soon() const { return inverse_ >= 1 / kLatest; }
 
  private:
-  static constexpr float kLatest = 1000;
+  static constexpr float kLatest = 10;
 
   float inverse_;
 };

@@ -19,16 +19,16 @@ T Pick(uint64_t seed, const char* name, const std::vector<T>& of) {
 // unsent, and the gradient's other element is 0 or 1.
 constexpr int64_t kMostUnsentInt4 = 6;
 
-// The bounds of het_tf.Cache() with the tables' default optimizer; counting tables have sgd. One worker has
-// HET's bounds, of which 4 bits can represent kMostUnsentInt4.
-void SetDefault(WorldConfig* c) {
+// The bounds of het_tf.Cache() with the tables' default optimizer or AdaGrad; counting tables have sgd. One
+// worker has HET's bounds, of which 4 bits can represent kMostUnsentInt4.
+void SetDefault(uint64_t seed, WorldConfig* c) {
   const CacheConfig standard;
   c->is_default = true;
   c->cache.policy = standard.policy;
   c->cache.checks = standard.checks;
   c->cache.wire = RowFormat::kInt4;
   const int64_t staleness = c->workers == 1 ? kMostUnsentInt4 : CacheConfig::kStaleness;
-  const StalenessBounds bounds = StalenessBounds::Of(/*steps_shrink=*/true, staleness, c->workers);
+  const StalenessBounds bounds = StalenessBounds::Of(Lot(seed, "shrink").Chance(0.5), staleness, c->workers);
   c->cache.pull_bound = bounds.pull;
   c->cache.push_bound = bounds.push;
 }
@@ -99,7 +99,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   c.followed = Lot(seed, "followed").Chance(0.15);
   c.early = c.stream == StreamMode::kNone && c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
-    SetDefault(&c);
+    SetDefault(seed, &c);
   } else {
     c.cache.policy = Pick<Policy>(seed, "policy", {Policy::kLru, Policy::kLfu, Policy::kLightLfu});
     c.cache.checks = Pick<Checks>(seed, "checks", {Checks::kNotified, Checks::kNotified, Checks::kAsked});
