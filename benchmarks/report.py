@@ -33,7 +33,11 @@ ROOT = HERE.parent
 BLOCK = re.compile(r"(<!-- (table|goals|run) (.*?)-->)(.*?)(<!-- end -->)", re.DOTALL)
 UNITS = {"k": 1e-3, "M": 1e-6, "m": 1e3, "u": 1e6, "b": 8e-6}
 SIGNS = {"<=": "at most", ">=": "at least"}
-PLANNED_BY = ("criteo_like", "thousand", "many", "planned", "packages", "Adagrad", "SGD", "FTRL", "Adam")
+PLANNED_BY = (
+    *("criteo_like", "many", "packages"),
+    *("adagrad", "many_adagrad", "thousand", "planned", "packages_adagrad"),
+    *("Adagrad", "SGD", "FTRL", "Adam"),
+)
 """Parts of the accuracy that het-plan quotes: one pass of clicks, pairs with a long tail."""
 
 Figures = dict[str, Any]

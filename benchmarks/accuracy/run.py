@@ -135,10 +135,10 @@ PLANNED = tuple(dataclasses.replace(run, planned=True) for run in (DEFAULT, PLAC
 ON_DEMAND = tuple(dataclasses.replace(run, on_demand=True) for run in (EXACT, PLACED))
 PARTS = {
     "criteo_like": dataclasses.replace(
-        CRITEO, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
+        CRITEO, seeds=2, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
     ),
     "many": dataclasses.replace(CRITEO, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
-    "packages": dataclasses.replace(PAIRS, seeds=5, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
+    "packages": dataclasses.replace(PAIRS, seeds=3, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
     "packages_adagrad": dataclasses.replace(PAIRS, decay_steps=1, runs=(Run("0"), DEFAULT)),
     "adagrad": dataclasses.replace(
         ADAGRAD, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)
@@ -153,8 +153,8 @@ PARTS = {
         ADAGRAD, train_rows=1 << 20, models=("dcn",), before_flush=True, seeds=3,
         runs=(Run("0"), DEFAULT, PLACED),
     ),
-    "census": Part("census", 7, None, workers=(8,)),
-    "movielens": Part("movielens", 3, None, of_step=256, workers=(8,)),
+    "census": Part("census", 7, None, workers=(8,), decay_steps=1),
+    "movielens": Part("movielens", 3, None, of_step=256, workers=(8,), decay_steps=1),
     "accumulator": dataclasses.replace(
         CRITEO, learning_rate=0.05, accumulator=0.1, decay_steps=1, models=("dcn",),
         runs=(Run("0"), Run("10/10"), Run("100/100"), DEFAULT, PLACED),

@@ -149,8 +149,10 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         "default": [
             *(
                 change(base, workers=n, dim=dim, optimizer=ROWS, placed=field, **setting)
-                for dim in ((16,) if quick else (16, 128))
-                for n, settings in ((8, SETTINGS), *((n, (EXACT, *BOUNDS_BY_AGE)) for n in (2, 32)))
+                for n, dim, settings in (
+                    *((8, 16, SETTINGS), (2, 16, BOUNDS_BY_AGE), (32, 16, BOUNDS_BY_AGE)),
+                    *(() if quick else ((8, 128, (EXACT, *BOUNDS_BY_AGE)),)),
+                )
                 for field in ("", "C24")
                 for setting in settings
             ),
