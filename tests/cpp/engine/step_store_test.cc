@@ -17,16 +17,6 @@ uint64_t Begin(StepStore* store, StepStore::StepPtr plan) {
   return number;
 }
 
-TEST(StepStore, GradientGetsThePlanOfItsLookup) {
-  StepStore store;
-  StepStore::StepPtr plan = store.New();
-  const Step* const step = plan.get();
-  const uint64_t number = Begin(&store, std::move(plan));
-  auto taken = store.Take(number);
-  ASSERT_TRUE(taken.ok());
-  EXPECT_EQ(taken.value().get(), step);
-}
-
 TEST(StepStore, NumbersMayBeUsedAgainAndAreNotGuessed) {
   StepStore store;
   const uint64_t number = Begin(&store, store.New());
