@@ -46,13 +46,6 @@ TEST(StepStore, UndifferentiatedLookupIsDropped) {
   EXPECT_EQ(store.Remember(store.Reserve(), nullptr), never);
 }
 
-TEST(StepStore, StepWithoutAPlanCounts) {
-  StepStore store;
-  for (uint64_t n = 1; n <= StepStore::kKept; ++n) Begin(&store, nullptr);
-  EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 1u);
-  EXPECT_EQ(store.Take(StepStore::kKept).value(), nullptr);
-}
-
 TEST(StepStore, LookupsAreKeptInOrderOfTheirNumbers) {
   StepStore store;
   const uint64_t late = store.Reserve();

@@ -57,12 +57,6 @@ def test_auto_takes_the_cpu_and_says_so_once(caplog):
     assert layer.get_config()["cache"]["device"] == "auto"
 
 
-def test_the_default_is_the_cpu():
-    layer = embedding()
-    assert layer.get_config()["cache"]["device"] is None
-    assert layer(tf.constant([1], tf.int64)).device.endswith("CPU:0")
-
-
 @pytest.mark.usefixtures("a_gpu")
 def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     monkeypatch.delenv("HET_DEVICE_LIBRARY", raising=False)

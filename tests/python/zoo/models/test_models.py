@@ -323,15 +323,6 @@ def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | Non
 # --- the embedding sides ----------------------------------------------------------------------------------
 
 
-def test_padding_reads_zeros(fresh: np.random.Generator) -> None:
-    model = DeepFM(TOY, embedding_dim=DIM)
-    examples = toy_examples(fresh)
-    rows = model.rows(tensors(examples))
-    assert rows["deep"].shape == (64, 3, DIM) and rows["linear"].shape == (64, 3, 1)
-    np.testing.assert_array_equal(rows["deep"][0, 2], np.zeros(DIM))
-    assert np.abs(rows["deep"][:, :2]).min() > 0
-
-
 def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> None:
     model, examples, _ = trained(DeepFM, fresh)
     ids, _ = het_tf.Table("deepfm/deep", model.rows.collection.namespace).to_numpy()
@@ -381,19 +372,6 @@ def test_adapt_standardises_by_the_examples_given(fresh: np.random.Generator) ->
 def test_bad_arguments(fresh: np.random.Generator, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DCNv2(TOY, **arguments)
-
-
-@pytest.mark.parametrize("cls", [WideDeep, DCNv2])
-def test_a_small_model_learns(fresh: np.random.Generator, cls: Any) -> None:
-    """The label is a function of one field."""
-    examples = toy_examples(fresh, 512)
-    adagrad = het_tf.optimizers.Adagrad(0.5)
-    model = cls(TOY, DIM, (8,), dropout=0.1, table_optimizer=adagrad, cache=het_tf.Cache(rows=8))
-    model.adapt(examples)
-    optimizer = keras.optimizers.Adam(0.02)
-    model.compile(optimizer=optimizer, loss=keras.losses.BinaryCrossentropy(from_logits=True))
-    losses = model.fit(examples.to_tf(32, shuffle=True), epochs=8, verbose=0, shuffle=False).history["loss"]
-    assert losses[0] < 0.8 and losses[-1] < 0.1
 
 
 @pytest.mark.parametrize(("cls", "policy"), [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16")])

@@ -246,12 +246,3 @@ def test_the_history_reads_the_rows_of_its_target(fresh: np.random.Generator) ->
 def test_bad_arguments(fresh: np.random.Generator, make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_other_models_average_the_history(fresh: np.random.Generator) -> None:
-    model = DeepFM(ONE_LABEL, 4)
-    rows = model.rows(tensors(events(fresh)))
-    assert rows["deep"].shape == (32, 4, 4)
-    table = het_tf.Table("deepfm/deep")
-    history = events(np.random.default_rng(0)).sequences["history"]
-    assert_close(rows["deep"][1, 3], table.lookup(history[1] + 5).mean(0))
