@@ -100,8 +100,20 @@ def played(fresh, monkeypatch):
     """A played Horovod of two ranks that het_tf was initialised with; tables are in this process."""
     from played_lib import Played
 
+    from het_tf.python.horovod.agreement import Stream
     from het_tf.python.session import settings
 
     hvd = Played()
     monkeypatch.setattr(settings.current, "hvd", hvd)
+    # Streams of other tests are not compared with this one's, nor these with theirs.
+    for name, value in (("newest", None), ("_notes", None), ("_passes", [])):
+        monkeypatch.setattr(Stream, name, value)
     return hvd
+
+
+@pytest.fixture
+def four(played):
+    """A played Horovod of four ranks that all say the same."""
+    played.ranks = 4
+    played.others = lambda mine: [mine] * 3
+    return played

@@ -9,17 +9,10 @@
 #include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/client/cached_tables.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
-
-Schema SchemaOf(const std::string& name, uint32_t dim) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer.name = "sgd";
-  return TableSchema::Create(spec).value();
-}
 
 constexpr size_t kLine = Lines::Bytes(2);
 
@@ -31,7 +24,7 @@ class CacheBudgetTest : public ::testing::Test {
     config.policy = policy;
     budget_ = std::make_shared<CacheBudget>(bytes);
     for (const uint32_t dim : dims) {
-      const Schema schema = SchemaOf("t" + std::to_string(caches_.size()), dim);
+      const Schema schema = NewSchema("t" + std::to_string(caches_.size()), dim);
       caches_.push_back(std::make_unique<TableCache>(schema, config, 3, nullptr, 0, budget_));
       caches_.back()->BeginLookup(1);
     }
@@ -194,7 +187,7 @@ TEST(CacheBudgets, TablesOfALayerShareOne) {
   config.capacity = 5;
   std::vector<uint64_t> ids;
   for (const uint64_t layer : {1, 1, 2, 0}) {
-    const Schema schema = SchemaOf("t" + std::to_string(ids.size()), 2);
+    const Schema schema = NewSchema("t" + std::to_string(ids.size()), 2);
     config.layer = layer;
     config.layer_bytes = 20 * kLine;
     tables.Add(schema, config);
@@ -209,7 +202,7 @@ TEST(CacheBudgets, TablesOfALayerShareOne) {
   tables.Remove(ids[1]);
   config.layer = 1;
   config.layer_bytes = kLine;
-  tables.Add(SchemaOf("t0", 2), config);
+  tables.Add(NewSchema("t0", 2), config);
   EXPECT_EQ(budget(0)->bytes(), kLine) << "a layer that is gone leaves nothing";
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -25,13 +26,9 @@ float Number(size_t i) { return 0.9f - 0.113f * static_cast<float>(i); }
 // One update leaves for each of 60 neighbouring ids in each of 25 lookups: what each number gains, by lookup,
 // id and number.
 Errors ErrorsOf(RowFormat wire, const std::string& table, uint64_t client) {
-  TableSpec spec;
-  spec.name = table;
-  spec.dim = kDim;
-  spec.optimizer.name = "sgd";
   CacheConfig config;
   config.wire = wire;
-  TableCache cache(TableSchema::Create(spec).value(), config, /*hash_seed=*/3, /*device=*/nullptr, client);
+  TableCache cache(NewSchema(table, kDim), config, /*hash_seed=*/3, /*device=*/nullptr, client);
   Vector<uint32_t> lines, ticks;
   for (Key key = 0; key < kKeys; ++key) {
     lines.push_back(cache.Insert(key, cache.lines().Hash(key), 0, /*transient=*/true));

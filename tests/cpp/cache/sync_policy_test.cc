@@ -6,6 +6,7 @@
 
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/table_cache.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -127,14 +128,10 @@ TEST(StalenessBounds, ZeroIsExactAndUnboundedIsNotChecked) {
 }
 
 TEST(StalenessBounds, OfACacheFollowItsWorkers) {
-  TableSpec spec;
-  spec.name = "t";
-  spec.optimizer = {"row_wise_adagrad", {{"decay_steps", 1}}};
-  spec.dim = 1;
   CacheConfig config;
   config.staleness = 30;
   config.workers = 8;
-  TableCache cache(TableSchema::Create(spec).value(), config, 1);
+  TableCache cache(testing::NewSchema("t", 1, "adagrad"), config, 1);
   EXPECT_EQ(cache.policy().config().push_bound.most, 5);
   cache.policy().set_workers(32);
   EXPECT_EQ(cache.policy().config().push_bound.most, 1);

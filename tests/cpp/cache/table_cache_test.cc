@@ -8,16 +8,13 @@
 
 #include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
 
 Schema MakeSchema(const std::string& optimizer = "sgd", uint32_t dim = 2) {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = dim;
-  spec.optimizer.name = optimizer;
-  return TableSchema::Create(spec).value();
+  return NewSchema("t", dim, optimizer);
 }
 
 CacheConfig Capacity(size_t capacity) {

@@ -12,6 +12,7 @@
 #include "het_tf/core/row/any_nonzero.h"
 #include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -24,10 +25,7 @@ struct Taken {
 class TableCacheWireTest : public ::testing::Test {
  protected:
   void Make(RowFormat wire, const std::string& optimizer = "sgd", uint32_t dim = 16, size_t capacity = 8) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = dim;
-    spec.optimizer = testing::OptimizerOf(optimizer);
+    TableSpec spec = NewSpec("t", dim, OptimizerOf(optimizer));
     CacheConfig config;
     config.capacity = capacity;
     config.wire = wire;

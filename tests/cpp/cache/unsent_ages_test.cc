@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "het_tf/core/cache/table_cache.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -19,15 +20,11 @@ constexpr double kAge = 10;
 class UnsentAgesTest : public ::testing::Test {
  protected:
   void Make(size_t capacity = 100, RowFormat wire = RowFormat::kFloat32) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    spec.optimizer.name = "sgd";
     CacheConfig config;
     config.capacity = capacity;
     config.wire = wire;
     config.push_max_age = kAge;
-    cache_ = std::make_unique<TableCache>(TableSchema::Create(spec).value(), config, 3);
+    cache_ = std::make_unique<TableCache>(NewSchema("t", 2), config, 3);
   }
   UnsentAges& ages() { return *cache_->ages(); }
   // A tick of the row at `now`, by a step that has ended.

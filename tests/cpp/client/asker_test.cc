@@ -9,6 +9,7 @@
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/row_sink.h"
 #include "tests/cpp/testing/held_lines.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -16,10 +17,7 @@ namespace {
 class AskerTest : public ::testing::Test {
  protected:
   AskerTest() {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = testing::NewSchema("t", 2, "row_wise_adagrad");
     Cache(CacheConfig());
     for (uint32_t p = 0; p < 2; ++p) sessions_.emplace_back(p, ClientId(), &config_);
   }

@@ -9,6 +9,7 @@
 
 #include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/wire/parts.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -81,10 +82,7 @@ struct Heard : Exchange::Listener {
 class ExchangeTest : public ::testing::Test {
  protected:
   ExchangeTest() {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = testing::NewSchema("t", 2, "row_wise_adagrad");
     tables_.Add(schema_, CacheConfig());
     op_.sink = std::make_unique<PrivateSink>(&tables_);
   }

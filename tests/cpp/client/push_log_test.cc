@@ -5,15 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/cpp/testing/table_specs.h"
+
 namespace het {
 namespace {
 
-Schema MakeSchema(const std::string& name) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = 2;
-  return TableSchema::Create(spec).value();
-}
+Schema MakeSchema(const std::string& name) { return testing::NewSchema(name, 2, "row_wise_adagrad"); }
 
 class PushLogTest : public ::testing::Test {
  protected:

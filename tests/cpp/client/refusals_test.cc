@@ -6,6 +6,7 @@
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_service.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -56,10 +57,7 @@ class Scripted : public Transport {
 class ClientRefusals : public ::testing::Test {
  protected:
   ClientRefusals() {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = testing::NewSchema("t", 2, "row_wise_adagrad");
     EXPECT_TRUE(service_.CreateTable(schema_).ok());
     EXPECT_TRUE(client_.AddTable(schema_, CacheConfig()).ok());
     // The first answers tell the client the table's epoch.

@@ -12,6 +12,7 @@
 #include "het_tf/core/client/device_reads.h"
 #include "het_tf/core/client/push_builder.h"
 #include "tests/cpp/testing/held_lines.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -19,11 +20,7 @@ namespace {
 class RowSinkTest : public ::testing::Test {
  protected:
   RowSinkTest() {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 1;
-    spec.optimizer.name = "sgd";
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = testing::NewSchema("t", 1);
     CacheConfig config;
     config.capacity = 4;
     tables_.Add(schema_, config);

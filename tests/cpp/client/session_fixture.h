@@ -8,6 +8,7 @@
 
 #include "het_tf/core/client/row_sink.h"
 #include "het_tf/core/client/session.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 
@@ -16,10 +17,7 @@ inline constexpr uint64_t kIncarnation = 70;
 class SessionFixture : public ::testing::Test {
  protected:
   SessionFixture() {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = testing::NewSchema("t", 2, "row_wise_adagrad");
     config_.forgotten_after = 1000;
     config_.new_id = [this] { return ClientId{1, ++newest_id_}; };
   }

@@ -8,6 +8,7 @@
 
 #include "het_tf/core/engine/engine.h"
 #include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/temp_folder.h"
 
 namespace het::testing {
@@ -22,11 +23,7 @@ constexpr size_t kDim = 2;
 class Counting {
  public:
   explicit Counting(const TableOptions& options) : engine_("test", 1) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer.name = "sgd";
-    spec.initializer = {"zeros", 0, 0};
+    TableSpec spec = NewSpec("t", kDim, "sgd", {"zeros", 0, 0});
     spec.limits = TableLimits();
     spec.limits->max_rows = 1000000;
     EXPECT_TRUE(engine_.tables().Create(spec, options).ok());
@@ -44,15 +41,9 @@ class Counting {
   Status Apply(const std::vector<Key>& ids, uint64_t token) {
     const TablePtr table = engine_.tables().Find("t").value();
     const FeatureIds feature{0, Span<const Key>(ids.data(), ids.size()), std::nullopt};
-    const std::vector<float> ones(ids.size() * kDim, -1);
-    const float* const gradients[] = {ones.data()};
-    const float rate = 1;
-    ApplyArgs args;
-    args.token = token;
-    args.gradients = Span<const float* const>(gradients, 1);
-    args.learning_rates = Span<const float>(&rate, 1);
     return KeepAndApply(&engine_.steps(),
-                        {Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, args);
+                        {Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, token,
+                        std::vector<float>(ids.size() * kDim, -1));
   }
   Status Step(const std::vector<Key>& ids) {
     std::vector<float> out;

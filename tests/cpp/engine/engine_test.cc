@@ -12,6 +12,7 @@
 
 #include "het_tf/core/base/memory_edge.h"
 #include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -19,12 +20,7 @@ namespace {
 constexpr size_t kDim = 5;
 
 TableSpec Spec(const std::string& name, const std::string& optimizer = "sgd") {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = kDim;
-  spec.optimizer.name = optimizer;
-  spec.initializer = {"zeros", 0, 0};
-  return spec;
+  return testing::NewSpec(name, kDim, optimizer, {"zeros", 0, 0});
 }
 
 TableOptions Cached(size_t capacity, int64_t bound) {
@@ -55,12 +51,8 @@ struct Call {
     });
   }
   Status Apply(const std::vector<float>& gradients, float lr = 1) {
-    const float* const grads[] = {gradients.data()};
-    ApplyArgs args;
-    args.token = token;
-    args.gradients = Span<const float* const>(grads, 1);
-    args.learning_rates = Span<const float>(&lr, 1);
-    return AtMemoryEdge([&] { return testing::KeepAndApply(&engine->steps(), batch(), args); });
+    return AtMemoryEdge(
+        [&] { return testing::KeepAndApply(&engine->steps(), batch(), token, gradients, lr); });
   }
 
   Engine* engine;
@@ -333,7 +325,9 @@ TEST(EngineErrors, DroppedTableIsAnError) {
   ASSERT_TRUE(call.Lookup(true).ok());
   ASSERT_TRUE(engine.tables().Drop("t").ok());
   EXPECT_EQ(call.Apply(std::vector<float>(kDim, 1)).code(), Code::kFailedPrecondition);
-  EXPECT_EQ(call.Lookup(true).code(), Code::kFailedPrecondition);
+  const Status gone = call.Lookup(true);
+  EXPECT_EQ(gone.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(gone.message(), ::testing::HasSubstr("table 't' was dropped"));
 }
 
 TEST(EngineDirect, SumsDoNotDependOnThreads) {

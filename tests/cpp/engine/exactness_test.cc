@@ -17,6 +17,7 @@
 #include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/process.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing::exactness_test {
 namespace {
@@ -109,11 +110,7 @@ class Race {
 
  private:
   static TableSpec Spec(const Cell& cell, Data data) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer = OptimizerOf(cell.optimizer);
-    spec.initializer = {"uniform", -0.05, 0.05};
+    TableSpec spec = NewSpec("t", kDim, OptimizerOf(cell.optimizer), {"uniform", -0.05, 0.05});
     if (data == kIntegers) spec.initializer = {"constant", 3, 0};
     return spec;
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/cpp/testing/process.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -51,12 +52,9 @@ TEST(InterruptedStep, ASignalBeforeTheWaitEndsIt) {
   LocalService service(5, /*hash_seed=*/77);
   auto transport = std::make_unique<Deaf>(&service);
   Deaf* const server = transport.get();
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = Process::kDim;
   CacheConfig cache;
   cache.capacity = 100;
-  Process process(spec, &service, cache, std::move(transport));
+  Process process(NewSpec("t", Process::kDim, "row_wise_adagrad"), &service, cache, std::move(transport));
   process.Lookup({1, 2});
   server->Press();
   std::vector<float> rows;

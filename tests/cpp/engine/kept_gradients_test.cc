@@ -14,6 +14,7 @@
 #include "het_tf/core/engine/engine.h"
 #include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing::kept_gradients_test {
 namespace {
@@ -43,11 +44,7 @@ class Worker {
   explicit Worker(const TableOptions& options = {}, const std::string& optimizer = "sgd", uint32_t rank = 0)
       : rank_(rank) {
     for (const char* name : {"a", "b"}) {
-      TableSpec spec;
-      spec.name = name;
-      spec.dim = kDim;
-      spec.optimizer = OptimizerOf(optimizer);
-      spec.initializer = {"zeros", 0, 0};
+      TableSpec spec = NewSpec(name, kDim, OptimizerOf(optimizer), {"zeros", 0, 0});
       EXPECT_TRUE(engine_.tables().Create(spec, options).ok());
       tables_.push_back(engine_.tables().Find(name).value());
     }

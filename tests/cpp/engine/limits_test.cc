@@ -9,6 +9,7 @@
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_service.h"
 #include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -16,10 +17,7 @@ namespace {
 class LimitsTest : public ::testing::TestWithParam<bool> {
  protected:
   void Create(const std::string& name) {
-    TableSpec spec;
-    spec.name = name;
-    spec.dim = 2;
-    spec.optimizer.name = "sgd";
+    TableSpec spec = testing::NewSpec(name, 2);
     spec.limits = TableLimits();
     spec.limits->ttl = 100;
     TableOptions options;
@@ -32,15 +30,10 @@ class LimitsTest : public ::testing::TestWithParam<bool> {
     const BatchCall call{Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)};
     std::vector<float> rows(ids.size() * 2);
     float* const out[] = {rows.data()};
-    const float* const gradients[] = {rows.data()};
+    uint64_t token = 0;
+    ASSERT_TRUE(engine_.steps().Lookup(call, Span<float* const>(out, 1), &token).ok());
     const std::vector<float> ones(rows.size(), 1);
-    const float rate = 1;
-    ApplyArgs args;
-    ASSERT_TRUE(engine_.steps().Lookup(call, Span<float* const>(out, 1), &args.token).ok());
-    rows = ones;
-    args.gradients = Span<const float* const>(gradients, 1);
-    args.learning_rates = Span<const float>(&rate, 1);
-    ASSERT_TRUE(testing::KeepAndApply(&engine_.steps(), call, args).ok());
+    ASSERT_TRUE(testing::KeepAndApply(&engine_.steps(), call, token, ones).ok());
     ASSERT_TRUE(engine_.caches().Flush().ok());
   }
 

@@ -35,15 +35,6 @@ struct Batch {
   }
 };
 
-TEST(NextUsesTest, BatchKnowsNextUsesInTheWindow) {
-  NextUses uses;
-  Batch first({1, 2, 3, 1}, &uses);
-  Batch second({2, 9}, &uses);
-  Batch third({2, 3}, &uses);
-  EXPECT_EQ(first.Next(), (std::map<Key, uint32_t>{{1, 0}, {2, second.number}, {3, third.number}}));
-  EXPECT_EQ(second.Next(), (std::map<Key, uint32_t>{{2, third.number}, {9, 0}}));
-}
-
 TEST(NextUsesTest, KeyWithoutAWaitingUseIsLate) {
   NextUses uses;
   Batch first({1, 2}, &uses);

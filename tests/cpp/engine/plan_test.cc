@@ -14,6 +14,7 @@
 #include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -32,11 +33,6 @@ class EnginePlanTest : public ::testing::Test {
     } else {
       engine_ = std::make_unique<Engine>("");
     }
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer.name = "sgd";
-    spec.initializer = {"zeros", 0, 0};
     TableOptions options;
     if (remote) {
       options.cache = CacheConfig();
@@ -45,7 +41,7 @@ class EnginePlanTest : public ::testing::Test {
       options.cache->push_bound = 0;
       options.cache->policy = Policy::kLru;
     }
-    ASSERT_TRUE(engine_->tables().Create(spec, options).ok());
+    ASSERT_TRUE(engine_->tables().Create(NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options).ok());
     table_ = engine_->tables().Find("t").value();
   }
   BatchCall Call(const std::vector<int64_t>& ids) {
@@ -62,14 +58,10 @@ class EnginePlanTest : public ::testing::Test {
   std::vector<float> Step(const std::vector<int64_t>& ids) {
     std::vector<float> rows(ids.size() * kDim);
     float* const out[] = {rows.data()};
-    ApplyArgs args;
-    EXPECT_TRUE(engine_->steps().Lookup(Call(ids), Span<float* const>(out, 1), &args.token).ok());
+    uint64_t token = 0;
+    EXPECT_TRUE(engine_->steps().Lookup(Call(ids), Span<float* const>(out, 1), &token).ok());
     const std::vector<float> ones(rows.size(), -1);
-    const float* const gradients[] = {ones.data()};
-    const float rate = 1;
-    args.gradients = Span<const float* const>(gradients, 1);
-    args.learning_rates = Span<const float>(&rate, 1);
-    EXPECT_TRUE(KeepAndApply(&engine_->steps(), Call(ids), args).ok());
+    EXPECT_TRUE(KeepAndApply(&engine_->steps(), Call(ids), token, ones).ok());
     return rows;
   }
   int64_t planned() { return table_->planned.load(); }

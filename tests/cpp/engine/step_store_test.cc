@@ -17,16 +17,6 @@ uint64_t Begin(StepStore* store, StepStore::StepPtr plan) {
   return number;
 }
 
-TEST(StepStore, GradientGetsThePlanOfItsLookup) {
-  StepStore store;
-  StepStore::StepPtr plan = store.New();
-  const Step* const step = plan.get();
-  const uint64_t number = Begin(&store, std::move(plan));
-  auto taken = store.Take(number);
-  ASSERT_TRUE(taken.ok());
-  EXPECT_EQ(taken.value().get(), step);
-}
-
 TEST(StepStore, NumbersMayBeUsedAgainAndAreNotGuessed) {
   StepStore store;
   const uint64_t number = Begin(&store, store.New());
@@ -54,13 +44,6 @@ TEST(StepStore, UndifferentiatedLookupIsDropped) {
   const uint64_t never = Begin(&store, store.New());
   for (uint64_t n = 0; n < StepStore::kBehind; ++n) ASSERT_TRUE(store.Take(Begin(&store, store.New())).ok());
   EXPECT_EQ(store.Remember(store.Reserve(), nullptr), never);
-}
-
-TEST(StepStore, StepWithoutAPlanCounts) {
-  StepStore store;
-  for (uint64_t n = 1; n <= StepStore::kKept; ++n) Begin(&store, nullptr);
-  EXPECT_EQ(store.Remember(store.Reserve(), nullptr), 1u);
-  EXPECT_EQ(store.Take(StepStore::kKept).value(), nullptr);
 }
 
 TEST(StepStore, LookupsAreKeptInOrderOfTheirNumbers) {

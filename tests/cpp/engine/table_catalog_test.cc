@@ -4,26 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/cpp/testing/table_specs.h"
+
 namespace het {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Schema SchemaOf(const std::string& name, uint32_t dim) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer.name = "sgd";
-  spec.initializer = {"zeros", 0, 0};
-  return TableSchema::Create(spec).value();
-}
+using testing::NewSchema;
 
 TEST(TableCatalog, FindsWhatWasAdded) {
   TableCatalog catalog("space");
   EXPECT_THAT(catalog.Find("a").status().message(), HasSubstr("'space'; there are none"));
-  catalog.Add(SchemaOf("b", 2), TableOptions());
-  catalog.Add(SchemaOf("a", 3), TableOptions());
+  catalog.Add(NewSchema("b", 2), TableOptions());
+  catalog.Add(NewSchema("a", 3), TableOptions());
   EXPECT_THAT(catalog.Names(), ElementsAre("a", "b"));
   EXPECT_EQ(catalog.Find("a").value()->schema->dim(), 3u);
   const Status status = catalog.Find("c").status();
@@ -34,7 +28,7 @@ TEST(TableCatalog, FindsWhatWasAdded) {
 TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {
   TableCatalog catalog("");
   const uint64_t first = catalog.generation();
-  catalog.Add(SchemaOf("a", 2), TableOptions());
+  catalog.Add(NewSchema("a", 2), TableOptions());
   const uint64_t second = catalog.generation();
   EXPECT_NE(second, first);
   const TablePtr held = catalog.Find("a").value();
@@ -44,22 +38,9 @@ TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {
   EXPECT_EQ(held->schema->dim(), 2u) << "calls that have found it go on with it";
 }
 
-TEST(TableCatalog, FindsAnEqualTableAndRefusesAnother) {
-  TableCatalog catalog("");
-  EXPECT_EQ(catalog.FindEqual(*SchemaOf("a", 2), TableOptions()).value(), nullptr);
-  catalog.Add(SchemaOf("a", 2), TableOptions());
-  EXPECT_EQ(catalog.FindEqual(*SchemaOf("a", 2), TableOptions()).value(), catalog.Find("a").value());
-  const Status wider = catalog.FindEqual(*SchemaOf("a", 3), TableOptions()).status();
-  EXPECT_EQ(wider.code(), Code::kAlreadyExists);
-  EXPECT_THAT(wider.message(), HasSubstr("another spec: dim is 2, and 3 is wanted. "));
-  const Status cached = catalog.FindEqual(*SchemaOf("a", 2), TableOptions{CacheConfig()}).status();
-  EXPECT_EQ(cached.code(), Code::kAlreadyExists);
-  EXPECT_THAT(cached.message(), HasSubstr("another spec: cache is not there, and {\"checks\":"));
-}
-
 TEST(TableCatalog, WorkersMayChange) {
   TableCatalog catalog("");
-  catalog.Add(SchemaOf("a", 2), TableOptions{CacheConfig()});
+  catalog.Add(NewSchema("a", 2), TableOptions{CacheConfig()});
   const TablePtr table = catalog.Find("a").value();
   catalog.SetWorkers(table.get(), 3);
   EXPECT_EQ(table->options.cache->workers, 3u);

@@ -14,6 +14,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -65,14 +66,11 @@ class TraceTest : public ::testing::Test {
     transport_ = transport.get();
     engine_ = std::make_unique<Engine>("", 1, std::make_unique<LocalStore>(&service_), std::move(transport),
                                        ClientConfig());
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
     TableOptions options;
     options.cache = CacheConfig();
     options.cache->capacity = 100;
     options.cache->push_bound = 0;
-    EXPECT_TRUE(engine_->tables().Create(spec, options).ok());
+    EXPECT_TRUE(engine_->tables().Create(testing::NewSpec("t", 2, "row_wise_adagrad"), options).ok());
     table_ = engine_->tables().Find("t").value();
   }
   BatchCall call() const { return {Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature_, 1)}; }

@@ -14,6 +14,7 @@
 #include "het_tf/core/follow/live_reader.h"
 #include "het_tf/core/follow/live_writer.h"
 #include "het_tf/core/serve/serve_writer.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::follow {
 
@@ -31,12 +32,8 @@ class LiveFilesTest : public ::testing::Test {
   std::string Live() const { return Path("het_live"); }
 
   static Schema MakeSchema(const std::string& name, uint32_t dim) {
-    TableSpec spec;
-    spec.name = name;
-    spec.dim = dim;
+    TableSpec spec = het::testing::NewSpec(name, dim, "sgd", {"normal", 0, 0.1});
     spec.seed = 7;
-    spec.optimizer.name = "sgd";
-    spec.initializer = {"normal", 0, 0.1};
     return TableSchema::Create(spec).value();
   }
   // Rows of keys 0, 1, ..., each full of `value`.

@@ -12,6 +12,7 @@
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/inputs/graph/graph_file.h"
 #include "tests/cpp/testing/partition_bytes.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -114,10 +115,7 @@ TEST(Golden, Layout) {
 
 // In RDB files and append-only logs, between servers, and from and to workers that save and load.
 TEST(Golden, Chunks) {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = 2;
-  spec.optimizer.name = "adagrad";
+  TableSpec spec = NewSpec("t", 2, "adagrad");
   spec.limits = TableLimits();
   spec.limits->ttl = 3600;
   const Schema schema = TableSchema::Create(spec).value();
@@ -167,11 +165,7 @@ TEST(Golden, Chunks) {
 }
 
 TEST(Golden, Changes) {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = 2;
-  spec.optimizer.name = "sgd";
-  const Schema schema = TableSchema::Create(spec).value();
+  const Schema schema = NewSchema("t", 2);
   Partition partition({3, 24, 99}, 1);
   ASSERT_TRUE(partition.CreateTable(schema, 6, kTime).ok());
   const Key keys[] = {-1, 1000002, 7};

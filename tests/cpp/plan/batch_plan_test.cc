@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <map>
 #include <set>
 #include <vector>
 
@@ -147,34 +146,6 @@ TEST(BatchPlan, EverythingIsPadding) {
   Build(features, 1, {0, 2, 1}, &pool, &plan);
   CheckPlan(features, 1, {0, 2, 1}, &plan);
   EXPECT_EQ(plan.entries(), 0u);
-}
-
-// The plan does not depend on the number of threads: sums over occurrences must not.
-TEST(BatchPlan, ThreadsDoNotMatter) {
-  Random r(5);
-  std::vector<Feature> features(3);
-  for (Feature& f : features) {
-    f.table = 0;
-    for (int i = 0; i < 40000; ++i) f.ids.push_back(r.Between(0, 5000));
-  }
-  const PartitionId store{0, 16, 3};
-  ThreadPool one(1);
-  ThreadPool four(4);
-  BatchPlan a;
-  BatchPlan b;
-  Build(features, 1, store, &one, &a);
-  Build(features, 1, store, &four, &b);
-  for (size_t n = 0; n < a.groups().size(); ++n) {
-    const auto& g = a.groups()[n];
-    const auto& h = b.groups()[n];
-    ASSERT_EQ(g.entries, h.entries);
-    ASSERT_EQ(g.uniques, h.uniques);
-    for (size_t e = 0; e < g.entries; ++e) {
-      ASSERT_EQ(a.entry(g)[e].feature, b.entry(h)[e].feature);
-      ASSERT_EQ(a.entry(g)[e].index, b.entry(h)[e].index);
-      ASSERT_EQ(a.inverse(g)[e], b.inverse(h)[e]);
-    }
-  }
 }
 
 TEST(BatchPlan, OutOfMemoryLeavesItUsable) {

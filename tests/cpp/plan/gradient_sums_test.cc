@@ -10,6 +10,7 @@
 
 #include "het_tf/core/engine/engine.h"
 #include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het {
 namespace {
@@ -21,10 +22,7 @@ constexpr Key kPaddingId = -9;
 std::unique_ptr<Engine> NewEngine(const std::string& optimizer) {
   auto engine = std::make_unique<Engine>("sums");
   for (uint32_t t = 0; t < 2; ++t) {
-    TableSpec spec;
-    spec.name = std::string(1, static_cast<char>('a' + t));
-    spec.dim = kDims[t];
-    spec.optimizer.name = optimizer;
+    TableSpec spec = testing::NewSpec(std::string(1, static_cast<char>('a' + t)), kDims[t], optimizer);
     EXPECT_TRUE(engine->tables().Create(spec, TableOptions()).ok());
   }
   return engine;

@@ -1,17 +1,12 @@
 // Corner cases of the clock protocol, one test each: batches, keys and bounds.
 #include <gtest/gtest.h>
 
-#include <limits>
-#include <map>
-
 #include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
 namespace {
-
-constexpr Key kMin = std::numeric_limits<Key>::min();
 
 class Corner : public WorldTest {
  protected:
@@ -57,14 +52,6 @@ TEST_F(Corner, CapacityZeroKeepsNoRowBeyondItsStep) {
   Drained();
 }
 
-TEST_F(Corner, CapacityOverTheTable) {
-  Make(Bounded(kUnbounded, 100000));
-  for (int i = 0; i < 6; ++i) Train(0, {1, 2, 3});
-  EXPECT_EQ(cache()->counters().miss_pull, 3u);
-  EXPECT_EQ(cache()->counters().evictions, 0u);
-  Drained();
-}
-
 TEST_F(Corner, TwoTablesInOneFrame) {
   WorldConfig config = Bounded(0);
   config.tables = 2;
@@ -87,17 +74,6 @@ TEST_F(Corner, TwoTablesInOneFrame) {
   Drained();
 }
 
-TEST_F(Corner, TwoLookupsOfOneTableInAStep) {
-  Make(Bounded(0));
-  auto a = Read(0, {1, 2});
-  auto b = Read(0, {2, 3});
-  Write(0, a.get());
-  Write(0, b.get());
-  EXPECT_EQ(world().ServerClock(At(2)), 2);
-  EXPECT_EQ(HeldLines(*cache()), 0u);
-  Drained();
-}
-
 TEST_F(Corner, AllZeroGradientMakesNoTick) {
   Make(Bounded(0));
   auto step = Read(0, {1, 2});
@@ -110,19 +86,6 @@ TEST_F(Corner, AllZeroGradientMakesNoTick) {
 
 // --- keys
 
-TEST_F(Corner, ExtremeAndUnsortedIds) {
-  WorldConfig config = Bounded(0);
-  config.partitions = 3;
-  Make(config);
-  const std::vector<Key> keys = {
-      int64_t{1} << 31,       (int64_t{1} << 53) + 1, -1,   kMin, INT64_MAX, 0, kMin + 1,
-      (int64_t{1} << 53) + 2, (int64_t{1} << 31) + 1, -1000};
-  for (int i = 0; i < 3; ++i) Train(0, keys);
-  EXPECT_EQ(world().service().Rows(At(0).first), keys.size());
-  for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), 3) << key;
-  Drained();
-}
-
 TEST_F(Corner, KeysOnTheLastShardOnly) {
   WorldConfig config = Bounded(1);
   config.partitions = 4;
@@ -133,44 +96,7 @@ TEST_F(Corner, KeysOnTheLastShardOnly) {
   Drained();
 }
 
-TEST_F(Corner, AShardWithNoKeys) {
-  WorldConfig config = Bounded(1);
-  config.partitions = 3;
-  Make(config);
-  std::vector<Key> keys = KeysOf(0, 10);
-  for (Key key : KeysOf(2, 10)) keys.push_back(key);
-  for (int i = 0; i < 4; ++i) Train(0, keys);
-  EXPECT_EQ(world().client(0).session(1).incarnation(), 0u);
-  Drained();
-}
-
-TEST_F(Corner, DimOneAndDimsNotDivisibleByFour) {
-  for (const std::string& name : Optimizer::Names()) {
-    for (uint32_t dim : {1u, 3u, 5u, 17u}) {
-      WorldConfig config = Bounded(2, 2);
-      config.optimizer = name;
-      config.dim = dim;
-      Make(config);
-      if (name == "sgd") continue;  // with one coordinate there is nothing to count
-      for (int i = 0; i < 20; ++i) Train(0, {i % 3, i % 5, 7});
-      Drained();
-      EXPECT_EQ(world().FirstError(), "");
-    }
-  }
-}
-
 // --- bounds
-
-TEST_F(Corner, PushBoundZeroWaitsForTheServer) {
-  WorldConfig config = Bounded(0);
-  config.cache.pull_bound = kUnbounded;
-  Make(config);
-  for (int i = 1; i <= 5; ++i) {
-    Train(0, {1, 2});
-    EXPECT_EQ(world().ServerClock(At(1)), i);
-    EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
-  }
-}
 
 TEST_F(Corner, UnboundedTravelsOnMissAndEvictionOnly) {
   Make(Bounded(kUnbounded));
@@ -179,22 +105,6 @@ TEST_F(Corner, UnboundedTravelsOnMissAndEvictionOnly) {
   for (int i = 0; i < 100; ++i) Train(0, {1, 2});
   EXPECT_EQ(world().transport(0).served(), served);
   EXPECT_EQ(world().ServerClock(At(1)), 0);
-  Drained();
-}
-
-TEST_F(Corner, AsymmetricBounds) {
-  WorldConfig config = Bounded(0);
-  config.workers = 2;
-  config.cache.pull_bound = 0;
-  config.cache.push_bound = 3;
-  Make(config);
-  for (int i = 0; i < 4; ++i) Train(0, {1});  // the fourth tick is past the bound
-  EXPECT_EQ(world().ServerClock(At(1)), 4);
-  for (int i = 0; i < 3; ++i) Train(0, {1});
-  EXPECT_EQ(world().ServerClock(At(1)), 4);
-  EXPECT_EQ(Read(1, {1})->Value(At(1).first, 1)[0], kInitial - 4);
-  Train(1, {1});
-  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[0], kInitial - 7);
   Drained();
 }
 
@@ -267,48 +177,6 @@ TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
   EXPECT_EQ(cache(0)->lines().base(cache(0)->lines().Find(1)), limit + 6)
       << "further behind than the bound: refreshed";
   Abandon();  // the oracle does not know assigned clocks
-}
-
-// N workers with a barrier after every step, against one process that gets each sum of their gradients.
-TEST_F(Corner, BulkSynchronousEqualsOneProcessBitForBit) {
-  for (uint32_t workers : {2u, 3u}) {
-    WorldConfig config = Bounded(0, 5);
-    config.workers = workers;
-    config.partitions = 3;
-    config.dim = 4;  // values are compared below, ticks are not counted
-    Make(config);
-    std::map<Key, std::vector<float>> reference;
-    Random& random = world().random();
-    for (int i = 0; i < 60; ++i) {
-      std::vector<std::unique_ptr<TestStep>> steps;
-      for (uint32_t w = 0; w < workers; ++w) {
-        std::vector<Key> keys;
-        for (uint64_t n = random.Below(9); n > 0; --n) keys.push_back(random.Between(0, 12));
-        steps.push_back(world().NewStep({keys}));
-        ASSERT_TRUE(world().client(w).Read(steps[w]->MakeRead(), steps[w]->token = world().NewToken()).ok());
-        for (auto& [where, part] : steps[w]->parts()) {
-          for (size_t u = 0; u < part.keys.size(); ++u) {
-            const std::vector<float>& expected =
-                reference.try_emplace(part.keys[u], std::vector<float>(4, kInitial)).first->second;
-            ASSERT_EQ(std::vector<float>(part.values[u], part.values[u] + 4), expected) << "step " << i;
-          }
-        }
-      }
-      for (uint32_t w = 0; w < workers; ++w) {
-        for (auto& [where, part] : steps[w]->parts()) {
-          for (size_t u = 0; u < part.keys.size(); ++u) {
-            for (size_t d = 0; d < 4; ++d) {
-              const auto g = static_cast<float>(random.Between(-5, 5));
-              part.sums[u * 4 + d] = g;
-              reference[part.keys[u]][d] -= g;
-            }
-          }
-        }
-        ASSERT_TRUE(world().client(w).Write(steps[w]->MakeWrite(1), steps[w]->token, nullptr).ok());
-      }
-    }
-    for (auto& [key, row] : reference) EXPECT_EQ(world().ServerRow(At(key)), row);
-  }
 }
 
 TEST_F(Corner, DeviceLookupSendsOneRequestPerPartition) {

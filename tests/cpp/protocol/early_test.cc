@@ -1,11 +1,6 @@
 // Early lookups: what they ask and when, what the lookup sees, and events that drop them.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <deque>
-#include <set>
-
 #include "tests/cpp/testing/held_lines.h"
 #include "tests/cpp/testing/world/world_test.h"
 
@@ -213,40 +208,6 @@ TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
   EXPECT_EQ(gone.code(), Code::kFailedPrecondition);
   EXPECT_NE(gone.message().find("no table"), std::string::npos) << gone.message();
   Abandon();
-}
-
-// One worker's rows are equal to the last bit, whichever rows leave the cache, and when.
-TEST_F(Early, OneWorkerIsBitForBitTheSame) {
-  for (const char* optimizer : {"adagrad", "row_wise_adagrad", "adam", "ftrl", "sgd"}) {
-    std::vector<std::vector<float>> rows[2];
-    for (int early = 0; early < 2; ++early) {
-      WorldConfig config = Bounded(3, 7);
-      config.optimizer = optimizer;
-      config.dim = 3;
-      config.partitions = 3;
-      config.tolerance = 1e-4f;
-      config.cache.push_bound = 0;
-      Make(config);
-      Random keys(11);
-      const auto batch = [&] {
-        return std::vector<Key>{keys.Between(0, 12), keys.Between(0, 40), keys.Between(0, 40)};
-      };
-      auto step = world().NewStep({batch()});
-      for (int i = 0; i < 400; ++i) {
-        Come(step.get());
-        auto next = world().NewStep({batch()});
-        if (early) world().ReadEarly(0, next.get());
-        Write(0, step.get());
-        step = std::move(next);
-      }
-      for (Key key = 0; key <= 40; ++key) rows[early].push_back(world().ServerRow(At(key)));
-    }
-    for (size_t k = 0; k < rows[0].size(); ++k) {
-      ASSERT_EQ(rows[0][k].size(), rows[1][k].size());
-      EXPECT_EQ(std::memcmp(rows[0][k].data(), rows[1][k].data(), rows[0][k].size() * sizeof(float)), 0)
-          << optimizer << ", key " << k;
-    }
-  }
 }
 
 }  // namespace

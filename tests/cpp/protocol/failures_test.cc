@@ -125,21 +125,6 @@ TEST_F(Failure, AFlushOfManyRowsIsSeveralFrames) {
   EXPECT_GE(frames, 8u);
 }
 
-TEST_F(Failure, OutOfMemoryDuringAPush) {
-  Make(Bounded(0));
-  Train(0, {1});
-  std::vector<Key> keys;
-  for (Key key = 0; key < 200; ++key) keys.push_back(key);
-  auto step = Read(0, keys);
-  // At every limit the push is applied completely or not at all.
-  for (size_t room = 0; room < 40000; room += 500) net().LimitNext(0, room);
-  EXPECT_TRUE(world().Write(0, step.get()).ok());
-  for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), key == 1 ? 2 : 1);
-  EXPECT_GT(cache()->counters().resends, 1u);
-  EXPECT_EQ(net().half_applied(), 0u);
-  Drained();
-}
-
 TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
   WorldConfig config = Bounded(0);
   config.partitions = 3;

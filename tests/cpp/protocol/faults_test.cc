@@ -17,6 +17,16 @@ class Fault : public WorldTest {
     config.client.durability = keep ? Durability::kCheckpoint : Durability::kApplied;
     Make(config);
   }
+  // The frames of keys 1, 2 and 3 wait at the network.
+  void HoldThreeFrames() {
+    Make(PushesNobodyWaitsFor());
+    std::vector<std::unique_ptr<TestStep>> steps;
+    for (Key key : {1, 2, 3}) steps.push_back(Read(0, {key}));
+    net().HoldRequests(0, true);
+    for (auto& step : steps) EXPECT_TRUE(world().Write(0, step.get()).ok());
+    world().client(0).Progress(0);
+    ASSERT_EQ(net().requests(0), 3u);
+  }
 };
 
 TEST_F(Fault, EveryRequestAndReplyTwice) {
@@ -32,13 +42,7 @@ TEST_F(Fault, EveryRequestAndReplyTwice) {
 
 // Three frames in the pipeline, the first of which is refused: the partition must refuse the others as a gap.
 TEST_F(Fault, ARefusedFrameAndItsSuccessors) {
-  Make(PushesNobodyWaitsFor());
-  std::vector<std::unique_ptr<TestStep>> steps;
-  for (Key key : {1, 2, 3}) steps.push_back(Read(0, {key}));
-  net().HoldRequests(0, true);
-  for (auto& step : steps) EXPECT_TRUE(world().Write(0, step.get()).ok());
-  world().client(0).Progress(0);
-  ASSERT_EQ(net().requests(0), 3u);
+  HoldThreeFrames();
   net().RefuseNext(0);
   for (int i = 0; i < 3; ++i) net().Serve(0);
   for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 0) << key;
@@ -48,30 +52,9 @@ TEST_F(Fault, ARefusedFrameAndItsSuccessors) {
   EXPECT_GT(cache()->counters().resends, 0u);
 }
 
-TEST_F(Fault, AFrameThatIsLostWithItsConnection) {
-  for (size_t applied : {0, 1}) {
-    Make(PushesNobodyWaitsFor());
-    Train(0, {1});
-    net().HoldRequests(0, true);
-    world().client(0).Progress(0);
-    ASSERT_EQ(net().requests(0), 1u);
-    net().Cut(0, applied);
-    net().HoldRequests(0, false);
-    Train(0, {1});
-    Drained();
-    EXPECT_EQ(world().ServerClock(At(1)), 2);
-  }
-}
-
 TEST_F(Fault, FramesThatAreLostBehindOneThatArrived) {
   for (size_t applied : {0, 1, 2, 3}) {
-    Make(PushesNobodyWaitsFor());
-    std::vector<std::unique_ptr<TestStep>> steps;
-    for (Key key : {1, 2, 3}) steps.push_back(Read(0, {key}));
-    net().HoldRequests(0, true);
-    for (auto& step : steps) EXPECT_TRUE(world().Write(0, step.get()).ok());
-    world().client(0).Progress(0);
-    ASSERT_EQ(net().requests(0), 3u);
+    HoldThreeFrames();
     net().Cut(0, applied);
     net().HoldRequests(0, false);
     Drained();
@@ -103,48 +86,6 @@ TEST_F(Fault, BytesOfAnAbandonedConnectionArriveLate) {
   Train(0, {1});
   EXPECT_EQ(world().ServerClock(At(1)), 3);
   Drained();
-}
-
-TEST_F(Fault, ARestartThatKeptEverything) {
-  Make(2);
-  for (int i = 0; i < 8; ++i) {
-    Train(0, {1, 2});
-    world().Restart(0, world().Snapshot(0), i % 2 == 0);
-  }
-  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
-  Drained();
-}
-
-// While one worker's acknowledged frames are lost, others push on and carry the clock past the one that it
-// has seen: only the incarnation shows the loss.
-TEST_F(Fault, FailoverLosesAcknowledgedFramesWhileOthersGoOn) {
-  Make(1, /*keep=*/true, /*workers=*/2);
-  Train(1, {1});
-  for (int i = 0; i < 4; ++i) Train(0, {1});
-  const Bytes older = world().Snapshot(0);
-  for (int i = 0; i < 6; ++i) Train(0, {1});
-  world().Failover(0, older);
-  for (int i = 0; i < 12; ++i) Train(1, {1});
-  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[0], kInitial - 10);
-  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 23);
-}
-
-TEST_F(Fault, ForgottenFramesAreCountedAsLost) {
-  Make(0, /*keep=*/false, /*workers=*/2);
-  Train(0, {1});
-  const Bytes older = world().Snapshot(0);
-  for (int i = 0; i < 6; ++i) Train(0, {1});
-  world().Failover(0, older);
-  Train(1, {1});
-  Train(0, {1});
-  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 6u);
-  EXPECT_EQ(world().ServerClock(At(1)), 3);
-  const uint64_t resends = cache()->counters().resends;
-  for (int i = 0; i < 5; ++i) Train(0, {1});
-  EXPECT_EQ(world().ServerClock(At(1)), 8) << "it continues as a new client";
-  EXPECT_EQ(cache()->counters().resends, resends);
 }
 
 TEST_F(Fault, DurableFramesAreForgotten) {

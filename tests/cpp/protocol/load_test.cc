@@ -1,7 +1,5 @@
-// Corner cases at the store: rows loaded during training, reordered frames, duplicate ids in a batch.
+// Corner cases at the store: rows loaded during training.
 #include <gtest/gtest.h>
-
-#include <algorithm>
 
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/world/world_test.h"
@@ -56,50 +54,6 @@ TEST_F(Load, DuringTraining) {
     EXPECT_EQ(world().ServerClock(At(1)), 5 + static_cast<int64_t>(w)) << "it continues from there";
   }
   Abandon();  // the oracle does not know loading
-}
-
-// A frame's successor that comes first is refused and changes nothing; in order both are applied, once.
-TEST_F(Load, FramesThatComeInAnotherOrder) {
-  Make(PushesNobodyWaitsFor());
-  net().record = true;
-  Train(0, {1});
-  Train(0, {2});
-  Drained();
-  std::vector<Bytes> pushes;
-  for (const OutFrame& frame : net().recorded) {
-    Request request;
-    ASSERT_TRUE(Decode(frame.view(), &request).ok());
-    if (request.seq > 0 && request.seq <= 2) pushes.push_back(frame.bytes);
-  }
-  ASSERT_EQ(pushes.size(), 2u);
-  LocalService fresh(1, world().service().hash_seed());
-  ASSERT_TRUE(fresh.CreateTable(world().schema(0)).ok());
-  // In another store the table has another epoch: write the frame as the client would.
-  uint64_t epoch = 0;
-  fresh.WithPartition(0, [&](Partition& p) { epoch = p.Find(At(1).first)->epoch(); });
-  const auto handle = [&](size_t which) {
-    Request request;
-    EXPECT_TRUE(Decode(Span<const uint8_t>(pushes[which].data(), pushes[which].size()), &request).ok());
-    for (TableRequest& t : request.tables) t.epoch = epoch;
-    Bytes bytes, answer;
-    Encode(request, &bytes);
-    fresh.Handle(Span<const uint8_t>(bytes.data(), bytes.size()), &answer);
-    Reply reply;
-    EXPECT_TRUE(Decode(Span<const uint8_t>(answer.data(), answer.size()), &reply).ok());
-    return reply.status;
-  };
-  EXPECT_EQ(handle(1), FrameStatus::kGap);
-  EXPECT_EQ(fresh.Rows(At(1).first), 0u);
-  EXPECT_EQ(handle(0), FrameStatus::kOk);
-  EXPECT_EQ(handle(1), FrameStatus::kOk);
-  EXPECT_EQ(handle(0), FrameStatus::kOk) << "skipped";
-  for (Key key : {1, 2}) {
-    fresh.WithPartition(0, [&](Partition& p) {
-      const RowStore& rows = p.Find(At(key).first)->rows();
-      ASSERT_NE(rows.Find(key), kNoRow);
-      EXPECT_EQ(rows.meta(rows.Find(key)).clock, 1);
-    });
-  }
 }
 
 // A loaded row happens to have the clock of a worker's copy: only the epoch differs. A worker that has never

@@ -58,29 +58,5 @@ TEST_F(ToldChanges, SweptRowIsReported) {
   Abandon();
 }
 
-// A bound is set while an answer is in flight: its request did not subscribe to the rows.
-TEST_F(ToldChanges, RowsWithoutASubscriptionAreNotCounted) {
-  Make(1, 2, 1000, /*tables=*/2);
-  const uint64_t first = world().schema(0)->id(), second = world().schema(1)->id();
-  auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
-    auto step = world().NewStep(keys);
-    EXPECT_TRUE(world().Read(w, step.get()).ok());
-    return step;
-  };
-  Write(0, read(0, {{1}, {9}}).get());
-  world().client(0).cache(second)->policy().set_bounds(kUnbounded, 0);
-  auto step = world().NewStep({{1, 2}, {1}});
-  net(0).HoldReplies(0, true);
-  auto op = world().BeginRead(0, step.get(), true);
-  world().client(0).Progress(0);
-  world().client(0).cache(second)->policy().set_bounds(1, 0);
-  net(0).HoldReplies(0, false);
-  Finish(0, op.get(), step.get());
-  ASSERT_TRUE(cache()->marks().subscribed(cache()->lines().Find(2))) << "of table " << first;
-  for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
-  EXPECT_EQ(read(0, {{}, {1}})->Value(second, 1)[1], kInitial - 2);
-  Drained();
-}
-
 }  // namespace
 }  // namespace het::testing

@@ -190,26 +190,6 @@ TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   }
 }
 
-// The store's sweeps forget a dead worker's subscriptions while others go on.
-TEST_F(Told, DeadWorkersSubscriptionsAreForgotten) {
-  Make(3);
-  Hold(0, {1, 2});
-  Hold(1, {1, 2, 3});
-  EXPECT_EQ(subscribers().held(), 5u);
-  for (uint32_t silent = 0; silent <= Subscribers::kSilentSeconds; silent += 60) {
-    EXPECT_EQ(subscribers().held(), 5u) << silent;
-    Train(0, {1, 2});
-    world().service().SweepNext();
-    world().now += 60;
-  }
-  Train(0, {1, 2});
-  world().service().SweepNext();
-  EXPECT_EQ(subscribers().held(), 2u);
-  for (int i = 0; i < 4; ++i) Train(0, {1});
-  EXPECT_EQ(SeenThen(1, 1, 0), static_cast<int64_t>(world().Issued(0, At(1)))) << "it is back";
-  Drained();
-}
-
 TEST_F(Told, LostSubscriptionsCauseChecks) {
   Make(1);
   Hold(0, {1, 2, kOther});

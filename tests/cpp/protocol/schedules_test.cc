@@ -104,7 +104,7 @@ TEST_P(Schedules, KeepTheInvariants) {
 
 constexpr uint64_t kEveryMode = 20000;
 const Kind kKinds[] = {
-    {"Default", 20000, nullptr, /*every_optimizer=*/false, /*is_default=*/true},
+    {"Default", 5000, nullptr, /*every_optimizer=*/false, /*is_default=*/true},
     {"EveryMode", kEveryMode, nullptr},
     {"Streams", 20000, OfAStream},
     {"EveryOptimizer", 800, OneProcess, /*every_optimizer=*/true},

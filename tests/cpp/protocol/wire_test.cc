@@ -9,6 +9,23 @@
 namespace het::testing {
 namespace {
 
+// Each worker's updates leave at once, and are smaller than a step of the format.
+WorldConfig OfSmallUpdates() {
+  WorldConfig c;
+  c.optimizer = "momentum";
+  c.dim = 8;
+  c.cache.wire = RowFormat::kInt8;
+  c.cache.push_bound = 0;
+  return c;
+}
+
+// Worker w's step on key 5.
+void Tick(World* world, size_t w) {
+  auto step = world->NewStep({{5}});
+  ASSERT_TRUE(world->Read(w, step.get()).ok());
+  ASSERT_TRUE(world->Write(w, step.get()).ok());
+}
+
 // Checks that rows are really rounded, so that the tests are not vacuous.
 TEST(ProtocolWire, RowsAreRoundedAndSmall) {
   for (const RowFormat wire :
@@ -50,13 +67,8 @@ TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
   c.cache.wire = RowFormat::kInt8;
   c.cache.pull_bound = c.cache.push_bound = 0;
   World world(c);
-  auto tick = [&](size_t w) {
-    auto step = world.NewStep({{5}});
-    ASSERT_TRUE(world.Read(w, step.get()).ok());
-    ASSERT_TRUE(world.Write(w, step.get()).ok());
-  };
-  tick(0);
-  tick(1);
+  Tick(&world, 0);
+  Tick(&world, 1);
   const TableKey key{world.schema(0)->id(), 5};
   TableCache* cache = world.client(0).cache(key.first);
   const uint32_t line = cache->lines().Find(5);
@@ -73,17 +85,8 @@ TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
 
 // A client that lost its remainders would show it here: only pushes, each smaller than a step of the format.
 TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
-  WorldConfig c;
-  c.optimizer = "momentum";
-  c.dim = 8;
-  c.cache.wire = RowFormat::kInt8;
-  c.cache.push_bound = 0;
-  World world(c);
-  for (int step = 0; step < 10; ++step) {
-    auto one = world.NewStep({{5}});
-    ASSERT_TRUE(world.Read(0, one.get()).ok());
-    ASSERT_TRUE(world.Write(0, one.get()).ok());
-  }
+  World world(OfSmallUpdates());
+  for (int step = 0; step < 10; ++step) Tick(&world, 0);
   const TableKey key{world.schema(0)->id(), 5};
   TableCache* cache = world.client(0).cache(key.first);
   const uint32_t line = cache->lines().Find(5);
@@ -99,17 +102,8 @@ TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
 
 // Dropping clean lines keeps their unsent remainders.
 TEST(ProtocolWire, ForgettingCleanLinesKeepsRemainders) {
-  WorldConfig c;
-  c.optimizer = "momentum";
-  c.dim = 8;
-  c.cache.wire = RowFormat::kInt8;
-  c.cache.push_bound = 0;
-  World world(c);
-  for (int step = 0; step < 10; ++step) {
-    auto one = world.NewStep({{5}});
-    ASSERT_TRUE(world.Read(0, one.get()).ok());
-    ASSERT_TRUE(world.Write(0, one.get()).ok());
-  }
+  World world(OfSmallUpdates());
+  for (int step = 0; step < 10; ++step) Tick(&world, 0);
   auto read = world.NewStep({{6}});
   ASSERT_TRUE(world.Read(0, read.get()).ok());
   for (auto& [where, part] : read->parts()) part.touched.assign(part.touched.size(), 0);

@@ -15,14 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(Address, OneServer) {
-  auto address = ParseServerAddress("redis://host");
-  ASSERT_TRUE(address.ok());
-  ASSERT_EQ(address.value().nodes.size(), 1u);
-  EXPECT_EQ(address.value().nodes[0].ToString(), "host:6379");
-  EXPECT_EQ(address.value().password, "");
-}
-
 TEST(Address, LoginAndNodes) {
   auto address = ParseServerAddress("redis://me:a:b@c@host:1,[::1]:2,third/");
   ASSERT_TRUE(address.ok()) << address.status().message();

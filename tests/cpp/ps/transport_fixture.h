@@ -13,6 +13,7 @@
 #include "het_tf/ps/client/redis_transport.h"
 #include "het_tf/ps/keyspace.h"
 #include "tests/cpp/testing/redis/fake_server.h"
+#include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/test_step.h"
 
 namespace het::testing {
@@ -23,12 +24,7 @@ class TransportTest : public ::testing::Test {
   static constexpr uint32_t kDim = 4;
 
   TransportTest() : service_(kPartitions, 7), keys_(PartitionKeys("", kPartitions)) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer.name = "sgd";
-    spec.initializer = {"zeros", 0, 0};
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = NewSchema("t", kDim, "sgd", {"zeros", 0, 0});
     EXPECT_TRUE(service_.CreateTable(schema_).ok());
   }
 

@@ -15,6 +15,7 @@
 #include "tests/cpp/testing/redis/redis_server.h"
 #include "tests/cpp/testing/redis/remote_worker.h"
 #include "tests/cpp/testing/stored_rows.h"
+#include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/temp_folder.h"
 
 namespace het::testing {
@@ -24,10 +25,7 @@ using ::testing::HasSubstr;
 
 Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& optimizer,
                   std::optional<TableLimits> limits = std::nullopt) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer.name = optimizer;
+  TableSpec spec = NewSpec(name, dim, optimizer);
   spec.limits = limits;
   return TableSchema::Create(spec).value();
 }

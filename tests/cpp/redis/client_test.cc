@@ -15,6 +15,7 @@
 #include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/redis/redis_server.h"
 #include "tests/cpp/testing/redis/remote_worker.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -299,17 +300,12 @@ class RoundingWorker {
 
   explicit RoundingWorker(const std::string& address)
       : engine_(OpenRemoteEngine(ParseServerAddress(address).value(), "", 1).value()) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer.name = "sgd";
-    spec.initializer = {"zeros", 0, 0};
     TableOptions options;
     options.cache = CacheConfig();
     options.cache->capacity = 0;
     options.cache->push_bound = 0;
     options.cache->wire = RowFormat::kInt4;
-    EXPECT_TRUE(engine_->tables().Create(spec, options).ok());
+    EXPECT_TRUE(engine_->tables().Create(NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options).ok());
     table_ = engine_->tables().Find("t").value();
   }
   std::vector<float> Read(uint64_t* token = nullptr) {
@@ -325,13 +321,7 @@ class RoundingWorker {
     Read(&token);
     std::vector<float> gradients(kDim, -0.4f);
     gradients[0] = -4;
-    const float* const gradient = gradients.data();
-    const float rate = 1;
-    ApplyArgs args;
-    args.token = token;
-    args.gradients = {&gradient, 1};
-    args.learning_rates = {&rate, 1};
-    const Status status = KeepAndApply(&engine_->steps(), batch_, args);
+    const Status status = KeepAndApply(&engine_->steps(), batch_, token, gradients);
     EXPECT_TRUE(status.ok()) << status.message();
   }
 

@@ -183,13 +183,6 @@ TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
   }
 }
 
-TEST_F(RedisFailover, OneShardAndItsReplica) {
-  RedisShards servers(1, WritesThrough(), /*replicas=*/1);
-  PsFleet fleet(Keeping(Durability::kReplicated), &servers);
-  Run(&fleet, &servers, 1, kIsCutOff);
-  fleet.CheckConserved();
-}
-
 // The cluster's own map shows the successor.
 TEST_F(RedisFailover, AnAddressThatNamesTheMasterAlone) {
   RedisShards servers(1, WritesThrough(), /*replicas=*/1);

@@ -131,27 +131,6 @@ class RedisFollower : public LiveFilesTest {
   std::unique_ptr<Follower> follower_;
 };
 
-// Would catch a follower that believes in the incarnation of before a restart, or does not connect again.
-TEST_F(RedisFollower, AServerIsKilledAndRestarted) {
-  Start(1);
-  for (const float value : {2.f, 3.f}) {
-    const std::set<std::string> before = Incarnations();
-    ASSERT_TRUE((*servers_)[0].Restart()) << (*servers_)[0].Log();
-    Set(value);
-    const std::vector<Key> gone{7};
-    const auto removed = store_->Remove(*schema_, {gone.data(), 1});
-    ASSERT_TRUE(removed.ok()) << removed.status().message();
-    Until([&] { return Read(reader_.get(), 0, {7}) == Initial(schema_, 7); });
-    Until([&] { return Read(reader_.get(), 0, {8})[0] == value; });  // of another partition
-    Until([&] {                                                      // the partitions come back one by one
-      const std::set<std::string> now = Incarnations();
-      return std::none_of(now.begin(), now.end(), [&](const auto& one) { return before.count(one) > 0; });
-    });
-    Set(value);
-    UntilServed(value);
-  }
-}
-
 // Would catch one connection after the other, or a wait in the search for the owners of slots.
 TEST_F(RedisFollower, ASilentServerDoesNotDelayTheOthers) {
   Start(2);

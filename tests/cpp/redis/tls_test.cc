@@ -91,42 +91,6 @@ TEST_F(TlsTest, CertificatesThatAreRefused) {
   EXPECT_THAT(Complaint(Address("server_name=localhost")), HasSubstr("ostname mismatch"));
   EXPECT_EQ(Complaint(Address("server_name=elsewhere")), "");
   EXPECT_EQ(Complaint(Address("server_name=127.0.0.2")), "");
-  // "ca=... is not the CA that signed it" would blame the wrong file.
-  certificates_->Issue("for_clients", "IP:127.0.0.1\nextendedKeyUsage=clientAuth");
-  Show("for_clients");
-  EXPECT_THAT(Complaint(Address()), AllOf(HasSubstr("certificate purpose; it is for other uses"),
-                                          HasSubstr("serverAuth"), Not(HasSubstr("is not the CA"))));
-}
-
-TEST_F(TlsTest, AServerOfOldVersions) {
-  Start({"--tls-protocols", "TLSv1.1", "--tls-ciphers", "DEFAULT@SECLEVEL=0"});
-  EXPECT_THAT(Complaint(Address()),
-              AllOf(HasSubstr("set its tls-protocols to 'TLSv1.2 TLSv1.3'"), Not(HasSubstr("?cert=FILE"))));
-}
-
-TEST_F(TlsTest, OneSideWithoutIt) {
-  const std::string plain_port = std::to_string(RedisServer::FreePort());
-  Start({"--port", plain_port});
-  EXPECT_THAT(Complaint("redis://127.0.0.1:" + std::to_string(port_)),
-              HasSubstr("needs rediss:// for redis://"));
-  EXPECT_EQ(Complaint("redis://127.0.0.1:" + plain_port), "");
-  EXPECT_THAT(Complaint("rediss://127.0.0.1:" + plain_port), HasSubstr("does not speak TLS"));
-}
-
-TEST_F(TlsTest, CertificatesOfClients) {
-  Start({"--tls-auth-clients", "yes"});
-  EXPECT_THAT(Complaint(Address()), HasSubstr("?cert=FILE&key=FILE"));
-  certificates_->Issue("client", "DNS:worker");
-  const auto shown = [this](const std::string& name) {
-    return "cert=" + certificates_->Path(name + ".crt") + "&key=" + certificates_->Path(name + ".key");
-  };
-  EXPECT_EQ(Complaint(Address(shown("client"))), "");
-  certificates_->Run("cat client.crt client.key >both.pem");
-  EXPECT_EQ(Complaint(Address("cert=" + certificates_->Path("both.pem"))), "");
-  certificates_->MakeCa("other");
-  certificates_->Issue("stranger", "DNS:worker", "other");
-  EXPECT_THAT(Complaint(Address(shown("stranger"))),
-              HasSubstr("may not know the certificate of this client"));
 }
 
 TEST_F(TlsTest, AWorkerTrainsThroughARestart) {

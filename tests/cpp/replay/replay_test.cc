@@ -7,18 +7,12 @@
 #include <vector>
 
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing::replay_test {
 namespace {
 
-Schema MakeSchema() {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = 4;
-  spec.optimizer.name = "sgd";
-  spec.initializer = {"zeros", 0, 0};
-  return TableSchema::Create(spec).value();
-}
+Schema MakeSchema() { return NewSchema("t", 4, "sgd", {"zeros", 0, 0}); }
 
 ReplaySettings Settings(uint32_t workers, size_t capacity, Bound bound) {
   ReplaySettings settings;
@@ -82,14 +76,6 @@ TEST(ReplayTest, ExactWorkersFetchWhatTheOtherHasChanged) {
   EXPECT_EQ(outcome.counters.bound_push, 40u);
   EXPECT_EQ(outcome.waiting_reads, 20u);
   EXPECT_EQ(outcome.waiting_writes, 20u);
-}
-
-TEST(ReplayTest, ACacheOfTwoRowsEvictsTheRest) {
-  const ReplayOutcome outcome = Outcome(Repeated({{1}, {2}, {3}}, 5), Settings(1, 2, kUnbounded)).value();
-  EXPECT_EQ(outcome.counters.reads, 15u);
-  EXPECT_GT(outcome.evictions, 0u);
-  EXPECT_EQ(outcome.cached_rows, 2u);
-  EXPECT_EQ(outcome.store_rows, 3u);
 }
 
 // Without frames in flight at the end, the network's counts equal the clients'.

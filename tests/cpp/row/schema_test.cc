@@ -5,16 +5,12 @@
 
 #include <cmath>
 
+#include "tests/cpp/testing/table_specs.h"
+
 namespace het {
 namespace {
 
-TableSpec Spec(const std::string& optimizer = "sgd") {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = 3;
-  spec.optimizer.name = optimizer;
-  return spec;
-}
+TableSpec Spec(const std::string& optimizer = "sgd") { return testing::NewSpec("t", 3, optimizer); }
 
 Schema Make(const TableSpec& spec) { return TableSchema::Create(spec).value(); }
 

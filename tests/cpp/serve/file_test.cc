@@ -20,6 +20,7 @@
 #include "het_tf/core/serve/serve_writer.h"
 #include "tests/cpp/testing/golden.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::serve {
 namespace {
@@ -29,12 +30,8 @@ using het::testing::Random;
 using het::testing::Scaled;
 
 Schema MakeSchema(uint32_t dim, const std::string& name = "item", uint64_t seed = 7) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
+  TableSpec spec = het::testing::NewSpec(name, dim, "adam", {"normal", 0, 0.1});
   spec.seed = seed;
-  spec.optimizer.name = "adam";
-  spec.initializer = {"normal", 0, 0.1};
   return TableSchema::Create(spec).value();
 }
 

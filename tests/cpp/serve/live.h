@@ -16,6 +16,7 @@
 #include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/world/faulty_transport.h"
 
 namespace het::serve {
@@ -28,12 +29,8 @@ using het::testing::Scaled;
 constexpr uint32_t kDim = 2;
 
 inline Schema TableOfTheStore(const std::string& name) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = kDim;
-  spec.optimizer.name = "adam";  // with slots, which readers ignore
-  spec.initializer = {"uniform", -1, 1};
-  return TableSchema::Create(spec).value();
+  // With slots, which readers ignore.
+  return het::testing::NewSchema(name, kDim, "adam", {"uniform", -1, 1});
 }
 
 // Runs `before_poll`, once, when a call waits for its answers.

@@ -11,6 +11,7 @@
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -18,10 +19,7 @@ namespace {
 constexpr uint64_t kKeys = 60;
 
 Schema MakeSchema(const std::string& name, size_t dim) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = static_cast<int64_t>(dim);
-  spec.optimizer.name = "adagrad";
+  TableSpec spec = NewSpec(name, static_cast<uint32_t>(dim), "adagrad");
   spec.limits = TableLimits();
   return TableSchema::Create(spec).value();
 }

@@ -11,6 +11,7 @@
 #include "het_tf/core/store/chunk_format.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -23,11 +24,7 @@ class ChunkTest : public ::testing::Test {
  protected:
   ChunkTest() : partition_(PartitionId{2, 5, 7}, 1000) {
     for (const char* name : {"a", "b", "empty"}) {
-      TableSpec spec;
-      spec.name = name;
-      spec.dim = *name == 'b' ? 33 : 2;
-      spec.optimizer.name = "adagrad";
-      EXPECT_TRUE(partition_.CreateTable(TableSchema::Create(spec).value(), 50 + *name).ok());
+      EXPECT_TRUE(partition_.CreateTable(NewSchema(name, *name == 'b' ? 33 : 2, "adagrad"), 50 + *name).ok());
     }
     Fill("a", 100);
     Fill("b", 57);
@@ -107,8 +104,8 @@ TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
   const Bytes before = BytesOf(partition_);
   Bytes chunk = Chunks(kMaxChunkBytes)[0];
   chunk[4] = 1;
-  const std::string says = "chunk version 1; this side reads version " +
-                           std::to_string(chunk::kVersion) + ": upgrade the older side";
+  const std::string says = "chunk version 1; this side reads version " + std::to_string(chunk::kVersion) +
+                           ": upgrade the older side";
   EXPECT_EQ(ChunkReader(1).Add(View(chunk)).message(), says);
   EXPECT_EQ(LoadChunk(View(chunk), &partition_).message(), says);
   EXPECT_EQ(BytesOf(partition_), before);

@@ -5,6 +5,7 @@
 
 #include "het_tf/core/store/partition.h"
 #include "tests/cpp/testing/partition_bytes.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -14,13 +15,7 @@ using ::testing::HasSubstr;
 constexpr uint64_t kEpoch = 77;
 constexpr size_t kDim = 2;
 
-Schema MakeSchema(const std::string& name) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = kDim;
-  spec.optimizer.name = "sgd";
-  return TableSchema::Create(spec).value();
-}
+Schema MakeSchema(const std::string& name) { return NewSchema(name, kDim); }
 
 class PartitionLimits : public ::testing::Test {
  protected:

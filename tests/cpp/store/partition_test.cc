@@ -8,6 +8,7 @@
 
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing::partition_test {
 namespace {
@@ -16,12 +17,7 @@ constexpr uint64_t kEpoch = 77;
 constexpr ClientId kClient{1, 2};
 
 Schema MakeSchema(const std::string& optimizer = "sgd", uint32_t dim = 2, const std::string& name = "t") {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer.name = optimizer;
-  spec.initializer = {"constant", 1, 0};
-  return TableSchema::Create(spec).value();
+  return NewSchema(name, dim, optimizer, {"constant", 1, 0});
 }
 
 class PartitionTest : public ::testing::Test {

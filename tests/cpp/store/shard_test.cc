@@ -10,6 +10,7 @@
 #include "tests/cpp/testing/copies.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -17,10 +18,7 @@ namespace {
 constexpr uint32_t kNow = 1700000000;
 
 Schema MakeSchema(const TableLimits& limits) {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = 2;
-  spec.optimizer.name = "sgd";
+  TableSpec spec = NewSpec("t", 2);
   spec.limits = limits;
   return TableSchema::Create(spec).value();
 }

@@ -27,4 +27,15 @@ inline Status KeepAndApply(Steps* steps, const BatchCall& call, const ApplyArgs&
   return steps->ApplyKept({kVariable, call.tables, tickets, args.learning_rates, args.scale});
 }
 
+// The gradients of one feature.
+inline Status KeepAndApply(Steps* steps, const BatchCall& call, uint64_t token,
+                           const std::vector<float>& gradients, float rate = 1) {
+  const float* const of_feature = gradients.data();
+  ApplyArgs args;
+  args.token = token;
+  args.gradients = {&of_feature, 1};
+  args.learning_rates = {&rate, 1};
+  return KeepAndApply(steps, call, args);
+}
+
 }  // namespace het::testing

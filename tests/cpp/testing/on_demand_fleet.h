@@ -20,6 +20,7 @@
 #include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/process.h"
 #include "tests/cpp/testing/random.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing::on_demand {
 
@@ -175,14 +176,7 @@ class Fleet {
   uint64_t pushed() { return Sum(&Counters::bound_push) + Sum(&Counters::evict_push); }
 
  private:
-  TableSpec Spec() const {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = kDim;
-    spec.optimizer = OptimizerOf(config_.optimizer);
-    spec.initializer = {"constant", 3, 0};
-    return spec;
-  }
+  TableSpec Spec() const { return NewSpec("t", kDim, OptimizerOf(config_.optimizer), {"constant", 3, 0}); }
   uint64_t Place(size_t step) const { return (uint64_t{left_ + 1} << 40) + step + 1; }
   Batch RandomBatch() {
     Batch batch;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "het_tf/core/store/local_store.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 
@@ -85,11 +86,7 @@ struct History {
 };
 
 History NewHistory(const std::string& name, uint32_t dim, const std::string& optimizer) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer.name = optimizer;
-  return {TableSchema::Create(spec).value()};
+  return {NewSchema(name, dim, optimizer)};
 }
 
 // Returns whether it was an increment.

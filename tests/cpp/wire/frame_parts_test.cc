@@ -8,6 +8,7 @@
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/core/wire/parts.h"
+#include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/world/world_test.h"
 
 namespace het::testing {
@@ -20,11 +21,7 @@ class Parts : public ::testing::Test {
   static constexpr uint32_t kParts = 4;
 
   Parts() : service_(kParts, 5) {
-    TableSpec spec;
-    spec.name = "t";
-    spec.dim = 2;
-    spec.optimizer.name = "sgd";
-    schema_ = TableSchema::Create(spec).value();
+    schema_ = NewSchema("t", 2);
     EXPECT_TRUE(service_.CreateTable(schema_).ok());
     for (uint32_t p = 0; p < kParts; ++p) {
       service_.WithPartition(p, [&](Partition& partition) {

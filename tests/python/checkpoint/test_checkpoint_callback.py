@@ -53,21 +53,6 @@ def test_every_few_steps_by_increments(tmp_path):
     assert checkpoint.verify(tmp_path).step == 15
 
 
-def test_the_best_alone(tmp_path):
-    made = model()
-    x, y = data()
-    losses = iter([5.0, 3.0, 4.0, 2.0])
-
-    class Say(tf.keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            logs["score"] = next(losses)
-
-    saver = het_tf.callbacks.Checkpoint(tmp_path, monitor="score", mode="min", save_best_only=True)
-    made.fit(x, y, batch_size=8, epochs=4, verbose=0, callbacks=[Say(), saver])
-    assert steps(tmp_path) == [4, 8, 16]
-    assert saver.model is made
-
-
 def test_arguments_are_checked(tmp_path):
     for path, options, message in (
         ("c/{epoch}", {}, r"named by the step: give it without \{\}"),

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from checkpoint_lib import files, layer, remove_after_first_file, same, step, tables, train
+from checkpoint_lib import files, layer, same, step, tables, train
 
 import het_tf
 from het_tf import checkpoint
@@ -91,27 +91,6 @@ def test_cleared_or_new_table_is_written_whole(tmp_path):
     # Values without slots are another table than that of the checkpoint, though its clocks are the same.
     checkpoint.restore(second, slots=False)
     assert checkpoint.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
-
-
-def test_removals_beyond_the_list_during_an_increment_make_it_whole(tmp_path, monkeypatch):
-    """One file is an increment, the next ones cannot be: with the base, removed rows would come back."""
-    layer("t", 1, "SGD")
-    ids = np.arange(320_000)  # 20,000 in each of 16 partitions
-    het_tf.Table("t").assign(ids, np.ones((len(ids), 1), np.float32))
-    first = checkpoint.save(tmp_path)
-    step(layer("other"), [1, 2], 3)
-    het_tf.Table("t").assign(ids[:50], np.zeros((50, 1), np.float32))
-    remove_after_first_file(monkeypatch, "t", ids[50:])
-    with pytest.warns(RuntimeWarning, match="'t' is written whole, .*het.max-tombstones"):
-        second = checkpoint.save(tmp_path, since=first)
-    manifest = checkpoint.read_manifest(second)
-    assert manifest.base is None and manifest.tables["t"]["complete"]
-    assert checkpoint.verify(second).path == second
-    state = tables()
-    assert len(state["t"]["ids"]) == 50
-    het_tf.Table("t").assign(ids[:100], np.ones((100, 1), np.float32))
-    checkpoint.restore(second)
-    same(tables(), state)
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import redis_lib
-from checkpoint_lib import fit, layer, model, remove_after_first_file, same, step, tables, train, weights
+from checkpoint_lib import layer, remove_after_first_file, same, step, tables, train
 
 import het_tf
 from het_tf import checkpoint
@@ -64,29 +64,6 @@ def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_pa
     layer("t")
     checkpoint.restore(path)
     same(tables(), expected)
-
-
-def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, server):
-    found = []
-    for interrupted in (False, True):
-        assert server.command("FLUSHALL").startswith(b"+OK")
-        het_tf.reset()
-        het_tf.init(ps=server.address)
-        made = model(whole=True)
-        fit(made, 0, 5)
-        if interrupted:
-            checkpoint.save(tmp_path, made, step=5)
-            fit(made, 100, 103)
-            het_tf.reset()  # the process forgets, the server does not
-            made = model(whole=True)
-            checkpoint.restore(tmp_path, made)
-        fit(made, 5, 10)
-        found.append((weights(made), tables()))
-    (dense, table), (dense_again, table_again) = found
-    same(table_again, table, ("ids", "clocks", "counts"))
-    np.testing.assert_array_equal(table_again["item"]["rows"], table["item"]["rows"])
-    for a, b in zip(dense, dense_again, strict=True):
-        np.testing.assert_array_equal(b, a)
 
 
 @pytest.mark.long

@@ -127,16 +127,6 @@ def test_partitions_that_no_file_has(tmp_path):
 # --- files from anywhere -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "rows-00001-of-00003.safetensors", "dense.safetensors"])
-def test_a_fifo_is_not_waited_for(chain, name):
-    path = chain[0] / name
-    path.unlink()
-    os.mkfifo(path)
-    for command in ("verify", "inspect"):
-        err = het_ckpt(command, chain[0], status=1).err
-        assert f"{path} is a FIFO, not a regular file; restore another" in err
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

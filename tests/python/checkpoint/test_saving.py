@@ -271,30 +271,6 @@ def test_a_table_without_rows(tmp_path):
         assert_equal(everything(), saved)
 
 
-def test_names_that_keras_counts_up_do_not_matter(tmp_path):
-    def unnamed():
-        keras.utils.set_random_seed(7)
-        ids = keras.Input((3,), dtype="int64")
-        x = het_tf.keras.Embedding(4, "sum")(ids)
-        model = keras.Model(ids, keras.layers.Dense(1)(x))
-        model.compile("sgd", "mse")
-        return model
-
-    model = unnamed()
-    train(model)
-    path = str(tmp_path / "x.weights.h5")
-    model.save_weights(path)
-    prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
-    for restore in (
-        lambda other: other.load_weights(path),
-        lambda other: tf.train.Checkpoint(model=other).read(prefix),
-    ):
-        other = unnamed()
-        assert other.layers[1].table_config.name != model.layers[1].table_config.name
-        restore(other)
-        np.testing.assert_array_equal(predictions(other), predictions(model))
-
-
 def test_a_table_at_a_parameter_server(tmp_path, server):
     het_tf.init(ps=server.address)
     model = make_model(cache=het_tf.Cache(staleness=5, wire="float32"))

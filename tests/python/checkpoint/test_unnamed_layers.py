@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 from het_tf import checkpoint
@@ -96,9 +97,7 @@ def forget(model):
 
 def train(layer, value):
     """Gives a layer apart from the model rows of its own."""
-    with tf.GradientTape() as tape:
-        loss = value * tf.reduce_sum(layer(IDS, training=True))
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    learn(layer, lambda: value * tf.reduce_sum(layer(IDS, training=True)))
 
 
 @pytest.mark.parametrize("build", [plain, nested, subclass, mixed])

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 
@@ -160,11 +161,7 @@ def test_training_goes_on_with_the_slots(tmp_path):
     np.savez(tmp_path / "x.npz", ids=IDS, values=VALUES, accumulators=np.full((4, 2), 3.0, "float32"))
     into = table(het_tf.optimizers.Adagrad(1.0))
     het_tf.load_rows("item", tmp_path / "x.npz", slots="accumulators")
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(into.layer(tf.constant([5], tf.int64)))
-    het_tf.apply(
-        zip(tape.gradient(loss, into.layer.trainable_variables), into.layer.trainable_variables, strict=True)
-    )
+    learn(into.layer, lambda: tf.reduce_sum(into.layer(tf.constant([5], tf.int64))))
     np.testing.assert_allclose(into.lookup([5])[0], VALUES[0] - 1 / np.sqrt(4), atol=1e-6)
 
 

@@ -4,27 +4,18 @@ Defects: five messages advised `het_tf.init(deadline=...)`, a TypeError; a docst
 read as a link, and the site did not build.
 """
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from tools_lib import script
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "tools"))
-
-
-def tool(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def lint():
-    return tool("check_calls")
+    return script("tools/check_calls")
 
 
 def of(lint, text):
@@ -124,7 +115,7 @@ def test_too_few_are_an_error(lint, monkeypatch, capsys):
 
 
 def test_brackets_of_a_docstring_are_no_links():
-    check = tool("check_docs")
+    check = script("tools/check_docs")
     assert check.links_by_chance('Args:\n  ps: "redis://HOST[:PORT][,...]", or\n    unix.') != []
     assert check.links_by_chance("Args:\n  ps: `redis://HOST[:PORT][,...]`\n\n    rows[0](x)") == []
     found = [(where, link) for where, text in check.docstrings() for link in check.links_by_chance(text)]

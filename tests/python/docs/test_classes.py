@@ -1,19 +1,16 @@
 """The lint of sizes (tools/check_classes.py): it counts what a reader has to read."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from tools_lib import script
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def lint():
-    spec = importlib.util.spec_from_file_location("check_classes", ROOT / "tools/check_classes.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/check_classes")
 
 
 CODE = """

@@ -1,15 +1,13 @@
 """Figures in prose come from JSON: tools/figures.py."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+from tools_lib import script
 
 ROOT = Path(__file__).resolve().parents[3]
-SPEC = importlib.util.spec_from_file_location("figures", ROOT / "tools/figures.py")
-figures = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(figures)
+figures = script("tools/figures")
 
 
 @pytest.fixture

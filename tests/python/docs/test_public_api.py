@@ -1,19 +1,16 @@
 """Public names and their arguments change on purpose only."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from tools_lib import script
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
 def tool():
-    spec = importlib.util.spec_from_file_location("public_api", ROOT / "tools" / "public_api.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/public_api")
 
 
 def test_public_names_are_those_of_the_file(tool):

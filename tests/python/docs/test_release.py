@@ -1,26 +1,17 @@
 """What `make release` and `make release-check` refuse; that they work is `make release-check` itself."""
 
-import importlib.util
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tools_lib import script
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "tools"))
-
-
-def tool(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
 def check():
-    return tool("release_check")
+    return script("tools/release_check")
 
 
 def wheel_of(folder, names, mode=0o755):
@@ -61,13 +52,13 @@ def test_readme_has_one_program(check):
 
 
 def test_the_recipe_is_one_that_can_be_followed():
-    container = tool("container")
+    container = script("tools/container")
     assert {word for word, _ in container.instructions()} <= set(container.KNOWN)
     assert container.command()[:2] == ["valkey-server", "/het/redis.conf"]
 
 
 def test_a_version_that_is_not_ready(monkeypatch):
-    release = tool("release")
+    release = script("tools/release")
     heading, text = release.section()
     assert heading.startswith(release.version_of_tree()) and "\n" not in heading and text.startswith("* ")
     monkeypatch.setattr(release, "section", lambda: ("0.1.0 (unreleased)", "* x"))

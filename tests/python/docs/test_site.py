@@ -4,7 +4,6 @@ Links and anchors are read from the HTML; if Chromium is installed, it opens eve
 """
 
 import html.parser
-import importlib.util
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tools_lib import script
 
 ROOT = Path(__file__).resolve().parents[3]
 MKDOCS = ROOT / ".venv-docs/bin/mkdocs"
@@ -95,11 +95,8 @@ def test_every_link_and_anchor_resolves(site, pages):
 
 
 def test_reference_lists_exactly_the_public_names(site, pages):
-    spec = importlib.util.spec_from_file_location("het_site", ROOT / "tools/docs_site.py")
-    hook = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hook)
     missing = []
-    for module, names in hook.public_names().items():
+    for module, names in script("tools/docs_site").public_names().items():
         assert names
         page = pages[site / f"reference/{module}.html"]
         missing += [f"{module}.{name}" for name in names if f"{module}.{name}" not in page.anchors]

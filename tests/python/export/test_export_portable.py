@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.export import arrays, index, initial
+from het_tf.python.export import arrays, index
 
 pytestmark = [
     pytest.mark.slow,
@@ -129,14 +129,6 @@ def test_unknown_ids_have_their_initial_rows_bit_for_bit(initializer, rng, tmp_p
     for table in tables:
         wanted = het_tf.Table(table.name).lookup(x)
         np.testing.assert_array_equal(got[table.name].view(np.int32), wanted.view(np.int32))
-
-
-def test_names_hash_as_in_the_core():
-    # tests/cpp pins the same numbers through tables; here equal names and different ones.
-    config = het_tf.TableConfig("a", 4)
-    other = het_tf.TableConfig("b", 4)
-    assert initial.Form(config).stream != initial.Form(other).stream
-    assert initial.Form(config).stream == initial.Form(het_tf.TableConfig("a", 9)).stream
 
 
 def test_unknown_ids_read_zeros_by_choice(rng, tmp_path):

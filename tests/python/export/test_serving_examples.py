@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from tools_lib import script
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,14 +55,6 @@ def parse(name: str, text: str) -> Any:
     pool.Add(proto)
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"serving.{name}"))
     return text_format.Parse(text, kind())
-
-
-def module(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"serving_{name}", SERVING / f"{name}.py")
-    assert spec and spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 def models() -> Any:
@@ -137,7 +129,7 @@ def test_a_request_of_the_client_fits_a_real_signature(exported):
     import tensorflow as tf
 
     model, path = exported
-    client = module("client")
+    client = script("examples/serving/client")
     request = json.loads(json.dumps(client.body(SAMPLES)))  # what goes over the wire
     served = tf.saved_model.load(str(path)).signatures[request["signature_name"]]
     specs = served.structured_input_signature[1]
@@ -157,7 +149,7 @@ def test_warm_up_requests_are_prediction_logs(exported, monkeypatch, capsys):
     import tensorflow as tf
 
     _, path = exported
-    warmup = module("warmup")
+    warmup = script("examples/serving/warmup")
 
     def run(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["warmup.py", str(path), *words])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -184,11 +182,3 @@ def test_damaged_live_files_are_made_anew(followed):
     assert followed.command("--once").wait(300) == 0
     assert live.read(target.read(followed.path)).rows == [len(IDS)]
     followed.until(lambda: followed.served()[0] == 4)
-
-
-def test_it_does_not_load_tensorflow():
-    code = (
-        "import sys; from het_tf.python.following import cli, native; native._call();"
-        "print('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

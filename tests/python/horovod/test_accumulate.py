@@ -76,6 +76,7 @@ def runs(tmp_path_factory):
                 exact("stale", "loop", cluster, cache_rows=5, staleness=3),
                 exact("on_demand", "on_demand"),
                 exact("on_demand_shards", "on_demand", cluster, cache_rows=5),
+                {"what": "beside", "ps": server.address},
             ],
             out,
         )
@@ -98,6 +99,12 @@ def test_rows_on_demand_equal_one_process(runs):
         check(runs[0] / f"{name}.npz", *expected)
         for rank in runs[1]:
             assert rank[name]["unsent"] == 0
+
+
+def test_calls_beside_a_stream_on_demand(runs):
+    """Each case compares all rows that it reads with a numpy twin (on_demand_lib.py)."""
+    for rank in runs[1]:
+        assert len(rank["beside"]) == 6
 
 
 def test_an_error_of_one_worker_is_raised_by_all(runs):

@@ -15,20 +15,6 @@ from het_tf.python.placement.placement import Placement
 RANKS, BATCH, SAMPLES = 4, 8, 4 * 8 * 6 + 5
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    """Streams of other tests are not compared here, nor these elsewhere."""
-    for name, value in (("newest", None), ("_notes", None), ("_passes", [])):
-        monkeypatch.setattr(Stream, name, value)
-
-
-@pytest.fixture
-def four(played):
-    played.ranks = RANKS
-    played.others = lambda mine: [mine] * (RANKS - 1)
-    return played
-
-
 def columns(samples=SAMPLES):
     skewed = np.random.default_rng(0).zipf(1.4, samples)
     return {

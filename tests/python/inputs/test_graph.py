@@ -171,18 +171,10 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         Graph.open(path)
     make(tmp_path, TRIANGLE)
     good = path.read_bytes()
-    for damage, message in (
-        (good[:100], "less than a header"),
-        (good[:-1], f"has {len(good) - 1} bytes and should have {len(good)}"),
-        (b"HETSERVE" + good[8:], "does not begin as a graph"),
-        (good[:20] + b"\1" + good[21:], "the checksum of its header is wrong"),
-        (good[:200] + b"\xff" * 8 + good[208:], "its offsets fall"),
-    ):
-        other = tmp_path / "other.graph"
-        other.unlink(missing_ok=True)
-        other.write_bytes(damage)
-        with pytest.raises(ValueError, match=message):
-            Graph.open(other)
+    other = tmp_path / "other.graph"
+    other.write_bytes(good[:-1])  # GraphTest in C++ has damage of every kind
+    with pytest.raises(ValueError, match=f"has {len(good) - 1} bytes and should have {len(good)}"):
+        Graph.open(other)
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

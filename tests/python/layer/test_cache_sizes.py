@@ -93,14 +93,6 @@ def test_layers_have_own_budgets_and_tables_keep_first():
         collection(het_tf.Cache(bytes=61 * LINE))
 
 
-def test_bytes_are_too_few_for_the_tables():
-    with pytest.raises(
-        ValueError, match=r"cache.bytes is 100 for 2 tables together; table 'item': .* 50 bytes"
-    ):
-        collection(het_tf.Cache(bytes=100))
-    assert het_tf.tables() == []
-
-
 def test_rows_by_table():
     """Would find rows that are given to all tables, and a copy whose own table is not known by its name."""
     cache = het_tf.Cache(rows={"item": np.int64(30), "user": 2}, policy="lru")

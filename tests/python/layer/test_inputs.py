@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import assert_close
+from rules_lib import learn
 
 import het_tf
 
@@ -91,9 +92,7 @@ def test_gradients_against_finite_differences_of_the_definition(kind, combiner, 
     layer = embedding(combiner, padding, initializer="zeros")
     # The loss is linear in the rows, so its gradient is what the rows count for.
     direction = np.arange(1, 5, dtype=np.float32)[:, None] * np.ones(DIM, np.float32)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(ids, weights=weights, mask=mask) * direction)
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    learn(layer, lambda: tf.reduce_sum(layer(ids, weights=weights, mask=mask) * direction))
     want: dict[int, float] = {}
     for i, sample in enumerate(SAMPLES):
         w = np.asarray(WEIGHTS[i] if weighted else np.ones(len(sample)))
@@ -177,12 +176,6 @@ def _first(ids, rows):
     """Rows of 0, 1, ... from a lookup of them in any shape."""
     places = np.unique(ids, return_index=True)[1]
     return rows.reshape(-1, rows.shape[-1])[places]
-
-
-def test_rank_3_ids_combine_over_last_axis():
-    ids = np.arange(12).reshape(2, 3, 2)
-    rows = embedding("mean")(ids)
-    np.testing.assert_allclose(rows[1, 2], (row(10) + row(11)) / 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("combiner", [None, *COMBINERS])

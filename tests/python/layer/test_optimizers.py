@@ -19,6 +19,7 @@ import pytest
 import tensorflow as tf
 from floats_lib import SUM, assert_close
 from optimizer_oracles import Adagrad, Adam, Ftrl, Momentum, Rmsprop, RowWiseAdagrad, Sgd
+from rules_lib import learn
 
 import het_tf
 
@@ -166,11 +167,7 @@ def test_dense_gradients_equal_the_optimizer_of_keras(fresh, case):
 
     @tf.function
     def step(gradient):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(ids, training=True) * gradient)
-        het_tf.apply(
-            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-        )
+        learn(layer, lambda: tf.reduce_sum(layer(ids, training=True) * gradient))
 
     # Adam divides by the root of a small number, which enlarges what it is off by.
     ulps = 8 * SUM if optimizer is opt.Adam and not params else SUM

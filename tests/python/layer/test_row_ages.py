@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 
@@ -19,11 +20,7 @@ def embedding(name="t", decay_steps=DECAY, **more):
 
 def train(layer, ids, times=1):
     for _ in range(times):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(tf.constant(ids, tf.int64)))
-        het_tf.apply(
-            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-        )
+        learn(layer, lambda: tf.reduce_sum(layer(tf.constant(ids, tf.int64))))
 
 
 def moved(layer, name, key):
@@ -53,14 +50,6 @@ def test_an_assigned_row_begins_anew(mode):
     for age in range(3):
         assert moved(layer, "t", 7) == pytest.approx(step(age), rel=1e-4)
         assert moved(layer, "t", 8) == pytest.approx(step(age), rel=1e-4)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_removed_row_begins_anew(mode):
-    layer = embedding(**mode)
-    train(layer, [7], 30)
-    het_tf.Table("t").remove([7])
-    assert moved(layer, "t", 7) == pytest.approx(step(0), rel=1e-4)
 
 
 def test_rows_with_slots_and_clocks_go_on():

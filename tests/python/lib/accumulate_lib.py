@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import on_demand_lib
 import tensorflow as tf
 
 import het_tf
@@ -264,6 +265,9 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     return seen
 
 
+WHAT = {"exact": exact, "agreement": agreement, "beside": on_demand_lib.beside_a_stream}
+
+
 def main() -> None:
     import horovod.tensorflow as hvd
 
@@ -273,7 +277,7 @@ def main() -> None:
     for given in json.loads(sys.argv[1]):
         out = Path(given["out"])
         name = given.get("name", given["what"])
-        result[name] = {"exact": exact, "agreement": agreement}[given["what"]](hvd, given)
+        result[name] = WHAT[given["what"]](hvd, given)
         het_tf.reset(given.get("namespace", given["what"]))  # the next job may be at another server
     assert out is not None
     (out / f"{hvd.rank()}.json").write_text(json.dumps(result))

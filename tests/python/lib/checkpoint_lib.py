@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 from het_tf.python.checkpoint import manifest, writing
@@ -31,9 +32,7 @@ def step(layer: Any, ids: Any, seed: int) -> None:
     """One step with gradients that are small integers."""
     rng = np.random.default_rng(seed)
     gradient = rng.integers(-2, 3, (len(ids), layer.tables[0].dim)).astype(np.float32)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(np.asarray(ids), training=True) * gradient)
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    learn(layer, lambda: tf.reduce_sum(layer(np.asarray(ids), training=True) * gradient))
 
 
 def train(layer: Any, begin: int = 0, end: int = 10, ids: int = 200, batch: int = 60) -> None:

@@ -1,12 +1,11 @@
 """What two ranks do with `shard(sync="on_demand")` at staleness 0, with a numpy twin beside them.
 
-    horovodrun -np 2 python on_demand_lib.py PS DIRECTORY
-
-Both ranks run the same calls. Every error that is expected here must be raised on both: a rank that goes on
-alone waits for the other one, and the job ends at its time limit.
+What is not of the stream is refused, or right. Defects: a look within a pass reads rows without what another
+rank holds back, and leaves them for later steps; one rank refuses a step and the other one waits for it; a
+restore leaves copies of rows from before it. Both ranks run the same calls. Every error that is expected here
+must be raised on both: a rank that goes on alone waits for the other one, and the job ends at its time limit.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +186,9 @@ def iterators_of_another_process_with_accumulate(hvd: Any, place: Path) -> None:
     iterators_of_another_process(hvd, place)
 
 
-def main() -> None:
-    import horovod.tensorflow as hvd
-
-    hvd.init()
+def beside_a_stream(hvd: Any, job: dict[str, Any]) -> list[str]:
+    """Plays all cases, and returns their names."""
+    done = []
     for case in (
         a_look_within_a_pass,
         a_stream_that_is_left,
@@ -200,13 +198,10 @@ def main() -> None:
         iterators_of_another_process_with_accumulate,
     ):
         het_tf.init(
-            hvd=hvd, ps=sys.argv[1], namespace=case.__name__, gradient_scale="sum",
+            hvd=hvd, ps=job["ps"], namespace=case.__name__, gradient_scale="sum",
             accumulate=case is iterators_of_another_process_with_accumulate,
         )  # fmt: skip
-        case(hvd, Path(sys.argv[2]))
-        print(f"{case.__name__}: done", flush=True)
+        case(hvd, Path(job["out"]))
         het_tf.flush(all_ranks=True)
-
-
-if __name__ == "__main__":
-    main()
+        done.append(case.__name__)
+    return done

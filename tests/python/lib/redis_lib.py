@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 
@@ -196,11 +197,7 @@ def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30)
     for _ in range(steps):
         x = rng.integers(-ids, ids, batch)
         gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(x, training=True) * gradient)
-        het_tf.apply(
-            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-        )
+        learn(layer, lambda: tf.reduce_sum(layer(x, training=True) * gradient))  # noqa: B023
 
 
 def rows_of(name: str) -> dict[str, np.ndarray]:
@@ -222,7 +219,5 @@ def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:
 
 def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:
     """One step that takes 1 off the rows of `ids` under SGD(1), and adds it to `expected`."""
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(ids, training=True))
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    learn(layer, lambda: tf.reduce_sum(layer(ids, training=True)))
     np.add.at(expected, ids, 1)

@@ -31,6 +31,14 @@ def data(n=96, seed=0):
     return ids, (ids.sum(1, keepdims=True) / 10 - 1.4).astype(np.float32)
 
 
+def learn(layer, loss):
+    """One update of the tables of a layer, or a model, by the gradient of `loss()`."""
+    with tf.GradientTape() as tape:
+        value = loss()
+    variables = layer.trainable_variables
+    het_tf.apply(zip(tape.gradient(value, variables), variables, strict=True))
+
+
 def step(model_or_layer, ids, mode, variables=None, loss=None):
     """One gradient of sum(output ** 2) by all trainable variables, and its update of the tables."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -261,12 +260,3 @@ def test_arguments_that_say_nothing_are_refused(stats, words, said):
     from het_tf.python.planner.cli import main
 
     assert said in run("het-plan", main, ("show", stats.directory, *words), 2).err
-
-
-def test_a_directory_without_a_profile_is_refused(tmp_path):
-    from cli_lib import run
-
-    from het_tf.python.planner.cli import main
-
-    done = run("het-plan", main, ("show", tmp_path / "nowhere"), 1)
-    assert "het-plan profile" in done.err and Path("nowhere").name in done.err

@@ -69,16 +69,10 @@ server = r.LocalServer.start(unix={unix})
 print(server.pid, server.directory, server.address, flush=True)
 time.sleep(300)
 """
-NO_TENSORFLOW = (
-    "import types; p = types.ModuleType('het_tf'); p.__path__ = [sys.path[0] + '/het_tf']; "
-    "sys.modules['het_tf'] = p"
-)
 
 
 def job(unix: bool = False, more: str = "") -> tuple[subprocess.Popen, int, Path, str]:
     text = JOB.format(tree=str(PS.parents[2]), unix=unix, more=more)
-    # The package without its __init__, which imports TensorFlow: the server needs none.
-    text = text.replace("import het_tf.python", NO_TENSORFLOW + "\nimport het_tf.python")
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert process.stdout
     pid, directory, url = process.stdout.readline().split()

@@ -6,8 +6,6 @@ import argparse
 import io
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -283,20 +281,3 @@ def test_the_last_words_of_a_log(tmp_path):
     with log.open("a") as file:
         file.write("7:M 23 Nov 2026 02:00:01.123 * Background saving started\n")
     assert redis_server.last_words(log) == "", "it was killed: nothing says why"
-
-
-def test_the_command_needs_no_tensorflow(tmp_path):
-    """As a module and as the script that pip makes of pyproject.toml's line."""
-    (line,) = re.findall(r'^het-ps = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    module, function = line.split(":")
-    script = tmp_path / "het-ps"
-    script.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
-    for command in (["-m", "het_tf.python.ps"], [str(script)]):
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", *command, "status", "--ps", "redis://127.0.0.1:1"],
-            env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
-        lines = done.stderr.splitlines()
-        assert done.returncode == 1 and "no server answers: 127.0.0.1:1: connection refused" in lines[-1]
-        imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-        assert "het_tf.python.ps.cli" in imported and not imported & {"tensorflow", "numpy", "keras"}

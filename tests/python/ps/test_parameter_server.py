@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import threading
 import time
 from pathlib import Path
 
@@ -185,25 +184,6 @@ def test_reset_ends_the_connections_though_a_graph_lives_on(server):
     np.testing.assert_array_equal(look(tf.constant([7])), het_tf.Table("t").lookup([7]))
 
 
-def test_keras_models_train_and_what_they_learn_stays(server):
-    def make():
-        layer = het_tf.keras.Embedding(8, name="item", optimizer=het_tf.optimizers.Adagrad(0.5))
-        model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer, tf.keras.layers.Dense(1)])
-        model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
-        return model
-
-    ids = np.arange(400)
-    labels = (ids % 2).astype(np.float32)
-    het_tf.init(ps=server.address)
-    losses = make().fit(ids, labels, batch_size=50, epochs=60, verbose=0).history["loss"]
-    assert losses[-1] < 0.3 * losses[0]
-    learned = redis_lib.rows_of("item")
-    # The process forgets; the server does not.
-    het_tf.reset()
-    make()
-    np.testing.assert_array_equal(redis_lib.rows_of("item")["rows"], learned["rows"])
-
-
 def test_fork_is_refused_and_parent_continues(server):
     het_tf.init(ps=server.address)
     layer = redis_lib.counter(staleness=0)
@@ -223,20 +203,6 @@ def test_fork_is_refused_and_parent_continues(server):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     redis_lib.train(layer, 1, seed=1)
     assert redis_lib.rows_of("t")["clocks"].sum() > rows["clocks"].sum()
-
-
-def test_full_server_recovers_when_it_has_room(tmp_path):
-    with redis_lib.running(tmp_path / "r", "--maxmemory", "0") as server:
-        het_tf.init(ps=server.address)
-        layer = redis_lib.counter("t", dim=64, staleness=0)
-        redis_lib.train(layer, 2)
-        clocks = redis_lib.rows_of("t")["clocks"].sum()
-        assert server.command("CONFIG", "SET", "maxmemory", "1mb").startswith(b"+OK")
-        thread = threading.Timer(1, lambda: server.command("CONFIG", "SET", "maxmemory", "0"))
-        thread.start()
-        redis_lib.train(layer, 1, seed=9, ids=10**6, batch=3000)  # waits for the room
-        thread.join()
-        assert redis_lib.rows_of("t")["clocks"].sum() > clocks + 2900
 
 
 @pytest.mark.long

@@ -107,27 +107,6 @@ def test_no_server_there(tmp_path, monkeypatch):
     het_tf.init()
 
 
-def test_a_server_without_the_module(tmp_path):
-    with (
-        redis_lib.running(tmp_path / "r", module=False) as server,
-        pytest.raises(RuntimeError, match=r"has not loaded the het module; start it with --loadmodule"),
-    ):
-        het_tf.init(ps=server.address)
-
-
-def test_a_server_with_a_password(tmp_path):
-    with redis_lib.running(tmp_path / "r", "--requirepass", "secret") as server:
-        with pytest.raises(ConnectionError, match=r"NOAUTH.*give user and password as redis://USER:PASS"):
-            het_tf.init(ps=server.address)
-        with pytest.raises(
-            ConnectionError, match=r"login: WRONGPASS[^.]*; give user and password as redis://"
-        ):
-            het_tf.init(ps=f"unix://:wrong@{server.socket}")
-        het_tf.init(ps=f"unix://:secret@{server.socket}")
-        redis_lib.train(het_tf.keras.Embedding(2, name="t"), 2)
-        assert len(redis_lib.rows_of("t")["ids"]) > 10
-
-
 def test_another_spec_is_refused(server):
     het_tf.init(ps=server.address)
     het_tf.keras.Embedding(2, name="t")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 
@@ -19,7 +17,7 @@ from het_tf.python.ps.client import Client
 from het_tf.python.ps.node import Refused, Unreachable
 from het_tf.python.publishing import dense_store
 from het_tf.python.publishing import publish as publishing
-from het_tf.python.publishing.blob import DamagedError, pack
+from het_tf.python.publishing.blob import DamagedError
 from het_tf.python.publishing.versions import TakenError, Version, VersionError, Versions, parse_entry
 
 pytestmark = redis_lib.MARKS
@@ -356,11 +354,3 @@ def test_rights_of_conf_are_enough_and_no_more(publisher, server):
 def test_namespaces_that_nobody_trains_are_named(client):
     with pytest.raises(Exception, match="has no namespace 'x': no worker has trained there"):
         partitions.positions(client, "x")
-
-
-def test_readers_of_versions_do_not_need_tensorflow():
-    """A follower and het-publish start at once, and on hosts without it."""
-    code = "import sys, het_tf.python.releasing.cli, het_tf.python.publishing.dense_store; "
-    code += "sys.exit('tensorflow' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert pack([])

@@ -83,6 +83,24 @@ def test_a_command_whose_reader_has_gone() -> None:
     assert (process.stderr.read(), process.wait(timeout=60)) == ("", 141)
 
 
+def test_commands_and_readers_do_not_need_tensorflow() -> None:
+    """They start at once, and on hosts without it; het-ps needs no NumPy either."""
+    code = """
+        import sys
+        from het_tf.python.ps.cli import main
+        assert main(["status", "--ps", "redis://127.0.0.1:1"]) == 1
+        assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
+        import het_tf.python.placement.placement, het_tf.python.publishing.dense_store
+        import het_tf.python.following.cli, het_tf.python.planner.cli, het_tf.python.releasing.cli
+        from het_tf.python.following import native
+        native._call()
+        assert "tensorflow" not in sys.modules
+    """
+    done = start(code, stderr=subprocess.PIPE)
+    (line,) = done.communicate(timeout=300)[1].splitlines()
+    assert done.returncode == 0 and "no server answers: 127.0.0.1:1: connection refused" in line
+
+
 @pytest.mark.slow
 def test_tensorflows_log_does_not_come_before_an_answer() -> None:
     """Its notes on the CPU came first."""

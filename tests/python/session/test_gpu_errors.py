@@ -57,23 +57,6 @@ def test_auto_takes_the_cpu_and_says_so_once(caplog):
     assert layer.get_config()["cache"]["device"] == "auto"
 
 
-def test_the_default_is_the_cpu():
-    layer = embedding()
-    assert layer.get_config()["cache"]["device"] is None
-    assert layer(tf.constant([1], tf.int64)).device.endswith("CPU:0")
-
-
-def test_a_cache_of_so_many_bytes_in_host_memory():
-    embedding(bytes=100_000)
-    assert het_tf.Table("t").options["cache"]["bytes"] == 100_000
-    assert 100_000 / (4 * 5 + 100) < het_tf.Table("t").stats()["cache"]["capacity"] < 100_000 / (4 * 5)
-    with pytest.raises(ValueError, match=r"cache.bytes is 3; table 'u'"):
-        het_tf.keras.Embedding(4, name="u", cache=het_tf.Cache(bytes=3))
-    assert het_tf.tables() == ["t"]
-    het_tf.keras.Embedding(4, name="v", cache=het_tf.Cache(bytes=2**62))
-    assert het_tf.Table("v").options["cache"]["bytes"] == 2**62
-
-
 @pytest.mark.usefixtures("a_gpu")
 def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     monkeypatch.delenv("HET_DEVICE_LIBRARY", raising=False)

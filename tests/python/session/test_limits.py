@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 
@@ -22,9 +23,7 @@ def embedding(name="t", cache_rows=None, **limits):
 
 
 def train(layer, ids):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(np.asarray(ids), training=True))
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    learn(layer, lambda: tf.reduce_sum(layer(np.asarray(ids), training=True)))
 
 
 def await_size(size):

@@ -9,6 +9,7 @@
 #include "het_tf/core/base/memory_edge.h"
 #include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/optimizer_of.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 
@@ -26,12 +27,7 @@ TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pu
 }
 
 TableSpec SpecOf(const std::string& name, uint32_t dim, const std::string& optimizer) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer = OptimizerOf(optimizer);
-  spec.initializer = {"zeros", 0, 0};
-  return spec;
+  return NewSpec(name, dim, OptimizerOf(optimizer), {"zeros", 0, 0});
 }
 
 DeviceTables* DeviceOf(Engine* engine) {

@@ -108,12 +108,6 @@ void PsFleet::CheckServer() {
 }
 
 void PsFleet::CheckConserved(uint32_t dead) {
-  int64_t lost = 0;
-  CountTicks(dead, &lost);
-  EXPECT_EQ(lost, 0) << "ticks of surviving workers";
-}
-
-void PsFleet::CountTicks(uint32_t dead, int64_t* lost) {
   const auto scanned = observer_->store().Scan(observer_->schema());
   ASSERT_TRUE(scanned.ok()) << scanned.status().message();
   const TableRows& rows = scanned.value();
@@ -136,10 +130,10 @@ void PsFleet::CountTicks(uint32_t dead, int64_t* lost) {
         EXPECT_LE(made.done - there, config_.cache.push_bound.most)
             << "key " << key << ": more than s_push is lost";
       } else {
-        *lost += made.begun - there;
+        EXPECT_EQ(there, made.begun) << "ticks of surviving worker " << w << ", key " << key;
       }
     }
-    if (dead == kMostWorkers && *lost == 0) {
+    if (dead == kMostWorkers) {
       EXPECT_EQ(kLedgerInitial - value[config_.workers], static_cast<float>(sum)) << "key " << key;
     }
     EXPECT_EQ(found == at.end() ? 0 : rows.clocks[found->second], ticks) << "clock of key " << key;

@@ -50,12 +50,8 @@ class PsFleet {
   // I5 at the end: the server holds every tick and change of every worker once. Rows of the killed worker
   // `dead` may lack as many ticks as may be unsent, and those of the running step.
   void CheckConserved(uint32_t dead = kMostWorkers);
-  // After losses by servers: no tick is there twice. *lost: the number of missing ticks.
-  void CheckNothingDoubled(int64_t* lost) { CountTicks(kMostWorkers, lost); }
 
  private:
-  void CountTicks(uint32_t dead, int64_t* lost);
-
   PsWorkerConfig config_;
   SharedLedger ledger_;
   std::vector<pid_t> pids_;

@@ -10,15 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cpp/testing/table_specs.h"
+
 namespace het::testing {
 
 TableSpec PsWorkerConfig::spec() const {
-  TableSpec spec;
-  spec.name = "counting";
-  spec.dim = workers + 1;
-  spec.optimizer.name = "sgd";
-  spec.initializer = {"constant", kLedgerInitial, 0};
-  return spec;
+  return NewSpec("counting", workers + 1, "sgd", {"constant", kLedgerInitial, 0});
 }
 
 int64_t PsWorkerConfig::MostUnseen(Clock ticks, int64_t in_progress) const {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cpp/testing/table_specs.h"
+
 namespace het::testing {
 
 std::string Encoded(const Request& request) {
@@ -51,11 +53,7 @@ void AddRows(const std::string& chunk, Rows* rows) {
 }
 
 TableSpec MakeSpec(const std::string& name, uint32_t dim, const std::string& optimizer) {
-  TableSpec spec;
-  spec.name = name;
-  spec.dim = dim;
-  spec.optimizer.name = optimizer;
-  spec.initializer = {"uniform", -1, 1};
+  TableSpec spec = NewSpec(name, dim, optimizer, {"uniform", -1, 1});
   spec.seed = 5;
   return spec;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 
@@ -33,18 +34,13 @@ RemoteWorker::RemoteWorker(const std::string& address, ClientConfig config, int6
   EXPECT_TRUE(made.ok()) << made.status().message();
   if (!made.ok()) return;
   engine_ = made.value();
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = kDim;
-  spec.optimizer.name = "sgd";
-  spec.initializer = {"zeros", 0, 0};
   TableOptions options;
   options.cache = CacheConfig();
   options.cache->capacity = capacity;
   options.cache->pull_bound = bound;
   options.cache->push_bound = bound;
   options.cache->write_back_rows = 0;
-  const Status created = engine_->tables().Create(spec, options);
+  const Status created = engine_->tables().Create(NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options);
   EXPECT_TRUE(created.ok()) << created.message();
 }
 
@@ -53,13 +49,7 @@ Status RemoteWorker::Step(const std::vector<int64_t>& ids) {
   uint64_t token = 0;
   HET_RETURN_IF_ERROR(Lookup(ids, &out, &token));
   const std::vector<float> ones(out.size(), -1);
-  const float* const gradients[] = {ones.data()};
-  const float rate = 1;
-  ApplyArgs args;
-  args.token = token;
-  args.gradients = Span<const float* const>(gradients, 1);
-  args.learning_rates = Span<const float>(&rate, 1);
-  return KeepAndApply(&engine_->steps(), Batch(ids), args);
+  return KeepAndApply(&engine_->steps(), Batch(ids), token, ones);
 }
 
 void RemoteWorker::Train(const std::vector<int64_t>& ids) {

@@ -18,6 +18,7 @@
 #include "het_tf/ps/client/redis_changes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/redis/remote_worker.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
@@ -25,14 +26,7 @@ namespace {
 constexpr uint64_t kHashSeed = 99;
 
 // The table of RemoteWorker.
-Schema ServedSchema() {
-  TableSpec spec;
-  spec.name = "t";
-  spec.dim = RemoteWorker::kDim;
-  spec.optimizer.name = "sgd";
-  spec.initializer = {"zeros", 0, 0};
-  return TableSchema::Create(spec).value();
-}
+Schema ServedSchema() { return NewSchema("t", RemoteWorker::kDim, "sgd", {"zeros", 0, 0}); }
 
 void Sleep(uint64_t microseconds) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }
 

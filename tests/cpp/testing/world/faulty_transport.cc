@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cpp/testing/partition_bytes.h"
-
 namespace het::testing {
 
 FaultyTransport::FaultyTransport(LocalService* service, uint64_t seed, uint32_t shards)
@@ -140,15 +138,6 @@ Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
 }
 
 void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* event) {
-  auto rows = [&] { return BytesOf(service_, event->partition); };
-  Request request;
-  static_cast<void>(Decode(frame.view(), &request));
-  auto last_seq = [&] {
-    return service_->WithPartition(event->partition,
-                                   [&](Partition& p) { return p.clients().LastSeq(request.client); });
-  };
-  const Bytes before = rows();
-  const uint64_t last_before = last_seq();
   SetAllocLimit(AllocatedBytes() + room);
   try {
     event->bytes = Answer(event->partition, frame);
@@ -157,7 +146,6 @@ void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* ev
     event->reason = "no memory at all";
   }
   SetAllocLimit(SIZE_MAX);
-  if (last_before > 0 && last_seq() == last_before && rows() != before) ++half_applied_;
 }
 
 void FaultyTransport::Refuse(const OutFrame& frame, Event event) {
@@ -194,10 +182,7 @@ void FaultyTransport::ServeFront(uint32_t p, bool by_chance) {
     event.reason = "LOADING the test is loading";
     return Refuse(frame, event);
   }
-  if (!c.limits.empty()) {
-    AnswerWithin(c.limits.front(), frame, &event);
-    c.limits.pop_front();
-  } else if (chance(faults.out_of_memory)) {
+  if (chance(faults.out_of_memory)) {
     AnswerWithin(random_.Below(2 * frame.bytes.size() + 2000), frame, &event);
   } else {
     event.bytes = Answer(p, frame);

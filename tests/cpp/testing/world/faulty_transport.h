@@ -64,10 +64,6 @@ class FaultyTransport : public Transport {
   void RefuseNext(uint32_t p) { LineOf(p).refuse_next = true; }
   // Never answers p's next served request, nor later ones, until the client resets.
   void SilenceOnce(uint32_t p) { LineOf(p).silence_next = true; }
-  // Limits the memory of one of p's next requests to `room` bytes; calls queue up.
-  void LimitNext(uint32_t p, size_t room) { LineOf(p).limits.push_back(room); }
-  // Frames that were refused for lack of memory but had an effect.
-  size_t half_applied() const { return half_applied_; }
   // The next answer with several parts omits this partition's part, which is not handled.
   std::optional<uint32_t> omit;
   // Counts sent frames with several parts, and their parts that were refused by themselves.
@@ -117,7 +113,6 @@ class FaultyTransport : public Transport {
     bool hold_replies = false;
     bool refuse_next = false;
     bool silence_next = false;
-    std::deque<size_t> limits;
     double replies_held_until = 0;
   };
 
@@ -142,7 +137,6 @@ class FaultyTransport : public Transport {
   std::deque<std::pair<uint32_t, std::deque<OutFrame>>> ghosts_;
   double now_ = 0;
   uint64_t served_ = 0;
-  size_t half_applied_ = 0;
   size_t many_parts_ = 0;
   size_t parts_refused_ = 0;
   uint64_t last_number_ = 0;

@@ -11,6 +11,7 @@
 #include "het_tf/core/wire/layout.h"
 #include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/partition_bytes.h"
+#include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
 
@@ -20,11 +21,8 @@ World::World(const WorldConfig& config)
       random_(config.seed) {
   const uint32_t dim = config.dim == 0 ? config.workers + 1 : config.dim;
   for (uint32_t t = 0; t < config.tables; ++t) {
-    TableSpec spec;
-    spec.name = "table" + std::to_string(t);
-    spec.dim = dim + t;
-    spec.optimizer = OptimizerOf(config.optimizer);
-    spec.initializer = {"constant", kInitial, 0};
+    TableSpec spec = NewSpec("table" + std::to_string(t), dim + t, OptimizerOf(config.optimizer),
+                             {"constant", kInitial, 0});
     spec.limits = config.limits;
     schemas_.push_back(TableSchema::Create(spec).value());
     Require(service_.CreateTable(schemas_.back()));

@@ -110,11 +110,6 @@ def test_an_installed_package_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wheels._installed(other) is None, "another version is another file"
 
 
-def test_bad_arguments() -> None:
-    with pytest.raises(ValueError, match="buckets is 0"):
-        census(cross_buckets=0)
-
-
 def test_parts_are_the_stated_ones(splits: Splits) -> None:
     assert [len(part) for part in splits[:3]] == [23_444, 2_604, 6_513]
     assert sum(part.label.sum() for part in splits[:3]) == 7_841, "people above $50K in the whole census"

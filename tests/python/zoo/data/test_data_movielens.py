@@ -18,11 +18,6 @@ def lines(file) -> list[list[str]]:
     return [line.split("\t") for line in fetch(file).read_text(encoding="utf-8").splitlines()[1:]]
 
 
-def test_bad_arguments() -> None:
-    with pytest.raises(ValueError, match="buckets is -3"):
-        load("movielens", cross_buckets=-3)
-
-
 def test_parts_are_consecutive_in_time(splits: Splits) -> None:
     assert [len(part) for part in splits[:3]] == [72_000, 8_000, 20_000]
     ratings = sorted(lines(MOVIELENS_RATINGS), key=lambda rating: float(rating[3]))
@@ -71,16 +66,6 @@ def test_genres_are_padded_at_the_end(splits: Splits) -> None:
     assert present.all(axis=1).any(), "the length is that of the longest list"
 
 
-def test_to_tf_gives_sequences_beside_ids(splits: Splits) -> None:
-    pytest.importorskip("tensorflow")
-    inputs, label = next(iter(splits.train.to_tf(64, drop_remainder=True)))
-    for name, (shape, dtype) in splits.description.inputs().items():
-        assert inputs[name].shape == (64, *shape) and inputs[name].dtype == dtype
-    np.testing.assert_array_equal(inputs["genres"].numpy(), splits.train.sequences["genres"][:64])
-    np.testing.assert_array_equal(inputs["item"].numpy(), splits.train.categorical["item"][:64])
-    assert label.shape == (64,)
-
-
 def test_histories_hold_what_was_liked_strictly_before() -> None:
     """Checked rating by rating from the file: no film of the same second or later, none below 4."""
     length = 5
@@ -127,6 +112,8 @@ def test_sides_of_user_and_item(splits: Splits) -> None:
     ("name", "arguments", "message"),
     [
         ("movielens", {"history": 0}, "history is 0; give"),
+        ("movielens", {"cross_buckets": -3}, "buckets is -3"),
+        ("census", {"cross_buckets": 0}, "buckets is 0"),
         ("movielens", {"labels": 3}, "labels is 3; movielens has 1 or 2"),
         ("census", {"labels": 0}, "labels is 0; census has 1 or 2"),
         ("census", {"history": 5}, "history is 5, but 'census' has no histories"),

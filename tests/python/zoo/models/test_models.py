@@ -1,9 +1,8 @@
-"""The click-through models: their formulas, their two embedding sides, their configuration."""
+"""The click-through models: their formulas, their ids, what they refuse. test_ranking_models.py has more."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 import tensorflow as tf
 from export_lib import TOY, serve
 from floats_lib import MODEL, assert_close
-from models_lib import assert_equal_twins, twins
 
 import het_tf
 from het_tf.zoo.data import PADDING, Description, Examples, Field
@@ -25,7 +23,6 @@ from het_tf.zoo.models.embedding_side import IdSpace
 pytestmark = pytest.mark.slow
 
 keras = tf.keras
-MODELS = [WideDeep, DeepFM, DCNv2]
 DIM = 4
 SIZED = Description("sized", (Field("a", 5), Field("h", 9)), TOY.crosses, TOY.sequences, TOY.numeric)
 
@@ -35,9 +32,9 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def toy_examples(rng: np.random.Generator, rows: int = 64, hashed: bool = True) -> Examples:
+def toy_examples(rng: np.random.Generator, rows: int = 64) -> Examples:
     a = rng.integers(0, 5, rows)
-    h = rng.integers(-(2**63), 2**63, 9)[rng.integers(0, 9, rows)] if hashed else rng.integers(0, 9, rows)
+    h = rng.integers(-(2**63), 2**63, 9)[rng.integers(0, 9, rows)]
     s = rng.integers(0, 6, (rows, 3))
     s[np.arange(3) >= rng.integers(0, 4, rows)[:, None]] = PADDING
     s[0] = PADDING
@@ -326,27 +323,6 @@ def test_dcn_formula(fresh: np.random.Generator, structure: str, rank: int | Non
 # --- the embedding sides ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "cls", [DeepFM, *(pytest.param(one, marks=pytest.mark.long) for one in (WideDeep, DCNv2))]
-)
-def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -> None:
-    """With the same initial weights, SGD gives the same weights and rows."""
-    examples = toy_examples(fresh, hashed=False)
-    het, other = twins(cls, SIZED, examples, embedding_dim=DIM, hidden_units=(8,))
-    for model in (het, other):
-        compiled(model).fit(examples.to_tf(16), epochs=4, verbose=0, shuffle=False)
-    assert_equal_twins(het, other)
-
-
-def test_padding_reads_zeros(fresh: np.random.Generator) -> None:
-    model = DeepFM(TOY, embedding_dim=DIM)
-    examples = toy_examples(fresh)
-    rows = model.rows(tensors(examples))
-    assert rows["deep"].shape == (64, 3, DIM) and rows["linear"].shape == (64, 3, 1)
-    np.testing.assert_array_equal(rows["deep"][0, 2], np.zeros(DIM))
-    assert np.abs(rows["deep"][:, :2]).min() > 0
-
-
 def test_padding_and_unused_fields_learn_nothing(fresh: np.random.Generator) -> None:
     model, examples, _ = trained(DeepFM, fresh)
     ids, _ = het_tf.Table("deepfm/deep", model.rows.collection.namespace).to_numpy()
@@ -366,7 +342,7 @@ def test_table_optimizers_are_the_ones_given(fresh: np.random.Generator) -> None
     assert [table.optimizer.name for table in deepfm.rows.collection.tables] == ["adam", "adam"]
 
 
-# --- numbers, configuration, training ---------------------------------------------------------------------
+# --- numbers, training -------------------------------------------------------------------------------------
 
 
 def test_adapt_standardises_by_the_examples_given(fresh: np.random.Generator) -> None:
@@ -378,22 +354,6 @@ def test_adapt_standardises_by_the_examples_given(fresh: np.random.Generator) ->
     numeric = model.numeric(tensors(examples)).numpy()
     np.testing.assert_allclose([numeric.mean(0), numeric.std(0)], [[0, 0], [1, 1]], atol=1e-4)
     WideDeep(Description("no numbers", (Field("a", 5),))).adapt(examples)
-
-
-@pytest.mark.parametrize("cls", MODELS)
-def test_configuration_survives_json(fresh: np.random.Generator, cls: Any) -> None:
-    extra = {"cross_rank": 2, "structure": "stacked"} if cls is DCNv2 else {}
-    model = cls(TOY, DIM, (6,), dropout=0.1, table_optimizer="adam", seed=5, **extra)
-    config = json.loads(json.dumps(model.get_config()))
-    with het_tf.namespace("copy"):
-        copy = cls.from_config(config)
-    assert copy.description == TOY
-    assert (copy.table_optimizer, copy.linear_optimizer) == (model.table_optimizer, model.linear_optimizer)
-    assert (copy.table_optimizer.name, config["seed"]) == ("adam", 5)
-    assert json.loads(json.dumps(copy.get_config())) == config
-    inputs = tensors(toy_examples(fresh))
-    assert copy(inputs).shape == model(inputs).shape == (64, 1)
-    het_tf.reset("copy")
 
 
 @pytest.mark.parametrize(
@@ -412,19 +372,6 @@ def test_configuration_survives_json(fresh: np.random.Generator, cls: Any) -> No
 def test_bad_arguments(fresh: np.random.Generator, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DCNv2(TOY, **arguments)
-
-
-@pytest.mark.parametrize("cls", [WideDeep, DCNv2])
-def test_a_small_model_learns(fresh: np.random.Generator, cls: Any) -> None:
-    """The label is a function of one field."""
-    examples = toy_examples(fresh, 512)
-    adagrad = het_tf.optimizers.Adagrad(0.5)
-    model = cls(TOY, DIM, (8,), dropout=0.1, table_optimizer=adagrad, cache=het_tf.Cache(rows=8))
-    model.adapt(examples)
-    optimizer = keras.optimizers.Adam(0.02)
-    model.compile(optimizer=optimizer, loss=keras.losses.BinaryCrossentropy(from_logits=True))
-    losses = model.fit(examples.to_tf(32, shuffle=True), epochs=8, verbose=0, shuffle=False).history["loss"]
-    assert losses[0] < 0.8 and losses[-1] < 0.1
 
 
 @pytest.mark.parametrize(("cls", "policy"), [(WideDeep, "mixed_bfloat16"), (DeepFM, "mixed_float16")])

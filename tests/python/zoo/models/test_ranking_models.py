@@ -1,4 +1,4 @@
-"""DLRM, xDeepFM, AutoInt, DIN, MMoE and PLE: their layers by formula, and both of their embedding sides."""
+"""Layers of DLRM, xDeepFM, AutoInt, DIN, MMoE and PLE by formula; all models' two embedding sides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models_lib import EVENTS, assert_equal_twins, events, tensors, train, twins
 
 import het_tf
 from het_tf.zoo.data import Description, Field
-from het_tf.zoo.models import DIN, DLRM, PLE, AutoInt, DeepFM, MMoE, XDeepFM
+from het_tf.zoo.models import DIN, DLRM, PLE, AutoInt, DCNv2, DeepFM, MMoE, WideDeep, XDeepFM
 from het_tf.zoo.models.autoint import FieldAttention
 from het_tf.zoo.models.din import TargetAttention
 from het_tf.zoo.models.dlrm import PairwiseDots
@@ -29,6 +29,9 @@ keras = tf.keras
 LONG = pytest.mark.long
 ONE_LABEL = Description("events", EVENTS.categorical, (), EVENTS.sequences, EVENTS.numeric)
 SMALL: dict[Any, dict[str, Any]] = {
+    WideDeep: {},
+    DeepFM: {},
+    DCNv2: {"cross_rank": 2, "structure": "stacked"},
     DLRM: {"bottom_units": (6,)},
     XDeepFM: {"cin_units": (5, 3)},
     AutoInt: {"attention_dim": 3, "attention_layers": 2},
@@ -154,11 +157,12 @@ def test_both_sides_train_the_same_model(fresh: np.random.Generator, cls: Any) -
 
 @pytest.mark.parametrize("cls", list(SMALL))
 def test_configuration_survives_json(fresh: np.random.Generator, cls: Any) -> None:
-    model = cls(description_of(cls), 4, (6,), dropout=0.1, seed=5, **SMALL[cls])
+    model = cls(description_of(cls), 4, (6,), dropout=0.1, table_optimizer="adam", seed=5, **SMALL[cls])
     config = json.loads(json.dumps(model.get_config()))
     with het_tf.namespace("copy"):
         copy = cls.from_config(config)
     assert copy.description == description_of(cls)
+    assert copy.table_optimizer == model.table_optimizer and copy.table_optimizer.name == "adam"
     assert json.loads(json.dumps(copy.get_config())) == config
     inputs = tensors(examples_of(cls, fresh))
     assert copy(inputs).shape == model(inputs).shape
@@ -242,12 +246,3 @@ def test_the_history_reads_the_rows_of_its_target(fresh: np.random.Generator) ->
 def test_bad_arguments(fresh: np.random.Generator, make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_other_models_average_the_history(fresh: np.random.Generator) -> None:
-    model = DeepFM(ONE_LABEL, 4)
-    rows = model.rows(tensors(events(fresh)))
-    assert rows["deep"].shape == (32, 4, 4)
-    table = het_tf.Table("deepfm/deep")
-    history = events(np.random.default_rng(0)).sequences["history"]
-    assert_close(rows["deep"][1, 3], table.lookup(history[1] + 5).mean(0))
