@@ -153,7 +153,7 @@ def several_features_and_tables():
 def updates_are_held_back_by_the_age_of_their_row():
     cache = {"staleness": 30, "checks": "asked"}
     layers = {
-        place: embedding(place, optimizer=het_tf.optimizers.RowWiseAdagrad(0.1), cache=cache)
+        place: embedding(place, optimizer=het_tf.optimizers.RowWiseAdagrad(0.1, decay_steps=1), cache=cache)
         for place in PLACES
     }
     for place, layer in layers.items():

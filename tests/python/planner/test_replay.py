@@ -11,7 +11,7 @@ from het_tf.python.planner.entries import is_kept
 from het_tf.python.planner.forecast import lengthened, thinned
 from het_tf.python.planner.replay import Job, Sample, replay, traffic
 
-SPEC = {"name": "t", "dim": 8, "optimizer": {"name": "row_wise_adagrad"}}
+SPEC = {"name": "t", "dim": 8, "optimizer": {"name": "adagrad"}}
 JOB = Job(workers=4, batch=64)
 
 
