@@ -96,9 +96,9 @@ def test_the_measured_case_that_is_nearest_is_named():
     fixed = {"pull_bound": 100, "push_bound": 100}
     of_adagrad = auc_cost({}, adagrad, 8, 1024, False)["clicks"]
     assert (of_adagrad["bound"], of_adagrad["batch"], of_adagrad["workers"]) == ("30", 1024, 8)
-    assert auc_cost({}, default, 40, 128, False)["clicks"]["workers"] == 32
+    assert auc_cost({}, adagrad, 40, 128, False)["clicks"]["workers"] == 32
     assert auc_cost({}, adagrad, 8, 128, True)["clicks"]["planned"] is True
-    assert auc_cost(fixed, default, 8, 128, False)["clicks"]["auc"] < -0.01
+    assert auc_cost(fixed, adagrad, 8, 128, False)["clicks"]["auc"] < -0.01
     assert auc_cost({}, default, 8, 128, False)["rare"]["part"] == "packages"
     assert auc_cost({"staleness": "synchronous"}, {"name": "adam"}, 8, 128, False)["any"]["auc"] == 0
 
@@ -107,7 +107,8 @@ def test_what_was_not_measured_has_no_figure():
     """Would see the figure of another rule, whose bounds are others."""
     assert auc_cost({"staleness": 77}, {"name": "row_wise_adagrad"}, 8, 128, False) == {}
     assert auc_cost({}, {"name": "row_wise_adagrad", "params": {"decay_steps": 7}}, 8, 128, False) == {}
-    assert set(auc_cost({}, {"name": "adam"}, 8, 128, False)) == {"clicks"}
+    assert auc_cost({}, {"name": "adam"}, 8, 128, False) == {}
+    assert set(auc_cost({}, {"name": "ftrl"}, 8, 128, False)) == {"clicks"}
 
 
 # --- a forecast
