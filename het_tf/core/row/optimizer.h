@@ -65,7 +65,7 @@ class Optimizer {
   virtual bool value_is_derived() const { return false; }
   // Whether a tick depends on the row's age, and so its slots alone do not continue a training.
   virtual bool uses_age() const { return false; }
-  // Whether steps shrink from a row's first ones on, so that an older row may be more stale (cache/staleness.h).
+  // Whether steps shrink from a row's first ones on: an old row may then be staler (cache/staleness.h).
   virtual bool steps_shrink() const { return false; }
   // The first float of an update that is sent: dim if the value is derived, else 0.
   size_t wire_begin() const { return value_is_derived() ? dim_ : 0; }
