@@ -62,10 +62,11 @@ class Cache:
         unsent update takes as much again as its row. On a GPU each table has a fixed, equal share.
       staleness: The most updates that a copy of a row may miss, HET's `s`, 0 to 2**62; default 30. Below that
         the bound follows the row's age, its number of updates: a read may miss one update for each
-        10 of them, and the workers together hold back about as many, so young rows are read and written
-        fresh. With an optimizer outside Adagrad's family updates are not held back, and a read may miss
-        10 (docs/concepts.md). 0: every read is checked and every update is applied at once, so N
-        workers equal one process. "synchronous": 0, with rows rounded on the wire (`wire`):
+        10 of them, so young rows are read fresh. With tables' default optimizer, SGD, Adam and RMSprop it
+        may miss at most 3, and no update is held back; with AdaGrad (`decay_steps` up to 10) and FTRL the
+        workers together hold back about as many as a read may miss (docs/concepts.md). 0: every read is
+        checked and every update is applied at once, so N workers equal one process.
+        "synchronous": 0, with rows rounded on the wire (`wire`):
         about a quarter of the bytes. math.inf: unbounded.
         `Bounds(pull, push)`: fixed bounds for reads and for own updates, in place of the age.
       push_max_age: Seconds after which an update is sent, whatever the bound on own updates, also while
