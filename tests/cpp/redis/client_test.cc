@@ -53,7 +53,7 @@ class FailoverTest : public RedisClientTest {
   // 20 steps that the replica has, 30 that it lacks, and 10 on the replica as the new master.
   void LoseAndGoOn(RemoteWorker* worker) {
     for (int i = 0; i < 20; ++i) worker->Train({i % 5, 7});
-    ASSERT_EQ(CaughtUp(), 1);
+    ASSERT_TRUE(master_->AwaitCopy(replica_.get()));
     ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it gets no more updates
     for (int i = 0; i < 30; ++i) worker->Train({i % 5, 7});
     master_->Kill();
@@ -61,11 +61,6 @@ class FailoverTest : public RedisClientTest {
     for (int i = 0; i < 10; ++i) worker->Train({i % 5, 7});
     const Status flushed = worker->engine().caches().Flush();
     EXPECT_TRUE(flushed.ok()) << flushed.message();
-  }
-  // Waits until the replica has everything.
-  int64_t CaughtUp() {
-    master_->Command({"SET", "x", "1"});
-    return master_->Command({"WAIT", "1", "30000"}).integer;
   }
 
   std::unique_ptr<RedisServer> master_;
@@ -99,7 +94,7 @@ TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
   ASSERT_TRUE(worker.ok());
   for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
   for (int turn = 0; turn < 2; ++turn) {
-    ASSERT_EQ(CaughtUp(), 1);
+    ASSERT_TRUE(master_->AwaitCopy(replica_.get()));
     const int64_t full = replica_->Info("stats", "sync_full");
     ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());
     const std::string port = std::to_string(replica_->Info("server", "tcp_port"));
@@ -154,7 +149,7 @@ TEST_F(FailoverTest, HangingReplicaDoesNotBlockTraining) {
   for (int i = 0; i < 50; ++i) worker.Train({1, 2, 3});
   EXPECT_EQ(worker.Value(1), 50);
   kill(replica_->pid(), SIGCONT);
-  EXPECT_EQ(CaughtUp(), 1);
+  EXPECT_TRUE(master_->AwaitCopy(replica_.get()));
 }
 
 TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {

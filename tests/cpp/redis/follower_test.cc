@@ -184,16 +184,7 @@ class RedisPair : public RedisFollower {
     ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "127.0.0.1", ports_[0]}).ok());
     ASSERT_TRUE(pair_[1]->Await("replication", "master_link_status:up"));
   }
-  // A replica that is "up" gets no commands until its first acknowledgement, up to a second later; and WAIT
-  // looks at the writes of its own connection.
-  void AwaitCopies() override {
-    const auto copied = [this] {
-      return pair_[1]->Info("replication", "slave_repl_offset") ==
-             pair_[0]->Info("replication", "master_repl_offset");
-    };
-    for (int tries = 0; tries < 6000 && !copied(); ++tries) usleep(10000);
-    ASSERT_TRUE(copied());
-  }
+  void AwaitCopies() override { ASSERT_TRUE(pair_[0]->AwaitCopy(pair_[1].get())); }
   void ChangeRoles() {
     AwaitCopies();
     ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "NO", "ONE"}).ok());

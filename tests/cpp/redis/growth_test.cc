@@ -104,7 +104,7 @@ TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
   ASSERT_TRUE(AwaitRows(1)) << RowsOf();
   EXPECT_EQ(server().Info("het", "het_swept_min_count"), 2);
 
-  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_EQ(RowsOf(&replica), 1);
   EXPECT_EQ(DigestOf(&replica), store().Digest());
   EXPECT_EQ(replica.Info("het", "het_swept_ttl"), 0) << "a replica only replays removals";
@@ -124,7 +124,7 @@ TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
   ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
   ASSERT_EQ(Limit(R"({"ttl":2})").text, "77");
   Push(0, 50);
-  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   server().Kill();  // before the rows expire
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   EXPECT_EQ(RowsOf(&replica), 50);
@@ -176,7 +176,7 @@ TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
   EXPECT_TRUE(other.StartsWith("HETERR job-7 loads since ")) << other.text;
   EXPECT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-8"}).StartsWith("HETERR job-8 does not load p"));
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok()) << "a renewal";
-  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_TRUE(replica.Command({"HET.READ", "p", read}).StartsWith("LOADING ")) << "a replica too";
   EXPECT_EQ(DigestOf(&replica), store().Digest());
   server().Restart();

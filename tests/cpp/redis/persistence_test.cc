@@ -171,7 +171,7 @@ TEST_F(RedisPersistenceTest, TheEpochOfLoadedRowsTravels) {
   const std::map<std::string, std::string> after = Epochs(&server());
   EXPECT_NE(after.at("a"), before.at("a"));
   EXPECT_EQ(after.at("b"), before.at("b"));
-  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_EQ(Epochs(&replica), after);
   server().Restart();
   EXPECT_EQ(Epochs(&server()), after);
@@ -234,7 +234,7 @@ TEST_F(RedisPersistenceTest, AReplicaThatCannotFollowSaysSo) {
   replica.Command({"HET.TABLE", "p", "CLEAR", "a"});
   EXPECT_EQ(replica.Log().find("not equal"), std::string::npos);
   store().Push(1);
-  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_NE(replica.Log().find("a replicated push was not applied"), std::string::npos) << replica.Log();
 }
 
@@ -258,7 +258,7 @@ TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
   const std::string epoch = Command({"HET.TABLE", "p", "CLEAR", "b"}).text;
   store().model().Find(HashName("b"))->Clear(std::stoull(epoch));
   store().Push(3);
-  ASSERT_EQ(Command({"WAIT", "1", "10000"}).integer, 1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_EQ(replica.Info("het", "het_frames"), static_cast<int64_t>(store().pushes_applied() - before) + 1)
       << "one read by ExpectEqual";
   EXPECT_EQ(replica.Info("het", "het_pushes_applied"),

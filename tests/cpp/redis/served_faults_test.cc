@@ -133,10 +133,7 @@ TEST_F(RedisServedFaults, ReplicasThatTakeOver) {
       RedisServer& primary = servers[round % 2];
       RedisServer& replica = servers[1 - round % 2];
       fleet.Pause();
-      fleet.Await("the replica has everything", [&] {
-        return replica.Info("replication", "master_repl_offset") >=
-               primary.Info("replication", "master_repl_offset");
-      });
+      ASSERT_TRUE(primary.AwaitCopy(&replica)) << replica.Log();
       primary.Kill();
       ASSERT_TRUE(replica.Command({"CLUSTER", "FAILOVER", "TAKEOVER"}).ok());
       ASSERT_TRUE(replica.Await("replication", "role:master"));

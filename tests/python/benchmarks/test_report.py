@@ -30,6 +30,8 @@ def test_documents_are_up_to_date() -> None:
     """Would see a figure that was made by hand, a block that nobody wrote, and a stale accuracy.json."""
     stale = [path for path, text in report.outputs().items() if path.read_text() != text]
     assert not stale, f"python benchmarks/report.py writes {stale}"
+    empty = [path for path, text in report.outputs().items() if "Not measured yet." in text]
+    assert not empty, f"a table of {empty} selects no record"
 
 
 def test_every_question_has_its_files_and_is_linked() -> None:

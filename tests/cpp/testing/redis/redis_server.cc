@@ -182,6 +182,16 @@ bool RedisServer::Await(const std::string& section, const std::string& line) {
   return false;
 }
 
+bool RedisServer::AwaitCopy(RedisServer* replica) {
+  if (!replica->Await("replication", "master_link_status:up")) return false;
+  const int64_t until = Info("replication", "master_repl_offset");
+  for (int tries = 0; tries < 30000; ++tries) {
+    if (replica->Info("replication", "slave_repl_offset") >= until) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 RedisReply RedisServer::Copy(const redisReply& reply) {
   RedisReply copy;
   copy.type = reply.type;
