@@ -125,8 +125,8 @@ test-threads: build
 	@$(STAGE) threads "C++ tests of what has threads, under TSan (races)" $(call ctest,threads,0.02)
 
 test-exact: build
-	@$(STAGE) build-exact "C++ tests, build of what optimisation can change" $(call cmake,release,exact)
-	@$(STAGE) exact "C++ tests of numbers, release" $(call ctest,exact,0.05)
+	@$(STAGE) build-exact "C++ tests of numbers and random schedules, build" $(call cmake,release,exact)
+	@$(STAGE) exact "C++ tests of numbers and random schedules, release" $(call ctest,exact,0.05)
 
 python-libraries: build
 	@$(STAGE) build-python "libraries that Python's tests load" $(call cmake,release,python-tests)

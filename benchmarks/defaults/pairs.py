@@ -3,8 +3,16 @@
 packages    Debian's packages and what they require, from apt's lists.
 genes       Genes and the papers about them, from a package of Debian; papers of 3 to 100 genes.
 movies      MovieLens-100k in the order of time: the label is a rating of 4 or 5.
+interests   A generator: 30,000 people take 320,000 of 30,000 things, each by interest and popularity.
 
-For packages and genes the label is whether the pair is real. A fifth of the pairs of each "who" is held out
+Held back: nothing of the default was chosen by these.
+
+tags, words, suggestions, addresses   of Debian's packages: their tags, the words of their descriptions, the
+            packages that they suggest, the parts of their home pages' addresses.
+maintainers Debian's maintainers, and what their packages require.
+functions   Genes, and the biological processes that they take part in, from the package of genes.
+
+Except for movies the label is whether the pair is real. A fifth of the pairs of each "who" is held out
 for the test. For each pair there is one with another "what", drawn by its frequency in training to the power
 of 0.75, in the same part: so frequencies alone say little.
 """
@@ -12,16 +20,29 @@ of 0.75, in the same part: so frequencies alone say little.
 from __future__ import annotations
 
 import dataclasses
+import re
+import sqlite3
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 import het_tf
+from het_tf.zoo.data.debian import GENE_PAPERS, fetch_package
 from het_tf.zoo.data.gene_papers import read_pairs
-from het_tf.zoo.data.graph.packages import read_requirements
+from het_tf.zoo.data.graph import packages
 
 Int64Array = npt.NDArray[np.int64]
 SOME_PAPERS = 50_000
+NAMES = r"[,|]\s*"
+FIELDS = {
+    "tags": ("Package", "Tag", r",\s*"),
+    "words": ("Package", "Description", r"\W+"),
+    "suggestions": ("Package", "Suggests", NAMES),
+    "addresses": ("Package", "Homepage", r"[/.:?&=#]+"),
+    "maintainers": ("Maintainer", "Depends", NAMES),
+}
+"""Fields of apt's lists: of who, of what, and what is between several of these."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,16 +80,78 @@ def make_pairs(name: str, seed: int) -> Pairs:
         ]
         both = (np.concatenate(columns) for columns in zip(*map(dataclasses.astuple, of[:2]), strict=True))
         return Pairs(Part(*both), of[2], in_order=True)
-    if name == "packages":
-        who, what = read_requirements()[1].T
-    else:
-        what, who = read_pairs()[::-1]
-        genes = np.bincount(what)
-        papers = np.flatnonzero((genes >= 3) & (genes <= 100))
-        kept = np.isin(what, np.random.default_rng(0).choice(papers, SOME_PAPERS, replace=False))
-        who, what = who[kept], what[kept]
+    who, what = _listed(*FIELDS[name]) if name in FIELDS else SOURCES[name]()
     number = [np.unique(ids, return_inverse=True)[1].astype(np.int64) for ids in (who, what)]
     return _with_others(*number, np.random.default_rng(seed))
+
+
+def _required() -> tuple[Int64Array, Int64Array]:
+    who, what = packages.read_requirements()[1].T
+    return who, what
+
+
+def _papers() -> tuple[Int64Array, Int64Array]:
+    gene, paper = read_pairs()
+    genes = np.bincount(paper)
+    papers = np.flatnonzero((genes >= 3) & (genes <= 100))
+    kept = np.isin(paper, np.random.default_rng(0).choice(papers, SOME_PAPERS, replace=False))
+    return gene[kept], paper[kept]
+
+
+def _interests() -> tuple[Int64Array, Int64Array]:
+    """People with 1 to 4 of 300 interests, and things with one each, taken by popularity within it."""
+    rng = np.random.default_rng(0)
+    people, things, taken, kinds = 30_000, 30_000, 320_000, 300
+    who = rng.choice(people, taken, p=_popularity(people, 0.6, rng))
+    popularity, kind = _popularity(things, 0.8, rng), rng.integers(kinds, size=things)
+    own = rng.integers(kinds, size=(people, 4))[who, rng.integers(1 + who % 4)]
+    chosen = np.where(rng.random(taken) < 0.8, own, rng.integers(kinds, size=taken))
+    order = np.lexsort((np.arange(things), kind))
+    share = np.cumsum(popularity[order])
+    first = np.concatenate([[0], share[np.cumsum(np.bincount(kind, minlength=kinds)) - 1]])
+    point = first[chosen] + rng.random(taken) * (first[chosen + 1] - first[chosen])
+    what = order[np.minimum(np.searchsorted(share, point, side="right"), things - 1)]
+    pairs = np.unique(np.stack([who, what], 1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _popularity(number: int, power: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    weight = np.arange(1, number + 1) ** -power
+    return rng.permutation(weight / weight.sum())
+
+
+def _functions() -> tuple[Int64Array, Int64Array]:
+    with sqlite3.connect(fetch_package(GENE_PAPERS)) as base:
+        return _numbered(base.execute("SELECT DISTINCT _id, go_id FROM go_bp ORDER BY 1, 2"))
+
+
+def _listed(of: str, field: str, between: str) -> tuple[Int64Array, Int64Array]:
+    """Reads pairs of two fields of apt's lists."""
+    text = packages.available().decode("utf-8", "replace")
+    fields = re.compile(rf"^({of}|{field}): (.*(?:\n .*)*)$", re.MULTILINE)
+    pairs = set()
+    for stanza in text.split("\n\n"):
+        found = dict(fields.findall(stanza))
+        for one in re.split(between, found.get(field, "")):
+            if one.split():
+                pairs.add((found[of], one.split()[0]))
+    return _numbered(sorted(pairs))
+
+
+def _numbered(pairs: Iterable[tuple[object, object]]) -> tuple[Int64Array, Int64Array]:
+    who, what = (
+        np.unique([str(one) for one in side], return_inverse=True)[1] for side in zip(*pairs, strict=True)
+    )
+    return who.astype(np.int64), what.astype(np.int64)
+
+
+SOURCES: dict[str, Callable[[], tuple[Int64Array, Int64Array]]] = {
+    "packages": _required,
+    "genes": _papers,
+    "interests": _interests,
+    "functions": _functions,
+}
+HELD_BACK = (*FIELDS, "functions")
 
 
 def _with_others(who: Int64Array, what: Int64Array, rng: np.random.Generator) -> Pairs:

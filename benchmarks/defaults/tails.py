@@ -1,6 +1,6 @@
 """Do tables learn rare rows: pairs with a long tail, in models that a user writes.
 
-    python benchmarks/defaults/tails.py [--data NAME ...] [--models NAME ...] [--batches N ...] [--seeds N]
+    python benchmarks/defaults/tails.py [--data NAME ...] [--models NAME ...] [--rules NAME ...]
 
 keras       keras.layers.Embedding and Adam for all that is trained, at each of two rates.
 het         Tables of het_tf with the rule of the column, Adam(0.001) for the rest.
@@ -30,11 +30,11 @@ import tensorflow as tf
 import het_tf
 from benchmarks import report
 from benchmarks.accuracy.data import auc
-from benchmarks.defaults.pairs import Part, make_pairs
+from benchmarks.defaults.pairs import HELD_BACK, Part, make_pairs
 
 keras: Any = tf.keras
 OUT = Path(__file__).with_name("tails.json")
-DATA = ("packages", "genes", "movies")
+DATA = ("packages", "genes", "movies", "interests", *HELD_BACK)
 MODELS = ("mlp", "mf")
 BATCHES = (256, 4096)
 PASSES = 5

@@ -146,17 +146,13 @@ class Table:
         native.call("HetClear", self.namespace, self.name)
         registry.accept_rows(self.namespace, [self.name])
 
-    def to_numpy(self, with_slots: bool = False) -> tuple[native.Int64Array, native.FloatArray]:
-        """Returns all rows that were ever written, ordered by id.
+    def to_numpy(self) -> tuple[native.Int64Array, native.FloatArray]:
+        """Returns all rows that were ever written, ordered by id: int64 ids [N], and float32 rows [N, dim].
 
-        Args:
-          with_slots: Whether to append the optimizer's slots to each row.
-
-        Returns:
-          int64 ids [N], and float32 rows [N, dim] or [N, row_floats].
+        `scan` also returns the optimizer's slots and the clocks.
         """
         rows = self.scan()
-        return rows["ids"], rows["rows"] if with_slots else rows["rows"][:, : self.dim].copy()
+        return rows["ids"], rows["rows"][:, : self.dim].copy()
 
     def sample(self, count: int, seed: int = 0) -> tuple[native.Int64Array, native.FloatArray]:
         """Samples rows of the store without a pass over all of it; returns all rows of a small table.

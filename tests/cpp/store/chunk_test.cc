@@ -90,7 +90,9 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
   EXPECT_FALSE(add({0, 1, 2, 3, 4, 4}).ok()) << "the same rows twice";
   EXPECT_FALSE(add({0, 7, 1}).ok()) << "after the end";
   for (const Bytes& chunk : chunks) {
-    for (size_t size = 0; size < chunk.size(); ++size) {
+    // Every cut of the header, of the first rows and of the end; some of those between.
+    const auto next = [&](size_t size) { return size + (size < 256 || size + 64 > chunk.size() ? 1 : 13); };
+    for (size_t size = 0; size < chunk.size(); size = next(size)) {
       ChunkReader reader(1);
       for (size_t i = 0; &chunks[i] != &chunk; ++i) ASSERT_TRUE(reader.Add(View(chunks[i])).ok());
       const bool taken = reader.Add({chunk.data(), size}).ok();

@@ -12,6 +12,7 @@
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/checkpoint/merge.h"
 #include "het_tf/core/store/shard.h"
+#include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/stored_rows.h"
 #include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/temp_folder.h"
@@ -204,7 +205,7 @@ TEST_F(CheckpointStore, CountsAreWhatAnIncrementBrings) {
 }
 
 TEST_F(CheckpointStore, IncrementsOfAnyHistory) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < Scaled(100); ++seed) {
     LocalService service(4, seed);
     LocalStore store(&service);
     CheckIncrements(&store, In(std::to_string(seed)), seed);

@@ -25,8 +25,9 @@ def table(optimizer="adagrad", dim=2, name="item"):
 
 
 def content(of, with_slots=False):
-    ids, rows = of.to_numpy(with_slots)
-    return {int(one): row.tolist() for one, row in zip(ids, rows, strict=True)}
+    rows = of.scan()
+    floats = rows["rows"] if with_slots else rows["rows"][:, : of.dim]
+    return dict(zip(rows["ids"].tolist(), floats.tolist(), strict=True))
 
 
 EXPECTED = {int(one): row.tolist() for one, row in zip(IDS, VALUES, strict=True)}
@@ -117,7 +118,7 @@ def test_checkpoint_of_keras_2():
     assert het_tf.load_rows("item", KERAS_2 / "weights", rows=names[0], slots=[*names[1:], 2]) == 4
     expected = np.load(KERAS_2 / "expected.npz")
     columns = [expected["rows"], expected["m"], expected["v"], np.full((4, 1), 2)]
-    np.testing.assert_array_equal(into.to_numpy(with_slots=True)[1], np.concatenate(columns, axis=1))
+    np.testing.assert_array_equal(into.scan()["rows"], np.concatenate(columns, axis=1))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def read_requirements() -> tuple[list[bytes], npt.NDArray[np.int64], dict[bytes,
     Raises:
       RuntimeError: as `debian_packages`.
     """
-    requirements, section_of = _parse(_available())
+    requirements, section_of = _parse(available())
     names = sorted(requirements, key=lambda name: hashlib.sha256(name).digest())
     number = {name: at for at, name in enumerate(names)}
     # Sorted: a set of names has another order in every process.
@@ -84,7 +84,7 @@ def _newest(edges: npt.NDArray[np.int64], nodes: int) -> Graph:
     return graph
 
 
-def _available() -> bytes:
+def available() -> bytes:
     """Returns the output of `apt-cache dumpavail`."""
     apt = shutil.which("apt-cache")
     if apt is None:

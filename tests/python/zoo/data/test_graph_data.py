@@ -70,7 +70,7 @@ Section: libs
 
 def test_packages_by_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HET_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr(packages, "_available", lambda: STANZAS)
+    monkeypatch.setattr(packages, "available", lambda: STANZAS)
     task = load_graph("debian")
     assert (task.graph.nodes, task.graph.edges // 2, task.graph.self_loops) == (4, 4, 1)
     assert sorted(task.graph.degrees()) == [1, 2, 2, 3]
@@ -90,7 +90,7 @@ def test_cache_has_one_file_of_packages(monkeypatch: pytest.MonkeyPatch, tmp_pat
             requirements, section_of = read(text)
             return {name: sorted(names, key=key) for name, names in requirements.items()}, section_of
 
-        monkeypatch.setattr(packages, "_available", lambda: lists)
+        monkeypatch.setattr(packages, "available", lambda: lists)
         monkeypatch.setattr(packages, "_parse", parse)
         return Path(load_graph("debian").graph.path)
 
