@@ -241,6 +241,7 @@ lint: build ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 	@$(PY) tools/check_docs.py
 	@$(PY) tools/check_arrows.py
 	@$(PY) tools/check_classes.py
+	@$(PY) tools/check_ratchet.py
 	@$(PY) tools/check_calls.py
 	@$(PY) tools/mutants.py --check
 	@cmake --preset release -B build/tidy $(CMAKE_ARGS) -DCMAKE_UNITY_BUILD=OFF >/dev/null

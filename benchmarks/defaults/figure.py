@@ -20,10 +20,10 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import report
 
 BY_PASSES = (
-    ("RowWiseAdagrad", 0.05, "het_tf, nothing given"),
+    ("RowWiseAdagrad", 0.02, "het_tf, nothing given"),
     ("keras", 0.001, "keras Embedding, Adam(0.001)"),
     ("Adam", 0.001, "het_tf, Adam(0.001)"),
-    ("RowWiseAdagrad, initial_accumulator=0.1", 0.05, "het_tf, initial_accumulator=0.1"),
+    ("RowWiseAdagrad, decay_steps=1", 0.05, "het_tf, RowWiseAdagrad(0.05, decay_steps=1)"),
 )
 
 
@@ -36,7 +36,7 @@ def draw(runs: list[dict[str, Any]], file: Path) -> None:
     passes.set(title="by passes", xlabel="pass", ylabel="test AUC", xticks=range(1, 5))
     for model in dict.fromkeys(run["model"] for run in runs if run["model"] not in ("keras", "width")):
         points = sorted((run["rate"], run["values"][-1]) for run in runs if run["model"] == model)
-        label = model.replace(", initial", ",\ninitial")
+        label = model.replace(", decay", ",\ndecay")
         rates.plot(*zip(*points, strict=True), marker="o", markersize=4, label=label)
     rates.set(title="by learning rate, after four passes", xlabel="rate", xscale="log")
     points = sorted((run["dim"], max(run["values"])) for run in runs if run["model"] == "width")

@@ -1,7 +1,7 @@
 """Do tables learn, with no argument given, what keras.layers.Embedding learns in a model that a user writes?
 
     make benchmark-tools                     # with build/release/libhet_fleet.so
-    python benchmarks/defaults/run.py [--data NAME ...] [--models NAME ...] [--batches N ...] [--seeds N ...]
+    python benchmarks/defaults/run.py [--data NAME ...] [--models NAME ...] [--seeds N ...]
 
 keras       keras.layers.Embedding for every table, and Adam(0.001) for all that is trained.
 het         Tables of het_tf with the optimizers that they have by default, Adam(0.001) for the rest: in one
@@ -193,7 +193,7 @@ class GraphTask:
 
 CURVES: dict[str, tuple[float, ...]] = {
     "RowWiseAdagrad": (0.002, 0.01, 0.02, 0.05, 0.1, 0.3),
-    "RowWiseAdagrad, initial_accumulator=0.1": (0.05, 0.3, 1.0, 3.0),
+    "RowWiseAdagrad, decay_steps=1": (0.01, 0.02, 0.05, 0.1, 0.3),
     "Adagrad": (0.01, 0.05, 0.1),
     "FTRL": (0.01, 0.05, 0.2),
     "Adam": (0.001, 0.003, 0.01, 0.03),
@@ -218,13 +218,13 @@ def curves(path: Path, seed: int) -> None:
 
     measure("keras", 0.001, 8, lambda: keras.layers.Embedding(2000, 8))
     for what, rates in CURVES.items():
-        name, _, accumulator = what.partition(", initial_accumulator=")
-        more = {"initial_accumulator": float(accumulator)} if accumulator else {}
+        name, _, steps = what.partition(", decay_steps=")
+        more = {"decay_steps": float(steps)} if steps else {}
         for rate in rates:
             optimizer = type(het_tf.optimizers.get(name))(rate, **more)
             measure(what, rate, 8, lambda optimizer=optimizer: het_tf.keras.Embedding(8, optimizer=optimizer))
     for dim in WIDTHS:
-        measure("width", 0.05, dim, lambda dim=dim: het_tf.keras.Embedding(dim))
+        measure("width", 0.02, dim, lambda dim=dim: het_tf.keras.Embedding(dim))
 
 
 OWN: dict[str, Callable[..., Any]] = {"user_item": UserItem, "links": GraphTask, "classes": GraphTask}
@@ -237,6 +237,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=[*MODELS, *OWN], default=[*MODELS, *OWN])
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--sides", nargs="+", choices=("keras", "het"), default=("keras", "het"))
     parser.add_argument("--curves", action="store_true", help="those of docs/optimizers.md, and no more")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
@@ -256,6 +257,8 @@ def run_task(options: argparse.Namespace, data: str, name: str, seed: int, passe
     task = OWN.get(name, ClickTask)(data, name, seed)
     for batch in options.batches if name != "classes" else (60,):  # the number of nodes with a class
         for side, workers in SIDES if name not in OWN else SIDES[:2]:
+            if side not in options.sides:
+                continue
             keras.backend.clear_session()
             het_tf.reset()
             keras.utils.set_random_seed(seed)
