@@ -1,6 +1,6 @@
 """What mkdocs (mkdocs.yml, `make docs`) builds beside the files of docs/: a hook, of which it calls `on_*`.
 
-* README.md, CHANGELOG.md, examples/README.md and the README.md of each benchmark are pages, written once.
+* README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md, examples/README.md and the README.md of each benchmark are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module: a table of the public names, then
   each of them.
@@ -34,10 +34,13 @@ ELSEWHERE = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "examples.md": "examples/README.md",
+    "architecture.md": "ARCHITECTURE.md",
+    "contributing.md": "CONTRIBUTING.md",
     **{f"benchmarks/{path.parent.name}.md": f"benchmarks/{path.parent.name}/README.md"
        for path in sorted(ROOT.glob("benchmarks/*/README.md"))},
 }  # fmt: skip
 CONCEPTS = ["concepts.md", "own-loop.md", "protocol.md", "gpu.md"]
+CHANGING = ["architecture.md", "contributing.md"]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")  # a picture's, too
 
 
@@ -118,7 +121,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages = sorted([*pages, *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
     benchmarks = [page for page in pages if page.startswith("benchmarks")]
-    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "protocol-tests.md", *benchmarks}
+    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "protocol-tests.md", *CHANGING, *benchmarks}
     nav: list[dict[str, Any]] = [{"Home": "index.md"}]
 
     def group(name: str, members: list[str]) -> None:
@@ -140,7 +143,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     nav.append({"Questions": "faq.md"})
     nav.append({"Reference": [*reference(), "errors.md"]})
     nav.append({"Benchmarks": sorted(benchmarks, key=lambda page: (page != "benchmarks.md", page))})
-    nav.append({"Tests": "protocol-tests.md"})
+    nav.append({"Changing het_tf": [*CHANGING, "protocol-tests.md"]})
     nav.append({"Decisions": sorted(decisions, key=lambda page: (page != "adr/README.md", page))})
     nav.append({"Changes": "changelog.md"})
     config.nav = nav

@@ -141,6 +141,9 @@ PARTS = {
     ),
     "many": dataclasses.replace(CRITEO, models=OF_DEFAULT, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
     "packages": dataclasses.replace(PAIRS, seeds=3, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
+    # One worker is `accumulate`: more of them take successive steps on a row that they share.
+    "packages_1": dataclasses.replace(PAIRS, workers=(1,), runs=(Run("0"), Run("0", "int4"))),
+    "packages_32": dataclasses.replace(PAIRS, workers=(32,), runs=(Run("0"), Run("0", "int4"), DEFAULT)),
     "packages_adagrad": dataclasses.replace(PAIRS, decay_steps=1, runs=(Run("0"), DEFAULT)),
     "adagrad": dataclasses.replace(
         ADAGRAD, runs=(Run("0"), EXACT, Run("10/10"), Run("100/100"), DEFAULT, PLACED)

@@ -116,8 +116,9 @@ def test_training_equals_the_oracle(fresh, case, mode, dim):
         for place in np.unique(np.concatenate(places)):
             oracle.tick(place, sums[place], np.float64(rate.numpy()))
     table = het_tf.Table("t")
-    found_ids, found = table.to_numpy(with_slots=True)
-    np.testing.assert_array_equal(found_ids, ids)
+    scanned = table.scan()
+    np.testing.assert_array_equal(scanned["ids"], ids)
+    found = scanned["rows"]
     at = 0
     for name in ["value", *slots]:
         width = getattr(oracle, name).shape[1]

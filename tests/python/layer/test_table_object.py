@@ -97,7 +97,7 @@ def test_to_numpy_and_back(mode):
     # A cached copy that its worker went on training was rounded in another order than the store's row.
     assert_close(table.lookup(ids), rows, MODEL)
 
-    ids, with_slots = table.to_numpy(with_slots=True)
+    with_slots = table.scan()["rows"]
     assert with_slots.shape[1] == table.row_floats == 3 * 4 + 1
     copy = embedding(name="copy", optimizer=het_tf.optimizers.Adam(0.1))
     het_tf.Table("copy").assign(ids, with_slots, with_slots=True)
