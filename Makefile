@@ -114,24 +114,24 @@ ctest = env HET_TEST_SCALE=$(2) ctest --preset $(1) -j $(CTEST_JOBS) -V $(3)
 MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
 BENCHMARK_TESTS := tests/python/benchmarks
 
-build-check: build
+build-check: build ## C++ tests with ASan and UBSan, built: build/check
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
 
-test-check: build-check
+test-check: build-check ## of `make test`: C++ under ASan and UBSan
 	@$(STAGE) check "C++ tests under ASan and UBSan (memory errors)" $(call ctest,check,0.05)
 
-test-threads: build
+test-threads: build ## of `make test`: what has threads, under TSan
 	@$(STAGE) build-threads "C++ tests, build with TSan" $(call cmake,threads,threads,$(MODULE))
 	@$(STAGE) threads "C++ tests of what has threads, under TSan (races)" $(call ctest,threads,0.02)
 
-test-exact: build
+test-exact: build ## of `make test`: numbers and random schedules, release build
 	@$(STAGE) build-exact "C++ tests of numbers and random schedules, build" $(call cmake,release,exact)
 	@$(STAGE) exact "C++ tests of numbers and random schedules, release" $(call ctest,exact,0.05)
 
 python-libraries: build
 	@$(STAGE) build-python "libraries that Python's tests load" $(call cmake,release,python-tests)
 
-test-python: python-libraries
+test-python: python-libraries ## of `make test`: Python
 	@$(STAGE) --show python "Python tests" \
 	  $(PY) $(PYTEST) -m "not long"
 
@@ -152,7 +152,7 @@ test: ## every invariant and feature: fifteen minutes on two cores
 	@tools/stages.sh test-stages $(LEFT)
 
 test-fast-check: build-check
-	@$(STAGE) check "C++ tests without servers, one in a hundred schedules" $(call ctest,check,0.01,-L "^(unit|wire|protocol|files)$$")
+	@$(STAGE) check "C++ tests without servers, one in five hundred schedules" $(call ctest,check,0.01,-L "^(unit|wire|protocol|files)$$")
 test-fast-python: python-libraries
 	@$(STAGE) --show python "fast Python tests" $(PY) $(PYTEST) -m "not slow and not long" -q
 test-fast-stages: test-fast-check test-fast-python

@@ -4,7 +4,7 @@
 //   miss  lookup of absent rows into a full cache: classify, ask, take in, evict
 //   push  gradient of cached rows and their push: every second step sends its rows, and a flush the rest
 //
-// instructions.py runs this program under callgrind, which counts what runs inside of Measured; in the last
+// run.py runs this program under callgrind, which counts what runs inside of Measured; in the last
 // two, except the store's own work. Seeds, ids and numbers of steps are fixed. One thread.
 //
 //   instructions hit|miss|push    prints the compiler and the rows that were measured

@@ -8,7 +8,7 @@
 namespace het::dev {
 namespace {
 
-// The limits of core/optimizers, so that both accept the same tables.
+// The limits of core/row/optimizers, so that both accept the same tables.
 constexpr double kBelowOne = 0.9999999, kTiny = 1e-30, kHuge = 1e30;
 constexpr double kFlag = -1;  // in place of a highest value
 constexpr double kMostTabulated = 65536;

@@ -1,4 +1,4 @@
-// Optimizers for kernels: the parameters of core/optimizers, converted in the same way. optimizer_tick.h has
+// Optimizers for kernels: the parameters of core/row/optimizers, converted in the same way. optimizer_tick.h has
 // the ticks, compose.h the effect of updates.
 #pragma once
 

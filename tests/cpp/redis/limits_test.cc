@@ -1,4 +1,4 @@
-// Limits on a real server's use: answers, tables, marks of loads. core/store/partition_limits_test.cc tests
+// Limits on a real server's use: answers, tables, marks of loads. store/partition_limits_test.cc tests
 // each rule separately.
 #include <gmock/gmock.h>
 

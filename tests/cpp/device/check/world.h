@@ -93,7 +93,7 @@ class World {
   void TickBoth(size_t slot, float scale, const std::vector<uint8_t>* active, const Reply& summed);
   void Repin(Step* step) const;
 
-  // world_table_ops.cc
+  // world_tables.cc
   void Take();
   void TakeAll(size_t table);
   void Forget();

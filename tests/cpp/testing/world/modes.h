@@ -1,5 +1,5 @@
 // The modes of a random schedule. Each mode has its own random stream, so all pairs of values occur;
-// schedules_test.cc checks this (EveryPairIsDrawn).
+// schedules_test.cc checks this (EveryPairOfModesIsDrawn).
 #pragma once
 
 #include <string>
