@@ -1,8 +1,8 @@
 // One tick of a row on the device: equals TableSchema::Tick, bit for bit.
 //
-// The formulas, with their sources, are in core/row/optimizers; here are the same operations in the same order,
-// with one tile for each row. The compiler must not fuse or reorder operations: g++ needs -ffp-contract=off,
-// nvcc -fmad=false. Roots and divisions are IEEE (nvcc's default).
+// The formulas, with their sources, are in core/row/optimizers; here are the same operations in the same
+// order, with one tile for each row. The compiler must not fuse or reorder operations: g++ needs
+// -ffp-contract=off, nvcc -fmad=false. Roots and divisions are IEEE (nvcc's default).
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Optimizers for kernels: the parameters of core/row/optimizers, converted in the same way. optimizer_tick.h has
-// the ticks, compose.h the effect of updates.
+// Optimizers for kernels: the parameters of core/row/optimizers, converted in the same way. optimizer_tick.h
+// has the ticks, compose.h the effect of updates.
 #pragma once
 
 #include <vector>
