@@ -1,4 +1,4 @@
-// The cache of one table. It executes; what to fetch, check and push is the client's business (client.h).
+// The cache of one table. It executes; the client decides which rows to fetch, check and push (client.h).
 //
 //   lines()    rows, their clocks and own ticks                            lines.h
 //   marks()    whether a line may be read, and whether it may leave        line_marks.h

@@ -1,5 +1,5 @@
-// The conversations with all partitions of one store: what they want to say goes into frames, and
-// what comes back goes to the one that asked.
+// The sessions with all partitions of one store: their requests go into frames, and each part of a reply goes
+// to the session that asked.
 //
 //   Session::Next ─► parts of one shard gathered into a frame ─► Transport
 //                        Listener ◄─ Verdict ◄─ Session::OnReply ◄─ reply ◄┘
@@ -10,8 +10,7 @@
 // 2. Giving up. A request that has no answer for request_timeout, while no byte moves, loses its
 //    connection, and all requests on it are asked again. So are parts of a frame that its reply
 //    does not answer.
-// 3. What a reply means is the session's to judge; what follows for caches and reads is the
-//    listener's to do.
+// 3. Replies. The session judges a reply. The listener then changes caches and reads.
 //
 // Not thread-safe. Throws std::bad_alloc; then Recover is to be called before anything else.
 #pragma once

@@ -50,7 +50,7 @@ class OnlineTable {
   // 0: not known yet; the store's answer brings it.
   uint64_t epoch(uint32_t partition) const { return epochs_[partition].load(std::memory_order_acquire); }
   // Records an answer's epoch. Returns true if the table was loaded or cleared since: all its rows are then
-  // invalid. A table is in every partition, so the epochs of the others become unknown.
+  // invalid. The table has rows in other partitions, whose epochs become unknown.
   bool Saw(uint32_t partition, uint64_t epoch) {
     std::lock_guard<std::mutex> lock(mutex_);
     const uint64_t before = epochs_[partition].load(std::memory_order_relaxed);
