@@ -286,6 +286,8 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for side in SIDES
         }
         twin = best[SIDES[0]]
+        if not twin:
+            continue
         one = {
             "data": data,
             "model": model,
