@@ -12,6 +12,9 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # processes of a run inherit the environment
         use_own_cache_of_data()
     use_test_server(config)
+    # Processes that tests start find lib/sitecustomize.py.
+    paths = [str(Path(__file__).parent / "lib"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
 def use_own_cache_of_data():
@@ -64,6 +67,16 @@ def fresh():
     tf.keras.utils.set_random_seed(0)
     yield np.random.default_rng(0)
     clean()
+
+
+@pytest.fixture
+def eagerly():
+    """What Keras and tests trace otherwise, a second or more each time, runs without graphs."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="session")

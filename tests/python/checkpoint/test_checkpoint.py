@@ -14,7 +14,7 @@ import het_tf
 from het_tf import checkpoint
 
 keras = tf.keras
-pytestmark = [pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.usefixtures("fresh", "eagerly")]
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RowWiseAdagrad", "Ftrl"])

@@ -10,7 +10,7 @@ from checkpoint_lib import model, same, tables, weights
 import het_tf
 from het_tf import checkpoint
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
 
 def data():

@@ -18,7 +18,7 @@ from het_tf import checkpoint
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint import rowfile
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
 
 @pytest.fixture

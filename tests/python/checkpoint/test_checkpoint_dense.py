@@ -14,7 +14,7 @@ from het_tf.python.checkpoint import manifest
 from het_tf.python.checkpoint.model import dense
 
 keras = tf.keras
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
 
 def make(units=3, optimizer="adam", names=(None, None), table="item"):

@@ -1,11 +1,5 @@
 """Dense weights and tables come back from one moment, whichever way of TensorFlow or Keras saves them."""
 
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import numpy as np
 import pytest
 import saving_lib
@@ -30,7 +24,7 @@ from het_tf.python.table import registry
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("fresh"),
+    pytest.mark.usefixtures("fresh", "eagerly"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
 
@@ -63,45 +57,6 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     assert_close(again["rows"], rows["rows"], MODEL, magnitude=of_columns(rows["rows"]))
     way.restore(model)
     assert_equal(everything(), saved)
-
-
-PROGRAM = textwrap.dedent("""
-    import sys
-    import numpy as np, tensorflow as tf, het_tf.keras, saving_lib
-    directory = sys.argv[1]
-    found = {}
-    model = tf.keras.models.load_model(directory + "/x.keras")
-    found["keras"] = saving_lib.predictions(model)
-    del model
-    het_tf.reset()
-    model = saving_lib.make_model()
-    model.load_weights(directory + "/x.weights.h5")
-    found["h5"] = saving_lib.predictions(model)
-    het_tf.reset()
-    model = saving_lib.make_model(name="other")
-    tf.train.Checkpoint(model=model).restore(tf.train.latest_checkpoint(directory)).expect_partial()
-    found["checkpoint"] = saving_lib.predictions(model)
-    np.savez(directory + "/found.npz", **found)
-""")
-
-
-def test_another_process_predicts_the_same(tmp_path):
-    model = make_model()
-    train(model)
-    model.save(str(tmp_path / "x.keras"))
-    model.save_weights(str(tmp_path / "x.weights.h5"))
-    tf.train.Checkpoint(model=model).save(str(tmp_path / "point"))
-    want = predictions(model)
-    root = Path(__file__).parents[3]
-    path = os.pathsep.join([str(root), str(root / "tests/python/lib")])
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, timeout=600,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    found = np.load(tmp_path / "found.npz")
-    assert sorted(found) == ["checkpoint", "h5", "keras"]
-    for name in found:
-        np.testing.assert_array_equal(found[name], want, err_msg=name)
 
 
 # --- tf.train.Checkpoint ----------------------------------------------------------------------------

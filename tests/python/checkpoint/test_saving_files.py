@@ -25,7 +25,7 @@ from het_tf.python.session import settings
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("fresh"),
+    pytest.mark.usefixtures("fresh", "eagerly"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
 

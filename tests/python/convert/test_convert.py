@@ -12,7 +12,7 @@ from rules_lib import learn
 import het_tf
 
 keras = tf.keras
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 quiet = pytest.mark.filterwarnings("ignore::het_tf.ConversionWarning")
 
 IDS = 12

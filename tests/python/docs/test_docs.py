@@ -74,7 +74,7 @@ def commands() -> list[tuple[str, str]]:
 def run(
     command: list[str], cwd: Path = ROOT, path: str = "", **options: object
 ) -> subprocess.CompletedProcess[str]:
-    env = dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="2")
+    env = dict(os.environ, PYTHONPATH=f"{ROOT}:{ROOT}/tests/python/lib", TF_CPP_MIN_LOG_LEVEL="2")
     if path:
         env["PATH"] = f"{path}{os.pathsep}{env['PATH']}"
     done = subprocess.run(

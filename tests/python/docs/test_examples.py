@@ -136,7 +136,7 @@ def test_exact_auc(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- data that is missing or bad --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_data_that_is_not_there() -> None:
     message = "/there/is/none does not exist; give the path"  # more refusals: test_data_*.py
     assert message in fails("train", "--data", "criteo:/there/is/none")
@@ -147,8 +147,8 @@ def test_data_that_is_not_there() -> None:
 
 @pytest.mark.slow
 def test_wide_deep_on_census_without_an_installed_package() -> None:
-    output = succeed("wide_deep", "--epochs", 2, tree=False)
-    assert test_auc(output) > 0.905
+    output = succeed("wide_deep", "--epochs", 1, tree=False)
+    assert test_auc(output) > 0.89
     for part in ("val_auc", "wide_deep/deep", "wide_deep/wide", "found in the cache", "2,608"):
         assert part in output
 

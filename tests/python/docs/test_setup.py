@@ -83,7 +83,7 @@ def test_missing_packages_are_installed_with_sudo(machine, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_environment_has_the_commands(machine, tmp_path):
+def test_an_environment_has_the_commands_and_stays_with_its_tree(machine, tmp_path):
     done = machine(TOOLS / "make_venv.sh", "python3.11", tmp_path / "venv")
     assert done.returncode == 0, done.stderr
     packages = os.pathsep.join(path for path in sys.path if "site-packages" in path)
@@ -93,13 +93,8 @@ def test_an_environment_has_the_commands(machine, tmp_path):
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert f"usage: {name}" in called.stdout
-
-
-@pytest.mark.slow
-def test_an_environment_of_another_tree_stays_with_it(machine, tmp_path):
-    """`make wheel VENV=` of another tree sent that tree's Python to this one."""
+    # `make wheel VENV=` of another tree sent that tree's Python to this one.
     venv, other = tmp_path / "venv", tmp_path / "other"
-    assert machine(TOOLS / "make_venv.sh", "python3.11", venv).returncode == 0
     (pth,) = venv.glob("lib/python3.11/site-packages/het_tf_tree.pth")
     assert pth.read_text() == f"{TOOLS.parent}\n"
     (other / "het_tf").mkdir(parents=True)

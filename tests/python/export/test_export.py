@@ -12,7 +12,7 @@ from het_tf.python.export import signatures
 from het_tf.zoo.models import DeepFM, WideDeep
 
 pytestmark = [
-    pytest.mark.usefixtures("fresh"),
+    pytest.mark.usefixtures("fresh", "eagerly"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
 

@@ -18,7 +18,7 @@ from het_tf.python.session import native as library
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("fresh"),
+    pytest.mark.usefixtures("fresh", "eagerly"),
     pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
 ]
 
@@ -148,32 +148,6 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
     np.testing.assert_array_equal(np.float32(json.loads(rows)), het_tf.Table("item").lookup(ids))
     assert imported == "False"
     assert mapped == "['r--s']"  # one copy for all processes, read-only
-
-
-IMPORTED = """
-import json, sys
-{imports}
-assert "het_tf.python.session.native" not in sys.modules
-try:
-    tf.saved_model.load(sys.argv[1] + "/nothing")
-except OSError:
-    assert "het_tf.python.session.native" not in sys.modules
-answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-print(json.dumps(answer(id=tf.constant(json.loads(sys.argv[2]), tf.int64))["id"].numpy().tolist()))
-"""
-
-
-@pytest.mark.parametrize(
-    "imports", ["import het_tf, tensorflow as tf", "import tensorflow as tf, het_tf"], ids=["before", "after"]
-)
-def test_a_program_that_imports_het_tf_serves_it(rng, tmp_path, imports):
-    """Defect: it must use a name of het_tf first, or ops are not registered."""
-    model = item_model()
-    fill("item", np.arange(10), rng)
-    export(model, tmp_path / "m")
-    said = run_alone(IMPORTED.format(imports=imports), str(tmp_path / "m"), "[3, 1234]")
-    rows = np.float32(json.loads(said.strip().splitlines()[-1]))
-    np.testing.assert_array_equal(rows, het_tf.Table("item").lookup([3, 1234]))
 
 
 def test_a_new_export_at_the_old_path(rng, tmp_path):

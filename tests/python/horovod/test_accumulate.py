@@ -31,7 +31,7 @@ def one_process(workers: int, steps: int, full: bool = False) -> tuple[dict, np.
     het_tf.reset()
     model = accumulate_lib.Model()
     batches = [accumulate_lib.union(batch) for batch in accumulate_lib.batches(workers, steps, full)]
-    accumulate_lib.train(model, batches, "loop", accumulate_lib.BATCH * workers)
+    accumulate_lib.train(model, batches, "eager", accumulate_lib.BATCH * workers)
     return model.tables(), model.dense.numpy()
 
 
@@ -70,10 +70,10 @@ def runs(tmp_path_factory):
         ranks = launch(
             [
                 exact("eager", "eager"),
-                exact("sum", "loop", scale="sum"),
+                exact("sum", "eager", scale="sum"),
                 {"what": "agreement", "ps": server.address},
                 exact("shards", "loop", cluster, cache_rows=5),
-                exact("stale", "loop", cluster, cache_rows=5, staleness=3),
+                exact("stale", "eager", cluster, cache_rows=5, staleness=3),
                 exact("on_demand", "on_demand"),
                 exact("on_demand_shards", "on_demand", cluster, cache_rows=5),
                 {"what": "beside", "ps": server.address},

@@ -63,7 +63,7 @@ def test_ranks_place_samples_as_het_data(four):
     """
     order = expected()
     assert (order[-1] != order[0] + (order[-1].min() - order[0].min())).any()
-    for me in range(RANKS):
+    for me in (0, RANKS - 1):
         four.me = me
         placed = shard()
         assert placed.element_spec[0]["seen"].shape == (BATCH, 3) and int(placed.cardinality()) == STEPS

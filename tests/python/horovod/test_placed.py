@@ -36,7 +36,7 @@ def dataset(samples=SAMPLES):
 @pytest.mark.parametrize("by", ["id", "small", "row", "name", "same"])
 def test_ranks_take_what_the_rule_gives_them(four, by):
     expected = Placement(by, RANKS, BATCH).place(columns()[by].reshape(-1))
-    for me in range(RANKS):
+    for me in range(RANKS) if by == "id" else (2,):
         four.me = me
         placed = het_tf.horovod.shard(dataset(), by=by, batch=BATCH)
         assert placed.element_spec[0]["pair"].shape == (BATCH, 2) and int(placed.cardinality()) == 6
@@ -195,7 +195,7 @@ def steps_until_told(placed, eager):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_ranks_that_read_another_order_are_told(played, eager):
     def stream(turned=False):
         samples = dataset(100 * 2 * BATCH)

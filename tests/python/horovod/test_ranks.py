@@ -64,7 +64,7 @@ def equals_the_union(place, union):
             assert_close(found[0][name], expected, message=name)
         else:
             np.testing.assert_array_equal(found[0][name], expected, err_msg=name)
-    assert len(set(union["whole/rows"].ravel())) > 10, "the rows have moved"
+    assert len(set(union["placed/rows"].ravel())) > 10, "the rows have moved"
 
 
 def test_two_ranks_equal_one_process_on_the_union_batch(job, union):

@@ -36,7 +36,7 @@ def learned(layers, batch):
     return model.evaluate(*clicks(3), batch_size=8192, verbose=0, return_dict=True)["auc"]
 
 
-@pytest.mark.parametrize("batch", [256, 2048])
+@pytest.mark.parametrize("batch", [pytest.param(256, marks=pytest.mark.long), 2048])
 def test_default_optimizer_learns_like_keras_embedding(fresh, batch):
     """With an accumulator from 0.1 the tables stood still, and the AUC was nearly 0.5."""
     twin = learned([keras.layers.Embedding(USERS, 8), keras.layers.Embedding(ITEMS, 8)], batch)

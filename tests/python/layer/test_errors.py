@@ -399,7 +399,7 @@ def package_without_library(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_native_library_is_missing(package_without_library):
     code, line = use_in_a_process([package_without_library])
     assert code != 0
@@ -408,6 +408,8 @@ def test_the_native_library_is_missing(package_without_library):
 
 
 def test_the_native_library_is_broken(tmp_path, monkeypatch):
+    with pytest.raises(ImportError, match=r"het_tf's native library .*/none\.so is missing; run: "):
+        library.load(tmp_path / "none.so")
     (tmp_path / "libhet_tf.so").write_bytes(b"no library")
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
     with pytest.raises(ImportError, match=r"native library does not load \(.*\); run: make -C .* build"):

@@ -67,8 +67,7 @@ def functional():
     return keras.Model(features, keras.layers.Dense(1)(keras.layers.Concatenate()(x)))
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
-@pytest.mark.parametrize("make", [functional, Subclassed])
+@pytest.mark.parametrize(("make", "eagerly"), [(functional, False), (Subclassed, True)])
 def test_fit_evaluate_predict(make, eagerly):
     model = make()
     model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True), run_eagerly=eagerly)

@@ -54,18 +54,18 @@ def left_by(make, models=2):
     return (graphs() - before[0]) / models, (native.call_int("HetAllocatedBytes") - before[1]) / models
 
 
-@pytest.mark.slow
-def test_trained_model_leaks_no_more_than_keras():
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["unnamed", "cached"])
+def test_trained_model_leaks_no_more_than_keras(kind):
     of_keras, _ = left_by(LAYERS["keras"])
-    for kind in ("unnamed", "cached"):
-        left, allocated = left_by(LAYERS[kind])
-        assert left <= 1.2 * of_keras, kind
-        assert allocated < 1000, kind
+    left, allocated = left_by(LAYERS[kind])
+    assert left <= 1.2 * of_keras
+    assert allocated < 1000
     assert het_tf.tables() == []
 
 
 @pytest.mark.slow
-def test_successive_models_share_ops():
+def test_successive_models_share_ops(eagerly):
     """TensorFlow keeps what it knows of an op for ever: the attributes tell ops apart."""
     specs = set()
     for _ in range(3):

@@ -122,7 +122,7 @@ def batches(x):
 
 
 @pytest.mark.parametrize("kind", LOOKUPS)
-def test_plan_and_profile_find_the_lookups_of_a_model(kind, tmp_path):
+def test_plan_and_profile_find_the_lookups_of_a_model(kind, tmp_path, eagerly):
     """Would catch: ids of a layer's input in place of those that the model makes of it."""
     make, x, expected = LOOKUPS[kind]
     data, found = batches(x), []

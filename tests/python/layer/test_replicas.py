@@ -22,7 +22,11 @@ pytestmark = pytest.mark.slow
 def printed():
     """The output of the cases."""
     script = Path(replicas_worker.__file__)
-    environment = {**os.environ, "PYTHONPATH": str(script.parents[3]), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{script.parents[3]}:{script.parent}",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
     return subprocess.run(
         [sys.executable, script, *replicas_worker.CASES], env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False,

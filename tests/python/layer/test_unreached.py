@@ -9,7 +9,7 @@ import tensorflow as tf
 import het_tf
 
 keras = tf.keras
-pytestmark = pytest.mark.usefixtures("fresh")
+pytestmark = pytest.mark.usefixtures("fresh", "eagerly")
 
 IDS, LABELS = np.arange(8), np.ones((8, 1), np.float32)
 

@@ -14,7 +14,7 @@ from het_tf.python.table import registry
 
 keras = tf.keras
 pytestmark = [
-    pytest.mark.usefixtures("fresh"),
+    pytest.mark.usefixtures("fresh", "eagerly"),
     pytest.mark.filterwarnings("error::het_tf.OldRowsWarning"),
     pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -27,7 +27,7 @@ LOSS = keras.losses.BinaryCrossentropy(from_logits=True)
 def build(dim=8, embed=None, **more):
     """A model whose table remembers what it was trained with: one id a sample."""
     ids = keras.Input((1,), dtype="int64")
-    layer = embed or het_tf.keras.Embedding(dim, optimizer=het_tf.optimizers.SGD(5.0), **more)
+    layer = embed or het_tf.keras.Embedding(dim, optimizer=het_tf.optimizers.SGD(40.0), **more)
     x = keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Flatten()(layer(ids)))
     model = keras.Model(ids, x)
     model.compile(keras.optimizers.SGD(0.0), LOSS)
@@ -37,7 +37,8 @@ def build(dim=8, embed=None, **more):
 def train(model):
     """Returns the loss before anything of it is learnt, which is ln 2 for a new model, and trains it."""
     before = float(LOSS(NOISE, model(IDS)))
-    model.fit(IDS, NOISE, batch_size=8, epochs=4, verbose=0)
+    for _ in range(4):
+        model.train_on_batch(IDS, NOISE)
     assert float(LOSS(NOISE, model(IDS))) < before / 2
     return before
 
@@ -183,14 +184,13 @@ def test_rows_that_nobody_asked_for_are_told_of(living):
     with pytest.warns(het_tf.OldRowsWarning, match=r"'items'.* 64 rows .*clear\(\).*reuse=True"):
         new.fit(IDS, NOISE, verbose=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", het_tf.OldRowsWarning)
         new.fit(IDS, NOISE, verbose=0)  # once
 
 
 @pytest.mark.slow
 def test_rows_that_somebody_asked_for_are_not(tmp_path):
-    def learn(model):  # as a graph does it, without what Keras needs to trace one
-        model.run_eagerly = True
+    def learn(model):
         model.fit(IDS, NOISE, verbose=0)
 
     path = str(tmp_path / "x.weights.h5")
@@ -233,13 +233,13 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     model.save(path)
     new = np.arange(1000, 1020).reshape(-1, 1)  # initial rows are those of the saved model, too
     want = [model(ids) for ids in (IDS, new)]
-    model.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
+    model.fit(IDS, 1 - NOISE, verbose=0)
     table = model.layers[1].table_config.name
     rows = het_tf.Table(table).to_numpy()[1]
     loaded = keras.models.load_model(path)
     for ids, before in zip((IDS, new), want, strict=True):
         np.testing.assert_array_equal(loaded(ids), before)
-    loaded.fit(IDS, 1 - NOISE, batch_size=8, epochs=2, verbose=0)
+    loaded.fit(IDS, 1 - NOISE, verbose=0)
     np.testing.assert_array_equal(het_tf.Table(table).to_numpy()[1], rows)
     assert sorted(het_tf.tables()) == [table, f"{table}@2"]
     del loaded

@@ -101,6 +101,7 @@ class Model:
         """Returns the inputs of the first layer."""
         return {name + end: ids[:, 1] if end else ids for name in OPTIMIZERS for end in ("", "_other")}
 
+    @tf.autograph.experimental.do_not_convert  # which would take longer than the steps
     def step(self, batch: dict[str, Any], samples: int, hvd: Any = None, scale: str = "mean") -> None:
         """One step; `samples`: what the sum of losses is divided by; `scale`: as gradient_scale."""
         with tf.GradientTape() as tape:
@@ -153,9 +154,8 @@ def stream(model: Model, workers: int, steps: int) -> Any:
 
 
 def train_stream(model: Model, of_worker: Any, *rest: Any) -> None:
-    run = tf.function(lambda batch: model.step(batch, *rest))
     for batch in of_worker:
-        run(batch)
+        model.step(batch, *rest)
 
 
 # --- what the workers run -------------------------------------------------------------------------

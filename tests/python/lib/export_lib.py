@@ -48,7 +48,7 @@ def trained(cls: Any, rng: np.random.Generator, **kwargs: Any) -> Any:
     model.adapt(examples)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
-    model.fit(examples.to_tf(16), epochs=3, verbose=0, shuffle=False)
+    model.fit(examples.to_tf(16), epochs=1, verbose=0, shuffle=False)
     return model
 
 
@@ -106,7 +106,12 @@ def run_alone(program: str, *arguments: str, **options: Any) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd="/",
-        env={"PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3", "HOME": "/nonexistent"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "HOME": "/nonexistent",
+            "PYTHONPATH": str(Path(__file__).parent),
+        },
         capture_output=True,
         text=True,
         timeout=300,

@@ -16,7 +16,7 @@ import het_tf
 from het_tf.python.placement.placement import Placement
 
 keras = tf.keras
-STEPS, BATCH, IDS = 40, 8, 24
+STEPS, BATCH, IDS = 28, 8, 24
 
 
 def integers(y_true, y_pred):
@@ -80,7 +80,8 @@ def make(name, whole_numbers, rank=0, cache_rows=None):
         out = dense(keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), rows]))
     model = keras.Model([ids, x], out)
     loss = integers if whole_numbers else "mse"
-    model.compile(keras.optimizers.SGD(1.0 if whole_numbers else 0.05), loss)
+    eagerly = name in ("float", "placed", "on_demand_small_cache")  # the others are graphs
+    model.compile(keras.optimizers.SGD(1.0 if whole_numbers else 0.05), loss, run_eagerly=eagerly)
     return model
 
 
@@ -100,14 +101,13 @@ def result(model, name):
 
 
 CELLS = {
-    "whole": dict(whole_numbers=True),
     "whole_small_cache": dict(whole_numbers=True, cache_rows=3),
     "float": dict(whole_numbers=False),
     "placed": dict(whole_numbers=True),
     "on_demand": dict(whole_numbers=True),
     "on_demand_small_cache": dict(whole_numbers=True, cache_rows=3),
 }
-LEFT = 15  # steps of a first pass of the streams of "on_demand", which is left then
+LEFT = 10  # steps of a first pass of the streams of "on_demand", which is left then
 
 
 def placed(ranks, seed=None, **more):
@@ -217,10 +217,10 @@ def ways(more):
     opt = keras.optimizers
     if not more:
         yield "clipnorm", functional, dict(optimizer=opt.Adam(0.01, global_clipnorm=0.1))
-        yield "eager", functional, dict(optimizer="adagrad", run_eagerly=True)
-        yield "subclassed", Subclassed, dict(optimizer="adam")
-        yield "two", TwoOptimizers, dict(optimizer="sgd")
+        yield "two", TwoOptimizers, dict(optimizer="sgd", run_eagerly=True)
         return
+    yield "eager", functional, dict(optimizer="adagrad", run_eagerly=True)
+    yield "subclassed", Subclassed, dict(optimizer="adam")
     yield "ema", functional, dict(optimizer=opt.SGD(0.1, use_ema=True, ema_overwrite_frequency=3))
     yield "many", functional, dict(optimizer="rmsprop", steps_per_execution=4)
     yield "scaled", functional, dict(optimizer=opt.LossScaleOptimizer(opt.Adam(0.01), initial_scale=2.0**10))
@@ -252,7 +252,7 @@ def train_in_every_way(hvd, more=False):
     """Every way to train keeps the dense weights of the ranks equal."""
     rank = hvd.rank()
     keras.utils.set_random_seed(100 + rank)  # the ranks begin with different weights
-    ids, x, y = (one[:128] for one in part(2, rank))
+    ids, x, y = (one[:64] for one in part(2, rank))
     for name, build, options in ways(more):
         model = build(name)
         if name == "sequential":
@@ -300,11 +300,7 @@ def filtered(batches):
 def end_together(hvd):
     """Ranks whose streams have unknown lengths stop with the shortest, however they train."""
     mine = filtered(7 + 4 * hvd.rank())
-    for name, options in (
-        ("one", {}),
-        ("many", dict(steps_per_execution=4)),
-        ("eager", dict(run_eagerly=True)),
-    ):
+    for name, options in (("many", dict(steps_per_execution=4)), ("eager", dict(run_eagerly=True))):
         model = functional(f"end_{name}", staleness=0)
         het_tf.horovod.distribute(model).compile("sgd", "mse", **options)
         batches = []
@@ -313,13 +309,14 @@ def end_together(hvd):
         )
         callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics(), count]
         model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=callbacks)
-        model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=callbacks)
+        if name == "many":
+            model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=callbacks)
         same(hvd, name, [batches, *weights_of(model)])
         assert batches[: 4 if name == "many" else 14] == ([3, 7] * 2 if name == "many" else [*range(7)] * 2)
     model, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
     het_tf.horovod.broadcast(model)
 
-    @tf.function
+    @tf.function(autograph=False)  # which would convert Keras, too
     def step(ids, x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
@@ -341,7 +338,8 @@ def metrics(hvd, place):
     """Metrics over ranks with unequal rows are those of one process with all rows."""
     model = functional("metrics", normalize=False)
     auc = keras.metrics.AUC(num_thresholds=50, from_logits=True, name="auc")
-    model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True), metrics=[auc, "mse"])
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile("sgd", loss, metrics=[auc, "mse"], run_eagerly=True)
     het_tf.horovod.broadcast(model)
     ids, x, y = part(2, None)
     pieces = [slice(0, 100), slice(100, 220)]  # of two ranks; rank 1 has more
@@ -359,7 +357,7 @@ def metrics(hvd, place):
     # The same through fit, at a learning rate that leaves the weights as they are.
     model = functional("metrics", normalize=False)
     het_tf.horovod.distribute(model).get_layer("metrics").trainable = False
-    model.compile(keras.optimizers.SGD(0.0), keras.losses.BinaryCrossentropy(from_logits=True), metrics=[auc])
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=[auc])
     ids_, x_, y_ = part(2, hvd.rank())
     trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
     log = model.fit(
@@ -395,21 +393,20 @@ def gauc_of_all_samples(model, ids, x, y, pieces, rank):
 def loops(hvd, place):
     """A custom loop."""
     ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
-    for name in ("loop",):
-        model, optimizer = functional(name, staleness=0), keras.optimizers.Adam(0.01)
-        het_tf.horovod.broadcast(model)
+    model, optimizer = functional("loop", staleness=0), keras.optimizers.Adam(0.01)
+    het_tf.horovod.broadcast(model)
 
-        @tf.function
-        def step(ids, x, y, model=model, optimizer=optimizer, name=name):
-            weights = model.trainable_variables
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
-            gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights), weights)
-            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+    @tf.function(autograph=False)
+    def step(ids, x, y):
+        weights = model.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights), weights)
+        optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
-        for begin in range(0, 160, BATCH):
-            step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
-        same(hvd, name, weights_of(model))
+    for begin in range(0, 80, BATCH):
+        step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
+    same(hvd, "loop", weights_of(model))
     in_step(hvd, place)
 
 

@@ -19,7 +19,7 @@ def start(code: str, **streams: int) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
-        env={**environment, "PYTHONPATH": str(ROOT)}, text=True, **streams,
+        env={**environment, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/python/lib"}, text=True, **streams,
     )  # fmt: skip
 
 
@@ -86,9 +86,10 @@ def test_a_command_whose_reader_has_gone() -> None:
 def test_commands_and_readers_do_not_need_tensorflow() -> None:
     """They start at once, and on hosts without it; het-ps needs no NumPy either."""
     code = """
-        import sys
+        import os, sys
         from het_tf.python.ps.cli import main
         assert main(["status", "--ps", "redis://127.0.0.1:1"]) == 1
+        assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "2"  # its log does not come before an answer
         assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
         import het_tf.python.placement.placement, het_tf.python.publishing.dense_store
         import het_tf.python.following.cli, het_tf.python.planner.cli, het_tf.python.releasing.cli
@@ -101,7 +102,7 @@ def test_commands_and_readers_do_not_need_tensorflow() -> None:
     assert done.returncode == 0 and "no server answers: 127.0.0.1:1: connection refused" in line
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tensorflows_log_does_not_come_before_an_answer() -> None:
     """Its notes on the CPU came first."""
     code = """

@@ -99,6 +99,7 @@ def test_weights_of_samples(fresh: np.random.Generator) -> None:
     assert_close(model.softmax_loss(outputs), float(alone + 15 * others) / 16, MODEL)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_items_are_counted_once_each_time_they_occur(fresh: np.random.Generator) -> None:
     """Also repetitions inside of a batch; negatives and evaluation do not count."""
     model = TwoTower(IDS, name="counted", **SMALL)
@@ -152,7 +153,7 @@ def test_counts_have_no_vocabulary(fresh: np.random.Generator) -> None:
 # --- both models --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("logq", [False, True])
+@pytest.mark.parametrize("logq", [pytest.param(False, marks=pytest.mark.long), True])
 def test_two_tower_sides_train_the_same_model(fresh: np.random.Generator, logq: bool) -> None:
     examples = events(fresh, 30)
     het, other = twins(TwoTower, EVENTS, examples, logq=logq, temperature=0.5, **SMALL)
@@ -279,6 +280,7 @@ def test_the_index_is_exact(monkeypatch: pytest.MonkeyPatch, scores: int) -> Non
     assert Index(ids, vectors).search(np.zeros((0, 3)), 2)[1].shape == (0, 2)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_model_is_its_index(fresh: np.random.Generator) -> None:
     examples = events(fresh)
     model = TwoTower(EVENTS, **SMALL)
@@ -351,7 +353,10 @@ def test_negatives_have_all_fields_of_the_item(fresh: np.random.Generator) -> No
 # --- lists that are longer than those of the description ---------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", [het_tf.models.DeepFM, het_tf.models.DIN, SASRec, TwoTower])
+OTHERS = [pytest.param(cls, marks=pytest.mark.long) for cls in (het_tf.models.DIN, TwoTower)]
+
+
+@pytest.mark.parametrize("cls", [het_tf.models.DeepFM, SASRec, *OTHERS])
 def test_of_a_longer_list_the_last_ids_count(fresh: np.random.Generator, tmp_path: Path, cls: Any) -> None:
     """Would catch: an average over ids that training never sees together, and a request that is refused."""
     model = cls(EVENTS, **(SMALL if cls is TwoTower else {"embedding_dim": 4}))
@@ -376,6 +381,7 @@ def test_of_a_longer_list_the_last_ids_count(fresh: np.random.Generator, tmp_pat
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_index_takes_what_training_takes(fresh: np.random.Generator) -> None:
     """Would catch: items that come in several batches and are taken twice, or with another item's fields."""
     items, kinds = fresh.integers(0, 9, 64), np.arange(9) % 4
