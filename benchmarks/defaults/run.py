@@ -25,12 +25,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
 
 from benchmarks.accuracy import run as accuracy  # isort: skip  # first: it sets threads
 
 import numpy as np
 import tensorflow as tf
+from keras_twin import to_keras
 
 import het_tf
 from benchmarks import report
@@ -158,7 +160,7 @@ class GraphTask:
     def run(self, side: str, workers: int, batch: int, passes: int) -> list[float]:
         """Returns the AUC of links, or the share of right classes, after each pass."""
         task, graph, fanouts = self.task, self.task.graph, (5,) if self.links else (25, 10)
-        shared = {"fanouts": fanouts, "embedding_dim": 16, "units": 64, "embedding": side, "seed": self.seed}
+        shared = {"fanouts": fanouts, "embedding_dim": 16, "units": 64, "seed": self.seed}
         if self.links:
             model = het_tf.models.LinkGraphSAGE(graph.nodes, negatives=100, **shared)
             nodes = np.arange(graph.nodes)
@@ -168,6 +170,8 @@ class GraphTask:
             model = het_tf.models.GraphSAGE(graph.nodes, task.classes, features=task.features, **shared)
             data = task.train.to_tf(graph, batch, fanouts, shuffle=True, seed=self.seed)
             model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        if side == "keras":
+            to_keras(model)
         values = []
         for _ in range(passes):
             model.fit(data, verbose=0)

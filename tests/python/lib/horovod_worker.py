@@ -16,7 +16,7 @@ import het_tf
 from het_tf.python.placement.placement import Placement
 
 keras = tf.keras
-STEPS, BATCH, IDS = 28, 8, 24
+STEPS, BATCH, IDS = 16, 8, 24
 
 
 def integers(y_true, y_pred):
