@@ -1,6 +1,7 @@
 """What mkdocs (mkdocs.yml, `make docs`) builds beside the files of docs/: a hook, of which it calls `on_*`.
 
-* README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md, examples/README.md and the README.md of each benchmark are pages, written once.
+* README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md, examples/README.md and the README.md of each
+  benchmark are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module: a table of the public names, then
   each of them.
