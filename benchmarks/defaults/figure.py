@@ -47,8 +47,9 @@ def draw(runs: list[dict[str, Any]], file: Path) -> None:
     for axes in (passes, rates, widths):
         axes.grid(alpha=0.3)
     passes.legend(fontsize=7)
-    rates.legend(fontsize=7, loc="lower left")
-    rates.set_xlim(1e-6)
+    rates.legend(fontsize=7, loc="lower center")
+    rates.set_xlim(5e-4)
+    rates.set_ylim(0.66)  # SGD begins below
     figure.savefig(file, dpi=110, metadata={"Software": None})
 
 
