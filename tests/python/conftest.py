@@ -12,9 +12,10 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # processes of a run inherit the environment
         use_own_cache_of_data()
     use_test_server(config)
-    # Processes that tests start find lib/sitecustomize.py.
-    paths = [str(Path(__file__).parent / "lib"), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        # Processes that tests start find lib/sitecustomize.py; those that run the tests do not.
+        paths = [str(Path(__file__).parent / "lib"), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
 def use_own_cache_of_data():
