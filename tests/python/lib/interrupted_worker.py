@@ -33,6 +33,7 @@ def handler() -> int:
     return int(action[0])
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
 PYTHONS = handler()
 
 
