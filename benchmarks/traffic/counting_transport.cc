@@ -45,7 +45,7 @@ size_t RowBytes(RowFormat format, size_t block, size_t floats, const float* rows
   if (format == RowFormat::kFloat32) return count * floats * sizeof(float);
   Bytes bytes;
   Writer writer(&bytes);
-  PackRows(format, block, floats, rows, count, &writer);
+  for (size_t i = 0; i < count; ++i, rows += floats) PackRows({format}, block, floats, &rows, 1, &writer);
   return bytes.size();
 }
 

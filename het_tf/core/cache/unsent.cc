@@ -29,15 +29,32 @@ void Unsent::PrefetchTick(uint32_t line) {
   }
 }
 
-Rounding Unsent::RoundingOfLast(Key key) const {
-  return {cache_.policy->push_format(), SIZE_MAX,
-          Mix64(HashKey(key, rounding_) ^ cache_.numbers->newest()) | 1};
-}
-
-float* Unsent::AppendWire(const float* update, Vector<float>* wire) const {
-  const Optimizer& optimizer = schema_->optimizer();
-  wire->insert(wire->end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
-  return wire->data() + wire->size() - optimizer.wire_floats();
+const float* Unsent::Pack(Key key, uint32_t ticks, const float* wire, bool last, PackedUpdates* to) {
+  const size_t dim = schema_->dim();
+  const size_t floats = schema_->optimizer().wire_floats();
+  const float* sent = wire;
+  Writer rows(&to->rows);
+  if (to->format == RowFormat::kFloat32) {
+    rows.Raw(wire, floats * sizeof(float));
+  } else {
+    // Slots are what follows the value, where there is one. The rounding of the last push of a row depends on
+    // the client, the table, the row and the lookup, each mixed before the next enters. Otherwise the errors
+    // of several rows, tables or workers are equal, and add up.
+    Rounding rounding{to->format, dim - schema_->optimizer().wire_begin()};
+    if (last)
+      rounding = {to->format, SIZE_MAX, Mix64(HashKey(key, rounding_) ^ cache_.numbers->newest()) | 1};
+    packed_.clear();
+    Writer packed(&packed_);
+    PackRows(rounding, dim, floats, &wire, 1, &packed);
+    packed_as_.resize(floats);
+    Reader reader(packed_);
+    UnpackRow(to->format, dim, floats, &reader, packed_as_.data());
+    sent = packed_as_.data();
+    rows.Raw(packed_.data(), packed_.size());
+  }
+  to->keys.push_back(key);
+  to->ticks.push_back(ticks);
+  return sent;
 }
 
 uint32_t Unsent::Drop(uint32_t line) {
@@ -47,33 +64,19 @@ uint32_t Unsent::Drop(uint32_t line) {
   return std::exchange(state.pending, 0);
 }
 
-void Unsent::TakeWhole(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
-  AppendWire(updates_.data(cache_.lines->state(line).update), wire);
-  ticks->push_back(Drop(line));
-  cache_.lines->base(line) += ticks->back();
-}
-
-void Unsent::TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire) {
-  if (cache_.policy->row_format() == RowFormat::kFloat32) return TakeWhole(line, ticks, wire);
+void Unsent::TakeUpdate(uint32_t line, PackedUpdates* to) {
   LineState& state = cache_.lines->state(line);
-  ticks->push_back(state.pending);
-  cache_.lines->base(line) += state.pending;
   const Optimizer& optimizer = schema_->optimizer();
-  const size_t floats = optimizer.wire_floats();
   float* const rest = updates_.data(state.update) + optimizer.wire_begin();
-  float* const sent = AppendWire(updates_.data(state.update), wire);
-  // One that is not to stay soon loses the rest. Slots are what follows the value, where there is one.
-  const Rounding rounding =
-      state.transient ? RoundingOfLast(cache_.lines->meta(line).key)
-                      : Rounding{cache_.policy->push_format(), schema_->dim() - optimizer.wire_begin()};
-  RoundRow(rounding, schema_->dim(), floats, rest, sent);
+  const float* const sent =
+      Pack(cache_.lines->meta(line).key, state.pending, rest, /*last=*/state.transient, to);
+  cache_.lines->base(line) += std::exchange(state.pending, 0);
   bool any = false;
-  for (size_t i = 0; i < floats; ++i) {
+  for (size_t i = 0; sent != rest && i < optimizer.wire_floats(); ++i) {
     const float left = rest[i] - sent[i];
     rest[i] = left == left ? left : 0;  // of what is not finite nothing is left
     any |= rest[i] != 0;
   }
-  state.pending = 0;
   if (!any) Drop(line);
 }
 
@@ -96,21 +99,17 @@ void Unsent::Restore(uint32_t line, const WriteBackQueue::Queued& queued) {
   queue_.Remove(queued);
 }
 
-void Unsent::TakeQueue(const Layout& layout, Span<const QueueTo> of_partition, bool whole) {
-  const size_t floats = schema_->optimizer().wire_floats();
-  const bool rounds = !whole && cache_.policy->row_format() != RowFormat::kFloat32;
+void Unsent::TakeQueue(const Layout& layout, Span<PackedUpdates* const> of_partition) {
+  const Optimizer& optimizer = schema_->optimizer();
   const TableLayout partition = layout.OfTable(schema_->id());
-  queue_.TakeAll([&](const WriteBackQueue::Queued& queued) {
-    const QueueTo& to = of_partition[partition.OfKey(queued.key)];
-    to.keys->push_back(queued.key);
-    to.ticks->push_back(queued.ticks);
-    const float* const all = update(queued) + schema_->optimizer().wire_begin();
-    float* const sent = AppendWire(update(queued), to.wire);
-    if (rounds) {
-      RoundRow(RoundingOfLast(queued.key), schema_->dim(), floats, all, sent);
-      cache_.counters->dropped_remainders += !std::equal(sent, sent + floats, all);
-    }
+  queue_.RemoveIf([&](const WriteBackQueue::Queued& queued) {
+    const float* const all = update(queued) + optimizer.wire_begin();
+    const float* const sent =
+        Pack(queued.key, queued.ticks, all, /*last=*/true, of_partition[partition.OfKey(queued.key)]);
+    cache_.counters->dropped_remainders +=
+        sent != all && !std::equal(sent, sent + optimizer.wire_floats(), all);
     updates_.Give(queued.update);
+    return true;
   });
 }
 

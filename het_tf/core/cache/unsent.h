@@ -5,7 +5,7 @@
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
 // a clean line may have an update, too. A row that leaves takes its remainder along and is rounded
 // up or down at random, so that the errors are 0 on average. The error of that rounding, and the
-// remainder of a clean line, are lost with the line and counted. TakeWhole leaves no remainder.
+// remainder of a clean line, are lost with the line and counted. A flush takes updates as they are.
 //
 // An update is in one place at any time: a line, the queue, or a frame. Each call moves whole updates.
 #pragma once
@@ -20,6 +20,14 @@
 #include "het_tf/core/wire/layout.h"
 
 namespace het {
+
+// Updates of rows of one table, as they travel.
+struct PackedUpdates {
+  RowFormat format = RowFormat::kFloat32;
+  Vector<Key> keys;
+  Vector<uint32_t> ticks;
+  Bytes rows;  // of wire_floats each
+};
 
 class Unsent {
  public:
@@ -40,15 +48,13 @@ class Unsent {
   }
   // Whether it has one: ticks, or a remainder.
   bool has_update(uint32_t line) const { return cache_.lines->state(line).update != LineState::kNoUpdate; }
-  // Whether TakeWhole has anything to give. An update of zeros is nothing.
+  // Whether it has ticks, or a remainder that is not zeros.
   bool Any(uint32_t line);
   // The row and the update of a line will be used soon, for a tick.
   void PrefetchTick(uint32_t line);
-  // Gives the update away, for a frame, and keeps the remainder: the base moves on by the ticks,
-  // since the row holds them already.
-  void TakeUpdate(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
-  // The same, with nothing left behind.
-  void TakeWhole(uint32_t line, Vector<uint32_t>* ticks, Vector<float>* wire);
+  // Moves the update to a frame, which must have room for its key and ticks, and keeps the remainder. The
+  // base moves on by the ticks, since the row holds them already. Throws std::bad_alloc with nothing changed.
+  void TakeUpdate(uint32_t line, PackedUpdates* to);
   // Forgets the update; returns its ticks.
   uint32_t Drop(uint32_t line);
 
@@ -59,14 +65,9 @@ class Unsent {
   bool Leave(uint32_t line);
   // A queued update returns to a line that was just inserted.
   void Restore(uint32_t line, const WriteBackQueue::Queued& queued);
-  // A frame's arrays, with room.
-  struct QueueTo {
-    Vector<Key>* keys;
-    Vector<uint32_t>* ticks;
-    Vector<float>* wire;
-  };
-  // Moves every queued update into the arrays of its partition; `whole`: as it is, else rounded.
-  void TakeQueue(const Layout& layout, Span<const QueueTo> of_partition, bool whole);
+  // Moves every queued update to its partition's frame, which must have room for keys and ticks. Throws
+  // std::bad_alloc with some moved.
+  void TakeQueue(const Layout& layout, Span<PackedUpdates* const> of_partition);
   // Forgets queued updates of keys for which drop(key); returns their ticks.
   template <typename Fn>
   uint64_t DropQueued(Fn drop) {
@@ -85,18 +86,17 @@ class Unsent {
   size_t bytes() const { return updates_.bytes() + queue_.bytes(); }
 
  private:
-  // Adds the part of an update that travels to a frame; returns where.
-  float* AppendWire(const float* update, Vector<float>* wire) const;
-  // How the last push of a row is rounded, whose rest is lost: by random numbers that depend on the client,
-  // the table, the row and the lookup, each mixed before the next enters. Otherwise the errors of several
-  // rows, tables or workers are equal, and add up.
-  Rounding RoundingOfLast(Key key) const;
+  // Adds the part of an update that travels to a frame. Returns it as the server reads it, until the next
+  // call; `wire` itself if nothing is rounded. Throws std::bad_alloc with nothing added.
+  const float* Pack(Key key, uint32_t ticks, const float* wire, bool last, PackedUpdates* to);
 
   const Schema schema_;
   const uint64_t rounding_;  // the client and the table
   const Cache cache_;
   UpdatePool updates_;
   WriteBackQueue queue_;
+  Bytes packed_;             // of one update
+  Vector<float> packed_as_;  // its numbers
 };
 
 }  // namespace het

@@ -32,31 +32,16 @@ class WriteBackQueue {
   // Throws std::bad_alloc; then the queue is as it was.
   void Push(Key key, uint32_t ticks, uint32_t update);
   void Remove(const Queued& queued);
-  // Calls take(queued) for each queued update, in order, and empties the queue.
-  template <typename Fn>
-  void TakeAll(Fn take) {
-    for (const Queued& queued : entries_) {
-      if (queued.ticks > 0) take(queued);
-    }
-    entries_.clear();
-    index_.clear();
-    size_ = 0;
-  }
   // Calls take(queued) for each queued update, in order, and removes it if that returns true.
   template <typename Fn>
   void RemoveIf(Fn take) {
-    size_t kept = 0;
-    for (const Queued& queued : entries_) {
-      if (queued.ticks == 0) continue;
-      if (take(queued)) {
-        index_.erase(queued.key);
-        --size_;
-        continue;
-      }
-      index_[queued.key] = static_cast<uint32_t>(kept);
-      entries_[kept++] = queued;
+    for (Queued& queued : entries_) {
+      if (queued.ticks == 0 || !take(queued)) continue;
+      index_.erase(queued.key);
+      queued.ticks = 0;
+      --size_;
     }
-    entries_.resize(kept);
+    if (size_ == 0) entries_.clear();
   }
 
  private:

@@ -12,6 +12,11 @@ bool PastBound(const TableCache& cache, const SyncPolicy& sync, uint32_t line) {
          sync.PushNow(cache.lines().pending(line), cache.lines().clock(line));
 }
 
+// Limit on the bytes of a row in a frame.
+size_t RowBytes(const TableCache& cache) {
+  return sizeof(Key) + cache.schema()->optimizer().wire_floats() * sizeof(float);
+}
+
 }  // namespace
 
 PushFrame* PushBuilder::NewFrame(uint32_t partition) {
@@ -22,9 +27,18 @@ PushFrame* PushBuilder::NewFrame(uint32_t partition) {
   return frame;
 }
 
-TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows) {
+TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows,
+                            bool whole) {
   if (*frame == nullptr) *frame = NewFrame(partition);
-  return (*frame)->Add(cache.schema(), rows);
+  return (*frame)->Add(cache.schema(), whole ? RowFormat::kFloat32 : cache.policy().push_format(), rows);
+}
+
+void PushBuilder::Move(TableCache* cache, Span<const uint32_t> lines, uint32_t partition, PushFrame** frame,
+                       bool whole, uint64_t Counters::*counter) {
+  if (lines.empty()) return;
+  TablePush* const push = Add(partition, frame, *cache, lines.size(), whole);
+  for (uint32_t line : lines) cache->unsent().TakeUpdate(line, push);
+  cache->counters().*counter += lines.size();
 }
 
 void PushBuilder::OfStep(const CachedWrite& write, double now) {
@@ -91,35 +105,23 @@ void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
   cache.lines().FindBatch(wanted.keys.data(), wanted.hashes.data(), lines.size(), lines.data());
   const auto stays = [&](uint32_t line) { return line == kNoRow || !het::PastBound(cache, sync, line); };
   lines.erase(std::remove_if(lines.begin(), lines.end(), stays), lines.end());
-  if (lines.empty()) return;
-  TablePush* const push = Add(wanted.partition, &(*frames)[wanted.partition], cache, lines.size());
-  for (uint32_t line : lines) {
-    push->keys.push_back(cache.lines().meta(line).key);
-    cache.unsent().TakeUpdate(line, &push->ticks, &push->wire);
-  }
-  cache.counters().bound_push += lines.size();
+  Move(&cache, lines, wanted.partition, &(*frames)[wanted.partition], /*whole=*/false, &Counters::bound_push);
 }
 
 void PushBuilder::Due(const CachedWrite& write, Frames* frames) {
+  Vector<uint32_t> due;
   for (const CachedWrite::Part& part : write.parts) {
     TableCache& cache = tables_->at(part.table);
     const Bound unsent = write.others == nullptr ? cache.policy().sync().unsent() : OthersUse::kMostUnsent;
     if (unsent == kUnbounded) continue;
-    auto due = [&](size_t u) {
-      const uint32_t line = part.rows[u];
-      return part.touched[u] && cache.lines().live(line) &&
-             cache.lines().pending(line) > unsent.Of(cache.lines().clock(line));
-    };
-    size_t rows = 0;
-    for (size_t u = 0; u < part.uniques; ++u) rows += due(u);
-    if (rows == 0) continue;
-    TablePush* const push = Add(part.partition, &(*frames)[part.partition], cache, rows);
+    due.clear();
     for (size_t u = 0; u < part.uniques; ++u) {
-      if (!due(u)) continue;
-      push->keys.push_back(part.keys[u]);
-      cache.unsent().TakeUpdate(part.rows[u], &push->ticks, &push->wire);
+      const uint32_t line = part.rows[u];
+      if (part.touched[u] && cache.lines().live(line) &&
+          cache.lines().pending(line) > unsent.Of(cache.lines().clock(line)))
+        due.push_back(line);
     }
-    cache.counters().bound_push += rows;
+    Move(&cache, due, part.partition, &(*frames)[part.partition], /*whole=*/false, &Counters::bound_push);
   }
 }
 
@@ -137,15 +139,15 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
     for (const WriteBackQueue::Queued& queued : cache->unsent().queue().entries()) {
       if (queued.ticks > 0) ++rows[tables_->PartitionOf(*cache, queued.key)];
     }
-    Vector<Unsent::QueueTo> of_partition(partitions);
+    Vector<PackedUpdates*> of_partition(partitions);
     for (uint32_t p = 0; p < partitions; ++p) {
       if (rows[p] == 0) continue;
-      TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p]);
+      TablePush* const push = Add(p, &(*frames)[p], *cache, rows[p], whole);
       if ((*frames)[p]->notified_ack != 0) push->left += static_cast<uint32_t>(rows[p]);
-      of_partition[p] = {&push->keys, &push->ticks, &push->wire};
+      of_partition[p] = push;
     }
     cache->counters().evict_push += cache->unsent().queue().size();
-    cache->unsent().TakeQueue(tables_->layout(), {of_partition.data(), of_partition.size()}, whole);
+    cache->unsent().TakeQueue(tables_->layout(), of_partition);
   }
 }
 
@@ -175,22 +177,12 @@ void PushBuilder::PushLines(TableCache* cache, bool whole, Fn any) {
 
 void PushBuilder::PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
                             uint64_t Counters::*counter) {
-  const size_t row_bytes = sizeof(Key) + cache->schema()->optimizer().wire_floats() * sizeof(float);
-  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
+  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / RowBytes(*cache));
   for (uint32_t p = 0; p < lines.size(); ++p) {
     for (size_t begin = 0; begin < lines[p].size(); begin += fit) {
-      const size_t rows = std::min(fit, lines[p].size() - begin);
       PushFrame* own = nullptr;
-      TablePush* const push = Add(p, frames != nullptr && begin == 0 ? &(*frames)[p] : &own, *cache, rows);
-      for (size_t i = begin; i < begin + rows; ++i) {
-        push->keys.push_back(cache->lines().meta(lines[p][i]).key);
-        if (whole) {
-          cache->unsent().TakeWhole(lines[p][i], &push->ticks, &push->wire);
-        } else {
-          cache->unsent().TakeUpdate(lines[p][i], &push->ticks, &push->wire);
-        }
-      }
-      cache->counters().*counter += rows;
+      Move(cache, {lines[p].data() + begin, std::min(fit, lines[p].size() - begin)}, p,
+           frames != nullptr && begin == 0 ? &(*frames)[p] : &own, whole, counter);
     }
   }
 }
@@ -225,41 +217,30 @@ void PushBuilder::OfDevice(const DevicePush& push) {
 // Adds the rows of a part to the frames of their partitions.
 void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
                        Vector<DeviceFrames>* made) const {
-  const auto partitions = static_cast<uint32_t>(made->size());
   const Optimizer& optimizer = cache.schema()->optimizer();
-  const size_t row_bytes = sizeof(Key) + optimizer.wire_floats() * sizeof(float);
-
-  Vector<uint32_t> partition_of(part.n);
-  Vector<size_t> end(partitions);
-  for (size_t i = 0; i < part.n; ++i) {
-    partition_of[i] = tables_->PartitionOf(cache, part.keys[i]);
-    ++end[partition_of[i]];
-  }
-  size_t sum = 0;
-  for (size_t& count : end) count = std::exchange(sum, sum + count);
-  Vector<uint32_t> order(part.n);
-  for (uint32_t i = 0; i < part.n; ++i) order[end[partition_of[i]]++] = i;
-
-  size_t next = 0;
-  for (uint32_t p = 0; p < partitions; ++p) {
+  const size_t row_bytes = RowBytes(cache);
+  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
+  PartitionLines rows(made->size());
+  for (uint32_t i = 0; i < part.n; ++i) rows[tables_->PartitionOf(cache, part.keys[i])].push_back(i);
+  for (uint32_t p = 0; p < rows.size(); ++p) {
     auto& [frames, bytes] = (*made)[p];
-    while (next < end[p]) {
-      if (frames.empty() || bytes + row_bytes > max_frame_bytes_) {
+    for (size_t begin = 0; begin < rows[p].size(); begin += fit) {
+      const size_t end = std::min(begin + fit, rows[p].size());
+      if (frames.empty() || bytes + (end - begin) * row_bytes > max_frame_bytes_) {
         frames.emplace_back();
         bytes = 0;
       }
-      const size_t fit = max_frame_bytes_ > bytes ? (max_frame_bytes_ - bytes) / row_bytes : 0;
-      const size_t rows = std::clamp<size_t>(fit, 1, end[p] - next);
-      TablePush& push = *frames.back().Add(cache.schema(), rows);
-      for (const size_t stop = next + rows; next < stop; ++next) {
-        const uint32_t i = order[next];
+      TablePush& push = *frames.back().Add(cache.schema(), RowFormat::kFloat32, end - begin);
+      Writer updates(&push.rows);
+      for (size_t at = begin; at < end; ++at) {
+        const uint32_t i = rows[p][at];
         push.keys.push_back(part.keys[i]);
         push.ticks.push_back(part.ticks[i]);
         push.clocks.push_back(part.clocks[i]);
-        const float* update = part.updates + i * optimizer.row_floats();
-        push.wire.insert(push.wire.end(), update + optimizer.wire_begin(), update + optimizer.row_floats());
+        updates.Raw(part.updates + i * optimizer.row_floats() + optimizer.wire_begin(),
+                    optimizer.wire_floats() * sizeof(float));
       }
-      bytes += rows * row_bytes;
+      bytes += (end - begin) * row_bytes;
     }
   }
 }

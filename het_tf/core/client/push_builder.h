@@ -59,16 +59,20 @@ class PushBuilder {
   // frames, and the thread between steps (engine/client_driver.h) finds nothing to do.
   static constexpr double kEarly = 0.125;
 
-  TablePush* Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows);
+  // `frame`: made if it is null. `whole`: updates as they are, else rounded (CacheConfig::wire).
+  TablePush* Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows, bool whole);
+  // Moves the updates of lines to the frame.
+  void Move(TableCache* cache, Span<const uint32_t> lines, uint32_t partition, PushFrame** frame, bool whole,
+            uint64_t Counters::*counter);
   void Due(const CachedWrite& write, Frames* frames);
   // Adds the wanted rows that are past their push bound.
   void Wanted(const OthersKeys& wanted, Frames* frames);
-  // `whole`: as they are, else rounded (CacheConfig::wire). `frames`: to add them to; null: to new ones.
+  // `frames`: to add them to; null: to new ones.
   void Queues(bool whole, Frames* frames);
   // Adds the lines of all tables that reach their age within `early` of it. Returns whether queued rows do.
   bool Aged(double now, double early, Frames* frames);
   void ForgetAged(double now, double early);
-  // Lines for which any(line); `whole`: as they are.
+  // Lines for which any(line).
   template <typename Fn>
   void PushLines(TableCache* cache, bool whole, Fn any);
   // `frames`: take the first lines, about max_frame_bytes_ of each partition; null: there are none.

@@ -2,15 +2,21 @@
 
 namespace het {
 
-int64_t TablePush::Position(Key key) {
+const TablePush::Place* TablePush::Find(Key key) {
   if (by_key.size() != keys.size()) {
     by_key.clear();
     by_key.reserve(keys.size());
-    for (uint32_t i = 0; i < keys.size(); ++i) by_key.push_back({keys[i], i});
-    std::sort(by_key.begin(), by_key.end());
+    Vector<float> row(schema->optimizer().wire_floats());
+    Reader reader(rows);
+    for (uint32_t i = 0; i < keys.size(); ++i) {
+      by_key.push_back({keys[i], i, rows.size() - reader.left()});
+      UnpackRow(format, schema->dim(), row.size(), &reader, row.data());
+    }
+    std::sort(by_key.begin(), by_key.end(), [](const Place& a, const Place& b) { return a.key < b.key; });
   }
-  const auto it = std::lower_bound(by_key.begin(), by_key.end(), std::pair<Key, uint32_t>(key, 0));
-  return it == by_key.end() || it->first != key ? -1 : static_cast<int64_t>(it->second);
+  const auto place = std::lower_bound(by_key.begin(), by_key.end(), key,
+                                      [](const Place& each, Key wanted) { return each.key < wanted; });
+  return place == by_key.end() || place->key != key ? nullptr : &*place;
 }
 
 TablePush* PushFrame::Of(uint64_t table) {
@@ -20,24 +26,25 @@ TablePush* PushFrame::Of(uint64_t table) {
   return nullptr;
 }
 
-TablePush* PushFrame::Add(const Schema& schema, size_t rows) {
+TablePush* PushFrame::Add(const Schema& schema, RowFormat format, size_t rows) {
   TablePush* push = Of(schema->id());
   if (push == nullptr) {
-    tables.push_back({schema, {}, {}, {}, {}});
-    push = &tables.back();
+    push = &tables.emplace_back();
+    push->schema = schema;
+    push->format = format;
   }
   const size_t all = push->keys.size() + rows;
   push->keys.reserve(all);
   push->ticks.reserve(all);
-  push->wire.reserve(all * schema->optimizer().wire_floats());
+  push->rows.reserve(all * LeastRowBytes(format, schema->dim(), schema->optimizer().wire_floats()));
   return push;
 }
 
 size_t PushFrame::bytes() const {
   size_t sum = sizeof(PushFrame);
   for (const TablePush& push : tables) {
-    sum += sizeof(TablePush) + push.wire.size() * sizeof(float) +
-           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(push.by_key[0])) +
+    sum += sizeof(TablePush) + push.rows.size() +
+           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(TablePush::Place)) +
            push.clocks.size() * sizeof(Clock);
   }
   return sum;
@@ -98,11 +105,14 @@ uint64_t PushLog::MergeOnto(uint64_t table, Key key, uint64_t seq, float* row) {
   uint64_t merged = 0;
   for (auto frame = frames_.begin() + IndexAfter(seq); frame != frames_.end(); ++frame) {
     TablePush* const push = frame->Of(table);
-    const int64_t at = push == nullptr ? -1 : push->Position(key);
-    if (at < 0) continue;
-    const uint32_t ticks = push->ticks[static_cast<size_t>(at)];
-    push->schema->optimizer().MergeWire(push->update(static_cast<size_t>(at)), ticks, row);
-    merged += ticks;
+    const TablePush::Place* const place = push == nullptr ? nullptr : push->Find(key);
+    if (place == nullptr) continue;
+    const TableSchema& schema = *push->schema;
+    update_.resize(schema.optimizer().wire_floats());
+    Reader reader({push->rows.data() + place->begin, push->rows.size() - place->begin});
+    UnpackRow(push->format, schema.dim(), update_.size(), &reader, update_.data());
+    schema.optimizer().MergeWire(update_.data(), push->ticks[place->at], row);
+    merged += push->ticks[place->at];
   }
   return merged;
 }
@@ -111,8 +121,8 @@ uint64_t PushLog::UnappliedTicks(uint64_t table, Key key) {
   uint64_t ticks = 0;
   for (auto frame = frames_.begin() + IndexAfter(applied_); frame != frames_.end(); ++frame) {
     TablePush* const push = frame->Of(table);
-    const int64_t at = push == nullptr ? -1 : push->Position(key);
-    if (at >= 0) ticks += push->ticks[static_cast<size_t>(at)];
+    const TablePush::Place* const place = push == nullptr ? nullptr : push->Find(key);
+    if (place != nullptr) ticks += push->ticks[place->at];
   }
   return ticks;
 }
@@ -123,7 +133,9 @@ uint64_t PushLog::DropUnapplied(uint64_t table) {
     TablePush* const push = frame->Of(table);
     if (push == nullptr) continue;
     for (uint32_t ticks : push->ticks) dropped += ticks;
-    *push = TablePush{push->schema, {}, {}, {}, {}};
+    const Schema schema = push->schema;
+    *push = TablePush();
+    push->schema = schema;
   }
   return dropped;
 }

@@ -21,26 +21,27 @@
 #include <vector>
 
 #include "het_tf/core/base/alloc.h"
+#include "het_tf/core/cache/unsent.h"
 #include "het_tf/core/row/row_store.h"
 #include "het_tf/core/row/schema.h"
 
 namespace het {
 
 // Updates of rows of one table, with unique keys.
-struct TablePush {
-  Schema schema;
-  Vector<Key> keys;
-  Vector<uint32_t> ticks;
-  Vector<float> wire;                       // keys.size() * wire_floats
-  Vector<std::pair<Key, uint32_t>> by_key;  // built when Position is first called
-  Vector<Clock> clocks{};                   // each row's when exported by a device; not for other caches
-  uint32_t left = 0;  // so many keys at the end are of evicted rows; 0 without notified_ack
+struct TablePush : PackedUpdates {
+  struct Place {
+    Key key;
+    uint32_t at;   // among the keys
+    size_t begin;  // of its row
+  };
 
-  // The position of key, or -1.
-  int64_t Position(Key key);
-  const float* update(size_t position) const {
-    return wire.data() + position * schema->optimizer().wire_floats();
-  }
+  Schema schema;
+  Vector<Place> by_key;  // made when Find is first called
+  Vector<Clock> clocks;  // each row's when exported by a device; not for other caches
+  uint32_t left = 0;     // number of keys at the end whose rows were evicted; 0 without notified_ack
+
+  // Returns null if it has no update of the key.
+  const Place* Find(Key key);
 };
 
 // One numbered push.
@@ -53,7 +54,7 @@ struct PushFrame {
   // Returns the updates of a table, or null.
   TablePush* Of(uint64_t table);
   // The same, created if missing, with room for `rows` more.
-  TablePush* Add(const Schema& schema, size_t rows);
+  TablePush* Add(const Schema& schema, RowFormat format, size_t rows);
   // Memory, including by_key.
   size_t bytes() const;
 };
@@ -109,6 +110,7 @@ class PushLog {
   uint64_t applied_ = 0;
   uint64_t durable_ = 0;
   size_t kept_bytes_ = 0;
+  Vector<float> update_;  // that is being merged
 };
 
 }  // namespace het

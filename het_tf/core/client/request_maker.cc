@@ -6,8 +6,7 @@ size_t RequestMaker::RowBytes(const Session::Outgoing& what) const {
   size_t bytes = 0;
   if (what.frame != nullptr) {
     for (const TablePush& push : what.frame->tables) {
-      bytes += push.keys.size() * LeastRowBytes(tables_->at(push.schema->id()).policy().push_format(),
-                                                push.schema->dim(), push.schema->optimizer().wire_floats());
+      bytes += push.rows.size();
     }
   }
   if (what.read != nullptr) {
@@ -47,7 +46,8 @@ void RequestMaker::Make(const Outgoing& sending, const PartitionId& partition, O
       OutTableRequest* const t = TableOf(session, push.schema->id(), request);
       t->push_keys = push.keys;
       t->push_ticks = push.ticks;
-      t->push_updates = push.wire;
+      t->push_format = push.format;
+      t->packed_updates = push.rows;
       t->left = push.left;
       if (push.left > 0) request->notified_ack = what.frame->notified_ack;
     }

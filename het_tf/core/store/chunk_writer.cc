@@ -187,7 +187,7 @@ size_t chunk::EncodeValues(const Shard& shard, RowFormat format, Span<const uint
     w.Fixed(meta.key);
     values.push_back(data);
   });
-  PackRounded(format, dim, dim, values.data(), values.size(), &w);
+  PackRows({format}, dim, dim, values.data(), values.size(), &w);
   const auto count = static_cast<uint32_t>(values.size());
   std::memcpy(chunk->data() + count_at, &count, sizeof count);
   return count;

@@ -142,9 +142,9 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, u
     w->KeyRun(t.notified_keys);
   }
   for (const float *row = t.rows.data(), *end = row + t.rows.size(); row < end; row += t.row_floats) {
-    PackRounded(t.row_format, t.block, t.row_floats, &row, 1, w);
+    PackRows({t.row_format}, t.block, t.row_floats, &row, 1, w);
   }
-  PackRounded(t.row_format, t.block, t.row_floats, t.stored_rows.data(), t.stored_rows.size(), w);
+  PackRows({t.row_format}, t.block, t.row_floats, t.stored_rows.data(), t.stored_rows.size(), w);
   if ((flags & reply::kLags) != 0) {
     w->Varint(t.lag_histogram.size());
     for (uint64_t count : t.lag_histogram) w->Varint(count);

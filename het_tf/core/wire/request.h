@@ -33,6 +33,8 @@ struct TableRequestOf {
   List<Key> push_keys;
   List<uint32_t> push_ticks;
   List<float> push_updates;  // push_keys.size() * update_floats
+  // In place of `push_updates`, for Encode: packed rows. Decode leaves it empty.
+  Span<const uint8_t> packed_updates;
   // Of the pushes, so many at the end are of rows that have left the client: the partition forgets that it
   // holds them, as of Request::notified_ack.
   uint32_t left = 0;

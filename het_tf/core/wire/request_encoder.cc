@@ -175,7 +175,10 @@ class RequestWriter {
       w_.KeyRun(t.push_keys);
       for (uint32_t ticks : t.push_ticks) w_.Varint(ticks);
       rows = out_->size();
-      PackRows(t.push_format, t.block, t.update_floats, t.push_updates.data(), t.push_keys.size(), &w_);
+      w_.Raw(t.packed_updates.data(), t.packed_updates.size());
+      for (const float *update = t.push_updates.begin(), *end = t.push_updates.end(); update < end;
+           update += t.update_floats)
+        PackRows({t.push_format}, t.block, t.update_floats, &update, 1, &w_);
       rows = out_->size() - rows;
     }
     if ((flags & request::kCheck) != 0) {

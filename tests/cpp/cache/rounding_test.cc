@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
@@ -29,21 +30,22 @@ Errors ErrorsOf(RowFormat wire, const std::string& table, uint64_t client) {
   CacheConfig config;
   config.wire = wire;
   TableCache cache(NewSchema(table, kDim), config, /*hash_seed=*/3, /*device=*/nullptr, client);
-  Vector<uint32_t> lines, ticks;
+  Vector<uint32_t> lines;
   for (Key key = 0; key < kKeys; ++key) {
     lines.push_back(cache.Insert(key, cache.lines().Hash(key), 0, /*transient=*/true));
   }
-  Vector<float> wires;
-  wires.reserve(kRoundings);
+  PackedUpdates taken;
+  taken.format = wire;
   for (uint64_t lookup = 1; lookup <= kLookups; ++lookup) {
     cache.BeginLookup(lookup);
     for (uint32_t line : lines) {
       float* const update = cache.unsent().UpdateOf(line);
       for (size_t i = 0; i < kDim; ++i) update[i] = Number(i);
       cache.lines().AddTick(line);
-      cache.unsent().TakeUpdate(line, &ticks, &wires);
+      cache.unsent().TakeUpdate(line, &taken);
     }
   }
+  const Vector<float> wires = FloatsOf(taken, kDim, kDim);
   Errors errors(kRoundings);
   for (size_t at = 0; at < kRoundings; ++at) errors[at] = double{wires[at]} - double{Number(at % kDim)};
   return errors;

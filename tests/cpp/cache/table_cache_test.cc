@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/cpp/testing/held_lines.h"
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/table_specs.h"
 
@@ -22,14 +23,6 @@ CacheConfig Capacity(size_t capacity) {
   config.capacity = capacity;
   return config;
 }
-
-struct TakenQueue {
-  Vector<Key> keys{};
-  Vector<uint32_t> ticks{};
-  Vector<float> wire{};
-
-  Unsent::QueueTo to() { return {&keys, &ticks, &wire}; }
-};
 
 class TableCacheTest : public ::testing::Test {
  protected:
@@ -57,11 +50,10 @@ TEST_F(TableCacheTest, TakeUpdateMovesTheBaseOn) {
   cache_->lines().base(line) = 10;
   Tick(line, 5);
   Tick(line, 6);
-  Vector<uint32_t> ticks;
-  Vector<float> wire;
-  cache_->unsent().TakeUpdate(line, &ticks, &wire);
-  EXPECT_EQ(ticks, Vector<uint32_t>({2}));
-  EXPECT_EQ(wire, Vector<float>({11, 0}));
+  PackedUpdates taken;
+  cache_->unsent().TakeUpdate(line, &taken);
+  EXPECT_EQ(taken.ticks, Vector<uint32_t>({2}));
+  EXPECT_EQ(FloatsOf(taken, 2, 2), Vector<float>({11, 0}));
   EXPECT_EQ(cache_->lines().base(line), 12);
   EXPECT_EQ(cache_->lines().pending(line), 0u);
   EXPECT_EQ(cache_->unsent().UpdateOf(line)[0], 0) << "the next update begins as the identity";
@@ -72,11 +64,10 @@ TEST_F(TableCacheTest, OnlyThePartThatTravelsIsTaken) {
   const uint32_t line = Insert(1);
   cache_->unsent().UpdateOf(line);
   cache_->lines().AddTick(line);
-  Vector<uint32_t> ticks;
-  Vector<float> wire;
-  cache_->unsent().TakeUpdate(line, &ticks, &wire);
-  EXPECT_EQ(wire.size(), cache_->schema()->optimizer().wire_floats());
-  EXPECT_LT(wire.size(), cache_->schema()->row_floats());
+  PackedUpdates taken;
+  cache_->unsent().TakeUpdate(line, &taken);
+  EXPECT_EQ(taken.rows.size(), cache_->schema()->optimizer().wire_floats() * sizeof(float));
+  EXPECT_LT(taken.rows.size(), cache_->schema()->row_floats() * sizeof(float));
 }
 
 TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
@@ -144,14 +135,15 @@ TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
   cache_->MakeRoom(0);
   EXPECT_EQ(cache_->unsent().queue().size(), 100u);
   const TableLayout layout = Layout(32, 3).OfTable(cache_->schema()->id());
-  TakenQueue arrays[32];
-  std::vector<Unsent::QueueTo> to;
-  for (TakenQueue& one : arrays) to.push_back(one.to());
-  cache_->unsent().TakeQueue(Layout(32, 3), {to.data(), to.size()}, true);
+  PackedUpdates arrays[32];
+  std::vector<PackedUpdates*> to;
+  for (PackedUpdates& one : arrays) to.push_back(&one);
+  cache_->unsent().TakeQueue(Layout(32, 3), to);
   EXPECT_EQ(cache_->unsent().queue().size(), 0u);
   std::set<Key> taken;
   for (uint32_t p = 0; p < 32; ++p) {
-    const auto& [keys, ticks, wire] = arrays[p];
+    const auto& [format, keys, ticks, rows] = arrays[p];
+    const Vector<float> wire = FloatsOf(arrays[p], 2, 2);
     for (size_t i = 0; i < keys.size(); ++i) {
       EXPECT_EQ(layout.OfKey(keys[i]), p);
       EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));
@@ -277,17 +269,17 @@ TEST_F(TableCacheTest, UpdatesAreTakenBack) {
   for (int i = 0; i < 20000; ++i) {
     Tick(Insert(i), 1);
     cache_->MakeRoom(0);
-    TakenQueue taken;
-    const Unsent::QueueTo to = taken.to();
-    cache_->unsent().TakeQueue(Layout(1, 3), {&to, 1}, true);
+    PackedUpdates taken;
+    PackedUpdates* const to[] = {&taken};
+    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
   }
   const size_t before = AllocatedBytes();
   for (int i = 0; i < 20000; ++i) {
     Tick(Insert(100000 + i), 1);
     cache_->MakeRoom(0);
-    TakenQueue taken;
-    const Unsent::QueueTo to = taken.to();
-    cache_->unsent().TakeQueue(Layout(1, 3), {&to, 1}, true);
+    PackedUpdates taken;
+    PackedUpdates* const to[] = {&taken};
+    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
   }
   EXPECT_EQ(AllocatedBytes(), before);
 }

@@ -11,6 +11,7 @@
 #include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/row/any_nonzero.h"
 #include "tests/cpp/testing/optimizer_of.h"
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/table_specs.h"
 
@@ -20,6 +21,7 @@ namespace {
 struct Taken {
   Vector<uint32_t> ticks;
   Vector<float> wire;
+  size_t bytes;
 };
 
 class TableCacheWireTest : public ::testing::Test {
@@ -44,19 +46,23 @@ class TableCacheWireTest : public ::testing::Test {
                            cache_->unsent().UpdateOf(line));
     cache_->lines().AddTick(line);
   }
+  // `whole`: as it is.
   Taken Take(uint32_t line, bool whole = false) {
-    Taken taken;
-    taken.wire.reserve(cache_->schema()->row_floats());
-    whole ? cache_->unsent().TakeWhole(line, &taken.ticks, &taken.wire)
-          : cache_->unsent().TakeUpdate(line, &taken.ticks, &taken.wire);
-    return taken;
+    PackedUpdates taken;
+    if (!whole) taken.format = cache_->policy().push_format();
+    cache_->unsent().TakeUpdate(line, &taken);
+    return Read(taken);
   }
   Taken TakeQueue(bool whole) {
-    Taken taken;
-    Vector<Key> keys;
-    const Unsent::QueueTo to{&keys, &taken.ticks, &taken.wire};
-    cache_->unsent().TakeQueue(Layout(1, 3), {&to, 1}, whole);
-    return taken;
+    PackedUpdates taken;
+    if (!whole) taken.format = cache_->policy().push_format();
+    PackedUpdates* const to[] = {&taken};
+    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
+    return Read(taken);
+  }
+  Taken Read(const PackedUpdates& taken) {
+    const TableSchema& schema = *cache_->schema();
+    return {taken.ticks, FloatsOf(taken, schema.dim(), schema.optimizer().wire_floats()), taken.rows.size()};
   }
   // The part of the line's update that travels.
   std::vector<float> Update(uint32_t line) {
@@ -87,11 +93,7 @@ TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
           ASSERT_EQ(taken.wire[i] + after[i], before[i]) << optimizer << " at " << i;
         }
         // It is small on its way.
-        Bytes packed;
-        Writer writer(&packed);
-        PackRows(cache_->policy().push_format(), 16, before.size(), taken.wire.data(), 1, &writer);
-        EXPECT_EQ(packed.size(), LeastRowBytes(cache_->policy().push_format(), 16, before.size()))
-            << optimizer;
+        EXPECT_EQ(taken.bytes, LeastRowBytes(cache_->policy().push_format(), 16, before.size())) << optimizer;
       }
     }
   }

@@ -42,9 +42,8 @@ class UnsentAgesTest : public ::testing::Test {
     return line;
   }
   void Send(uint32_t line) {
-    Vector<uint32_t> ticks;
-    Vector<float> wire;
-    cache_->unsent().TakeUpdate(line, &ticks, &wire);
+    PackedUpdates taken;
+    cache_->unsent().TakeUpdate(line, &taken);
   }
   std::vector<Key> Due(double time) {
     std::vector<Key> keys;

@@ -22,11 +22,11 @@ class PushLogTest : public ::testing::Test {
   }
   static void Add(PushFrame* frame, const Schema& schema, const std::vector<Key>& keys, uint32_t ticks,
                   float value) {
-    TablePush* const push = frame->Add(schema, keys.size());
+    TablePush* const push = frame->Add(schema, RowFormat::kFloat32, keys.size());
     for (Key key : keys) {
       push->keys.push_back(key);
       push->ticks.push_back(ticks);
-      push->wire.insert(push->wire.end(), schema->optimizer().wire_floats(), value);
+      for (size_t i = 0; i < schema->optimizer().wire_floats(); ++i) Writer(&push->rows).Fixed(value);
     }
   }
   float Merged(Key key, uint64_t seq, uint64_t* ticks) {

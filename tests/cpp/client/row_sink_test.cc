@@ -29,10 +29,10 @@ class RowSinkTest : public ::testing::Test {
   }
   PushLog& log() { return sessions_[0].log(); }
   void Push(Key key, float update) {
-    TablePush* const push = log().Append(1)->Add(schema_, 1);
+    TablePush* const push = log().Append(1)->Add(schema_, RowFormat::kFloat32, 1);
     push->keys.push_back(key);
     push->ticks.push_back(1);
-    push->wire.push_back(update);
+    Writer(&push->rows).Fixed(update);
   }
   uint32_t Line(Key key, float value, Clock base) {
     const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), base, false);

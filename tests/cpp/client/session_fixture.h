@@ -24,10 +24,10 @@ class SessionFixture : public ::testing::Test {
   void Keep() { config_.keep_applied = true; }
 
   void Push(uint32_t ticks = 1) {
-    TablePush* const push = session_.log().Append(++number_)->Add(schema_, 1);
+    TablePush* const push = session_.log().Append(++number_)->Add(schema_, RowFormat::kFloat32, 1);
     push->keys.push_back(7);
     push->ticks.push_back(ticks);
-    push->wire.insert(push->wire.end(), schema_->optimizer().wire_floats(), 1.0f);
+    for (size_t i = 0; i < schema_->optimizer().wire_floats(); ++i) Writer(&push->rows).Fixed(1.0f);
   }
   PartitionReadPtr Ask() {
     auto read = std::make_shared<PartitionRead>();

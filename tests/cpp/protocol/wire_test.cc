@@ -4,6 +4,7 @@
 // updates add up.
 #include <gtest/gtest.h>
 
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/world/world.h"
 
 namespace het::testing {

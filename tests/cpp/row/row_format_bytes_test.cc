@@ -13,24 +13,23 @@ TEST(RowFormatBytes, TheBytesThemselves) {
   const Row row = {1, -2, 0.5f, 4, 3};
   const Shape shape{2, 5};
   // 2 is 16384 units of 2^-13, so the byte is 114; 1 is 0x7000 and -2 is 0xf400 among 16-bit floats.
-  const Bytes halves = Pack(RowFormat::kFloat16, shape, row);
+  const Bytes halves = Pack({RowFormat::kFloat16}, shape, row);
   const uint8_t expected_halves[] = {114, 0, 0x70, 0, 0xf4, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
   EXPECT_EQ(halves, Bytes(std::begin(expected_halves), std::end(expected_halves)));
   // -2 is 64 units of 2^-5.
-  const Bytes integers = Pack(RowFormat::kInt8, shape, row);
+  const Bytes integers = Pack({RowFormat::kInt8}, shape, row);
   const uint8_t expected_integers[] = {122, 32, 0xc0, 115, 0, 0x68, 0, 0x74, 0x40, 0x40};
   EXPECT_EQ(integers, Bytes(std::begin(expected_integers), std::end(expected_integers)));
   // -2 is 4 units of 2^-1, 1 is 2 of them.
-  const Bytes four = Pack(RowFormat::kInt4, shape, row);
+  const Bytes four = Pack({RowFormat::kInt4}, shape, row);
   const uint8_t expected_four[] = {126, 0xc2, 115, 0, 0x68, 0, 0x74, 0x40, 0x40};
   EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
 }
 
-// A single float that is more than its upper half is sent whole, after a NaN. Defect: it loses bits.
+// A single float to which no upper half is near is sent whole, after a NaN. Defect: it becomes infinite.
 TEST(RowFormatBytes, SingleFloatIsUpperHalfOrWhole) {
-  const Bytes whole = Pack(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f});
-  EXPECT_EQ(Bytes(whole.end() - 6, whole.end()), (Bytes{0xff, 0xff, 0xcd, 0xcc, 0xcc, 0x3d}));
-  EXPECT_EQ(Unpack(RowFormat::kInt8, {2, 3}, whole), (Row{0, 0, 0.1f}));
+  const Bytes whole = Pack({RowFormat::kInt8}, {2, 3}, {0, 0, FLT_MAX});
+  EXPECT_EQ(Bytes(whole.end() - 6, whole.end()), (Bytes{0xff, 0xff, 0xff, 0xff, 0x7f, 0x7f}));
   EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f})[2], 0.10009765625f);
   EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, FLT_MAX})[2], FLT_MAX);
   EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, kInf})[2], kInf);
@@ -41,9 +40,7 @@ TEST(RowFormatBytes, DamagedBytesAreRefused) {
   for (uint64_t i = 0; i < Scaled(300); ++i) {
     const Shape shape = RandomShape(&r);
     for (RowFormat format : kFormats) {
-      Row row = RandomRow(shape.floats, &r);
-      if (r.Chance(0.3)) row = Round(format, shape, row);
-      Bytes bytes = Pack(format, shape, row);
+      Bytes bytes = Pack({format}, shape, RandomRow(shape.floats, &r));
       bytes.resize(r.Below(bytes.size()));
       ASSERT_TRUE(Unpack(format, shape, bytes).empty());
       for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(r.Below(256));
@@ -51,15 +48,11 @@ TEST(RowFormatBytes, DamagedBytesAreRefused) {
     }
   }
   const Row row = {1, 2};
-  Bytes halves = Pack(RowFormat::kFloat16, {2, 2}, row);
-  halves[0] = 0;
-  EXPECT_TRUE(Unpack(RowFormat::kFloat16, {2, 2}, halves).empty());
-  Bytes instead = {0, 0, 0, 0, 0, 0};
-  EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
-  EXPECT_TRUE(Unpack(RowFormat::kInt4, {2, 2}, instead).empty());
-  instead = {0, 255, 0, 0, 0, 0, 0, 0, 0, 0};
-  EXPECT_TRUE(Unpack(RowFormat::kInt8, {2, 2}, instead).empty());
-  EXPECT_TRUE(Unpack(RowFormat::kInt4, {2, 2}, instead).empty());
+  for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
+    Bytes bytes = Pack({format}, {2, 2}, row);
+    bytes[0] = 0;
+    EXPECT_TRUE(Unpack(format, {2, 2}, bytes).empty());
+  }
 }
 
 TEST(RowFormatBytes, ManyRowsOneBehindTheOther) {
@@ -74,14 +67,11 @@ TEST(RowFormatBytes, ManyRowsOneBehindTheOther) {
   for (RowFormat format : kFormats) {
     Bytes bytes;
     Writer writer(&bytes);
-    PackRows(format, 16, 33, rows.data(), 50, &writer);
-    PackRounded(format, 16, 33, pointers.data(), 50, &writer);
-    Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
-    Vector<float> exact, rounded;
-    ASSERT_TRUE(UnpackRows(format, 16, 33, 50, &reader, &exact));
+    PackRows({format}, 16, 33, pointers.data(), 50, &writer);
+    Reader reader(bytes);
+    Vector<float> rounded;
     ASSERT_TRUE(UnpackRows(format, 16, 33, 50, &reader, &rounded));
     EXPECT_EQ(reader.left(), 0u);
-    EXPECT_EQ(exact, rows);
     for (int i = 0; i < 50; ++i) {
       const Row row(pointers[i], pointers[i] + 33);
       EXPECT_EQ(Row(rounded.data() + i * 33, rounded.data() + (i + 1) * 33), Round(format, shape, row));

@@ -10,6 +10,7 @@
 
 #include "het_tf/core/base/half.h"
 #include "het_tf/core/row/row_format.h"
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/random.h"
 
 namespace het::row_format {
@@ -59,18 +60,11 @@ inline Row RandomRow(size_t floats, Random* r) {
   return row;
 }
 
-inline Bytes Pack(RowFormat format, const Shape& shape, const Row& row) {
-  Bytes bytes;
-  Writer writer(&bytes);
-  PackRows(format, shape.block, shape.floats, row.data(), 1, &writer);
-  return bytes;
-}
-
-inline Bytes PackNearest(RowFormat format, const Shape& shape, const Row& row) {
+inline Bytes Pack(const Rounding& rounding, const Shape& shape, const Row& row) {
   Bytes bytes;
   Writer writer(&bytes);
   const float* const rows[] = {row.data()};
-  PackRounded(format, shape.block, shape.floats, rows, 1, &writer);
+  PackRows(rounding, shape.block, shape.floats, rows, 1, &writer);
   return bytes;
 }
 
@@ -84,7 +78,7 @@ inline Row Unpack(RowFormat format, const Shape& shape, const Bytes& bytes) {
 
 inline Row Round(RowFormat format, const Shape& shape, const Row& row, size_t down_from = SIZE_MAX) {
   Row out(row.size());
-  RoundRow({format, down_from}, shape.block, shape.floats, row.data(), out.data());
+  testing::RoundRow({format, down_from}, shape.block, shape.floats, row.data(), out.data());
   return out;
 }
 

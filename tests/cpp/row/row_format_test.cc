@@ -80,21 +80,24 @@ TEST(RowFormat, RoundingIsWhatItsDefinitionSays) {
   }
 }
 
+// A server packs what it has read for its replicas. Defect: they then have other numbers.
 TEST(RowFormat, ASecondRoundingChangesNothing) {
   Random r(2);
   for (uint64_t i = 0; i < Scaled(3000); ++i) {
     const Shape shape = RandomShape(&r);
-    const Row row = RandomRow(shape.floats, &r);
+    Row row = RandomRow(shape.floats, &r);
+    if (r.Chance(0.3))
+      row[r.Below(row.size())] = r.Pick<float>({kInf, -kInf, kNan, 3.38e38f, 3.4e38f, 1e-45f});
     for (RowFormat format : kFormats) {
-      for (size_t down_from : {size_t{0}, shape.block, SIZE_MAX}) {
-        const Row once = Round(format, shape, row, down_from);
-        ASSERT_TRUE(SameBits(Round(format, shape, once, down_from), once)) << RowFormatName(format);
-        ASSERT_TRUE(SameBits(Unpack(format, shape, PackNearest(format, shape, once)), once));
+      for (const Rounding& rounding : {Rounding{format, 0}, Rounding{format, shape.block}, Rounding{format},
+                                       Rounding{format, SIZE_MAX, r.Next() | 1}}) {
+        const Bytes bytes = Pack(rounding, shape, row);
+        const Row once = Unpack(format, shape, bytes);
+        ASSERT_TRUE(SameBits(Unpack(format, shape, Pack({format}, shape, once)), once))
+            << RowFormatName(format);
+        ASSERT_LE(bytes.size(), MostRowBytes(format, shape.block, shape.floats));
+        ASSERT_GE(bytes.size(), LeastRowBytes(format, shape.block, shape.floats));
       }
-      // Also in place.
-      Row in_place = row;
-      RoundRow({format, shape.block}, shape.block, shape.floats, in_place.data(), in_place.data());
-      ASSERT_TRUE(SameBits(in_place, Round(format, shape, row, shape.block)));
     }
   }
 }
@@ -148,52 +151,16 @@ TEST(RowFormat, IntegersAreExact) {
   }
 }
 
-TEST(RowFormat, PackingLosesNothing) {
-  Random r(6);
-  for (uint64_t i = 0; i < Scaled(3000); ++i) {
-    const Shape shape = RandomShape(&r);
-    Row row = RandomRow(shape.floats, &r);
-    if (r.Chance(0.3)) row[r.Below(row.size())] = r.Pick<float>({kInf, -kInf, kNan, 3.4e38f, 1e-45f});
-    for (RowFormat format : kFormats) {
-      // As it is, and rounded in either way, also for a wider format than the packed one.
-      std::vector<Row> rows = {row};
-      for (RowFormat to : kFormats) {
-        rows.push_back(Round(to, shape, row));
-        rows.push_back(Round(to, shape, row, shape.block));
-      }
-      for (const Row& each : rows) {
-        const Bytes bytes = Pack(format, shape, each);
-        ASSERT_TRUE(SameBits(Unpack(format, shape, bytes), each)) << RowFormatName(format);
-        ASSERT_LE(bytes.size(), MostRowBytes(format, shape.block, shape.floats));
-        ASSERT_GE(bytes.size(), LeastRowBytes(format, shape.block, shape.floats));
-      }
-    }
-  }
-}
-
 TEST(RowFormat, RoundedRowsAreSmall) {
   Random r(7);
   for (uint64_t i = 0; i < Scaled(1000); ++i) {
     const Shape shape = RandomShape(&r);
     const Row row = RandomRow(shape.floats, &r);
-    for (RowFormat format : kFormats) {
-      if (Largest(row.data(), row.size()) > 1e38f) continue;
-      const size_t least = LeastRowBytes(format, shape.block, shape.floats);
-      ASSERT_EQ(Pack(format, shape, Round(format, shape, row)).size(), least);
-      ASSERT_EQ(Pack(format, shape, Round(format, shape, row, shape.block)).size(), least);
-      ASSERT_EQ(PackNearest(format, shape, row).size(), least);
-      // Rounding and packing give the same bytes in any order.
-      ASSERT_TRUE(
-          SameBits(Unpack(format, shape, PackNearest(format, shape, row)), Round(format, shape, row)));
-    }
-    // A block rounded to a larger kind takes one byte more than in that format.
     if (Largest(row.data(), row.size()) > 1e38f) continue;
-    for (auto [format, larger] :
-         {std::pair(RowFormat::kInt4, RowFormat::kInt8), {RowFormat::kInt8, RowFormat::kFloat16}}) {
-      // A single float is rounded only beside integers, so it may have to be sent whole.
-      const size_t whole = larger == RowFormat::kFloat16 ? 2 * (shape.floats % shape.block) : 0;
-      ASSERT_LE(Pack(format, shape, Round(larger, shape, row)).size(),
-                LeastRowBytes(larger, shape.block, shape.floats) + 1 + whole);
+    for (RowFormat format : kFormats) {
+      const size_t least = LeastRowBytes(format, shape.block, shape.floats);
+      ASSERT_EQ(Pack({format}, shape, row).size(), least);
+      ASSERT_EQ(Pack({format, shape.block}, shape, row).size(), least);
     }
   }
 }
@@ -217,7 +184,7 @@ TEST(RowFormat, DitheredIntegersThatFitAreExact) {
     const Row row(64, most);
     for (uint64_t seed = 1; seed <= 40000; ++seed) {
       Row out(row.size());
-      RoundRow({format, SIZE_MAX, Mix64(seed)}, row.size(), row.size(), row.data(), out.data());
+      testing::RoundRow({format, SIZE_MAX, Mix64(seed)}, row.size(), row.size(), row.data(), out.data());
       ASSERT_EQ(out, row) << "seed " << seed;
     }
   }
@@ -239,7 +206,7 @@ TEST(RowFormat, DitheredIntegersAreRightOnAverage) {
     Row sum(row.size());
     for (uint64_t seed = 1; seed <= kTimes; ++seed) {
       Row out(row.size());
-      RoundRow({format, SIZE_MAX, Mix64(seed)}, row.size(), row.size(), row.data(), out.data());
+      testing::RoundRow({format, SIZE_MAX, Mix64(seed)}, row.size(), row.size(), row.data(), out.data());
       ASSERT_TRUE(SameBits(Round(format, {8, 8}, out), out)) << "its bits hold it";
       for (size_t i = 0; i < row.size(); ++i) {
         ASSERT_LT(std::fabs(out[i] - row[i]), unit) << row[i];
@@ -271,7 +238,7 @@ TEST(RowFormat, WhatIsNotFiniteTravelsAsItIs) {
   const Shape shape{3, 7};
   const Row row = {1.1f, kNan, -kInf, 0.1f, 0.2f, 0.3f, 5.0f};
   for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
-    const Row back = Unpack(format, shape, PackNearest(format, shape, row));
+    const Row back = Unpack(format, shape, Pack({format}, shape, row));
     ASSERT_EQ(back.size(), 7u);
     EXPECT_EQ(std::memcmp(back.data(), row.data(), 3 * sizeof(float)), 0);
     EXPECT_NE(back[3], row[3]);  // the next block is rounded
@@ -283,8 +250,7 @@ TEST(RowFormat, ZerosAreZeros) {
   const Shape shape{17, 35};
   const Row zeros(35);
   for (RowFormat format : kFormats) {
-    EXPECT_EQ(Unpack(format, shape, PackNearest(format, shape, zeros)), zeros);
-    EXPECT_EQ(Unpack(format, shape, Pack(format, shape, zeros)), zeros);
+    EXPECT_EQ(Unpack(format, shape, Pack({format}, shape, zeros)), zeros);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/table_specs.h"

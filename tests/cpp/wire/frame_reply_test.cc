@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/wire/random_frames.h"
 
 namespace het::testing::frame_test {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/wire/random_frames.h"
 
 namespace het::testing::frame_test {
@@ -35,6 +36,10 @@ Request RandomRequest(Random* r, const Request& before) {
       t.push_ticks.push_back(r->Chance(0.5) ? UINT32_MAX : static_cast<uint32_t>(r->Below(200)));
       for (uint32_t k = 0; k < t.update_floats; ++k) t.push_updates.push_back(static_cast<float>(r->Unit()));
     }
+    // As they will be after decoding.
+    float* update = t.push_updates.data();
+    for (size_t i = 0; i < t.push_keys.size(); ++i, update += t.update_floats)
+      testing::RoundRow({t.push_format}, t.block, t.update_floats, update, update);
     t.bound = r->Chance(0.3) ? kUnbounded : r->Chance(0.5) ? 7 : static_cast<int64_t>(r->Next() >> 2);
     if (r->Chance(0.5)) t.bound.every = r->Chance(0.5) ? 20 : static_cast<uint32_t>(r->Next());
     AnyKeys(r, &t.check_keys);

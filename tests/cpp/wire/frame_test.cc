@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/wire/random_frames.h"
 
 namespace het::testing::frame_test {
@@ -93,12 +94,12 @@ TEST(Frame, HeadsOfManyPartsAreSmall) {
   EXPECT_LE(request_bytes() + reply_bytes(replies), 64u * 14) << "two tables, counts aside";
 }
 
-// An answer rounds. A push does not: it was rounded by the sender, which keeps the remainder.
+// An answer rounds. A client sends packed updates as they are; a server packs them again for its replicas.
 TEST(Frame, RowsInAFormatTakeTheirBytes) {
   const Vector<float> row = {1.1f, 2.2f, 3.3f, 4.4f, 5.5f};
   for (RowFormat format : {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8}) {
     Vector<float> rounded = row;
-    RoundRow({format}, 4, 5, row.data(), rounded.data());
+    testing::RoundRow({format}, 4, 5, row.data(), rounded.data());
     Reply p;
     p.tables.emplace_back();
     p.tables[0].row_floats = 5;
@@ -116,27 +117,32 @@ TEST(Frame, RowsInAFormatTakeTheirBytes) {
     EXPECT_EQ(read.tables[0].rows, rounded);
     EXPECT_EQ(sizes[0].rows, LeastRowBytes(format, 4, 5));
 
-    for (const Vector<float>& update : {row, rounded}) {
-      Request q;
-      q.seq = 1;
-      q.tables.emplace_back();
-      TableRequest& t = q.tables[0];
-      t.update_floats = 5;
-      t.push_format = format;
-      t.block = p.tables[0].block;
-      t.push_keys = {1, 2};
-      t.push_ticks = {1, 0};
-      for (int i = 0; i < 2; ++i) t.push_updates.insert(t.push_updates.end(), update.begin(), update.end());
-      sizes.clear();
-      Encode(q, &bytes, &sizes);
-      Request back;
-      ASSERT_TRUE(Decode(View(bytes), &back).ok());
-      EXPECT_EQ(back.tables[0].push_updates, t.push_updates);
-      EXPECT_EQ(back.tables[0].push_ticks, t.push_ticks);
-      if (update == rounded) {
-        EXPECT_EQ(sizes[0].rows, 2 * LeastRowBytes(format, 4, 5));
-      }
-    }
+    Bytes packed;
+    Writer writer(&packed);
+    const float* const updates[] = {row.data(), row.data()};
+    PackRows({format}, 4, 5, updates, 2, &writer);
+    Request q;
+    q.seq = 1;
+    q.tables.emplace_back();
+    TableRequest& t = q.tables[0];
+    t.update_floats = 5;
+    t.push_format = format;
+    t.block = p.tables[0].block;
+    t.push_keys = {1, 2};
+    t.push_ticks = {1, 0};
+    t.packed_updates = packed;
+    sizes.clear();
+    Encode(q, &bytes, &sizes);
+    Request back;
+    ASSERT_TRUE(Decode(View(bytes), &back).ok());
+    Vector<float> both = rounded;
+    both.insert(both.end(), rounded.begin(), rounded.end());
+    EXPECT_EQ(back.tables[0].push_updates, both);
+    EXPECT_EQ(back.tables[0].push_ticks, t.push_ticks);
+    EXPECT_EQ(sizes[0].rows, 2 * LeastRowBytes(format, 4, 5));
+    Bytes again;
+    EncodePush(back, &again);
+    EXPECT_EQ(Bytes(again.end() - static_cast<ptrdiff_t>(packed.size()), again.end()), packed);
   }
 }
 
