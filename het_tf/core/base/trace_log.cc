@@ -8,31 +8,9 @@
 namespace het {
 
 const char* TraceKindName(TraceKind kind) {
-  switch (kind) {
-    case TraceKind::kLookup:
-      return "lookup";
-    case TraceKind::kUpdate:
-      return "update";
-    case TraceKind::kPlan:
-      return "plan";
-    case TraceKind::kLock:
-      return "lock";
-    case TraceKind::kWait:
-      return "wait";
-    case TraceKind::kAnswers:
-      return "answers";
-    case TraceKind::kCopy:
-      return "copy";
-    case TraceKind::kSum:
-      return "sum";
-    case TraceKind::kTick:
-      return "tick";
-    case TraceKind::kPush:
-      return "push";
-    case TraceKind::kSend:
-      return "send";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"lookup", "update", "plan", "lock", "wait", "answers",
+                                           "copy",   "sum",    "tick", "push", "send"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 void TraceLog::Begin() {

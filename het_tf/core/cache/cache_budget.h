@@ -31,8 +31,6 @@ class CacheBudget {
   explicit CacheBudget(size_t bytes) : bytes_(bytes) {}
 
   size_t bytes() const { return bytes_; }
-  // A lower limit takes effect when room is next made.
-  void set_bytes(size_t bytes) { bytes_ = bytes; }
   // Bytes of the lines that count (LineMarks::resident).
   size_t used() const { return used_; }
   size_t left() const { return used_ < bytes_ ? bytes_ - used_ : 0; }
@@ -51,7 +49,7 @@ class CacheBudget {
   // needed.
   size_t ShareOut(size_t rank, size_t need, Vector<size_t>* lines) const;
 
-  size_t bytes_;
+  const size_t bytes_;
   size_t used_ = 0;
   Vector<TableCache*> caches_;
 };

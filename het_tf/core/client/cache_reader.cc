@@ -34,19 +34,13 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, std::unique_ptr<Cac
   return op;
 }
 
-Status CacheReader::Finish(ReadOp* op) {
-  op->Detach();
-  const bool complete = op->error.ok() && op->open_parts == 0;
-  if (complete && op->read != nullptr) op->sink->FillIn(op->read);
-  op->sink.reset();
-  if (complete) return Status();
-  return op->error.ok() ? Status(Code::kCancelled, "the read was abandoned") : op->error;
-}
-
 Status CacheReader::Await(ReadOp* op) {
   const Status waited = waiter_->Until([op] { return op->done(); }, "a lookup");
   if (!waited.ok() && op->error.ok()) op->error = waited;
-  return Finish(op);
+  op->Detach();
+  if (op->error.ok() && op->read != nullptr) op->sink->FillIn(op->read);
+  op->sink.reset();
+  return op->error;
 }
 
 }  // namespace het

@@ -1,7 +1,7 @@
 // A lookup, from keys to rows: holds cached lines, asks for the rest (Asker), and returns all rows when all
 // answers have come.
 //
-//   Begin ─► ReadOp, in flight ─► Await ─► Finish: lines and values of every key
+//   Begin ─► ReadOp, in flight ─► Await: lines and values of every key
 #pragma once
 
 #include <memory>
@@ -24,10 +24,8 @@ class CacheReader {
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
   // Begins a read of rows that a gradient misses.
   std::unique_ptr<ReadOp> BeginMissing(CachedRead* read);
-  // Waits until a read of any kind is done, and finishes it.
+  // Waits until a read of any kind is done. Then fills in rows and values, or returns the error.
   Status Await(ReadOp* op);
-  // Fills in rows and values, or returns the error; abandons an unfinished read.
-  Status Finish(ReadOp* op);
 
  private:
   std::unique_ptr<ReadOp> Begin(CachedRead* read, std::unique_ptr<CacheSink> sink);

@@ -86,12 +86,6 @@ void Client::Reload() {
 
 // --- read
 
-std::unique_ptr<ReadOp> Client::BeginRead(CachedRead* read, uint64_t step) {
-  return reader_.Begin(read, step);
-}
-
-Status Client::FinishRead(ReadOp* op) { return reader_.Finish(op); }
-
 Status Client::Read(CachedRead* read, uint64_t step) {
   // Received rows need no wait and no check.
   if (early_.busy() || subscriptions_.asking()) Progress(0);
@@ -99,14 +93,14 @@ Status Client::Read(CachedRead* read, uint64_t step) {
   if (op != nullptr) {
     op->read = read;
   } else {
-    op = reader_.Begin(read, step);
+    op = BeginRead(read, step);
   }
   if (op->done() && subscriptions_.asking()) Progress(0);  // a question is answered while the step computes
-  return reader_.Await(op.get());
+  return FinishRead(op.get());
 }
 
 void Client::ReadEarly(CachedRead* read, uint64_t step) {
-  early_.Add(step, reader_.Begin(read, step));
+  early_.Add(step, BeginRead(read, step));
   Progress(0);
 }
 

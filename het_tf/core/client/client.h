@@ -141,11 +141,11 @@ class Client {
   DeviceClient& devices() { return devices_; }
 
   // --- the same, step by step
-  std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t step);
+  std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t step) { return reader_.Begin(read, step); }
   // Sends requests and handles replies; waits at most `wait` seconds for the first event.
   void Progress(double wait);
-  // Fills in rows and values, or returns the error. Call it when the op is done, or to abandon it.
-  Status FinishRead(ReadOp* op);
+  // Waits until the op is done, and fills in rows and values, or returns the error.
+  Status FinishRead(ReadOp* op) { return reader_.Await(op); }
 
  private:
   const ClientConfig config_;

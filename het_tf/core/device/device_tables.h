@@ -71,8 +71,6 @@ class DeviceTables {
   void FailAllocation(uint64_t n) { library_->HetDevFailAllocation(context_, n); }
   // For tests: reads a row; `row` gets its row_floats.
   HetDevRowState Inspect(uint64_t table, Key key, float* row);
-  // For tests: uses this library, with the tests' functions, from now on.
-  void set_library(const DeviceLibrary* library) { library_ = library; }
 
  private:
   struct Batch;

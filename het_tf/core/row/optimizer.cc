@@ -120,42 +120,32 @@ void Optimizer::MergeInto(const float* update, uint32_t ticks, float* row) const
 }
 
 void Optimizer::MergeWire(const float* wire, uint32_t ticks, float* row) const {
-  // A row and an update have one shape, and both operations of the algebra are the same recurrence.
-  ComposeWire(wire, ticks, row);
-  if (value_is_derived()) DeriveValue(row);
-}
-
-void Optimizer::Compose(const float* later, uint32_t later_ticks, float* earlier) const {
-  ComposeWire(later + wire_begin(), later_ticks, earlier);
-}
-
-void Optimizer::ComposeWire(const float* wire, uint32_t ticks, float* earlier) const {
   const float* part = wire;
+  float* into = row;
   if (!value_is_derived()) {
-    Add(part, dim_, earlier);
+    Add(part, dim_, into);
     part += dim_;
   }
-  earlier += dim_;
+  into += dim_;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     const SlotSpec& spec = slots_[slot];
     const size_t n = slot_floats(slot);
     switch (spec.merge) {
       case Merge::kAdd:
-        Add(part, n, earlier);
+        Add(part, n, into);
         break;
       case Merge::kEma:
-        DecayAndAdd(Power(spec.beta, ticks), part, n, earlier);
+        DecayAndAdd(Power(spec.beta, ticks), part, n, into);
         break;
       case Merge::kLast:
-        TakeIfAny(part, n, earlier);
+        TakeIfAny(part, n, into);
         break;
     }
     part += n;
-    earlier += n;
+    into += n;
   }
+  if (value_is_derived()) DeriveValue(row);
 }
-
-void Optimizer::Identity(float* update) const { std::fill_n(update, row_floats_, 0.0f); }
 
 void Optimizer::DeriveValue(float*) const {}
 

@@ -84,20 +84,12 @@ class Optimizer {
   // The same from the part that is sent: wire_floats() floats.
   void MergeWire(const float* wire, uint32_t ticks, float* row) const;
 
-  // earlier <- later ∘ earlier, in place. later_ticks is the p of `later`.
-  void Compose(const float* later, uint32_t later_ticks, float* earlier) const;
-
-  // Writes the identity, which is zeros for every optimizer.
-  void Identity(float* update) const;
-
  protected:
   Optimizer(size_t dim, std::vector<SlotSpec> slots);
   // Recomputes the value from the slots after a merge; only where value_is_derived().
   virtual void DeriveValue(float* row) const;
 
  private:
-  void ComposeWire(const float* wire, uint32_t ticks, float* earlier) const;
-
   size_t dim_;
   std::vector<SlotSpec> slots_;
   size_t row_floats_;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "het_tf/core/base/byte_pool.h"
+#include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/ps/module/command.h"
@@ -61,7 +62,7 @@ class Meter {
   Meter(size_t bytes_in, const RequestParts* parts, const Bytes* reply)
       : parts_(*parts), reply_(*reply), in_left_(bytes_in) {}
   ~Meter() {
-    const double own = ThreadSeconds() - own_;
+    const double own = CpuSeconds::Now() - own_;
     const double share = std::min(1.0, own / (SteadySeconds() - began_));
     stats.busy_seconds += own;
     for (const auto& [traffic, took] : laps_) traffic->busy_seconds += share * took;
@@ -82,7 +83,7 @@ class Meter {
  private:
   const RequestParts& parts_;
   const Bytes& reply_;
-  const double own_ = ThreadSeconds();
+  const double own_ = CpuSeconds::Now();
   const double began_ = SteadySeconds();
   double last_ = began_;
   size_t in_left_;

@@ -3,8 +3,6 @@
 // Commands run only on the server's main thread, so plain integers suffice.
 #pragma once
 
-#include <time.h>
-
 #include <array>
 #include <cstdint>
 
@@ -33,12 +31,5 @@ struct Stats {
 };
 
 extern Stats stats;
-
-// CPU time of this thread so far, independent of the machine's other load.
-inline double ThreadSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 }  // namespace het::module

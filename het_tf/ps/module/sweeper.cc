@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/ps/module/command.h"
 #include "het_tf/ps/module/server_config.h"
 #include "het_tf/ps/module/stats.h"
@@ -119,13 +120,13 @@ void Step(RedisModuleCtx* ctx) {
 }
 
 void OnTimer(RedisModuleCtx* ctx, void*) {
-  const double began = ThreadSeconds();
+  const double began = CpuSeconds::Now();
   try {
     Step(ctx);
   } catch (const std::exception& error) {
     redis.Log(ctx, "warning", "het: a sweep ended early: %s", error.what());
   }
-  const auto took = static_cast<uint64_t>((ThreadSeconds() - began) * 1e6);
+  const auto took = static_cast<uint64_t>((CpuSeconds::Now() - began) * 1e6);
   stats.sweep_longest_us = std::max(stats.sweep_longest_us, took);
   redis.CreateTimer(ctx, kPeriodMs, OnTimer, nullptr);
 }

@@ -127,12 +127,12 @@ TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
   ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
-  DeviceLibrary failing = *DeviceLibrary::Get().value();
-  failing.HetDevError = [] { return "kernel het_tick: an illegal address"; };
-  failing.HetDevTick = [](HetDevContext*, HetDevCall*, const HetDevBatch*, HetDevStream, HetDevExport*) {
+  auto* const library = const_cast<DeviceLibrary*>(DeviceLibrary::Get().value());
+  const DeviceLibrary working = *library;
+  library->HetDevError = [] { return "kernel het_tick: an illegal address"; };
+  library->HetDevTick = [](HetDevContext*, HetDevCall*, const HetDevBatch*, HetDevStream, HetDevExport*) {
     return int{HET_DEV_FAILED};
   };
-  DeviceOf(&engine_)->set_library(&failing);
   const Status status = Train(&engine_, {{"t", {1}}});
   EXPECT_EQ(status.code(), Code::kInternal);
   EXPECT_THAT(status.message(), HasSubstr("HetApplyGrad of table 't': kernel het_tick"));
@@ -145,7 +145,7 @@ TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   EXPECT_EQ(stats["lost_ticks"], 5) << stats;
   EXPECT_EQ(stats["ticks"], 5);
   EXPECT_EQ(stats["unsent_rows"], 0);
-  DeviceOf(&engine_)->set_library(DeviceLibrary::Get().value());
+  *library = working;
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(Told, UnawaitedAnswerIsRepeated) {
   net(0).HoldReplies(0, true);
   auto op = world().BeginRead(0, step.get(), true);
   world().client(0).Progress(0);
-  EXPECT_FALSE(world().client(0).FinishRead(op.get()).ok()) << "abandoned";
+  op.reset();
   net(0).HoldReplies(0, false);
   EXPECT_EQ(SeenThen(0, 1, 1), 2);
 }

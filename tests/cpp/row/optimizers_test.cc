@@ -84,9 +84,9 @@ TEST(Ftrl, ElementWithoutGradientKeepsItsValue) {
 TEST(Ftrl, TheLastLearningRateTravels) {
   const auto optimizer = Make({"ftrl", {}}, 1);
   Row u1 = {0, 1, 1, 0.1f}, u2 = {0, 1, 1, 0.2f}, none = {0, 0, 0, 0};
-  optimizer->Compose(u2.data(), 1, u1.data());
+  optimizer->MergeInto(u2.data(), 1, u1.data());
   EXPECT_EQ(u1[3], 0.2f);
-  optimizer->Compose(none.data(), 0, u1.data());
+  optimizer->MergeInto(none.data(), 0, u1.data());
   EXPECT_EQ(u1[3], 0.2f);
 }
 

@@ -108,13 +108,6 @@ void Schedule::Overlap(size_t w) {
   }
 }
 
-void Schedule::MoveBudget(size_t w) {
-  Random& r = world_.random();
-  const CacheConfig& config = world_.config().cache;
-  const TableCache& cache = *world_.client(w).cache(world_.schema(0)->id());
-  cache.budget()->set_bytes(r.Chance(0.3) ? config.layer_bytes : r.Below(25) * cache.lines().line_bytes());
-}
-
 void Schedule::Wait(size_t w) {
   world_.transport(w).Sleep(2 * world_.random().Unit() * *world_.config().cache.push_max_age);
   world_.client(w).Progress(0);
@@ -126,7 +119,6 @@ void Schedule::OneStep() {
   const size_t w = r.Below(open_.size());
   auto& open = open_[w];
   if (stream_ != nullptr) {
-    if (world_.config().cache.layer != 0 && r.Chance(0.1)) MoveBudget(w);
     if (world_.config().cache.push_max_age && r.Chance(0.1)) Wait(w);
     if (world_.config().failovers && r.Chance(0.1)) return Fail();
     stream_->Do();
@@ -134,7 +126,6 @@ void Schedule::OneStep() {
     return;
   }
   if (world_.config().early && world_.device(w) == nullptr && r.Chance(0.3)) return BeginEarly(w);
-  if (world_.config().cache.layer != 0 && world_.device(w) == nullptr && r.Chance(0.2)) MoveBudget(w);
   if (world_.config().cache.push_max_age && world_.device(w) == nullptr && r.Chance(0.2)) Wait(w);
   const uint64_t what = r.Below(21);
   if (what < 8) {  // a whole step
