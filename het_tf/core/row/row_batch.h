@@ -61,33 +61,30 @@ class RowBatch {
   const float* values() const { return values_.data(); }
   const float* slots() const { return slots_.data(); }
 
+  RowMeta meta(size_t i) const { return {keys_[i], clocks_[i], last_used_[i], counts_[i], 0}; }
+  const float* value(size_t i) const { return values() + i * dim_; }
+  const float* slots_of(size_t i) const { return slots() + i * slot_floats_; }
+
   // Appends a row; there must be room. `row`: the floats of value, then slots, at any address.
-  void Add(const RowMeta& meta, const void* row) {
+  void Add(const RowMeta& meta, const void* row) { Add(meta, row, static_cast<const float*>(row) + dim_); }
+  // Appends row i of `other`, which must have the same widths; there must be room.
+  void Add(const RowBatch& other, size_t i) { Add(other.meta(i), other.value(i), other.slots_of(i)); }
+  // Copies row i in a store's form; `row` must have room for dim + slot_floats floats.
+  void CopyRow(size_t i, float* row) const {
+    CopyFloats(value(i), dim_, row);
+    CopyFloats(slots_of(i), slot_floats_, row + dim_);
+  }
+
+ private:
+  void Add(const RowMeta& meta, const void* value, const void* slots) {
     keys_[size_] = meta.key;
     clocks_[size_] = meta.clock;
     last_used_[size_] = meta.last_used;
     counts_[size_] = meta.count;
-    CopyFloats(row, dim_, values_.data() + size_ * dim_);
-    CopyFloats(static_cast<const float*>(row) + dim_, slot_floats_, slots_.data() + size_ * slot_floats_);
+    CopyFloats(value, dim_, values_.data() + size_ * dim_);
+    CopyFloats(slots, slot_floats_, slots_.data() + size_ * slot_floats_);
     ++size_;
   }
-  // Appends row i of `other`, which must have the same widths; there must be room.
-  void Add(const RowBatch& other, size_t i) {
-    keys_[size_] = other.keys_[i];
-    clocks_[size_] = other.clocks_[i];
-    last_used_[size_] = other.last_used_[i];
-    counts_[size_] = other.counts_[i];
-    CopyFloats(other.values() + i * dim_, dim_, values_.data() + size_ * dim_);
-    CopyFloats(other.slots() + i * slot_floats_, slot_floats_, slots_.data() + size_ * slot_floats_);
-    ++size_;
-  }
-  // Copies row i in a store's form; `row` must have room for dim + slot_floats floats.
-  void CopyRow(size_t i, float* row) const {
-    CopyFloats(values() + i * dim_, dim_, row);
-    CopyFloats(slots() + i * slot_floats_, slot_floats_, row + dim_);
-  }
-
- private:
   // A table without slots has no memory for them, and memcpy must not get null.
   static void CopyFloats(const void* from, size_t floats, float* to) {
     if (floats > 0) std::memcpy(to, from, floats * sizeof(float));

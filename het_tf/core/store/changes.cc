@@ -36,57 +36,6 @@ size_t RowBytes(const Shard& shard, const ChangesRequest& request) {
                         : sizeof(Key) + MostRowBytes(request.format, dim, dim);
 }
 
-// Where the changes of a page go. Each call returns the bytes that count for the page's size.
-class ChangesSink {
- public:
-  virtual ~ChangesSink() = default;
-  virtual size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) = 0;
-  // Those of the rows that are live.
-  virtual size_t Rows(const Shard& shard, Span<const uint32_t> rows) = 0;
-};
-
-class ChunkSink : public ChangesSink {
- public:
-  ChunkSink(const ChangesRequest& request, std::vector<Bytes>* chunks) : request_(request), chunks_(chunks) {}
-
-  size_t Keys(Kind kind, uint64_t table, Span<const Key> keys) override {
-    EncodeKeys(kind, table, keys, &chunks_->emplace_back());
-    return chunks_->back().size();
-  }
-  size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
-    Bytes* const chunk = &chunks_->emplace_back();
-    const size_t live = request_.stored ? EncodeStored(shard, rows, chunk)
-                                        : EncodeValues(shard, request_.format, rows, chunk);
-    if (live > 0) return chunk->size();
-    chunks_->pop_back();
-    return 0;
-  }
-
- private:
-  const ChangesRequest& request_;
-  std::vector<Bytes>* const chunks_;
-};
-
-class BatchSink : public ChangesSink {
- public:
-  BatchSink(RowBatch* rows, Vector<Key>* removed) : rows_(rows), removed_(removed) {}
-
-  size_t Keys(Kind kind, uint64_t, Span<const Key> keys) override {
-    if (kind == Kind::kRemove) removed_->insert(removed_->end(), keys.begin(), keys.end());
-    return keys.size() * sizeof(Key);
-  }
-  size_t Rows(const Shard& shard, Span<const uint32_t> rows) override {
-    const size_t before = rows_->size();
-    shard.rows().ForEachLive(rows,
-                             [this](const RowMeta& meta, const float* data) { rows_->Add(meta, data); });
-    return (rows_->size() - before) * RowBatch::RowBytes(shard.rows().row_floats());
-  }
-
- private:
-  RowBatch* const rows_;
-  Vector<Key>* const removed_;
-};
-
 // Whether the changes since `number` are known, of all tables or of one.
 bool Knows(const Partition& partition, uint64_t number, std::optional<uint64_t> table) {
   if (!table) return partition.changes().KnowsSince(number);
@@ -97,18 +46,18 @@ bool Knows(const Partition& partition, uint64_t number, std::optional<uint64_t> 
 // Fills one page, stage by stage.
 class PageWriter {
  public:
-  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesSink* sink)
-      : partition_(partition), request_(request), sink_(sink), at_(request.cursor) {}
+  PageWriter(const Partition& partition, const ChangesRequest& request, ChangesPage* page)
+      : partition_(partition), request_(request), page_(page), at_(request.cursor) {}
 
-  void Write(ChangesPage* page) {
+  void Write() {
     Begin();
     if (at_.stage == ChangesCursor::kRemovals) WriteRemovals();
     if (at_.stage == ChangesCursor::kAllKeys) WriteTables(&PageWriter::WriteKeys);
     if (at_.stage == ChangesCursor::kRows && !Full()) WriteTables(&PageWriter::WriteRows);
     if (at_.stage == ChangesCursor::kLate && !done_ && !Full()) WriteLate();
-    page->start = at_.start;
-    page->kind = at_.kind;
-    page->next = done_ ? ChangesCursor() : at_;
+    page_->start = at_.start;
+    page_->kind = at_.kind;
+    page_->next = done_ ? ChangesCursor() : at_;
   }
 
  private:
@@ -157,7 +106,7 @@ class PageWriter {
         keys.push_back(log.at(at_.at).key);
       }
       if (!Wanted(table)) continue;
-      bytes_ += sink_->Keys(Kind::kRemove, table, {keys.data(), keys.size()});
+      AddKeys(Kind::kRemove, table, keys);
     }
     if (at_.at >= end) NextStage(ChangesCursor::kRows);
   }
@@ -199,7 +148,7 @@ class PageWriter {
       size += RowBytes(shard, request_);
     }
     if (keys.empty()) return;
-    bytes_ += sink_->Keys(Kind::kKeys, shard.schema().id(), {keys.data(), keys.size()});
+    AddKeys(Kind::kKeys, shard.schema().id(), keys);
     AddRows(shard, changed);
   }
 
@@ -220,14 +169,27 @@ class PageWriter {
         row == kNoRow ? gone.push_back(key) : back.push_back(row);
       }
       if (!Wanted(table)) continue;
-      if (!gone.empty()) bytes_ += sink_->Keys(Kind::kRemove, table, {gone.data(), gone.size()});
+      if (!gone.empty()) AddKeys(Kind::kRemove, table, gone);
       if (shard != nullptr) AddRows(*shard, back);
     }
     done_ = at_.at >= log.end();
   }
 
+  void AddKeys(Kind kind, uint64_t table, const Vector<Key>& keys) {
+    EncodeKeys(kind, table, keys, &page_->chunks.emplace_back());
+    bytes_ += page_->chunks.back().size();
+  }
+
+  // Those of the rows that are live.
   void AddRows(const Shard& shard, const Vector<uint32_t>& picked) {
-    if (!picked.empty()) bytes_ += sink_->Rows(shard, {picked.data(), picked.size()});
+    Bytes* const chunk = &page_->chunks.emplace_back();
+    const size_t live = request_.stored ? EncodeStored(shard, picked, chunk)
+                                        : EncodeValues(shard, request_.format, picked, chunk);
+    if (live > 0) {
+      bytes_ += chunk->size();
+    } else {
+      page_->chunks.pop_back();
+    }
   }
 
   void WriteRows(const Shard& shard) {
@@ -245,7 +207,7 @@ class PageWriter {
 
   const Partition& partition_;
   const ChangesRequest& request_;
-  ChangesSink* const sink_;
+  ChangesPage* const page_;
   ChangesCursor at_;
   size_t bytes_ = 0;
   bool done_ = false;
@@ -329,16 +291,7 @@ ChangesCount CountChanges(const Partition& partition, const Position& since, uin
 
 void ReadChanges(const Partition& partition, const ChangesRequest& request, ChangesPage* page) {
   page->chunks.clear();
-  ChunkSink sink(request, &page->chunks);
-  PageWriter(partition, request, &sink).Write(page);
-}
-
-void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
-                 Vector<Key>* removed) {
-  ChangesPage page;
-  BatchSink sink(rows, removed);
-  PageWriter(partition, NextOf(*scan, schema, *rows), &sink).Write(&page);
-  scan->Advance(page);
+  PageWriter(partition, request, page).Write();
 }
 
 }  // namespace het

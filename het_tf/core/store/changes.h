@@ -1,4 +1,4 @@
-// What has changed in a partition since a reader's position: the answer to HET.CHANGES.
+// The changes of a partition since a reader's position: the answer to HET.CHANGES.
 //
 //   position   INCARNATION:NUMBER, the number of the last change that the reader has (change_log.h)
 //   kChanges   the rows changed and the keys removed since then
@@ -86,7 +86,7 @@ struct ChangesPage {
 // The kind of a scan of all tables, or of one, that begins now. kWhole: the table is not here.
 ChangesKind KindSince(const Partition& partition, const Position& since, std::optional<uint64_t> table);
 
-// What a scan of one table that begins now would bring; reads the numbers of all rows.
+// The size of a scan of one table that begins now; counting reads the numbers of all rows.
 struct ChangesCount {
   ChangesKind kind = ChangesKind::kChanges;
   // Upper bounds, of kChanges: a removed key may be back, or be there twice.
@@ -121,21 +121,11 @@ struct ChangesScan {
   ChangesCursor cursor;
   ChangesKind kind = ChangesKind::kChanges;
   bool complete = false;
-
-  void Advance(const ChangesPage& page) {
-    cursor = page.next;
-    kind = page.kind;
-    complete = page.next.begins();
-  }
 };
-// Appends the scan's next rows to *rows, which must have room, and removed keys to *removed, and advances the
-// scan.
-void ReadChanges(const Partition& partition, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
-                 Vector<Key>* removed);
-
-// The same in two steps, through HET.CHANGES.
+// The request for the scan's next rows, for which *rows must have room.
 ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const RowBatch& rows);
-// `page` is untrusted.
+// Appends the answer's rows to *rows and removed keys to *removed, and advances the scan. `page` is
+// untrusted.
 Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
                 Vector<Key>* removed);
 

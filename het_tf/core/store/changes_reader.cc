@@ -55,7 +55,9 @@ ChangesRequest NextOf(const ChangesScan& scan, const TableSchema& schema, const 
 
 Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan* scan, RowBatch* rows,
                 Vector<Key>* removed) {
-  scan->Advance(page);
+  scan->cursor = page.next;
+  scan->kind = page.kind;
+  scan->complete = page.next.begins();
   for (const Bytes& bytes : page.chunks) {
     const Span<const uint8_t> chunk(bytes.data(), bytes.size());
     Reader r(chunk);

@@ -30,6 +30,18 @@ Status ReadHead(Reader* r, PartitionId* id) {
   return r->ok() && r->left() == 0 ? Status() : Broken("a head of another length");
 }
 
+void ReadMeta(Reader* r, RowMeta* meta) {
+  meta->key = r->Fixed<Key>();
+  meta->clock = r->Fixed<Clock>();
+  meta->last_used = r->Fixed<uint32_t>();
+  meta->count = r->Fixed<uint16_t>();
+}
+
+ClientId ReadClient(Reader* r) {
+  const auto high = r->Fixed<uint64_t>();
+  return {high, r->Fixed<uint64_t>()};
+}
+
 // Limits a clock to `most`: a server must be able to restart from what it has written.
 void Clamp(Clock most, Clock* clock, size_t* clamped) {
   if (*clock >= 0 && *clock <= most) return;
@@ -106,9 +118,7 @@ Status PlaceRows(const RowsOfChunk& chunk, Mode mode, Vector<PlacedRow>* placed)
       const uint64_t hash = store.Hash(key);
       uint32_t row = store.Find(key, hash);
       const bool created = row == kNoRow;
-      if (created) {
-        row = chunk.shard->Insert(key, hash);
-      }
+      if (created) row = chunk.shard->Insert(key, hash);
       twice = twice || !created;
       rows.push_back({row, created});
     }
@@ -135,10 +145,7 @@ Status ReadRows(Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
   for (const PlacedRow& row : rows) {
     RowMeta& meta = store.meta(row.row);
     const RowMeta before = meta;
-    meta.key = content.Fixed<Key>();
-    meta.clock = content.Fixed<Clock>();
-    meta.last_used = content.Fixed<uint32_t>();
-    meta.count = content.Fixed<uint16_t>();
+    ReadMeta(&content, &meta);
     if (mode == Mode::kSet) {
       const RowMeta sent = meta;
       meta = before;
@@ -171,25 +178,16 @@ Status RemoveRows(Reader* r, Partition* partition, size_t* removed) {
 Status ReadClients(Reader* r, Partition* partition) {
   if (r->left() % kClientBytes != 0) return Broken("truncated clients");
   while (r->left() > 0) {
-    ClientId client;
-    client.high = r->Fixed<uint64_t>();
-    client.low = r->Fixed<uint64_t>();
-    ClientState state;
-    state.last_seq = r->Fixed<uint64_t>();
-    state.time = r->Fixed<uint32_t>();
-    partition->clients().At(client) = state;
+    ClientState& client = partition->clients().At(ReadClient(r));
+    client.last_seq = r->Fixed<uint64_t>();
+    client.time = r->Fixed<uint32_t>();
   }
   return Status();
 }
 
 Status ForgetClients(Reader* r, Partition* partition) {
   if (r->left() % sizeof(ClientId) != 0) return Broken("truncated clients");
-  while (r->left() > 0) {
-    ClientId client;
-    client.high = r->Fixed<uint64_t>();
-    client.low = r->Fixed<uint64_t>();
-    partition->clients().Forget(client);
-  }
+  while (r->left() > 0) partition->clients().Forget(ReadClient(r));
   return Status();
 }
 
@@ -356,10 +354,7 @@ Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch
   if (count > rows->left()) return Broken("more rows than were asked for");
   for (uint32_t i = 0; i < count; ++i) {
     RowMeta meta{};
-    meta.key = r.Fixed<Key>();
-    meta.clock = r.Fixed<Clock>();
-    meta.last_used = r.Fixed<uint32_t>();
-    meta.count = r.Fixed<uint16_t>();
+    ReadMeta(&r, &meta);
     rows->Add(meta, r.Raw(floats * sizeof(float)));
   }
   return Status();

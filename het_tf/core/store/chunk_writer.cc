@@ -10,18 +10,49 @@ using namespace chunk;  // NOLINT: this file and chunk_reader.cc are what it is 
 
 namespace {
 
-// Writes a row to `at`, which has room for kRowHead + data_bytes.
-void WriteRow(const RowMeta& meta, const float* data, size_t data_bytes, uint8_t* at) {
-  const auto put = [&at](const void* from, size_t size) {
-    std::memcpy(at, from, size);
-    at += size;
-  };
-  put(&meta.key, sizeof meta.key);
-  put(&meta.clock, sizeof meta.clock);
-  put(&meta.last_used, sizeof meta.last_used);
-  put(&meta.count, sizeof meta.count);
-  put(data, data_bytes);
-}
+// Writes a chunk of rows of one table.
+class RowsWriter {
+ public:
+  // Room for `most` rows. Throws std::bad_alloc.
+  RowsWriter(Kind kind, const TableSchema& schema, size_t most, Bytes* chunk)
+      : schema_(schema), chunk_(chunk) {
+    const size_t bytes = most * (kRowHead + schema.row_floats() * sizeof(float));
+    chunk->clear();
+    chunk->reserve(kRowsHead + bytes);
+    Writer w = Begin(kind, chunk);
+    w.Fixed(schema.id());
+    w.Fixed(static_cast<uint32_t>(schema.row_floats()));
+    w.Fixed(uint32_t{0});
+    at_ = w.Append(bytes);
+  }
+  void Add(const RowMeta& meta, const float* value, const float* slots) {
+    Put(&meta.key, sizeof meta.key);
+    Put(&meta.clock, sizeof meta.clock);
+    Put(&meta.last_used, sizeof meta.last_used);
+    Put(&meta.count, sizeof meta.count);
+    Put(value, schema_.dim() * sizeof(float));
+    Put(slots, (schema_.row_floats() - schema_.dim()) * sizeof(float));
+    ++count_;
+  }
+  void Add(const RowMeta& meta, const float* row) { Add(meta, row, row + schema_.dim()); }
+  // Returns the number of rows.
+  uint32_t End() {
+    chunk_->resize(static_cast<size_t>(at_ - chunk_->data()));
+    std::memcpy(chunk_->data() + kRowsHead - sizeof count_, &count_, sizeof count_);
+    return count_;
+  }
+
+ private:
+  void Put(const void* from, size_t size) {
+    if (size > 0) std::memcpy(at_, from, size);  // no slots: null
+    at_ += size;
+  }
+
+  const TableSchema& schema_;
+  Bytes* const chunk_;
+  uint8_t* at_;
+  uint32_t count_ = 0;
+};
 
 // Writes rows of `shard` from *row on; returns how many.
 uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t max_bytes, Bytes* chunk) {
@@ -29,21 +60,13 @@ uint32_t WriteRows(const Shard& shard, uint32_t* row, size_t max_rows, size_t ma
   const size_t row_bytes = kRowHead + store.row_floats() * sizeof(float);
   const size_t fit = max_bytes > kRowsHead ? (max_bytes - kRowsHead) / row_bytes : 0;
   const size_t limit = std::min({std::max<size_t>(fit, 1), std::max<size_t>(max_rows, 1), store.size()});
-  chunk->clear();
-  chunk->reserve(kRowsHead + limit * row_bytes);
-  Writer w = Begin(Kind::kRows, chunk);
-  w.Fixed(shard.schema().id());
-  w.Fixed(static_cast<uint32_t>(store.row_floats()));
-  const size_t count_at = chunk->size();
-  w.Fixed(uint32_t{0});
-  uint32_t count = 0;
-  for (; *row < store.end() && count < limit; ++*row) {
+  RowsWriter rows(Kind::kRows, shard.schema(), limit, chunk);
+  for (size_t left = limit; *row < store.end() && left > 0; ++*row) {
     if (!store.live(*row)) continue;
-    WriteRow(store.meta(*row), store.data(*row), row_bytes - kRowHead, w.Append(row_bytes));
-    ++count;
+    rows.Add(store.meta(*row), store.data(*row));
+    --left;
   }
-  std::memcpy(chunk->data() + count_at, &count, sizeof(count));
-  return count;
+  return rows.End();
 }
 
 }  // namespace
@@ -148,18 +171,11 @@ bool ChunkWriter::Next(Bytes* chunk) {
 
 void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* rows, Bytes* chunk,
                const Clock* ages) {
-  const size_t floats = schema.row_floats();
-  Writer w = Begin(Kind::kSet, chunk);
-  w.Fixed(schema.id());
-  w.Fixed(static_cast<uint32_t>(floats));
-  w.Fixed(static_cast<uint32_t>(keys.size()));
+  RowsWriter writer(Kind::kSet, schema, keys.size(), chunk);
   for (size_t i = 0; i < keys.size(); ++i) {
-    w.Fixed(keys[i]);
-    w.Fixed(ages == nullptr ? Clock{0} : ages[i]);
-    w.Fixed(uint32_t{0});
-    w.Fixed(uint16_t{0});
-    w.Raw(rows + i * floats, floats * sizeof(float));
+    writer.Add({keys[i], ages == nullptr ? 0 : ages[i], 0, 0, 0}, rows + i * schema.row_floats());
   }
+  writer.End();
 }
 
 void EncodeRemove(const TableSchema& schema, Span<const Key> keys, Bytes* chunk) {
@@ -194,21 +210,9 @@ size_t chunk::EncodeValues(const Shard& shard, RowFormat format, Span<const uint
 }
 
 size_t chunk::EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk) {
-  const size_t row_bytes = kRowHead + shard.rows().row_floats() * sizeof(float);
-  chunk->reserve(kRowsHead + rows.size() * row_bytes);
-  Writer w = Begin(Kind::kRows, chunk);
-  w.Fixed(shard.schema().id());
-  w.Fixed(static_cast<uint32_t>(shard.rows().row_floats()));
-  const size_t count_at = chunk->size();
-  w.Fixed(uint32_t{0});
-  uint8_t* const first = w.Append(rows.size() * row_bytes);
-  uint32_t count = 0;
-  shard.rows().ForEachLive(rows, [&](const RowMeta& meta, const float* data) {
-    WriteRow(meta, data, row_bytes - kRowHead, first + count++ * row_bytes);
-  });
-  w.TakeBack((rows.size() - count) * row_bytes);
-  std::memcpy(chunk->data() + count_at, &count, sizeof count);
-  return count;
+  RowsWriter writer(Kind::kRows, shard.schema(), rows.size(), chunk);
+  shard.rows().ForEachLive(rows, [&](const RowMeta& meta, const float* data) { writer.Add(meta, data); });
+  return writer.End();
 }
 
 void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
@@ -220,27 +224,11 @@ void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
 }
 
 void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk) {
-  const size_t floats = schema.row_floats();
-  const size_t row_bytes = kRowHead + floats * sizeof(float);
-  Writer w = Begin(Kind::kRows, chunk);
-  w.Fixed(schema.id());
-  w.Fixed(static_cast<uint32_t>(floats));
-  w.Fixed(static_cast<uint32_t>(which.size()));
-  const size_t head = chunk->size();
-  chunk->resize(head + which.size() * row_bytes);
-  uint8_t* at = chunk->data() + head;
-  const auto put = [&at](const void* data, size_t size) {
-    if (size > 0) std::memcpy(at, data, size);  // no slots: null
-    at += size;
-  };
+  RowsWriter writer(Kind::kRows, schema, which.size(), chunk);
   for (const uint32_t i : which) {
-    put(rows.keys() + i, sizeof(Key));
-    put(rows.clocks() + i, sizeof(Clock));
-    put(rows.last_used() + i, sizeof(uint32_t));
-    put(rows.counts() + i, sizeof(uint16_t));
-    put(rows.values() + i * rows.dim(), rows.dim() * sizeof(float));
-    put(rows.slots() + i * rows.slot_floats(), rows.slot_floats() * sizeof(float));
+    writer.Add(rows.meta(i), rows.value(i), rows.slots_of(i));
   }
+  writer.End();
 }
 
 void EncodeFloor(const TableSchema& schema, Clock floor, Bytes* chunk) {

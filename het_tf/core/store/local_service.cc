@@ -74,26 +74,23 @@ void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
   });
 }
 
-size_t LocalService::Rows(uint64_t table) {
-  size_t rows = 0;
+template <typename Fn>
+size_t LocalService::Sum(uint64_t table, Fn of) {
+  size_t sum = 0;
   for (uint32_t i = 0; i < partitions(); ++i) {
-    rows += WithPartition(i, [&](Partition& p) {
-      const Shard* shard = p.Find(table);
-      return shard == nullptr ? size_t{0} : shard->rows().size();
+    WithPartition(i, [&](Partition& p) {
+      if (const Shard* const shard = p.Find(table)) sum += of(*shard);
     });
   }
-  return rows;
+  return sum;
+}
+
+size_t LocalService::Rows(uint64_t table) {
+  return Sum(table, [](const Shard& shard) { return shard.rows().size(); });
 }
 
 size_t LocalService::TableBytes(uint64_t table) {
-  size_t bytes = 0;
-  for (uint32_t i = 0; i < partitions(); ++i) {
-    bytes += WithPartition(i, [&](Partition& p) {
-      const Shard* shard = p.Find(table);
-      return shard == nullptr ? size_t{0} : shard->bytes();
-    });
-  }
-  return bytes;
+  return Sum(table, [](const Shard& shard) { return shard.bytes(); });
 }
 
 }  // namespace het

@@ -66,6 +66,10 @@ class LocalService {
     std::mutex mutex;
     std::unique_ptr<Partition> partition;
   };
+  // Over the table's shards.
+  template <typename Fn>
+  size_t Sum(uint64_t table, Fn of);
+
   uint64_t hash_seed_;
   TimeFn time_;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -3,14 +3,6 @@
 #include <cstring>
 
 namespace het {
-namespace {
-
-Status OutOfMemory(const TableSchema& schema, const char* during) {
-  return Status(Code::kResourceExhausted, "out of memory during " + std::string(during) + " of table '" +
-                                              schema.spec().name + "'; rows written before this one stay");
-}
-
-}  // namespace
 
 Status LocalStore::DropTable(const TableSchema& schema) {
   service_->DropTable(schema.id());
@@ -28,9 +20,7 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
   const TableLayout layout = LayoutOf(schema);
   try {
     for (size_t i = 0; i < keys.size(); ++i) {
-      const Status status = service_->WithPartition(layout.OfKey(keys[i]), [&](Partition& partition) {
-        Shard* shard = partition.Find(schema.id());
-        if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
+      HET_RETURN_IF_ERROR(WithShard(schema, layout.OfKey(keys[i]), [&](Partition* partition, Shard* shard) {
         bool created = false;
         const uint32_t row = shard->FindOrCreate(keys[i], shard->rows().Hash(keys[i]), &created);
         float* data = shard->rows().data(row);
@@ -38,13 +28,12 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
         std::memcpy(data, rows + i * given, given * sizeof(float));
         CountTick(service_->Now(), &shard->rows().meta(row));
         shard->Renew(row, ages == nullptr ? 0 : ages[i]);
-        shard->MarkChanged(row, partition.RowsChanged(schema.id()));
-        return Status();
-      });
-      HET_RETURN_IF_ERROR(status);
+        shard->MarkChanged(row, partition->RowsChanged(schema.id()));
+      }));
     }
   } catch (const std::bad_alloc&) {
-    return OutOfMemory(schema, "an assignment");
+    return Status(Code::kResourceExhausted, "out of memory during an assignment of table '" +
+                                                schema.spec().name + "'; rows written before this one stay");
   }
   return Status();
 }
@@ -60,7 +49,6 @@ Status LocalStore::Read(const TableSchema& schema, Span<const Key> keys, float* 
       } else {
         std::memcpy(values, shard->rows().data(row), schema.dim() * sizeof(float));
       }
-      return 0;
     });
     values += schema.dim();
   }
@@ -71,13 +59,12 @@ Result<size_t> LocalStore::Remove(const TableSchema& schema, Span<const Key> key
   size_t removed = 0;
   const TableLayout layout = LayoutOf(schema);
   for (Key key : keys) {
-    removed += service_->WithPartition(layout.OfKey(key), [&](Partition& partition) {
+    service_->WithPartition(layout.OfKey(key), [&](Partition& partition) {
       Shard* shard = partition.Find(schema.id());
-      if (shard == nullptr) return 0;
-      const uint32_t row = shard->rows().Find(key);
-      if (row == kNoRow) return 0;
+      const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
+      if (row == kNoRow) return;
       partition.RemoveRow(shard, row);
-      return 1;
+      ++removed;
     });
   }
   return removed;

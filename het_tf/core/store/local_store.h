@@ -39,9 +39,16 @@ class LocalStore : public TableStore {
   Status RaiseFloor(const TableSchema& schema, Clock floor) override;
 
  private:
-  // Calls f(shard) under the partition's mutex.
+  // Calls f(partition, shard) under the partition's mutex. FailedPrecondition: the table was dropped.
   template <typename F>
-  Status WithShard(const TableSchema& schema, uint32_t partition, F f);
+  Status WithShard(const TableSchema& schema, uint32_t partition, F f) {
+    return service_->WithPartition(partition, [&](Partition& p) -> Status {
+      Shard* const shard = p.Find(schema.id());
+      if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
+      f(&p, shard);
+      return Status();
+    });
+  }
 
   LocalService* const service_;
 };

@@ -19,16 +19,6 @@ Status OutOfMemory(const TableSchema& schema) {
 
 }  // namespace
 
-template <typename F>
-Status LocalStore::WithShard(const TableSchema& schema, uint32_t partition, F f) {
-  return service_->WithPartition(partition, [&](Partition& p) -> Status {
-    Shard* shard = p.Find(schema.id());
-    if (shard == nullptr) return FailedPrecondition("table '" + schema.spec().name + "' was dropped");
-    f(&p, shard);
-    return Status();
-  });
-}
-
 Result<TableState> LocalStore::State(const TableSchema& schema) {
   TableState state;
   for (uint32_t p = 0; p < partitions(); ++p) {
@@ -80,8 +70,11 @@ Result<ChangesCount> LocalStore::CountChanges(const TableSchema& schema, Span<co
 
 Status LocalStore::ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan,
                                RowBatch* rows, Vector<Key>* removed) {
-  return WithShard(schema, partition,
-                   [&](Partition* p, Shard*) { ReadChanges(*p, schema, scan, rows, removed); });
+  ChangesPage page;
+  const ChangesRequest request = NextOf(*scan, schema, *rows);
+  HET_RETURN_IF_ERROR(
+      WithShard(schema, partition, [&](Partition* p, Shard*) { ReadChanges(*p, request, &page); }));
+  return TakePage(page, schema, scan, rows, removed);
 }
 
 Status LocalStore::BeginLoad(const std::string&, uint32_t) {
