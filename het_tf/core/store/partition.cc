@@ -61,16 +61,6 @@ bool CheckTable(const TableRequest& t, const Handling& how, uint64_t part, Shard
   return true;
 }
 
-Subscribers::Turn BeginTurn(const Request& q, Partition* partition) {
-  Vector<Subscribers::Use> uses;
-  uses.reserve(q.tables.size());
-  for (const TableRequest& t : q.tables) {
-    const size_t incoming = t.subscribe ? t.check_keys.size() + t.fetch_keys.size() : 0;
-    uses.push_back({t.table, partition->Find(t.table)->epoch(), t.bound, incoming});
-  }
-  return partition->subscribers().Begin(q.client, q.request_id, q.notified_ack, uses);
-}
-
 }  // namespace
 
 Partition::Partition(PartitionId id, uint64_t incarnation) : id_(id), incarnation_(incarnation) {}
@@ -147,8 +137,9 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
   ++parts_;
   size_t bytes = 0;
   EpochDigest digest(q.knows_inc ? incarnation_ : 0);
+  named_.clear();
   for (const TableRequest& t : q.tables) {
-    Shard* shard = Find(t.table);
+    Shard* const shard = named_.emplace_back(Find(t.table));
     if (shard == nullptr) {
       *message = "no table with id " + std::to_string(t.table) + "; create it first";
       return FrameStatus::kNoTable;
@@ -172,12 +163,24 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
   return same ? FrameStatus::kOk : FrameStatus::kEpoch;
 }
 
+Subscribers::Turn Partition::BeginTurn(const Request& q) {
+  Vector<Subscribers::Use> uses;
+  uses.reserve(q.tables.size());
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    const TableRequest& t = q.tables[i];
+    const size_t incoming = t.subscribe ? t.check_keys.size() + t.fetch_keys.size() : 0;
+    uses.push_back({t.table, named_[i]->epoch(), t.bound, incoming});
+  }
+  return subscribers_.Begin(q.client, q.request_id, q.notified_ack, uses);
+}
+
 void Partition::Answer(const Request& q, Reply* p) {
   const bool subscribes = q.subscribes();
-  Subscribers::Turn turn = subscribes ? BeginTurn(q, this) : Subscribers::Turn();
+  Subscribers::Turn turn = subscribes ? BeginTurn(q) : Subscribers::Turn();
   size_t used = 0;
-  for (const TableRequest& t : q.tables) {
-    const RowStore& store = Find(t.table)->rows();
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    const TableRequest& t = q.tables[i];
+    const RowStore& store = named_[i]->rows();
     TableReply& answer = *frame::NextTable(&p->tables, &used);
     answer.table = t.table;
     answer.row_floats = static_cast<uint32_t>(store.row_floats());
@@ -185,9 +188,9 @@ void Partition::Answer(const Request& q, Reply* p) {
     answer.block = t.block;
     answer.stored_rows.reserve(t.fetch_keys.size());
     answer.fetched_clocks.reserve(t.fetch_keys.size());
-    turn.Drop(t.table, t.dropped);
+    turn.At(t.table, t.dropped);
     auto hold = [&](Key key, Clock clock) {
-      if (t.subscribe) turn.Subscribe(t.table, key, clock);
+      if (t.subscribe) turn.Subscribe(key, clock);
     };
     FindEach(store, t.check_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
@@ -212,13 +215,12 @@ void Partition::Answer(const Request& q, Reply* p) {
       hold(t.fetch_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
-    if (subscribes) turn.Notify(t.table, &answer.notified_keys);
+    turn.Notify(&answer.notified_keys);
     if (!answer.speaks()) --used;
   }
   p->tables.resize(used);
-  if (!subscribes) return;
   p->notified = turn.number();
-  p->subscription_reset = turn.reset();
+  p->subscription_reset = subscribes && turn.reset();
 }
 
 Replication Partition::Replicate(Request* q, bool lone) {
@@ -226,7 +228,7 @@ Replication Partition::Replicate(Request* q, bool lone) {
   replication.time = q->time;
   replication.frame = lone && IsPushAlone(*q) && !q->knows_inc;
   if (replication.frame) return replication;
-  for (TableRequest& t : q->tables) t.epoch = Find(t.table)->epoch();
+  for (size_t i = 0; i < q->tables.size(); ++i) q->tables[i].epoch = named_[i]->epoch();
   EncodePush(*q, &replication.push);
   return replication;
 }
@@ -244,10 +246,10 @@ bool Partition::AnswerTables(const Request& q, Reply* p) {
       if (Find(t.table) == nullptr) p->tables.emplace_back().table = t.table;
     }
   } else if (p->status == FrameStatus::kEpoch) {
-    for (const TableRequest& t : q.tables) {
+    for (const Shard* shard : named_) {
       TableReply& answer = p->tables.emplace_back();
-      answer.table = t.table;
-      answer.epoch = Find(t.table)->epoch();
+      answer.table = shard->schema().id();
+      answer.epoch = shard->epoch();
     }
   }
   return pulled;
@@ -292,21 +294,6 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     handled.swept = SweepPushed(*q, how.now, how.replicate ? &handled.replication.removals : nullptr);
   }
   handled.status = reply.status;
-  return handled;
-}
-
-Handled Partition::Handle(Span<const uint8_t> frame, Bytes* bytes, Handling how) {
-  Handled handled;
-  how.lone = true;
-  RequestParts parts;
-  Status opened = parts.Open(frame);
-  if (opened.ok() && parts.size() != 1) opened = InvalidArgument("a frame of several parts");
-  if (!opened.ok()) {
-    RefuseFrame(opened, bytes);
-    return handled;
-  }
-  AnswerParts(&parts, bytes,
-              [&](Request* q, ReplyWriter* replies) { handled = HandlePart(q, replies, how); });
   return handled;
 }
 

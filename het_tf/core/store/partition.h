@@ -104,8 +104,6 @@ class Partition {
   // reply without memory becomes kOutOfMemory; throws std::bad_alloc, with nothing done, if that does not
   // fit.
   Handled HandlePart(Request* request, ReplyWriter* replies, const Handling& how = {});
-  // Answers a frame of one part, with untrusted bytes.
-  Handled Handle(Span<const uint8_t> frame, Bytes* reply, Handling how = {});
 
   // Removes rows past a limit and forgets clients, for tables without pushes; looks at about `budget` rows,
   // of the next tables in turn, and at as many clients. *removals receives the chunks that make copies equal.
@@ -128,7 +126,7 @@ class Partition {
   Subscribers& subscribers() { return subscribers_; }
   const Subscribers& subscribers() const { return subscribers_; }
   Traffic& traffic() { return traffic_; }
-  // Call at changes of rows other than by Handle and sweeps. Returns the change's number, for
+  // Call at changes of rows other than by HandlePart and sweeps. Returns the change's number, for
   // Shard::MarkChanged.
   uint64_t RowsChanged(uint64_t table) {
     subscribers_.Changed(table);
@@ -153,6 +151,7 @@ class Partition {
   FrameStatus Apply(const Request& request, bool owned, Handled* handled, std::string* message);
   // Fills the reply's tables by its status. Returns true if rows were requested.
   bool AnswerTables(const Request& request, Reply* reply);
+  Subscribers::Turn BeginTurn(const Request& request);
   Swept SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals);
   Swept SweepShard(Shard* shard, uint32_t now, size_t budget, std::vector<Bytes>* removals);
   // The reply points at the rows, so it must be encoded before they change.
@@ -168,7 +167,8 @@ class Partition {
   Subscribers subscribers_;
   ChangeLog changes_;
   Traffic traffic_;
-  uint64_t parts_ = 0;  // number of parts checked
+  uint64_t parts_ = 0;    // number of parts checked
+  Vector<Shard*> named_;  // by the tables of the part that was checked last
 };
 
 }  // namespace het

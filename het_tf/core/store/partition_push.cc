@@ -94,10 +94,10 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     for (const TableRequest& t : q.tables) pushes += t.push_keys.size();
     rows.reserve(pushes);
     client = &clients_.At(q.client);
-    for (const TableRequest& t : q.tables) {
-      Shard* shard = Find(t.table);
-      may_end = may_end || shard->newest() > Shard::kLastClock;
-      for (size_t i = 0; i < t.push_keys.size(); ++i) rows.Add(shard, t.push_keys[i], t.push_ticks[i]);
+    for (size_t at = 0; at < q.tables.size(); ++at) {
+      const TableRequest& t = q.tables[at];
+      may_end = may_end || named_[at]->newest() > Shard::kLastClock;
+      for (size_t i = 0; i < t.push_keys.size(); ++i) rows.Add(named_[at], t.push_keys[i], t.push_ticks[i]);
     }
   } catch (const std::bad_alloc&) {
     undo();
@@ -115,8 +115,8 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
   }
   rows.Merge(q, changes_.Next());
   const RowOfPush* of_table = rows.data();
-  for (const TableRequest& t : q.tables) {
-    Shard* const shard = Find(t.table);
+  for (size_t at = 0; at < q.tables.size(); ++at) {
+    const TableRequest& t = q.tables[at];
     subscribers_.Pushed(q.client, t.table, t.push_keys, t.push_ticks,
                         [&](size_t i) { return of_table[i].row == kNoRow ? 0 : of_table[i].meta().clock; });
     const Key* const end = t.push_keys.data() + t.push_keys.size();
@@ -124,7 +124,7 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     of_table += t.push_keys.size();
     uint32_t ticks = 0;  // most ticks of a row
     for (uint32_t each : t.push_ticks) ticks |= each;
-    shard->RaiseNewest(shard->newest() + ticks);
+    named_[at]->RaiseNewest(named_[at]->newest() + ticks);
   }
   handled->pushed = static_cast<size_t>(of_table - rows.data());
   *client = {q.seq, std::max(client->time, q.time)};

@@ -56,9 +56,9 @@ Swept Partition::SweepTable(Shard* shard, uint32_t now, size_t pushed, std::vect
 Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<Bytes>* removals) {
   Swept swept;
   swept.clients = clients_.Sweep(now, kClientsPerPush, removals);
-  for (const TableRequest& t : request.tables) {
-    if (t.push_keys.empty()) continue;
-    swept += SweepTable(Find(t.table), now, t.push_keys.size(), removals);
+  for (size_t i = 0; i < request.tables.size(); ++i) {
+    const size_t pushed = request.tables[i].push_keys.size();
+    if (pushed > 0) swept += SweepTable(named_[i], now, pushed, removals);
   }
   return swept;
 }

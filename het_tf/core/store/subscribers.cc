@@ -5,9 +5,6 @@
 namespace het {
 namespace {
 
-// Interval, in answers, between searches for clients that left.
-constexpr uint32_t kLookForIdle = 1024;
-
 // For a removed row: no copy of it is valid, whatever its base. (Clock 0 would differ only from bases that
 // are known exactly.)
 constexpr Clock kGone = std::numeric_limits<Clock>::min();
@@ -116,12 +113,6 @@ bool Subscribers::ForgetOldest(ClientId keep) {
   return true;
 }
 
-void Subscribers::ForgetIdle() {
-  for (auto record = records_.begin(); record != records_.end();) {
-    record = number_ - record->second.last > kIdleAnswers ? Forget(record) : std::next(record);
-  }
-}
-
 void Subscribers::ForgetSilent(uint32_t now) {
   for (auto record = records_.begin(); record != records_.end();) {
     Record& known = record->second;
@@ -179,7 +170,6 @@ Subscribers::Turn Subscribers::Begin(ClientId client, uint32_t request, uint32_t
                                      const Vector<Use>& uses) {
   Turn turn;
   turn.subscribers_ = this;
-  turn.client_ = client;
   auto record = records_.find(client);
   // A duplicate or a late request, whose answer no call waits for.
   if (record != records_.end() && static_cast<int32_t>(request - record->second.request) <= 0) return turn;
@@ -215,7 +205,6 @@ Subscribers::Turn Subscribers::Begin(ClientId client, uint32_t request, uint32_t
   own->request = request;
   if (fresh) own->first = number_;
   own->last = number_;
-  if (number_ % kLookForIdle == 0) ForgetIdle();  // this client is not idle now
   for (Table& held : own->tables) held_ -= held.Acknowledge(acknowledged);
   for (const Use& use : uses) {
     if (use.incoming > 0 && own->Find(use.table) == nullptr)
@@ -228,16 +217,14 @@ Subscribers::Turn Subscribers::Begin(ClientId client, uint32_t request, uint32_t
   return turn;
 }
 
-void Subscribers::Turn::Drop(uint64_t table, const Vector<Key>& keys) {
-  Table* held = number_ == 0 ? nullptr : record_->Find(table);
-  if (held == nullptr || reset_) return;
-  subscribers_->held_ -= held->Drop({keys.data(), keys.size()}, acknowledged_);
+void Subscribers::Turn::At(uint64_t table, const Vector<Key>& dropped) {
+  table_ = number_ == 0 ? nullptr : record_->Find(table);
+  if (table_ != nullptr && !reset_) subscribers_->held_ -= table_->Drop(dropped, acknowledged_);
 }
 
-void Subscribers::Turn::Subscribe(uint64_t table, Key key, Clock clock) {
-  Table* held = number_ == 0 ? nullptr : record_->Find(table);
-  if (held == nullptr) return;
-  const auto [entry, made] = held->rows.try_emplace(key, Entry{clock, number_, 0});
+void Subscribers::Turn::Subscribe(Key key, Clock clock) {
+  if (table_ == nullptr) return;
+  const auto [entry, made] = table_->rows.try_emplace(key, Entry{clock, number_, 0});
   if (made) {
     ++subscribers_->held_;
     return;
@@ -246,23 +233,21 @@ void Subscribers::Turn::Subscribe(uint64_t table, Key key, Clock clock) {
   entry->second.base = std::min(entry->second.base, clock);
   entry->second.number = number_;
   if (entry->second.moved == 0) return;
-  Moved& item = held->moved[entry->second.moved - 1];
+  Moved& item = table_->moved[entry->second.moved - 1];
   item.clock = clock;
   item.number = number_;
 }
 
-void Subscribers::Turn::Notify(uint64_t table, Vector<Key>* keys) {
-  Table* held = number_ == 0 ? nullptr : record_->Find(table);
-  if (held == nullptr) return;
-  const size_t begin = keys->size();
-  for (Moved& moved : held->moved) {
+void Subscribers::Turn::Notify(Vector<Key>* keys) {
+  if (table_ == nullptr) return;
+  for (Moved& moved : table_->moved) {
     if (moved.number != 0) continue;  // this answer brings it
     keys->push_back(moved.key);
     moved.clock = kNamed;
     moved.number = number_;
     ++subscribers_->notified_;
   }
-  std::sort(keys->begin() + static_cast<ptrdiff_t>(begin), keys->end());
+  std::sort(keys->begin(), keys->end());
 }
 
 }  // namespace het

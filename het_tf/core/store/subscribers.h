@@ -51,9 +51,7 @@ class Subscribers {
   // Limit on all clients' subscriptions together; beyond it the client that was silent for longest is
   // forgotten.
   static constexpr size_t kMostRows = size_t{1} << 20;
-  // Forgets a client after this many answers to others without one to it: it has probably left.
-  static constexpr uint32_t kIdleAnswers = 1u << 16;
-  // Also forgets a client that was silent for this many seconds, since others may be few.
+  // Forgets a client that was silent for this many seconds: it has probably left.
   static constexpr uint32_t kSilentSeconds = 600;
 
   explicit Subscribers(size_t limit = kMostRows) : limit_(limit) {}
@@ -160,7 +158,6 @@ class Subscribers {
   Records::iterator Forget(Records::iterator record) noexcept;
   // Forgets the client that was silent for longest, except `keep`. Returns false if there is none.
   bool ForgetOldest(ClientId keep);
-  void ForgetIdle();
 
   size_t limit_;
   Records records_;
@@ -179,18 +176,18 @@ class Subscribers::Turn {
   bool reset() const { return reset_; }
 
   // For each table, in this order; with number 0 all do nothing.
-  // The client has evicted these rows.
-  void Drop(uint64_t table, const Vector<Key>& keys);
+  // The calls below are about this table, of which the client has evicted the rows `dropped`.
+  void At(uint64_t table, const Vector<Key>& dropped);
   // The answer leaves the client with this row at `clock`: fetched, refreshed, or confirmed within its bound.
-  void Subscribe(uint64_t table, Key key, Clock clock);
-  // Appends, in order, the rows of the table that have moved and that the answer does not bring.
-  void Notify(uint64_t table, Vector<Key>* keys);
+  void Subscribe(Key key, Clock clock);
+  // Sets *keys, in order, to the rows that have moved and that the answer does not bring.
+  void Notify(Vector<Key>* keys);
 
  private:
   friend class Subscribers;
   Subscribers* subscribers_ = nullptr;
   Record* record_ = nullptr;
-  ClientId client_;
+  Table* table_ = nullptr;
   uint32_t number_ = 0;
   uint32_t acknowledged_ = 0;
   bool reset_ = true;

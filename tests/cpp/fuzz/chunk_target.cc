@@ -7,6 +7,7 @@
 #include "het_tf/core/store/changes.h"
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/fuzz/target.h"
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::fuzz {
@@ -45,7 +46,8 @@ std::unique_ptr<Partition> MakePartition() {
   Bytes frame;
   Encode(q, &frame);
   Bytes reply;
-  if (!partition->Handle({frame.data(), frame.size()}, &reply).applied) Fail("a good push was refused");
+  if (!testing::HandleFrame(partition.get(), {frame.data(), frame.size()}, &reply).applied)
+    Fail("a good push was refused");
   return partition;
 }
 

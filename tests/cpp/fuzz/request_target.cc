@@ -6,6 +6,7 @@
 #include "het_tf/core/wire/parts.h"
 #include "tests/cpp/fuzz/target.h"
 #include "tests/cpp/testing/copies.h"
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/partition_bytes.h"
 
 namespace het::fuzz {
@@ -94,7 +95,8 @@ std::unique_ptr<Partition> MakePartition() {
   for (uint64_t seq = 1; seq <= kSeq; ++seq) {
     const Bytes frame = Encoded(MakeRequest(seq, seq - 1, 3, 6));
     Bytes reply;
-    if (!partition->Handle({frame.data(), frame.size()}, &reply).applied) Fail("a good push was refused");
+    if (!testing::HandleFrame(partition.get(), {frame.data(), frame.size()}, &reply).applied)
+      Fail("a good push was refused");
   }
   return partition;
 }
@@ -194,7 +196,7 @@ void Run(const uint8_t *data, size_t size) {
   }
 
   Bytes bytes;
-  const Handled handled = partition->Handle(frame, &bytes, HandlingNow());
+  const Handled handled = testing::HandleFrame(partition.get(), frame, &bytes, HandlingNow());
   Reply reply;
   if (!Decode({bytes.data(), bytes.size()}, &reply).ok()) Fail("an answer that cannot be read");
   if (!good && reply.status != FrameStatus::kBadFrame) Fail("a frame that cannot be read was taken");

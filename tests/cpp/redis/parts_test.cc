@@ -213,7 +213,7 @@ TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   EXPECT_EQ(replies[1].status, FrameStatus::kElsewhere) << replies[1].message;
 }
 
-class RedisHoldings : public RedisParts {
+class RedisSubscribers : public RedisParts {
  protected:
   // Checks partition 0, and fetches `rows` rows, which subscribes the client to them.
   Request Question(uint64_t client, Key rows) {
@@ -230,7 +230,7 @@ class RedisHoldings : public RedisParts {
   }
 };
 
-TEST_F(RedisHoldings, MovedRowsAreReported) {
+TEST_F(RedisSubscribers, MovedRowsAreReported) {
   Begin();
   Request q = Question(3, 10);
   const auto ask = [&] {
@@ -255,27 +255,8 @@ TEST_F(RedisHoldings, MovedRowsAreReported) {
   EXPECT_EQ(server().Info("het", "het_notified_rows"), 1);
 }
 
-// A dead worker's subscriptions are forgotten while another worker goes on.
-TEST_F(RedisHoldings, AreForgottenAfterAWorkerDied) {
-  Begin();
-  Bytes bytes;
-  Request gone = Question(3, 1000);
-  gone.request_id = 1;
-  Encode(gone, &bytes);
-  Ask("HET.READ", keys_[0], ToText(bytes));
-  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 1000);
-  constexpr uint32_t kAtOnce = 4096;
-  for (uint32_t asked = 0; asked < Subscribers::kIdleAnswers + kAtOnce;) {
-    std::vector<Request> parts(kAtOnce, Question(4, 0));
-    for (Request& part : parts) part.request_id = ++asked;
-    EncodeParts({parts.data(), parts.size()}, &bytes);
-    EXPECT_EQ(Ask("HET.READ", keys_[0], ToText(bytes)).size(), kAtOnce);
-    EXPECT_EQ(server().Info("het", "het_subscribed_rows") > 0, asked <= Subscribers::kIdleAnswers) << asked;
-  }
-}
-
 // A server without memory forgets its clients' subscriptions first.
-TEST_F(RedisHoldings, NeedMemory) {
+TEST_F(RedisSubscribers, NeedMemory) {
   Begin();
   Request q = Question(2, 1000);
   const auto ask = [&] {

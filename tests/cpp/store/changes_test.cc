@@ -9,6 +9,7 @@
 #include <set>
 
 #include "het_tf/core/store/chunk.h"
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/table_specs.h"
@@ -51,7 +52,7 @@ class ChangingPartition {
     Encode(q, &frame);
     Handling how;
     how.now = 1000;
-    EXPECT_TRUE(partition_->Handle({frame.data(), frame.size()}, &reply, how).applied);
+    EXPECT_TRUE(HandleFrame(partition_.get(), {frame.data(), frame.size()}, &reply, how).applied);
   }
   void Remove(const std::vector<Key>& keys, size_t table = 0) {
     Bytes chunk;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/store/chunk_format.h"
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/table_specs.h"
@@ -321,13 +322,13 @@ TEST_F(ChunkTest, APushPartMakesACopyEqual) {
   Handling how;
   how.now = 1000;
   how.replicate = true;
-  const Handled handled = partition_.Handle(View(frame), &reply, how);
+  const Handled handled = HandleFrame(&partition_, View(frame), &reply, how);
   EXPECT_TRUE(handled.applied);
   EXPECT_EQ(handled.rows, 2u) << "key 0 of both tables; the others do not exist";
   EXPECT_LT(handled.replication.push.size(), frame.size());
-  EXPECT_TRUE(copy->Handle(View(handled.replication.push), &reply).applied);
+  EXPECT_TRUE(HandleFrame(copy.get(), View(handled.replication.push), &reply).applied);
   EXPECT_EQ(BytesOf(*copy), BytesOf(partition_));
-  const Handled duplicate = partition_.Handle(View(frame), &reply, how);
+  const Handled duplicate = HandleFrame(&partition_, View(frame), &reply, how);
   EXPECT_FALSE(duplicate.applied);
   EXPECT_TRUE(duplicate.replication.push.empty());
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "het_tf/core/store/partition.h"
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/table_specs.h"
 
@@ -48,7 +49,7 @@ class PartitionLimits : public ::testing::Test {
   Reply Handle(const Request& q, Handling how = Owner()) {
     Bytes frame, bytes;
     Encode(q, &frame);
-    handled_ = partition_.Handle({frame.data(), frame.size()}, &bytes, how);
+    handled_ = HandleFrame(&partition_, {frame.data(), frame.size()}, &bytes, how);
     Reply reply;
     EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
     return reply;

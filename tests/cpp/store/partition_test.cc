@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/packed_rows.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
@@ -53,7 +54,7 @@ class PartitionTest : public ::testing::Test {
   }
   Reply HandleBytes(Span<const uint8_t> frame) {
     Bytes bytes;
-    partition_->Handle(frame, &bytes);
+    HandleFrame(partition_.get(), frame, &bytes);
     Reply reply;
     EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
     EXPECT_EQ(reply.inc, reply.same_inc ? 0 : 1000u);
@@ -290,7 +291,7 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
     SetAllocLimit(AllocatedBytes() + room);
     bool threw = false;
     try {
-      partition_->Handle(Span<const uint8_t>(frame.data(), frame.size()), &bytes);
+      HandleFrame(partition_.get(), Span<const uint8_t>(frame.data(), frame.size()), &bytes);
     } catch (const std::bad_alloc&) {
       threw = true;
     }

@@ -8,6 +8,7 @@
 
 #include "het_tf/core/store/chunk.h"
 #include "tests/cpp/testing/copies.h"
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/partition_bytes.h"
 #include "tests/cpp/testing/random.h"
 #include "tests/cpp/testing/table_specs.h"
@@ -226,7 +227,7 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
     const Bytes frame = Push(1 + random_.Below(i < 350 ? 20 : 2), random_.Below(30));
     Handled handled;
     if (random_.Chance(0.8)) {
-      handled = partition_.Handle(View(frame), &reply, HandlingAt(now));
+      handled = HandleFrame(&partition_, View(frame), &reply, HandlingAt(now));
       ASSERT_TRUE(handled.applied);
       swept += handled.swept;
     } else {
@@ -246,7 +247,7 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
   Bytes reply;
   const Bytes frame = Push(1, 300);
   ASSERT_TRUE(
-      CopyHandles(View(frame), partition_.Handle(View(frame), &reply, HandlingAt(kNow)), copy_.get()));
+      CopyHandles(View(frame), HandleFrame(&partition_, View(frame), &reply, HandlingAt(kNow)), copy_.get()));
   int held_back = 0;
   for (size_t room = 0;; room += 64) {
     Handled swept_out;
@@ -266,7 +267,7 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
 TEST_F(CopyTest, WithoutALimitNothingIsSwept) {
   ASSERT_TRUE(partition_.CreateTable(MakeSchema(TableLimits()), 9, kNow).ok()) << "limits change";
   Bytes reply;
-  partition_.Handle(View(Push(1, 1000)), &reply, HandlingAt(kNow));
+  HandleFrame(&partition_, View(Push(1, 1000)), &reply, HandlingAt(kNow));
   const size_t rows = partition_.Find(HashName("t"))->rows().size();
   EXPECT_EQ(partition_.Sweep(kNow + 10000, 100000, nullptr).rows(), 0u);
   EXPECT_EQ(partition_.Find(HashName("t"))->rows().size(), rows);

@@ -5,6 +5,7 @@
 
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/partition.h"
+#include "tests/cpp/testing/handle_frame.h"
 
 namespace het::testing {
 
@@ -17,7 +18,7 @@ inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, Partitio
     Bytes reply;
     if (made.frame) how.applied_at = made.time;
     const Span<const uint8_t> push(made.push.data(), made.push.size());
-    taken = copy->Handle(made.frame ? frame : push, &reply, how).applied;
+    taken = HandleFrame(copy, made.frame ? frame : push, &reply, how).applied;
   }
   for (const Bytes& chunk : made.removals)
     taken = LoadChunk({chunk.data(), chunk.size()}, copy).ok() && taken;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
@@ -110,7 +111,7 @@ Request RedisStore::NewRequest(uint64_t seq, size_t pushes, size_t reads) {
 Reply RedisStore::Handle(const std::string& command, const Request& request) {
   const std::string frame = Encoded(request);
   Bytes expected;
-  const Handled handled = model_.Handle(View(frame), &expected);
+  const Handled handled = HandleFrame(&model_, View(frame), &expected);
   pushes_applied_ += handled.applied;
   const RedisReply reply = Command({command, "p", frame});
   EXPECT_EQ(WithoutInc(reply.text), WithoutInc(ToText(expected)));
