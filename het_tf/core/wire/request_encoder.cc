@@ -176,8 +176,8 @@ class RequestWriter {
       for (uint32_t ticks : t.push_ticks) w_.Varint(ticks);
       rows = out_->size();
       w_.Raw(t.packed_updates.data(), t.packed_updates.size());
-      for (const float *update = t.push_updates.begin(), *end = t.push_updates.end(); update < end;
-           update += t.update_floats)
+      const float* update = t.push_updates.data();
+      for (; update < t.push_updates.data() + t.push_updates.size(); update += t.update_floats)
         PackRows({t.push_format}, t.block, t.update_floats, &update, 1, &w_);
       rows = out_->size() - rows;
     }
