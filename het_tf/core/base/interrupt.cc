@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// What the handler touches is atomic.
+// The handler uses atomics only.
 std::atomic<int> scopes{0};
 std::atomic<void (*)(int)> before{nullptr};  // the handler from before
 std::atomic<double> signalled_at{-kNever};   // SteadySeconds of the last signal

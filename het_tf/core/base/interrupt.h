@@ -24,7 +24,7 @@ namespace het {
 
 class Interrupts {
  public:
-  static constexpr double kStillSeconds = 0.25;  // after a signal, a wait may stand still for so long
+  static constexpr double kStillSeconds = 0.25;  // limit on a wait without progress after a signal
   static constexpr double kHoldSeconds = 0.3;    // for point 2
 
   // How the call of this scope gets back to Python.

@@ -1,4 +1,4 @@
-// What a cached table has sent, received and seen. One place declares every counter with its meaning.
+// The counters of a cached table. One place declares every counter with its meaning.
 #pragma once
 
 #include <cstdint>

@@ -1,42 +1,13 @@
 #include "het_tf/core/cache/eviction_policy.h"
 
-#include <algorithm>
-
 #include "het_tf/core/cache/hit_watch.h"
-#include "het_tf/core/cache/line_lists.h"
 
 namespace het {
 namespace {
 
-// A policy that keeps its lines in order of going: list 0 goes first, and of a list its back.
-class ListPolicy : public EvictionPolicy {
+class Lru : public EvictionPolicy {
  public:
-  explicit ListPolicy(size_t lists) : list_count_(lists), lists_(lists) {}
-
-  void Prefetch(uint32_t line) const override { lists_.Prefetch(line); }
-
-  size_t LinesOfRank(size_t rank) const override { return rank < list_count_ ? lists_.size(rank) : 0; }
-
-  void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
-               Vector<uint32_t>* victims) const override {
-    for (size_t list = 0; list < list_count_ && count > 0; ++list) {
-      for (uint32_t line = lists_.back(list); line != LineLists::kNone && count > 0;
-           line = lists_.before(line)) {
-        if (!may_go(line)) continue;
-        victims->push_back(line);
-        --count;
-      }
-    }
-  }
-
- protected:
-  const size_t list_count_;
-  LineLists lists_;
-};
-
-class Lru : public ListPolicy {
- public:
-  Lru() : ListPolicy(1) {}
+  Lru() : EvictionPolicy(1) {}
   void Insert(uint32_t line) override {
     lists_.Reserve(line);
     lists_.PushFront(0, line);
@@ -49,10 +20,10 @@ class Lru : public ListPolicy {
 };
 
 // List f holds the lines that were touched f + 1 times, counted up to `cap`.
-class Frequency : public ListPolicy {
+class Frequency : public EvictionPolicy {
  public:
   Frequency(uint8_t cap, size_t capacity)
-      : ListPolicy(cap), age_every_(AgeEvery(capacity)), watch_(capacity) {}
+      : EvictionPolicy(cap), age_every_(AgeEvery(capacity)), watch_(capacity) {}
 
   void Insert(uint32_t line) override {
     lists_.Reserve(line);

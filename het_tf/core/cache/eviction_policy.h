@@ -13,15 +13,17 @@
 // rarely. Not thread-safe; the cache that owns it locks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/line_lists.h"
 
 namespace het {
 
+// A policy keeps its lines in lists: list 0 goes first, and of a list its back.
 class EvictionPolicy {
  public:
   // Ranks of lines, by which caches with a shared budget compare them: rank 0 leaves first. Under lfu and
@@ -34,15 +36,30 @@ class EvictionPolicy {
   // Throws std::bad_alloc, without the line.
   virtual void Insert(uint32_t line) = 0;
   virtual void Touch(uint32_t line) = 0;
-  // The line will be touched soon.
-  virtual void Prefetch(uint32_t) const {}
   virtual void Erase(uint32_t line) = 0;
-  virtual size_t LinesOfRank(size_t rank) const = 0;
+  // The line will be touched soon.
+  void Prefetch(uint32_t line) const { lists_.Prefetch(line); }
+  size_t LinesOfRank(size_t rank) const { return rank < list_count_ ? lists_.size(rank) : 0; }
   // Sets the capacity, from which the time of ageing follows.
   virtual void SetCapacity(size_t) {}
-  // Appends up to `count` lines with may_go(line), in order of eviction. Changes nothing.
-  virtual void Victims(size_t count, const std::function<bool(uint32_t)>& may_go,
-                       Vector<uint32_t>* victims) const = 0;
+  // Appends up to `count` lines with may_go(line), in order of eviction.
+  template <typename MayGo>
+  void Victims(size_t count, const MayGo& may_go, Vector<uint32_t>* victims) const {
+    for (size_t list = 0; list < list_count_ && count > 0; ++list) {
+      for (uint32_t line = lists_.back(list); line != LineLists::kNone && count > 0;
+           line = lists_.before(line)) {
+        if (!may_go(line)) continue;
+        victims->push_back(line);
+        --count;
+      }
+    }
+  }
+
+ protected:
+  explicit EvictionPolicy(size_t lists) : list_count_(lists), lists_(lists) {}
+
+  const size_t list_count_;
+  LineLists lists_;
 };
 
 }  // namespace het

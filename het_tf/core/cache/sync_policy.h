@@ -32,6 +32,8 @@ struct SyncPolicy {
     if (moved) return Pull::kFetch;
     return pull == kUnbounded ? Pull::kNothing : Pull::kCheck;
   }
+  // Whether several workers compute what one process would: no read and no push lags behind.
+  bool Exact() const { return pull.most == 0 && push.most == 0; }
   // Whether a lookup may begin before the step before it has ended: not at a bound of 0.
   bool MayBeginEarly() const { return pull.most > 0; }
 

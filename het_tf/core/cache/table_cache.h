@@ -71,7 +71,7 @@ class TableCache {
     trimmed_ = numbers_.newest();
     budget_->MakeRoom(incoming * lines_.line_bytes());
   }
-  // Lets so many lines go, as far as holds allow, for its budget. Throws std::bad_alloc.
+  // Lets `count` lines go, as far as holds allow, for its budget. Throws std::bad_alloc.
   void LetGo(size_t count);
   // Lets all transient lines go that are not held.
   void DropTransient();

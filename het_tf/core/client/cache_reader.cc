@@ -8,15 +8,6 @@
 namespace het {
 
 std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t step) {
-  if (step == 0) return Begin(read, std::make_unique<PrivateSink>(tables_));
-  return Begin(read, std::make_unique<LookupSink>(tables_, step));
-}
-
-std::unique_ptr<ReadOp> CacheReader::BeginMissing(CachedRead* read) {
-  return Begin(read, std::make_unique<LineSink>(tables_));
-}
-
-std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, std::unique_ptr<CacheSink> sink) {
   auto op = std::make_unique<ReadOp>();
   op->read = read;
   for (const CachedRead::Part& part : read->parts) {
@@ -26,6 +17,12 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, std::unique_ptr<Cac
                                    "' is cached on a device; use Client::devices");
   }
   if (!op->error.ok()) return op;
+  std::unique_ptr<CacheSink> sink;
+  if (step == 0) {
+    sink = std::make_unique<PrivateSink>(tables_);
+  } else {
+    sink = std::make_unique<LineSink>(tables_, step);
+  }
   CacheSink& rows = *sink;
   op->sink = std::move(sink);
   Asker asker(op.get(), subscriptions_);

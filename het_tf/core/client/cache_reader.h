@@ -20,16 +20,13 @@ class CacheReader {
   CacheReader(const CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions, Waiter* waiter)
       : tables_(tables), exchange_(exchange), subscriptions_(subscriptions), waiter_(waiter) {}
 
-  // As Client::Read. Throws std::bad_alloc, without a read.
+  // As Client::Read. `step`: LookupNumbers::kNoStep for rows that a gradient misses. Throws std::bad_alloc,
+  // without a read.
   std::unique_ptr<ReadOp> Begin(CachedRead* read, uint64_t step);
-  // Begins a read of rows that a gradient misses.
-  std::unique_ptr<ReadOp> BeginMissing(CachedRead* read);
   // Waits until a read of any kind is done. Then fills in rows and values, or returns the error.
   Status Await(ReadOp* op);
 
  private:
-  std::unique_ptr<ReadOp> Begin(CachedRead* read, std::unique_ptr<CacheSink> sink);
-
   const CachedTables* const tables_;
   Exchange* const exchange_;
   Subscriptions* const subscriptions_;

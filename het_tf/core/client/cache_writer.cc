@@ -56,7 +56,7 @@ Status CacheWriter::FetchMissing(CachedWrite* write) {
     read.parts.push_back({wanted.part->table, wanted.part->partition, wanted.keys.size(), wanted.keys.data(),
                           wanted.hashes.data(), wanted.rows.data(), wanted.values.data()});
   }
-  HET_RETURN_IF_ERROR(reader_->Await(reader_->BeginMissing(&read).get()));
+  HET_RETURN_IF_ERROR(reader_->Await(reader_->Begin(&read, LookupNumbers::kNoStep).get()));
   for (const Wanted& wanted : all) {
     for (size_t i = 0; i < wanted.at.size(); ++i) wanted.part->rows[wanted.at[i]] = wanted.rows[i];
   }

@@ -52,7 +52,7 @@ void Client::ForgetTable(uint64_t table) {
   early_.DropAll();
   for (Session& session : exchange_.sessions()) {
     answers_.Discard(&session, &tables_.at(table), session.log().DropUnapplied(table));
-    session.epochs().Forget(table);
+    session.ForgetEpoch(table);
   }
 }
 
@@ -113,12 +113,12 @@ void Client::SetNextUse(uint64_t table, Key key, uint64_t hash, uint32_t planned
 // --- write
 
 Status Client::PushPastBound() {
-  pushes_.PastBound();
+  pushes_.All(/*whole=*/false);
   return waiter_.UntilApplied(UINT64_MAX, "a push");
 }
 
 Status Client::Flush() {
-  pushes_.Everything();
+  pushes_.All(/*whole=*/true);
   const Status status = waiter_.UntilApplied(UINT64_MAX, "a flush");
   losses_.Tell(/*now=*/true);
   return status;

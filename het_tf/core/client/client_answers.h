@@ -1,4 +1,4 @@
-// What answers tell a client, and what follows for its caches.
+// Carries out the consequences of answers for a client's caches and reads.
 #pragma once
 
 #include "het_tf/core/client/cached_tables.h"
@@ -14,7 +14,7 @@ namespace het {
 
 class ClientAnswers : public Exchange::Listener {
  public:
-  // Those whom it tells.
+  // The parts of the client that it calls.
   struct To {
     const ClientConfig* config;
     const CachedTables* tables;

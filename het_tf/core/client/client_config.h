@@ -1,4 +1,4 @@
-// How a client talks to its store, and how long it keeps what it has pushed.
+// The settings of a client: time limits, sizes of frames, and durability of pushes.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ struct ClientConfig {
   uint64_t seed = 0;
   double request_timeout = 10;  // seconds without a byte until an unanswered request counts as lost
   double deadline = 60;         // seconds without progress until a call gives up
-  // A flush sends frames of at most about so many bytes.
+  // Limit on the bytes of a flush's frames, about.
   size_t max_frame_bytes = size_t{16} << 20;
-  // What the answer to one request may take; a read of more rows is several requests.
+  // Limit on the answer to one request; a read of more rows is several requests.
   size_t max_read_bytes = kMostReadBytes;
   // A store that is out of memory fails the call at once: for a store that shares this process's
   // memory.
@@ -31,14 +31,14 @@ struct ClientConfig {
   double first_backoff = 0.01;
   double max_backoff = 1;
   Durability durability = Durability::kApplied;
-  uint32_t min_replicas = 1;      // kReplicated: so many hold a push that is durable
+  uint32_t min_replicas = 1;      // kReplicated: number that hold a durable push
   double replica_interval = 0.1;  // kReplicated: seconds between two questions to the replicas
   // Limit on the bytes of applied frames that are kept; the frames of a step may exceed it. Then
   // kReplicated waits for the replicas, and kCheckpoint forgets the oldest ones.
   size_t keep_bytes = size_t{256} << 20;
-  // What becomes of unsent updates of a table that was loaded or cleared meanwhile.
+  // Discard or keep unsent updates of a table that was loaded or cleared meanwhile.
   enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
-  // Told what a call waits for, first after kNoticeSeconds and then at ever longer intervals.
+  // Gets a text about a call that waits: first after kNoticeSeconds, then at ever longer intervals.
   std::function<void(const std::string&)> notice;
   // Records the times of calls while it is on; must outlive the client. Null: no record.
   TraceLog* trace = nullptr;

@@ -63,7 +63,7 @@ Status DeviceClient::Wait(uint64_t of_step) {
     const SyncPolicy sync = cache.policy().sync();
     if (cache.device() == nullptr || !sync.bounds_pushes() || push.keys.empty()) return false;
     if (!of_this_step) return true;
-    // What this step pushed is all that its rows have unapplied, once earlier frames are applied.
+    // Once earlier frames are applied, only this step's ticks of its rows are unapplied.
     for (size_t i = 0; i < push.keys.size(); ++i) {
       if (sync.MustWait(push.ticks[i], push.clocks[i])) return true;
     }
@@ -82,7 +82,7 @@ Status DeviceClient::Wait(uint64_t of_step) {
   };
   HET_RETURN_IF_ERROR(wait());
   HET_RETURN_IF_ERROR(waiter_->UntilKeptFit());
-  // That may have waited, and heard that a partition's incarnation changed to an earlier state.
+  // A partition may have got a new incarnation meanwhile, with an earlier state.
   return wait();
 }
 

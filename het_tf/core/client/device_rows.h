@@ -1,14 +1,12 @@
-// What a client does for caches that are elsewhere than in its TableCaches: in the memory of a
-// device (core/device/abi.h). The cache on the device keeps rows, clocks and unsent updates; the
-// client keeps what the protocol needs between a device and the store: numbered frames, their
-// resending, and what they hold.
+// The interface between a client and caches in the memory of a device (core/device/abi.h). The cache on the
+// device keeps rows, clocks and unsent updates. The client keeps numbered frames, and sends them again after
+// failures.
 //
-//   wanted (keys, bases) ─► DeviceClient::Read ─► rows with every own frame on top that the store did not
-//                                                     know; the device puts its unsent update on
-//                                                     top of that
+//   wanted (keys, bases) ─► DeviceClient::Read ─► rows, with the own frames that the store lacked on top;
+//                                                     the device adds its unsent updates
 //   due, victims         ─► DeviceClient::Push ─► frames; DeviceClient::Wait: until they are applied
 //
-// What happens to rows behind the cache's back reaches it through a DeviceLines.
+// A DeviceLines tells the cache of changes that it has not made.
 //
 // Order: a read ends, and its rows are installed, before anything of its tables is pushed or
 // forgotten. A row of an answer must not leave to make room for another row of it. A row of an

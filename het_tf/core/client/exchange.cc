@@ -18,7 +18,7 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
       request_timeout_(config.request_timeout),
       trace_(config.trace),
       tables_(tables),
-      requests_(tables, subscriptions),
+      subscriptions_(subscriptions),
       listener_(listener),
       base_id_{RandomId(), RandomId() << 32},
       jitter_(RandomId()) {
@@ -124,7 +124,7 @@ void Exchange::AskAgain(Session* session, PartitionReadPtr read) {
   session->Ask(std::move(read));
 }
 
-// --- what has come
+// --- events
 
 void Exchange::OnEvent(Transport::Event* event) {
   Session* const session = &sessions_[event->partition];
@@ -150,8 +150,8 @@ void Exchange::OnRefusal(Session* session, const Transport::Event& event) {
   if (event.request_id == 0 && !outstanding.empty()) refused = &outstanding.front();
   if (refused != nullptr) {
     Session::Outstanding request = session->Take(refused);
-    // What was sent before this call may have been rejected for a reason that is gone by now: it
-    // is tried again.
+    // A request from before this call may have been rejected for a reason that is gone by now: it is sent
+    // again.
     if (event.kind != Transport::Event::kRefused && request.sent_at >= call_.began)
       Reject(FailedPrecondition(event.reason));
     AskAgain(session, std::move(request.read));

@@ -1,5 +1,5 @@
-// The sessions with all partitions of one store: their requests go into frames, and each part of a reply goes
-// to the session that asked.
+// The sessions with all partitions of one store. It gathers their requests into frames, and passes each part
+// of a reply to its session.
 //
 //   Session::Next ─► parts of one shard gathered into a frame ─► Transport
 //                        Listener ◄─ Verdict ◄─ Session::OnReply ◄─ reply ◄┘
@@ -21,7 +21,6 @@
 
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/client_config.h"
-#include "het_tf/core/client/request_maker.h"
 #include "het_tf/core/client/session.h"
 #include "het_tf/core/client/subscriptions.h"
 #include "het_tf/core/wire/transport.h"
@@ -40,14 +39,14 @@ class Exchange {
     virtual void OnNewIncarnation(Session* session) = 0;
     // Pushes are numbered anew, for another client id.
     virtual void OnNewIdentity(Session* session) = 0;
-    // Another epoch, or no such table any more; the log has dropped that many ticks.
+    // The table has another epoch, or was dropped, and the log has dropped its ticks (Verdict::Table).
     virtual void OnReloaded(Session* session, const Verdict::Table& table) = 0;
     virtual void OnGone(Session* session, const Verdict::Table& table) = 0;
     // The partition has lost acknowledged pushes; `repaired` of them were kept and are sent again.
     virtual void OnLost(Session* session, uint64_t lost, uint64_t repaired) = 0;
     virtual void OnReplicas(Session* session, const Transport::Event& event) = 0;
   };
-  // How the call that is running fares.
+  // The state of the call that is running.
   struct Call {
     double began = 0;
     double moved_at = 0;         // when a frame was applied or a read answered last
@@ -70,21 +69,30 @@ class Exchange {
 
   // Sends what can be sent.
   void Pump();
-  // Handles all events that have come, and waits at most so long for the first one. `expects`: events
+  // Handles all events that have come, and waits at most `wait` seconds for the first one. `expects`: events
   // other than replies may come.
   void Receive(double wait, bool expects);
-  // Asks again, unless nobody waits any more; what has become invalid since is fetched.
+  // Asks again, unless nobody waits any more; fetches rows that have become invalid since.
   void AskAgain(Session* session, PartitionReadPtr read);
-  // A call has thrown in the middle of something: all connections are given up, and all is asked
-  // again.
+  // Call after a call has thrown: closes all connections, and asks all reads again.
   void Recover();
 
-  // Something is on its way, or could go out; seconds until that should be looked at.
+  // Whether requests are in flight or could be sent; seconds until the next one needs attention.
   bool busy() const;
   double Due() const;
 
  private:
-  void Send(const std::vector<RequestMaker::Outgoing>& parts);  // exchange_send.cc, as Pump
+  struct Outgoing {
+    Session* session;
+    Session::Outgoing what;
+  };
+
+  // exchange_send.cc, as Pump: the request points to updates and questions, until it is encoded.
+  void Make(const Outgoing& sending, OutRequest* request);
+  // Counts a frame of `bytes` bytes; `tables`: for the tables of each part.
+  void CountRequests(const std::vector<Outgoing>& parts, const std::vector<OutRequest>& requests,
+                     const Vector<TableBytes>& tables, size_t bytes) const;
+  void Send(const std::vector<Outgoing>& parts);
   void CheckTimeouts();
   void OnEvent(Transport::Event* event);
   void OnRefusal(Session* session, const Transport::Event& event);
@@ -104,13 +112,14 @@ class Exchange {
   const double request_timeout_;
   TraceLog* const trace_;
   const CachedTables* const tables_;
-  RequestMaker requests_;
+  Subscriptions* const subscriptions_;
   Listener* const listener_;
   Session::Config session_config_;
   std::deque<Session> sessions_;
   const ClientId base_id_;   // the lower half of `low` counts
   uint64_t generation_ = 0;  // of the newest id
   uint64_t jitter_;
+  uint32_t next_request_id_ = 1;
   Call call_;
   std::vector<Transport::Event> events_;
 };

@@ -103,7 +103,7 @@ void PushBuilder::Wanted(const OthersKeys& wanted, Frames* frames) {
   const SyncPolicy sync = cache.policy().sync();
   Vector<uint32_t> lines(wanted.keys.size());
   cache.lines().FindBatch(wanted.keys.data(), wanted.hashes.data(), lines.size(), lines.data());
-  const auto stays = [&](uint32_t line) { return line == kNoRow || !het::PastBound(cache, sync, line); };
+  const auto stays = [&](uint32_t line) { return line == kNoRow || !PastBound(cache, sync, line); };
   lines.erase(std::remove_if(lines.begin(), lines.end(), stays), lines.end());
   Move(&cache, lines, wanted.partition, &(*frames)[wanted.partition], /*whole=*/false, &Counters::bound_push);
 }
@@ -151,28 +151,18 @@ void PushBuilder::Queues(bool whole, Frames* frames) {
   }
 }
 
-void PushBuilder::Everything() {
-  for (const auto& [table, cache] : *tables_)
-    PushLines(cache.get(), /*whole=*/true, [&of = *cache](uint32_t line) { return of.unsent().Any(line); });
-  Queues(/*whole=*/true, nullptr);
-}
-
-void PushBuilder::PastBound() {
-  for (const auto& [table, cache] : *tables_) {
-    PushLines(cache.get(), /*whole=*/false, [&of = *cache, sync = cache->policy().sync()](uint32_t line) {
-      return het::PastBound(of, sync, line);
+void PushBuilder::All(bool whole) {
+  for (const auto& [table, held] : *tables_) {
+    TableCache* const cache = held.get();
+    const SyncPolicy sync = cache->policy().sync();
+    PartitionLines lines(tables_->partitions());
+    cache->lines().ForEach([&](uint32_t line) {
+      if (whole ? cache->unsent().Any(line) : PastBound(*cache, sync, line))
+        lines[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
     });
+    PushLines(cache, whole, lines, nullptr, &Counters::bound_push);
   }
-  Queues(/*whole=*/false, nullptr);
-}
-
-template <typename Fn>
-void PushBuilder::PushLines(TableCache* cache, bool whole, Fn any) {
-  PartitionLines lines(tables_->partitions());
-  cache->lines().ForEach([&](uint32_t line) {
-    if (any(line)) lines[tables_->PartitionOf(*cache, cache->lines().meta(line).key)].push_back(line);
-  });
-  PushLines(cache, whole, lines, nullptr, &Counters::bound_push);
+  Queues(whole, nullptr);
 }
 
 void PushBuilder::PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,

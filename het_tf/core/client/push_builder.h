@@ -1,4 +1,4 @@
-// What becomes a frame, and when: rows whose unsent ticks are past the bound (SyncPolicy) or the age
+// Makes frames of updates: of rows whose unsent ticks are past the bound (SyncPolicy) or the age
 // (UnsentAges), rows that have left the cache, everything in a flush, and updates that left a device.
 //
 // A row's update goes from its line, or from the write-back queue, into a frame in one move, for
@@ -31,10 +31,9 @@ class PushBuilder {
   void OfStep(const CachedWrite& write, double now);
   // All rows that have left their cache.
   void Queues() { Queues(/*whole=*/false, nullptr); }
-  // Everything that was never sent.
-  void Everything();
-  // All rows that are past their push bound, and all that have left their cache.
-  void PastBound();
+  // All rows that have left their cache, and those past their push bound; `whole`: everything unsent, as it
+  // is.
+  void All(bool whole);
   // All rows with a tick that has been unsent for the age that their table allows. No line leaves.
   void PastAge(double now);
   // When a tick reaches that age, or earlier; infinity: there is none.
@@ -45,7 +44,7 @@ class PushBuilder {
   void OfDevice(const DevicePush& push);
 
  private:
-  // What a push of a device makes of one partition.
+  // The frames of a device's push for one partition.
   struct DeviceFrames {
     std::vector<PushFrame> frames;
     size_t bytes = 0;  // of the last one's rows
@@ -72,9 +71,6 @@ class PushBuilder {
   // Adds the lines of all tables that reach their age within `early` of it. Returns whether queued rows do.
   bool Aged(double now, double early, Frames* frames);
   void ForgetAged(double now, double early);
-  // Lines for which any(line).
-  template <typename Fn>
-  void PushLines(TableCache* cache, bool whole, Fn any);
   // `frames`: take the first lines, about max_frame_bytes_ of each partition; null: there are none.
   void PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
                  uint64_t Counters::*counter);

@@ -132,6 +132,7 @@ LineSink::~LineSink() {
 }
 
 void LineSink::Enter(TableCache* cache) {
+  if (step_ != LookupNumbers::kNoStep) cache->BeginLookup(step_);
   if (!waiting_.empty() && waiting_.back().first == cache) return;
   waiting_.emplace_back(cache, cache->numbers().BeginWaiting(step_));
 }
@@ -168,11 +169,6 @@ uint32_t LineSink::TakeAbsent(TableCache* cache, const Fetched& fetched, const T
   if (queued != nullptr) cache->unsent().Restore(line, *queued);
   FillLine(cache, line, fetched.clock, fetched.row, answer);
   return line;
-}
-
-void LookupSink::Enter(TableCache* cache) {
-  cache->BeginLookup(step_);
-  LineSink::Enter(cache);
 }
 
 // --- a read without training

@@ -1,12 +1,10 @@
-// Where the rows of an answer go. A sink belongs to one read, and knows what is special about its
-// kind of read:
+// Sinks take the rows of answers. A sink belongs to one read, and has the rules of its kind of read:
 //
-//   LookupSink   the training lookup of a step: into lines of the cache, which stay for the step
-//   LineSink     rows that a gradient misses: the same, without a lookup
+//   LineSink     a training read: into lines of the cache, which stay for its step
 //   PrivateSink  a read without training: cached rows are refreshed, others go to the read alone
 //   DeviceSink   into memory that the caller gave, for a cache on a device (device_reads.h)
 //
-// The first three keep rows in lines. Such a sink looks up the line of every row once, when the read begins,
+// The first two keep rows in lines. Such a sink looks up the line of every row once, when the read begins,
 // and keeps the number of the line by the row's place in the read. It looks up an absent row once more, when
 // the answer comes, since another read may have brought the row. The numbers stay valid as long as the sink
 // exists. A training read holds each line from the moment when it finds or inserts it until it waits no
@@ -30,7 +28,7 @@ namespace het {
 
 class Asker;
 
-// What a partition answered about one table.
+// A partition's answer about one table.
 struct TableAnswer {
   uint32_t partition;
   PushLog* log;
@@ -92,6 +90,7 @@ class CacheSink : public RowSink {
 
 class LineSink : public CacheSink {
  public:
+  // `step`: of the lookup; kNoStep: it brings rows that a gradient misses, without a lookup.
   explicit LineSink(const CachedTables* tables, uint64_t step = LookupNumbers::kNoStep)
       : CacheSink(tables), step_(step) {}
   ~LineSink() override;
@@ -103,18 +102,9 @@ class LineSink : public CacheSink {
   void Hold(TableCache* cache, uint32_t line) override;
   uint32_t TakeAbsent(TableCache* cache, const Fetched& fetched, const TableAnswer& answer) override;
 
-  const uint64_t step_;
-
  private:
+  const uint64_t step_;
   Vector<std::pair<TableCache*, uint32_t>> waiting_;  // of BeginWaiting
-};
-
-class LookupSink : public LineSink {
- public:
-  using LineSink::LineSink;
-
- protected:
-  void Enter(TableCache* cache) override;
 };
 
 class PrivateSink : public CacheSink {

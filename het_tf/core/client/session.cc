@@ -70,8 +70,8 @@ Session::Outstanding Session::Take(const Outstanding* request) {
   return taken;
 }
 
-// What was sent to an earlier incarnation is answered late, unless nothing else was on its way:
-// then two servers have changed places and back, and the partition is the one that it was.
+// An answer of an earlier incarnation is late, unless nothing else was in flight: then the partition has
+// moved to another server and back.
 bool Session::Late(const Outstanding& request, uint64_t incarnation) const {
   return known_.past.count(incarnation) != 0 && !request.after_silence;
 }
@@ -83,11 +83,11 @@ Verdict Session::OnReply(const Outstanding& request, const Reply& reply, double 
   if (reply.status == FrameStatus::kBusy) verdict.failure = reply.message;
   const bool of_partition = reply.status != FrameStatus::kElsewhere && reply.status != FrameStatus::kBusy;
   if (!of_partition) return verdict;
-  // A frame that was not read says nothing of the partition's incarnation.
+  // The answer to an unreadable frame has no incarnation.
   const uint64_t incarnation = reply.status == FrameStatus::kBadFrame ? known_.incarnation
                                : reply.same_inc                       ? request.incarnation
                                                                       : reply.inc;
-  // What the partition has of an identity that was given up says nothing of the new one's frames.
+  // The answer is about the frames of an identity that was given up.
   if (!(request.client == client_)) return verdict;
   if (Late(request, incarnation)) {
     resend_ = true;  // the partition is asked once more to find out
@@ -194,7 +194,8 @@ void Session::OnForgotten(Verdict* verdict) {
 
 void Session::OnEpochs(const Reply& reply, Verdict* verdict) {
   for (const TableReply& t : reply.tables) {
-    if (!known_.epochs.Hear(t.table, t.epoch)) continue;
+    const uint64_t before = std::exchange(known_.epochs[t.table], t.epoch);
+    if (before == 0 || before == t.epoch) continue;
     verdict->reloaded.push_back({t.table, config_->discard_unsent ? log_.DropUnapplied(t.table) : 0});
   }
 }
@@ -203,7 +204,7 @@ void Session::OnGone(const Reply& reply, Verdict* verdict) {
   verdict->pushes_refused = log_.unapplied();
   for (const TableReply& t : reply.tables) {
     verdict->gone.push_back({t.table, log_.DropUnapplied(t.table)});
-    known_.epochs.Forget(t.table);
+    ForgetEpoch(t.table);
   }
 }
 

@@ -1,4 +1,4 @@
-// The conversation with one partition: which request may go next, and what an answer means. Independent of
+// The conversation with one partition: chooses the next request, and judges answers. Independent of
 // caches, sockets and clocks: the caller passes the time, sends Next's requests, and carries out the Verdict.
 //
 //   Ask(read), log().Append ──► Next(now) ──► Sent ──► outstanding ──► OnReply ──► Verdict
@@ -65,25 +65,6 @@ struct Verdict {
   std::string failure;  // if not empty: call OnFailure
 };
 
-// The epochs that a partition has reported for its tables.
-class Epochs {
- public:
-  // 0: not known yet.
-  uint64_t Of(uint64_t table) const {
-    const auto known = epochs_.find(table);
-    return known == epochs_.end() ? 0 : known->second;
-  }
-  // Sets the epoch. Returns whether another one was known.
-  bool Hear(uint64_t table, uint64_t epoch) {
-    const uint64_t before = std::exchange(epochs_[table], epoch);
-    return before != 0 && before != epoch;
-  }
-  void Forget(uint64_t table) { epochs_.erase(table); }
-
- private:
-  std::map<uint64_t, uint64_t> epochs_;
-};
-
 class Session {
  public:
   struct Config {
@@ -145,9 +126,14 @@ class Session {
   void Ask(PartitionReadPtr read) { waiting_.push_back(std::move(read)); }
   // The next request, if one may go out now. Nothing changes by asking, until it is sent.
   bool Next(double now, Outgoing* next);
-  // What the session says in the request: client, seq, after_seq, incarnation, notified_ack.
+  // Sets the request's client, seq, after_seq and incarnation.
   void FillIn(const Outgoing& sending, OutRequest* request) const;
-  Epochs& epochs() { return known_.epochs; }
+  // Of a table, as the partition has reported it; 0: not known yet.
+  uint64_t epoch(uint64_t table) const {
+    const auto known = known_.epochs.find(table);
+    return known == known_.epochs.end() ? 0 : known->second;
+  }
+  void ForgetEpoch(uint64_t table) { known_.epochs.erase(table); }
   // The frame was sent before.
   bool WasSent(const PushFrame& frame) const { return frame.seq <= sent_.ever; }
   void Sent(const Outgoing& sent, const OutRequest& request, uint32_t frame, double now, uint64_t connection);
@@ -166,14 +152,14 @@ class Session {
   void StartOver();
 
  private:
-  // What the partition has said of itself.
+  // The partition's state, as it has reported it.
   struct Known {
-    uint64_t incarnation = 0;  // 0: nothing heard yet
-    std::set<uint64_t> past;   // earlier incarnations
-    Epochs epochs;
+    uint64_t incarnation = 0;             // 0: nothing heard yet
+    std::set<uint64_t> past;              // earlier incarnations
+    std::map<uint64_t, uint64_t> epochs;  // by table
     uint32_t notified = 0;
   };
-  // How far pushes went out.
+  // The newest pushes that were sent.
   struct Progress {
     uint64_t through = 0;  // newest seq since the last failure
     uint64_t ever = 0;     // newest seq

@@ -42,7 +42,7 @@ void OnDemand::Plan(const BatchCall& call, bool early) {
   for (const TablePtr& table : call.tables) {
     const SyncPolicy sync = table->options.cache ? table->options.cache->sync() : SyncPolicy();
     layer.tables.push_back(table->schema->id());
-    layer.exact = layer.exact && sync.pull.most == 0 && sync.push.most == 0;
+    layer.exact = layer.exact && sync.Exact();
     subscribes = subscribes || sync.subscribes;
   }
   if (!layer.exact) layer.ahead = uint64_t{1} + subscribes + early;

@@ -202,7 +202,7 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
     cache.staleness = dial;
     cache.Follow(schema.optimizer());
   }
-  const bool exact = cache.pull_bound.most == 0 && cache.push_bound.most == 0;
+  const bool exact = cache.sync().Exact();
   const bool rounds = remote && !cache.on_device && cache.capacity > 0 && (!exact || synchronous);
   cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
   const bool subscribes = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastNotified;

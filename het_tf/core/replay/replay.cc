@@ -105,7 +105,7 @@ Status Replay::MakeRows(Span<const Key> keys) {
 
 Status Replay::AddHosts() {
   const SyncPolicy sync = settings_.cache.sync();
-  exact_ = sync.pull.most == 0 && sync.push.most == 0;
+  exact_ = sync.Exact();
   if (settings_.on_demand) ahead_ = exact_ ? 1 : 1 + static_cast<size_t>(sync.subscribes);
   for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
     hosts_.push_back(std::make_unique<Host>(watcher_->Network(&service_, settings_.shards), h, settings_));

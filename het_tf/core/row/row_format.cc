@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "het_tf/core/base/half.h"
+#include "het_tf/core/base/names.h"
 
 #if defined(__F16C__) && defined(__AVX__)
 #include <immintrin.h>
@@ -226,16 +227,14 @@ size_t RowBytes(size_t block, size_t floats, size_t first, size_t other, size_t 
   return of_blocks + floats % block * single;
 }
 
-constexpr const char* kNames[] = {"float32", "float16", "int8", "int4"};
+constexpr std::array kNames = {"float32", "float16", "int8", "int4"};
 
 }  // namespace
 
 const char* RowFormatName(RowFormat format) { return kNames[static_cast<size_t>(format)]; }
 
 Result<RowFormat> ParseRowFormat(const std::string& name) {
-  const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found != std::end(kNames)) return static_cast<RowFormat>(found - kNames);
-  return InvalidArgument("wire is '" + name + "'; it must be 'float32', 'float16', 'int8' or 'int4'");
+  return ParseName<RowFormat>("wire", kNames, name);
 }
 
 size_t MostRowBytes(RowFormat format, size_t block, size_t floats) {

@@ -72,7 +72,7 @@ class TableStore {
 
   // The worst kind of scans of the table's changes. `since`: one position a partition, else it is kWhole.
   virtual Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) = 0;
-  // What scans of the table's changes in these partitions would bring. `since`: as above.
+  // The size of scans of the table's changes in these partitions. `since`: as above.
   virtual Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
                                             const std::vector<uint32_t>& partitions) = 0;
   // Appends rows that changed in one partition, and keys removed, since scan->since, and advances the scan.

@@ -1,4 +1,4 @@
-// What both kinds of frame are made of (parts.h): clocks, narrow numbers, differences.
+// The common elements of both kinds of frame (parts.h): clocks, narrow numbers, differences.
 #pragma once
 
 #include <limits>

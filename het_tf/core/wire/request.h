@@ -1,5 +1,4 @@
-// What a client asks of partitions: one Request for each, encoded into one frame for all that share
-// a server.
+// A client's requests: one Request for each partition, encoded into one frame for all that share a server.
 //
 // For every table a request has up to three things: *push* (updates), *check* (is my copy still
 // within the bound?) and *fetch* (give me the row). docs/protocol.md gives the rules, parts.h the bytes.
@@ -35,8 +34,8 @@ struct TableRequestOf {
   List<float> push_updates;  // push_keys.size() * update_floats
   // In place of `push_updates`, for Encode: packed rows. Decode leaves it empty.
   Span<const uint8_t> packed_updates;
-  // Of the pushes, so many at the end are of rows that have left the client: the partition forgets that it
-  // holds them, as of Request::notified_ack.
+  // Number of pushes at the end whose rows the client has evicted: the partition ends their subscriptions, as
+  // of Request::notified_ack.
   uint32_t left = 0;
   // check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
   // behind it
@@ -67,28 +66,27 @@ using ConstSpan = Span<const T>;
 template <template <typename> class List>
 struct RequestOf {
   uint32_t request_id = 0;
-  // Seconds since 1970, set by the owner of the partition when it applies the push: with the push
-  // part it goes to the copies, which so agree on when a row was updated. What a client says counts
-  // for nothing.
+  // Seconds since 1970, set by the owner of the partition when it applies the push. The copies get it with
+  // the push part, and so agree on the time of an update. A client's value is ignored.
   uint32_t time = 0;
   PartitionId partition;
   ClientId client;
   uint64_t seq = 0;           // 0: no push part
   uint64_t after_seq = 0;     // read only if at least this push of the client has been applied
-  uint64_t inc = 0;           // for Encode: the life that the client knows the partition by; 0: it knows none
+  uint64_t inc = 0;           // for Encode: the incarnation that the client knows; 0: none
   uint32_t notified_ack = 0;  // the newest Reply::notified that the client has; 0: none
   Vector<TableRequestOf<List>> tables;
 
-  // What Decode found in the place of inc and epochs: EpochDigest of what the client knows.
+  // From Decode, in place of inc and epochs: the EpochDigest of those that the client knows.
   uint32_t digest = 0;
   bool knows_inc = false;
 
-  // Whether the answer is to name the held rows that have moved.
+  // Whether the answer must name the subscribed rows that have moved.
   bool subscribes() const {
     return std::any_of(tables.begin(), tables.end(),
                        [](const TableRequestOf<List>& t) { return t.subscribe; });
   }
-  // The newest push that it names: the one that it has, or that is to be applied before it is read.
+  // The newest push that it names: its own, or the one that must be applied before rows are read.
   uint64_t newest_seq() const { return std::max(seq, after_seq); }
 };
 
@@ -97,8 +95,8 @@ using Request = RequestOf<Vector>;
 using OutTableRequest = TableRequestOf<ConstSpan>;
 using OutRequest = RequestOf<ConstSpan>;
 
-// What the tables of a part say about its partition's state; order counts. `inc` 0: nothing about
-// its life. Another state goes unnoticed once in 2^32 requests, and each request has another digest.
+// A digest of the epochs of a part's tables, in order, and of the partition's incarnation; `inc` 0: without
+// it. Another state has an equal digest once in 2^32 requests, and each request has another digest.
 class EpochDigest {
  public:
   explicit EpochDigest(uint64_t inc);
@@ -119,7 +117,7 @@ struct TableBytes {
 // hash_seed and time are the first's. `tables`, where given, receives what each table of each part
 // took, one after the other.
 void EncodeParts(Span<const Request> parts, Bytes* out, Vector<TableBytes>* tables = nullptr);
-// The same with what a carrier has to know. The frame's bytes take the memory of `buffer`.
+// The same with the facts that a carrier needs. The frame's bytes take the memory of `buffer`.
 OutFrame EncodeFrame(Span<const OutRequest> parts, Bytes buffer = {}, Vector<TableBytes>* tables = nullptr);
 OutFrame EncodeFrame(Span<const Request> parts, Bytes buffer = {}, Vector<TableBytes>* tables = nullptr);
 // Encodes a frame of one part. One that is a push alone never says an inc: a copy, whose

@@ -40,11 +40,12 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       continue;
     }
     const std::string word(Text(args[i]));
-    if (i + 1 == args.size()) {
+    const auto unknown = [&] {
       ReplyError(ctx, "'" + word + "' is not an option, or has no value; HET.CHANGES takes SINCE, CURSOR, " +
                           "MAXBYTES, TABLE and ROWS with a value, STORED and COUNT");
       return false;
-    }
+    };
+    if (i + 1 == args.size()) return unknown();
     const RedisModuleString* const value = args[++i];
     const auto refuse = [&](const char* what) {
       ReplyError(ctx, word + " is '" + std::string(Text(value)) + "'; " + what);
@@ -72,9 +73,7 @@ bool ParseOptions(RedisModuleCtx* ctx, Args args, Options* options) {
       if (!format.ok()) return refuse("give float32, float16, int8 or int4");
       request.format = format.value();
     } else {
-      ReplyError(ctx, "HET.CHANGES has no option '" + word +
-                          "'; it takes SINCE, CURSOR, MAXBYTES, TABLE, ROWS, STORED and COUNT");
-      return false;
+      return unknown();
     }
   }
   if (request.stored && request.format != RowFormat::kFloat32) {

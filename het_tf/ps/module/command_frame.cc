@@ -107,7 +107,7 @@ int Answer(RedisModuleCtx* ctx, size_t bytes_in, const Bytes& reply) {
 }
 
 // A server without memory first forgets clients' subscriptions: clients then ask instead.
-void LimitHoldings(RedisModuleCtx* ctx, Partition* partition) {
+void LimitSubscribers(RedisModuleCtx* ctx, Partition* partition) {
   const bool full = OutOfMemory(ctx);
   Subscribers& subscribers = partition->subscribers();
   if (full) subscribers.Clear();
@@ -150,7 +150,7 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
     ++stats.refused_loading;
     return Refuse(*q, FrameStatus::kBusy, words, replies);
   }
-  LimitHoldings(ctx, partition);
+  LimitSubscribers(ctx, partition);
   Handled handled = partition->HandlePart(q, replies, how);
   Count(handled);
   if (handled.applied) Replicate(ctx, args, name, handled.replication);

@@ -29,11 +29,11 @@ constexpr uint64_t kLargeBytes = uint64_t{256} << 20;
 const Partition* next_partition = nullptr;
 
 // The last warning about a partition's size.
-struct Told {
+struct SizeWarning {
   uint64_t bytes = 0;  // at the last check
   int level = 0;       // 1: large, 2: too large
 };
-std::map<const Partition*, Told> told;
+std::map<const Partition*, SizeWarning> warnings;
 
 // The open key of a partition.
 struct OpenPartition {
@@ -59,7 +59,7 @@ struct OpenPartition {
 
 void WarnOfSize(RedisModuleCtx* ctx, const Place& place, const Partition& partition) {
   const uint64_t bytes = partition.bytes();
-  Told* const before = &told[&partition];
+  SizeWarning* const before = &warnings[&partition];
   // Read the settings only if the size has changed. They are at least a megabyte.
   if (bytes == before->bytes || bytes < (uint64_t{512} << 10)) return;
   before->bytes = bytes;
@@ -102,7 +102,7 @@ void Step(RedisModuleCtx* ctx) {
   if ((flags & kCtxPrimary) == 0 || (flags & kCtxLoading) != 0 || redis.AvoidReplicaTraffic() != 0) return;
   const auto partitions = AllPartitions();
   if (partitions.empty()) return;
-  if (told.size() > partitions.size()) told.clear();  // some partitions no longer exist
+  if (warnings.size() > partitions.size()) warnings.clear();  // some partitions no longer exist
   ++stats.sweeps;
   auto first = std::find_if(partitions.begin(), partitions.end(),
                             [](const auto& entry) { return entry.first == next_partition; });

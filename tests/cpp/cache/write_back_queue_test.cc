@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <vector>
 
 #include "tests/cpp/testing/random.h"
 
@@ -23,23 +22,6 @@ TEST(WriteBackQueue, AnEntryIsFoundUntilItIsTakenBack) {
   EXPECT_EQ(queue.entries()[0].ticks, 0u) << "places of others stay";
   queue.Remove(*queue.Find(-7));
   EXPECT_TRUE(queue.entries().empty());
-}
-
-TEST(WriteBackQueue, RemoveIfKeepsTheOrderOfWhatStays) {
-  WriteBackQueue queue;
-  for (Key key = 0; key < 8; ++key) queue.Push(key, 1, static_cast<uint32_t>(key));
-  queue.Remove(*queue.Find(3));
-  std::vector<Key> taken;
-  queue.RemoveIf([&](const WriteBackQueue::Queued& queued) {
-    if (queued.key % 2 == 0) taken.push_back(queued.key);
-    return queued.key % 2 == 0;
-  });
-  EXPECT_EQ(taken, std::vector<Key>({0, 2, 4, 6}));
-  std::vector<Key> left;
-  for (const auto& queued : queue.entries()) left.push_back(queued.key);
-  EXPECT_EQ(left, std::vector<Key>({1, 5, 7}));
-  EXPECT_EQ(queue.size(), 3u);
-  for (Key key : left) EXPECT_EQ(queue.Find(key)->key, key);
 }
 
 TEST(WriteBackQueue, AgreesWithAMap) {

@@ -101,7 +101,7 @@ TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
   Push(7, 200);
   cache_->unsent().UpdateOf(line)[0] = 1000;
   cache_->lines().AddTick(line);
-  LookupSink sink(&tables_, 1);
+  LineSink sink(&tables_, 1);
   const TableRead asked = Begin(&sink, {7});
   EXPECT_EQ(asked.checks, Vector<Key>({7}));
   cache_->marks().Invalidate(line);
@@ -112,7 +112,7 @@ TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
 }
 
 TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
-  LookupSink sink(&tables_, 1);
+  LineSink sink(&tables_, 1);
   const TableRead asked = Begin(&sink, {1, 2, 3, 4, 5, 6});
   Answer(&sink, asked, 0, /*subscribed=*/true);
   EXPECT_EQ(cache_->lines().size(), 6u);
@@ -137,7 +137,7 @@ TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
     EXPECT_EQ(rows_[0], kNoRow);
     EXPECT_NE(cache_->unsent().queue().Find(7), nullptr) << "it does not enter the cache";
   }
-  LookupSink sink(&tables_, 1);
+  LineSink sink(&tables_, 1);
   Answer(&sink, Begin(&sink, {7}), 0);
   EXPECT_EQ(Value(7), 15);
   EXPECT_EQ(cache_->unsent().queue().Find(7), nullptr);
@@ -148,7 +148,7 @@ TEST_F(RowSinkTest, LinesStayTheReadsUntilItEnds) {
   for (const bool training : {true, false}) {
     const uint32_t line = Line(7, 1, 4);
     std::unique_ptr<CacheSink> sink = std::make_unique<PrivateSink>(&tables_);
-    if (training) sink = std::make_unique<LookupSink>(&tables_, 1);
+    if (training) sink = std::make_unique<LineSink>(&tables_, 1);
     const TableRead asked = Begin(sink.get(), {7});
     for (uint64_t step = 2; step < 30; ++step) {  // no hold of a step lasts so long
       cache_->BeginLookup(step);
@@ -169,7 +169,7 @@ TEST_F(RowSinkTest, LinesStayTheReadsUntilItEnds) {
 
 // Would find two lines of one key, and a read that has the older answer.
 TEST_F(RowSinkTest, ARowThatAnotherReadHasBroughtGetsTheNewerAnswer) {
-  LookupSink first(&tables_, 1), second(&tables_, 2);
+  LineSink first(&tables_, 1), second(&tables_, 2);
   const TableRead asked = Begin(&first, {7, 8});
   const TableRead again = Begin(&second, {8});
   Answer(&second, again, 0);

@@ -6,7 +6,7 @@
 
 namespace het::testing {
 
-class Told : public WorldTest {
+class Notified : public WorldTest {
  protected:
   static constexpr Key kOther = 99;  // a row without ticks
 

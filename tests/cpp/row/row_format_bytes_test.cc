@@ -83,7 +83,7 @@ TEST(RowFormatBytes, Names) {
   for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
   const Status refused = ParseRowFormat("bfloat16").status();
   EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
-  EXPECT_NE(refused.message().find("'float16', 'int8' or 'int4'"), std::string::npos);
+  EXPECT_NE(refused.message().find("\"float16\", \"int8\" or \"int4\""), std::string::npos);
 }
 
 }  // namespace

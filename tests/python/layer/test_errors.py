@@ -156,7 +156,7 @@ BAD_CACHES = [
     (dict(rows={"item": 5}, bytes=9), r"table 'item': cache.bytes is 9, and cache.rows is 5"),
     (
         dict(wire="fp16"),
-        r"cache.wire is 'fp16'; it must be 'float32', 'float16', 'int8' or 'int4'",
+        r'cache.wire is \'fp16\'; it must be "float32", "float16", "int8" or "int4"',
     ),
     (dict(push_max_age=0), r"cache.push_max_age is 0; it must be a number of seconds from 0.01"),
     (dict(push_max_age="1s"), r'cache.push_max_age is "1s"; it must be a number of seconds'),
