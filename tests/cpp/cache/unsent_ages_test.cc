@@ -43,6 +43,7 @@ class UnsentAgesTest : public ::testing::Test {
   }
   void Send(uint32_t line) {
     PackedUpdates taken;
+    taken.format = cache_->policy().push_format();
     cache_->unsent().TakeUpdate(line, &taken);
   }
   std::vector<Key> Due(double time) {

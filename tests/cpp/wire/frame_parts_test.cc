@@ -8,7 +8,6 @@
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/core/wire/parts.h"
-#include "tests/cpp/testing/handle_frame.h"
 #include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/world/world_test.h"
 
@@ -172,7 +171,7 @@ TEST_F(Parts, MemoryEndsInTheMiddle) {
     SetAllocLimit(AllocatedBytes() + room);
     bool threw = false;
     try {
-      HandleFrame(&fresh, View(frame), &bytes);
+      fresh.Handle(View(frame), &bytes);
     } catch (const std::bad_alloc&) {
       threw = true;
     }
