@@ -72,6 +72,6 @@ Engine::Engine(std::string name, size_t threads, EngineStore store, const Client
       steps_(&parts_, threads),
       caches_(&parts_),
       tables_(&parts_, &steps_, &caches_),
-      checkpoints_(&parts_, &steps_) {}
+      loads_(&parts_, &steps_) {}
 
 }  // namespace het

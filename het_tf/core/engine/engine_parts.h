@@ -50,7 +50,7 @@ struct EngineParts {
   KeptGradients kept;
   const Backends backends;
   TableCatalog catalog;
-  std::atomic<bool> loading{false};  // only a loader may use this process's store (checkpoints.h)
+  std::atomic<bool> loading{false};  // only a loader may use this process's store (loads.h)
 };
 
 }  // namespace het

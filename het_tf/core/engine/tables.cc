@@ -46,6 +46,12 @@ Status Tables::RemoveTable(const std::string& name, bool with_rows) {
   return Status();
 }
 
+Result<TablePtr> Tables::FindSettled(const std::string& name, const char* what) {
+  HET_ASSIGN_OR_RETURN(TablePtr table, Find(name));
+  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, what));
+  return table;
+}
+
 Result<TablePtr> Tables::FindFlushed(const std::string& name) {
   HET_ASSIGN_OR_RETURN(TablePtr table, Find(name));
   if (table->options.cache) HET_RETURN_IF_ERROR(caches_->Flush());
@@ -109,8 +115,7 @@ Status Tables::Clear(const std::string& name) {
   const auto apply_lock = steps_->LockRowNumbers();
   const auto changes = parts_->catalog.LockChanges();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
-  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "a removal"));
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindSettled(name, "a removal"));
   HET_RETURN_IF_ERROR(parts_->store.tables->ClearTable(*table->schema));
   parts_->backends.Of(table->options).InvalidateAll(*table);
   return Status();
@@ -119,6 +124,19 @@ Status Tables::Clear(const std::string& name) {
 Result<TableRows> Tables::Scan(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   return parts_->store.tables->Scan(*table->schema);
+}
+
+Status Tables::Visit(const std::string& name, const std::function<Status(const RowBatch&)>& fn) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindSettled(name, "an export"));
+  RowBatch batch(*table->schema, size_t{8} << 20);
+  for (uint32_t p = 0; p < store()->partitions(); ++p) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
+      batch.Clear();
+      HET_RETURN_IF_ERROR(store()->ScanSome(*table->schema, p, &cursor, &batch));
+      HET_RETURN_IF_ERROR(fn(batch));
+    }
+  }
+  return Status();
 }
 
 Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
