@@ -8,13 +8,13 @@
 //
 // Tables. TableCatalog knows them by name. A table's options choose its backend: DirectBackend (in place, in
 // the embedded store), CachedBackend (behind a cache with per-row clocks, in front of the embedded store or
-// servers) or DeviceBackend (the same, with the cache in device memory).
+// servers) or one that an extension adds (extensions.h): the same, with the cache in device memory.
 //
 // The client. ClientDriver owns it, for cached and device tables: one call uses it at a time, and its thread
 // continues pushes to servers between calls.
 //
 // Concurrency. Every method is thread-safe. Lock order: loads (loads.h), updates (steps.h), the
-// catalog, lookups (steps.h), the driver, the coming steps.
+// catalog, lookups (steps.h), the lookahead, the driver.
 //
 // Processes. GetEngine (registry.h) refuses a forked child.
 #pragma once
@@ -50,6 +50,7 @@ class Engine {
 
   TraceLog* trace() { return &parts_.trace; }
   const Backends& backends() const { return parts_.backends; }
+  Lookahead* lookahead() { return parts_.lookahead.get(); }
 
  private:
   Engine(std::string name, size_t threads, EngineStore store, const ClientConfig& config);

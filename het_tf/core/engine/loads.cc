@@ -40,7 +40,7 @@ Status Loads::Begin(const std::string& loader, uint32_t seconds) {
   HET_RETURN_IF_ERROR(CheckNobodyLoads());
   for (const std::string& name : parts_->catalog.Names()) {
     const auto table = parts_->catalog.Find(name);
-    if (table.ok()) HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table.value(), 1}, "a restore"));
+    if (table.ok()) HET_RETURN_IF_ERROR(parts_->lookahead->Require({&table.value(), 1}, "a restore"));
   }
   SetLoading(true);
   Status begun = store->BeginLoad(loader, seconds);

@@ -25,7 +25,7 @@ class Tables {
   // message shows both.
   Status Create(const TableSpec& spec, const TableOptions& options);
   Result<TablePtr> Find(const std::string& name) const { return parts_->catalog.Find(name); }
-  // FailedPrecondition: other workers may hold back updates of the table (on_demand.h). `what`: "a save".
+  // FailedPrecondition: other workers may hold back updates of the table (lookahead.h). `what`: "a save".
   Result<TablePtr> FindSettled(const std::string& name, const char* what);
   std::vector<std::string> Names() const { return parts_->catalog.Names(); }
   Status Drop(const std::string& name) { return RemoveTable(name, true); }

@@ -1,4 +1,4 @@
-// Passes of streams whose rows travel on demand (engine/on_demand.h): what is refused within one, and after
+// Passes of streams whose rows travel on demand (engine/window.h): what is refused within one, and after
 // it.
 #include <gtest/gtest.h>
 
