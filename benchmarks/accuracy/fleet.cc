@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/window.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
@@ -103,8 +104,8 @@ Status Fleet::Plan(Span<const int64_t* const> ids, Span<const size_t> counts, ui
   everyone.ids.place = place;
   for (uint32_t w = 0; w < workers_; ++w) {
     everyone.ids.worker = w;
-    HET_RETURN_IF_ERROR(
-        engines_[w]->steps().Plan(Call(w, ids, counts), kWindow, place == 0 ? nullptr : &everyone.ids));
+    HET_RETURN_IF_ERROR(Window::Of(engines_[w]->lookahead())
+                            .Plan(Call(w, ids, counts), kWindow, place == 0 ? nullptr : &everyone.ids));
   }
   return Status();
 }

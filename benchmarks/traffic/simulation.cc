@@ -39,8 +39,7 @@ class Watcher : public ReplayWatcher {
     before_ = Sum();
     for (Client* client : clients_) outcome_.unsent_rows_before += Cache(client).unsent().keys();
   }
-  Status SeeRead(const ReplayBatch& all, Span<const ReplayBatch> workers,
-                 const Vector<const float*>& values) override;
+  Status SeeRead(const ReplayBatch& batch, const Vector<const float*>& values) override;
   void SeeWrite(size_t client, const ReplayBatch& batch, Span<const OthersKeys> wanted) override;
   void EndWrite(size_t client) override { networks_[client]->written()->clear(); }
   void EndStep() override;
@@ -73,15 +72,12 @@ class Watcher : public ReplayWatcher {
   Outcome outcome_;
 };
 
-Status Watcher::SeeRead(const ReplayBatch& all, Span<const ReplayBatch> workers,
-                        const Vector<const float*>& values) {
+Status Watcher::SeeRead(const ReplayBatch& batch, const Vector<const float*>& values) {
   if (!counting_) return Status();
-  for (const ReplayBatch& own : workers) {
-    for (const BatchPlan::Group& group : own.plan.groups()) outcome_.uses += group.uniques;
-  }
+  for (const BatchPlan::Group& group : batch.plan.groups()) outcome_.uses += group.uniques;
   if (!settings_.replay.ones) return Status();
   std::string fault;
-  ForEachId(all.plan, [&](uint32_t id, size_t place) {
+  ForEachId(batch.plan, [&](uint32_t id, size_t place) {
     const float* const value = values[place];
     contained_[id] = static_cast<uint32_t>(value[0]);
     if (contained_[id] > ticks_[id] || value[0] != value[settings_.dim - 1]) {
@@ -89,13 +85,11 @@ Status Watcher::SeeRead(const ReplayBatch& all, Span<const ReplayBatch> workers,
           "a row holds " + std::to_string(value[0]) + " ticks; " + std::to_string(ticks_[id]) + " were made";
     }
   });
-  for (const ReplayBatch& own : workers) {
-    ForEachId(own.plan, [&](uint32_t id, size_t) {
-      const size_t lag = ticks_[id] - contained_[id];
-      if (lag >= outcome_.staleness.size()) outcome_.staleness.resize(lag + 1);
-      ++outcome_.staleness[lag];
-    });
-  }
+  ForEachId(batch.plan, [&](uint32_t id, size_t) {
+    const size_t lag = ticks_[id] - contained_[id];
+    if (lag >= outcome_.staleness.size()) outcome_.staleness.resize(lag + 1);
+    ++outcome_.staleness[lag];
+  });
   return fault.empty() ? Status() : Status(Code::kInternal, fault);
 }
 

@@ -5,10 +5,13 @@
 
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/device/library.h"
+#include "het_tf/core/engine/device_backend.h"
 
 using het::Answer;
 using het::Status;
 using het::Text;
+
+[[maybe_unused]] static const bool device_backends = het::AddDeviceBackends();
 
 int HetLoadDeviceLibrary(const char* path, int device) {
   return Answer([&] { return het::DeviceLibrary::Load(path, device); });

@@ -1,6 +1,7 @@
 // The management functions of checkpoints.
 #include "het_tf/capi/answer.h"
 #include "het_tf/capi/management.h"
+#include "het_tf/core/engine/checkpoints.h"
 
 using het::Answer;
 using het::Engine;
@@ -10,7 +11,7 @@ using het::WithEngine;
 
 int HetStoreInfo(const char* name_space) {
   return WithEngine(name_space, [](Engine& engine) -> Status {
-    HET_ASSIGN_OR_RETURN(const het::StoreInfo info, engine.checkpoints().Info());
+    HET_ASSIGN_OR_RETURN(const het::StoreInfo info, het::StoreInfoOf(&engine));
     Text() = het::ToJson(info);
     return Status();
   });
@@ -19,7 +20,7 @@ int HetStoreInfo(const char* name_space) {
 int HetChangesSince(const char* name_space, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSinceRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto kinds, engine.checkpoints().KindsSince(parsed));
+    HET_ASSIGN_OR_RETURN(const auto kinds, het::KindsSince(&engine, parsed));
     Text() = het::ToJson(kinds);
     return Status();
   });
@@ -28,7 +29,7 @@ int HetChangesSince(const char* name_space, const char* request) {
 int HetSaveRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto saved, engine.checkpoints().SaveRows(path, parsed));
+    HET_ASSIGN_OR_RETURN(const auto saved, het::SaveRows(&engine, path, parsed));
     Text() = het::ToJson(saved);
     return Status();
   });
@@ -44,32 +45,32 @@ int HetMergeRows(const char* path, const char* request) {
 }
 
 int HetLoadBegin(const char* name_space, const char* request) {
-  return WithEngine(name_space, [&](Engine& engine) {
-    const auto parsed = het::ParseBeginRequest(request);
-    return parsed.ok() ? engine.checkpoints().BeginLoad(parsed.value()) : parsed.status();
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseBeginRequest(request));
+    return engine.loads().Begin(parsed.loader, parsed.seconds);
   });
 }
 
 int HetLoadClear(const char* name_space, const char* table) {
-  return WithEngine(name_space, [&](Engine& engine) { return engine.checkpoints().ClearForLoad(table); });
+  return WithEngine(name_space, [&](Engine& engine) { return engine.loads().Clear(table); });
 }
 
 int HetLoadRows(const char* name_space, const char* path, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseLoadRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto loaded, engine.checkpoints().LoadRows(path, parsed));
+    HET_ASSIGN_OR_RETURN(const auto loaded, het::LoadRows(&engine, path, parsed));
     Text() = het::ToJson(loaded);
     return Status();
   });
 }
 
 int HetLoadCommit(const char* name_space, const char* request) {
-  return WithEngine(name_space, [&](Engine& engine) {
-    const auto parsed = het::ParseCommitRequest(request);
-    return parsed.ok() ? engine.checkpoints().CommitLoad(parsed.value()) : parsed.status();
+  return WithEngine(name_space, [&](Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseCommitRequest(request));
+    return engine.loads().Commit(parsed.clock_floors, parsed.applies);
   });
 }
 
 int HetLoadAbort(const char* name_space) {
-  return WithEngine(name_space, [](Engine& engine) { return engine.checkpoints().AbortLoad(); });
+  return WithEngine(name_space, [](Engine& engine) { return engine.loads().Abort(); });
 }

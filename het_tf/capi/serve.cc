@@ -98,7 +98,7 @@ int HetServeWrite(const char* name_space, const char* table, const char* path, c
     HET_ASSIGN_OR_RETURN(auto found, engine.tables().Find(table));
     HET_ASSIGN_OR_RETURN(auto writer, ServeWriter::Create(path, found->schema, request.write));
     uint64_t dropped = 0;
-    HET_RETURN_IF_ERROR(engine.checkpoints().VisitRows(table, [&](const het::RowBatch& batch) {
+    HET_RETURN_IF_ERROR(engine.tables().Visit(table, [&](const het::RowBatch& batch) {
       return het::AddRows(batch, request, writer.get(), &dropped);
     }));
     HET_RETURN_IF_ERROR(writer->Finish());

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "het_tf/core/engine/engine.h"
+#include "het_tf/core/engine/window.h"
 #include "het_tf/kernels/id_inputs.h"
 
 namespace het {
@@ -33,15 +34,15 @@ class PlanKernel {
       const auto resolved = spec_->Resolve();
       if (!resolved.ok()) return Status();
       const BatchCall call{*resolved.value().tables, inputs.features, spec_->signature()};
-      if (!on_demand_) return resolved.value().engine->steps().Plan(call, window_);
-      return PlanOnDemand(context, call, resolved.value().engine.get());
+      Window& window = Window::Of(resolved.value().engine->lookahead());
+      return on_demand_ ? PlanOnDemand(context, call, &window) : window.Plan(call, window_);
     } catch (const std::bad_alloc&) {
       return Status();  // the lookup reports the error if it persists
     }
   }
 
  private:
-  Status PlanOnDemand(TF_OpKernelContext* context, const BatchCall& call, Engine* engine) {
+  Status PlanOnDemand(TF_OpKernelContext* context, const BatchCall& call, Window* window) {
     const int n = static_cast<int>(spec_->features().size());
     HET_ASSIGN_OR_RETURN(const IdInputs all, GetIdInputs(context, *spec_, n));
     HET_ASSIGN_OR_RETURN(const IdInputs ends, GetIdInputs(context, *spec_, 2 * n));
@@ -57,7 +58,7 @@ class PlanKernel {
       }
       step.ends.push_back(of);
     }
-    return engine->steps().Plan(call, window_, &step);
+    return window->Plan(call, window_, &step);
   }
 
   std::unique_ptr<CallSpec> spec_;
@@ -79,7 +80,7 @@ class EndPassKernel {
     HET_ASSIGN_OR_RETURN(const auto place, GetInput(context, 0));
     const std::shared_ptr<Engine> engine = FindEngine(spec_->name_space());
     const auto number = static_cast<uint64_t>(*static_cast<const int64_t*>(TF_TensorData(place.get())));
-    if (engine != nullptr) engine->steps().EndPass(spec_->signature(), number);
+    if (engine != nullptr) Window::Of(engine->lookahead()).EndPass(spec_->signature(), number);
     return Status();
   }
 

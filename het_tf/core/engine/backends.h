@@ -22,6 +22,9 @@ class Backends {
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 
+  // InvalidArgument: only some tables of the call are on a device, or only its ids are.
+  Status Check(const BatchCall& call) const;
+
   // Calls fn(backend) -> Status for every backend with a table of the call, until one fails.
   template <typename Fn>
   Status ForCall(const BatchCall& call, Fn fn) const {

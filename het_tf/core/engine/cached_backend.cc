@@ -68,7 +68,7 @@ Status CachedBackend::Tick(StepCall* call, const ApplyArgs& args) {
                            plan.hashes(*group), plan.rows(*group), call->step->values(*group),
                            call->step->touched(*group), args.learning_rates[group->table], args.scale});
   }
-  write.others = call->others.get();
+  write.others = call->others;
   return client->Write(&write, call->number, call->pool);
 }
 

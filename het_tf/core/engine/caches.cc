@@ -11,7 +11,7 @@ Status Caches::Flush() {
   return first;
 }
 
-void Caches::Settle() { parts_->on_demand.Settle(); }
+void Caches::Settle() { parts_->lookahead->Settle(); }
 
 Status Caches::Refresh() {
   HET_RETURN_IF_ERROR(Flush());

@@ -19,7 +19,7 @@ class Caches {
   // Sends unsent updates and waits until they are applied.
   Status Flush();
   // Call when all workers have flushed, and none goes on before all have: rows that travelled on demand may
-  // be read by anyone (on_demand.h).
+  // be read by anyone (window.h).
   void Settle();
   // Flushes, then drops all clean cached rows: reads then give the store's rows. Rows that are trained
   // meanwhile stay; they differ from the store's in the last bit, since they were rounded in another order.

@@ -11,11 +11,12 @@ namespace {
 constexpr double kQuietSeconds = 0.005;
 }  // namespace
 
-ClientDriver::ClientDriver(Transport* transport, const ClientConfig& config, bool remote, ComingSteps* coming)
+ClientDriver::ClientDriver(Transport* transport, const ClientConfig& config, bool remote,
+                           Lookahead* lookahead)
     : transport_(transport),
       remote_(remote),
       trace_(config.trace),
-      coming_(coming),
+      lookahead_(lookahead),
       client_(std::make_unique<Client>(transport, config)),
       background_(std::make_unique<Background>([this] {
         const Background::Pause pause = LookAfterPushes();
@@ -41,7 +42,7 @@ std::unique_lock<std::mutex> ClientDriver::TakeClient() {
 
 ClientDriver::Call::~Call() {
   if (!driver_->remote_) return;
-  if (driver_->coming_->any_to_do()) {
+  if (driver_->lookahead_->has_work()) {
     driver_->Wake();  // the step continues meanwhile
   } else {
     driver_->LeaveToThread();
@@ -61,7 +62,7 @@ Background::Pause ClientDriver::LookAfterPushes() {
   }
   patience_ = 0;
   asleep_ = false;
-  if (calls_ != calls_seen_ && !client_->EarlyOnWay() && !coming_->any_to_do() && !client_->PastAge()) {
+  if (calls_ != calls_seen_ && !client_->EarlyOnWay() && !lookahead_->has_work() && !client_->PastAge()) {
     calls_seen_ = calls_;
     return {kQuietSeconds, {}};
   }
@@ -81,31 +82,6 @@ Background::Pause ClientDriver::LookAfterPushes() {
   }
 }
 
-// Begins planned lookups, and returns whether any has begun. mutex_ must be held.
-bool ClientDriver::BeginPlanned() {
-  bool any = false;
-  for (uint64_t number : coming_->TakeLeft()) client_->EndLookup(number);
-  try {
-    for (const NextUses::Late& late : coming_->TakeLate())
-      client_->SetNextUse(late.table, late.key, late.hash, late.number);
-    while (!client_->asking() && coming_->BeginNext([this](PlannedStep* step) { Begin(step); })) any = true;
-  } catch (const std::bad_alloc&) {  // the lookup reads the rows
-  }
-  return any;
-}
-
-void ClientDriver::Begin(PlannedStep* step) {
-  CachedRead read;
-  for (const BatchPlan::Group& group : step->plan.groups()) {
-    const uint64_t table = step->tables[group.table]->schema->id();
-    if (group.entries == 0) continue;
-    if (!client_->HasTable(table)) return;  // the lookup reports it
-    read.parts.push_back({table, group.partition, group.uniques, step->plan.keys(group),
-                          step->plan.hashes(group), step->plan.rows(group), nullptr});
-  }
-  client_->ReadEarly(&read, step->number);
-}
-
 // Leaves requests in flight to the thread. mutex_ must be held.
 void ClientDriver::LeaveToThread() {
   // The thread will look soon anyway; rows for a coming lookup cannot wait.
@@ -115,10 +91,10 @@ void ClientDriver::LeaveToThread() {
 
 // If the client is not free, its holder wakes the thread afterwards.
 void ClientDriver::BeginIfFree() {
-  if (!remote_ || !coming_->any_to_do()) return;
+  if (!remote_ || !lookahead_->has_work()) return;
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  if (BeginPlanned()) LeaveToThread();  // else the thread waits until one may begin
+  if (lookahead_->Work(client_.get())) LeaveToThread();  // else the thread waits until one may begin
 }
 
 }  // namespace het

@@ -12,11 +12,11 @@
 //    Without requests in flight it sleeps until woken. It starts with the first such call; tables in this
 //    process need none.
 //
-// 2. Early lookups (coming_steps.h) begin on the thread, while the step computes, or on the pipeline's
+// 2. Early lookups (Lookahead::Work) begin on the thread, while the step computes, or on the pipeline's
 //    thread, which never waits. A lookup begins when the partitions have notified the client of moved
 //    rows, since before that it could trust none. The thread or the next call processes the answers.
 //
-// Owns the client; borrows the transport and the coming steps. Thread-safe.
+// Owns the client; borrows the transport and the lookahead. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@
 #include "het_tf/core/base/background.h"
 #include "het_tf/core/base/interrupt.h"
 #include "het_tf/core/client/client.h"
-#include "het_tf/core/engine/coming_steps.h"
+#include "het_tf/core/engine/lookahead.h"
 
 namespace het {
 
 class ClientDriver {
  public:
   // `remote`: frames go to other processes, so that there is work between calls.
-  ClientDriver(Transport* transport, const ClientConfig& config, bool remote, ComingSteps* coming);
+  ClientDriver(Transport* transport, const ClientConfig& config, bool remote, Lookahead* lookahead);
   // Ends the thread.
   ~ClientDriver();
 
@@ -69,8 +69,6 @@ class ClientDriver {
  private:
   std::unique_lock<std::mutex> TakeClient();
   Background::Pause LookAfterPushes();
-  bool BeginPlanned();
-  void Begin(PlannedStep* step);
   void BeginIfFree();
   void LeaveToThread();
   void Wake();
@@ -78,7 +76,7 @@ class ClientDriver {
   Transport* const transport_;
   const bool remote_;
   TraceLog* const trace_;
-  ComingSteps* const coming_;
+  Lookahead* const lookahead_;
   std::mutex mutex_;  // guards the client, the transport, and what follows
   std::unique_ptr<Client> client_;
   uint64_t calls_ = 0;  // so far

@@ -1,4 +1,4 @@
-// Batches of future lookups, planned while earlier steps compute (Steps::Plan). A lane has those of one
+// Batches of future lookups, planned while earlier steps compute (Window::Plan). A lane has those of one
 // layer, in pipeline order.
 //
 //   Add ─► waits ─► BeginNext: its lookup begins early (client/early_reads.h), at most one in a lane

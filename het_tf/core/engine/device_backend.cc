@@ -2,7 +2,34 @@
 
 #include <algorithm>
 
+#include "het_tf/core/engine/extensions.h"
+#include "het_tf/core/store/local_service.h"
+
 namespace het {
+namespace {
+
+Result<int64_t> RowsOnDevice(const TableSchema& schema, const CacheConfig& cache, int64_t bytes,
+                             int64_t* least) {
+  HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
+  HetDevTableConfig config = DeviceConfig(schema, cache, {0, LocalService::kDefaultPartitions, 0});
+  HET_ASSIGN_OR_RETURN(const uint64_t fit, DeviceRowsThatFit(*library, config, static_cast<uint64_t>(bytes)));
+  config.capacity = 1;
+  uint64_t one = 0;
+  HET_RETURN_IF_ERROR(
+      library->ToStatus(library->HetDevTableBytes(&config, &one), "table '" + schema.spec().name + "'"));
+  *least = static_cast<int64_t>(one);
+  return static_cast<int64_t>(fit);
+}
+
+}  // namespace
+
+bool AddDeviceBackends() {
+  extensions.device = [](ClientDriver* driver, const PartitionId& store) -> std::unique_ptr<TableBackend> {
+    return std::make_unique<DeviceBackend>(driver, store);
+  };
+  extensions.rows_on_device = RowsOnDevice;
+  return true;
+}
 
 Status DeviceBackend::Lookup(StepCall* call, Span<float* const> out) {
   const ClientDriver::Call client(driver_);

@@ -7,6 +7,9 @@
 
 namespace het {
 
+// Gives every engine that is made afterwards such a backend (extensions.h).
+bool AddDeviceBackends();
+
 class DeviceBackend final : public ClientBackend {
  public:
   // `store`: any of its partitions.
@@ -14,6 +17,7 @@ class DeviceBackend final : public ClientBackend {
       : ClientBackend(driver), tables_(driver->client(), store) {}
 
   bool Serves(const TableOptions& options) const override { return options.on_device(); }
+  void Plan(StepCall*, const PartitionId&, Span<float* const>) override {}  // the device does
   Status Lookup(StepCall* call, Span<float* const> out) override;
   // Also sums the gradients; sets changed and skipped.
   Status Tick(StepCall* call, const ApplyArgs& args) override;

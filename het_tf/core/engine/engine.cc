@@ -1,7 +1,7 @@
 #include "het_tf/core/engine/engine.h"
 
-#include "het_tf/core/engine/device_backend.h"
 #include "het_tf/core/engine/direct_backend.h"
+#include "het_tf/core/engine/extensions.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 
@@ -27,12 +27,17 @@ EngineStore EmbeddedStore(TimeFn time) {
   return store;
 }
 
+std::unique_ptr<Lookahead> MakeLookahead(EngineParts* parts) {
+  if (extensions.lookahead != nullptr) return extensions.lookahead(parts);
+  return std::make_unique<Lookahead>(&parts->step_store);
+}
+
 }  // namespace
 
 Backends::Backends(LocalService* embedded, ClientDriver* driver, const PartitionId& store) {
   if (embedded != nullptr) all_.push_back(std::make_unique<DirectBackend>(embedded));
   // The device comes first, since the cache's backend flushes the device's pushes.
-  all_.push_back(std::make_unique<DeviceBackend>(driver, store));
+  if (extensions.device != nullptr) all_.push_back(extensions.device(driver, store));
   all_.push_back(std::make_unique<CachedBackend>(driver));
 }
 
@@ -41,13 +46,28 @@ TableBackend& Backends::Of(const TableOptions& options) const {
                         [&](const auto& backend) { return backend->Serves(options); });
 }
 
+Status Backends::Check(const BatchCall& call) const {
+  const TablePtr* there = nullptr;
+  const TablePtr* here = nullptr;
+  for (const TablePtr& table : call.tables) (table->options.on_device() ? there : here) = &table;
+  if (there != nullptr && here != nullptr) {
+    return InvalidArgument("one call has table '" + (*there)->name() +
+                           "', whose cache is in GPU memory, and table '" + (*here)->name() +
+                           "', which has none there; give all of them one het_tf.Cache(device=...)");
+  }
+  if (there == nullptr && call.memory.on_device) {
+    return InvalidArgument("table '" + call.tables[0]->name() +
+                           "' has no cache in GPU memory, but its op runs there; place it on the CPU");
+  }
+  return Status();
+}
+
 EngineParts::EngineParts(std::string given_name, EngineStore given_store, const ClientConfig& config)
     : name(std::move(given_name)),
       store(std::move(given_store)),
       notice(config.notice),
-      coming(&step_store),
-      driver(store.transport.get(), Traced(config, &trace), remote(), &coming),
-      on_demand(&driver, &coming),
+      lookahead(MakeLookahead(this)),
+      driver(store.transport.get(), Traced(config, &trace), remote(), lookahead.get()),
       backends(store.service.get(), &driver, store.transport->id(0)),
       catalog(name) {}
 
@@ -72,6 +92,6 @@ Engine::Engine(std::string name, size_t threads, EngineStore store, const Client
       steps_(&parts_, threads),
       caches_(&parts_),
       tables_(&parts_, &steps_, &caches_),
-      checkpoints_(&parts_, &steps_) {}
+      loads_(&parts_, &steps_) {}
 
 }  // namespace het

@@ -10,9 +10,8 @@
 #include "het_tf/core/base/trace_log.h"
 #include "het_tf/core/engine/backends.h"
 #include "het_tf/core/engine/client_driver.h"
-#include "het_tf/core/engine/coming_steps.h"
 #include "het_tf/core/engine/kept_gradients.h"
-#include "het_tf/core/engine/on_demand.h"
+#include "het_tf/core/engine/lookahead.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/engine/table_catalog.h"
 #include "het_tf/core/store/local_service.h"
@@ -44,13 +43,12 @@ struct EngineParts {
   TraceLog trace;  // phases of steps on cached tables, and whole steps on others
   const std::function<void(const std::string&)> notice;  // shows a text to the user; may be null
   StepStore step_store;
-  ComingSteps coming;
+  const std::unique_ptr<Lookahead> lookahead;
   ClientDriver driver;
-  OnDemand on_demand;
   KeptGradients kept;
   const Backends backends;
   TableCatalog catalog;
-  std::atomic<bool> loading{false};  // only a loader may use this process's store (checkpoints.h)
+  std::atomic<bool> loading{false};  // only a loader may use this process's store (loads.h)
 };
 
 }  // namespace het

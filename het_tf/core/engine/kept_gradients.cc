@@ -157,7 +157,10 @@ void KeptGradients::DropApplied(uint64_t layer) {
 void KeptGradients::SetApplied(uint64_t variable, const std::vector<Chosen>& chosen) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Variable& of = variables_[variable];
-  for (const Chosen& one : chosen) of.slots[one.slot].applied = of.any_applied = true;
+  for (const Chosen& one : chosen) {
+    Slot& slot = of.slots[one.slot];
+    if (slot.gradient == one.gradient) slot.applied = of.any_applied = true;  // else it was dropped meanwhile
+  }
 }
 
 void WriteTickets(Span<const KeptGradients::Given> given, float* to) {

@@ -28,7 +28,8 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
                    std::vector<KeptGradients::Given>* given) {
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
-  HET_ASSIGN_OR_RETURN(const bool on_device, OnDevice(call));
+  HET_RETURN_IF_ERROR(parts_->backends.Check(call));
+  const bool on_device = call.tables[0]->options.on_device();
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
   const auto gradient = std::make_shared<KeptGradient>();
   gradient->number = args.token;
@@ -72,7 +73,7 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
       for (const auto& backend : parts_->backends) backend->End(number);
     }
   }
-  return parts_->on_demand.NoteKept(call.layer, args.token);
+  return parts_->lookahead->EndLookup(call.layer, args.token);
 }
 
 Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
@@ -81,7 +82,7 @@ Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
     what += (&table == call.tables.begin() ? " '" : ", '") + table->name() + "'";
   HET_ASSIGN_OR_RETURN(auto chosen, parts_->kept.Choose(call.variable, what, call.tickets));
   for (const KeptGradients::Chosen& one : chosen) {
-    HET_RETURN_IF_ERROR(parts_->on_demand.RequireRunning(one.gradient->layer, one.gradient->number, what));
+    HET_RETURN_IF_ERROR(parts_->lookahead->CheckUpdate(one.gradient->layer, one.gradient->number, what));
   }
   return chosen;
 }
@@ -131,7 +132,7 @@ Status Steps::ApplyOne(const KeptCall& call, const KeptGradients::Chosen& chosen
   const auto any = [](uint8_t active) { return active != 0; };
   if (std::none_of(gradient.active.begin(), gradient.active.end(), any)) {
     EndLookups({chosen});
-    return parts_->on_demand.SkipStep(gradient.layer);
+    return parts_->lookahead->Update(gradient.layer, nullptr);
   }
   Vector<FeatureIds> features;
   for (const uint32_t table : gradient.table_of_feature) features.push_back({table, {}, {}});
@@ -167,7 +168,8 @@ Status Steps::ApplyOnDevice(const KeptCall& call, const std::vector<KeptGradient
   args.gradients = gradients;
   args.learning_rates = call.learning_rates;
   args.scale = chosen[0].factor * call.scale;
-  StepCall step{batch, args.token, pool_.get()};
+  Step none;  // the device has the plan
+  StepCall step{batch, args.token, pool_.get(), &none};
   return Tick(&step, args);
 }
 
@@ -201,7 +203,7 @@ Status Steps::SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums
   const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
   HET_ASSIGN_OR_RETURN(const std::vector<KeptGradients::Chosen> chosen, Choose(call));
   HET_RETURN_IF_ERROR(Gather(call, chosen, sums, layout));
-  SetOwners(call.tables, parts_->store.transport->id(0), {workers, parts_->on_demand.Running(layout->layer)},
+  SetOwners(call.tables, parts_->store.transport->id(0), parts_->lookahead->OwnersOf(layout->layer, workers),
             sums);
   EndLookups(chosen);
   parts_->kept.SetApplied(call.variable, chosen);

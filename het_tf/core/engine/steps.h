@@ -8,8 +8,7 @@
 //
 // StepStore lists the newest eight steps: an older one loses its plan but still works, and so does one whose
 // gradient is taken twice. A cache on the host
-// knows its rows in use from the numbers of lookups (cache/lookup_numbers.h). A device plans its own steps:
-// one call must not mix its tables with those in host memory.
+// knows its rows in use from the numbers of lookups (cache/lookup_numbers.h). A device plans its own steps.
 //
 // Example: table 0 has dim 2; feature 0 has ids [7, 9, 7], feature 1 has ids [9, -1] and padding_id -1.
 //   Lookup  out[0] = [row 7, row 9, row 7]   float[3][2]
@@ -20,9 +19,7 @@
 //   Apply   factor 1 / 2, learning_rates[0] = 0.1
 //           row 7 <- optimizer(row 7, its gradient / 2)      one tick;     row 9 likewise
 //
-// Planned steps. Plan sorts a batch's ids before its lookup, on the pipeline's thread, and leaves them with
-// ComingSteps. The lookup takes the plan; with a remote store it has begun by then, during the previous step.
-// If Plan knows all workers' lookups, rows travel on demand: OnDemand determines the rows to send.
+// Planned steps. Lookahead may have sorted a batch's ids before its lookup, and tells what others need.
 //
 // Concurrency. Thread-safe. Two locks: of updates, which lets one Keep or Apply run at a time; and of
 // lookups, which run concurrently while the pool of threads stays.
@@ -91,15 +88,6 @@ class Steps {
   Status ApplySums(Span<const TablePtr> tables, uint64_t layer, const MergedSums& sums,
                    Span<const float> learning_rates);
 
-  // Plans a training lookup of these ids, which need not be sorted again. If tables are at a remote store,
-  // its rows are requested when the previous lookup has ended, unless a pull bound is 0 (coming_steps.h).
-  // Never waits; errors are reported by the lookup. `window`: number of batches of the layer that may be
-  // planned, at least 1. Unimplemented: a table is cached on a device. `all`: all workers' lookups of this
-  // step; then, if there are several, rows of the layer travel on demand (on_demand.h).
-  Status Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* all = nullptr);
-  // The pass of a stream whose rows travel on demand has no step behind the one at this place.
-  void EndPass(uint64_t layer, uint64_t place) { parts_->on_demand.EndPass(layer, place); }
-
   // The lock of updates, if the store is in this process: row numbers must hold between phases of an Apply. A
   // remote store has no row numbers here, so nothing is locked and steps go on.
   std::unique_lock<std::mutex> LockRowNumbers();
@@ -107,14 +95,8 @@ class Steps {
   void Pause(const std::function<void()>& fn);
 
  private:
-  // `step`: with the call and, except on a device, an empty plan. `token`: as in Lookup.
+  // `step`: with the call and `plan`. `token`: as in Lookup.
   Status Read(StepCall* step, StepStore::StepPtr plan, Span<float* const> out, uint64_t* token);
-  Status Number(StepCall* step);
-  // Whether the tables of a call are on a device. InvalidArgument: only some are, or only the ids are.
-  static Result<bool> OnDevice(const BatchCall& call);
-  void TellUnplanned(const BatchCall& call);
-  void TellSmallCaches(const BatchCall& call, const BatchPlan& plan);
-  std::shared_ptr<const GlobalStep> GlobalOf(const BatchCall& call, const GlobalStep::Ids& all);
   Status Prepare(StepCall* step);
   // Ticks the sums of step->step, or on the device those of args.
   Status Tick(StepCall* step, const ApplyArgs& args);
@@ -133,8 +115,6 @@ class Steps {
   Step* BuildPlan(const BatchCall& call, StepStore::StepPtr* plan);
 
   EngineParts* const parts_;
-  std::mutex global_mutex_;       // guards the next member; a leaf lock
-  BatchPlan global_scratch_;      // sorts the ids of all workers
   std::mutex apply_mutex_;        // of updates
   std::shared_mutex pool_mutex_;  // of lookups: shared while one uses the pool; exclusive to replace the pool
   std::unique_ptr<ThreadPool> pool_;

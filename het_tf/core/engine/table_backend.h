@@ -1,12 +1,12 @@
-// One way to serve a table. Engine plans a step, calls the backend of each of the step's tables, and owns the
-// shared parts; a backend handles only its own tables in a call.
+// One way to serve a table. Engine calls the backend of each of a step's tables, and owns the shared parts; a
+// backend handles only its own tables in a call.
 //
 //   DirectBackend  the embedded store's partitions, where rows are read and ticked in place
 //   CachedBackend  an embedding cache with per-row clocks in front of the store (client/client.h)
-//   DeviceBackend  the same, with the cache in device memory (device/device_tables.h), which plans its own
+//   DeviceBackend  the same, with the cache in device memory (device_backend.h), which plans its own
 //                   steps; a call must not mix its tables with others
 //
-//   lookup   Lookup
+//   lookup   Plan ─► Lookup
 //   apply    Prepare (may fail) ─► Tick;  Undo, when a Prepare has failed
 //
 // Locks: Prepare, Tick and Undo of one engine are called by one thread at a time, other methods by any.
@@ -28,14 +28,15 @@ struct StepCall {
   const BatchCall& call;
   uint64_t number = 0;  // the training step's number; 0: no training, nothing is remembered
   ThreadPool* pool = nullptr;
-  Step* step = nullptr;  // the plan, with sorted ids. Null on a device
+  Step* step = nullptr;  // the plan, with sorted ids; unused by a backend that plans itself
   bool planned = false;  // planned before the lookup: its unique keys are known
+  bool ready = false;    // the plan is
   // Its number among planned lookups, on which step->next_use is based; 0: next_use is unused.
   uint32_t planned_step = 0;
   bool follows = false;  // as CachedRead::follows
   // For an update: which tables were ticked.
   std::vector<uint8_t> changed = {};
-  std::shared_ptr<const OthersUse> others = nullptr;  // if rows travel on demand (on_demand.h)
+  const OthersUse* others = nullptr;  // null: unknown (lookahead.h)
 };
 
 class TableBackend {
@@ -46,6 +47,9 @@ class TableBackend {
 
   // --- steps
 
+  // Sorts the ids of a lookup into call->step, unless another backend of the call has, and zeroes the rows of
+  // padding. `store`: any of its partitions.
+  virtual void Plan(StepCall* call, const PartitionId& store, Span<float* const> out);
   // Writes the rows of feature f to out[f], unless `out` is empty. Finds the unique keys of its groups,
   // unless the step was planned.
   virtual Status Lookup(StepCall* call, Span<float* const> out) = 0;

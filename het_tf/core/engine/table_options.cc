@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "het_tf/core/cache/table_cache.h"
-#include "het_tf/core/device/device_table.h"
-#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/engine/extensions.h"
 
 namespace het {
 namespace {
@@ -161,16 +160,8 @@ Result<int64_t> RowsOf(const CacheOptions& options, const TableSchema& schema, c
   auto least = static_cast<int64_t>(Lines::Bytes(schema.row_floats()));
   int64_t rows = std::min(bytes / least, kMostRows);
   if (config.on_device) {
-    HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
-    HetDevTableConfig device = DeviceConfig(schema, config, {0, LocalService::kDefaultPartitions, 0});
-    HET_ASSIGN_OR_RETURN(const uint64_t fit,
-                         DeviceRowsThatFit(*library, device, static_cast<uint64_t>(bytes)));
-    rows = static_cast<int64_t>(fit);
-    device.capacity = 1;
-    uint64_t one = 0;
-    HET_RETURN_IF_ERROR(
-        library->ToStatus(library->HetDevTableBytes(&device, &one), "table '" + schema.spec().name + "'"));
-    least = static_cast<int64_t>(one);
+    HET_RETURN_IF_ERROR(extensions.CheckDevice());
+    HET_ASSIGN_OR_RETURN(rows, extensions.rows_on_device(schema, config, bytes, &least));
   }
   if (rows > 0) return rows;
   return InvalidArgument("cache.bytes is " + std::to_string(*options.bytes) +

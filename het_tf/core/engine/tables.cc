@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "het_tf/core/base/hash.h"
+#include "het_tf/core/engine/extensions.h"
 
 namespace het {
 
@@ -14,6 +15,7 @@ Status Tables::Create(const TableSpec& spec, const TableOptions& options) {
         "table '" + spec.name +
         "' has no cache, and its store is a parameter server; give the layer cache=het_tf.Cache(rows=...)");
   }
+  if (options.on_device()) HET_RETURN_IF_ERROR(extensions.CheckDevice());
   const auto changes = parts_->catalog.LockChanges();
   HET_ASSIGN_OR_RETURN(const TablePtr known, parts_->catalog.FindEqual(*schema, options));
   if (known != nullptr) return spec.limits ? parts_->store.tables->CreateTable(schema) : Status();
@@ -38,12 +40,17 @@ Status Tables::RemoveTable(const std::string& name, bool with_rows) {
   // A push in flight must not find its table dropped.
   if (parts_->remote()) HET_RETURN_IF_ERROR(caches_->Flush());
   if (with_rows) HET_RETURN_IF_ERROR(parts_->store.tables->DropTable(*table->schema));
-  parts_->coming.Clear();
-  parts_->on_demand.Forget(table->schema->id());
+  parts_->lookahead->Forget(table->schema->id());
   parts_->kept.Forget(table->schema->id());
   parts_->backends.Of(table->options).Remove(table->schema->id());
   parts_->catalog.Remove(name);
   return Status();
+}
+
+Result<TablePtr> Tables::FindSettled(const std::string& name, const char* what) {
+  HET_ASSIGN_OR_RETURN(TablePtr table, Find(name));
+  HET_RETURN_IF_ERROR(parts_->lookahead->Require({&table, 1}, what));
+  return table;
 }
 
 Result<TablePtr> Tables::FindFlushed(const std::string& name) {
@@ -80,7 +87,7 @@ Status Tables::Assign(const std::string& name, Span<const Key> keys, const float
                       const Clock* ages) {
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
-  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "an assignment"));
+  HET_RETURN_IF_ERROR(parts_->lookahead->Require({&table, 1}, "an assignment"));
   const OptimizerSpec& optimizer = table->schema->spec().optimizer;
   if (with_slots && ages == nullptr && table->schema->optimizer().uses_age()) {
     return InvalidArgument("table '" + name + "': rows of " + optimizer.name +
@@ -95,7 +102,7 @@ Status Tables::Assign(const std::string& name, Span<const Key> keys, const float
 Status Tables::Remove(const std::string& name, Span<const Key> keys, size_t* removed) {
   *removed = 0;
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
-  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "a removal"));
+  HET_RETURN_IF_ERROR(parts_->lookahead->Require({&table, 1}, "a removal"));
   const auto apply_lock = steps_->LockRowNumbers();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
   const auto gone = parts_->store.tables->Remove(*table->schema, keys);
@@ -109,8 +116,7 @@ Status Tables::Clear(const std::string& name) {
   const auto apply_lock = steps_->LockRowNumbers();
   const auto changes = parts_->catalog.LockChanges();
   HET_RETURN_IF_ERROR(parts_->RefuseWhileLoading());
-  HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  HET_RETURN_IF_ERROR(parts_->on_demand.Require({&table, 1}, "a removal"));
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindSettled(name, "a removal"));
   HET_RETURN_IF_ERROR(parts_->store.tables->ClearTable(*table->schema));
   parts_->backends.Of(table->options).InvalidateAll(*table);
   return Status();
@@ -119,6 +125,19 @@ Status Tables::Clear(const std::string& name) {
 Result<TableRows> Tables::Scan(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
   return parts_->store.tables->Scan(*table->schema);
+}
+
+Status Tables::Visit(const std::string& name, const std::function<Status(const RowBatch&)>& fn) {
+  HET_ASSIGN_OR_RETURN(const TablePtr table, FindSettled(name, "an export"));
+  RowBatch batch(*table->schema, size_t{8} << 20);
+  for (uint32_t p = 0; p < store()->partitions(); ++p) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
+      batch.Clear();
+      HET_RETURN_IF_ERROR(store()->ScanSome(*table->schema, p, &cursor, &batch));
+      HET_RETURN_IF_ERROR(fn(batch));
+    }
+  }
+  return Status();
 }
 
 Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ class Tables {
   // message shows both.
   Status Create(const TableSpec& spec, const TableOptions& options);
   Result<TablePtr> Find(const std::string& name) const { return parts_->catalog.Find(name); }
+  // FailedPrecondition: other workers may hold back updates of the table (lookahead.h). `what`: "a save".
+  Result<TablePtr> FindSettled(const std::string& name, const char* what);
   std::vector<std::string> Names() const { return parts_->catalog.Names(); }
   Status Drop(const std::string& name) { return RemoveTable(name, true); }
   // This process no longer needs it. A table in this process is dropped; at a remote store its rows stay,
@@ -47,10 +50,13 @@ class Tables {
   Status Remove(const std::string& table, Span<const Key> keys, size_t* removed);
   Status Clear(const std::string& table);
   Result<TableRows> Scan(const std::string& table);
+  // Calls fn(rows) for all of the store's rows, some at a time. Unsent updates of caches are not included.
+  Status Visit(const std::string& table, const std::function<Status(const RowBatch&)>& fn);
   // Fills the batch with the store's rows: with all if they fit, else with runs of rows from random
   // positions, in which one may occur twice. Unsent updates of caches are not included.
   Status Sample(const std::string& table, uint64_t seed, RowBatch* rows);
   Result<TableStats> Stats(const std::string& table);
+  TableStore* store() const { return parts_->store.tables.get(); }
 
  private:
   Status RemoveTable(const std::string& name, bool with_rows);

@@ -29,7 +29,7 @@ struct Table {
   std::atomic<int64_t> applies{0};
   // Number of gradients that were taken and dropped without having been applied (engine/kept_gradients.h).
   std::atomic<int64_t> dropped{0};
-  // Number of training lookups whose batch was planned (Steps::Plan).
+  // Number of training lookups whose batch was planned (Window::Plan).
   std::atomic<int64_t> planned{0};
   // The notice that its cache is smaller than a batch was given.
   std::atomic<bool> notified_small{false};

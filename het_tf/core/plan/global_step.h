@@ -5,7 +5,7 @@
 //   ids of all workers ──sorted──► unique keys of each table and partition, with their users
 //                                  └► others: the keys that another worker uses
 //
-// Rows are then synchronised on demand (engine/on_demand.h): a worker sends a row when another worker uses it
+// Rows are then synchronised on demand (engine/window.h): a worker sends a row when another worker uses it
 // in the next step, and fetches rows that others have updated.
 //
 // For example, three workers use the keys 0: [7, 8]  1: [8, 9]  2: [7, 8]. For worker 0 the others' keys are

@@ -81,7 +81,7 @@ void Collect(Step* step, const BatchPlan::Group& group, GradientSums::OfTable* t
 }  // namespace
 
 uint32_t Owners::Of(uint64_t table, Key key, uint64_t hash) const {
-  if (global != nullptr) return global->OwnerOf(table, key);
+  if (of_step != nullptr) return of_step(table, key);
   return static_cast<uint32_t>((hash >> 16 & 0xffff) * workers >> 16);
 }
 
@@ -96,7 +96,7 @@ void CollectSums(Span<const TablePtr> tables, Step* step, GradientSums* sums) {
 
 void SetOwners(Span<const TablePtr> tables, const PartitionId& store, const Owners& owners,
                GradientSums* sums) {
-  if (owners.global != nullptr) sums->planned = GlobalStep::InPass(owners.global->place());
+  sums->planned = owners.planned;
   const auto set = [&](const Table& table, const Vector<Key>& keys, Vector<uint32_t>* of) {
     of->resize(keys.size());
     const uint64_t id = table.schema->id();

@@ -1,10 +1,9 @@
 // Gradients that N workers sum before one of them updates the row (docs/protocol.md, "Several workers").
 //
-// Every key has an owner: a worker chosen by the key's hash or, if rows travel on demand, one of its users in
-// the step (global_step.h). In a step each worker sums its gradients per unique key (Steps::SumKept),
-// packs the sums by owner (PackSums: one part for every worker), and exchanges the parts all to all
-// (Horovod). Each owner adds the parts in the order of the workers (MergeSums) and ticks once
-// (Steps::ApplySums).
+// Every key has an owner: a worker chosen by the key's hash or, if the step's users are known, one of them.
+// In a step each worker sums its gradients per unique key (Steps::SumKept), packs the sums by owner
+// (PackSums: one part for every worker), and exchanges the parts all to all (Horovod). Each owner adds the
+// parts in the order of the workers (MergeSums) and ticks once (Steps::ApplySums).
 //
 // The same exchange makes workers agree on a step. Every part carries its sender's status: when one failed,
 // all of them do, and no row has changed anywhere. A part with only a status is a few bytes, so a worker with
@@ -16,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,7 +23,6 @@
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
-#include "het_tf/core/plan/global_step.h"
 
 namespace het {
 
@@ -56,7 +55,8 @@ struct GradientSums {
 // worker, so that neighbouring partitions belong to one worker, and each pushes to few.
 struct Owners {
   uint32_t workers;
-  std::shared_ptr<const GlobalStep> global;  // null: by hash
+  uint64_t planned = 0;                                                // as GradientSums::planned
+  std::function<uint32_t(uint64_t table, Key key)> of_step = nullptr;  // null: by hash
 
   uint32_t Of(uint64_t table, Key key, uint64_t hash) const;
 };

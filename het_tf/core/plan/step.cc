@@ -73,6 +73,14 @@ Status Step::SumGradients(const BatchCall& call, const ApplyArgs& args, ThreadPo
   return NonFiniteGradient(table, plan.keys(*bad)[u]);
 }
 
+Status CheckSize(const BatchCall& call) {
+  size_t ids = 0;
+  for (const FeatureIds& feature : call.features) ids += feature.ids.size();
+  if (ids <= BatchPlan::kMaxIds) return Status();
+  return InvalidArgument("a lookup of " + std::to_string(ids) + " ids; at most " +
+                         std::to_string(BatchPlan::kMaxIds) + " fit into one call. Use a smaller batch");
+}
+
 Status TableIsGone(const Table& table) {
   return FailedPrecondition("table '" + table.schema->spec().name +
                             "' was dropped; create it again (build the layer), or load a checkpoint");

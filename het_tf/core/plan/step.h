@@ -81,6 +81,8 @@ struct Step {
   Vector<size_t> value_begin_;  // for each group
 };
 
+// InvalidArgument: more than BatchPlan::kMaxIds ids.
+Status CheckSize(const BatchCall& call);
 Status TableIsGone(const Table& table);
 Status NonFiniteGradient(const Table& table, Key key);
 

@@ -31,29 +31,20 @@ Span<const OthersKeys> View(const Vector<OthersKeys>& keys) { return {keys.data(
 
 }  // namespace
 
-// The client of `share` workers.
-struct Replay::Host {
-  Host(std::unique_ptr<ReplayNetwork> carrier, uint32_t at, const ReplaySettings& settings)
-      : network(std::move(carrier)),
-        client(network.get()),
-        number(at),
-        own(settings.share > 1 ? settings.share : 0) {}
+struct Replay::Worker {
+  Worker(std::unique_ptr<ReplayNetwork> carrier, uint32_t at)
+      : network(std::move(carrier)), client(network.get()), number(at) {}
 
   std::unique_ptr<ReplayNetwork> network;
   Client client;
   const size_t number;
-  ReplayBatch all;  // of all its workers
+  ReplayBatch batch;  // this step's
   NextUses uses;
   std::deque<std::unique_ptr<ReplayBatch>> planned;  // this step's and the next ones, oldest first
-  std::vector<ReplayBatch> own;                      // of each of them, where there are several
   std::deque<std::unique_ptr<GlobalStep>> global;  // where rows travel on demand: this step and the next ones
   OthersUse use;                                   // of them
   uint64_t token = 0;
 
-  ReplayBatch* OfWorker(uint32_t i) { return own.empty() ? &all : &own[i]; }
-  Span<const ReplayBatch> own_batches() const {
-    return own.empty() ? Span<const ReplayBatch>(&all, 1) : Span<const ReplayBatch>(own.data(), own.size());
-  }
   // Whether the call had to wait for the store.
   template <typename Call>
   Status Waiting(uint64_t* waiting, const Call& call) {
@@ -75,10 +66,6 @@ Replay::Replay(ReplayStream stream, ReplaySettings settings, ReplayWatcher* watc
 Replay::~Replay() = default;
 
 Status Replay::Check() const {
-  if (settings_.share == 0 || settings_.workers % settings_.share != 0) {
-    return InvalidArgument(std::to_string(settings_.share) + " workers share a cache, of " +
-                           std::to_string(settings_.workers) + ": give a number that divides those");
-  }
   if (settings_.warm_steps < Steps()) return Status();
   return InvalidArgument("the stream has " + std::to_string(stream_.batches) + " batches: with " +
                          std::to_string(settings_.workers) + " workers these are " + std::to_string(Steps()) +
@@ -103,17 +90,17 @@ Status Replay::MakeRows(Span<const Key> keys) {
   return Status();
 }
 
-Status Replay::AddHosts() {
+Status Replay::AddWorkers() {
   const SyncPolicy sync = settings_.cache.sync();
   exact_ = sync.Exact();
   if (settings_.on_demand) ahead_ = exact_ ? 1 : 1 + static_cast<size_t>(sync.subscribes);
-  for (uint32_t h = 0; h < settings_.workers / settings_.share; ++h) {
-    hosts_.push_back(std::make_unique<Host>(watcher_->Network(&service_, settings_.shards), h, settings_));
-    Client& client = hosts_.back()->client;
+  for (uint32_t w = 0; w < settings_.workers; ++w) {
+    workers_.push_back(std::make_unique<Worker>(watcher_->Network(&service_, settings_.shards), w));
+    Client& client = workers_.back()->client;
     CacheConfig cache = settings_.cache;
     cache.push_max_age.reset();  // steps of a replay take no time
     HET_RETURN_IF_ERROR(client.AddTable(settings_.schema, cache));
-    watcher_->Begin(hosts_.back()->network.get(), &client);
+    watcher_->Begin(workers_.back()->network.get(), &client);
   }
   return Status();
 }
@@ -121,7 +108,7 @@ Status Replay::AddHosts() {
 Result<ReplayOutcome> Replay::Run() {
   HET_RETURN_IF_ERROR(Check());
   HET_RETURN_IF_ERROR(service_.CreateTable(settings_.schema));
-  HET_RETURN_IF_ERROR(AddHosts());
+  HET_RETURN_IF_ERROR(AddWorkers());
   ReplayOutcome before;
   for (size_t step = 0; step < Steps(); ++step) {
     if (step == settings_.warm_steps) {
@@ -152,12 +139,12 @@ Result<ReplayOutcome> Replay::Run() {
 
 ReplayOutcome Replay::Sum() const {
   ReplayOutcome sum;
-  for (const auto& host : hosts_) {
+  for (const auto& worker : workers_) {
     const uint64_t table = settings_.schema->id();
-    const TableCache& cache = *host->client.cache(table);
-    Add(&sum.counters, host->client.Stats(table));
-    sum.traffic += host->network->traffic();
-    sum.store_seconds += host->network->store_seconds();
+    const TableCache& cache = *worker->client.cache(table);
+    Add(&sum.counters, worker->client.Stats(table));
+    sum.traffic += worker->network->traffic();
+    sum.store_seconds += worker->network->store_seconds();
     sum.cached_rows += cache.marks().resident();
     sum.unsent_rows += cache.unsent().keys();
   }
@@ -169,99 +156,96 @@ ReplayOutcome Replay::Sum() const {
 }
 
 Status Replay::Step(size_t step) {
-  for (auto& host : hosts_) HET_RETURN_IF_ERROR(Read(host.get(), step));
-  for (auto& host : hosts_) Foresee(host.get(), step);
-  for (auto& host : hosts_) {
-    for (uint32_t i = 0; i < settings_.share; ++i) HET_RETURN_IF_ERROR(Write(host.get(), i));
-  }
+  for (auto& worker : workers_) HET_RETURN_IF_ERROR(Read(worker.get(), step));
+  for (auto& worker : workers_) Foresee(worker.get(), step);
+  for (auto& worker : workers_) HET_RETURN_IF_ERROR(Write(worker.get()));
   watcher_->EndStep();
   return Status();
 }
 
 void Replay::Drain() {
-  for (const auto& host : hosts_) {
-    while (host->network->on_the_way() || host->client.Busy()) {
-      host->network->Arrive();
-      host->client.Progress(0);
+  for (const auto& worker : workers_) {
+    while (worker->network->on_the_way() || worker->client.Busy()) {
+      worker->network->Arrive();
+      worker->client.Progress(0);
     }
   }
 }
 
-void Replay::Build(size_t first, size_t count, ReplayBatch* batch) {
+void Replay::Build(size_t number, ReplayBatch* batch) {
   batch->keys.clear();
-  for (size_t b = first; b < first + count; ++b) stream_.append(b, &batch->keys);
+  stream_.append(number, &batch->keys);
   const CpuSeconds cpu(&seconds_);
   const FeatureIds feature{0, Span<const int64_t>(batch->keys.data(), batch->keys.size()), std::nullopt};
   const uint64_t table = settings_.schema->id();
   batch->plan.Build({&feature, 1}, {&table, 1}, service_.id(0), &pool_);
 }
 
-void Replay::Next(Host* host, size_t step) {
+void Replay::Next(Worker* worker, size_t step) {
   const auto build = [&](size_t of_step, ReplayBatch* batch) {
-    Build(of_step * settings_.workers + host->number * settings_.share, settings_.share, batch);
+    Build(of_step * settings_.workers + worker->number, batch);
   };
-  if (settings_.window == 0) return build(step, &host->all);
-  while (host->planned.size() <= settings_.window && step + host->planned.size() < Steps()) {
-    host->planned.push_back(std::make_unique<ReplayBatch>());
-    ReplayBatch* const batch = host->planned.back().get();
-    build(step + host->planned.size() - 1, batch);
-    batch->number = host->uses.Add(batch->plan, {settings_.schema->id()}, &batch->next);
+  if (settings_.window == 0) return build(step, &worker->batch);
+  while (worker->planned.size() <= settings_.window && step + worker->planned.size() < Steps()) {
+    worker->planned.push_back(std::make_unique<ReplayBatch>());
+    ReplayBatch* const batch = worker->planned.back().get();
+    build(step + worker->planned.size() - 1, batch);
+    batch->number = worker->uses.Add(batch->plan, {settings_.schema->id()}, &batch->next);
   }
-  for (const NextUses::Late& late : host->uses.TakeLate()) {
-    host->client.SetNextUse(late.table, late.key, late.hash, late.number);
+  for (const NextUses::Late& late : worker->uses.TakeLate()) {
+    worker->client.SetNextUse(late.table, late.key, late.hash, late.number);
   }
-  host->uses.End(host->planned.front()->number);
-  std::swap(host->all, *host->planned.front());
-  host->planned.pop_front();
+  worker->uses.End(worker->planned.front()->number);
+  std::swap(worker->batch, *worker->planned.front());
+  worker->planned.pop_front();
 }
 
-void Replay::Foresee(Host* host, size_t step) {
+void Replay::Foresee(Worker* worker, size_t step) {
   if (!settings_.on_demand) return;
-  if (step > 0) host->global.pop_front();
-  while (host->global.size() <= ahead_) host->global.push_back(Others(*host, step + host->global.size()));
-  host->use = OthersUse();
-  host->use.exact = exact_;
-  if (exact_) host->use.outdated = View(host->global.front()->outdated());
-  if (host->global.back() != nullptr) host->use.wanted = View(host->global.back()->others());
+  if (step > 0) worker->global.pop_front();
+  while (worker->global.size() <= ahead_)
+    worker->global.push_back(Others(*worker, step + worker->global.size()));
+  worker->use = OthersUse();
+  worker->use.exact = exact_;
+  if (exact_) worker->use.outdated = View(worker->global.front()->outdated());
+  if (worker->global.back() != nullptr) worker->use.wanted = View(worker->global.back()->others());
 }
 
-std::unique_ptr<GlobalStep> Replay::Others(const Host& host, size_t step) {
+std::unique_ptr<GlobalStep> Replay::Others(const Worker& worker, size_t step) {
   if (step >= Steps()) return nullptr;
   std::vector<Key> keys;
   std::vector<int64_t> ends;
   for (uint32_t w = 0; w < settings_.workers; ++w) {
     stream_.append(step * settings_.workers + w, &keys);
-    if ((w + 1) % settings_.share == 0) ends.push_back(static_cast<int64_t>(keys.size()));
+    ends.push_back(static_cast<int64_t>(keys.size()));
   }
   const FeatureIds feature{0, Span<const int64_t>(keys.data(), keys.size()), std::nullopt};
   const GlobalStep::Ids all{
-      {&feature, 1}, {{ends.data(), ends.size()}}, step + 1, static_cast<uint32_t>(host.number), false};
+      {&feature, 1}, {{ends.data(), ends.size()}}, step + 1, static_cast<uint32_t>(worker.number), false};
   return std::make_unique<GlobalStep>(all, std::vector<uint64_t>{settings_.schema->id()}, service_.id(0),
                                       &scratch_);
 }
 
-Status Replay::Read(Host* host, size_t step) {
-  Next(host, step);
-  const size_t first = step * settings_.workers + host->number * settings_.share;
-  for (uint32_t i = 0; i < host->own.size(); ++i) Build(first + i, 1, &host->own[i]);
-  BatchPlan& plan = host->all.plan;
+Status Replay::Read(Worker* worker, size_t step) {
+  Next(worker, step);
+  BatchPlan& plan = worker->batch.plan;
   CachedRead read;
   read.follows = settings_.on_demand && exact_;
-  read.planned = host->all.number;
+  read.planned = worker->batch.number;
   read.values.resize(plan.entries());
   for (const BatchPlan::Group& group : plan.groups()) {
     if (group.entries == 0) continue;
     read.parts.push_back({settings_.schema->id(), group.partition, group.uniques, plan.keys(group),
                           plan.hashes(group), plan.rows(group), read.values.data() + group.first,
-                          read.planned == 0 ? nullptr : host->all.next.data() + group.first});
+                          read.planned == 0 ? nullptr : worker->batch.next.data() + group.first});
   }
   {
     const CpuSeconds cpu(&seconds_);
     HET_RETURN_IF_ERROR(
-        host->Waiting(&waiting_reads_, [&] { return host->client.Read(&read, ++host->token); }));
+        worker->Waiting(&waiting_reads_, [&] { return worker->client.Read(&read, ++worker->token); }));
     op_.MoveRows(plan, read.values, settings_.schema->dim());
   }
-  return watcher_->SeeRead(host->all, host->own_batches(), read.values);
+  return watcher_->SeeRead(worker->batch, read.values);
 }
 
 void ReplayOp::MoveRows(const BatchPlan& plan, const Vector<const float*>& rows, size_t dim) {
@@ -289,9 +273,8 @@ void ReplayOp::FillSums(size_t rows, size_t dim, bool ones) {
   }
 }
 
-Status Replay::Write(Host* host, uint32_t i) {
-  ReplayBatch* const batch = host->OfWorker(i);
-  BatchPlan& plan = batch->plan;
+Status Replay::Write(Worker* worker) {
+  BatchPlan& plan = worker->batch.plan;
   const size_t dim = settings_.schema->dim();
   size_t uniques = 0;
   for (const BatchPlan::Group& group : plan.groups()) uniques += group.uniques;
@@ -300,25 +283,21 @@ Status Replay::Write(Host* host, uint32_t i) {
   size_t at = 0;
   for (const BatchPlan::Group& group : plan.groups()) {
     if (group.entries == 0) continue;
-    // The lines are known from the read; a worker that shares them has the client look for its own.
-    if (!host->own.empty()) std::fill_n(plan.rows(group), group.uniques, kNoRow);
     write.parts.push_back({settings_.schema->id(), group.partition, group.uniques, plan.keys(group),
                            plan.hashes(group), plan.rows(group), op_.sums() + at * dim, op_.touched() + at,
                            1.0f});
     at += group.uniques;
   }
-  if (settings_.on_demand) write.others = &host->use;
-  watcher_->SeeWrite(host->number, *batch, host->use.wanted);
-  // All rows of the lookup are held until the last worker of the host writes.
-  const bool last = i + 1 == settings_.share;
+  if (settings_.on_demand) write.others = &worker->use;
+  watcher_->SeeWrite(worker->number, worker->batch, worker->use.wanted);
   {
     const CpuSeconds cpu(&seconds_);
-    HET_RETURN_IF_ERROR(host->Waiting(&waiting_writes_, [&] {
-      if (last) host->client.EndLookup(host->token);
-      return host->client.Write(&write, last ? host->token : 0, &pool_);
+    HET_RETURN_IF_ERROR(worker->Waiting(&waiting_writes_, [&] {
+      worker->client.EndLookup(worker->token);
+      return worker->client.Write(&write, worker->token, &pool_);
     }));
   }
-  watcher_->EndWrite(host->number);
+  watcher_->EndWrite(worker->number);
   return Status();
 }
 

@@ -5,10 +5,6 @@
 //
 // Batch number b of the stream belongs to worker b % N in step b / N.
 //
-// Hosts: `share` neighbouring workers may share one client, and so one cache. It reads the union of their
-// batches, each row once; then each worker writes its own tick to each row of its batch. Clocks and bounds
-// are the client's: a tick of one worker of a host is an own tick for all of them.
-//
 // Everything except the seconds is deterministic. A ReplayWatcher sees more than the outcome. Not
 // thread-safe; several replays at once are fine.
 #pragma once
@@ -27,15 +23,14 @@ namespace het {
 
 struct ReplaySettings {
   uint32_t workers = 8;
-  uint32_t share = 1;  // workers that share a cache; divides `workers`
   uint32_t partitions = 64;
   uint32_t shards = 1;     // servers with the partitions; parts for one server share frames
   size_t warm_steps = 0;   // steps that are not counted
   size_t window = 0;       // batches of a client that are planned ahead; 0: caches do not know next uses
-  bool on_demand = false;  // rows travel when another client needs them (engine/on_demand.h)
+  bool on_demand = false;  // rows travel when another client needs them (engine/window.h)
   bool ones = false;       // every tick adds 1 to a row: with SGD a row is the number of its ticks
   Schema schema;           // of the table
-  CacheConfig cache;       // with the hosts as its workers
+  CacheConfig cache;       // with its workers
 };
 
 // Keys in order, by the number of the batch.
@@ -59,7 +54,7 @@ struct ReplayOutcome {
   uint64_t evictions = 0;  // in every step
 };
 
-// A client's batch: the union of its workers', or one worker's.
+// A worker's batch.
 struct ReplayBatch {
   std::vector<Key> keys;  // one for each entry
   BatchPlan plan;
@@ -78,14 +73,11 @@ class ReplayWatcher {
   virtual void Begin(ReplayNetwork*, Client*) {}
   // Called before the first counted step.
   virtual void BeginCounting() {}
-  // Called for a client's read, with its workers' batches. values: at the indices of the plan's entries.
-  virtual Status SeeRead(const ReplayBatch& /*all*/, Span<const ReplayBatch> /*workers*/,
-                         const Vector<const float*>& /*values*/) {
-    return Status();
-  }
-  // Called before and after one worker's write.
-  virtual void SeeWrite(size_t /*client*/, const ReplayBatch&, Span<const OthersKeys> /*wanted*/) {}
-  virtual void EndWrite(size_t /*client*/) {}
+  // Called for a worker's read. values: at the indices of the plan's entries.
+  virtual Status SeeRead(const ReplayBatch&, const Vector<const float*>& /*values*/) { return Status(); }
+  // Called before and after a worker's write.
+  virtual void SeeWrite(size_t /*worker*/, const ReplayBatch&, Span<const OthersKeys> /*wanted*/) {}
+  virtual void EndWrite(size_t /*worker*/) {}
   virtual void EndStep() {}
   // Called when no frame is in flight any more.
   virtual void End() {}
@@ -116,27 +108,25 @@ class Replay {
 
   // Call before Run: puts the rows at the store, each with one tick.
   Status MakeRows(Span<const Key> keys);
-  // InvalidArgument: the stream is too short for one counted step, or `share` does not divide `workers`.
+  // InvalidArgument: the stream is too short for one counted step.
   Result<ReplayOutcome> Run();
 
  private:
-  struct Host;
+  struct Worker;
 
   Status Check() const;
-  Status AddHosts();
+  Status AddWorkers();
   size_t Steps() const { return stream_.batches / settings_.workers; }
-  // Joins `count` batches from `first` on.
-  void Build(size_t first, size_t count, ReplayBatch* batch);
+  void Build(size_t number, ReplayBatch* batch);
   // Takes the batch of this step, with the next `window` planned.
-  void Next(Host* host, size_t step);
-  // Reads what the other hosts do in this step and the next ones.
-  void Foresee(Host* host, size_t step);
+  void Next(Worker* worker, size_t step);
+  // Reads what the other workers do in this step and the next ones.
+  void Foresee(Worker* worker, size_t step);
   // Returns the others' keys in a step; null: there is no such step.
-  std::unique_ptr<GlobalStep> Others(const Host& host, size_t step);
+  std::unique_ptr<GlobalStep> Others(const Worker& worker, size_t step);
   Status Step(size_t step);
-  Status Read(Host* host, size_t step);
-  // Writes for the host's worker number `i`.
-  Status Write(Host* host, uint32_t i);
+  Status Read(Worker* worker, size_t step);
+  Status Write(Worker* worker);
   // Makes replies in flight arrive.
   void Drain();
   ReplayOutcome Sum() const;
@@ -145,11 +135,11 @@ class Replay {
   const ReplaySettings settings_;
   ReplayWatcher* const watcher_;
   LocalService service_;
-  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<Worker>> workers_;
   ThreadPool pool_;
   BatchPlan scratch_;
   bool exact_ = false;
-  size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (engine/on_demand.h)
+  size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (engine/window.h)
   uint64_t waiting_reads_ = 0;
   uint64_t waiting_writes_ = 0;
   double seconds_ = 0;  // CPU time of steps

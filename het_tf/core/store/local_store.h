@@ -30,7 +30,7 @@ class LocalStore : public TableStore {
                                     const std::vector<uint32_t>& partitions) override;
   Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
                      Vector<Key>* removed) override;
-  // Only this process could see a partial load, and the engine excludes that (checkpoints.h).
+  // Only this process could see a partial load, and the engine excludes that (engine/loads.h).
   Status BeginLoad(const std::string& loader, uint32_t seconds) override;
   Status CommitLoad(const std::string&) override { return Status(); }
   Status AbortLoad(const std::string&) override { return Status(); }

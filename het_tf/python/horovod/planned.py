@@ -1,7 +1,7 @@
 """`het_tf.horovod.shard(..., plan=layer, sync=...)`: plans the lookups of placed streams.
 
 Every rank reads all of a placed stream, so it knows the lookups of the others. With `sync="on_demand"` it
-passes them to the core (core/engine/on_demand.h): a row then goes to the server when another rank uses it
+passes them to the core (core/engine/window.h): a row then goes to the server when another rank uses it
 next. Within a pass anything except the next batch of the stream is refused until all ranks have flushed:
 `Broadcast` does so before and after `fit`, and before an evaluation.
 """

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/engine/checkpoints.h"
 #include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/table_specs.h"
 #include "tests/cpp/testing/temp_folder.h"
@@ -57,18 +57,18 @@ class Counting {
     return out.at(0);
   }
   nlohmann::json Info() {
-    return nlohmann::json::parse(ToJson(engine_.checkpoints().Info().value()))["tables"]["t"];
+    return nlohmann::json::parse(ToJson(StoreInfoOf(&engine_).value()))["tables"]["t"];
   }
   Status Save(const std::string& path, const std::vector<uint32_t>& partitions) {
     SaveRequest request;
     request.tables = {"t"};
     request.partitions = partitions;
-    return engine_.checkpoints().SaveRows(path, request).status();
+    return SaveRows(&engine_, path, request).status();
   }
   Status LoadFile(const std::string& path) {
     LoadRequest request;
     request.tables["t"] = {"t", true};
-    return engine_.checkpoints().LoadRows(path, request).status();
+    return LoadRows(&engine_, path, request).status();
   }
 
  private:
@@ -112,13 +112,10 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
     ASSERT_EQ(counting.Value(1), 77);
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(counting.Step({2, 3}).ok());  // unsent where the bound allows it
 
-    ASSERT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok());
-    ASSERT_TRUE(counting.engine().checkpoints().ClearForLoad("t").ok());
+    ASSERT_TRUE(counting.engine().loads().Begin("me", 60).ok());
+    ASSERT_TRUE(counting.engine().loads().Clear("t").ok());
     ASSERT_TRUE(counting.LoadFile(path).ok());
-    CommitRequest commit;
-    commit.clock_floors["t"] = 40;
-    commit.applies["t"] = 9;
-    ASSERT_TRUE(counting.engine().checkpoints().CommitLoad(commit).ok());
+    ASSERT_TRUE(counting.engine().loads().Commit({{"t", 40}}, {{"t", 9}}).ok());
 
     EXPECT_EQ(counting.Value(1), 1);
     EXPECT_EQ(counting.Value(2), 1) << "not what was unsent";
@@ -148,12 +145,11 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     std::vector<float> out;
     ASSERT_TRUE(counting.Lookup({1}, &out, &token).ok());
     EXPECT_THAT(counting.LoadFile(In("x")).message(), HasSubstr("HetLoadBegin"));
-    EXPECT_THAT(counting.engine().checkpoints().ClearForLoad("t").message(), HasSubstr("HetLoadBegin"));
-    EXPECT_THAT(counting.engine().checkpoints().CommitLoad({}).message(), HasSubstr("HetLoadBegin"));
-    ASSERT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok());
-    EXPECT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok()) << "renewed";
-    EXPECT_THAT(counting.engine().checkpoints().BeginLoad({"you", 60}).message(),
-                HasSubstr("is being loaded by 'me'"));
+    EXPECT_THAT(counting.engine().loads().Clear("t").message(), HasSubstr("HetLoadBegin"));
+    EXPECT_THAT(counting.engine().loads().Commit({}, {}).message(), HasSubstr("HetLoadBegin"));
+    ASSERT_TRUE(counting.engine().loads().Begin("me", 60).ok());
+    EXPECT_TRUE(counting.engine().loads().Begin("me", 60).ok()) << "renewed";
+    EXPECT_THAT(counting.engine().loads().Begin("you", 60).message(), HasSubstr("is being loaded by 'me'"));
     const std::vector<Key> ids = {1};
     const std::vector<float> row = {5, 5};
     size_t removed = 0;
@@ -167,10 +163,11 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     EXPECT_THAT(counting.Save(In("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
     CommitRequest unknown;
     unknown.applies["no"] = 1;
-    EXPECT_EQ(counting.engine().checkpoints().CommitLoad(unknown).code(), Code::kNotFound);
+    EXPECT_EQ(counting.engine().loads().Commit(unknown.clock_floors, unknown.applies).code(),
+              Code::kNotFound);
     EXPECT_EQ(counting.Step({1}).code(), Code::kFailedPrecondition) << "they are the loader's still";
-    EXPECT_TRUE(counting.engine().checkpoints().AbortLoad().ok());
-    EXPECT_TRUE(counting.engine().checkpoints().AbortLoad().ok()) << "there is none";
+    EXPECT_TRUE(counting.engine().loads().Abort().ok());
+    EXPECT_TRUE(counting.engine().loads().Abort().ok()) << "there is none";
     EXPECT_EQ(counting.Value(1), 1) << "nothing was changed";
     EXPECT_TRUE(counting.Step({1}).ok());
     EXPECT_EQ(counting.Value(1), 2);
@@ -203,8 +200,8 @@ TEST_F(CheckpointEngine, SideBySide) {
     }
     for (std::thread& saver : savers) saver.join();
     while (steps.load() < 3) std::this_thread::yield();
-    ASSERT_TRUE(counting.engine().checkpoints().BeginLoad({"me", 60}).ok());
-    ASSERT_TRUE(counting.engine().checkpoints().ClearForLoad("t").ok());
+    ASSERT_TRUE(counting.engine().loads().Begin("me", 60).ok());
+    ASSERT_TRUE(counting.engine().loads().Clear("t").ok());
     std::vector<std::thread> loaders;
     for (uint32_t g = 0; g < 4; ++g) {
       loaders.emplace_back([&, g] {
@@ -214,7 +211,7 @@ TEST_F(CheckpointEngine, SideBySide) {
     }
     for (std::thread& loader : loaders) loader.join();
     while (refused.load() == 0) std::this_thread::yield();
-    ASSERT_TRUE(counting.engine().checkpoints().CommitLoad({}).ok());
+    ASSERT_TRUE(counting.engine().loads().Commit({}, {}).ok());
     const int before = steps.load();
     while (steps.load() < before + 2) std::this_thread::yield();
     done.store(true);

@@ -13,6 +13,7 @@
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/device/device_table.h"
+#include "het_tf/core/engine/checkpoints.h"
 #include "tests/cpp/testing/device/device_engine.h"
 #include "tests/cpp/testing/temp_folder.h"
 
@@ -287,18 +288,18 @@ TEST_F(DeviceEngine, SavesAndLoadsLikeAnOrdinaryTable) {
   SaveRequest request;
   request.tables = {"t"};
   for (uint32_t p = 0; p < LocalService::kDefaultPartitions; ++p) request.partitions.push_back(p);
-  ASSERT_TRUE(engine_.checkpoints().SaveRows(path, request).ok());
+  ASSERT_TRUE(SaveRows(&engine_, path, request).ok());
   const std::vector<float> before = Values(&engine_, "t", {1, 2, 3, 49 * 49});
   for (Key i = 0; i < 9; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());  // unsent
 
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(engine_.checkpoints().BeginLoad({"me", 60}).ok());
+  ASSERT_TRUE(engine_.loads().Begin("me", 60).ok());
   StepOf step(&engine_, {{"t", {1}}});
   EXPECT_THAT(step.Lookup(true).message(), HasSubstr("is being restored"));
-  ASSERT_TRUE(engine_.checkpoints().ClearForLoad("t").ok());
-  ASSERT_TRUE(engine_.checkpoints().LoadRows(path, load).ok());
-  ASSERT_TRUE(engine_.checkpoints().CommitLoad({}).ok());
+  ASSERT_TRUE(engine_.loads().Clear("t").ok());
+  ASSERT_TRUE(LoadRows(&engine_, path, load).ok());
+  ASSERT_TRUE(engine_.loads().Commit({}, {}).ok());
   EXPECT_EQ(Values(&engine_, "t", {1, 2, 3, 49 * 49}), before);
   EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 27);
   EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0) << "reading brings nothing into the cache";

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -242,6 +243,29 @@ TEST_P(Kept, TheNewestAreKeptAndOthersAreCounted) {
 }
 
 // Defect: a sign, a clip by value or a mean over workers trains rows by some factor.
+// While one thread applies a gradient, others take so many that its slot is another's.
+TEST(KeptSlots, AGradientInTheSlotOfAnAppliedOneStays) {
+  KeptGradients kept;
+  const auto keep = [&kept] {
+    const auto gradient = std::make_shared<KeptGradient>();
+    gradient->layer = 1;
+    return kept.Keep(7, gradient, 1, 0);
+  };
+  const auto choose = [&kept](const KeptGradients::Given& given) {
+    Tickets tickets(2 * kSlots);
+    WriteTickets({&given, 1}, tickets.data());
+    return kept.Choose(7, "table 't'", tickets);
+  };
+  const KeptGradients::Given first = keep();
+  const auto chosen = choose(first).value();
+  KeptGradients::Given last;
+  for (uint32_t i = 0; i < kSlots; ++i) last = keep();
+  ASSERT_EQ(last.slot, first.slot);
+  kept.SetApplied(7, chosen);
+  kept.DropApplied(1);
+  EXPECT_TRUE(choose(last).ok());
+}
+
 TEST_P(Kept, ATicketThatWasChangedOtherwiseIsRefused) {
   Worker other(GetParam().options, "sgd", 1);
   const Tickets mine = worker_.Take({1}, -1);

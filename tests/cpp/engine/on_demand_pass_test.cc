@@ -1,4 +1,4 @@
-// Passes of streams whose rows travel on demand (engine/on_demand.h): what is refused within one, and after
+// Passes of streams whose rows travel on demand (engine/window.h): what is refused within one, and after
 // it.
 #include <gtest/gtest.h>
 
@@ -25,12 +25,12 @@ TEST(OnDemandPass, RefusesOtherCallsUntilItHasEnded) {
       Tables& tables = worker.engine().tables();
       std::vector<float> values(kDim);
       size_t removed = 0;
-      std::vector<Status> all{
-          tables.Read("t", {&key, 1}, values.data()), tables.Assign("t", {&key, 1}, row.data(), false),
-          tables.Remove("t", {&key, 1}, &removed),
-          worker.engine().checkpoints().VisitRows("t", [](const RowBatch&) { return Status(); }),
-          worker.engine().checkpoints().BeginLoad({"loader", 10})};
-      if (all.back().ok()) all.push_back(worker.engine().checkpoints().AbortLoad());
+      std::vector<Status> all{tables.Read("t", {&key, 1}, values.data()),
+                              tables.Assign("t", {&key, 1}, row.data(), false),
+                              tables.Remove("t", {&key, 1}, &removed),
+                              worker.engine().tables().Visit("t", [](const RowBatch&) { return Status(); }),
+                              worker.engine().loads().Begin("loader", 10)};
+      if (all.back().ok()) all.push_back(worker.engine().loads().Abort());
       return all;
     };
     const auto expect = [&](bool served, const char* when) {

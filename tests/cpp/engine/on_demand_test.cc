@@ -1,5 +1,4 @@
-// Rows that travel on demand (engine/on_demand.h): what every worker reads.
-#include "het_tf/core/engine/on_demand.h"
+// Rows that travel on demand (engine/window.h): what every worker reads.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -159,7 +158,7 @@ TEST(OnDemandExact, RefusesTwoLayersOfATable) {
   const GlobalStep::Ids all{{&feature, 1}, {Span<const int64_t>(ends)}, 1, 0, false};
   const auto other = [&](BatchCall call) {
     call.layer = 2;
-    EXPECT_TRUE(worker.engine().steps().Plan(call, 8, &all).ok());
+    EXPECT_TRUE(Window::Of(worker.engine().lookahead()).Plan(call, 8, &all).ok());
     std::vector<float> row(kDim);
     float* const out[] = {row.data()};
     uint64_t token = 0;
@@ -223,11 +222,12 @@ TEST(OnDemandThreads, PlanTrainAndFlush) {
       const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
       const GlobalStep::Ids all{
           {&feature, 1}, {Span<const int64_t>(ends)}, static_cast<uint64_t>(i) + 1, 0, false};
-      EXPECT_TRUE(
-          worker
-              .WithCall(mine,
-                        [&](const BatchCall& call) { return worker.engine().steps().Plan(call, 8, &all); })
-              .ok());
+      EXPECT_TRUE(worker
+                      .WithCall(mine,
+                                [&](const BatchCall& call) {
+                                  return Window::Of(worker.engine().lookahead()).Plan(call, 8, &all);
+                                })
+                      .ok());
       while (i - done.load() > 4) std::this_thread::yield();
     }
   });

@@ -1,4 +1,4 @@
-// Steps::Plan: steps with it equal steps without it, at a store in this process that is used like a server.
+// Window::Plan: steps with it equal steps without it, at a store in this process that is used like a server.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/engine/engine.h"
+#include "het_tf/core/engine/window.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
@@ -51,7 +52,8 @@ class EnginePlanTest : public ::testing::Test {
   void Plan(const std::vector<int64_t>& ids) {
     const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
     const Status status =
-        engine_->steps().Plan({Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature, 1), 1}, 8);
+        Window::Of(engine_->lookahead())
+            .Plan({Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature, 1), 1}, 8);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   // Gives each id a tick of 1; returns the rows of the lookup.

@@ -207,7 +207,7 @@ struct Pair {
   std::vector<Vector<int32_t>> splits{2};
 
   void Pack(size_t w, const Status& error, uint64_t signature = 77, uint64_t planned = 0) {
-    const Owners owners{2, nullptr};
+    const Owners owners{2};
     GradientSums sums;
     sums.planned = planned;
     sums.active = {1, 0, 1};
@@ -325,7 +325,7 @@ TEST(GradientSumsParts, UnknownErrorCodesBecomeInternal) {
 TEST(GradientSumsParts, OwnersShareTheKeys) {
   for (uint32_t workers : {1u, 2u, 3u, 7u, 64u}) {
     std::vector<int> owned(workers);
-    for (Key key = -5000; key < 5000; ++key) ++owned[Owners{workers, nullptr}.Of(0, key, HashKey(key, 0))];
+    for (Key key = -5000; key < 5000; ++key) ++owned[Owners{workers}.Of(0, key, HashKey(key, 0))];
     EXPECT_LT(*std::max_element(owned.begin(), owned.end()), 10000 / static_cast<int>(workers) * 14 / 10 + 1);
   }
 }

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "het_tf/core/engine/checkpoints.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/ps/client/redis_store.h"
 #include "tests/cpp/testing/redis/redis_server.h"
@@ -207,7 +208,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   SaveRequest save;
   save.tables = {"t"};
   save.partitions = {0, 1, 2, 3};
-  ASSERT_TRUE(loader.engine().checkpoints().SaveRows(In("rows"), save).ok());
+  ASSERT_TRUE(SaveRows(&loader.engine(), In("rows"), save).ok());
 
   for (int i = 0; i < 5; ++i) other.Train({2, 3});
   ASSERT_TRUE(other.engine().caches().Flush().ok());
@@ -215,11 +216,10 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   other.Train({1, 2});  // both have unsent updates
   ASSERT_EQ(other.Counter("discarded_ticks"), 0u);
 
-  ASSERT_TRUE(loader.engine().checkpoints().BeginLoad({"loader", 60}).ok());
+  ASSERT_TRUE(loader.engine().loads().Begin("loader", 60).ok());
   EXPECT_EQ(loader.notices.With("1 updates that had not been sent were discarded").size(), 1u);
-  EXPECT_THAT(other.engine().checkpoints().BeginLoad({"another", 60}).message(),
-              HasSubstr("loader loads since"));
-  ASSERT_TRUE(loader.engine().checkpoints().ClearForLoad("t").ok());
+  EXPECT_THAT(other.engine().loads().Begin("another", 60).message(), HasSubstr("loader loads since"));
+  ASSERT_TRUE(loader.engine().loads().Clear("t").ok());
   std::atomic<bool> seen{false};
   std::thread reader([&] {  // waits until the load is whole
     EXPECT_EQ(other.Value(1), 3);
@@ -227,10 +227,10 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   });
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(loader.engine().checkpoints().LoadRows(In("rows"), load).ok());
+  ASSERT_TRUE(LoadRows(&loader.engine(), In("rows"), load).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_FALSE(seen.load());
-  ASSERT_TRUE(loader.engine().checkpoints().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
+  ASSERT_TRUE(loader.engine().loads().Commit({{"t", 70}}, {{"t", 3}}).ok());
   reader.join();
   for (RemoteWorker* worker : {&loader, &other}) {
     EXPECT_EQ(worker->Value(1), 3);

@@ -1,4 +1,4 @@
-// Steps::Plan and a real server: lookups begin between calls, no call waits, and lookups report the errors.
+// Window::Plan and a real server: lookups begin between calls, no call waits, and lookups report the errors.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "het_tf/core/checkpoint/requests.h"
+#include "het_tf/core/engine/checkpoints.h"
 #include "het_tf/core/store/chunk_format.h"
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/ps/keyspace.h"
@@ -60,20 +60,19 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
   const auto scan = server.Command({"HET.SCAN", key, "0", "COUNT", "1"}).elements;
   ASSERT_EQ(scan.size(), 2u);
   const uint8_t version = scan[1].text.at(4);
-  const Status saved = worker.engine().checkpoints().SaveRows(folder.path() + "/rows", save).status();
+  const Status saved = SaveRows(&worker.engine(), folder.path() + "/rows", save).status();
   if (version != chunk::kVersion) {
     EXPECT_THAT(saved.message(), Names("chunk", version, "reads", chunk::kVersion));
     return;
   }
   ASSERT_TRUE(saved.ok()) << saved.message();
   worker.Train({1, 2, 3, 4});
-  ASSERT_TRUE(worker.engine().caches().Flush().ok() &&
-              worker.engine().checkpoints().BeginLoad({"loader", 60}).ok());
-  ASSERT_TRUE(worker.engine().checkpoints().ClearForLoad("t").ok());
+  ASSERT_TRUE(worker.engine().caches().Flush().ok() && worker.engine().loads().Begin("loader", 60).ok());
+  ASSERT_TRUE(worker.engine().loads().Clear("t").ok());
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(worker.engine().checkpoints().LoadRows(folder.path() + "/rows", load).ok());
-  ASSERT_TRUE(worker.engine().checkpoints().CommitLoad({{{"t", 70}}, {{"t", 3}}}).ok());
+  ASSERT_TRUE(LoadRows(&worker.engine(), folder.path() + "/rows", load).ok());
+  ASSERT_TRUE(worker.engine().loads().Commit({{"t", 70}}, {{"t", 3}}).ok());
   expect_trained();
 }
 

@@ -121,13 +121,5 @@ TEST(ReplayTest, AStreamThatIsTooShortIsRefused) {
               ::testing::HasSubstr("4 batches: with 2 workers these are 2 steps"));
 }
 
-TEST(ReplayTest, WorkersThatCannotShareEvenlyAreRefused) {
-  ReplaySettings settings = Settings(4, 20, 3);
-  settings.share = 3;
-  const auto outcome = Outcome(Repeated({{1}, {2}, {3}, {4}}, 2), settings);
-  EXPECT_EQ(outcome.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(outcome.status().message(), ::testing::HasSubstr("3 workers share a cache, of 4"));
-}
-
 }  // namespace
 }  // namespace het::testing::replay_test

@@ -1,4 +1,4 @@
-// Workers whose rows travel on demand (engine/on_demand.h): every worker knows the next lookups of all.
+// Workers whose rows travel on demand (engine/window.h): every worker knows the next lookups of all.
 //
 // The workers are engines with one store, in lock-step, over a network that delivers only when a call waits.
 // One process has the union of their batches.
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/engine/window.h"
 #include "het_tf/core/plan/gradient_sums.h"
 #include "tests/cpp/testing/optimizer_of.h"
 #include "tests/cpp/testing/process.h"
@@ -148,7 +149,8 @@ class Fleet {
   }
   // No step of the pass is behind the last one.
   void EndPass() {
-    for (Process& worker : workers_) worker.engine().steps().EndPass(Process::kLayer, Place(step_ - 1));
+    for (Process& worker : workers_)
+      Window::Of(worker.engine().lookahead()).EndPass(Process::kLayer, Place(step_ - 1));
   }
   // `tolerance` is relative to the largest number that any row has had, since optimizers round terms that
   // large.
@@ -198,7 +200,7 @@ class Fleet {
       const GlobalStep::Ids all{
           {&feature, 1}, {Span<const int64_t>(ends)}, Place(planned_[w]), w, config_.summed};
       const Status status = worker(w).WithCall(batches[w].ids, [&](const BatchCall& call) {
-        return worker(w).engine().steps().Plan(call, 8, &all);
+        return Window::Of(worker(w).engine().lookahead()).Plan(call, 8, &all);
       });
       ASSERT_TRUE(status.ok()) << status.message();
     }

@@ -12,6 +12,11 @@
 #include "tests/cpp/testing/table_specs.h"
 
 namespace het::testing {
+namespace {
+
+[[maybe_unused]] const bool device_backends = AddDeviceBackends();
+
+}  // namespace
 
 TableOptions CacheOf(const std::string& device, size_t capacity, const Bound& pull_bound,
                      const Bound& push_bound) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/engine/window.h"
 #include "tests/cpp/testing/keep_and_apply.h"
 #include "tests/cpp/testing/table_specs.h"
 
@@ -61,8 +62,8 @@ void RemoteWorker::Plan(const std::vector<int64_t>& ids) {
   // May run during another thread's step, so it has its own batch.
   const TablePtr table = engine_->tables().Find("t").value();
   const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
-  const Status status =
-      engine_->steps().Plan({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 8);
+  const Status status = Window::Of(engine_->lookahead())
+                            .Plan({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, 8);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 

@@ -69,7 +69,7 @@ Status StreamWorker::Plan(const KeysOfTables& mine, const std::vector<KeysOfTabl
                           uint32_t me, bool summed) {
   const size_t tables = found_.size();
   if (all == nullptr) {
-    return WithCall(mine, [&](const BatchCall& call) { return steps_.Plan(call, kWindow); });
+    return WithCall(mine, [&](const BatchCall& call) { return window().Plan(call, kWindow); });
   }
   KeysOfTables of_all(tables);
   KeysOfTables ends(tables);
@@ -89,7 +89,7 @@ Status StreamWorker::Plan(const KeysOfTables& mine, const std::vector<KeysOfTabl
   ids.place = place;
   ids.worker = me;
   ids.summed = summed;
-  return WithCall(mine, [&](const BatchCall& call) { return steps_.Plan(call, kWindow, &ids); });
+  return WithCall(mine, [&](const BatchCall& call) { return window().Plan(call, kWindow, &ids); });
 }
 
 Status StreamWorker::Lookup(TestStep* step, bool training) {

@@ -12,6 +12,7 @@
 #include "het_tf/core/engine/caches.h"
 #include "het_tf/core/engine/steps.h"
 #include "het_tf/core/engine/tables.h"
+#include "het_tf/core/engine/window.h"
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/store/local_store.h"
 #include "tests/cpp/testing/test_step.h"
@@ -42,7 +43,7 @@ class StreamWorker {
   Status Plan(const KeysOfTables& mine, const std::vector<KeysOfTables>* all, uint64_t place, uint32_t me,
               bool summed);
   // The pass has no step behind the one at this place.
-  void EndPass(uint64_t place) { steps_.EndPass(kLayer, place); }
+  void EndPass(uint64_t place) { window().EndPass(kLayer, place); }
   // All workers have flushed.
   void Settle() { caches_.Settle(); }
   // Looks up the keys of the step, and points step->Value at the rows. Not training: no gradient follows.
@@ -57,6 +58,7 @@ class StreamWorker {
   Status ApplySums(const SumsLayout& layout, const MergedSums& sums, float learning_rate);
 
  private:
+  Window& window() { return Window::Of(parts_.lookahead.get()); }
   template <typename Fn>
   auto WithCall(const KeysOfTables& keys, Fn fn);
   // Calls fn(call, args) for the gradients of a step.

@@ -1,8 +1,9 @@
-#include "het_tf/core/engine/on_demand.h"
-
+// Rows that travel on demand (window.h).
 #include <algorithm>
 #include <string>
 #include <utility>
+
+#include "het_tf/core/engine/window.h"
 
 namespace het {
 namespace {
@@ -28,12 +29,12 @@ Status HeldBack(const Table& table, const std::string& what) {
 
 }  // namespace
 
-OnDemand::Layer* OnDemand::Find(uint64_t lane) {
-  const auto found = layers_.find(lane);
+Window::Layer* Window::Find(uint64_t id) {
+  const auto found = layers_.find(id);
   return found == layers_.end() ? nullptr : &found->second;
 }
 
-void OnDemand::Plan(const BatchCall& call, bool early) {
+void Window::AddLayer(const BatchCall& call, bool early) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (Find(call.layer) != nullptr) return;
   Layer layer;
@@ -49,17 +50,17 @@ void OnDemand::Plan(const BatchCall& call, bool early) {
   layers_.emplace(call.layer, std::move(layer));
 }
 
-void OnDemand::EndPass(uint64_t lane, uint64_t place) {
+void Window::EndPass(uint64_t id, uint64_t place) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
+  Layer* const layer = Find(id);
   if (layer == nullptr) return;
   layer->ends.insert(place);
   CloseIfEnded(layer);
 }
 
-void OnDemand::Settle() {
+void Window::Settle() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [lane, layer] : layers_) {
+  for (auto& [id, layer] : layers_) {
     Close(&layer);
     // A gradient that comes later is of an unknown step: it is sent at once.
     layer.runs = false;
@@ -67,16 +68,17 @@ void OnDemand::Settle() {
   }
 }
 
-Status OnDemand::Require(Span<const TablePtr> tables, const char* what) {
+Status Window::Require(Span<const TablePtr> tables, const char* what) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [lane, layer] : layers_) {
+  for (const auto& [id, layer] : layers_) {
     const Table* const shared = layer.held_back ? Shared(tables, layer.tables) : nullptr;
     if (shared != nullptr) return HeldBack(*shared, what);
   }
   return Status();
 }
 
-void OnDemand::Forget(uint64_t table) {
+void Window::Forget(uint64_t table) {
+  coming_.Clear();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto layer = layers_.begin(); layer != layers_.end();) {
     const std::vector<uint64_t>& tables = layer->second.tables;
@@ -85,14 +87,16 @@ void OnDemand::Forget(uint64_t table) {
   }
 }
 
-Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool training) {
-  if (training) HET_RETURN_IF_ERROR(LeaveKept(call->call.layer));
+Status Window::BeginStep(StepCall* step, uint64_t place, std::shared_ptr<const GlobalStep> global,
+                         bool training) {
+  const BatchCall& call = step->call;
+  if (training) HET_RETURN_IF_ERROR(LeaveKept(call.layer));
   const std::lock_guard<std::mutex> lock(mutex_);
   if (layers_.empty()) return Status();
-  const uint64_t place = found.global == nullptr ? 0 : found.place;
-  Layer* const own = training ? Find(call->call.layer) : nullptr;
-  for (const auto& [lane, layer] : layers_) {
-    const Table* const shared = layer.held_back ? Shared(call->call.tables, layer.tables) : nullptr;
+  if (global == nullptr) place = 0;
+  Layer* const own = training ? Find(call.layer) : nullptr;
+  for (const auto& [id, layer] : layers_) {
+    const Table* const shared = layer.held_back ? Shared(call.tables, layer.tables) : nullptr;
     if (shared == nullptr || (&layer == own && layer.Expects(place))) continue;
     if (!training) return HeldBack(*shared, "a lookup outside of training");
     if (&layer == own) return HeldBack(*shared, "this lookup");
@@ -108,55 +112,43 @@ Status OnDemand::Begin(StepCall* call, const ComingSteps::Found& found, bool tra
   own->kept = false;
   own->number = 0;
   own->place = place;
-  own->now = found.global;
-  own->coming.reset();
+  own->now = std::move(global);
   own->ends.erase(own->ends.begin(), own->ends.lower_bound(place));
-  call->follows = own->exact && own->now != nullptr;
-  own->follows = own->follows || call->follows;
+  step->follows = own->exact && own->now != nullptr;
+  own->follows = own->follows || step->follows;
   return Status();
 }
 
-Status OnDemand::LeaveKept(uint64_t lane) {
+Status Window::LeaveKept(uint64_t id) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Layer* const layer = Find(lane);
+    Layer* const layer = Find(id);
     if (layer == nullptr || !layer->runs || !std::exchange(layer->kept, false)) return Status();
   }
-  return SkipStep(lane);
+  return Update(id, nullptr);
 }
 
-void OnDemand::SetNumber(uint64_t lane, uint64_t number) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
-  if (layer != nullptr) layer->number = number;
-}
-
-Status OnDemand::NoteKept(uint64_t lane, uint64_t number) {
+Status Window::EndLookup(uint64_t id, uint64_t number) {
+  StepUse use;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Layer* const layer = Find(lane);
+    Layer* const layer = Find(id);
     if (layer == nullptr || layer->number != number || !layer->runs) return Status();
     layer->kept = true;
+    use = UseOf(id);
   }
-  const std::shared_ptr<const OthersUse> others = BeforeTick(lane);
-  if (others == nullptr) return Status();
-  if (!SuccessorIsKnown(lane)) return ClientDriver::Call(driver_)->PushPastBound();
-  OthersUse use = *others;
-  use.outdated = {};  // their ticks come later
+  if (use.others() == nullptr) return Status();
+  const ClientDriver::Call client(&parts_->driver);
+  if (use.coming == nullptr) return client->PushPastBound();
+  use.use.outdated = {};  // their ticks come later
   CachedWrite write;
-  write.others = &use;
-  return ClientDriver::Call(driver_)->Write(&write, 0, nullptr);
+  write.others = &use.use;
+  return client->Write(&write, 0, nullptr);
 }
 
-bool OnDemand::SuccessorIsKnown(uint64_t lane) {
+Status Window::CheckUpdate(uint64_t id, uint64_t number, const std::string& what) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
-  return layer != nullptr && layer->coming != nullptr;
-}
-
-Status OnDemand::RequireRunning(uint64_t lane, uint64_t number, const std::string& what) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
+  Layer* const layer = Find(id);
   if (layer == nullptr || layer->number == number) return Status();
   return FailedPrecondition(
       "rows of " + what +
@@ -165,69 +157,75 @@ Status OnDemand::RequireRunning(uint64_t lane, uint64_t number, const std::strin
       "other workers have read the rows without it. Apply each batch's gradient before the next batch");
 }
 
-std::shared_ptr<const GlobalStep> OnDemand::Running(uint64_t lane) {
+Owners Window::OwnersOf(uint64_t id, uint32_t workers) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
-  return layer == nullptr ? nullptr : layer->now;
+  Layer* const layer = Find(id);
+  if (layer == nullptr || layer->now == nullptr) return {workers};
+  return {workers, GlobalStep::InPass(layer->now->place()),
+          [step = layer->now](uint64_t table, Key key) { return step->OwnerOf(table, key); }};
 }
 
-std::shared_ptr<const OthersUse> OnDemand::BeforeTick(uint64_t lane) {
-  struct Kept {
-    std::shared_ptr<const GlobalStep> now, coming;  // which `use` names
-    OthersUse use;
-  };
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
-  if (layer == nullptr || layer->now == nullptr) return nullptr;
-  layer->coming = coming_->Behind(lane, layer->place, layer->ahead);
-  const auto kept = std::make_shared<Kept>(Kept{layer->now, layer->coming, {}});
-  kept->use.exact = layer->exact;
-  if (layer->exact) kept->use.outdated = KeysOf(kept->now->outdated());
-  if (kept->coming != nullptr) kept->use.wanted = KeysOf(kept->coming->others());
-  return {kept, &kept->use};
+Window::StepUse Window::UseOf(uint64_t id) {
+  StepUse use;
+  const Layer* const layer = Find(id);
+  if (layer == nullptr || layer->now == nullptr) return use;
+  use.now = layer->now;
+  use.coming = coming_.Behind(id, layer->place, layer->ahead);
+  use.use.exact = layer->exact;
+  if (layer->exact) use.use.outdated = KeysOf(use.now->outdated());
+  if (use.coming != nullptr) use.use.wanted = KeysOf(use.coming->others());
+  return use;
 }
 
-Status OnDemand::EndStep(uint64_t lane) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  Layer* const layer = Find(lane);
-  if (layer == nullptr) return Status();
-  const bool known = layer->coming != nullptr;
-  // What others have updated in an unknown step is to be checked.
-  if (layer->now == nullptr) Unfollow(layer);
-  layer->now.reset();
-  layer->coming.reset();
-  if (!known) {
-    lock.unlock();  // plans go on
-    HET_RETURN_IF_ERROR(ClientDriver::Call(driver_)->PushPastBound());
-    lock.lock();
+Status Window::Update(uint64_t id, const Tick& tick) {
+  StepUse use;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    use = UseOf(id);
   }
+  if (tick) {
+    HET_RETURN_IF_ERROR(tick(use.others()));
+  } else if (use.others() != nullptr) {  // others may have a gradient, and need rows next
+    CachedWrite write;
+    write.others = use.others();
+    HET_RETURN_IF_ERROR(ClientDriver::Call(&parts_->driver)->Write(&write, 0, nullptr));
+  }
+  return EndStep(id, use.coming != nullptr);
+}
+
+Status Window::EndStep(uint64_t id, bool successor_known) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Layer* const layer = Find(id);
+    if (layer == nullptr) return Status();
+    // What others have updated in an unknown step is to be checked.
+    if (layer->now == nullptr) Unfollow(layer);
+    layer->now.reset();
+  }
+  // Without the lock: plans go on.
+  if (!successor_known) HET_RETURN_IF_ERROR(ClientDriver::Call(&parts_->driver)->PushPastBound());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Layer* const layer = Find(id);
+  if (layer == nullptr) return Status();
   layer->runs = false;
   CloseIfEnded(layer);
   return Status();
 }
 
-Status OnDemand::SkipStep(uint64_t lane) {
-  const std::shared_ptr<const OthersUse> others = BeforeTick(lane);
-  CachedWrite write;
-  write.others = others.get();
-  if (others != nullptr) HET_RETURN_IF_ERROR(ClientDriver::Call(driver_)->Write(&write, 0, nullptr));
-  return EndStep(lane);
-}
-
 // All updates are at the server.
-void OnDemand::Close(Layer* layer) {
+void Window::Close(Layer* layer) {
   Unfollow(layer);
   layer->held_back = false;
   layer->place = 0;
 }
 
-void OnDemand::CloseIfEnded(Layer* layer) {
+void Window::CloseIfEnded(Layer* layer) {
   if (!layer->runs && layer->held_back && layer->ends.count(layer->place) != 0) Close(layer);
 }
 
-void OnDemand::Unfollow(Layer* layer) {
+void Window::Unfollow(Layer* layer) {
   if (!std::exchange(layer->follows, false)) return;
-  const ClientDriver::Lock client(driver_);
+  const ClientDriver::Lock client(&parts_->driver);
   for (uint64_t table : layer->tables) {
     if (client->HasTable(table)) client->cache(table)->marks().UnfollowAll();
   }
