@@ -49,8 +49,8 @@ def shard(
     of the stream. An update then goes to the server only when another rank uses the row, merged with earlier
     ones; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes if samples
     are placed well. At staleness 0 rows are not checked, either. A loop that is left in the middle of the
-    stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or evaluation; in
-    `fit`, `het_tf.callbacks.Broadcast` does that.
+    stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or evaluation;
+    `fit` of a distributed model does that.
 
         batches = het_tf.horovod.shard(samples, by="user", batch=128, plan=embed, sync="on_demand")
 
@@ -78,7 +78,7 @@ def shard(
         `plan` or `sync` without `by`; `plan` finds no ids in the features, or has its cache on a GPU; rows
         that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
+      RuntimeError: `het_tf.init` was not called under Horovod; placed: the ranks do not place alike.
     """
     planned = Planned(plan, sync, inputs)
     check_place(planned, by)
@@ -90,8 +90,7 @@ def shard(
         raise ValueError(
             f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result"
         )
-    hvd = collective.required("het_tf.horovod.shard")
-    rank, count = hvd.rank(), hvd.size()
+    rank, count = collective.ranks()
     if count == 1:
         return data
     if isinstance(data, tf.data.Dataset):

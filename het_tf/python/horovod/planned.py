@@ -3,7 +3,7 @@
 Every rank reads all of a placed stream, so it knows the lookups of the others. With `sync="on_demand"` it
 passes them to the core (core/engine/on_demand.h): a row then goes to the server when another rank uses it
 next. Within a pass anything except the next batch of the stream is refused until all ranks have flushed:
-`Broadcast` does so before and after `fit`, and before an evaluation.
+`fit` of a distributed model does so before and after it, and before its evaluations.
 """
 
 import dataclasses

@@ -191,7 +191,7 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     """A fault at worker 1 raises at all workers."""
-    het_tf.init(hvd=hvd, ps=given["ps"], accumulate=True, namespace="agreement")
+    het_tf.init(ps=given["ps"], accumulate=True, namespace="agreement")
     one = hvd.rank() == 1
     seen: dict[str, Any] = {}
 
