@@ -196,7 +196,7 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     full = splits.train.rows is None or splits.train.rows >= options.batch_size
     batches = splits.train.to_tf(options.batch_size, shuffle=True, seed=options.seed, drop_remainder=full)
     history = model.fit(
-        het_tf.plan(batches, model),
+        het_tf.lookahead(batches, model),
         validation_data=splits.valid.to_tf(max(options.batch_size, 1024)),
         epochs=options.epochs,
         callbacks=callbacks,

@@ -208,7 +208,7 @@ class Run:
         """The batches of a model that is about to be trained."""
         import het_tf
 
-        return het_tf.plan(batches, model) if model.rows.trainable else batches
+        return het_tf.lookahead(batches, model) if model.rows.trainable else batches
 
     def _optimizer(self) -> Any:
         import tensorflow as tf

@@ -53,7 +53,7 @@ if _TYPE_CHECKING:
     from het_tf.python.export.front import export
     from het_tf.python.export.stats import serving_stats
     from het_tf.python.ids import hash_ids
-    from het_tf.python.layer.plan import plan
+    from het_tf.python.layer.plan import lookahead
     from het_tf.python.layer.variable import apply
     from het_tf.python.publishing.publish import publish
     from het_tf.python.saving import TablesNotSavedWarning
@@ -78,7 +78,7 @@ _HOMES = {
     "export.front": ("export",),
     "export.stats": ("serving_stats",),
     "ids": ("hash_ids",),
-    "layer.plan": ("plan",),
+    "layer.plan": ("lookahead",),
     "layer.variable": ("apply",),
     "publishing.publish": ("publish",),
     "session.connection": ("Store", "init"),
@@ -136,11 +136,11 @@ __all__ = [
     "initializers",
     "keras",
     "load_rows",
+    "lookahead",
     "metrics",
     "models",
     "namespace",
     "optimizers",
-    "plan",
     "planner",
     "publish",
     "reset",

@@ -117,8 +117,8 @@ Status Steps::Number(StepCall* step) {
 void Steps::TellUnplanned(const BatchCall& call) {
   parts_->notice(
       "the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" + call.tables[0]->name() +
-      "' were of other ids than het_tf.plan has planned, and gained nothing by it. Plan what the layer is "
-      "called on: het_tf.plan(..., inputs=) says where the ids are");
+      "' were of other ids than het_tf.lookahead has planned, and gained nothing by it. Plan what the layer is "
+      "called on: het_tf.lookahead(..., inputs=) says where the ids are");
 }
 
 Status Steps::Tick(StepCall* step, const ApplyArgs& args) {
@@ -229,7 +229,7 @@ Status Steps::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids* 
           Code::kUnimplemented,
           "table '" + table->name() +
               "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
-              "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
+              "planned. Leave het_tf.lookahead out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
     const auto& cache = table->options.cache;
     step->may_begin = step->may_begin && cache && cache->sync().MayBeginEarly();

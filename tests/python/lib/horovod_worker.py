@@ -159,7 +159,7 @@ def exact(hvd, out):
 def on_demand(model, name, ranks):
     """Two passes, of which the first is left: `fit` has the ranks send what they have held back."""
     rows = model.get_layer(name)
-    ids_of = dict(plan=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
+    ids_of = dict(lookahead=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
     mine = placed(ranks, **ids_of)
     model.fit(mine, verbose=0, steps_per_epoch=LEFT)
     model.fit(mine, verbose=0)
