@@ -47,10 +47,10 @@ def shard(
 
     **On demand** (`lookahead`, `sync="on_demand"`): ranks know the rows that others use next, since each
     reads all of the stream. An update then goes to the server only when another rank uses the row, merged
-    with earlier ones; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes if samples
-    are placed well. At staleness 0 rows are not checked, either. A loop that is left in the middle of the
-    stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or evaluation;
-    `fit` of a distributed model does that.
+    with earlier ones; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer
+    bytes if samples are placed well. At staleness 0 rows are not checked, either. A loop that is left in the
+    middle of the stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or
+    evaluation; `fit` of a distributed model does that.
 
         batches = het_tf.horovod.shard(samples, by="user", batch=128, lookahead=embed, sync="on_demand")
 
@@ -64,7 +64,8 @@ def shard(
       by: The field that places samples, of one integer or string a sample; or "location".
       batch: Samples of each global batch that a rank takes; only with `by`.
       lookahead: With `by`: the layer, layers or model that looks the ids of a batch up, as in
-        het_tf.lookahead; its lookups are planned, with a window of 32 batches. "location" finds the ids by it.
+        het_tf.lookahead; its lookups are planned, with a window of 32 batches. "location" finds the ids by
+        it.
       sync: "always": updates are sent when a row is past its push bound. "on_demand": see above; with
         `lookahead`.
       inputs: With `lookahead`: selects the ids of a batch, as in het_tf.lookahead.
@@ -76,8 +77,8 @@ def shard(
     Raises:
       ValueError: The data has another type, or fewer elements than ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
-        `lookahead` or `sync` without `by`; `lookahead` finds no ids in the features, or has its cache on a GPU;
-        rows that travel on demand belong to two layers, or the job is elastic.
+        `lookahead` or `sync` without `by`; `lookahead` finds no ids in the features, or has its cache on
+        a GPU; rows that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
       RuntimeError: `het_tf.init` was not called under Horovod; placed: the ranks do not place alike.
     """

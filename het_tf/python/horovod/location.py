@@ -33,8 +33,8 @@ class ByLocation:
     def __init__(self, placement: Placement, spec: Any, planned: Planned) -> None:
         if planned.layer is None:
             raise ValueError(
-                "by is 'location', but lookahead is None; give lookahead=LAYER, the layer or model that looks the "
-                "ids up, so that shard knows which features are ids"
+                "by is 'location', but lookahead is None; give lookahead=LAYER, the layer or model that "
+                "looks the ids up, so that shard knows which features are ids"
             )
         self._placement, self._planned = placement, planned
         self.begin = np.zeros(SLOTS, np.uint32)

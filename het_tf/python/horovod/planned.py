@@ -164,8 +164,8 @@ def _check_layers(collections: list[Any]) -> None:
                 )
     if len(set(map(id, collections))) < len(collections):
         raise ValueError(
-            "sync is 'on_demand', but lookahead= has a layer twice, or calls it twice; look all its ids up in "
-            "one call"
+            "sync is 'on_demand', but lookahead= has a layer twice, or calls it twice; look all its ids up "
+            "in one call"
         )
 
 
@@ -174,5 +174,6 @@ def check_place(planned: Planned, by: str | None) -> None:
     if by is None and planned != Planned():
         raise ValueError(
             "lookahead=, sync= and inputs= need a placed stream, whose samples every rank reads; give "
-            "by=FIELD and batch=, or plan each rank's own batches: het_tf.lookahead(shard(data).batch(128), layer)"
+            "by=FIELD and batch=, or plan each rank's own batches: het_tf.lookahead("
+            "shard(data).batch(128), layer)"
         )

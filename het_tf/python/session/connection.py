@@ -67,9 +67,9 @@ class Store:
         if self.password is not None and not (isinstance(self.password, str) or callable(self.password)):
             kind = type(self.password).__name__
             raise ValueError(f"password is a {kind}; give a string, or a function that returns one")
-        self.options()
+        self._options()
 
-    def options(self) -> str:
+    def _options(self) -> str:
         """Returns the options of ps/client/remote_options.h as JSON, checked and completed by the core."""
         options = {name: plain(value) for name, value in vars(self).items() if name not in _NO_OPTIONS}
         for name, value in options.items():
@@ -130,7 +130,7 @@ def init(
     address = os.environ.get("HET_PS", "") if store.address is None else store.address
     if store.durability not in (None, "applied") and not address:
         raise ValueError(f"durability is {store.durability!r}, but there is no parameter server; give ps=...")
-    options = store.options()
+    options = store._options()
     if settings.is_elastic_job():
         _require_address(address)  # not collective: workers that join later call it alone
     elif hvd is not None and hvd.size() > 1:
@@ -267,7 +267,7 @@ def connect() -> None:
     """Follows HET_PS if init() was not called; called before the first table is made."""
     collective.require_init()
     if settings.current.ps is None:
-        _connect(os.environ.get("HET_PS", ""), current_namespace(), Store().options())
+        _connect(os.environ.get("HET_PS", ""), current_namespace(), Store()._options())
 
 
 def update_threads() -> None:

@@ -1,4 +1,4 @@
-"""The function `het_tf.load_rows`: loads rows from files into a table."""
+"""The function `het_tf.checkpoint.load_rows`: loads rows from files into a table."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -39,11 +39,13 @@ def load_rows(
 ) -> int:
     """Sets rows of a table from a file of another system, another program, or pretrained rows.
 
-        het_tf.load_rows("item", "rows.npz")                                       # arrays ids, values
-        het_tf.load_rows("item", "model.safetensors", rows="item_embedding.weight")  # row number = id
-        het_tf.load_rows("item", "rows.parquet", ids="sku", rows="vector")
-        het_tf.load_rows("item", "ckpts/model-7", rows="item/embeddings/.ATTRIBUTES/VARIABLE_VALUE")
-        het_tf.load_rows("item", "model/TFRADynamicEmbedding", rows="item")        # of TFRA
+        from het_tf.checkpoint import load_rows
+
+        load_rows("item", "rows.npz")                                       # arrays ids, values
+        load_rows("item", "model.safetensors", rows="item_embedding.weight")  # row number = id
+        load_rows("item", "rows.parquet", ids="sku", rows="vector")
+        load_rows("item", "ckpts/model-7", rows="item/embeddings/.ATTRIBUTES/VARIABLE_VALUE")
+        load_rows("item", "model/TFRADynamicEmbedding", rows="item")        # of TFRA
 
     It checks everything before it sets the first row, so a bad file changes nothing. Rows of other ids stay.
     All workers of a job must call it; the first sets rows at a parameter server.

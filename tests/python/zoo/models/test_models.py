@@ -168,7 +168,7 @@ def test_rows_of_a_file_go_to_one_field(fresh: np.random.Generator, tmp_path: Pa
     """`load_rows` took the ids of a file for those of the table, which are those of no field."""
     model = DeepFM(FIELDS, embedding_dim=2, name="fields")
     np.savez(tmp_path / "x.npz", ids=[5, -7], values=np.eye(2))
-    het_tf.load_rows(
+    het_tf.checkpoint.load_rows(
         "fields/deep", tmp_path / "x.npz", row_ids=lambda ids: model.rows.row_ids("deep", "user", ids)
     )
     assert het_tf.Table("fields/deep").size == 2
