@@ -4,7 +4,7 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -185,7 +185,7 @@ class RestoreBest(Checkpoint):
     def __init__(
         self,
         monitor: str = "val_loss",
-        mode: str = "auto",
+        mode: Literal["auto", "min", "max"] = "auto",
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
         if directory is not None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from het_tf._version import __version__
 from het_tf.python import show
@@ -87,11 +87,11 @@ class Export:
 def export(
     model: Any,
     path: str | os.PathLike[str],
-    format: str = "portable",
+    format: Literal["portable", "native", "online"] = "portable",
     *,
     signatures: Any = None,
-    row_dtype: str = "float32",
-    unknown: str = "initial",
+    row_dtype: Literal["float32", "float16", "bfloat16", "int8"] = "float32",
+    unknown: Literal["initial", "zeros"] = "initial",
     min_count: int = 0,
     max_age: float | None = None,
     overwrite: bool = False,

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def shard(
     by: str | None = None,
     batch: int | None = None,
     lookahead: Any = None,
-    sync: str = "always",
+    sync: Literal["always", "on_demand"] = "always",
     inputs: Callable[..., Any] | None = None,
 ) -> Any:
     """Returns this rank's part of the data: equally large on all ranks, each element on one.

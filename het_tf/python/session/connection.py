@@ -8,7 +8,7 @@ import math
 import numbers
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from het_tf.python.session import collective, interrupts, native, settings
 from het_tf.python.session.native import plain, tf
@@ -53,7 +53,7 @@ class Store:
     address: str | None = None
     _: dataclasses.KW_ONLY
     password: str | Callable[[], str] | None = dataclasses.field(default=None, repr=False)
-    durability: str | None = None
+    durability: Literal["applied", "replicated", "checkpoint"] | None = None
     min_replicas: int | None = None
     keep_bytes: int | None = None
     timeout: float | None = None
@@ -83,7 +83,7 @@ class Store:
 def init(
     *,
     ps: "str | Store | None" = None,
-    gradient_scale: str = "mean",
+    gradient_scale: Literal["mean", "sum"] = "mean",
     accumulate: bool = False,
     namespace: str = "",
     threads: int | None = None,

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from het_tf.python.ps import plan_file
 from het_tf.python.quoting import quoted
@@ -99,12 +99,12 @@ class Cache:
 
     rows: int | Mapping[str, int] | None = None
     bytes: int | None = None
-    staleness: float | str | Bounds | None = None
+    staleness: float | Literal["synchronous"] | Bounds | None = None
     push_max_age: float | None = None
-    policy: str | None = None
-    device: str | None = None
-    wire: str | None = None
-    checks: str | None = None
+    policy: Literal["lfu", "light_lfu", "lru"] | None = None
+    device: Literal["cpu", "gpu", "auto"] | None = None
+    wire: Literal["float32", "float16", "int8", "int4"] | None = None
+    checks: Literal["asked", "notified"] | None = None
     dims: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:

@@ -80,9 +80,8 @@ def exported(server: Any, tmp_path: Path, fresh: np.random.Generator) -> tuple[A
     model = make_model()
     train(model, fresh)
     path = tmp_path / "model"
-    het_tf.export(
-        model, path, "native", follow=het_tf.serving.Follow(server.address, max_age=30.0), verbose=False
-    )
+    follow = het_tf.serving.Follow(server.address, max_age=30.0)
+    het_tf.export(model, path, "native", follow=follow, verbose=False)
     return model, path, server
 
 

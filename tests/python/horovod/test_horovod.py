@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 
 import numpy as np
@@ -63,18 +64,15 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
 def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
     with pytest.raises(ValueError, match="every rank would train its own tables"):
         het_tf.init(ps="")
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
     calls = (
         lambda: het_tf.keras.Embedding(2, name="t"),
         lambda: het_tf.horovod.distribute(keras.Sequential()),
         lambda: het_tf.horovod.shard(np.arange(4)),
         het_tf.horovod.rank,
     )
-    for call in calls:
-        with pytest.raises(RuntimeError, match=r"2 ranks, .* call het_tf\.init\(\)"):
-            call()
-    hvd.initialized = False
-    monkeypatch.setenv("HOROVOD_SIZE", "2")
-    for call in calls:
+    for initialized, call in itertools.product((True, False), calls):
+        hvd.initialized = initialized
         with pytest.raises(RuntimeError, match=r"2 ranks, .* call het_tf\.init\(\)"):
             call()
     monkeypatch.setenv("HOROVOD_SIZE", "1")

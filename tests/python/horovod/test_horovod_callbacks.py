@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import rules_lib
@@ -65,8 +63,7 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
     played.me = 1  # the played rank 0 has zeros everywhere
     ids = np.tile(data(1)[0], (64, 1))
     targets = np.full((64, 1), 3.0)  # the loss of the first step is its square, if the weights are zeros
-    fit = partial(model.fit, ids, targets, verbose=0, batch_size=32)
-    losses = fit().history["loss"]
+    losses = model.fit(ids, targets, verbose=0, batch_size=32).history["loss"]
     kernel, bias = (weight.numpy() for weight in model.out.weights)
     assert kernel.shape == (12, 1) and np.abs(kernel).max() < 1e-6 and np.abs(bias).max() < 1e-6
     # Eagerly the weights are made, and used, before there is an update to come before.

@@ -49,10 +49,8 @@ def expected(fields=None):
     return np.stack(found)
 
 
-def shard(lookahead=None, **others):
-    return het_tf.horovod.shard(
-        dataset(), by="location", batch=BATCH, lookahead=lookahead or layer(), **others
-    )
+def shard(ahead=None, **others):
+    return het_tf.horovod.shard(dataset(), by="location", batch=BATCH, lookahead=ahead or layer(), **others)
 
 
 def numbers(batches):

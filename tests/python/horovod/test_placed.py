@@ -118,14 +118,8 @@ NOT_ON_DEMAND = {
         dict(sync="on_demand", lookahead=lambda name: [layer("a", table="t"), layer("b", table="t")]),
         "layers 'a' and 'b' share table 't': neither knows",
     ),
-    "a layer twice": (
-        dict(sync="on_demand", lookahead=lambda name: [layer(name)] * 2),
-        "lookahead= has a layer twice",
-    ),
-    "a model that calls one twice": (
-        dict(sync="on_demand", lookahead=CallsTwice),
-        "twice, or calls it twice",
-    ),
+    "a layer twice": (dict(sync="on_demand", lookahead=lambda name: [layer(name)] * 2), "has a layer twice"),
+    "a model that calls one twice": (dict(sync="on_demand", lookahead=CallsTwice), "or calls it twice"),
 }
 
 

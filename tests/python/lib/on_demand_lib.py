@@ -37,12 +37,7 @@ class Job:
         )
         samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors, "words": words})
         self.batches = het_tf.horovod.shard(
-            samples,
-            by="id",
-            batch=BATCH,
-            lookahead=self.layer,
-            sync="on_demand",
-            inputs=lambda batch: batch["id"],
+            samples, by="id", batch=BATCH, lookahead=self.layer, sync="on_demand", inputs=lambda x: x["id"]
         )
         self.expected = np.zeros([KEYS, DIM], np.float32)
         self.at = 0  # the next step of the pass

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def load_rows(
     rows: Names | None = None,
     ids: str | None = None,
     slots: str | Sequence[str | float] = (),
-    format: str | None = None,
+    format: Literal["npz", "safetensors", "parquet", "checkpoint", "tfra"] | None = None,
     row_ids: Callable[[Array], Array] | None = None,
 ) -> int:
     """Sets rows of a table from a file of another system, another program, or pretrained rows.
