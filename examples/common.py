@@ -69,9 +69,8 @@ def main(
 
     try:
         check_outputs(options)
-        hvd = horovod()
-        het_tf.init(hvd=hvd)
-        first = hvd is None or hvd.rank() == 0
+        het_tf.init()
+        first = het_tf.horovod.rank() == 0
         if load is None:
             splits = het_tf.data.load(options.data)
         else:
@@ -79,10 +78,9 @@ def main(
         tf.keras.utils.set_random_seed(options.seed)
         model = build(splits.description, options, model_arguments(options))
         model.adapt(splits.train)
-        if hvd is not None:
-            train, valid = het_tf.horovod.shard(splits.train), het_tf.horovod.shard(splits.valid, False)
-            splits = splits._replace(train=train, valid=valid)
-            model = het_tf.horovod.distribute(model)
+        train, valid = het_tf.horovod.shard(splits.train), het_tf.horovod.shard(splits.valid, False)
+        splits = splits._replace(train=train, valid=valid)
+        model = het_tf.horovod.distribute(model)
         compile_model(model, dense_optimizer(options), len(splits.description.labels))
         resumed = resume(model, splits, options)
         if resumed and first:
@@ -91,8 +89,7 @@ def main(
         fail(arguments, str(error))
     try:
         train_model(model, splits, options, verbose=None if first else 0)
-        if hvd is not None:
-            het_tf.flush(all_ranks=True)  # rank 0 tests what all have learned
+        het_tf.flush(all_ranks=True)  # rank 0 tests what all have learned
         if options.export is not None:
             het_tf.export(model, options.export, verbose=False)  # every rank calls it, rank 0 writes
         if not first:
@@ -115,16 +112,6 @@ def main(
         print(f"checkpoint: {newest} (het-ckpt inspect {options.checkpoint} shows it)")
     if options.export is not None:
         print(f"SavedModel: {options.export} (saved_model_cli show --all --dir {options.export} shows it)")
-
-
-def horovod() -> Any:
-    """Returns horovod.tensorflow, initialised, if `horovodrun` has started this process; else None."""
-    if "HOROVOD_RANK" not in os.environ and "OMPI_COMM_WORLD_RANK" not in os.environ:
-        return None
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    return hvd
 
 
 def fail(arguments: Parser, message: str) -> NoReturn:
@@ -195,7 +182,7 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
 
     import het_tf
 
-    callbacks = [*ranks_callbacks()]
+    callbacks: list[Any] = [het_tf.callbacks.LearningRateScaling()]
     if options.checkpoint is not None:
         callbacks.append(het_tf.callbacks.Checkpoint(options.checkpoint, keep=3))  # on every rank
     if options.log_dir is not None:
@@ -209,7 +196,7 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     full = splits.train.rows is None or splits.train.rows >= options.batch_size
     batches = splits.train.to_tf(options.batch_size, shuffle=True, seed=options.seed, drop_remainder=full)
     history = model.fit(
-        planned(batches, model),
+        het_tf.lookahead(batches, model),
         validation_data=splits.valid.to_tf(max(options.batch_size, 1024)),
         epochs=options.epochs,
         callbacks=callbacks,
@@ -221,23 +208,6 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     if options.log_dir is not None and verbose:
         print(f"logs: tensorboard --logdir {options.log_dir}")
     return history
-
-
-def planned(batches: Any, model: Any) -> Any:
-    """The batches; where tables are at a server their lookups begin early."""
-    import het_tf
-
-    at_server = horovod() is not None or "HET_PS" in os.environ
-    return het_tf.plan(batches, model) if at_server else batches
-
-
-def ranks_callbacks() -> list[Any]:
-    """Returns what a fit on several ranks needs; nothing without Horovod."""
-    if horovod() is None:
-        return []
-    from het_tf import callbacks
-
-    return [callbacks.Broadcast(), callbacks.MergeMetrics(), callbacks.LearningRateScaling()]
 
 
 def dense_optimizer(options: argparse.Namespace) -> Any:

@@ -134,12 +134,13 @@ class Run:
     Args:
       task: From het_tf.data.load_graph.
       options: From `parse`.
-      hvd: horovod.tensorflow, or None.
     """
 
-    def __init__(self, task: Any, options: argparse.Namespace, hvd: Any = None) -> None:
-        self.task, self.options, self.hvd = task, options, hvd
-        self.verbose = 0 if hvd is not None and hvd.rank() else 2
+    def __init__(self, task: Any, options: argparse.Namespace) -> None:
+        import het_tf
+
+        self.task, self.options, self.rank = task, options, het_tf.horovod.rank()
+        self.verbose = 0 if self.rank else 2
 
     def classifier(self, rows: Any) -> Any:
         """GraphSAGE with a logit a class, over given rows or rows of its own."""
@@ -197,11 +198,9 @@ class Run:
         if self.hvd is not None:
             model = het_tf.horovod.distribute(model)
         model.compile(self._optimizer(), loss)
-        callbacks = [] if self.hvd is None else [het_tf.callbacks.Broadcast()]
         began = time.monotonic()
-        model.fit(batches, epochs=epochs, callbacks=callbacks, verbose=0, shuffle=False)
-        if self.hvd is not None:
-            het_tf.flush(all_ranks=True)  # rank 0 tests what all have learned
+        model.fit(batches, epochs=epochs, verbose=0, shuffle=False)
+        het_tf.flush(all_ranks=True)  # rank 0 tests what all have learned
         if self.verbose:
             print(f"{model.name}: {epochs} epochs in {time.monotonic() - began:.1f} s", flush=True)
 
@@ -209,7 +208,7 @@ class Run:
         """The batches of a model that is about to be trained."""
         import het_tf
 
-        return het_tf.plan(batches, model) if model.rows.trainable else batches
+        return het_tf.lookahead(batches, model) if model.rows.trainable else batches
 
     def _optimizer(self) -> Any:
         import tensorflow as tf
@@ -237,10 +236,10 @@ class Run:
     def _shard(self, data: Any) -> Any:
         import het_tf
 
-        return data if self.hvd is None else het_tf.horovod.shard(data)
+        return het_tf.horovod.shard(data)
 
     def _seed(self) -> int:
-        return self.options.seed + (0 if self.hvd is None else 1000 * self.hvd.rank())
+        return self.options.seed + 1000 * self.rank
 
 
 def main(argv: Sequence[str] | None = None, kind: type[Run] = Run) -> None:
@@ -256,10 +255,9 @@ def main(argv: Sequence[str] | None = None, kind: type[Run] = Run) -> None:
         common.fail(command, str(error))
     try:
         common.check_outputs(options)
-        hvd = common.horovod()
-        het_tf.init(hvd=hvd)
+        het_tf.init()
         tf.keras.utils.set_random_seed(options.seed)
-        run = kind(het_tf.data.load_graph(options.data), options, hvd)
+        run = kind(het_tf.data.load_graph(options.data), options)
         model = run.classifier(run.learn_links() if options.link_epochs else None)
         run.learn_classes(model)
         if options.export is not None:

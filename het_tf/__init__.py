@@ -45,47 +45,40 @@ if _TYPE_CHECKING:
         models,
         optimizers,
         planner,
+        serving,
     )
-    from het_tf.python.convert.files.load import load_rows
     from het_tf.python.convert.front import ConversionWarning, convert
-    from het_tf.python.export.check import check_export
-    from het_tf.python.export.follow import Follow
     from het_tf.python.export.front import export
-    from het_tf.python.export.stats import serving_stats
     from het_tf.python.ids import hash_ids
-    from het_tf.python.layer.plan import plan
+    from het_tf.python.layer.plan import lookahead
     from het_tf.python.layer.variable import apply
     from het_tf.python.publishing.publish import publish
     from het_tf.python.saving import TablesNotSavedWarning
     from het_tf.python.session.connection import Store, init
-    from het_tf.python.session.native import build_info
     from het_tf.python.session.scopes import namespace
     from het_tf.python.table.cache import Bounds, Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
+    from het_tf.python.table.notes import HetWarning
     from het_tf.python.table.registry import OldRowsWarning
     from het_tf.python.table.table import Table, flush, reset, tables
 
 _MODULES = (
     "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
-    "planner",
+    "planner", "serving",
 )  # fmt: skip
 _HOMES = {
     "saving": ("TablesNotSavedWarning",),
-    "convert.files.load": ("load_rows",),
     "convert.front": ("ConversionWarning", "convert"),
-    "export.check": ("check_export",),
-    "export.follow": ("Follow",),
     "export.front": ("export",),
-    "export.stats": ("serving_stats",),
     "ids": ("hash_ids",),
-    "layer.plan": ("plan",),
+    "layer.plan": ("lookahead",),
     "layer.variable": ("apply",),
     "publishing.publish": ("publish",),
     "session.connection": ("Store", "init"),
-    "session.native": ("build_info",),
     "session.scopes": ("namespace",),
     "table.cache": ("Bounds", "Cache"),
     "table.config": ("FeatureConfig", "TableConfig"),
+    "table.notes": ("HetWarning",),
     "table.registry": ("OldRowsWarning",),
     "table.table": ("Table", "flush", "reset", "tables"),
 }
@@ -114,7 +107,7 @@ __all__ = [
     "Cache",
     "ConversionWarning",
     "FeatureConfig",
-    "Follow",
+    "HetWarning",
     "OldRowsWarning",
     "Store",
     "Table",
@@ -122,9 +115,7 @@ __all__ = [
     "TablesNotSavedWarning",
     "__version__",
     "apply",
-    "build_info",
     "callbacks",
-    "check_export",
     "checkpoint",
     "convert",
     "data",
@@ -135,15 +126,14 @@ __all__ = [
     "init",
     "initializers",
     "keras",
-    "load_rows",
+    "lookahead",
     "metrics",
     "models",
     "namespace",
     "optimizers",
-    "plan",
     "planner",
     "publish",
     "reset",
-    "serving_stats",
+    "serving",
     "tables",
 ]

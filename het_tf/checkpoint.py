@@ -5,13 +5,14 @@
     het_tf.checkpoint.save("ckpts", model, step=2000, since="latest")       # what has changed
 
 `checkpoints` and `latest` list a directory, `verify` compares a checkpoint with its checksums,
-`read_manifest` returns its contents. Under Horovod all ranks must call `save` and `restore`. See
-docs/checkpoints.md.
+`read_manifest` returns its contents. `load_rows` sets rows from files of other systems. Under Horovod all
+ranks must call `save` and `restore`. See docs/checkpoints.md.
 """
 
 from het_tf.python.checkpoint.directory import checkpoints, latest
 from het_tf.python.checkpoint.manifest import Manifest, read_manifest
 from het_tf.python.checkpoint.model.restore import restore, verify
 from het_tf.python.checkpoint.model.save import save
+from het_tf.python.convert.files.load import load_rows
 
-__all__ = ["Manifest", "checkpoints", "latest", "read_manifest", "restore", "save", "verify"]
+__all__ = ["Manifest", "checkpoints", "latest", "load_rows", "read_manifest", "restore", "save", "verify"]

@@ -1,20 +1,13 @@
 """Several workers under Horovod: `horovodrun -np 4 python train.py`.
 
-    import horovod.tensorflow as hvd, het_tf
-
-    hvd.init()
-    het_tf.init(hvd=hvd)                                  # before the first layer
-    dataset = het_tf.horovod.shard(dataset).batch(128)
-    model = het_tf.horovod.distribute(model)
+    het_tf.init()                                         # finds Horovod; before the first layer
+    dataset = het_tf.horovod.shard(dataset).batch(128)    # this rank's share
+    model = het_tf.horovod.distribute(model)              # gradients, first weights, metrics
     model.compile("adam", ...)                            # not hvd.DistributedOptimizer
-    model.fit(dataset, callbacks=[
-        het_tf.callbacks.Broadcast(),                     # one set of initial weights
-        het_tf.callbacks.MergeMetrics(),                 # metrics of all ranks, exactly
-        het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv")),
-    ])
+    model.fit(dataset, callbacks=[het_tf.callbacks.Checkpoint("ckpts")])
 
-Horovod averages dense gradients; rows of tables go to the parameter server that all ranks share. The
-callbacks are in `het_tf.callbacks`. `shard(samples, by="user", batch=128)` gives a rank the samples of its
+Horovod averages dense gradients; rows of tables go to the parameter server that all ranks share. Without
+Horovod the same program is one worker. `shard(samples, by="user", batch=128)` gives a rank the samples of its
 own users, so that fewer rows travel. See docs/horovod.md. Only the names for elastic jobs import
 Horovod, at their first use.
 """
@@ -28,7 +21,7 @@ from het_tf.python.horovod.distribute import distribute
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.horovod.metrics import global_metrics, global_states
 from het_tf.python.horovod.shortest import until_shortest
-from het_tf.python.session.collective import barrier
+from het_tf.python.session.collective import barrier, rank
 
 if _TYPE_CHECKING:
     from het_tf.python.horovod.elastic import ElasticState, run_elastic
@@ -50,6 +43,7 @@ __all__ = [
     "global_metrics",
     "global_states",
     "on_rank_zero",
+    "rank",
     "reduce_gradients",
     "run_elastic",
     "shard",

@@ -2,6 +2,6 @@
 
 from het_tf.python.planner.profile import Feature, Profiler
 from het_tf.python.planner.sources import profile
-from het_tf.python.planner.stats import FeatureStats, Stats, TableStats
+from het_tf.python.planner.stats import Stats
 
-__all__ = ["Feature", "FeatureStats", "Profiler", "Stats", "TableStats", "profile"]
+__all__ = ["Feature", "Profiler", "Stats", "profile"]

@@ -58,7 +58,7 @@ class Run:
       bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
       wire: how rows travel: float32, float16, int8 or int4.
       placed: the field that places a step's samples on the workers; "": at random.
-      planned: whether lookups begin before the writes of the step before (`het_tf.plan`).
+      planned: whether lookups begin before the writes of the step before (`het_tf.lookahead`).
       on_demand: whether rows travel when another worker needs them (`shard(sync="on_demand")`), planned.
     """
 

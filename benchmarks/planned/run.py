@@ -1,4 +1,4 @@
-"""How much of the wait for a far server does het_tf.plan hide?
+"""How much of the wait for a far server does het_tf.lookahead hide?
 
     python benchmarks/planned/run.py [--latency MS] [--compute MS] [--steps N] [--repeats K] [--out FILE]
 
@@ -96,7 +96,7 @@ def steps(address: str, cache: dict, same: bool, planned: bool, compute: float, 
     if same:
         dataset = dataset.take(1).repeat(WARM + count)
     lookups, times = [], []
-    for x in het_tf.plan(dataset, layer) if planned else dataset.prefetch(32):
+    for x in het_tf.lookahead(dataset, layer) if planned else dataset.prefetch(32):
         start = time.perf_counter()
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x, training=True))

@@ -35,8 +35,7 @@ def main() -> None:
     job = json.loads(sys.argv[1])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    hvd.init()
-    het_tf.init(hvd=hvd, ps=job["ps"])
+    het_tf.init(ps=job["ps"])
     with np.load(job["stream"]) as stream:
         ids = {name: stream[name] for name in stream.files}
     samples = len(next(iter(ids.values())))

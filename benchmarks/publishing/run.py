@@ -87,7 +87,7 @@ def trainer(server: str, orders: Any, answers: Any, probes: list[Any], rows: int
         counts[:] = value
 
     def export(path: str, follow: bool) -> float:
-        options = {"follow": het_tf.Follow(server, max_age=5.0)} if follow else {}
+        options = {"follow": het_tf.serving.Follow(server, max_age=5.0)} if follow else {}
         begin = now()
         het_tf.export(model, path, format="native", verbose=False, **options)
         if not follow:

@@ -77,7 +77,7 @@ class HetSide(tf.keras.layers.Layer):
 def missing_option(options: dict[str, Any]) -> str:
     """Why the installed het_tf cannot run a system with these options; "" if it can."""
     if options.get("planned") and not hasattr(het_tf, "plan"):
-        return "this het_tf has no het_tf.plan"
+        return "this het_tf has no het_tf.lookahead"
     known = inspect.signature(het_tf.Cache).parameters
     for name in options.get("cache", ()):
         if name not in known:
@@ -141,7 +141,7 @@ class Trainer:
         if self._feed is None:
             data = self.task.batches(self.worker)
             if self.planned:
-                data = het_tf.plan(data, self.side.collection, inputs=self.side.ids)
+                data = het_tf.lookahead(data, self.side.collection, inputs=self.side.ids)
             self._feed = iter(data)
         return self._feed
 

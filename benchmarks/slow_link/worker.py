@@ -24,8 +24,7 @@ def meet() -> None:
 def main() -> None:
     job = Job.parse(sys.argv[1])
     training.one_thread()
-    hvd.init()
-    het_tf.init(hvd=hvd, ps=job.ps)
+    het_tf.init(ps=job.ps)
     trainers: dict[str, training.Trainer] = {}
 
     def make(command: dict[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Run:
         adagrad, whose bounds save more and which all sweeps but `default` have.
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy: of the cache.
-      window: batches that are planned ahead (`het_tf.plan`); 0: none.
+      window: batches that are planned ahead (`het_tf.lookahead`); 0: none.
       sync: "always": rows go when they are past the push bound; "on_demand": when others use them, too.
       checks: asked or notified (CacheConfig::checks).
       wire: how rows travel: float32, float16, int8 or int4.

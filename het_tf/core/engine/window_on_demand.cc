@@ -23,7 +23,7 @@ Status HeldBack(const Table& table, const std::string& what) {
       "rows of table '" + table.schema->spec().name + "' travel on demand (shard(sync=\"on_demand\")), and " +
       what +
       " is not the next batch of the stream: other workers hold back updates that it needs. Call "
-      "het_tf.flush(all_ranks=True) on all ranks before it; in fit, het_tf.callbacks.Broadcast() does so "
+      "het_tf.flush(all_ranks=True) on all ranks before it; fit of a distributed model does so "
       "before an evaluation. A loop that was left in the middle, and a step without a gradient, need it too");
 }
 

@@ -4,7 +4,7 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
     With a directory it calls `het_tf.checkpoint.save` with the optimizer's steps as `step`: every rank
     writes, and a crash leaves the last checkpoint intact. With a path that ends in .keras or .h5, or with
     save_weights_only=True, rank 0 writes Keras' own file. Under Horovod every rank must have the callback;
-    with `save_best_only` rank 0's value decides for all: put MergeMetrics before it.
+    with `save_best_only` rank 0's value decides for all.
 
     Args:
       filepath: A directory; or a path of `keras.callbacks.ModelCheckpoint`.
@@ -166,7 +166,7 @@ class RestoreBest(Checkpoint):
         model.fit(..., validation_data=valid, callbacks=[stop, het_tf.callbacks.RestoreBest()])
 
     Each epoch that is better than all before replaces the saved checkpoint (`het_tf.checkpoint.save`), which
-    is restored at the end. Under Horovod every rank must have the callback, after MergeMetrics; rank 0's
+    is restored at the end. Under Horovod every rank must have the callback; rank 0's
     value decides for all.
 
     Args:
@@ -185,7 +185,7 @@ class RestoreBest(Checkpoint):
     def __init__(
         self,
         monitor: str = "val_loss",
-        mode: str = "auto",
+        mode: Literal["auto", "min", "max"] = "auto",
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
         if directory is not None:

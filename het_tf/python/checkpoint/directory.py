@@ -22,6 +22,7 @@ from pathlib import Path
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest, read_manifest
 from het_tf.python.files import local_path
+from het_tf.python.table.notes import HetWarning
 
 _NAME = re.compile(r"ckpt-(\d{8,})")
 _TEMPORARY = ".tmp-"
@@ -240,7 +241,7 @@ def _lock(directory: Path) -> int | None:
         warnings.warn(
             f"the file system of {directory} has no locks: two processes that save there at once destroy "
             "each other's work, and nothing stops them",
-            RuntimeWarning,
+            HetWarning,
             stacklevel=5,
         )
         return None
@@ -293,7 +294,7 @@ def keep_newest(directory: Path, keep: int) -> None:
         warnings.warn(
             f"no checkpoint of {directory} was removed, since the bases that others need are unknown: "
             f"{error}",
-            RuntimeWarning,
+            HetWarning,
             stacklevel=3,
         )
         return
@@ -301,7 +302,7 @@ def keep_newest(directory: Path, keep: int) -> None:
         # The newest first: an increment goes before its base, so that all that remain can be read.
         remove(path for path in reversed(rest) if path.name not in needed)
     except OSError as error:
-        warnings.warn(f"an old checkpoint could not be removed: {error}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"an old checkpoint could not be removed: {error}", HetWarning, stacklevel=3)
 
 
 def remove(paths: Iterable[Path]) -> None:

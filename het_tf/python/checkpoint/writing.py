@@ -11,6 +11,7 @@ from typing import Any
 from het_tf.python.checkpoint import manifest as manifests
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.store import changes_since, in_parallel, save_rows, sources
+from het_tf.python.table.notes import HetWarning
 
 FILES = 16  # files of rows in a checkpoint, if it has enough partitions
 _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
@@ -136,7 +137,7 @@ def warn_of_whole(planned: Writing, written: Writing) -> None:
         warnings.warn(
             f"table {table!r} is written whole, not as an increment: meanwhile more rows were removed than a "
             "partition remembers (het.max-tombstones at a server; 16384 by default)",
-            RuntimeWarning,
+            HetWarning,
             stacklevel=3,
         )
 

@@ -186,7 +186,7 @@ def same_slots(one: Optimizer, other: Optimizer) -> bool:
     """Whether two optimizers have equal slots: formula and parameters, but not initial values."""
     begins = "initial_accumulator"
     parts = [
-        {name: value for name, value in each.to_spec()["params"].items() if name != begins}
+        {name: value for name, value in each._to_spec()["params"].items() if name != begins}
         for each in (one, other)
     ]
-    return one.name == other.name and parts[0] == parts[1]
+    return type(one) is type(other) and parts[0] == parts[1]

@@ -19,13 +19,14 @@ from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, initializers, optimizers, registry
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import TableConfig
+from het_tf.python.table.notes import HetWarning
 from het_tf.python.table.table import Table, tables
 
 keras: Any = tf.keras
 _CHUNK = 1 << 24  # floats per assignment
 
 
-class ConversionWarning(UserWarning):
+class ConversionWarning(HetWarning):
     """A converted model predicts as before, but trains differently."""
 
 

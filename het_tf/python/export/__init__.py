@@ -1,4 +1,4 @@
-"""Export to SavedModels that serve (public as `het_tf.export` and `het_tf.check_export`).
+"""Export to SavedModels that serve (public as `het_tf.export` and `het_tf.serving.check`).
 
 front.py       the function `export`: checks, traces, writes, renames
 signatures.py  inputs and outputs of a SavedModel
@@ -8,5 +8,5 @@ portable.py    the backend of pure TensorFlow ops; index.py and initial.py are i
 native.py      the backend of memory-mapped files; follow.py, with dense.py, is the one that follows training
 online.py      the backend that reads the parameter server
 quantise.py    rows of 16 and 8 bits
-check.py       the function `check_export`
+check.py       the function `check`
 """

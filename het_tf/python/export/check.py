@@ -1,4 +1,4 @@
-"""The function `het_tf.check_export`: compares the answers of an export with the live model's."""
+"""The function `het_tf.serving.check`: compares the answers of an export with the live model's."""
 
 import json
 import os
@@ -75,7 +75,7 @@ class Check:
         )
 
 
-def check_export(
+def check(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     sample: Any,
     model: Any = None,
@@ -87,7 +87,7 @@ def check_export(
     """Runs each export in a separate process that cannot import het_tf, and compares the answers.
 
         het_tf.export(model, "models/1")
-        het_tf.check_export("models/1", next(iter(dataset))[0], model)
+        het_tf.serving.check("models/1", next(iter(dataset))[0], model)
 
     Call it before further training of the tables: the live model reads the store's present rows, like an
     export. A cache may have older or rounded rows (`Cache(wire=...)`).

@@ -107,11 +107,11 @@ class Backend(native.Backend):
     ) -> None:
         self._follow = Follow(follow) if isinstance(follow, str) else follow
         if not isinstance(self._follow, Follow):
-            raise TypeError(f"follow is {follow!r}; give het_tf.Follow(address), or an address")
+            raise TypeError(f"follow is {follow!r}; give het_tf.serving.Follow(address), or an address")
         if any(source.filter.min_count or source.filter.max_age is not None for source in sources):
             raise ValueError(
                 "min_count and max_age leave rows out, but a follower brings all that the server has; leave "
-                "them out (follow=het_tf.Follow(address, max_age=...) bounds the age of a served row)"
+                "them out (follow=het_tf.serving.Follow(address, max_age=...) bounds the age of a served row)"
             )
         namespaces = sorted({source.namespace for source in sources})
         if len(namespaces) > 1:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from het_tf._version import __version__
 from het_tf.python import show
@@ -25,7 +25,7 @@ keras = tf.keras
 FORMATS = ("portable", "native", "online")
 UNKNOWN = ("initial", "zeros")
 RECORD = "assets.extra/het_tf.json"
-"""The record in each export, for `het_tf.check_export` and for people."""
+"""The record in each export, for `het_tf.serving.check` and for people."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class Export:
 def export(
     model: Any,
     path: str | os.PathLike[str],
-    format: str = "portable",
+    format: Literal["portable", "native", "online"] = "portable",
     *,
     signatures: Any = None,
-    row_dtype: str = "float32",
-    unknown: str = "initial",
+    row_dtype: Literal["float32", "float16", "bfloat16", "int8"] = "float32",
+    unknown: Literal["initial", "zeros"] = "initial",
     min_count: int = 0,
     max_age: float | None = None,
     overwrite: bool = False,
@@ -112,8 +112,8 @@ def export(
         name when everything is written: readers never see a part of it.
       format: "portable": TensorFlow's own ops and variables, for unmodified TensorFlow Serving,
         `saved_model_cli` and the C API. "native": rows in a memory-mapped file that the serving processes
-        of a machine share; needs the library of het_tf. With follow=`het_tf.Follow(address)` its rows and
-        dense weights follow training while it is served. "online": reads the parameter server.
+        of a machine share; needs the library of het_tf. With follow=`het_tf.serving.Follow(address)` its rows
+        and dense weights follow training while it is served. "online": reads the parameter server.
       signatures: Its signatures. None: "serving_default" with the model's inputs, by their names. Else
         a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure of its
         inputs), or a batch of them, or a tf.function with an input_signature that calls the model and

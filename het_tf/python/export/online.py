@@ -37,7 +37,7 @@ class Backend(redirect.Backend):
       pull_bound: Updates that it may be behind. Give one of the two.
       cache_rows: Rows of each table that a serving process keeps; default 262,144.
       stale_ok: If the server does not answer within the deadline: False (default): the call
-        fails. True: cached rows are served, counted ("stale" in `serving_stats`) and
+        fails. True: cached rows are served, counted ("stale" in `het_tf.serving.stats`) and
         reported on stderr; a call with rows that were never read fails.
       deadline: Seconds that a call waits for the server; default 2.
       connections: Number of simultaneous calls to the server; others wait for a connection. Default 4.

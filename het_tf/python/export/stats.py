@@ -1,4 +1,4 @@
-"""The function `het_tf.serving_stats`: what the loaded SavedModels of this process count."""
+"""The function `het_tf.serving.stats`: what the loaded SavedModels of this process count."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from het_tf.python.session import native
 
 
-def serving_stats() -> dict[str, list[dict[str, Any]]]:
+def stats() -> dict[str, list[dict[str, Any]]]:
     """Returns the counters of the exports that this process has loaded.
 
     Exports of format "native" without `follow`, and those of format "portable", have none.

@@ -1,11 +1,13 @@
-"""Callbacks of several workers (public in `het_tf.callbacks`). Every rank must give `fit` the same ones."""
+"""What brings ranks together in `fit`, and callbacks of several workers. Every rank gives the same."""
 
-from functools import partial
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from het_tf.python.horovod import checks, distribute, planned
+from het_tf.python.horovod import checks, planned
 from het_tf.python.horovod.metrics import global_metrics
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
@@ -13,6 +15,7 @@ from het_tf.python.table import dense_optimizer, layer_state, optimizers
 from het_tf.python.table.table import flush
 
 _Callback: Any = tf.keras.callbacks.Callback
+_PLACE = 5  # of `callbacks` among the arguments of Model.fit
 # Types that Horovod can broadcast; others, such as Keras' uint32 seeds, go as Python objects.
 _DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
 
@@ -27,9 +30,9 @@ def broadcast(model: Any) -> None:
 
     Raises:
       RuntimeError: It has no weights yet, their number, shapes or types differ from rank 0's (then
-        every rank raises), or `het_tf.init(hvd=hvd)` was not called.
+        every rank raises), or `het_tf.init` was not called under Horovod.
     """
-    hvd = collective.required("het_tf.horovod.broadcast")
+    collective.require_init()
     if not model.built:
         raise RuntimeError(
             f"model {model.name!r} has no weights yet to broadcast; call it on a batch first, or "
@@ -38,7 +41,8 @@ def broadcast(model: Any) -> None:
     apart = {id(one) for one in layer_state.variables_of(model)}  # always 0
     weights = [one for one in model.weights if id(one) not in apart]
     variables = [*weights, *dense_optimizer.optimizer_variables(model)]
-    if hvd.size() == 1:
+    hvd = settings.horovod()
+    if settings.workers() == 1:
         return
     # Ranks with another number of them would wait forever.
     checks.compare(
@@ -58,47 +62,74 @@ def _dtype_name(variable: Any) -> str:
     return str(tf.as_dtype(variable.dtype).name)
 
 
-class Broadcast(_Callback):
-    """Broadcasts the weights of rank 0 before training, and checks that the ranks agree.
+def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `fit` of a distributed model, with `_Together` before the callbacks."""
+    parameters = inspect.signature(fit).parameters.values()
+    takes = any(one.name == "callbacks" or one.kind is one.VAR_KEYWORD for one in parameters)
 
-    The ranks must have the same number of batches an epoch (if Keras knows it), and the gradients of the
-    model must be reduced. If rows travel on demand (`shard(sync=)`) it flushes on all ranks
-    before and after training, and before an evaluation.
+    @functools.wraps(fit)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not takes or settings.elastic() or settings.workers() == 1:
+            return fit(*args, **kwargs)
+        given = args[_PLACE] if len(args) > _PLACE else kwargs.pop("callbacks", None)
+        if isinstance(given, tf.keras.callbacks.CallbackList):
+            given = given.callbacks
+        together = [_Together(model), given or []]
+        if len(args) > _PLACE:
+            return fit(*args[:_PLACE], together, *args[_PLACE + 1 :], **kwargs)
+        return fit(*args, callbacks=together, **kwargs)
 
-    Raises:
-      RuntimeError: A check fails, `het_tf.init(hvd=hvd)` was not called, or the model has no weights.
+    return run
+
+
+class _Together(_Callback):
+    """Brings the ranks together in `fit` of a distributed model, before the callbacks of the user.
+
+    They begin with the weights of rank 0, and callbacks find the logs of all ranks: so EarlyStopping,
+    ReduceLROnPlateau and Checkpoint decide the same everywhere.
     """
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts now, or in the first batch if a subclassed model has no weights before it.
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+        self._train: dict[str, Any] | None = None
+        self._validation: dict[str, Any] = {}
 
-        `distribute` then broadcasts in the first step, before it runs; under `run_eagerly=True` before it
-        changes a weight, when its gradients exist. With another reduction the ranks take that step from
-        different weights, and continue with rank 0's weights after it: call the model on a batch before
-        `fit` to start alike.
-        """
-        collective.required("het_tf.callbacks.Broadcast")
-        distribute.require_reduction(self.model)
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Compares the steps; broadcasts now, or in the first step if no weights exist before it."""
         checks.compare_steps((self.params or {}).get("steps"))
         _settle()
-        model = self.model
-        self._late = False
-        if model.built:
-            broadcast(model)
-        elif hasattr(model, "_het_distributed"):
-            model._het_distributed.before_update = partial(broadcast, model)
-        else:
-            self._late = True
+        step = self._model._het_distributed
+        step.before_update = functools.partial(broadcast, self._model)
+        if self._model.built:
+            broadcast(self._model)
+            step.before_update = None
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcasts the weights that the first step has made, if needed."""
-        if self._late:
-            broadcast(self.model)
-            self._late = False
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Forgets the metrics of the epoch before."""
+        self._train, self._validation = None, {}
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Flushes: an evaluation reads rows whose updates other ranks may hold back."""
+        """Takes the metrics of training before validation resets them; flushes what other ranks hold back."""
+        self._train = global_metrics(self._model)
         _settle()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Takes the metrics of validation."""
+        self._validation = {f"val_{name}": value for name, value in global_metrics(self._model).items()}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Puts the metrics of all ranks into the logs, and the means of other numbers."""
+        exact = {**(global_metrics(self._model) if self._train is None else self._train), **self._validation}
+        logs = {} if logs is None else logs
+        others = sorted(name for name in logs if name not in exact and np.ndim(logs[name]) == 0)
+        names = collective.gather(others, "logs")
+        shared = [name for name in others if all(name in one for one in names)]
+        sums = collective.sum_over_ranks([0.0, *(float(logs[name]) for name in shared)], "log_values")[1:]
+        logs.update({name: exact[name] for name in logs if name in exact})
+        logs.update(
+            {name: float(value) / settings.workers() for name, value in zip(shared, sums, strict=True)}
+        )
 
     def on_train_end(self, logs: Any = None) -> None:
         """Flushes for readers of rows after `fit`."""
@@ -111,63 +142,13 @@ def _settle() -> None:
         flush(all_ranks=True)
 
 
-class MergeMetrics(_Callback):
-    """Merges the logs of every epoch over all ranks: metrics of the model exactly, other numbers averaged.
-
-    Exactly means from summed states, as in `het_tf.horovod.global_metrics`, also for AUC and for ranks that
-    have seen different numbers of rows. It covers training and validation. Put it before callbacks that read
-    the logs (EarlyStopping, ReduceLROnPlateau, Checkpoint), so that all ranks decide the same. The progress
-    bar shows only this rank's part during the epoch. `model.evaluate` returns only this rank's result: call
-    `global_metrics` after it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._fitting = False
-        self._train: dict[str, Any] | None = None
-        self._validation: dict[str, Any] = {}
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Checks that the gradients of the model are reduced."""
-        collective.required("het_tf.callbacks.MergeMetrics")
-        distribute.require_reduction(self.model)
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Resets the metrics of the epoch."""
-        self._fitting, self._train, self._validation = True, None, {}
-
-    def on_test_begin(self, logs: Any = None) -> None:
-        """Takes the metrics of training before validation resets them."""
-        if self._fitting:
-            self._train = global_metrics(self.model)
-
-    def on_test_end(self, logs: Any = None) -> None:
-        """Takes the metrics of validation."""
-        if self._fitting:
-            self._validation = {f"val_{name}": value for name, value in global_metrics(self.model).items()}
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Puts the merged metrics into the logs."""
-        self._fitting = False
-        exact = {**(global_metrics(self.model) if self._train is None else self._train), **self._validation}
-        logs = {} if logs is None else logs
-        others = sorted(name for name in logs if name not in exact and np.ndim(logs[name]) == 0)
-        names = collective.gather(others, "logs")
-        shared = [name for name in others if all(name in one for one in names)]
-        sums = collective.sum_over_ranks([0.0, *(float(logs[name]) for name in shared)], "log_values")[1:]
-        logs.update({name: exact[name] for name in logs if name in exact})
-        logs.update(
-            {name: float(value) / settings.workers() for name, value in zip(shared, sums, strict=True)}
-        )
-
-
 def on_rank_zero(callback: Any) -> Any:
     """Returns the callback on rank 0, and one that does nothing on the other ranks.
 
         callbacks=[..., het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
 
     For callbacks that write or print. Callbacks that change training (learning rate, early stopping) belong
-    on every rank, after MergeMetrics.
+    on every rank.
     """
     hvd = settings.horovod()
     return callback if hvd is None or hvd.rank() == 0 else _Callback()
@@ -201,7 +182,7 @@ class LearningRateScaling(_Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Reads the rate of one rank."""
-        collective.required("het_tf.callbacks.LearningRateScaling")
+        collective.require_init()
         optimizer = self.model.optimizer
         if optimizers.is_schedule(dense_optimizer.inner(optimizer)._learning_rate):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,8 +17,8 @@ def shard(
     drop_remainder: bool = True,
     by: str | None = None,
     batch: int | None = None,
-    plan: Any = None,
-    sync: str = "always",
+    lookahead: Any = None,
+    sync: Literal["always", "on_demand"] = "always",
     inputs: Callable[..., Any] | None = None,
 ) -> Any:
     """Returns this rank's part of the data: equally large on all ranks, each element on one.
@@ -39,20 +39,20 @@ def shard(
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
     `het-data fields` helps to choose the field. Validate on samples that are not placed.
 
-        dataset = het_tf.horovod.shard(samples, by="location", batch=128, plan=model)
+        dataset = het_tf.horovod.shard(samples, by="location", batch=128, lookahead=model)
 
     **By location** (`by="location"`, even if a field has that name): a sample goes to the rank that
     used most of its rows last. For graphs, and if `het-data fields` finds no good field: it takes 16 MB,
     and some milliseconds per global batch, on every rank.
 
-    **On demand** (`plan`, `sync="on_demand"`): ranks know the rows that others use next, since each reads all
-    of the stream. An update then goes to the server only when another rank uses the row, merged with earlier
-    ones; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer bytes if samples
-    are placed well. At staleness 0 rows are not checked, either. A loop that is left in the middle of the
-    stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or evaluation; in
-    `fit`, `het_tf.callbacks.Broadcast` does that.
+    **On demand** (`lookahead`, `sync="on_demand"`): ranks know the rows that others use next, since each
+    reads all of the stream. An update then goes to the server only when another rank uses the row, merged
+    with earlier ones; rows of one rank stay there. Reads are as fresh as with "always", at a fifth fewer
+    bytes if samples are placed well. At staleness 0 rows are not checked, either. A loop that is left in the
+    middle of the stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or
+    evaluation; `fit` of a distributed model does that.
 
-        batches = het_tf.horovod.shard(samples, by="user", batch=128, plan=embed, sync="on_demand")
+        batches = het_tf.horovod.shard(samples, by="user", batch=128, lookahead=embed, sync="on_demand")
 
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
@@ -63,10 +63,12 @@ def shard(
         step together. Streams of het_tf.data and placed streams always drop it.
       by: The field that places samples, of one integer or string a sample; or "location".
       batch: Samples of each global batch that a rank takes; only with `by`.
-      plan: With `by`: the layer, layers or model that looks the ids of a batch up, as in het_tf.plan; its
-        lookups are planned, with a window of 32 batches. "location" finds the ids by it.
-      sync: "always": updates are sent when a row is past its push bound. "on_demand": see above; with `plan`.
-      inputs: With `plan`: selects the ids of a batch, as in het_tf.plan.
+      lookahead: With `by`: the layer, layers or model that looks the ids of a batch up, as in
+        het_tf.lookahead; its lookups are planned, with a window of 32 batches. "location" finds the ids by
+        it.
+      sync: "always": updates are sent when a row is past its push bound. "on_demand": see above; with
+        `lookahead`.
+      inputs: With `lookahead`: selects the ids of a batch, as in het_tf.lookahead.
 
     Returns:
       The same kind of data; without Horovod, or with one rank, `data`. Placed: a tf.data.Dataset of batches
@@ -75,12 +77,12 @@ def shard(
     Raises:
       ValueError: The data has another type, or fewer elements than ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
-        `plan` or `sync` without `by`; `plan` finds no ids in the features, or has its cache on a GPU; rows
-        that travel on demand belong to two layers, or the job is elastic.
+        `lookahead` or `sync` without `by`; `lookahead` finds no ids in the features, or has its cache on
+        a GPU; rows that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het-data shard` is missing.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called; placed: the ranks do not place alike.
+      RuntimeError: `het_tf.init` was not called under Horovod; placed: the ranks do not place alike.
     """
-    planned = Planned(plan, sync, inputs)
+    planned = Planned(lookahead, sync, inputs)
     check_place(planned, by)
     if isinstance(data, (str, os.PathLike)) or by is not None:
         if not drop_remainder:
@@ -90,8 +92,7 @@ def shard(
         raise ValueError(
             f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result"
         )
-    hvd = collective.required("het_tf.horovod.shard")
-    rank, count = hvd.rank(), hvd.size()
+    rank, count = collective.ranks()
     if count == 1:
         return data
     if isinstance(data, tf.data.Dataset):

@@ -1,27 +1,36 @@
 """`het_tf.horovod.distribute`: makes a Keras model's train_step reduce dense gradients over the ranks."""
 
+from functools import partial
 from typing import Any
 
-from het_tf.python.horovod import checks, shortest
+from het_tf.python.horovod import callbacks, checks, shortest
 from het_tf.python.horovod.gradients import reduce_gradients
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 
 
 def distribute(model: Any) -> Any:
-    """Makes `fit` and `train_on_batch` of a model average dense gradients over all ranks.
+    """Makes `fit` and `train_on_batch` of a model train one model on all ranks.
 
         model = het_tf.horovod.distribute(model)
         model.compile("adam", ...)
-        model.fit(dataset, callbacks=[het_tf.callbacks.Broadcast()])
+        model.fit(dataset)
 
     It changes the model in place: its `train_step`, Keras' or yours, runs as
-    before, but gradients are reduced before they reach its optimizers. So loss scaling, clipping,
+    before, but gradients are averaged before they reach its optimizers. So loss scaling, clipping,
     accumulation, weight decay and moving averages see the averaged gradients, equal on every rank.
     With one rank nothing changes. Call it before or after `compile`; a second call does nothing.
 
-    `fit` on datasets of unknown length, as after a `filter`, ends each epoch on all ranks with the
-    shortest, as in `until_shortest`. A generator needs `steps_per_epoch`.
+    * Each `fit`, and a first `train_on_batch`, begins with the weights and the optimizer state of rank 0,
+      also where the first step makes the weights. (Under `run_eagerly=True` the forward pass of such a step
+      runs before.) An elastic job has ElasticState for this.
+    * The logs of an epoch are those of all ranks when callbacks read them: metrics exactly, as in
+      `global_metrics`, for training and validation; other numbers averaged. The progress bar shows this
+      rank's part, `evaluate` returns it: call `global_metrics` after it. An elastic job merges no logs.
+    * On datasets of unknown length, as after a `filter`, an epoch ends on all ranks with the shortest, as in
+      `until_shortest`. A generator needs `steps_per_epoch`.
+    * If rows travel on demand (`shard(sync=)`), `fit` flushes on all ranks before, after, and before an
+      evaluation.
 
     Before the first step the ranks compare their models, and refuse to start with different ones.
 
@@ -33,14 +42,15 @@ def distribute(model: Any) -> Any:
 
     Raises:
       TypeError: It is not a Keras model.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called, the model is compiled with Horovod's own optimizer
-        wrapper, or with `jit_compile=True`. At the first step: the models of the ranks differ, or the model's
-        train_step used no optimizer that is an attribute of the model.
+      RuntimeError: `het_tf.init` was not called under Horovod, the model is compiled with Horovod's own
+        optimizer wrapper, or with `jit_compile=True`. When `fit` begins: the ranks have different numbers of
+        batches. At the first step: the models of the ranks differ, or the model's train_step used no
+        optimizer that is an attribute of the model.
     """
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
-    collective.required("het_tf.horovod.distribute")
-    if hasattr(model, "_het_distributed"):
+    collective.require_init()
+    if settings.horovod() is None or hasattr(model, "_het_distributed"):
         return model
     _refuse(model)
     step = _Step(model, model.train_step)
@@ -48,25 +58,9 @@ def distribute(model: Any) -> Any:
     # An attribute of the object hides the method of its class; the class, by which Keras saves and
     # clones a model, stays.
     model.train_step = step.run
-    model.fit = shortest.fits(model, model.fit)
+    model.fit = shortest.fits(model, callbacks.fits(model, model.fit))
     model.train_function = None  # a fit before this call has traced the old step
     return model
-
-
-def require_reduction(model: Any) -> None:
-    """Raises RuntimeError if nothing reduces the gradients of Keras' own train_step, on several ranks.
-
-    An update of a table says so, too, but the tables of a model may be frozen.
-    """
-    if settings.workers() == 1 or hasattr(model, "_het_distributed"):
-        return
-    _refuse(model)
-    if type(model).train_step is tf.keras.Model.train_step:
-        raise RuntimeError(
-            f"model {model.name!r} trains on {settings.workers()} ranks, but nothing reduces its dense "
-            "gradients: every rank would train a different model. Call het_tf.horovod.distribute(model) "
-            "before fit"
-        )
 
 
 def _refuse(model: Any) -> None:
@@ -99,7 +93,8 @@ class _Step:
         self._model = model
         self._inner = inner
         self._compared = False
-        self.before_update: Any = None
+        # A worker that joins an elastic job would broadcast alone; ElasticState does it.
+        self.before_update: Any = None if settings.elastic() else partial(callbacks.broadcast, model)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model's train_step with its optimizers intercepted."""
@@ -170,6 +165,7 @@ class _Interception:
         if not self._applied and self._model.trainable_weights and settings.workers() > 1:
             raise RuntimeError(
                 f"train_step of model {self._model.name!r} called apply of no optimizer that is an "
-                "attribute of the model, so nothing was reduced over the ranks; in it, pass the gradients "
-                "through het_tf.horovod.reduce_gradients, and do not call het_tf.horovod.distribute"
+                "attribute of the model, so nothing was reduced over the ranks; make the optimizer an "
+                "attribute. Or pass the gradients through het_tf.horovod.reduce_gradients, call "
+                "het_tf.horovod.broadcast(model) before fit, and leave het_tf.horovod.distribute out"
             )

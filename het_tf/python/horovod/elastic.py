@@ -23,13 +23,23 @@ from typing import Any
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from het_tf.python.session import collective, native
+from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state, registry
 
 # Messages of a failed collective: Horovod's own text, or the name of the op that waited for it.
 _FAILED = ("horovod", "het_tf.", "het_tf_")
 _LOST = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError)
+
+
+def _horovod() -> Any:
+    hvd = settings.horovod()
+    if hvd is None:
+        raise RuntimeError(
+            "an elastic job needs Horovod; call het_tf.init() first, in a program that horovodrun --min-np "
+            "has started"
+        )
+    return hvd
 
 
 class ElasticState(ObjectState):
@@ -51,11 +61,11 @@ class ElasticState(ObjectState):
 
     Raises:
       ValueError: The model is not built, or `model` or `optimizer` has another type.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called.
+      RuntimeError: `het_tf.init` was not called, or not under Horovod.
     """
 
     def __init__(self, model: Any, optimizer: Any = None, **scalars: Any) -> None:
-        hvd = collective.required("het_tf.horovod.ElasticState")
+        hvd = _horovod()
         if not isinstance(model, tf.keras.Model) or not model.built:
             raise ValueError(
                 f"model is {model!r}, which is not a Keras model, or is not built, so that it has no weights "
@@ -96,7 +106,7 @@ class ElasticState(ObjectState):
         Raises:
           RuntimeError: This worker's variables differ from rank 0's.
         """
-        hvd = collective.required("ElasticState.sync")
+        hvd = _horovod()
         mine = [(tuple(variable.shape), variable.dtype.name) for variable in self._variables()]
         first = hvd.broadcast_object(mine, root_rank=0, name="het_tf.variables")
         if mine != first:  # a broadcast of these would wait forever
@@ -166,5 +176,5 @@ def run_elastic(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise HorovodInternalError(error) from error
             raise
 
-    run: Callable[..., Any] = collective.required("het_tf.horovod.run_elastic").elastic.run(caught)
+    run: Callable[..., Any] = _horovod().elastic.run(caught)
     return run

@@ -1,4 +1,4 @@
-"""`het_tf.horovod.shard(data, by="location", batch=B, plan=layer)`: places samples where rows were used.
+"""`het_tf.horovod.shard(data, by="location", batch=B, lookahead=layer)`: places samples where rows were used.
 
 The rule is core/plan/location.h, run by the op het_place_samples. Its state, 16 MB, passes
 from batch to batch: a pass that is left, restarted or restored does not affect others, and a restored one
@@ -33,8 +33,8 @@ class ByLocation:
     def __init__(self, placement: Placement, spec: Any, planned: Planned) -> None:
         if planned.layer is None:
             raise ValueError(
-                "by is 'location', but plan is None; give plan=LAYER, the layer or model that looks the ids "
-                "up, so that shard knows which features are ids"
+                "by is 'location', but lookahead is None; give lookahead=LAYER, the layer or model that "
+                "looks the ids up, so that shard knows which features are ids"
             )
         self._placement, self._planned = placement, planned
         self.begin = np.zeros(SLOTS, np.uint32)

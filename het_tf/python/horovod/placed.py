@@ -54,11 +54,11 @@ class ByField:
 
 def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
     """Returns this rank's batches of a placed stream; arguments and errors as in `shard`."""
-    hvd = collective.required("het_tf.horovod.shard")
+    rank, ranks = collective.ranks()
     with agree() as say:
         if batch is None:
             raise ValueError("by= needs batch=, the samples that a rank takes of each global batch")
-        placement = Placement(by, hvd.size(), batch)
+        placement = Placement(by, ranks, batch)
         whole = _global_batches(data, placement.samples)
         spec = whole.element_spec
         rule = ByLocation(placement, spec, planned) if by == LOCATION else ByField(placement, spec)
@@ -67,22 +67,22 @@ def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
     stream = Stream(placement)
     if placement.workers == 1:
         return planned.of_rank(whole)
-    return _of_rank(whole, placement, hvd.rank(), stream, rule, planned)
+    return _of_rank(whole, placement, rank, stream, rule, planned)
 
 
 def piece(place: str | os.PathLike[str], batch: int | None) -> str:
     """Returns this rank's file of a directory of `het-data shard`; errors as in `shard`."""
-    hvd = collective.required("het_tf.horovod.shard")
+    rank, ranks = collective.ranks()
     with agree() as say:
         if batch is not None:
             raise ValueError(f"batch is {batch}, but {place} is placed already; read it in its own batches")
         pieces = Pieces.read(place)
-        if pieces.placement.workers != hvd.size():
+        if pieces.placement.workers != ranks:
             raise ValueError(
                 f"{pieces.path} was placed for {pieces.placement.workers} workers, but there are "
-                f"{hvd.size()} ranks; place it anew by het-data shard --workers {hvd.size()}"
+                f"{ranks} ranks; place it anew by het-data shard --workers {ranks}"
             )
-        file = pieces.file(hvd.rank())
+        file = pieces.file(rank)
         say({**pieces.placement.describe(), "id of the files": pieces.id})
     return str(file)
 

@@ -1,9 +1,9 @@
-"""`het_tf.horovod.shard(..., plan=layer, sync=...)`: plans the lookups of placed streams.
+"""`het_tf.horovod.shard(..., lookahead=layer, sync=...)`: plans the lookups of placed streams.
 
 Every rank reads all of a placed stream, so it knows the lookups of the others. With `sync="on_demand"` it
 passes them to the core (core/engine/window.h): a row then goes to the server when another rank uses it
 next. Within a pass anything except the next batch of the stream is refused until all ranks have flushed:
-`Broadcast` does so before and after `fit`, and before an evaluation.
+`fit` of a distributed model does so before and after it, and before its evaluations.
 """
 
 import dataclasses
@@ -58,8 +58,8 @@ class Planned:
             raise ValueError(f"sync is {self.sync!r}; give {ALWAYS!r} or {ON_DEMAND!r}")
         if self.layer is None and self.sync == ON_DEMAND:
             raise ValueError(
-                "sync is 'on_demand' without plan=; give the layer or model that looks the ids up: "
-                "shard(..., plan=layer, sync='on_demand')"
+                "sync is 'on_demand' without lookahead=; give the layer or model that looks the ids up: "
+                "shard(..., lookahead=layer, sync='on_demand')"
             )
         if self.layer is None:
             return
@@ -71,7 +71,7 @@ class Planned:
         """Returns this rank's batches, planned if a layer is given. The pipeline is ahead of the steps."""
         if self.layer is None:
             return batches.prefetch(tf.data.AUTOTUNE)
-        return plan_lib.plan(batches, self.layer, WINDOW, self.inputs)
+        return plan_lib.lookahead(batches, self.layer, WINDOW, self.inputs)
 
     def on_demand(self, batches: Any, rank: int, ranks: int) -> Any:
         """Returns this rank's batches, planned with the lookups of all ranks.
@@ -164,8 +164,8 @@ def _check_layers(collections: list[Any]) -> None:
                 )
     if len(set(map(id, collections))) < len(collections):
         raise ValueError(
-            "sync is 'on_demand', but plan= has a layer twice, or calls it twice; look all its ids up in one "
-            "call"
+            "sync is 'on_demand', but lookahead= has a layer twice, or calls it twice; look all its ids up "
+            "in one call"
         )
 
 
@@ -173,6 +173,7 @@ def check_place(planned: Planned, by: str | None) -> None:
     """Raises ValueError if a stream that is not placed has such arguments."""
     if by is None and planned != Planned():
         raise ValueError(
-            "plan=, sync= and inputs= need a placed stream, whose samples every rank reads; give by=FIELD "
-            "and batch=, or plan each rank's own batches: het_tf.plan(shard(data).batch(128), layer)"
+            "lookahead=, sync= and inputs= need a placed stream, whose samples every rank reads; give "
+            "by=FIELD and batch=, or plan each rank's own batches: het_tf.lookahead("
+            "shard(data).batch(128), layer)"
         )

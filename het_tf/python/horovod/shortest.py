@@ -111,14 +111,14 @@ def until_shortest(dataset: Any) -> Any:
 
     Raises:
       ValueError: It is not a tf.data.Dataset.
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called, or the job is elastic, where a worker that joins
-        begins a pass while others are in the middle of one.
+      RuntimeError: `het_tf.init` was not called under Horovod, or the job is elastic, where a worker that
+        joins begins a pass while others are in the middle of one.
       tf.errors.InvalidArgumentError: In a pass: this rank has no batch at all, something reads ahead, or
         a step reads two such datasets.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches")
-    collective.required("het_tf.horovod.until_shortest")
+    collective.require_init()
     if settings.elastic():
         raise RuntimeError(
             "het_tf.horovod.until_shortest was called in an elastic job, whose workers begin a pass at "

@@ -181,9 +181,9 @@ class EmbeddingCollection(keras.layers.Layer):
         return self._het_state.namespace
 
     @property
-    def is_bulk_synchronous(self) -> bool:
+    def _is_bulk_synchronous(self) -> bool:
         """Whether every read sees every write of the previous step (staleness 0)."""
-        return not self._het_state.cache.given.may_be_stale
+        return not self._het_state.cache.given._may_be_stale
 
     def __getattr__(self, name: str) -> Any:
         """Says what stands for the attributes of `keras.layers.Embedding`."""

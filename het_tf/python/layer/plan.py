@@ -1,4 +1,4 @@
-"""`het_tf.plan`: announces the lookups of the next batches while earlier ones are computed.
+"""`het_tf.lookahead`: announces the lookups of the next batches while earlier ones are computed.
 
     dataset ──map──► HetPlan(ids) and the batch, unchanged ──prefetch(window)──► model
                           │ returns at once
@@ -25,7 +25,7 @@ from het_tf.python.table.config import FeatureConfig
 Calls = list[tuple[Any, Any]]  # layers, each with its inputs
 
 
-def plan(
+def lookahead(
     dataset: Any,
     layer: Any,
     window: int = 32,
@@ -33,7 +33,7 @@ def plan(
 ) -> Any:
     """Announces the lookups of the next batches to het_tf.
 
-        dataset = het_tf.plan(dataset.batch(1024), embed)
+        dataset = het_tf.lookahead(dataset.batch(1024), embed)
         model.fit(dataset)
 
     Make it the last step of the pipeline. The pipeline's threads sort the ids of each ready batch, so the
@@ -124,7 +124,7 @@ def start(
     batch: tuple[Any, ...],
     window: int,
 ) -> None:
-    """Part of a pipeline: plans the lookups of `layer` in a batch. Arguments as in `plan`.
+    """Part of a pipeline: plans the lookups of `layer` in a batch. Arguments as in `lookahead`.
 
     Args:
       layer: A layer that `check` accepts.
@@ -139,7 +139,7 @@ def start(
 def start_on_demand(
     layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...], window: int, everyone: Everyone
 ) -> list[EmbeddingCollection]:
-    """As `start`, for rows that travel on demand; errors as in `plan`. Returns the layers, one a lookup."""
+    """As `start`, for rows that travel on demand. Returns the layers, one a lookup."""
     mine, of_all = _lookups(layer, inputs, batch), _lookups(layer, inputs, everyone.batch, by_sample=True)
     for (each, ids), (_, all_ids) in zip(mine, of_all, strict=True):
         more = {
@@ -202,7 +202,7 @@ def check(layer: Any) -> list[EmbeddingCollection]:
             raise ValueError(
                 f"layer {collection.name!r} has its cache on a GPU (Cache(device={cache.given.device!r}))"
                 "; only lookups of rows that are cached in host memory can be planned. Leave "
-                'het_tf.plan out, or give Cache(device="cpu")'
+                'het_tf.lookahead out, or give Cache(device="cpu")'
             )
     return collections
 
@@ -264,15 +264,15 @@ def ids_of_samples(
     """Returns the lookups of a batch, sample by sample.
 
     Args:
-      layer: As in `plan`.
-      inputs: As in `plan`.
+      layer: As in `lookahead`.
+      inputs: As in `lookahead`.
       batch: The components of an element of a dataset.
 
     Returns:
       The features, and for each int64 `[B, n]` or ragged `[B, None]`.
 
     Raises:
-      ValueError: As in `plan`; or a model's ids do not lie sample by sample.
+      ValueError: As in `lookahead`; or a model's ids do not lie sample by sample.
     """
     return [
         (feature, of_feature)

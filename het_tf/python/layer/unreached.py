@@ -13,6 +13,7 @@ from typing import Any
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state, optimizers
+from het_tf.python.table.notes import HetWarning
 
 _CLIPPED = "max_norm=, the longest that a row may be"
 # Options of Keras' optimizers, and what to give a TableConfig in their place.
@@ -57,6 +58,7 @@ def _warn(what: str, tables: list[Any], instead: list[str]) -> None:
     warnings.warn(
         f"{what}, which does not reach its tables ({names}): they have their own "
         f"optimizers. Give each het_tf.TableConfig {'; '.join(dict.fromkeys(instead))}",
+        HetWarning,
         stacklevel=2,
     )
 

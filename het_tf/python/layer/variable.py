@@ -119,7 +119,7 @@ class TableVariable(keras.Variable):
 
     def _update(self, ticket: Any, optimizer: Any) -> None:
         rates = self._learning_rates(optimizer)
-        ops.apply(self._call, ticket, rates, any(layer.is_bulk_synchronous for layer in self.layers))
+        ops.apply(self._call, ticket, rates, any(layer._is_bulk_synchronous for layer in self.layers))
 
     def _learning_rates(self, optimizer: Any) -> list[Any]:
         """Returns each table's rate for this update."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from het_tf.python.planner.forecast import Advance, Forecast, Request, forecast
 from het_tf.python.planner.stats import Stats
 
-WINDOW = 32  # of het_tf.plan
+WINDOW = 32  # of het_tf.lookahead
 _ENTRIES = 400_000
 _LEAST = 0.03  # share of a step's time or bytes that a change must save
 
@@ -35,7 +35,7 @@ def changes(request: Request, cache_bytes: int) -> Iterator[tuple[str, Request]]
     job = request.job
     if job.window == 0:
         yield (
-            "plan the lookups: het_tf.plan(dataset, layer)",
+            "plan the lookups: het_tf.lookahead(dataset, layer)",
             dataclasses.replace(request, job=dataclasses.replace(job, window=WINDOW)),
         )
     if request.cache.get("wire") in ("float32", "float16", "int8"):

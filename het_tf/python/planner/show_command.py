@@ -86,9 +86,7 @@ def add(command: Command) -> None:
     given(
         "--passes", type=at_least_1, default=1, metavar="N", help="over the same samples; 2 stands for more"
     )
-    given(
-        "--window", type=at_least_0, default=0, metavar="N", help="batches that het_tf.plan plans (0: none)"
-    )
+    given("--window", type=at_least_0, default=0, metavar="N", help="batches of het_tf.lookahead (0: none)")
     given("--staleness", type=_staleness, metavar="S", help="as of Cache; or 'synchronous', 'unbounded'")
     given("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache")
     given("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache")

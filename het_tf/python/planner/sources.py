@@ -136,7 +136,7 @@ def open_function(module: str, function: str, samples: int | None) -> Source:
     if not isinstance(found, tuple) or len(found) not in (2, 3):
         raise ValueError(
             f"{module}:{function} gives {type(found).__name__}; let it return (dataset, layer) or "
-            "(dataset, layer, inputs), as het_tf.plan takes them"
+            "(dataset, layer, inputs), as het_tf.lookahead takes them"
         )
     return open_dataset(found[0], found[1], found[2] if len(found) == 3 else None, samples)
 
@@ -186,14 +186,14 @@ def profile(
     """Counts the lookups of a layer in a dataset in one pass.
 
     Args:
-      dataset: A tf.data.Dataset of batches, as in `het_tf.plan`.
-      layer: The model, layer or layers that look the ids up, as in `het_tf.plan`. Padding is not counted.
-      inputs: Selects the ids, as in `het_tf.plan`.
+      dataset: A tf.data.Dataset of batches, as in `het_tf.lookahead`.
+      layer: The model, layer or layers that look the ids up, as in `lookahead`. Padding is not counted.
+      inputs: Selects the ids, as in `het_tf.lookahead`.
       out: The directory of stats.json and keys.npz; made if missing, and an earlier profile is replaced.
       samples: Number of samples to count; None: all.
 
     Raises:
-      ValueError: As in `het_tf.plan`; `dataset` is not a dataset, or has no samples or no end; samples is
+      ValueError: As in `lookahead`; `dataset` is not a dataset, or has no samples or no end; samples is
         not a whole number of 1 or more.
       OSError: The files cannot be written.
     """

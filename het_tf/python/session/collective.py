@@ -1,7 +1,10 @@
-"""The collectives of het_tf, through the Horovod module of `het_tf.init(hvd=hvd)`."""
+"""The collectives of het_tf, through the Horovod that `het_tf.init` has found."""
 
 import collections
 import contextlib
+import importlib
+import os
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -13,19 +16,74 @@ from het_tf.python.session.native import tf
 _counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
-def required(what: str) -> Any:
-    """Returns the module horovod.tensorflow; `what` names the caller in the message.
+def find_horovod() -> Any:
+    """Returns the module horovod.tensorflow, initialised, if this process is one of its ranks; else None.
 
     Raises:
-      RuntimeError: `het_tf.init(hvd=hvd)` was not called.
+      RuntimeError: The process was started as a rank, but Horovod does not import or is built without MPI.
     """
-    hvd = settings.horovod()
-    if hvd is None:
+    hvd = sys.modules.get("horovod.tensorflow")
+    if hvd is not None and hvd.is_initialized():
+        return hvd
+    launched = _launched_ranks()
+    if launched == 1 and not settings.is_elastic_job():
+        return None
+    try:
+        hvd = importlib.import_module("horovod.tensorflow")
+    except ImportError as error:
         raise RuntimeError(
-            f"{what} needs Horovod; begin the program with: import horovod.tensorflow as hvd; hvd.init(); "
-            "het_tf.init(hvd=hvd)"
+            f"this process is one of {launched} ranks, but Horovod does not import ({error}); `python -m "
+            "het_tf.doctor` prints the remedy"
+        ) from None
+    hvd.init()
+    if not settings.is_elastic_job() and hvd.size() != launched:
+        raise RuntimeError(
+            f"this process is one of {launched} ranks, but Horovod has found {hvd.size()}; start the program "
+            "by horovodrun, or build Horovod with MPI"
         )
     return hvd
+
+
+def _launched_ranks() -> int:
+    """The number of ranks that horovodrun or mpirun has started; 1 without them."""
+    sizes = (os.environ.get(name, "") for name in ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"))
+    return next((int(size) for size in sizes if size.isdigit()), 1)
+
+
+def require_init() -> None:
+    """Raises RuntimeError if Horovod runs several ranks, but `het_tf.init` was not called.
+
+    Each would train its own tables, or push unscaled gradients, without a message.
+    """
+    if settings.horovod() is not None:
+        return
+    hvd = sys.modules.get("horovod.tensorflow")
+    ranks = hvd.size() if hvd is not None and hvd.is_initialized() else _launched_ranks()
+    if ranks > 1:
+        raise RuntimeError(
+            f"Horovod runs {ranks} ranks, but het_tf was not told; call het_tf.init() before the first layer "
+            "is made"
+        )
+
+
+def rank() -> int:
+    """Returns the number of this worker, from 0; 0 without Horovod.
+
+    Raises:
+      RuntimeError: Horovod runs several ranks, but `het_tf.init` was not called.
+    """
+    return ranks()[0]
+
+
+def ranks() -> tuple[int, int]:
+    """Returns the number of this worker, and the number of workers; (0, 1) without Horovod.
+
+    Raises:
+      RuntimeError: As `require_init`.
+    """
+    require_init()
+    hvd = settings.horovod()
+    return (0, 1) if hvd is None else (hvd.rank(), hvd.size())
 
 
 def name(kind: str) -> str:

@@ -7,11 +7,10 @@ import logging
 import math
 import numbers
 import os
-import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
-from het_tf.python.session import interrupts, native, settings
+from het_tf.python.session import collective, interrupts, native, settings
 from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 
@@ -54,7 +53,7 @@ class Store:
     address: str | None = None
     _: dataclasses.KW_ONLY
     password: str | Callable[[], str] | None = dataclasses.field(default=None, repr=False)
-    durability: str | None = None
+    durability: Literal["applied", "replicated", "checkpoint"] | None = None
     min_replicas: int | None = None
     keep_bytes: int | None = None
     timeout: float | None = None
@@ -68,9 +67,9 @@ class Store:
         if self.password is not None and not (isinstance(self.password, str) or callable(self.password)):
             kind = type(self.password).__name__
             raise ValueError(f"password is a {kind}; give a string, or a function that returns one")
-        self.options()
+        self._options()
 
-    def options(self) -> str:
+    def _options(self) -> str:
         """Returns the options of ps/client/remote_options.h as JSON, checked and completed by the core."""
         options = {name: plain(value) for name, value in vars(self).items() if name not in _NO_OPTIONS}
         for name, value in options.items():
@@ -83,21 +82,21 @@ class Store:
 
 def init(
     *,
-    hvd: Any = None,
     ps: "str | Store | None" = None,
-    gradient_scale: str = "mean",
+    gradient_scale: Literal["mean", "sum"] = "mean",
     accumulate: bool = False,
     namespace: str = "",
     threads: int | None = None,
 ) -> None:
-    """Sets up het_tf. Optional: without it there is one worker, and tables are in this process.
+    """Sets up het_tf. Optional for one worker: its tables are then in this process.
+
+    Under `horovodrun` or `mpirun` it initialises Horovod, if the program has not done so, and this process
+    becomes one of several workers. Every rank must call it with the same arguments: the ranks compare them.
 
     Call it before the first layer is made, and after `tf.config` (threads, devices): with several ranks it
     exchanges tensors, which starts TensorFlow and freezes its settings.
 
     Args:
-      hvd: The module `horovod.tensorflow`, after its `init()`; None for one worker. With several ranks every
-        rank must call `init` with the same arguments: the ranks compare them.
       ps: Address of the parameter server, or a `het_tf.Store` with an address and options. Tables are then
         there, shared by all workers with the same namespace, and each worker caches rows of them
         (`het_tf.Cache`; default: 262,144 rows of each table). "": the store inside this process.
@@ -114,13 +113,12 @@ def init(
         `tf.config.threading.get_intra_op_parallelism_threads()`, or the CPUs of the process if that is 0.
 
     Raises:
-      TypeError: hvd is not a module of Horovod.
       ValueError: Unknown gradient_scale, an argument of another type or out of range, an invalid address, a
         durability without a parameter server, several ranks with ps="", or arguments that differ
         between ranks.
       ConnectionError: No server answers at the address, or it refuses the login.
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
-        `hvd.init()` was not called, or Horovod runs several ranks and hvd is None.
+        or several ranks were started, but Horovod does not import.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
@@ -128,16 +126,14 @@ def init(
         raise ValueError(f"accumulate is {accumulate!r}; give True or False")
     store = ps if isinstance(ps, Store) else Store(ps)
     threads = _checked_threads(threads)
-    hvd = _checked_horovod(hvd)
+    hvd = collective.find_horovod()
     address = os.environ.get("HET_PS", "") if store.address is None else store.address
     if store.durability not in (None, "applied") and not address:
         raise ValueError(f"durability is {store.durability!r}, but there is no parameter server; give ps=...")
-    options = store.options()
-    if hvd is None:
-        _refuse_ranks()
-    elif settings.is_elastic_job():
+    options = store._options()
+    if settings.is_elastic_job():
         _require_address(address)  # not collective: workers that join later call it alone
-    elif hvd.size() > 1:
+    elif hvd is not None and hvd.size() > 1:
         equal = {
             "gradient_scale": gradient_scale,
             "accumulate": accumulate,
@@ -161,40 +157,6 @@ def _checked_threads(threads: int | None) -> int | None:
     if not whole or not 1 <= threads <= 2**31 - 1:
         raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
     return int(threads)
-
-
-def _checked_horovod(hvd: Any) -> Any:
-    """Returns the module horovod.tensorflow for the user's argument."""
-    if hvd is None:
-        return None
-    if getattr(hvd, "__name__", "") in ("horovod.tensorflow.keras", "horovod.keras"):
-        import horovod.tensorflow
-
-        hvd = horovod.tensorflow  # the same ranks; its functions work on tensors
-    needed = ("size", "rank", "is_initialized", "allreduce", "allgather_object", "broadcast_object")
-    if not all(hasattr(hvd, name) for name in needed):
-        raise TypeError(f"hvd is {hvd!r}; give the module: import horovod.tensorflow as hvd")
-    if not hvd.is_initialized():
-        raise RuntimeError("Horovod is not initialised; call hvd.init() before het_tf.init(hvd=hvd)")
-    return hvd
-
-
-def _refuse_ranks() -> None:
-    """Raises RuntimeError if Horovod runs several ranks, but het_tf was not told.
-
-    Each would train its own tables, or push unscaled gradients, without a message.
-    """
-    hvd = sys.modules.get("horovod.tensorflow")
-    if hvd is not None and hvd.is_initialized():
-        ranks = hvd.size()
-    else:
-        size = os.environ.get("HOROVOD_SIZE", "")  # set by horovodrun
-        ranks = int(size) if size.isdigit() else 1
-    if ranks > 1:
-        raise RuntimeError(
-            f"Horovod runs {ranks} ranks, but het_tf was not told; before the first layer is made: import "
-            "horovod.tensorflow as hvd; hvd.init(); het_tf.init(hvd=hvd)"
-        )
 
 
 def _require_address(address: str) -> None:
@@ -303,10 +265,9 @@ def _for_core(password: str | Callable[[], str] | None) -> Any:
 
 def connect() -> None:
     """Follows HET_PS if init() was not called; called before the first table is made."""
-    if settings.current.hvd is None:
-        _refuse_ranks()
+    collective.require_init()
     if settings.current.ps is None:
-        _connect(os.environ.get("HET_PS", ""), current_namespace(), Store().options())
+        _connect(os.environ.get("HET_PS", ""), current_namespace(), Store()._options())
 
 
 def update_threads() -> None:

@@ -39,7 +39,7 @@ _leaving: list[Callable[[], None]] = []
 
 
 def horovod() -> Any:
-    """The module horovod.tensorflow given to init(), or None."""
+    """The module horovod.tensorflow that init() has found, or None."""
     return current.hvd
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from het_tf.python.ps import plan_file
 from het_tf.python.quoting import quoted
@@ -99,12 +99,12 @@ class Cache:
 
     rows: int | Mapping[str, int] | None = None
     bytes: int | None = None
-    staleness: float | str | Bounds | None = None
+    staleness: float | Literal["synchronous"] | Bounds | None = None
     push_max_age: float | None = None
-    policy: str | None = None
-    device: str | None = None
-    wire: str | None = None
-    checks: str | None = None
+    policy: Literal["lfu", "light_lfu", "lru"] | None = None
+    device: Literal["cpu", "gpu", "auto"] | None = None
+    wire: Literal["float32", "float16", "int8", "int4"] | None = None
+    checks: Literal["asked", "notified"] | None = None
     dims: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class Cache:
         by_table: Mapping[str, Any] = self.rows if isinstance(self.rows, Mapping) else {"": self.rows}
         for table, rows in by_table.items():
             try:
-                holds = native.call("HetCheckCache", self.to_json(place, rows))
+                holds = native.call("HetCheckCache", self._to_json(place, rows))
             except ValueError as error:
                 text = re.sub(r"\bcache\.(pull|push)_bound\b", r"cache.staleness.\1", str(error))
                 raise ValueError(f"table {quoted(table)}: {text}" if table else text) from None
@@ -123,7 +123,7 @@ class Cache:
     def __hash__(self) -> int:
         return hash(json.dumps(self.get_config(), sort_keys=True))
 
-    def to_json(self, place: str | None, rows: int | None, **more: Any) -> str:
+    def _to_json(self, place: str | None, rows: int | None, **more: Any) -> str:
         """Returns the arguments in the core's form (engine/table_options.h), for a table with `rows`."""
         given = {**vars(self), "device": place, "rows": rows, "dims": None, "_holds": None, **more}
         if isinstance(self.staleness, Bounds):
@@ -136,7 +136,7 @@ class Cache:
         return json.dumps(given, default=repr)  # the core refuses such a value by its name
 
     @property
-    def may_be_stale(self) -> bool:
+    def _may_be_stale(self) -> bool:
         """Whether a read may miss a finished update of another worker."""
         holds = json.loads(self._holds)["cache"]  # type: ignore[attr-defined]
         return any(holds.get(name, 0) != 0 for name in BOUNDS)
@@ -239,7 +239,7 @@ class LayerCache:
 
     def to_json(self, table: TableConfig) -> str:
         """Returns the options of one of its tables in the core's form."""
-        return self.given.to_json(self.place, self._rows[table.base], workers=self.workers, **self._layer)
+        return self.given._to_json(self.place, self._rows[table.base], workers=self.workers, **self._layer)
 
 
 def _rows_of(given: Cache, table: TableConfig) -> int | None:

@@ -79,11 +79,11 @@ class TableConfig:
         self.min_count = integer("min_count", min_count, 0, 65535)
         self.min_count_ttl = integer("min_count_ttl", min_count_ttl, 1, 2**32 - 1)
         # The core checks the rest, and its canonical form makes equal tables equal text.
-        spec = {**self._spec(), "limits": self.limits}
+        spec = {**self._spec(), "limits": self._limits}
         self.spec: dict[str, Any] = json.loads(native.call("HetCheckSpec", json.dumps(spec)))
 
     @property
-    def limits(self) -> dict[str, int]:
+    def _limits(self) -> dict[str, int]:
         """Returns the limits in the core's form; 0: none."""
         return {
             "ttl": self.ttl or 0,
@@ -96,14 +96,14 @@ class TableConfig:
         return {
             "name": self.name,
             "dim": self.dim,
-            "optimizer": self.optimizer.to_spec(),
-            "initializer": self.initializer.to_spec(),
+            "optimizer": self.optimizer._to_spec(),
+            "initializer": self.initializer._to_spec(),
             "seed": self.seed,
             "l2": self.l2,
             "max_norm": self.max_norm or 0.0,
         }
 
-    def own(self, name: str) -> "TableConfig":
+    def _own(self, name: str) -> "TableConfig":
         """Returns a copy for a layer's own table `name`, with the initial rows of this table."""
         made = copy.copy(self)
         made.name, made.is_own = name, True

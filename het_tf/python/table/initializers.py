@@ -10,14 +10,14 @@ from het_tf.python.table.spec import SpecObject, lookup_by_name
 
 
 class Initializer(SpecObject):
-    """Base class. `name` is its name in the core, `a` and `b` its numbers."""
+    """Base class. Instances come from its subclasses."""
 
-    kind = "initializer"
+    _kind = "initializer"
 
-    def to_spec(self) -> dict[str, Any]:
+    def _to_spec(self) -> dict[str, Any]:
         """Returns the core's form."""
         numbers = list(self.arguments.values())
-        spec: dict[str, Any] = {"name": self.name}
+        spec: dict[str, Any] = {"name": self._name}
         for field, number in zip("ab", numbers, strict=False):
             spec[field] = float(number)
         return spec
@@ -26,7 +26,7 @@ class Initializer(SpecObject):
 class Zeros(Initializer):
     """All elements 0."""
 
-    name = "zeros"
+    _name = "zeros"
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Zeros(Initializer):
 class Constant(Initializer):
     """All elements `value`."""
 
-    name = "constant"
+    _name = "constant"
 
     def __init__(self, value: float = 0.0) -> None:
         super().__init__(value=value)
@@ -44,7 +44,7 @@ class Constant(Initializer):
 class RandomUniform(Initializer):
     """Uniform in `[minval, maxval)`. The default is that of `keras.layers.Embedding`."""
 
-    name = "uniform"
+    _name = "uniform"
 
     def __init__(self, minval: float = -0.05, maxval: float = 0.05) -> None:
         super().__init__(minval=minval, maxval=maxval)
@@ -53,7 +53,7 @@ class RandomUniform(Initializer):
 class RandomNormal(Initializer):
     """Normal with mean `mean` and standard deviation `stddev`."""
 
-    name = "normal"
+    _name = "normal"
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05) -> None:
         super().__init__(mean=mean, stddev=stddev)
@@ -62,7 +62,7 @@ class RandomNormal(Initializer):
 class TruncatedNormal(Initializer):
     """Normal, drawn again outside two standard deviations."""
 
-    name = "truncated_normal"
+    _name = "truncated_normal"
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05) -> None:
         super().__init__(mean=mean, stddev=stddev)
@@ -71,7 +71,7 @@ class TruncatedNormal(Initializer):
 class ScaledUniform(Initializer):
     """Uniform in `[-scale / sqrt(dim), scale / sqrt(dim))`."""
 
-    name = "scaled_uniform"
+    _name = "scaled_uniform"
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__(scale=scale)
@@ -80,7 +80,7 @@ class ScaledUniform(Initializer):
 class ScaledNormal(Initializer):
     """Normal with mean 0 and standard deviation `scale / sqrt(dim)`."""
 
-    name = "scaled_normal"
+    _name = "scaled_normal"
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__(scale=scale)

@@ -1,10 +1,14 @@
-"""Warnings that a file or an array does not hold the rows of tables."""
+"""The warnings of het_tf, and the one that a file or an array does not hold the rows of tables."""
 
 import warnings
 from typing import Any
 
 
-class TablesNotSavedWarning(UserWarning):
+class HetWarning(UserWarning):
+    """Base class of all warnings of het_tf."""
+
+
+class TablesNotSavedWarning(HetWarning):
     """Weights were saved or restored without the rows of tables, or without some of them."""
 
 

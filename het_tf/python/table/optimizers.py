@@ -28,16 +28,16 @@ class Optimizer(SpecObject):
       **parameters: Numbers of the table's spec.
     """
 
-    kind = "optimizer"
+    _kind = "optimizer"
 
     def __init__(self, learning_rate: Any, **parameters: Any) -> None:
         super().__init__(**parameters)
         self.learning_rate = _checked_rate(learning_rate)
 
-    def to_spec(self) -> dict[str, Any]:
+    def _to_spec(self) -> dict[str, Any]:
         """Returns the core's form: without the learning rate, which comes with every update."""
         return {
-            "name": self.name,
+            "name": self._name,
             "params": {name: float(value) for name, value in self.arguments.items() if value is not None},
         }
 
@@ -48,7 +48,7 @@ class Optimizer(SpecObject):
             rate = tf.keras.optimizers.schedules.serialize(rate)
         elif not isinstance(rate, (float, str)):
             rate = float(rate.numpy())
-        return {"name": self.name, "learning_rate": rate, **self.arguments}
+        return {"name": self._name, "learning_rate": rate, **self.arguments}
 
     def __repr__(self) -> str:
         parameters = "".join(f", {name}={value!r}" for name, value in self.arguments.items())
@@ -90,17 +90,17 @@ class SGD(Optimizer):
       nesterov: Whether momentum is Nesterov's; needs a momentum.
     """
 
-    name = "sgd"
+    _name = "sgd"
 
     def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.0, nesterov: bool = False) -> None:
         super().__init__(learning_rate, momentum=momentum, nesterov=bool(nesterov))
 
-    def to_spec(self) -> dict[str, Any]:
+    def _to_spec(self) -> dict[str, Any]:
         """Returns the core's form, where momentum is a separate optimizer."""
-        spec = super().to_spec()
+        spec = super()._to_spec()
         if spec["params"].get("momentum"):
             return {**spec, "name": "momentum"}
-        return {"name": self.name, "params": {}}
+        return {"name": self._name, "params": {}}
 
 
 class RMSprop(Optimizer):
@@ -109,7 +109,7 @@ class RMSprop(Optimizer):
     Defaults: rho 0.9, epsilon 1e-7.
     """
 
-    name = "rmsprop"
+    _name = "rmsprop"
 
     def __init__(self, learning_rate: Any = 0.001, rho: Default = None, epsilon: Default = None) -> None:
         super().__init__(learning_rate, rho=rho, epsilon=epsilon)
@@ -122,7 +122,7 @@ class Adam(Optimizer):
     beta_2 0.999, epsilon 1e-7.
     """
 
-    name = "adam"
+    _name = "adam"
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Adagrad(Optimizer):
     Defaults: initial_accumulator 0, epsilon 1e-10, decay_steps 1, which is AdaGrad; see `RowWiseAdagrad`.
     """
 
-    name = "adagrad"
+    _name = "adagrad"
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class RowWiseAdagrad(Optimizer):
     Defaults: initial_accumulator 0, epsilon 1e-10, decay_steps 20 (docs/optimizers.md).
     """
 
-    name = "row_wise_adagrad"
+    _name = "row_wise_adagrad"
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Ftrl(Optimizer):
     Two slots of dim floats and the last learning rate. Defaults: all 0.
     """
 
-    name = "ftrl"
+    _name = "ftrl"
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from het_tf.python.session.native import tf
 from het_tf.python.table import device, optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
+from het_tf.python.table.notes import HetWarning
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Entry:
         return list(self.users)
 
 
-class OldRowsWarning(UserWarning):
+class OldRowsWarning(HetWarning):
     """A layer trains rows of earlier layers without being told to."""
 
 
@@ -89,7 +90,7 @@ def table_of(namespace: str, config: TableConfig, user: Any) -> TableConfig:
             gc.collect()  # a dropped model may still wait for collection
             if entry is not None and not entry.layers():
                 return config
-    return config.own(_free_name(namespace, config.base))
+    return config._own(_free_name(namespace, config.base))
 
 
 def _free_name(namespace: str, base: str) -> str:
@@ -128,7 +129,7 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     """
     connection.update_threads()
     connection.connect()
-    spec = json.dumps({**config.spec, "limits": config.limits})
+    spec = json.dumps({**config.spec, "limits": config._limits})
     try:
         native.call("HetCreateTable", namespace, spec, cache.to_json(config))
     except ValueError as error:
@@ -182,7 +183,9 @@ def _leave(key: tuple[str, str], entry: Entry) -> None:
     try:
         native.call("HetLeaveTable", *key)
     except Exception as error:  # no caller could catch it
-        warnings.warn(f"het_tf: table {key[1]!r}, whose layers are gone, stays: {error}", stacklevel=2)
+        warnings.warn(
+            f"het_tf: table {key[1]!r}, whose layers are gone, stays: {error}", HetWarning, stacklevel=2
+        )
         return
     if settings.parameter_server():
         _left.add(key)

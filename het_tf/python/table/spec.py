@@ -12,13 +12,13 @@ class SpecObject:
     """An object that the core knows by a name and a few numbers.
 
     Attributes:
-      name: Its name in the core.
-      kind: "optimizer" or "initializer", for messages.
+      _name: Its name in the core.
+      _kind: "optimizer" or "initializer", for messages.
       arguments: The constructor's arguments by name, with the core's defaults in place of None.
     """
 
-    name: ClassVar[str]
-    kind: ClassVar[str]
+    _name: ClassVar[str]
+    _kind: ClassVar[str]
 
     def __init__(self, **arguments: Any) -> None:
         for argument, value in arguments.items():
@@ -26,9 +26,9 @@ class SpecObject:
                 check_number(value, f"{type(self).__name__}({argument}=...)")
         self.arguments = dict(arguments)
         # The core checks the rest, as part of a table: "table 'any': optimizer ...".
-        spec = {"name": "any", "dim": 1, self.kind: self.to_spec()}
+        spec = {"name": "any", "dim": 1, self._kind: self._to_spec()}
         try:
-            holds = json.loads(native.call("HetCheckSpec", json.dumps(spec)))[self.kind]
+            holds = json.loads(native.call("HetCheckSpec", json.dumps(spec)))[self._kind]
         except ValueError as error:
             raise ValueError(str(error).partition(": ")[2]) from None
         defaults = holds.get("params", {})
@@ -36,19 +36,19 @@ class SpecObject:
             name: defaults.get(name) if value is None else value for name, value in arguments.items()
         }
 
-    def to_spec(self) -> dict[str, Any]:
+    def _to_spec(self) -> dict[str, Any]:
         """Returns the core's form."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
         """Returns JSON, the input of `from_config`."""
-        return {"name": self.name, **self.arguments}
+        return {"name": self._name, **self.arguments}
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.get_config() == self.get_config()
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return hash(self._name)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
@@ -76,10 +76,10 @@ def lookup_by_name(
     given: Any, default: type[SpecObject], classes: tuple[type[SpecObject], ...], kind: str, where: str
 ) -> SpecObject:
     """Returns `given` as an object: itself, by name, from its config, or `default()` for None."""
-    known = {cls.name: cls for cls in classes}
+    known = {cls._name: cls for cls in classes}
     if given is None:
         return default()
-    if isinstance(given, SpecObject) and given.kind == kind:
+    if isinstance(given, SpecObject) and given._kind == kind:
         return given
     name, arguments = given, {}
     if isinstance(given, dict):

@@ -15,6 +15,7 @@ from het_tf.python import ids as ids_lib
 from het_tf.python.quoting import quoted
 from het_tf.python.session import collective, native, scopes, settings
 from het_tf.python.table import registry
+from het_tf.python.table.notes import HetWarning
 
 
 class Table:
@@ -292,7 +293,7 @@ def _flush_or_warn(namespace: str, interrupted: bool = False) -> None:
         why = re.sub(";? updates that were made are kept and will be sent", "", str(error))  # these are lost
         warnings.warn(
             f"het_tf: updates of the namespace {namespace!r} that were not sent yet are lost: {why}",
-            RuntimeWarning,
+            HetWarning,
             stacklevel=3,
         )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from checkpoint_lib import SPEC, document
 
+import het_tf
 from het_tf.python.checkpoint import directory, manifest
 
 
@@ -206,7 +207,7 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(directory.fcntl, "flock", refuse)
-    with pytest.warns(RuntimeWarning, match="has no locks"):
+    with pytest.warns(het_tf.HetWarning, match="has no locks"):
         directory.Pending(tmp_path, 1).abandon()
 
 
@@ -241,7 +242,7 @@ def test_keep_removes_nothing_if_bases_are_unknown(tmp_path):
     for number, base in ((1, None), (2, 1), (3, None)):
         checkpoint(tmp_path, number, base)
     (tmp_path / "ckpt-00000002" / manifest.FILE).write_text("{")
-    with pytest.warns(RuntimeWarning, match="no checkpoint of .* was removed"):
+    with pytest.warns(het_tf.HetWarning, match="no checkpoint of .* was removed"):
         directory.keep_newest(tmp_path, 2)
     assert len(directory.checkpoints(tmp_path)) == 3
     with warnings.catch_warnings():

@@ -53,7 +53,7 @@ def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_pa
     checkpoint.save(tmp_path)
     step(made, np.arange(300), 2)
     remove_after_first_file(monkeypatch, "t", np.arange(100, 2000))
-    with pytest.warns(RuntimeWarning, match="'t' is written whole, .*het.max-tombstones"):
+    with pytest.warns(het_tf.HetWarning, match="'t' is written whole, .*het.max-tombstones"):
         path = checkpoint.save(tmp_path, since="latest")
     manifest = checkpoint.read_manifest(path)
     assert manifest.base is None and manifest.tables["t"]["complete"]

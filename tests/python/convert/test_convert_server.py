@@ -1,4 +1,4 @@
-"""het_tf.convert and het_tf.load_rows where tables are at a parameter server, behind caches."""
+"""het_tf.convert and het_tf.checkpoint.load_rows where tables are at a parameter server, behind caches."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_a_file_goes_to_the_server(server, tmp_path):
     layer = het_tf.keras.Embedding(2, name="a", cache=het_tf.Cache(rows=3, staleness=5))
     np.savez(tmp_path / "x.npz", ids=np.arange(5), values=np.arange(10.0).reshape(5, 2))
     layer(tf.constant([1, 2], tf.int64), training=False)  # in the cache, as they were
-    assert het_tf.load_rows("a", tmp_path / "x.npz") == 5
+    assert het_tf.checkpoint.load_rows("a", tmp_path / "x.npz") == 5
     read = layer(tf.constant([4, 1], tf.int64), training=False)
     np.testing.assert_array_equal(read, [[8, 9], [2, 3]])
 

@@ -1,4 +1,4 @@
-"""het_tf.load_rows: every format, ids and slots where they belong; bad files change nothing."""
+"""het_tf.checkpoint.load_rows: every format, ids and slots where they belong; bad files change nothing."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_npz(tmp_path):
     np.savez(tmp_path / "rows.npz", ids=IDS.astype("int64"), values=VALUES.astype("float64"))
     into = table()
     into.assign([9, 5], [[1, 1], [1, 1]])
-    assert het_tf.load_rows("item", tmp_path / "rows.npz") == 4
+    assert het_tf.checkpoint.load_rows("item", tmp_path / "rows.npz") == 4
     assert content(into) == {**EXPECTED, 9: [1, 1]}
 
 
@@ -46,17 +46,17 @@ def test_names_of_the_table_come_first(tmp_path):
         tmp_path / "x.npz", **{"item/ids": IDS, "item/values": VALUES, "ids": IDS[:1], "values": VALUES[:1]}
     )
     into = table()
-    assert het_tf.load_rows(into, str(tmp_path / "x.npz")) == 4
+    assert het_tf.checkpoint.load_rows(into, str(tmp_path / "x.npz")) == 4
     assert content(into) == EXPECTED
 
 
 def test_row_number_is_id_by_default(tmp_path):
     np.savez(tmp_path / "x.npz", weight=VALUES, ids=IDS)
     into = table()
-    het_tf.load_rows("item", tmp_path / "x.npz", rows="weight")
+    het_tf.checkpoint.load_rows("item", tmp_path / "x.npz", rows="weight")
     assert list(content(into)) == [0, 1, 2, 3]
     into.clear()
-    het_tf.load_rows("item", tmp_path / "x.npz", rows="weight", ids="ids")
+    het_tf.checkpoint.load_rows("item", tmp_path / "x.npz", rows="weight", ids="ids")
     assert content(into) == EXPECTED
 
 
@@ -64,7 +64,7 @@ def test_strings_are_hashed_as_the_layers_do(tmp_path):
     names = np.array(["a", "bb", "ä", ""])
     np.savez(tmp_path / "x.npz", ids=names, values=VALUES)
     into = table()
-    het_tf.load_rows("item", tmp_path / "x.npz")
+    het_tf.checkpoint.load_rows("item", tmp_path / "x.npz")
     read = into.layer(tf.constant(names.tolist()), training=False)
     np.testing.assert_array_equal(read, VALUES)
 
@@ -77,7 +77,7 @@ def test_safetensors(tmp_path):
     save_file(tensors, str(path))
     for name in ("w", "half"):
         into = table(name=name)
-        het_tf.load_rows(into, path, rows=name, ids="keys")
+        het_tf.checkpoint.load_rows(into, path, rows=name, ids="keys")
         assert content(into) == EXPECTED
 
 
@@ -90,10 +90,10 @@ def test_parquet(tmp_path):
     pa.parquet.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=3)
     for number, rows in enumerate(["vector", "fixed", ["x", "y"]]):
         into = table(name=f"t{number}")
-        het_tf.load_rows(into, tmp_path / "rows.parquet", ids="sku", rows=rows)
+        het_tf.checkpoint.load_rows(into, tmp_path / "rows.parquet", ids="sku", rows=rows)
         assert content(into) == EXPECTED
     pa.parquet.write_table(pa.table({"id": ["a"], "value": [[1.0, 2.0]]}), tmp_path / "named.parquet")
-    assert het_tf.load_rows("t0", tmp_path / "named.parquet") == 1
+    assert het_tf.checkpoint.load_rows("t0", tmp_path / "named.parquet") == 1
 
 
 def test_checkpoint_of_a_variable_with_its_slots(tmp_path):
@@ -101,13 +101,13 @@ def test_checkpoint_of_a_variable_with_its_slots(tmp_path):
     path = tf.train.Checkpoint(rows=rows, m=mean, v=square).write(str(tmp_path / "model"))
     names = [f"{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("rows", "m", "v")]
     into = table("adam")
-    het_tf.load_rows("item", path, rows=names[0], slots=[*names[1:], 7])
+    het_tf.checkpoint.load_rows("item", path, rows=names[0], slots=[*names[1:], 7])
     for number, (one, row) in enumerate(content(into, with_slots=True).items()):
         assert one == number
         assert row == [*VALUES[number], *(VALUES[number] + 1), *(VALUES[number] + 2), 7]
-    assert het_tf.load_rows("item", tmp_path / "model", rows=names[0]) == 4
+    assert het_tf.checkpoint.load_rows("item", tmp_path / "model", rows=names[0]) == 4
     with pytest.raises(ValueError, match=r"has no array .*name one by rows="):
-        het_tf.load_rows("item", path)
+        het_tf.checkpoint.load_rows("item", path)
 
 
 def test_checkpoint_of_keras_2():
@@ -115,7 +115,7 @@ def test_checkpoint_of_keras_2():
     names = ["layer_with_weights-0/embeddings", "optimizer/_variables/1", "optimizer/_variables/2"]
     names = [f"{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in names]
     into = table("adam")
-    assert het_tf.load_rows("item", KERAS_2 / "weights", rows=names[0], slots=[*names[1:], 2]) == 4
+    assert het_tf.checkpoint.load_rows("item", KERAS_2 / "weights", rows=names[0], slots=[*names[1:], 2]) == 4
     expected = np.load(KERAS_2 / "expected.npz")
     columns = [expected["rows"], expected["m"], expected["v"], np.full((4, 1), 2)]
     np.testing.assert_array_equal(into.scan()["rows"], np.concatenate(columns, axis=1))
@@ -137,7 +137,7 @@ def test_checkpoint_of_keras_2():
 def test_tables_of_tfra(place, names, first):
     """Two shards; the slots are tables that lack the ids 3 and 4, which nothing has trained."""
     into = table("adam")
-    assert het_tf.load_rows("item", place, rows=names[0], slots=[*names[1:], 1]) == 6
+    assert het_tf.checkpoint.load_rows("item", place, rows=names[0], slots=[*names[1:], 1]) == 6
     found = content(into, with_slots=True)
     assert sorted(found) == [-7, 1, 2, 3, 4, 2**40]
     assert found[1] == pytest.approx([0, first, 0, 0.2, 0, 0.004, 1], abs=1e-6)
@@ -149,19 +149,19 @@ def test_one_table_of_tfra_needs_no_name(tmp_path):
     IDS.astype("<i8").tofile(tmp_path / "x_mht_1of1_rank0_size1-keys")
     VALUES.tofile(tmp_path / "x_mht_1of1_rank0_size1-values")
     into = table()
-    het_tf.load_rows("item", tmp_path)
+    het_tf.checkpoint.load_rows("item", tmp_path)
     assert content(into) == EXPECTED
 
 
 def test_no_rows_at_all(tmp_path):
     np.savez(tmp_path / "x.npz", ids=IDS[:0], values=VALUES[:0])
-    assert het_tf.load_rows(table(), tmp_path / "x.npz") == 0
+    assert het_tf.checkpoint.load_rows(table(), tmp_path / "x.npz") == 0
 
 
 def test_training_goes_on_with_the_slots(tmp_path):
     np.savez(tmp_path / "x.npz", ids=IDS, values=VALUES, accumulators=np.full((4, 2), 3.0, "float32"))
     into = table(het_tf.optimizers.Adagrad(1.0))
-    het_tf.load_rows("item", tmp_path / "x.npz", slots="accumulators")
+    het_tf.checkpoint.load_rows("item", tmp_path / "x.npz", slots="accumulators")
     learn(into.layer, lambda: tf.reduce_sum(into.layer(tf.constant([5], tf.int64))))
     np.testing.assert_allclose(into.lookup([5])[0], VALUES[0] - 1 / np.sqrt(4), atol=1e-6)
 
@@ -274,7 +274,7 @@ def test_a_bad_file_changes_nothing(case, tmp_path):
     into = table()
     into.assign([5, 77], VALUES[:2] + 50)
     with pytest.raises(ValueError, match=words):
-        het_tf.load_rows("item", make(tmp_path), **arguments)
+        het_tf.checkpoint.load_rows("item", make(tmp_path), **arguments)
     assert content(into) == {5: [50, 51], 77: [52, 53]}
 
 
@@ -282,12 +282,12 @@ def test_a_bad_file_changes_nothing(case, tmp_path):
 def test_what_is_missing(make, tmp_path):
     table()
     with pytest.raises(FileNotFoundError, match="x"):
-        het_tf.load_rows("item", make(tmp_path))
+        het_tf.checkpoint.load_rows("item", make(tmp_path))
 
 
 def test_a_table_that_nobody_has_made(tmp_path):
     with pytest.raises(LookupError, match="nobody"):
-        het_tf.load_rows("nobody", npz(tmp_path))
+        het_tf.checkpoint.load_rows("nobody", npz(tmp_path))
 
 
 def test_bad_parquet(tmp_path):
@@ -302,8 +302,8 @@ def test_bad_parquet(tmp_path):
     ):
         pa.parquet.write_table(pa.table({"id": [1, 2], "value": values}), tmp_path / "x.parquet")
         with pytest.raises(ValueError, match=words):
-            het_tf.load_rows("item", tmp_path / "x.parquet")
+            het_tf.checkpoint.load_rows("item", tmp_path / "x.parquet")
     (tmp_path / "x.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-5])
     with pytest.raises(ValueError, match=r"x.parquet cannot be read"):
-        het_tf.load_rows("item", tmp_path / "x.parquet")
+        het_tf.checkpoint.load_rows("item", tmp_path / "x.parquet")
     assert into.size == 0

@@ -125,5 +125,5 @@ def test_chromium_opens_every_page(site, pages, tmp_path):
 def test_the_search_knows_names_and_words(site):
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
     locations = {one["location"] for one in found}
-    assert {"concepts.html#clocks-and-bounds", "reference/het_tf.html#het_tf.load_rows"} <= locations
+    assert {"concepts.html#clocks-and-bounds", "reference/het_tf.html#het_tf.lookahead"} <= locations
     assert sum("staleness" in one["text"] for one in found) > 5

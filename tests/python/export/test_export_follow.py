@@ -80,12 +80,13 @@ def exported(server: Any, tmp_path: Path, fresh: np.random.Generator) -> tuple[A
     model = make_model()
     train(model, fresh)
     path = tmp_path / "model"
-    het_tf.export(model, path, "native", follow=het_tf.Follow(server.address, max_age=30.0), verbose=False)
+    follow = het_tf.serving.Follow(server.address, max_age=30.0)
+    het_tf.export(model, path, "native", follow=follow, verbose=False)
     return model, path, server
 
 
 def stats(path: Path) -> dict[str, Any]:
-    return next(one for one in het_tf.serving_stats()["follow"] if one["model"] == str(path))
+    return next(one for one in het_tf.serving.stats()["follow"] if one["model"] == str(path))
 
 
 def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capfd: Any) -> None:
@@ -106,7 +107,7 @@ def test_beyond_max_age_requests_fail_where_that_is_asked_for(exported: Any, tmp
 
     model, _, server = exported
     path = tmp_path / "strict"
-    how = het_tf.Follow(server.address, max_age=5.0, stale="fail")
+    how = het_tf.serving.Follow(server.address, max_age=5.0, stale="fail")
     het_tf.export(model, path, "native", follow=how, verbose=False)
     loaded = tf.saved_model.load(str(path))
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"unknown age.*het-serve follow"):
@@ -264,7 +265,7 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
         {"max_skew": True},
     ):
         with pytest.raises(ValueError, match=next(iter(arguments))):
-            het_tf.Follow("redis://host", **arguments)
+            het_tf.serving.Follow("redis://host", **arguments)
     assert not (tmp_path / "no").exists()
 
 

@@ -80,7 +80,7 @@ def assert_equal(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> Non
 
 
 def stats(namespace: str = "") -> dict[str, Any]:
-    (found,) = [one for one in het_tf.serving_stats()["online"] if one["namespace"] == namespace]
+    (found,) = [one for one in het_tf.serving.stats()["online"] if one["namespace"] == namespace]
     return found
 
 

@@ -197,7 +197,7 @@ saved_model_cli.main()
 """
 
 
-@pytest.mark.long  # check_export has such a process in each run
+@pytest.mark.long  # het_tf.serving.check has such a process in each run
 def test_a_process_that_has_no_het_tf(exported, tmp_path):
     """By tf.saved_model.load, saved_model_cli, and TensorFlow's C API: the same numbers."""
     one = exported["WideDeep"]

@@ -80,7 +80,7 @@ def test_groups_of_tables_and_unknown_rows(server, tmp_path):
     model = keras.Model(inputs, {name: one * 1.0 for name, one in rows.items()})
     for number, name in enumerate(begins):
         het_tf.Table(name).assign(IDS, np.full((len(IDS), 4), number + 1.0))
-    follow = het_tf.Follow(server.address)
+    follow = het_tf.serving.Follow(server.address)
     het_tf.export(model, tmp_path / "model", format="native", follow=follow)
     het_tf.export(model, tmp_path / "base", row_dtype="int8")
     for number, name in enumerate(begins):

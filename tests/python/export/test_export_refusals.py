@@ -58,7 +58,7 @@ def test_a_damaged_record_of_an_export(content, tmp_path):
     os.mkfifo(record) if content is None else record.write_bytes(content)
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match=r"het_tf\.json (is damaged|is a FIFO|has more than 1.05 MB)"):
-        het_tf.check_export(tmp_path / "1", np.zeros((1, 2), np.float32), plain)
+        het_tf.serving.check(tmp_path / "1", np.zeros((1, 2), np.float32), plain)
 
 
 def test_what_is_no_model(tmp_path):

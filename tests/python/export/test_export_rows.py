@@ -1,4 +1,4 @@
-"""Smaller rows, filters of rows; check_export; exports of several processes."""
+"""Smaller rows, filters of rows; check; exports of several processes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
     assert (summary.rows, summary.dropped) == (0, 3)
 
 
-# --- check_export -------------------------------------------------------------------------------------------
+# --- check --------------------------------------------------------------------------------------------------
 
 
 def test_check_export(rng, tmp_path, capsys, monkeypatch):
@@ -118,7 +118,7 @@ def test_check_export(rng, tmp_path, capsys, monkeypatch):
     sample = lib.tensors(lib.toy_examples(rng, 50))
     ask, answers = check._ask, []
     monkeypatch.setattr(check, "_ask", lambda *given: answers.append(ask(*given)) or answers[-1])
-    checks = het_tf.check_export(tmp_path, sample, model)
+    checks = het_tf.serving.check(tmp_path, sample, model)
     assert [(one.format, one.row_dtype) for one in checks] == [
         ("portable", "float32"),
         ("native", "int8"),
@@ -130,7 +130,7 @@ def test_check_export(rng, tmp_path, capsys, monkeypatch):
     lib.fill("deepfm/deep", np.arange(5), rng)  # trained on: the export is of before
     monkeypatch.setattr(check, "_ask", lambda *_: answers[0])  # what it would answer again
     with pytest.raises(RuntimeError, match="NOT RIGHT"):
-        het_tf.check_export(tmp_path / "a", sample, model, verbose=False)
+        het_tf.serving.check(tmp_path / "a", sample, model, verbose=False)
 
 
 @pytest.mark.long
@@ -142,10 +142,10 @@ def test_check_export_without_a_model(rng, tmp_path):
     for path in paths:
         het_tf.export(model, path, verbose=False)
     sample = {"words": np.array([["cat", "dog"], ["", "näme"]])}
-    assert [check.difference for check in het_tf.check_export(paths, sample)] == [0, 0]
+    assert [check.difference for check in het_tf.serving.check(paths, sample)] == [0, 0]
     (paths[1] / "saved_model.pb").write_bytes(b"damaged")
     with pytest.raises(RuntimeError, match=r"does not load or does not answer in a separate process:\n\w+: "):
-        het_tf.check_export(paths, sample, verbose=False)
+        het_tf.serving.check(paths, sample, verbose=False)
 
 
 def test_check_export_refuses(rng, tmp_path):
@@ -153,13 +153,13 @@ def test_check_export_refuses(rng, tmp_path):
     path = tmp_path / "1"
     het_tf.export(model, path, verbose=False)
     with pytest.raises(FileNotFoundError, match="not a SavedModel"):
-        het_tf.check_export(tmp_path / "2", {"ids": [1]}, model)
+        het_tf.serving.check(tmp_path / "2", {"ids": [1]}, model)
     with pytest.raises(ValueError, match="no model to compare"):
-        het_tf.check_export(path, {"ids": np.array([1])})
+        het_tf.serving.check(path, {"ids": np.array([1])})
     with pytest.raises(ValueError, match=r"one batch of inputs"):
-        het_tf.check_export(path, tf.data.Dataset.range(3), model)
+        het_tf.serving.check(path, tf.data.Dataset.range(3), model)
     with pytest.raises(ValueError, match="path is empty"):
-        het_tf.check_export([], {"ids": np.array([1])}, model)
+        het_tf.serving.check([], {"ids": np.array([1])}, model)
 
 
 # --- several processes --------------------------------------------------------------------------------------

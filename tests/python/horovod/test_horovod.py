@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 
 import numpy as np
@@ -28,84 +29,101 @@ def data(rows=32):
 # --- init --------------------------------------------------------------------------------------------------
 
 
-def test_init_refuses_what_is_no_horovod(fresh):
-    with pytest.raises(TypeError, match=r"import horovod\.tensorflow as hvd"):
-        het_tf.init(hvd=np)
+@pytest.fixture
+def hvd(fresh, monkeypatch):
+    """A played Horovod of two ranks that the program has initialised."""
     hvd = Played()
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", hvd)
+    return hvd
+
+
+def test_init_finds_horovod(fresh, hvd, monkeypatch):
+    hvd.ranks, hvd.initialized = 1, False
+    monkeypatch.setattr(hvd, "init", lambda: setattr(hvd, "initialized", True), raising=False)
+    het_tf.init()
+    assert settings.horovod() is None and het_tf.horovod.rank() == 0, "nothing has started ranks"
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="one of 2 ranks, but Horovod has found 1"):
+        het_tf.init()
     hvd.initialized = False
-    with pytest.raises(RuntimeError, match=r"hvd\.init\(\) before"):
-        het_tf.init(hvd=hvd)
-    assert settings.horovod() is None
-    het_tf.init(hvd=Played(ranks=1))
+    monkeypatch.setenv("HOROVOD_SIZE", "1")
+    het_tf.init()
+    assert settings.horovod() is None, "one rank needs no Horovod"
+    hvd.initialized = True
+    het_tf.init()
+    assert settings.horovod() is hvd
     het_tf.keras.Embedding(2, name="t")
     assert het_tf.Table("t").stats()["mode"] == "direct", "one rank needs no server"
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)  # not installed
+    monkeypatch.delenv("HOROVOD_SIZE")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match=r"one of 2 ranks, but Horovod does not import .*het_tf\.doctor"):
+        het_tf.init()
 
 
-def test_several_ranks_never_train_tables_apart(fresh, monkeypatch):
-    hvd = Played()
+def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
     with pytest.raises(ValueError, match="every rank would train its own tables"):
-        het_tf.init(hvd=hvd, ps="")
-    monkeypatch.setitem(__import__("sys").modules, "horovod.tensorflow", hvd)
-    for call in (
-        het_tf.init,
-        lambda: het_tf.init(ps="unix:///x"),
-        lambda: het_tf.keras.Embedding(2, name="t"),
-    ):
-        with pytest.raises(RuntimeError, match=r"2 ranks, .* het_tf\.init\(hvd=hvd\)"):
-            call()
-    hvd.initialized = False
+        het_tf.init(ps="")
     monkeypatch.setenv("HOROVOD_SIZE", "2")
-    with pytest.raises(RuntimeError, match=r"2 ranks, .* hvd\.init\(\); het_tf\.init\(hvd=hvd\)"):
-        het_tf.keras.Embedding(2, name="t")
+    calls = (
+        lambda: het_tf.keras.Embedding(2, name="t"),
+        lambda: het_tf.horovod.distribute(keras.Sequential()),
+        lambda: het_tf.horovod.shard(np.arange(4)),
+        het_tf.horovod.rank,
+    )
+    for initialized, call in itertools.product((True, False), calls):
+        hvd.initialized = initialized
+        with pytest.raises(RuntimeError, match=r"2 ranks, .* call het_tf\.init\(\)"):
+            call()
     monkeypatch.setenv("HOROVOD_SIZE", "1")
-    het_tf.keras.Embedding(2, name="t")
+    for call in calls:
+        call()
 
 
-def test_ranks_must_agree(fresh):
-    hvd = Played()
+def test_ranks_must_agree(fresh, hvd):
     hvd.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
     with pytest.raises(
         ValueError,
         match=r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS",
     ):
-        het_tf.init(hvd=hvd)
+        het_tf.init()
     hvd.others = lambda mine: [{**mine, "namespace": "b"}]
     with pytest.raises(ValueError, match="namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"):
-        het_tf.init(hvd=hvd, ps="redis://localhost:1", namespace="a")
+        het_tf.init(ps="redis://localhost:1", namespace="a")
     hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
     with pytest.raises(
         ValueError, match=r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"
     ):
-        het_tf.init(hvd=hvd, ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
+        het_tf.init(ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
-        het_tf.init(hvd=hvd)
+        het_tf.init()
     with pytest.warns(RuntimeWarning, match="names a different machine on each of 2 machines"):
         with pytest.raises(ConnectionError):
-            het_tf.init(hvd=hvd, ps="redis://localhost:1")
+            het_tf.init(ps="redis://localhost:1")
     compared = []
     hvd.others = lambda mine: [compared.append(mine["address"]) or mine]
     with pytest.raises(OSError, match=r"ca=/of/this/machine .*No such file"):
-        het_tf.init(hvd=hvd, ps="rediss://localhost:1?ca=/of/this/machine")
+        het_tf.init(ps="rediss://localhost:1?ca=/of/this/machine")
     assert compared == ["rediss://localhost:1"]
     assert settings.horovod() is None
 
 
 @pytest.mark.parametrize("me", [0, 1])
-def test_a_missing_server_program_is_said_on_every_rank(fresh, monkeypatch, me):
+def test_a_missing_server_program_is_said_on_every_rank(hvd, monkeypatch, me):
     def start(**_):
         raise ServerError(
             "neither valkey-server nor redis-server is on PATH; run: apt-get install redis-server"
         )
 
-    hvd = Played(me=me)
+    hvd.me = me
     monkeypatch.setattr(job_server.LocalServer, "start", start)
     if me:  # rank 0 tells
         monkeypatch.setattr(
             hvd, "broadcast_object", lambda *_, **__: ("", "run: apt-get install redis-server")
         )
     with pytest.raises(RuntimeError, match=r"rank 0 could not start one: .*apt-get install redis-server"):
-        het_tf.init(hvd=hvd)
+        het_tf.init()
 
 
 @pytest.mark.parametrize(
@@ -199,10 +217,9 @@ def test_dense_weights_see_the_average_and_rows_their_share(played):
 
 def test_distribute_refuses(fresh, monkeypatch):
     model = rules_lib.make_model()
-    with pytest.raises(RuntimeError, match=r"hvd\.init\(\); het_tf\.init\(hvd=hvd\)"):
-        het_tf.horovod.distribute(model)
-    hvd = Played()
-    monkeypatch.setattr(settings.current, "hvd", hvd)
+    fit = model.fit
+    assert het_tf.horovod.distribute(model) is model and model.fit == fit, "one worker"
+    monkeypatch.setattr(settings.current, "hvd", Played())
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.horovod.distribute("model")
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
@@ -215,8 +232,6 @@ def test_a_fit_that_nothing_reduces_is_refused(played):
     model = rules_lib.make_model()
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"distribute\(model\) before fit"):
         model.fit(*data(), verbose=0)
-    with pytest.raises(RuntimeError, match=r"distribute\(model\) before fit"):
-        model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
     model.evaluate(*data(), verbose=0)
     model.predict(data()[0], verbose=0)
     with tf.GradientTape() as tape:  # a custom loop reduces by itself
@@ -270,13 +285,9 @@ def test_ranks_that_differ_are_named(played):
     for _ in range(2):  # it is compared again, and refused again
         with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
             model.fit(*data(), verbose=0)
-    model = het_tf.horovod.distribute(rules_lib.make_model())
-    played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
-    with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
-        model.fit(*data(), verbose=0)
     played.others = lambda mine: [7 if isinstance(mine, int) else mine]
     with pytest.raises(RuntimeError, match="1, 7 batches an epoch"):
-        model.fit(*data(), verbose=0, batch_size=32, callbacks=[het_tf.callbacks.Broadcast()])
+        model.fit(*data(), verbose=0, batch_size=32)
 
 
 def test_reduce_gradients_keeps_the_nest(played):

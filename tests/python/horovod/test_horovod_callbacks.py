@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import rules_lib
@@ -18,17 +16,6 @@ keras = tf.keras
 def data(rows=32):
     ids, y = rules_lib.data(rows)
     return ids, y
-
-
-def test_callbacks_want_horovod(fresh):
-    model = rules_lib.make_model()
-    for callback in (
-        het_tf.callbacks.Broadcast(),
-        het_tf.callbacks.MergeMetrics(),
-        het_tf.callbacks.LearningRateScaling(),
-    ):
-        with pytest.raises(RuntimeError, match=r"needs Horovod; .*het_tf\.init\(hvd=hvd\)"):
-            model.fit(*data(), verbose=0, callbacks=[callback])
 
 
 def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
@@ -76,22 +63,47 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
     played.me = 1  # the played rank 0 has zeros everywhere
     ids = np.tile(data(1)[0], (64, 1))
     targets = np.full((64, 1), 3.0)  # the loss of the first step is its square, if the weights are zeros
-    fit = partial(model.fit, ids, targets, verbose=0, batch_size=32)
-    losses = fit(callbacks=[het_tf.callbacks.Broadcast()]).history["loss"]
+    losses = model.fit(ids, targets, verbose=0, batch_size=32).history["loss"]
     kernel, bias = (weight.numpy() for weight in model.out.weights)
     assert kernel.shape == (12, 1) and np.abs(kernel).max() < 1e-6 and np.abs(bias).max() < 1e-6
     # Eagerly the weights are made, and used, before there is an update to come before.
     assert eagerly or losses == [pytest.approx(9.0, rel=1e-5)], "the first step is one of rank 0's weights"
 
 
-@pytest.mark.parametrize("kind", [Late, BuildsItself])
-def test_weights_that_the_first_step_makes_are_compared(played, kind):
-    model = het_tf.horovod.distribute(kind())
-    model.compile(keras.optimizers.SGD(0.1), "mse")
-    played.others = lambda mine: [{**mine, "initial weights": "x"}] if isinstance(mine, dict) else [mine]
-    with pytest.raises(RuntimeError, match=r"initial weights .* rank 1; give fit .*Broadcast\(\)"):
-        model.fit(*data(64), verbose=0, batch_size=32)
-    assert not np.any(model.out.weights[1].numpy()), "no step was taken"
+def test_each_fit_begins_with_rank_0(played):
+    """Also where a rank changes its weights between two; and so does a first batch without `fit`."""
+    model = het_tf.horovod.distribute(rules_lib.make_model(keras.optimizers.SGD(1e-12)))
+    played.me = 1  # the played rank 0 has zeros everywhere
+    kernel = model.layers[-1].kernel
+    model.train_on_batch(*data())
+    assert np.abs(kernel.numpy()).max() < 1e-6
+    kernel.assign(tf.ones_like(kernel))
+    model.train_on_batch(*data())
+    assert np.abs(kernel.numpy()).max() > 0.9, "only a first batch"
+    model.fit(*data(), verbose=0)
+    assert np.abs(kernel.numpy()).max() < 1e-6
+
+
+@pytest.mark.parametrize("how", ["list", "keras", "one", "place"])
+def test_callbacks_read_the_logs_of_all_ranks(played, how):
+    """However `callbacks` are given. Would catch: EarlyStopping that decides apart on each rank."""
+
+    class Logging(keras.Sequential):
+        def train_step(self, batch):
+            return {**super().train_step(batch), "mine": tf.constant(1.0)}
+
+    model = het_tf.horovod.distribute(Logging([keras.Input((3,)), keras.layers.Dense(1)]))
+    model.compile("sgd", "mse", metrics=["mae"])
+    played.extra = {"het_tf.log_values": np.array([0.0, 3.0])}  # of the other rank
+    seen, x, y = [], np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+    look = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(dict(logs)))
+    if how == "place":
+        model.fit(x, y, None, 1, 0, [look])
+    else:
+        given = {"list": [look], "one": look, "keras": keras.callbacks.CallbackList([look], model=model)}
+        model.fit(x, y, verbose=0, callbacks=given[how])
+    assert len(seen) == 1 and seen[0]["mine"] == 2.0 and set(seen[0]) == {"mine", "loss", "mae"}
+    assert "het_tf.metrics" in played.reduced
 
 
 def test_the_learning_rate_grows_with_the_ranks_once(played):

@@ -49,8 +49,8 @@ def expected(fields=None):
     return np.stack(found)
 
 
-def shard(plan=None, **others):
-    return het_tf.horovod.shard(dataset(), by="location", batch=BATCH, plan=plan or layer(), **others)
+def shard(ahead=None, **others):
+    return het_tf.horovod.shard(dataset(), by="location", batch=BATCH, lookahead=ahead or layer(), **others)
 
 
 def numbers(batches):
@@ -119,7 +119,7 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
         (ragged, het_tf.keras.EmbeddingCollection({"tags": tags}), np.stack([home, once], 1)),
         (graph, model, np.stack([home, home + 60, once], 1)),
     ):
-        placed = het_tf.horovod.shard(samples, by="location", batch=BATCH, plan=plan)
+        placed = het_tf.horovod.shard(samples, by="location", batch=BATCH, lookahead=plan)
         np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
 
 
@@ -129,7 +129,7 @@ def test_samples_are_placed_by_lookups_of_the_model(four):
     """
     data = het_tf.data.load("criteo_like:2000")
     model = het_tf.models.DCNv2(data.description, embedding_dim=4)
-    placed = het_tf.horovod.shard(data.train, by="location", batch=BATCH, plan=model)
+    placed = het_tf.horovod.shard(data.train, by="location", batch=BATCH, lookahead=model)
     examples = data.train.read()
     order = expected([(0, model.rows.ids(examples.inputs())["deep"].numpy())])[:, 0]
     found = np.stack([label for _, label in placed.as_numpy_iterator()])
@@ -158,10 +158,10 @@ def test_nodes_are_placed_by_their_community(four, tmp_path):
 
 
 REFUSED = {
-    "no plan": (dict(plan=None), r"by is 'location', but plan is None; give plan=LAYER"),
-    "no rule": (dict(by=None, batch=None), r"plan=, sync= and inputs= need a placed stream"),
-    "no layer": (dict(plan=3), "layer is 3, a int, without lookups of het_tf"),
-    "no layers": (dict(plan=[]), "layer is empty"),
+    "no plan": (dict(lookahead=None), r"by is 'location', but lookahead is None; give lookahead=LAYER"),
+    "no rule": (dict(by=None, batch=None), r"lookahead=, sync= and inputs= need a placed stream"),
+    "no layer": (dict(lookahead=3), "layer is 3, a int, without lookups of het_tf"),
+    "no layers": (dict(lookahead=[]), "layer is empty"),
     "other inputs": (dict(data=lambda: tf.data.Dataset.range(99)), r"ids are .* give them a batch axis|dict"),
 }  # fmt: skip
 
@@ -170,7 +170,7 @@ REFUSED = {
 def test_what_has_no_ids_is_refused(four, name):
     """Catches errors of the plan that come from within tf.data, where the other ranks are not told."""
     arguments, message = REFUSED[name]
-    arguments = {"data": dataset, "by": "location", "batch": BATCH, "plan": layer(), **arguments}
+    arguments = {"data": dataset, "by": "location", "batch": BATCH, "lookahead": layer(), **arguments}
     with pytest.raises(ValueError, match=message):
         het_tf.horovod.shard(arguments.pop("data")(), **arguments)
 
@@ -188,7 +188,7 @@ def test_ranks_that_look_up_or_read_others_are_told(played):
         of = {name: column[:256] for name, column in ids().items()}
         of["item"][3, 1] += change
         samples = tf.data.Dataset.from_tensor_slices((of, np.arange(256)))
-        list(het_tf.horovod.shard(samples, by="location", batch=BATCH, plan=layer()))
+        list(het_tf.horovod.shard(samples, by="location", batch=BATCH, lookahead=layer()))
         notes.append(Stream._notes.newest.numpy()[-1])
     assert [note[2] for note in notes] == [16] * 3
     assert notes[0][3] == notes[1][3] != notes[2][3]

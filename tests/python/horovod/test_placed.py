@@ -111,15 +111,15 @@ class CallsTwice(tf.keras.Model):
 
 
 NOT_ON_DEMAND = {
-    "no plan": (dict(sync="on_demand"), "is 'on_demand' without plan=; give the layer"),
-    "no such word": (dict(sync="later", plan=layer), "sync is 'later'; give 'always' or 'on_demand'"),
-    "not placed": (dict(by=None, batch=None, plan=layer, sync="on_demand"), "need a placed stream"),
+    "no plan": (dict(sync="on_demand"), "is 'on_demand' without lookahead=; give the layer"),
+    "no such word": (dict(sync="later", lookahead=layer), "sync is 'later'; give 'always' or 'on_demand'"),
+    "not placed": (dict(by=None, batch=None, lookahead=layer, sync="on_demand"), "need a placed stream"),
     "a table of two layers": (
-        dict(sync="on_demand", plan=lambda name: [layer("a", table="t"), layer("b", table="t")]),
+        dict(sync="on_demand", lookahead=lambda name: [layer("a", table="t"), layer("b", table="t")]),
         "layers 'a' and 'b' share table 't': neither knows",
     ),
-    "a layer twice": (dict(sync="on_demand", plan=lambda name: [layer(name)] * 2), "plan= has a layer twice"),
-    "a model that calls one twice": (dict(sync="on_demand", plan=CallsTwice), "twice, or calls it twice"),
+    "a layer twice": (dict(sync="on_demand", lookahead=lambda name: [layer(name)] * 2), "has a layer twice"),
+    "a model that calls one twice": (dict(sync="on_demand", lookahead=CallsTwice), "or calls it twice"),
 }
 
 
@@ -128,8 +128,8 @@ def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
     """Would catch: two lookups of a table in a step, of which neither knows what the other one needs."""
     arguments, message = NOT_ON_DEMAND[name]
     arguments = {"by": "id", "batch": BATCH, **arguments}
-    if "plan" in arguments:
-        arguments["plan"] = arguments["plan"]("id")
+    if "lookahead" in arguments:
+        arguments["lookahead"] = arguments["lookahead"]("id")
     with pytest.raises(ValueError, match=message):
         het_tf.horovod.shard(dataset(), **arguments)
 
@@ -138,7 +138,7 @@ def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
     """Would catch: a worker that leaves with updates that the others have waited for."""
     monkeypatch.setattr("het_tf.python.horovod.planned.settings.elastic", lambda: True)
     with pytest.raises(ValueError, match="in an elastic job"):
-        het_tf.horovod.shard(dataset(), by="id", batch=BATCH, plan=layer("id"), sync="on_demand")
+        het_tf.horovod.shard(dataset(), by="id", batch=BATCH, lookahead=layer("id"), sync="on_demand")
 
 
 def test_each_rank_gets_its_het_data_file(four, tmp_path):

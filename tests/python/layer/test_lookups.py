@@ -1,4 +1,4 @@
-"""The lookups of a Keras model: `plan`, `profile` and `shard(plan=)` find them in models of every kind."""
+"""The lookups of a Keras model: `lookahead`, `profile` and `shard(lookahead=)` find them in all models."""
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_plan_and_profile_find_the_lookups_of_a_model(kind, tmp_path, eagerly):
         keras.utils.set_random_seed(3)
         model = make()
         if planned:
-            data = het_tf.plan(data, model)
+            data = het_tf.lookahead(data, model)
         model.compile("sgd", "mse")
         history = model.fit(data, epochs=2, verbose=0).history
         tables = [het_tf.Table(name) for name in expected]
@@ -159,9 +159,9 @@ def test_plan_and_profile_find_the_lookups_of_a_model(kind, tmp_path, eagerly):
 def test_inputs_selects_the_inputs_of_a_model():
     data = tf.data.Dataset.from_tensor_slices((USERS, ITEMS)).batch(4)
     model = functional()
-    assert len(list(het_tf.plan(data, model, inputs=lambda x, y: {"user": x, "item": y}))) == 3
+    assert len(list(het_tf.lookahead(data, model, inputs=lambda x, y: {"user": x, "item": y}))) == 3
     with pytest.raises(ValueError, match=r"layer .*cannot be called on the inputs .*give inputs=, a func"):
-        het_tf.plan(data, model)
+        het_tf.lookahead(data, model)
 
 
 class InFunction(Subclass):
@@ -222,13 +222,13 @@ def test_ids_that_only_the_step_knows_are_refused(kind, tmp_path):
     model, data = kind(), batches(NAMED)
     message = f"calls layer 't' {UNKNOWN[kind]}.*give that layer in place of the model, and inputs="
     with pytest.raises(ValueError, match=message):
-        het_tf.plan(data, model)
+        het_tf.lookahead(data, model)
     with pytest.raises(ValueError, match=message):
         het_tf.planner.profile(data, model, out=tmp_path)
     model.compile("sgd", "mse")
     model.fit(data, verbose=0)
     assert het_tf.Table("t").updates >= 3
-    remedy = het_tf.plan(data, model.embed, inputs=lambda x, y: x["user"])
+    remedy = het_tf.lookahead(data, model.embed, inputs=lambda x, y: x["user"])
     assert len(list(remedy)) == 3
 
 
@@ -245,7 +245,7 @@ def test_ids_of_a_sample_must_be_known_to_tell_samples_apart(tmp_path):
     )
     model = Flat()
     model.compile("sgd", "mse")
-    model.fit(het_tf.plan(data, model), verbose=0)
+    model.fit(het_tf.lookahead(data, model), verbose=0)
     assert het_tf.Table("t").stats()["planned"] == 3
     for one in (data, data.unbatch().batch(4, drop_remainder=True)):
         with pytest.raises(ValueError, match=message):

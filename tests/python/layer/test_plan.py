@@ -1,4 +1,4 @@
-"""`het_tf.plan`: its arguments, and equality of training with and without it."""
+"""`het_tf.lookahead`: its arguments, and equality of training with and without it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def planned():
 )
 def test_elements_come_as_they_are(element):
     dataset = batches(ids()).map(element)
-    ahead = het_tf.plan(dataset, het_tf.keras.Embedding(2, name="t"), window=2)
+    ahead = het_tf.lookahead(dataset, het_tf.keras.Embedding(2, name="t"), window=2)
     assert ahead.element_spec == dataset.element_spec
     assert int(ahead.cardinality()) == 3
     for one, other in zip(dataset, ahead, strict=True):
@@ -76,19 +76,19 @@ def test_inputs_of_every_kind_are_accepted():
         "not_an_id": tf.constant([0.5, 1.5, 2.5]),
     }
     dataset = tf.data.Dataset.from_tensor_slices((x, [0, 1, 2])).batch(2)
-    assert len(list(het_tf.plan(dataset, layer))) == 2
+    assert len(list(het_tf.lookahead(dataset, layer))) == 2
     single = het_tf.keras.Embedding(2, name="user_too")
     # A layer of one feature finds its input by name, several layers each their own.
     renamed = dataset.map(lambda x, y: ({**x, "user_too": x["user"]}, y))
-    assert len(list(het_tf.plan(renamed, [layer, single]))) == 2
-    assert len(list(het_tf.plan(dataset, {"user": single}))) == 2
-    elsewhere = het_tf.plan(dataset, single, inputs=lambda x, y: y)
+    assert len(list(het_tf.lookahead(renamed, [layer, single]))) == 2
+    assert len(list(het_tf.lookahead(dataset, {"user": single}))) == 2
+    elsewhere = het_tf.lookahead(dataset, single, inputs=lambda x, y: y)
     assert len(list(elsewhere)) == 2
 
 
 def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
     layer = het_tf.keras.Embedding(2, name="t")
-    dataset = het_tf.plan(batches(np.arange(40)), layer, window=3)
+    dataset = het_tf.lookahead(batches(np.arange(40)), layer, window=3)
     iterator = iter(dataset)
     for _ in range(4):
         next(iterator)
@@ -102,7 +102,7 @@ def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
 def test_abandoned_loop_and_evaluation_keep_plan():
     layer = het_tf.keras.Embedding(2, name="t")
     train = trainer(layer)
-    dataset = het_tf.plan(batches(np.arange(80)), layer, window=4)
+    dataset = het_tf.lookahead(batches(np.arange(80)), layer, window=4)
     for x in dataset.take(2):
         train(x)
     assert planned() == 2
@@ -118,41 +118,41 @@ def test_abandoned_loop_and_evaluation_keep_plan():
 @pytest.mark.parametrize("window", [0, -1, 1.5, True, None])
 def test_a_window_is_a_number_of_batches(window):
     with pytest.raises(ValueError, match=r"window is .*; give the batches to plan ahead"):
-        het_tf.plan(batches(ids()), het_tf.keras.Embedding(2, name="t"), window=window)
+        het_tf.lookahead(batches(ids()), het_tf.keras.Embedding(2, name="t"), window=window)
 
 
 def test_what_is_no_dataset_or_no_layer_is_refused():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(TypeError, match=r"dataset is a list; give a tf\.data\.Dataset"):
-        het_tf.plan([1, 2], layer)
+        het_tf.lookahead([1, 2], layer)
     with pytest.raises(ValueError, match="without lookups of het_tf"):
-        het_tf.plan(batches(ids()), tf.keras.layers.Dense(1))
+        het_tf.lookahead(batches(ids()), tf.keras.layers.Dense(1))
     with pytest.raises(ValueError, match="layer is empty"):
-        het_tf.plan(batches(ids()), [])
+        het_tf.lookahead(batches(ids()), [])
 
 
 def test_inputs_that_do_not_fit_are_refused_at_once():
     layer = het_tf.keras.Embedding(2, name="t")
     with pytest.raises(ValueError, match=r"ids are a scalar; give them a batch axis"):
-        het_tf.plan(tf.data.Dataset.range(3), layer)
+        het_tf.lookahead(tf.data.Dataset.range(3), layer)
     with pytest.raises(ValueError, match="ids are float32"):
-        het_tf.plan(batches(ids().astype(np.float32)), layer)
+        het_tf.lookahead(batches(ids().astype(np.float32)), layer)
     with pytest.raises(ValueError, match=r"reads one feature, 't', .* \['u'\]; give inputs="):
-        het_tf.plan(tf.data.Dataset.from_tensors({"u": ids()}), layer)
+        het_tf.lookahead(tf.data.Dataset.from_tensors({"u": ids()}), layer)
     with pytest.raises(ValueError, match=r"a dict with the keys \['t'\], .* \['u'\]"):
-        het_tf.plan(tf.data.Dataset.from_tensors({"u": ids()}), {"t": layer})
+        het_tf.lookahead(tf.data.Dataset.from_tensors({"u": ids()}), {"t": layer})
 
 
 def test_a_cache_on_a_gpu_is_refused(monkeypatch):
     layer = het_tf.keras.Embedding(2, name="t")
     monkeypatch.setattr(layer._het_state.cache, "place", "gpu")
-    with pytest.raises(ValueError, match=r"has its cache on a GPU .* Leave het_tf.plan out"):
-        het_tf.plan(batches(ids()), layer)
+    with pytest.raises(ValueError, match=r"has its cache on a GPU .* Leave het_tf.lookahead out"):
+        het_tf.lookahead(batches(ids()), layer)
 
 
 def test_tables_that_are_gone_are_the_lookups_to_tell():
     layer = het_tf.keras.Embedding(2, name="t")
-    dataset = het_tf.plan(batches(ids()), layer)
+    dataset = het_tf.lookahead(batches(ids()), layer)
     het_tf.reset()
     for x in dataset:
         with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
@@ -181,7 +181,7 @@ class TestAtAServer:
             model.compile("sgd", "mse")
             y = np.random.default_rng(1).normal(size=(600, 1)).astype(np.float32)
             dataset = batches(ids(600, 3, high=400), y, size=20)
-            model.fit(het_tf.plan(dataset, layer, 3) if with_plan else dataset, epochs=2, verbose=0)
+            model.fit(het_tf.lookahead(dataset, layer, 3) if with_plan else dataset, epochs=2, verbose=0)
             found.append(redis_lib.rows_of("t"))
             assert planned() == (60 if with_plan else 0)
         for what in ("ids", "clocks", "rows"):
@@ -191,11 +191,11 @@ class TestAtAServer:
         het_tf.init(ps=server.address)
         layer = het_tf.keras.Embedding(2, name="t")
         train = trainer(layer)
-        for x in het_tf.plan(batches(np.arange(280)), layer):
+        for x in het_tf.lookahead(batches(np.arange(280)), layer):
             train(x + 1)
         assert planned() == 0
         told = capfd.readouterr().err
-        assert told.count("were of other ids than het_tf.plan has planned") == 1, told
+        assert told.count("were of other ids than het_tf.lookahead has planned") == 1, told
 
 
 # --- rows that travel on demand -----------------------------------------------------------------

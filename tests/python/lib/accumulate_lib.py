@@ -149,7 +149,7 @@ def stream(model: Model, workers: int, steps: int) -> Any:
 
     return het_tf.horovod.shard(
         tf.data.Dataset.from_tensor_slices(samples), by="by", batch=BATCH,
-        plan=[model.layer, model.second], inputs=looked_up, sync="on_demand",
+        lookahead=[model.layer, model.second], inputs=looked_up, sync="on_demand",
     )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def train_stream(model: Model, of_worker: Any, *rest: Any) -> None:
 def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     steps = batches(hvd.size(), given["steps"])
     het_tf.init(
-        hvd=hvd, ps=given["ps"], accumulate=True, gradient_scale=given.get("scale", "mean"),
+        ps=given["ps"], accumulate=True, gradient_scale=given.get("scale", "mean"),
         namespace=given["namespace"],
     )  # fmt: skip
     model = Model(cache=het_tf.Cache(staleness=given.get("staleness", 0), rows=given["cache_rows"]))
@@ -191,7 +191,7 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     """A fault at worker 1 raises at all workers."""
-    het_tf.init(hvd=hvd, ps=given["ps"], accumulate=True, namespace="agreement")
+    het_tf.init(ps=given["ps"], accumulate=True, namespace="agreement")
     one = hvd.rank() == 1
     seen: dict[str, Any] = {}
 

@@ -30,8 +30,7 @@ def main() -> None:
 
     given = json.loads(sys.argv[1])
     out = Path(given["out"])
-    hvd.init()
-    het_tf.init(hvd=hvd, ps=given["ps"], accumulate=given.get("accumulate", False))
+    het_tf.init(ps=given["ps"], accumulate=given.get("accumulate", False))
 
     ids = tf.keras.Input((1,), dtype="int64")
     rate = tf.keras.optimizers.schedules.PiecewiseConstantDecay([10_000], [1.0, 0.0])

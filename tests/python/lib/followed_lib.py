@@ -40,7 +40,7 @@ class Followed:
         self.model = make_model(units)
         self.train(1.0)
         self.path = directory / "model"
-        how = het_tf.Follow(server.address, max_age=300.0, **follow)
+        how = het_tf.serving.Follow(server.address, max_age=300.0, **follow)
         het_tf.export(self.model, self.path, format="native", follow=how)
         self.loaded = tf.saved_model.load(str(self.path))
         self.log = directory / "log"

@@ -145,11 +145,11 @@ def exact(hvd, out):
             order = Placement("first", ranks, BATCH).place(everyone)
             np.testing.assert_array_equal(firsts, everyone[order[:, rank].ravel()])
             assert np.any(firsts != part(ranks, rank)[0][:, 0]), "in turns it would be another part"
-            model.fit(mine, verbose=0, callbacks=[het_tf.callbacks.Broadcast()])
+            model.fit(mine, verbose=0)
         elif name.startswith("on_demand"):
             on_demand(model, name, ranks)
         else:
-            fit(model, part(ranks, rank), BATCH, [het_tf.callbacks.Broadcast()])
+            fit(model, part(ranks, rank), BATCH)
         het_tf.flush(all_ranks=True)
         found |= result(model, name)
     out.mkdir(exist_ok=True)
@@ -157,13 +157,12 @@ def exact(hvd, out):
 
 
 def on_demand(model, name, ranks):
-    """Two passes, of which the first is left: `Broadcast` has the ranks send what they have held back."""
+    """Two passes, of which the first is left: `fit` has the ranks send what they have held back."""
     rows = model.get_layer(name)
-    ids_of = dict(plan=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
+    ids_of = dict(lookahead=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
     mine = placed(ranks, **ids_of)
-    callbacks = [het_tf.callbacks.Broadcast()]
-    model.fit(mine, verbose=0, callbacks=callbacks, steps_per_epoch=LEFT)
-    model.fit(mine, verbose=0, callbacks=callbacks)
+    model.fit(mine, verbose=0, steps_per_epoch=LEFT)
+    model.fit(mine, verbose=0)
     assert het_tf.Table(name).stats()["planned"] == LEFT + STEPS
 
 
@@ -263,8 +262,7 @@ def train_in_every_way(hvd, more=False):
         if name == "two":
             model.second = keras.optimizers.SGD(0.1)
         inputs = ids if name == "sequential" else [ids, x]
-        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics()]
-        history = model.fit(inputs, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks).history
+        history = model.fit(inputs, y, batch_size=BATCH, epochs=2, verbose=0).history
         same(hvd, name, [*weights_of(model), history["loss"]])
         assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
         assert all(np.isfinite(w).all() for w in weights_of(model))
@@ -278,7 +276,7 @@ def orders(hvd):
     look = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: steps.append(weights_of(model))
     )
-    fit = partial(model.fit, verbose=0, callbacks=[het_tf.callbacks.Broadcast(), look])
+    fit = partial(model.fit, verbose=0, callbacks=[look])
     mine = placed(hvd.size(), seed=hvd.rank())
     said = "ranks place samples differently: in pass 1 of"
     refused(tf.errors.InvalidArgumentError, said, lambda: fit(mine, steps_per_epoch=100))
@@ -307,10 +305,9 @@ def end_together(hvd):
         count = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs, to=batches: to.append(batch)
         )
-        callbacks = [het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics(), count]
-        model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=callbacks)
+        model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=[count])
         if name == "many":
-            model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=callbacks)
+            model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[count])
         same(hvd, name, [batches, *weights_of(model)])
         assert batches[: 4 if name == "many" else 14] == ([3, 7] * 2 if name == "many" else [*range(7)] * 2)
     model, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
@@ -362,7 +359,7 @@ def metrics(hvd, place):
     trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
     log = model.fit(
         [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
-        callbacks=[het_tf.callbacks.Broadcast(), het_tf.callbacks.MergeMetrics(), trace],
+        callbacks=[trace],
     ).history  # fmt: skip
     assert all(0 < one["workers"] < one["step"] and one["lookup"] > 0 for one in trace.steps_traced)
     events = json.loads((place / f"trace-rank-{hvd.rank()}.json").read_text())["traceEvents"]
@@ -452,5 +449,4 @@ def die(hvd, place, victim_and_how):
                     raise ValueError("the data is bad here")
                 os.kill(os.getpid(), signal.SIGSTOP if how == "stop" else signal.SIGKILL)
 
-    model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[
-        het_tf.callbacks.Broadcast(), End()])  # fmt: skip
+    model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[End()])

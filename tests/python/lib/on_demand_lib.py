@@ -37,7 +37,7 @@ class Job:
         )
         samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors, "words": words})
         self.batches = het_tf.horovod.shard(
-            samples, by="id", batch=BATCH, plan=self.layer, sync="on_demand", inputs=lambda batch: batch["id"]
+            samples, by="id", batch=BATCH, lookahead=self.layer, sync="on_demand", inputs=lambda x: x["id"]
         )
         self.expected = np.zeros([KEYS, DIM], np.float32)
         self.at = 0  # the next step of the pass
@@ -198,7 +198,7 @@ def beside_a_stream(hvd: Any, job: dict[str, Any]) -> list[str]:
         iterators_of_another_process_with_accumulate,
     ):
         het_tf.init(
-            hvd=hvd, ps=job["ps"], namespace=case.__name__, gradient_scale="sum",
+            ps=job["ps"], namespace=case.__name__, gradient_scale="sum",
             accumulate=case is iterators_of_another_process_with_accumulate,
         )  # fmt: skip
         case(hvd, Path(job["out"]))

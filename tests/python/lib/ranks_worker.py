@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from functools import partial
 from pathlib import Path
 
 import checkpoint_worker
@@ -46,7 +45,7 @@ def keras_files(hvd, place):
         warnings.simplefilter("error", het_tf.TablesNotSavedWarning)
         model.fit(
             ids, labels, batch_size=16, epochs=2, verbose=0, shuffle=False,
-            callbacks=[het_tf.callbacks.Broadcast(), *saves],
+            callbacks=saves,
         )  # fmt: skip
     het_tf.flush(all_ranks=True)
     found = {**saving_lib.everything(), "predictions": saving_lib.predictions(model)}
@@ -89,9 +88,7 @@ def publish(hvd, place):
     )
     ids, labels = saving_lib.data(seed=hvd.rank())
     publisher = het_tf.callbacks.Publish(every=0.01, keep=1000)
-    model.fit(
-        ids, labels, batch_size=2, epochs=2, verbose=0, callbacks=[het_tf.callbacks.Broadcast(), publisher]
-    )
+    model.fit(ids, labels, batch_size=2, epochs=2, verbose=0, callbacks=[publisher])
     with Client(address.parse(settings.parameter_server())) as client:
         versions = Versions(client, "").last()
         assert len(versions) > 2 and versions[-1].cut == positions(client, "")
@@ -123,16 +120,17 @@ class BuildsItself(horovod_worker.Subclassed):
 
 
 def begin(hvd, place):
-    """Weights that the first step makes: ranks that differ are refused before it runs, or given rank 0's."""
+    """Weights that the first step makes: all ranks take it with rank 0's, in `fit` and without it."""
     tf.keras.utils.set_random_seed(hvd.rank())
     ids, x, y = (one[:64] for one in horovod_worker.part(2, hvd.rank()))
-    model = het_tf.horovod.distribute(BuildsItself("begin"))
-    model.compile("sgd", "mse")
-    fit = partial(model.fit, [ids, x], y, batch_size=16, verbose=0)
-    horovod_worker.refused(RuntimeError, "initial weights of model", fit)
-    assert not model.out.bias.numpy().any(), "no step was taken"
-    fit(callbacks=[het_tf.callbacks.Broadcast()])
-    horovod_worker.same(hvd, "begin", horovod_worker.weights_of(model))
+    for name in ("begin", "begin_batch"):
+        model = het_tf.horovod.distribute(BuildsItself(name))
+        model.compile("sgd", "mse")
+        if name == "begin":
+            model.fit([ids, x], y, batch_size=16, verbose=0)
+        else:
+            model.train_on_batch([ids, x], y)
+        horovod_worker.same(hvd, name, horovod_worker.weights_of(model))
 
 
 def leave_nothing(hvd):
@@ -176,8 +174,7 @@ CASES = {
 def main() -> None:
     import horovod.tensorflow as hvd
 
-    hvd.init()
-    het_tf.init(hvd=hvd)
+    het_tf.init()
     for words in sys.argv[2:]:
         name, *arguments = words.split(":", 1)
         CASES[name](hvd, Path(sys.argv[1]), *arguments)

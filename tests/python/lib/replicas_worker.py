@@ -111,7 +111,7 @@ def train(model, ids, labels, table=False, planned=False):
         on_train_batch_end=lambda batch, logs: seen.append(weights(model, rows() if table else None))
     )
     data = tf.data.Dataset.from_tensor_slices((ids.reshape(-1, 2), labels.reshape(-1, 1))).batch(BATCH)
-    model.fit(het_tf.plan(data, model.layers[1]) if planned else data, verbose=0, callbacks=[note])
+    model.fit(het_tf.lookahead(data, model.layers[1]) if planned else data, verbose=0, callbacks=[note])
     return seen
 
 

@@ -204,7 +204,7 @@ def test_a_function_of_a_module(module, tmp_path):
 
 
 def test_inputs_say_where_the_ids_are(module):
-    """As of het_tf.plan: `inputs` is called with the components of an element."""
+    """As of het_tf.lookahead: `inputs` is called with the components of an element."""
     het_plan("profile", "--data", f"{module}:moved", "--out", "out")
     of_command = Stats.load("out")
     dataset, layer, _ = sys.modules[module].moved()

@@ -174,7 +174,7 @@ def test_lost_updates_are_reported(tmp_path):
         het_tf.init(ps=het_tf.Store(server.address, deadline=0.5, timeout=0.5))
         redis_lib.train(redis_lib.counter(staleness=math.inf), 1)
         server.kill()
-        with pytest.warns(RuntimeWarning, match="are lost: .*Check the servers") as told:
+        with pytest.warns(het_tf.HetWarning, match="are lost: .*Check the servers") as told:
             het_tf.reset()
     assert not any("are kept" in str(one.message) for one in told)
 

@@ -12,7 +12,7 @@ import het_tf
 from het_tf import callbacks, checkpoint
 from het_tf.python import files
 from het_tf.python.checkpoint.cli import cli as het_ckpt
-from het_tf.python.export.check import check_export
+from het_tf.python.export.check import check
 from het_tf.python.following import cli as het_serve
 from het_tf.python.monitor import log_dir
 from het_tf.python.placement.cli import cli as het_data
@@ -48,8 +48,8 @@ _CALLS = {
         [tf.keras.metrics.AUC()], path=path
     ),
     "PlanCheck": callbacks.PlanCheck,
-    "check_export": lambda path: check_export(path, None, {}),
-    "load_rows": lambda path: het_tf.load_rows(het_tf.keras.Embedding(4, name="t") and "t", path),
+    "check": lambda path: check(path, None, {}),
+    "load_rows": lambda path: het_tf.checkpoint.load_rows(het_tf.keras.Embedding(4, name="t") and "t", path),
     "from_plan": het_tf.Cache.from_plan,
     "Stats": Stats.load,
     "Pieces": Pieces.read,

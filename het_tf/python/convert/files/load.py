@@ -1,9 +1,9 @@
-"""The function `het_tf.load_rows`: loads rows from files into a table."""
+"""The function `het_tf.checkpoint.load_rows`: loads rows from files into a table."""
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,16 +34,18 @@ def load_rows(
     rows: Names | None = None,
     ids: str | None = None,
     slots: str | Sequence[str | float] = (),
-    format: str | None = None,
+    format: Literal["npz", "safetensors", "parquet", "checkpoint", "tfra"] | None = None,
     row_ids: Callable[[Array], Array] | None = None,
 ) -> int:
     """Sets rows of a table from a file of another system, another program, or pretrained rows.
 
-        het_tf.load_rows("item", "rows.npz")                                       # arrays ids, values
-        het_tf.load_rows("item", "model.safetensors", rows="item_embedding.weight")  # row number = id
-        het_tf.load_rows("item", "rows.parquet", ids="sku", rows="vector")
-        het_tf.load_rows("item", "ckpts/model-7", rows="item/embeddings/.ATTRIBUTES/VARIABLE_VALUE")
-        het_tf.load_rows("item", "model/TFRADynamicEmbedding", rows="item")        # of TFRA
+        from het_tf.checkpoint import load_rows
+
+        load_rows("item", "rows.npz")                                       # arrays ids, values
+        load_rows("item", "model.safetensors", rows="item_embedding.weight")  # row number = id
+        load_rows("item", "rows.parquet", ids="sku", rows="vector")
+        load_rows("item", "ckpts/model-7", rows="item/embeddings/.ATTRIBUTES/VARIABLE_VALUE")
+        load_rows("item", "model/TFRADynamicEmbedding", rows="item")        # of TFRA
 
     It checks everything before it sets the first row, so a bad file changes nothing. Rows of other ids stay.
     All workers of a job must call it; the first sets rows at a parameter server.

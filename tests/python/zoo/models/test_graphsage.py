@@ -114,7 +114,7 @@ def test_sides_learn_the_same(fresh: np.random.Generator, graph: Graph) -> None:
 def test_learns_communities_with_look_ahead(fresh: np.random.Generator, graph: Graph, tmp_path: Path) -> None:
     del fresh
     model = GraphSAGE(NODES, 2, FANOUTS, 16, embedding_dim=8, dropout=0.1, name="learns")
-    batches = het_tf.plan(labelled().to_tf(graph, 20, FANOUTS, shuffle=True), model)
+    batches = het_tf.lookahead(labelled().to_tf(graph, 20, FANOUTS, shuffle=True), model)
     model.compile(
         keras.optimizers.Adam(0.05),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -165,7 +165,7 @@ def test_configuration_survives_json(fresh: np.random.Generator, cls: Any) -> No
     with het_tf.namespace("copy"):
         copy = cls.from_config(config)
     assert copy.description == description_of(cls)
-    assert copy.table_optimizer == model.table_optimizer and copy.table_optimizer.name == "adam"
+    assert copy.table_optimizer == model.table_optimizer
     assert json.loads(json.dumps(copy.get_config())) == config
     inputs = tensors(examples_of(cls, fresh))
     assert copy(inputs).shape == model(inputs).shape
