@@ -47,8 +47,19 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.getparent(pytest.Module).get_closest_marker("slow") is None)
 
 
+@pytest.fixture(scope="module")
+def frozen():
+    """What the process has imported is looked at by no collection of garbage: half a second each time."""
+    import gc
+
+    import het_tf  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
-def fresh():
+def fresh(frozen):
     """No tables, no Keras state, seeds set: before and after the test."""
     import numpy as np
     import tensorflow as tf
