@@ -1,5 +1,6 @@
 """Fixtures of all Python tests."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ import pytest
 
 
 def pytest_configure(config):
+    gc.set_threshold(100_000, 50, 100)  # a seventh of the import of TensorFlow
     if not hasattr(config, "workerinput"):  # processes of a run inherit the environment
         use_own_cache_of_data()
     use_test_server(config)
@@ -50,8 +52,6 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="module")
 def frozen():
     """What the process has imported is looked at by no collection of garbage: half a second each time."""
-    import gc
-
     import het_tf  # noqa: F401
 
     gc.collect()
