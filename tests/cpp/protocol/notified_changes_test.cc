@@ -5,9 +5,9 @@
 namespace het::testing {
 namespace {
 
-class ToldChanges : public Told {};
+class NotifiedChanges : public Notified {};
 
-TEST_F(ToldChanges, RowsThatAreChangedByHandAreSeen) {
+TEST_F(NotifiedChanges, RowsThatAreChangedByHandAreSeen) {
   Make(1, 1);
   Hold(0, {1, 2, kOther});
   LocalStore store(&world().service());
@@ -31,8 +31,8 @@ TEST_F(ToldChanges, RowsThatAreChangedByHandAreSeen) {
   Abandon();
 }
 
-TEST_F(ToldChanges, SweptRowIsReported) {
-  WorldConfig config = ToldConfig(3);
+TEST_F(NotifiedChanges, SweptRowIsReported) {
+  WorldConfig config = NotifiedConfig(3);
   config.limits = TableLimits();
   config.limits->ttl = 100;
   Make(config);

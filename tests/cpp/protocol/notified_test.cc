@@ -7,7 +7,7 @@
 namespace het::testing {
 namespace {
 
-TEST_F(Told, SubscribedRowsAreReadWithoutWaiting) {
+TEST_F(Notified, SubscribedRowsAreReadWithoutWaiting) {
   Make(2);
   Hold(0, {1, 2, 3});
   const uint64_t before = checks();
@@ -31,7 +31,7 @@ TEST_F(Told, SubscribedRowsAreReadWithoutWaiting) {
   Drained();
 }
 
-TEST_F(Told, MovedRowIsFetchedAtItsUse) {
+TEST_F(Notified, MovedRowIsFetchedAtItsUse) {
   Make(2);
   Hold(0, {1, 2, 3, kOther});
   for (int i = 0; i < 2; ++i) Train(1, {1});
@@ -54,8 +54,8 @@ TEST_F(Told, MovedRowIsFetchedAtItsUse) {
 
 // An answer may be as old as the previous lookup: rows are checked if that lookup's answer is missing, or was
 // from other partitions.
-TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
-  WorldConfig config = ToldConfig(2);
+TEST_F(Notified, RowsWithoutARecentAnswerAreChecked) {
+  WorldConfig config = NotifiedConfig(2);
   config.partitions = 2;
   Make(config);
   const auto partition = [&](Key key) {
@@ -85,7 +85,7 @@ TEST_F(Told, RowsWithoutARecentAnswerAreChecked) {
   Drained();
 }
 
-TEST_F(Told, UnawaitedAnswerIsRepeated) {
+TEST_F(Notified, UnawaitedAnswerIsRepeated) {
   Make(1);
   Hold(0, {1, 2});
   for (int i = 0; i < 2; ++i) Train(1, {1});
@@ -99,7 +99,7 @@ TEST_F(Told, UnawaitedAnswerIsRepeated) {
 }
 
 // The frame lists a second table because of a push; the read is only of the first.
-TEST_F(Told, TableInAPushOnly) {
+TEST_F(Notified, TableInAPushOnly) {
   Make(1, 2, 1000, /*tables=*/2);
   auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
     auto step = world().NewStep(keys);
@@ -120,7 +120,7 @@ TEST_F(Told, TableInAPushOnly) {
 }
 
 // The first copy is evicted, then a late answer brings the row back: the client must not unsubscribe.
-TEST_F(Told, ReturnedRowStaysSubscribed) {
+TEST_F(Notified, ReturnedRowStaysSubscribed) {
   Make(1);
   Hold(0, {9});
   std::vector<std::unique_ptr<TestStep>> steps;
@@ -149,8 +149,8 @@ TEST_F(Told, ReturnedRowStaysSubscribed) {
 }
 
 // A push says which of its rows were evicted, and also has those whose bound is due.
-TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
-  WorldConfig config = ToldConfig(3);
+TEST_F(Notified, EvictionsWithUpdatesTakeNoFurtherBytes) {
+  WorldConfig config = NotifiedConfig(3);
   config.cache.push_bound = 1;
   config.cache.capacity = 2;
   Make(config);
@@ -173,8 +173,8 @@ TEST_F(Told, EvictionsWithUpdatesTakeNoFurtherBytes) {
 
 // A push from before the first answer, sent with a later request, must not report evictions: that answer may
 // bring the rows back.
-TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
-  WorldConfig config = ToldConfig(3);
+TEST_F(Notified, EvictionsAreNotReportedBeforeAnAnswer) {
+  WorldConfig config = NotifiedConfig(3);
   config.cache.push_bound = 9;
   config.cache.capacity = 2;
   for (const Checks checks : {Checks::kAsked, Checks::kNotified}) {
@@ -190,7 +190,7 @@ TEST_F(Told, EvictionsAreNotReportedBeforeAnAnswer) {
   }
 }
 
-TEST_F(Told, LostSubscriptionsCauseChecks) {
+TEST_F(Notified, LostSubscriptionsCauseChecks) {
   Make(1);
   Hold(0, {1, 2, kOther});
   for (int i = 1; i <= 3; ++i) {
@@ -204,7 +204,7 @@ TEST_F(Told, LostSubscriptionsCauseChecks) {
   Drained();
 }
 
-TEST_F(Told, ReadsWithoutTrainingCheckAndHoldNothing) {
+TEST_F(Notified, ReadsWithoutTrainingCheckAndHoldNothing) {
   Make(1);
   Hold(0, {1});
   Read(0, {2, 3}, /*training=*/false);

@@ -213,7 +213,7 @@ TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   EXPECT_EQ(replies[1].status, FrameStatus::kElsewhere) << replies[1].message;
 }
 
-class RedisHoldings : public RedisParts {
+class RedisSubscribers : public RedisParts {
  protected:
   // Checks partition 0, and fetches `rows` rows, which subscribes the client to them.
   Request Question(uint64_t client, Key rows) {
@@ -230,7 +230,7 @@ class RedisHoldings : public RedisParts {
   }
 };
 
-TEST_F(RedisHoldings, MovedRowsAreReported) {
+TEST_F(RedisSubscribers, MovedRowsAreReported) {
   Begin();
   Request q = Question(3, 10);
   const auto ask = [&] {
@@ -256,7 +256,7 @@ TEST_F(RedisHoldings, MovedRowsAreReported) {
 }
 
 // A dead worker's subscriptions are forgotten while another worker goes on.
-TEST_F(RedisHoldings, AreForgottenAfterAWorkerDied) {
+TEST_F(RedisSubscribers, AreForgottenAfterAWorkerDied) {
   Begin();
   Bytes bytes;
   Request gone = Question(3, 1000);
@@ -275,7 +275,7 @@ TEST_F(RedisHoldings, AreForgottenAfterAWorkerDied) {
 }
 
 // A server without memory forgets its clients' subscriptions first.
-TEST_F(RedisHoldings, NeedMemory) {
+TEST_F(RedisSubscribers, NeedMemory) {
   Begin();
   Request q = Question(2, 1000);
   const auto ask = [&] {

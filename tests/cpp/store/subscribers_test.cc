@@ -18,7 +18,7 @@ constexpr int64_t kBound = 3;
 constexpr ClientId kAnn{1, 1};
 constexpr ClientId kBob{1, 2};
 
-class HoldingsTest : public ::testing::Test {
+class SubscribersTest : public ::testing::Test {
  protected:
   using Names = Vector<Key>;
 
@@ -57,7 +57,7 @@ class HoldingsTest : public ::testing::Test {
   uint32_t request_ = 0;
 };
 
-TEST_F(HoldingsTest, NotifiesOnceAndEndsTheSubscription) {
+TEST_F(SubscribersTest, NotifiesOnceAndEndsTheSubscription) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   EXPECT_TRUE(first.reset);
   EXPECT_NE(first.number, 0u);
@@ -80,13 +80,13 @@ TEST_F(HoldingsTest, NotifiesOnceAndEndsTheSubscription) {
   EXPECT_EQ(Ask(kAnn, back.number + 1).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, NamesAreInOrder) {
+TEST_F(SubscribersTest, NamesAreInOrder) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2, 3, 4}).number;
   for (Key key : {3, 1, 4}) Push(kBob, key, kBound + 1);
   EXPECT_EQ(Ask(kAnn, ack).named, Names({1, 3, 4}));
 }
 
-TEST_F(HoldingsTest, SilentClientsAreForgotten) {
+TEST_F(SubscribersTest, SilentClientsAreForgotten) {
   const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
   const uint32_t bob = Ask(kBob, 0, {1}).number;
   subscribers_.ForgetSilent(1000);
@@ -101,7 +101,7 @@ TEST_F(HoldingsTest, SilentClientsAreForgotten) {
   EXPECT_TRUE(Ask(kBob, bob).reset);
 }
 
-TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
+TEST_F(SubscribersTest, UnacknowledgedNameIsRepeated) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   Push(kBob, 1, kBound + 1);
   EXPECT_EQ(Ask(kAnn, ack).named, Names({1}));
@@ -114,7 +114,7 @@ TEST_F(HoldingsTest, UnacknowledgedNameIsRepeated) {
 }
 
 // The client fetches a row before it knows that the row was named: the answer has the current row.
-TEST_F(HoldingsTest, RowFetchedWhileNamedStaysSubscribed) {
+TEST_F(SubscribersTest, RowFetchedWhileNamedStaysSubscribed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   ASSERT_EQ(Ask(kAnn, ack).named, Names({1}));
@@ -128,7 +128,7 @@ TEST_F(HoldingsTest, RowFetchedWhileNamedStaysSubscribed) {
   EXPECT_EQ(Ask(kAnn, within.number).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNamed) {
+TEST_F(SubscribersTest, RowMovedBeforeAcknowledgementIsNamed) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound + 1);
   const Answer brought = Ask(kAnn, ack, {1});
@@ -136,7 +136,7 @@ TEST_F(HoldingsTest, RowMovedBeforeAcknowledgementIsNamed) {
   EXPECT_EQ(Ask(kAnn, brought.number).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
+TEST_F(SubscribersTest, OwnPushesRaiseTheBase) {
   uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kAnn, 1, 100);
   Push(kBob, 1, kBound);
@@ -149,7 +149,7 @@ TEST_F(HoldingsTest, OwnPushesRaiseTheBase) {
   EXPECT_EQ(Ask(kAnn, answer.number).named, Names());
 }
 
-TEST_F(HoldingsTest, DroppedRowIsNotNamed) {
+TEST_F(SubscribersTest, DroppedRowIsNotNamed) {
   const Answer first = Ask(kAnn, 0, {1, 2});
   const Answer second = Ask(kAnn, first.number, {}, {1, 5});
   EXPECT_EQ(subscribers_.held(), 1u);
@@ -160,7 +160,7 @@ TEST_F(HoldingsTest, DroppedRowIsNotNamed) {
 }
 
 // The client fetches a row twice at once, evicts the first copy, and says so before the second has come.
-TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
+TEST_F(SubscribersTest, DropDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
   const uint32_t second = Ask(kAnn, ack, {1}).number;
@@ -169,7 +169,7 @@ TEST_F(HoldingsTest, DropDoesNotReachRowInFlight) {
   EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, RowEvictedWithItsPushIsNotNamed) {
+TEST_F(SubscribersTest, RowEvictedWithItsPushIsNotNamed) {
   const uint32_t ack = Ask(kAnn, 0, {1, 2, 3}).number;
   Ask(kBob, 0, {1});
   Left(kAnn, ack, {1, 5});
@@ -181,7 +181,7 @@ TEST_F(HoldingsTest, RowEvictedWithItsPushIsNotNamed) {
 }
 
 // A push that reports the eviction was made while another answer with the row was in flight.
-TEST_F(HoldingsTest, LeavingDoesNotReachRowInFlight) {
+TEST_F(SubscribersTest, LeavingDoesNotReachRowInFlight) {
   const uint32_t ack = Ask(kAnn, 0, {9}).number;
   const uint32_t first = Ask(kAnn, ack, {1}).number;
   const uint32_t second = Ask(kAnn, ack, {1}).number;
@@ -190,7 +190,7 @@ TEST_F(HoldingsTest, LeavingDoesNotReachRowInFlight) {
   EXPECT_EQ(Ask(kAnn, second).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, LeavingAsOfAnotherLifeIsIgnored) {
+TEST_F(SubscribersTest, LeavingAsOfAnotherLifeIsIgnored) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Left(kAnn, ack + 1000, {1});
   Left(kAnn, 0, {1});
@@ -199,7 +199,7 @@ TEST_F(HoldingsTest, LeavingAsOfAnotherLifeIsIgnored) {
 }
 
 // The client has the row at an old clock; an answer with a newer one is lost.
-TEST_F(HoldingsTest, LostFetchDoesNotRaiseTheBase) {
+TEST_F(SubscribersTest, LostFetchDoesNotRaiseTheBase) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, kBound);
   Ask(kAnn, ack, {1});
@@ -207,14 +207,14 @@ TEST_F(HoldingsTest, LostFetchDoesNotRaiseTheBase) {
   EXPECT_EQ(Ask(kAnn, ack).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, LostFetchIsNoName) {
+TEST_F(SubscribersTest, LostFetchIsNoName) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   Push(kBob, 1, 100);
   EXPECT_EQ(Ask(kAnn, ack, {1}).named, Names()) << "the answer has the row anyway";
   EXPECT_EQ(Ask(kAnn, ack).named, Names({1}));
 }
 
-TEST_F(HoldingsTest, UnknownAcknowledgementResets) {
+TEST_F(SubscribersTest, UnknownAcknowledgementResets) {
   const uint32_t ack = Ask(kAnn, 0, {1}).number;
   EXPECT_FALSE(Ask(kAnn, ack).reset);
   EXPECT_TRUE(Ask(kAnn, 0).reset);
@@ -225,7 +225,7 @@ TEST_F(HoldingsTest, UnknownAcknowledgementResets) {
   EXPECT_EQ(subscribers_.resets(), 5u);
 }
 
-TEST_F(HoldingsTest, NumbersAreNeverUsedTwice) {
+TEST_F(SubscribersTest, NumbersAreNeverUsedTwice) {
   std::set<uint32_t> numbers;
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(numbers.insert(Ask(i % 2 == 0 ? kAnn : kBob, 0).number).second);
@@ -233,7 +233,7 @@ TEST_F(HoldingsTest, NumbersAreNeverUsedTwice) {
   }
 }
 
-TEST_F(HoldingsTest, AnotherBoundOrEpochResets) {
+TEST_F(SubscribersTest, AnotherBoundOrEpochResets) {
   uint32_t ack = Ask(kAnn, 0, {1}).number;
   bound_ = 2;
   Answer answer = Ask(kAnn, ack, {1});
@@ -244,7 +244,7 @@ TEST_F(HoldingsTest, AnotherBoundOrEpochResets) {
   EXPECT_EQ(subscribers_.held(), 0u);
 }
 
-TEST_F(HoldingsTest, RequestOfClosedConnectionIsIgnored) {
+TEST_F(SubscribersTest, RequestOfClosedConnectionIsIgnored) {
   const uint32_t old = ++request_;
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   const Answer ghost = AskAs(kAnn, old, ack, {3}, {1});
@@ -256,7 +256,7 @@ TEST_F(HoldingsTest, RequestOfClosedConnectionIsIgnored) {
   EXPECT_FALSE(Ask(kAnn, ack).reset);
 }
 
-TEST_F(HoldingsTest, RequestNumbersMayWrap) {
+TEST_F(SubscribersTest, RequestNumbersMayWrap) {
   request_ = UINT32_MAX - 1;
   uint32_t ack = 0;
   for (int i = 0; i < 5; ++i) {
@@ -266,7 +266,7 @@ TEST_F(HoldingsTest, RequestNumbersMayWrap) {
   }
 }
 
-TEST_F(HoldingsTest, RemovedRowIsNamed) {
+TEST_F(SubscribersTest, RemovedRowIsNamed) {
   g_ = {{1, 5}, {2, 0}};
   const uint32_t ack = Ask(kAnn, 0, {1, 2}).number;
   g_[1] = 0;
@@ -279,7 +279,7 @@ TEST_F(HoldingsTest, RemovedRowIsNamed) {
   EXPECT_EQ(Ask(kAnn, back.number).named, Names());
 }
 
-TEST_F(HoldingsTest, LimitForgetsLeastRecentClient) {
+TEST_F(SubscribersTest, LimitForgetsLeastRecentClient) {
   subscribers_.set_limit(4);
   const uint32_t ann = Ask(kAnn, 0, {1, 2}).number;
   const uint32_t bob = Ask(kBob, 0, {1, 2}).number;
@@ -293,7 +293,7 @@ TEST_F(HoldingsTest, LimitForgetsLeastRecentClient) {
   EXPECT_EQ(subscribers_.held(), 4u);
 }
 
-TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
+TEST_F(SubscribersTest, ClientBeyondTheLimitIsReset) {
   subscribers_.set_limit(4);
   Answer answer = Ask(kAnn, 0, {1, 2, 3});
   answer = Ask(kAnn, answer.number, {4, 5});
@@ -307,7 +307,7 @@ TEST_F(HoldingsTest, ClientBeyondTheLimitIsReset) {
   EXPECT_EQ(subscribers_.held(), 1u);
 }
 
-TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
+TEST_F(SubscribersTest, ClientsThatLeftAreForgotten) {
   Ask(kAnn, 0, {1});
   uint32_t ack = 0;
   for (uint32_t i = 0; i < Subscribers::kIdleAnswers + 2000; ++i) ack = Ask(kBob, ack).number;
@@ -315,7 +315,7 @@ TEST_F(HoldingsTest, ClientsThatLeftAreForgotten) {
 }
 
 // A client's request after a long silence itself triggers the search for idle clients.
-TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
+TEST_F(SubscribersTest, IdleClientIsKeptOrReset) {
   const uint32_t ann = Ask(kAnn, 0, {1}).number;
   uint32_t bob = 0;
   while (bob + 1 < 65 * 1024) bob = Ask(kBob, bob).number;
@@ -327,7 +327,7 @@ TEST_F(HoldingsTest, IdleClientIsKeptOrReset) {
 }
 
 // Defect: a partition notifies of young rows by the bound of old ones.
-TEST_F(HoldingsTest, NotifiesPastTheBoundOfARowsAge) {
+TEST_F(SubscribersTest, NotifiesPastTheBoundOfARowsAge) {
   bound_ = Bound(3, 10);
   g_ = {{1, 0}, {2, 100}};
   const uint32_t first = Ask(kAnn, 0, {1, 2}).number;
@@ -338,14 +338,14 @@ TEST_F(HoldingsTest, NotifiesPastTheBoundOfARowsAge) {
   EXPECT_EQ(Ask(kAnn, first + 1).named, Names({2}));
 }
 
-TEST_F(HoldingsTest, APushThatFindsNoRowMovesNothing) {
+TEST_F(SubscribersTest, APushThatFindsNoRowMovesNothing) {
   Push(kBob, 1, 2);
   const uint32_t first = Ask(kAnn, 0, {1}).number;
   subscribers_.Pushed(kBob, kTable, {1}, {0}, [](size_t) { return Clock{0}; });
   EXPECT_EQ(Ask(kAnn, first).named, Names());
 }
 
-TEST_F(HoldingsTest, MemoryIsCounted) {
+TEST_F(SubscribersTest, MemoryIsCounted) {
   const size_t before = subscribers_.bytes();
   std::vector<Key> keys(1000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
@@ -360,7 +360,7 @@ TEST_F(HoldingsTest, MemoryIsCounted) {
 }
 
 // A push is never refused for lack of memory to note it: the affected client is forgotten.
-TEST_F(HoldingsTest, OutOfMemoryForgets) {
+TEST_F(SubscribersTest, OutOfMemoryForgets) {
   std::vector<Key> keys(100);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
   const uint32_t ack = Ask(kAnn, 0, keys).number;
