@@ -1,5 +1,6 @@
 """Fixtures of all Python tests."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ import pytest
 
 
 def pytest_configure(config):
+    gc.set_threshold(100_000, 50, 100)  # a seventh of the import of TensorFlow
     if not hasattr(config, "workerinput"):  # processes of a run inherit the environment
         use_own_cache_of_data()
     use_test_server(config)
@@ -47,8 +49,17 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.getparent(pytest.Module).get_closest_marker("slow") is None)
 
 
+@pytest.fixture(scope="module")
+def frozen():
+    """What the process has imported is looked at by no collection of garbage: half a second each time."""
+    import het_tf  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
-def fresh():
+def fresh(frozen):
     """No tables, no Keras state, seeds set: before and after the test."""
     import numpy as np
     import tensorflow as tf

@@ -26,7 +26,7 @@ Status Window::Plan(const BatchCall& call, size_t window, const GlobalStep::Ids*
           Code::kUnimplemented,
           "table '" + table->name() +
               "' is cached in GPU memory; only lookups of rows that are cached in host memory can be "
-              "planned. Leave het_tf.plan out, or give the layer het_tf.Cache(device=\"cpu\")");
+              "planned. Leave het_tf.lookahead out, or give the layer het_tf.Cache(device=\"cpu\")");
     }
     const auto& cache = table->options.cache;
     step->may_begin = step->may_begin && cache && cache->sync().MayBeginEarly();

@@ -40,7 +40,7 @@ CONTEXT = "context"
 STRONG = 0.86
 WEAK = 0.62
 TURN = 0.62
-"""Fitted to the savings of placement by each field on real rows (tests/python/lib/criteo_excerpt.py).
+"""Fitted to the savings of placement by each field on real rows (tools/criteo_excerpt.py).
 
 The longest chain is turned: its frequent ids come in contexts of middling frequency, not in the most
 frequent ones.

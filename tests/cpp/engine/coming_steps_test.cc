@@ -111,14 +111,14 @@ TEST_F(ComingStepsTest, LaneIsLimitedToItsWindowAndSlack) {
   EXPECT_TRUE(Match({static_cast<int64_t>(20 - 4 - ComingSteps::kBeside)}));
 }
 
-TEST_F(ComingStepsTest, LookupsOfOtherIdsAreToldOnce) {
+TEST_F(ComingStepsTest, LookupsOfOtherIdsAreReportedOnce) {
   Add({1});
-  int told = 0;
+  int found = 0;
   for (uint32_t i = 0; i < 3 * ComingSteps::kTellAfter; ++i) {
     EXPECT_FALSE(Match({7}));
-    told += found_.tell;
+    found += found_.tell;
   }
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(found, 1);
   for (uint32_t i = 0; i < 3 * ComingSteps::kTellAfter; ++i) {
     EXPECT_FALSE(Match({7}, /*lane=*/2));
     EXPECT_FALSE(found_.tell) << "a layer without plans";

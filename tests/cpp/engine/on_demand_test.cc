@@ -19,6 +19,7 @@ void ForEachConfig(const std::vector<std::string>& optimizers, bool summed, Fn f
   for (const std::string& optimizer : optimizers) {
     for (uint32_t workers : {2u, 4u}) {
       for (size_t capacity : {size_t{0}, size_t{4}, size_t{40}, size_t{500}}) {
+        if (kSanitized && capacity != 4) continue;
         Config config;
         config.workers = workers;
         config.capacity = capacity;

@@ -113,7 +113,7 @@ TEST(CacheOptions, StaleCopiesAtAParameterServerAreRounded) {
   EXPECT_EQ(Cache("\"staleness\": 0, \"wire\": \"int8\"").wire, RowFormat::kInt8);
 }
 
-TEST(CacheOptions, ChecksAreToldFromABoundOfThree) {
+TEST(CacheOptions, ChecksAreNotifiedFromABoundOfThree) {
   EXPECT_EQ(Cache("").checks, Checks::kNotified);
   EXPECT_EQ(Cache("\"staleness\": 2").checks, Checks::kAsked);
   EXPECT_EQ(Cache("\"pull_bound\": 3, \"push_bound\": 0").checks, Checks::kNotified);

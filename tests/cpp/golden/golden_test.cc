@@ -90,7 +90,7 @@ TEST(Golden, Reply) {
   all.rows = {1, 2, 3, -0.5f, 0.25f, 4, 8, 16, 0.125f};
   all.lag_histogram = {3, 0, 500};
   const std::vector<Reply> sample = {
-      // status, message, request_id, partition, same_inc, inc, last_seq, same_seq, told, subscription_reset,
+      // status, message, request_id, partition, same_inc, inc, last_seq, same_seq, notified, reset,
       // tables
       {FrameStatus::kOk, "", 1000, 3, false, 0x1122334455667788, 300, false, 5, true, {all}},
       {FrameStatus::kEpoch, "cleared", 1002, 9, true, 0, 0, true, 0, false, {epoch}}};

@@ -42,16 +42,6 @@ TEST_F(Corner, BatchLargerThanTheCache) {
   Drained();
 }
 
-TEST_F(Corner, CapacityZeroKeepsNoRowBeyondItsStep) {
-  Make(Bounded(3, 0));
-  for (int i = 0; i < 6; ++i) {
-    Train(0, {1, 2, 3});
-    EXPECT_EQ(cache()->lines().size(), 0u);
-    EXPECT_EQ(HeldLines(*cache()), 0u);
-  }
-  Drained();
-}
-
 TEST_F(Corner, TwoTablesInOneFrame) {
   WorldConfig config = Bounded(0);
   config.tables = 2;

@@ -63,31 +63,6 @@ TEST_F(Early, AsksAtItsBeginAndNotAtItsLookup) {
   Drained();
 }
 
-TEST_F(Early, ItsLookupWaitsForAnswersThatAreMissing) {
-  MakeKnown(Bounded(3));
-  net().HoldRepliesFor(0, 0.5);
-  auto step = Begin({1, 2});
-  EXPECT_TRUE(OnWay());
-  Step(step.get());
-  EXPECT_FALSE(OnWay());
-  Drained();
-}
-
-// I4: the previous step ticks the same rows after the read began, with its answers here or in flight.
-TEST_F(Early, OwnTicksMadeMeanwhileAreSeen) {
-  for (const bool on_way : {false, true}) {
-    MakeKnown(Bounded(kUnbounded));
-    auto first = Read(0, {1, 2});
-    if (on_way) net().HoldRepliesFor(0, 0.5);
-    auto next = Begin({1, 2, 3});
-    Write(0, first.get());
-    Come(next.get());
-    EXPECT_EQ(next->Value(At(1).first, 1)[0], kInitial - 1);
-    Write(0, next.get());
-    Drained();
-  }
-}
-
 // I2 counts from the begin: the next lookup sees later pushes.
 TEST_F(Early, NextLookupSeesPushesSinceItsBegin) {
   WorldConfig config = Bounded(1);

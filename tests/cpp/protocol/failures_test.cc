@@ -34,21 +34,6 @@ TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
   Abandon();  // the oracle does not know clearing
 }
 
-TEST_F(Failure, ClearingTheStoreMayKeepUnsentUpdates) {
-  WorldConfig config = Bounded(3);
-  config.client.on_reload = ClientConfig::kKeep;
-  Make(config);
-  for (int i = 0; i < 6; ++i) Train(0, {1, 2});
-  world().service().ClearTable(At(1).first);
-  auto step = world().NewStep({{1, 2}});
-  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial - 2) << "the new row and the unsent ticks on top";
-  EXPECT_EQ(cache()->counters().discarded_ticks, 0u);
-  ASSERT_TRUE(world().client(0).Flush().ok());
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
-  Abandon();
-}
-
 TEST_F(Failure, ClearedBetweenReadAndWrite) {
   for (auto policy : {ClientConfig::kDiscard, ClientConfig::kKeep}) {
     WorldConfig config = Bounded(0);
@@ -146,19 +131,6 @@ TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
   EXPECT_NE(notices[3].find("a push waited for 40 s; partitions 0, 1, 2: "), std::string::npos) << notices[3];
   EXPECT_EQ(HeldLines(*cache()), 0u);
   net().faults.refuse = 0;
-  Drained();
-}
-
-TEST_F(Failure, AReadPastTheDeadlineFails) {
-  Make(Bounded(0));
-  Train(0, {1});
-  net().HoldReplies(0, true);
-  auto step = world().NewStep({{1, 2}});
-  const Status status = world().client(0).Read(step->MakeRead(), world().NewToken());
-  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  EXPECT_NE(status.message().find("no answer"), std::string::npos) << status.message();
-  net().HoldReplies(0, false);
-  Train(0, {1, 2});
   Drained();
 }
 

@@ -1,5 +1,5 @@
-// Broken connections; frames that come twice, late or never; servers that refuse, forget or restart;
-// processes that fork.
+// Frames that come twice, frames that are kept, a server that restarts. Broken connections, and frames that
+// are late or lost: schedules_test.cc.
 #include <gtest/gtest.h>
 
 #include "het_tf/core/store/local_transport.h"
@@ -17,16 +17,6 @@ class Fault : public WorldTest {
     config.client.durability = keep ? Durability::kCheckpoint : Durability::kApplied;
     Make(config);
   }
-  // The frames of keys 1, 2 and 3 wait at the network.
-  void HoldThreeFrames() {
-    Make(PushesNobodyWaitsFor());
-    std::vector<std::unique_ptr<TestStep>> steps;
-    for (Key key : {1, 2, 3}) steps.push_back(Read(0, {key}));
-    net().HoldRequests(0, true);
-    for (auto& step : steps) EXPECT_TRUE(world().Write(0, step.get()).ok());
-    world().client(0).Progress(0);
-    ASSERT_EQ(net().requests(0), 3u);
-  }
 };
 
 TEST_F(Fault, EveryRequestAndReplyTwice) {
@@ -37,54 +27,6 @@ TEST_F(Fault, EveryRequestAndReplyTwice) {
     Train(0, {1, 2});
     EXPECT_EQ(world().ServerClock(At(1)), i);
   }
-  Drained();
-}
-
-// Three frames in the pipeline, the first of which is refused: the partition must refuse the others as a gap.
-TEST_F(Fault, ARefusedFrameAndItsSuccessors) {
-  HoldThreeFrames();
-  net().RefuseNext(0);
-  for (int i = 0; i < 3; ++i) net().Serve(0);
-  for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 0) << key;
-  net().HoldRequests(0, false);
-  Drained();
-  for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 1) << key;
-  EXPECT_GT(cache()->counters().resends, 0u);
-}
-
-TEST_F(Fault, FramesThatAreLostBehindOneThatArrived) {
-  for (size_t applied : {0, 1, 2, 3}) {
-    HoldThreeFrames();
-    net().Cut(0, applied);
-    net().HoldRequests(0, false);
-    Drained();
-    for (Key key : {1, 2, 3}) EXPECT_EQ(world().ServerClock(At(key)), 1) << key;
-  }
-}
-
-TEST_F(Fault, ReplyAfterATimeOut) {
-  Make(0);
-  Train(0, {1});
-  auto step = Read(0, {1});
-  // Served, but the answer comes after the time-out: the client resets the connection and sends again.
-  net().HoldRepliesFor(0, 15);
-  EXPECT_TRUE(world().Write(0, step.get()).ok());
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
-  EXPECT_GT(cache()->counters().resends, 0u);
-  Drained();
-}
-
-TEST_F(Fault, BytesOfAnAbandonedConnectionArriveLate) {
-  Make(0);
-  Train(0, {1});
-  auto step = Read(0, {1});
-  net().SilenceOnce(0);
-  EXPECT_TRUE(world().Write(0, step.get()).ok());
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
-  net().ServeGhosts();
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
-  Train(0, {1});
-  EXPECT_EQ(world().ServerClock(At(1)), 3);
   Drained();
 }
 

@@ -32,7 +32,7 @@ TEST_F(NotifiedChanges, RowsThatAreChangedByHandAreSeen) {
 }
 
 TEST_F(NotifiedChanges, SweptRowIsReported) {
-  WorldConfig config = ToldConfig(3);
+  WorldConfig config = NotifiedConfig(3);
   config.limits = TableLimits();
   config.limits->ttl = 100;
   Make(config);

@@ -11,7 +11,7 @@ class Notified : public WorldTest {
   static constexpr Key kOther = 99;  // a row without ticks
 
   using WorldTest::Make;
-  static WorldConfig ToldConfig(int64_t bound) {
+  static WorldConfig NotifiedConfig(int64_t bound) {
     WorldConfig config = Bounded(bound);
     config.workers = 2;
     config.cache.push_bound = 0;
@@ -20,7 +20,7 @@ class Notified : public WorldTest {
     return config;
   }
   void Make(int64_t bound, uint32_t workers = 2, size_t capacity = 1000, uint32_t tables = 1) {
-    WorldConfig config = ToldConfig(bound);
+    WorldConfig config = NotifiedConfig(bound);
     config.workers = workers;
     config.cache.capacity = capacity;
     config.tables = tables;

@@ -55,7 +55,7 @@ TEST_F(Notified, MovedRowIsFetchedAtItsUse) {
 // An answer may be as old as the previous lookup: rows are checked if that lookup's answer is missing, or was
 // from other partitions.
 TEST_F(Notified, RowsWithoutARecentAnswerAreChecked) {
-  WorldConfig config = ToldConfig(2);
+  WorldConfig config = NotifiedConfig(2);
   config.partitions = 2;
   Make(config);
   const auto partition = [&](Key key) {
@@ -150,7 +150,7 @@ TEST_F(Notified, ReturnedRowStaysSubscribed) {
 
 // A push says which of its rows were evicted, and also has those whose bound is due.
 TEST_F(Notified, EvictionsWithUpdatesTakeNoFurtherBytes) {
-  WorldConfig config = ToldConfig(3);
+  WorldConfig config = NotifiedConfig(3);
   config.cache.push_bound = 1;
   config.cache.capacity = 2;
   Make(config);
@@ -174,7 +174,7 @@ TEST_F(Notified, EvictionsWithUpdatesTakeNoFurtherBytes) {
 // A push from before the first answer, sent with a later request, must not report evictions: that answer may
 // bring the rows back.
 TEST_F(Notified, EvictionsAreNotReportedBeforeAnAnswer) {
-  WorldConfig config = ToldConfig(3);
+  WorldConfig config = NotifiedConfig(3);
   config.cache.push_bound = 9;
   config.cache.capacity = 2;
   for (const Checks checks : {Checks::kAsked, Checks::kNotified}) {

@@ -22,17 +22,6 @@ TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
   EXPECT_LE(cache()->lines().size(), 100u);
 }
 
-TEST_F(Overlap, WriteToAKeyEvictedSinceItsRead) {
-  Make(Bounded(3, 2));
-  auto old = Read(0, {1, 2, 3});
-  for (Key key = 10; key < 40; key += 3) Train(0, {key, key + 1, key + 2});
-  for (Key key = 10; key < 40; key += 3) Read(0, {key, key + 1, key + 2});
-  ASSERT_EQ(cache()->lines().Find(1), kNoRow);
-  Write(0, old.get());
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 1);
-}
-
 TEST_F(Overlap, ValidationBetweenReadAndWrite) {
   Make(Bounded(kUnbounded, 4));
   Train(0, {1, 2, 3, 4});
@@ -59,46 +48,6 @@ TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
   Train(0, {4});
   EXPECT_EQ(cache()->lines().Find(1), kNoRow);
   EXPECT_NE(cache()->lines().Find(2), kNoRow);
-}
-
-TEST_F(Overlap, InferenceSeesAQueuedUpdate) {
-  Make(Bounded(kUnbounded, 0));
-  Train(0, {1});
-  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
-  EXPECT_EQ(Read(0, {1}, false)->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_NE(cache()->unsent().queue().Find(1), nullptr);
-}
-
-// An inference read waits for a row that a training read fetches, and that leaves again before the inference
-// looks at it.
-TEST_F(Overlap, InferenceFindsARowThatLeavesMeanwhile) {
-  Make(Bounded(kUnbounded, 0));
-  auto inference = world().NewStep({{1}});
-  auto training = world().NewStep({{1}});
-  Client& client = world().client(0);
-  auto first = client.BeginRead(training->MakeRead(), training->token = world().NewToken());
-  auto second = client.BeginRead(inference->MakeRead(), 0);
-  while (!first->done() || !second->done()) client.Progress(0.05);
-  ASSERT_TRUE(client.FinishRead(first.get()).ok());
-  Write(0, training.get());
-  ASSERT_TRUE(client.FinishRead(second.get()).ok());
-  EXPECT_EQ(inference->Value(At(1).first, 1)[0], kInitial - 1);
-  client.Progress(0);
-  Train(0, {2});
-  EXPECT_EQ(HeldLines(*cache()), 0u);
-}
-
-// A lookup that waits for one row has found another in the cache, which is too small for two.
-TEST_F(Overlap, EndedStepReleasesNoRowOfAWaitingStep) {
-  Make(Bounded(kUnbounded, 1));
-  Train(0, {1});
-  auto waits = world().NewStep({{1, 2}});
-  auto op = world().BeginRead(0, waits.get(), true);
-  Train(0, {1});
-  Train(0, {3});
-  ASSERT_TRUE(world().FinishRead(0, op.get(), waits.get()).ok());
-  EXPECT_EQ(waits->Value(At(1).first, 1)[0], kInitial - 2);
-  Drained();
 }
 
 TEST_F(Overlap, AReadMayBeAbandoned) {
@@ -173,35 +122,6 @@ TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
   Write(0, step.get());
   Drained();
   EXPECT_EQ(world().ServerClock(At(1)), 2);
-}
-
-// CHECK and FETCH are answered, the answers are delayed, and meanwhile a write pushes the keys: the answers
-// lack that push, and no unsent update is left to put on top.
-TEST_F(Overlap, WriteBetweenAReadAndItsReply) {
-  for (const char* optimizer : {"sgd", "momentum", "adam"}) {
-    WorldConfig config = Bounded(0);
-    config.optimizer = optimizer;
-    config.dim = 2;
-    Make(config);
-    Train(0, {1, 2});
-    // After a restart the lines are invalid, so a read fetches them.
-    world().Restart(0, world().Snapshot(0));
-    auto writing = Read(0, {1, 2});
-    world().Restart(0, world().Snapshot(0), /*close=*/false);
-    Read(0, {7});
-    ASSERT_TRUE(cache()->marks().invalid(cache()->lines().Find(1)));
-    auto reading = world().NewStep({{1, 2}});
-    auto op = world().client(0).BeginRead(reading->MakeRead(), world().NewToken());
-    world().transport(0).HoldRepliesFor(0, 1);
-    world().client(0).Progress(0);
-    ASSERT_EQ(world().transport(0).replies(0), 1u);
-    Write(0, writing.get());
-    ASSERT_TRUE(op->done());
-    ASSERT_TRUE(world().client(0).FinishRead(op.get()).ok());
-    world().CheckRead(0, reading.get());
-    Drained();
-    EXPECT_EQ(world().FirstError(), "");
-  }
 }
 
 }  // namespace

@@ -84,23 +84,6 @@ TEST(ProtocolWire, ARefreshedRowKeepsTheRemainder) {
   EXPECT_EQ(cache->lines().base(line), 2);
 }
 
-// A client that lost its remainders would show it here: only pushes, each smaller than a step of the format.
-TEST(ProtocolWire, AFlushSendsRemaindersWithoutATick) {
-  World world(OfSmallUpdates());
-  for (int step = 0; step < 10; ++step) Tick(&world, 0);
-  const TableKey key{world.schema(0)->id(), 5};
-  TableCache* cache = world.client(0).cache(key.first);
-  const uint32_t line = cache->lines().Find(5);
-  ASSERT_TRUE(cache->unsent().Any(line));
-  ASSERT_EQ(cache->lines().pending(line), 0u);
-  const int64_t clock = world.ServerClock(key);
-  ASSERT_TRUE(world.Flush(0).ok());
-  EXPECT_FALSE(cache->unsent().Any(line));
-  EXPECT_EQ(world.ServerClock(key), clock);
-  world.CheckDrained();
-  EXPECT_EQ(world.FirstError(), "");
-}
-
 // Dropping clean lines keeps their unsent remainders.
 TEST(ProtocolWire, ForgettingCleanLinesKeepsRemainders) {
   World world(OfSmallUpdates());

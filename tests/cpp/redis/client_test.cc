@@ -202,7 +202,7 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
 }
 
 // A lost table must not be waited for.
-TEST_F(RedisClientTest, FlushedServerIsToldAtOnce) {
+TEST_F(RedisClientTest, FlushedServerIsNoticedAtOnce) {
   RedisServer server;
   RemoteWorker worker(AddressOf(server), ClientConfig());
   ASSERT_TRUE(worker.ok());

@@ -221,7 +221,7 @@ TEST_F(RedisGrowthTest, BadSettingsAndLargeKeysAreLoggedOnce) {
   }
   ASSERT_EQ(Limit(R"({"ttl":0})").text, "77");
   Push(0, 20000);
-  auto told = [&](const std::string& what) {
+  auto logged = [&](const std::string& what) {
     const std::string log = server().Log();
     size_t times = 0;
     for (size_t at = log.find(what); at != std::string::npos; at = log.find(what, at + 1)) ++times;
@@ -229,20 +229,20 @@ TEST_F(RedisGrowthTest, BadSettingsAndLargeKeysAreLoggedOnce) {
   };
   const std::string large = "moving it to another shard blocks";
   const std::string too_large = "cannot be moved to another shard";
-  for (int tries = 0; tries < 30000 && told(large) == 0; ++tries) {
+  for (int tries = 0; tries < 30000 && logged(large) == 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(told(too_large), 0u);
+  EXPECT_EQ(logged(too_large), 0u);
   Push(20000, 60000);
-  for (int tries = 0; tries < 30000 && told(too_large) == 0; ++tries) {
+  for (int tries = 0; tries < 30000 && logged(too_large) == 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   const int64_t sweeps = server().Info("het", "het_sweeps");
   while (server().Info("het", "het_sweeps") < sweeps + 3) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(told(large), 1u);
-  EXPECT_EQ(told(too_large), 1u);
+  EXPECT_EQ(logged(large), 1u);
+  EXPECT_EQ(logged(too_large), 1u);
 }
 
 }  // namespace

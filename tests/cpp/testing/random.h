@@ -29,6 +29,14 @@ class Random {
   uint64_t state_;
 };
 
+// A sanitizer plays a part of what the release build plays in full: it looks for errors of memory, not of
+// numbers.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // `iterations` times the environment's HET_TEST_SCALE (default 1, less under a sanitizer), at least 1.
 inline uint64_t Scaled(uint64_t iterations) {
 #if defined(__SANITIZE_THREAD__)

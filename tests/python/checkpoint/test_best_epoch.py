@@ -119,17 +119,6 @@ def test_checkpoints_of_better_epochs(tmp_path):
     assert steps == [4, 12, 20]
 
 
-def test_keras_file_of_the_best_epoch(tmp_path):
-    model = make_model()
-    model.compile("sgd", "mse", metrics=[Directed(name="auc")])
-    path = str(tmp_path / "m.weights.h5")
-    saver = het_tf.callbacks.Checkpoint(path, monitor="val_auc", save_best_only=True, save_weights_only=True)
-    seen = Say("val_auc", [0.6, 0.9, 0.7])
-    train(model, 3, callbacks=[seen, saver])
-    model.load_weights(path)
-    np.testing.assert_array_equal(everything()["rows"], seen.rows[1])
-
-
 @pytest.mark.parametrize("kind", ["best", "checkpoint"])
 def test_an_unknown_metric_needs_a_mode(kind, tmp_path):
     def callback(**mode):

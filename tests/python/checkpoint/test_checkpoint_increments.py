@@ -52,24 +52,6 @@ def test_increment_has_updates_and_removals(tmp_path):
     assert checkpoint.checkpoints(tmp_path) == [fifth]
 
 
-def test_after_a_restore_increments_go_on(tmp_path):
-    made = layer("t")
-    train(made)
-    first = checkpoint.save(tmp_path)
-    het_tf.reset()
-    made = layer("t")
-    checkpoint.restore(first)
-    step(made, [1, 2, 3], 5)
-    second = checkpoint.save(tmp_path, since="latest")
-    manifest = checkpoint.read_manifest(second)
-    assert manifest.base is not None and manifest.tables["t"]["rows"] == 3
-    state = tables()
-    het_tf.reset()
-    made = layer("t")
-    checkpoint.restore(second)
-    same(tables(), state)
-
-
 def test_cleared_or_new_table_is_written_whole(tmp_path):
     made, other = layer("t"), layer("other")
     train(made), train(other)

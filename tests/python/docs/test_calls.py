@@ -5,12 +5,9 @@ read as a link, and the site did not build.
 """
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from tools_lib import script
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +24,6 @@ def in_message(lint, words):
     from calls.texts import Text
 
     return of(lint, Text("a.py:1", words))
-
-
-@pytest.mark.slow
-def test_the_tree_names_what_is_there(lint, capsys):
-    assert lint.main() == 0, capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

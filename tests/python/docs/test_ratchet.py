@@ -7,8 +7,6 @@ import pytest
 import tomllib
 from tools_lib import script
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 @pytest.fixture(scope="module")
 def lint():
@@ -72,7 +70,3 @@ def test_limits_only_fall(lint):
     text = '[lines]\n"core" = 100\n[most]\n"public names" = 5\n'
     assert tomllib.loads(lint.lowered(text, table, below)) == below
     assert lint.lowered(text, table, above) == text
-
-
-def test_the_limits_of_this_tree_hold(lint):
-    assert lint.main([]) == 0

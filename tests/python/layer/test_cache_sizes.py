@@ -65,23 +65,6 @@ def test_bytes_are_shared_by_tables_of_layer():
     assert cached("item")["hits"] == 30 * 50
 
 
-def test_no_update_is_lost_when_the_budget_moves():
-    """Would find lines that leave for another table without their unsent update."""
-    features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, 4, "sgd")) for name in ("item", "user")}
-    cache = het_tf.Cache(bytes=40 * LINE, staleness=math.inf)
-    layer = het_tf.keras.EmbeddingCollection(features, cache=cache)
-    before = {name: het_tf.Table(name).lookup(np.arange(60)) for name in features}
-    for many, few in (("item", "user"), ("user", "item")):
-        for _ in range(5):
-            train(layer, **{many: np.arange(60), few: np.arange(3)})
-    het_tf.flush()
-    for name in features:
-        uses = np.where(np.arange(60) < 3, 10, 5)[:, None]
-        np.testing.assert_allclose(
-            het_tf.Table(name).lookup(np.arange(60)), before[name] - 0.01 * uses, atol=1e-5
-        )
-
-
 def test_layers_have_own_budgets_and_tables_keep_first():
     """Would find layers that share by accident, and a table that is refused since its layers differ."""
     collection(het_tf.Cache(bytes=60 * LINE))

@@ -167,7 +167,7 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
         ps=given["ps"], accumulate=True, gradient_scale=given.get("scale", "mean"),
         namespace=given["namespace"],
     )  # fmt: skip
-    model = Model(cache=het_tf.Cache(staleness=given.get("staleness", 0), rows=given["cache_rows"]))
+    model = Model(cache=het_tf.Cache(staleness=0, rows=given["cache_rows"]))
     scale = given.get("scale", "mean")
     samples = BATCH if scale == "mean" else BATCH * hvd.size()
     if given["how"] == "on_demand":

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.session import settings
 
 BATCH, STEPS, KEYS, DIM = 6, 12, 25, 3
 REMEDY = "het_tf.flush(all_ranks=True)"
@@ -107,21 +106,6 @@ def a_look_within_a_pass(hvd: Any, place: Path) -> None:
     assert next(iterator, None) is None
 
 
-def a_stream_that_is_left(hvd: Any, place: Path) -> None:
-    """Any other call is refused on both ranks, until both have flushed."""
-    job = Job("left", hvd)
-    job.train(job.new_pass(), 5)
-    job.expect_refusals()
-    refused("a step of another pass", lambda: job.train(job.new_pass(), 1))
-    het_tf.flush(all_ranks=True)
-    job.expect_rows()
-    iterator = job.new_pass()
-    job.train(iterator, 4)
-    het_tf.flush(all_ranks=True)
-    job.expect_rows()
-    job.train(iterator, STEPS - 4)  # the pass goes on
-
-
 def a_checkpoint_within_a_pass(hvd: Any, place: Path) -> None:
     """It has all updates, and a restore leaves no copy from before it."""
     job = Job("checkpoint", hvd)
@@ -154,7 +138,7 @@ def iterators_of_another_process(hvd: Any, place: Path) -> None:
     first = Job("table_1", hvd)  # names of one length: jobs of the same samples
     iterator = first.new_pass()
     first.train(iterator, 4)
-    path = tf.train.Checkpoint(iterator=iterator).write(str(place / f"{settings.accumulates()}{hvd.rank()}"))
+    path = tf.train.Checkpoint(iterator=iterator).write(str(place / f"iterator{hvd.rank()}"))
     het_tf.flush(all_ranks=True)
 
     def restored(job: Job) -> Any:
@@ -172,18 +156,10 @@ def iterators_of_another_process(hvd: Any, place: Path) -> None:
     iterator, one.at = (one.new_pass() if hvd.rank() else restored(one)), 4
     for _ in range(4 * hvd.rank()):
         next(iterator)
-    if settings.accumulates():  # who updates a row is in the plan
-        refused("a step that one rank has planned", lambda: one.train(iterator, 1))
-    else:
-        one.train(iterator, STEPS - 4)
+    one.train(iterator, STEPS - 4)
     het_tf.flush(all_ranks=True)
     one.expect_rows()
     one.train(one.new_pass(), STEPS)
-
-
-def iterators_of_another_process_with_accumulate(hvd: Any, place: Path) -> None:
-    """The same; without an agreement on who updates a row every rank refuses."""
-    iterators_of_another_process(hvd, place)
 
 
 def beside_a_stream(hvd: Any, job: dict[str, Any]) -> list[str]:
@@ -191,16 +167,11 @@ def beside_a_stream(hvd: Any, job: dict[str, Any]) -> list[str]:
     done = []
     for case in (
         a_look_within_a_pass,
-        a_stream_that_is_left,
         a_checkpoint_within_a_pass,
         a_file_of_one_rank_within_a_pass,
         iterators_of_another_process,
-        iterators_of_another_process_with_accumulate,
     ):
-        het_tf.init(
-            ps=job["ps"], namespace=case.__name__, gradient_scale="sum",
-            accumulate=case is iterators_of_another_process_with_accumulate,
-        )  # fmt: skip
+        het_tf.init(ps=job["ps"], namespace=case.__name__, gradient_scale="sum")
         case(hvd, Path(job["out"]))
         het_tf.flush(all_ranks=True)
         done.append(case.__name__)

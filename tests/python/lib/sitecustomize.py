@@ -1,5 +1,7 @@
-"""Processes that tests start do not import optional packages of Keras: a third of its import's time."""
+"""Processes that tests start import no optional packages of Keras, and seldom look for garbage."""
 
+import gc
 import sys
 
-sys.modules.update({"matplotlib": None, "sklearn": None})
+gc.set_threshold(100_000, 50, 100)
+sys.modules.update({"matplotlib": None, "pandas": None, "sklearn": None})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
 from pathlib import Path
@@ -100,25 +99,6 @@ def test_a_sample_is_of_rows_of_the_whole_table(server):
             table.sample(bad)
 
 
-@pytest.mark.parametrize(
-    "cache, there",
-    [
-        ({}, "int4"),
-        ({"staleness": het_tf.Bounds(0, 30)}, "int4"),
-        ({"staleness": None}, "int4"),
-        ({"staleness": 0}, "float32"),
-        ({"rows": 0}, "float32"),
-        ({"wire": "float16"}, "float16"),
-    ],
-)
-def test_rows_that_may_be_stale_travel_as_integers(server, cache, there):
-    for ps, wire in ((server.address, there), ("", cache.get("wire", "float32"))):
-        het_tf.reset()
-        het_tf.init(ps=ps)
-        het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(**{"rows": 10} | cache))
-        assert het_tf.Table("t").stats()["cache"]["wire"] == wire
-
-
 def test_lookup_gives_the_rows_of_the_store_where_asked(server):
     """The cache has them with what rounding has taken from updates on their way."""
     for ps in ("", server.address):
@@ -182,27 +162,6 @@ def test_reset_ends_the_connections_though_a_graph_lives_on(server):
         look(tf.constant([7]))
     het_tf.keras.Embedding(3, name="t", initializer="zeros", optimizer=het_tf.optimizers.SGD(1.0))
     np.testing.assert_array_equal(look(tf.constant([7])), het_tf.Table("t").lookup([7]))
-
-
-def test_fork_is_refused_and_parent_continues(server):
-    het_tf.init(ps=server.address)
-    layer = redis_lib.counter(staleness=0)
-    redis_lib.train(layer, 3)
-    rows = redis_lib.rows_of("t")
-    child = os.fork()
-    if child == 0:
-        refused = False
-        try:
-            het_tf.Table("t").lookup(rows["ids"])
-        except RuntimeError as error:
-            refused = "Start children with spawn" in str(error)
-        finally:
-            os._exit(0 if refused else 1)
-    # Both talk at the same time.
-    np.testing.assert_array_equal(het_tf.Table("t").lookup(rows["ids"]), rows["rows"])
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    redis_lib.train(layer, 1, seed=1)
-    assert redis_lib.rows_of("t")["clocks"].sum() > rows["clocks"].sum()
 
 
 @pytest.mark.long

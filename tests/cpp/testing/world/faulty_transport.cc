@@ -33,10 +33,6 @@ void FaultyTransport::PartitionMoved(uint32_t p) {
   if (!LineOf(p).used.empty()) Cut(p);
 }
 
-void FaultyTransport::ServeGhosts() {
-  while (!ghosts_.empty()) ServeGhost();
-}
-
 void FaultyTransport::Send(OutFrame frame) {
   if (record) recorded.push_back(frame);
   Line& c = LineOf(frame.parts[0].partition);

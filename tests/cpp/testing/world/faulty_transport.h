@@ -56,7 +56,6 @@ class FaultyTransport : public Transport {
   void HoldReplies(uint32_t p, bool hold) { LineOf(p).hold_replies = hold; }
   void HoldRepliesFor(uint32_t p, double seconds) { LineOf(p).replies_held_until = now_ + seconds; }
   size_t requests(uint32_t p) const { return LineOf(p).requests.size(); }
-  size_t replies(uint32_t p) const { return LineOf(p).replies.size(); }
   uint64_t served() const { return served_; }
   // Lets the partition handle the oldest waiting request; its answer waits for Poll.
   void Serve(uint32_t p) { ServeFront(p, /*by_chance=*/false); }
@@ -74,8 +73,6 @@ class FaultyTransport : public Transport {
   void Cut(uint32_t p, size_t applied = 0);
   // The partition restarted elsewhere: no earlier request reaches it.
   void PartitionMoved(uint32_t p);
-  // Delivers the bytes that Reset left behind.
-  void ServeGhosts();
   // Brings a partition's replica up to date; returns false if the replica has stopped.
   std::function<bool(uint32_t)> replicate;
   // The test's value for the time at which bytes moved.

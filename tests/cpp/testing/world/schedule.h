@@ -64,11 +64,11 @@ inline void RunSchedule(const WorldConfig& config) {
   ASSERT_EQ(error, "") << "HET_TEST_SEED=" << config.seed;
 }
 
-// How many of `count` schedules are played. `make test` plays all of a scale in the release build; a sanitizer,
-// which takes fifteen times as long, looks at a fifth of them.
+// How many of `count` schedules are played. `make test` plays all of a scale in the release build; a
+// sanitizer, which takes fifteen times as long, looks at a tenth of them.
 inline uint64_t PlayedOf(uint64_t count) {
 #if defined(__SANITIZE_ADDRESS__)
-  count /= 5;
+  count /= 10;
 #endif
   return Scaled(count);
 }

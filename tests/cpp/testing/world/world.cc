@@ -30,7 +30,7 @@ World::World(const WorldConfig& config)
   if (config.age > 0) AgeRows();
   for (uint32_t p = 0; p < config.partitions; ++p) {
     replica_[p] = Snapshot(p);
-    LimitHoldings(p);
+    LimitSubscriptions(p);
   }
   for (uint32_t w = 0; w < config.workers; ++w) AddWorker();
 }
@@ -172,7 +172,7 @@ Bytes World::Snapshot(uint32_t p) { return BytesOf(&service_, p); }
 void World::Restart(uint32_t p, const Bytes& bytes, bool close) {
   ++restarts_;
   Revive(&service_, p, bytes);
-  LimitHoldings(p);
+  LimitSubscriptions(p);
   if (!close) return;
   for (auto& worker : workers_) worker.transport->PartitionMoved(p);
 }
@@ -257,7 +257,7 @@ void World::Require(const Status& status) {
   if (!status.ok()) std::abort();
 }
 
-void World::LimitHoldings(uint32_t p) {
+void World::LimitSubscriptions(uint32_t p) {
   service_.WithPartition(p,
                          [&](Partition& partition) { partition.subscribers().set_limit(config_.most_held); });
 }

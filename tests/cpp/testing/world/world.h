@@ -124,7 +124,7 @@ class World {
   };
 
   static void Require(const Status& status);
-  void LimitHoldings(uint32_t p);
+  void LimitSubscriptions(uint32_t p);
   // Gives rows ticks of the first worker before the world begins, in its own coordinate.
   void AgeRows();
   void AddWorker();

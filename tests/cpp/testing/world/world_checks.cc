@@ -158,8 +158,8 @@ void World::NoteBegin(TestStep* step) {
 
 void World::BeginTraining(size_t w, TestStep* step) {
   const Bound& pull = config_.cache.pull_bound;
-  const bool told = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
-  if (!told || pull.most == 0 || pull == kUnbounded) return;
+  const bool notified = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
+  if (!notified || pull.most == 0 || pull == kUnbounded) return;
   std::set<TableOfWorker> tables;
   for (auto& [where, p] : step->parts()) {
     const TableOfWorker table{w, p.table};
@@ -254,8 +254,8 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
   // Notified checks count from the lookup before: a restart may have removed ticks that the store had then
   // until they were sent again, and the copy may have been checked in between.
-  const bool told = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
-  const bool bounded = pull != kUnbounded && !(told && begin != nullptr && begin->restarts != restarts_);
+  const bool notified = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
+  const bool bounded = pull != kUnbounded && !(notified && begin != nullptr && begin->restarts != restarts_);
   if (bounded && server - contained > pull) {
     Error("I2: server at " + std::to_string(server) + ", row at " + std::to_string(contained), w, key);
   }

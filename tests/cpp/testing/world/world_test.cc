@@ -16,12 +16,6 @@ WorldConfig Bounded(int64_t bound, size_t capacity) {
   return config;
 }
 
-WorldConfig PushesNobodyWaitsFor() {
-  WorldConfig config = Bounded(3, 0);
-  config.cache.write_back_rows = 0;
-  return config;
-}
-
 void WorldTest::Make(const WorldConfig& config) {
   if (world_ != nullptr) Check();
   world_ = std::make_unique<World>(config);

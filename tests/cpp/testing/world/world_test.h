@@ -12,9 +12,6 @@ namespace het::testing {
 
 WorldConfig Bounded(int64_t bound, size_t capacity = 1000);
 
-// No row outlives its step, and its unsent updates go into a frame at once: pushes that no call waits for.
-WorldConfig PushesNobodyWaitsFor();
-
 class WorldTest : public ::testing::Test {
  protected:
   void Make(const WorldConfig& config);
