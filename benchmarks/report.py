@@ -10,7 +10,7 @@ A document says in a comment which figures it has, and what stands between that 
 This is a table of benchmarks/traffic/result.json: the records at a path that have these values, and of each
 column the head and the cells, by str.format. `*` in a path stands for every key; these are {0}, {1}, ... A
 head with braces makes a column for each of its values. `<!-- goals traffic -->` says which goals are missed,
-and `<!-- run traffic -->` the command, the machine and the versions. "slow_link/four" is another file.
+and `<!-- run traffic -->` the command, the machine and the versions. "defaults/tails" is another file.
 """
 
 from __future__ import annotations

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "docs/concepts.md", "docs/protocol.md", "benchmarks/instructions/README.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/concepts.md",
+    "docs/optimizers.md",
+    "docs/protocol.md",
+    "benchmarks/defaults/README.md",
+    "benchmarks/instructions/README.md",
+)
 FIGURE = re.compile(r"(<!--\s+figure\s+([^>]*?)\s+-->)([^<]*)(<!--\s+end\s+-->)")
 
 

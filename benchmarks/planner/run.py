@@ -119,9 +119,8 @@ def systems(rows: int) -> dict[str, Figures]:
 
     return {
         "no cache": {"staleness": 0, "rows": 0},
-        "s=0": het(0), "s=10": het(10), "s=100": het(100),
-        "default": {"rows": rows}, "default, look-ahead": {"rows": rows}, "default, planned": {"rows": rows},
-        "default, float32": {"rows": rows, "wire": "float32"},
+        "s=10": het(10), "s=100": het(100),
+        "default": {"rows": rows}, "adagrad": {"rows": rows},
     }  # fmt: skip
 
 
@@ -138,45 +137,42 @@ def cells() -> list[Figures]:
     """Every cell of a system of het_tf: seconds of a step, forecast and observed."""
     samples = {name: whole_sample(name) for name in ("criteo_scaled", "graph")}
     byte_seconds = cost.byte_seconds()
-    replayed: dict[tuple[str, str, int], Any] = {}
+    result = report.load("slow_link")
+    job = Job(workers=result["workers"], batch=BATCH)
+    replayed: dict[tuple[str, str], Any] = {}
 
-    def made(model: str, system: str, workers: int) -> Any:
-        key = (model, system, workers)
+    def made(model: str, system: str) -> Any:
+        key = (model, system)
         if key not in replayed:
             sample, rows = samples["graph" if model == "graphsage" else "criteo_scaled"]
-            dims = (128,) if model in ("dcn", "graphsage") else (128, 1)  # the first order of the others
-            planned = system in ("default, look-ahead", "default, planned")
-            job = Job(workers=workers, batch=BATCH, window=32 * planned)
+            dims = (128,) if model == "graphsage" else (128, 1)  # the first order of Wide & Deep
             cache = systems(round(0.1 * rows))[system]
-            spec = {"optimizer": {"name": "sgd"}}
-            tables = [replay(sample, {"name": f"t{dim}", "dim": dim, **spec}, cache, job) for dim in dims]
-            replayed[key] = (job, tables, traffic(tables, job), planned)
+            rule = {"name": "row_wise_adagrad", "decay_steps": 1} if system == "adagrad" else {"name": "sgd"}
+            specs = [{"name": f"t{dim}", "dim": dim, "optimizer": rule} for dim in dims]
+            tables = [replay(sample, spec, cache, job) for spec in specs]
+            replayed[key] = (tables, traffic(tables, job))
         return replayed[key]
 
     found = []
-    for file in ("slow_link", "slow_link/four"):
-        result = report.load(file)
-        parts = [(name, [of["unlimited"], *of["settings"].values()]) for name, of in result["models"].items()]
-        parts += [("wide_deep", result["ratios"]["settings"].values())] if "ratios" in result else []
-        for model, settings in parts:
-            for setting in settings:
-                local = setting["systems"].get("local", {}).get("step", setting["compute"])
-                compute = local if setting["dense"] else setting["compute"]
-                machine = cost.Machine(
-                    rate=setting["rate"],
-                    round_trip=0.0,
-                    compute=compute,
-                    byte_seconds=byte_seconds,
-                )
-                for system, of in setting["systems"].items():
-                    if system in ("local", "allgather"):
-                        continue
-                    job, tables, moved, planned = made(model, system, result["workers"])
-                    step = cost.step_time(moved, tables, job, machine, early=planned)
-                    found.append({"workers": result["workers"], "model": model, "system": system,
-                                  "rate": setting["rate"], "dense": setting["dense"],
-                                  "observed": of["step"], "forecast": step.seconds,
-                                  "bound": step.bound})  # fmt: skip
+    for model, of_model in result["models"].items():
+        for setting in of_model["settings"].values():
+            local = setting["systems"].get("local", {}).get("step", setting["compute"])
+            compute = local if setting["dense"] else setting["compute"]
+            machine = cost.Machine(
+                rate=setting["rate"],
+                round_trip=0.0,
+                compute=compute,
+                byte_seconds=byte_seconds,
+            )
+            for system, of in setting["systems"].items():
+                if system in ("local", "allgather"):
+                    continue
+                tables, moved = made(model, system)
+                step = cost.step_time(moved, tables, job, machine, early=False)
+                found.append({"workers": result["workers"], "model": model, "system": system,
+                              "rate": setting["rate"], "dense": setting["dense"],
+                              "observed": of["step"], "forecast": step.seconds,
+                              "bound": step.bound})  # fmt: skip
     return found
 
 

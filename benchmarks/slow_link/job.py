@@ -20,7 +20,6 @@ class Job:
       systems: options of each by name, see `slow_link.SYSTEMS`; caches with their `rows`.
       dim: floats of a row.
       hidden: widths of the perceptron, or of the layers of GraphSAGE.
-      cross_rank: of the matrices of dcn.
       batch: samples of a worker's step.
     """
 
@@ -32,7 +31,6 @@ class Job:
     systems: dict[str, dict[str, Any]]
     dim: int
     hidden: tuple[int, ...]
-    cross_rank: int
     batch: int
 
     def text(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import subprocess
 import time
@@ -34,14 +33,13 @@ from benchmarks.traffic.streams import make_stream
 from het_tf._version import __version__
 from het_tf.python.ps.programs import find_server
 
-STREAMS = {**dict.fromkeys(("wide_deep", "deepfm", "dcn"), "criteo_scaled"), "graphsage": "graph"}
+STREAMS = {"wide_deep": "criteo_scaled", "graphsage": "graph"}
 """The stream of ids of each model."""
 EPOCH = 524_288
 SEED = 1
 BATCH = 128
 HIDDEN = (64, 32)
 RATIO = 12.0
-RATIOS = (1.0, 3.0, 30.0, 100.0)
 
 
 def machine() -> Figures:
@@ -88,28 +86,25 @@ class Program:
             },
             dim=self.scale.dim,
             hidden=HIDDEN,
-            cross_rank=8,
             batch=BATCH,
         )
 
     @contextlib.contextmanager
-    def session(self, model: str, rounds: int | None = None) -> Iterator[Session]:
+    def session(self, model: str) -> Iterator[Session]:
         """A launch of a model under horovodrun at an empty server."""
-        scale = dataclasses.replace(self.scale, rounds=rounds or self.scale.rounds)
         begin = time.monotonic()
         job = self.job(model, f"redis://{networks.SERVER}:{jobs.PORT}")
         with jobs.server(self.place), jobs.horovod(self.place, job) as workers:
-            yield Session(self.place, workers, scale)
+            yield Session(self.place, workers, self.scale)
         say(f"  {time.monotonic() - begin:.0f} s")
 
     def model(self, model: str) -> Figures:
-        """Every system at RATIO : 1 and at ten times that rate, with the dense part apart and not."""
+        """Every system at RATIO : 1, with the dense part apart and not, and at ten times that rate."""
         say(f"{model}: every system")
-        rounds = self.scale.rounds if model == "wide_deep" else min(2, self.scale.rounds)
-        with self.session(model, rounds=rounds) as session:
-            made = session.make(self.scale.systems)
-            het = [name for name in made if SYSTEMS[name]["kind"] == "het"]
-            unlimited = summary(session.measure(made, Link()), Link())
+        with self.session(model) as session:
+            systems = self.scale.systems
+            session.make(systems)
+            het = [name for name in systems if SYSTEMS[name]["kind"] == "het"]
             found = session.scale.given or calibrate(session, RATIO)
             if found["rate"] is None:
                 reached = f"even without a limit it is {found['reached']:.1f} : 1"
@@ -120,40 +115,17 @@ class Program:
             result: Figures = {
                 "distinct": self.stream(model)[1],
                 "dense_bytes": session.dense_bytes,
-                "missing": session.missing,
                 "calibration": found,
-                "unlimited": unlimited,
                 "settings": {},
             }
-            for factor in self.scale.factors:
-                for dense in (False, True):
-                    link = Link(factor * found["rate"], dense)
-                    entry = summary(session.measure(made if dense else het, link), link)
-                    name = ("all" if dense else "rows") + (f", {factor}x" if factor > 1 else "")
-                    result["settings"][name] = {"factor": factor, **entry}
-                    say(f"  {shown(link.rate)}{', dense too' if dense else ''}: {line(entry)}")
-            share_compute([unlimited, *result["settings"].values()])
+            for name, factor in self.scale.settings.items():
+                dense = name == "all"
+                link = Link(factor * found["rate"], dense)
+                entry = summary(session.measure(systems if dense else het, link), link)
+                result["settings"][name] = {"factor": factor, **entry}
+                say(f"  {shown(link.rate)}{', dense too' if dense else ''}: {line(entry)}")
+            share_compute(list(result["settings"].values()))
         return result
-
-    def ratios(self) -> Figures:
-        """Wide & Deep without cache and with, at rates from fast to slow."""
-        say("ratios")
-        names = ["local", "no cache", "s=0", "s=10", "s=100", "default", "default, float32"]
-        # Steps at a low rate are long; two turns of them have to do.
-        with self.session("wide_deep", rounds=min(2, self.scale.rounds)) as session:
-            made = session.make(names)
-            settings = [summary(session.measure(made[1:], Link()), Link())]
-            for ratio in RATIOS:
-                found = calibrate(session, ratio)
-                if found["rate"] is None:
-                    say(f"  {ratio:g} : 1 is not reached: without a limit it is {found['reached']:.1f} : 1")
-                    continue
-                link = Link(found["rate"])
-                settings.append(summary(session.measure(made[1:], link), link))
-                say(f"  {shown(link.rate)}: {line(settings[-1])}")
-            share_compute(settings)
-            by_ratio = {f"{entry['ratio']:.1f} : 1": entry for entry in settings}
-            return {"settings": by_ratio, "missing": session.missing}
 
     def close(self) -> None:
         self.place.close()
@@ -176,10 +148,9 @@ def goals(models: dict[str, Figures]) -> list[Figures]:
     found = []
     for model, what, system, setting, limit in GOALS:
         entry = models.get(model, {"settings": {}})["settings"].get(setting)
-        for name in (system, f"{system}, planned") if entry else ():
-            if name in entry["systems"]:
-                at = f"{model}, {entry['ratio']:.1f} : 1, {what}: no cache over {name}"
-                found.append(report.goal(at, entry["systems"][name]["gain"][what], ">=", limit))
+        if entry and system in entry["systems"]:
+            at = f"{model}, {entry['ratio']:.1f} : 1, {what}: no cache over {system}"
+            found.append(report.goal(at, entry["systems"][system]["gain"][what], ">=", limit))
     return found
 
 
@@ -206,8 +177,7 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
             "batch": BATCH,
             "epoch": EPOCH,
         }
-        every = {*STREAMS, "ratios"}
-        kept = out.exists() and set(parts) != every
+        kept = out.exists() and set(parts) != set(STREAMS)
         result: Figures = json.loads(out.read_text()) if kept else {}
         others = [name for name, value in settings.items() if result.get(name, value) != value]
         if others:
@@ -216,10 +186,7 @@ def run(parts: Sequence[str], out: Path, workers: int, quick: bool, streams: Pat
         result |= {**settings, "machine": machine()}
         models = result.setdefault("models", {})
         for part in parts:
-            if part in STREAMS:
-                models[part] = program.model(part)
-            else:
-                result["ratios"] = program.ratios()
+            models[part] = program.model(part)
             result["goals"] = goals(models)
             report.write(result, out)
     finally:

@@ -3,12 +3,9 @@
     make benchmark-tools
     python benchmarks/slow_link/run.py [--quick] [--only PART ...] [--workers N]
 
-Real workers under horovodrun train Wide & Deep, DeepFM, DCN and GraphSAGE at a real shard. The program makes
+Real workers under horovodrun train Wide & Deep and GraphSAGE at a real shard. The program makes
 network namespaces of its own, whose links the kernel limits (`tc tbf`) and counts; README.md says what
 is measured and how. That needs root, or a kernel that lets everyone make namespaces.
-
-Parts: wide_deep, deepfm, dcn, graphsage (every system, two rates), ratios (Wide & Deep, rates from fast to
-slow).
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.slow_link import network
 
-PARTS = ("wide_deep", "deepfm", "dcn", "graphsage", "ratios")
+PARTS = ("wide_deep", "graphsage")
 STREAMS = ROOT / "build/traffic"
 
 

@@ -1,12 +1,11 @@
 """How every system of slow_link looks up rows and takes a step; what it trains is in tasks.py.
 
 Only the side that looks up rows differs from system to system. All weights learn by SGD, as in HET's own
-runs: rows then travel without optimizer slots.
+runs: rows then travel without optimizer slots; rows of the system "adagrad" have one.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,37 +51,22 @@ class PlainSide(tf.keras.layers.Layer):
 class HetSide(tf.keras.layers.Layer):
     """Rows in tables of het_tf."""
 
-    def __init__(self, name: str, parts: tuple[Part, ...], cache: dict[str, Any]) -> None:
+    def __init__(self, name: str, parts: tuple[Part, ...], options: dict[str, Any]) -> None:
         super().__init__(name="het_rows")
+        optimizers = het_tf.optimizers
+        adagrad = options.get("adagrad", False)
+        rule = optimizers.RowWiseAdagrad(0.05, decay_steps=1) if adagrad else optimizers.SGD(RATE)
         features = {
-            part.name: het_tf.FeatureConfig(
-                het_tf.TableConfig(f"{name}/{part.name}", part.dim, het_tf.optimizers.SGD(RATE))
-            )
+            part.name: het_tf.FeatureConfig(het_tf.TableConfig(f"{name}/{part.name}", part.dim, rule))
             for part in parts
         }
         self.names = [part.name for part in parts]
         self.collection = het_tf.keras.EmbeddingCollection(
-            features, cache=het_tf.Cache.from_config(cache), name="tables"
+            features, cache=het_tf.Cache.from_config(options["cache"]), name="tables"
         )
 
-    def ids(self, inputs: dict[str, Any], label: Any = None) -> dict[str, Any]:
-        """What the collection is called with, of a batch."""
-        del label
-        return dict.fromkeys(self.names, inputs[IDS])
-
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        return dict(self.collection(self.ids(inputs)))
-
-
-def missing_option(options: dict[str, Any]) -> str:
-    """Why the installed het_tf cannot run a system with these options; "" if it can."""
-    if options.get("planned") and not hasattr(het_tf, "plan"):
-        return "this het_tf has no het_tf.lookahead"
-    known = inspect.signature(het_tf.Cache).parameters
-    for name in options.get("cache", ()):
-        if name not in known:
-            return f"this het_tf has no {name}= of caches"
-    return ""
+        return dict(self.collection(dict.fromkeys(self.names, inputs[IDS])))
 
 
 class Trainer:
@@ -92,8 +76,8 @@ class Trainer:
       job: the launch.
       name: of the system.
       options: "kind" local (rows in this process, not shared: what a step computes), allgather (the same,
-        and Horovod gathers the gradients of rows) or het; "cache": arguments of `het_tf.Cache`; "planned":
-        whether batches are planned.
+        and Horovod gathers the gradients of rows) or het; "cache": arguments of `het_tf.Cache`;
+        "adagrad": whether rows learn by AdaGrad, and have its bounds.
       worker: rank.
     """
 
@@ -102,10 +86,9 @@ class Trainer:
 
         self.job, self.worker = job, worker
         self.kind = options["kind"]
-        self.planned = options.get("planned", False)
         self.task = TASKS[job.model](job)
         if self.kind == "het":
-            made = self.task.model(lambda parts: HetSide(f"{job.model}_{name}", parts, options["cache"]))
+            made = self.task.model(lambda parts: HetSide(f"{job.model}_{name}", parts, options))
         else:
             made = self.task.model(lambda parts: PlainSide(parts, distinct_rows(Path(job.stream))))
         self.model, self.side = made
@@ -139,10 +122,7 @@ class Trainer:
     def feed(self) -> Iterator[Any]:
         """The system's own batches; they go on where they stopped."""
         if self._feed is None:
-            data = self.task.batches(self.worker)
-            if self.planned:
-                data = het_tf.lookahead(data, self.side.collection, inputs=self.side.ids)
-            self._feed = iter(data)
+            self._feed = iter(self.task.batches(self.worker))
         return self._feed
 
 

@@ -29,11 +29,8 @@ def main() -> None:
 
     def make(command: dict[str, Any]) -> dict[str, Any]:
         name = command["system"]
-        why = training.missing_option(job.systems[name])
-        if not why:
-            trainers[name] = training.Trainer(job, name, job.systems[name], hvd.rank())
-            return {"dense_bytes": trainers[name].dense_bytes}
-        return {"missing": why}
+        trainers[name] = training.Trainer(job, name, job.systems[name], hvd.rank())
+        return {"dense_bytes": trainers[name].dense_bytes}
 
     def run(command: dict[str, Any]) -> dict[str, Any]:
         trainer = trainers[command["system"]]

@@ -76,7 +76,8 @@ def test_traffic_bounds(tmp_path: Path) -> None:
 
     aged = by("30")
     assert aged["pull"]["most"] == 30 and aged["pull"]["every"] > 1 and aged["push"]["every"] > 1
-    assert by("30", "--optimizer", "sgd")["pull"] == {"most": 10, "every": 0}
+    of_default = by("30", "--optimizer", traffic.ROWS)
+    assert of_default["pull"]["most"] == 3 and of_default["push"]["most"] == 0
     assert by("30/2") == {"pull": {"most": 30, "every": 0}, "push": {"most": 2, "every": 0}}
     assert by("unbounded") == {"pull": None, "push": None}
 
