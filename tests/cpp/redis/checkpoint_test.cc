@@ -189,13 +189,6 @@ TEST_F(RedisCheckpoint, AnIncrementThatLosesRemovalsBecomesWhole) {
   EXPECT_EQ(saved.value().tables[0].rows, 1180u);
 }
 
-TEST_F(RedisCheckpoint, CountsNeedATable) {
-  const auto store = Open("x", 2, 9);
-  ASSERT_TRUE(store->CreateTable(MakeSchema("a", 3, "adagrad")).ok());
-  const RedisReply no_table = server_->Command({"HET.CHANGES", store->keys()[0], "SINCE", "0:0", "COUNT"});
-  EXPECT_THAT(no_table.text, HasSubstr("COUNT needs TABLE"));
-}
-
 TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
   ClientConfig config;

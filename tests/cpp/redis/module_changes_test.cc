@@ -107,6 +107,7 @@ TEST_F(RedisChangesTest, BadOptionsAreNamed) {
   EXPECT_NE(Refusal({"SINCE", "0:0", "ROWS", "int8", "STORED"}).find("STORED rows are float32"),
             std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "TABLE", "-1"}).find("TABLE is '-1'"), std::string::npos);
+  EXPECT_NE(Refusal({"SINCE", "0:0", "COUNT"}).find("COUNT needs TABLE"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE", "0:0", "PAGES", "1"}).find("'PAGES' is not an option"), std::string::npos);
   EXPECT_NE(Refusal({"SINCE"}).find("'SINCE' is not an option, or has no value"), std::string::npos);
   EXPECT_TRUE(Command({"HET.CHANGES", "none", "SINCE", "0:0"}).StartsWith("HETNOPART "));
