@@ -195,8 +195,10 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     # The mean gradient of a last batch of a few rows varies much, and AdaGrad takes a large step by it.
     full = splits.train.rows is None or splits.train.rows >= options.batch_size
     batches = splits.train.to_tf(options.batch_size, shuffle=True, seed=options.seed, drop_remainder=full)
+    # Lookups begin early where tables are at a server: one that is given, or the one of a job of ranks.
+    at_server = os.environ.keys() & {"HET_PS", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"}
     history = model.fit(
-        het_tf.lookahead(batches, model),
+        het_tf.lookahead(batches, model) if at_server else batches,
         validation_data=splits.valid.to_tf(max(options.batch_size, 1024)),
         epochs=options.epochs,
         callbacks=callbacks,
