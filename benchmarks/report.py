@@ -67,7 +67,7 @@ def machine() -> Figures:
 
 def versions(*modules: Any) -> dict[str, str]:
     """Returns the versions of modules, by name."""
-    return {module.__name__: str(getattr(module, "__version__", "")) for module in modules}
+    return {module.__name__.rpartition(".")[2]: str(getattr(module, "__version__", "")) for module in modules}
 
 
 def write(result: Figures, out: Path) -> None:
