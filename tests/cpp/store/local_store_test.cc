@@ -450,7 +450,7 @@ TEST_F(CheckpointStore, Memory) {
     return status;
   };
   EXPECT_EQ(limited(size_t{6} << 20, "full", {schema}).message(), "");
-  EXPECT_EQ(limited(size_t{6} << 20, "increment", {schema, empty}).message(), "");
+  EXPECT_EQ(limited(size_t{10} << 20, "increment", {schema, empty}).message(), "");
   const Status status = limited(100000, "none", {schema});
   EXPECT_EQ(status.code(), Code::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were saved"));
