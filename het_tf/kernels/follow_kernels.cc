@@ -1,5 +1,6 @@
-// HetFollowDense and HetFollowLookup: the dense weights and the rows of a model that follows training
-// (core/follow/followed_model.h). A kernel keeps the model of its last path; kernels share it.
+// HetFollowDense and HetServe: the dense weights and the rows of a native export
+// (core/follow/followed_model.h). A kernel keeps the model of its last path, so that a call does not access
+// the file system; kernels share it.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -133,41 +134,42 @@ class FollowDenseKernel {
 // --- rows
 // ---------------------------------------------------------------------------------------------------
 
-// Inputs: ids * N, hints * N, path of follow.json, ticket. Outputs: rows * N.
-class FollowLookupKernel {
+// Inputs: ids * N, hints * N, path of follow.json, ticket * M. Outputs: rows * N.
+class ServeKernel {
  public:
-  static Result<std::unique_ptr<FollowLookupKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<FollowLookupKernel>();
-    HET_ASSIGN_OR_RETURN(kernel->tables_, GetStringListAttr(context, "tables"));
+  static Result<std::unique_ptr<ServeKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<ServeKernel>();
+    HET_ASSIGN_OR_RETURN(kernel->files_, GetStringListAttr(context, "files"));
     HET_ASSIGN_OR_RETURN(const auto features, GetIntAttr(context, "N"));
-    if (kernel->tables_.size() == static_cast<size_t>(features)) return kernel;
-    return InvalidArgument("HetFollowLookup: attribute tables names " +
-                           std::to_string(kernel->tables_.size()) + " tables for " +
-                           std::to_string(features) + " features; give one each");
+    if (kernel->files_.size() == static_cast<size_t>(features)) return kernel;
+    return InvalidArgument("HetServe: attribute files names " + std::to_string(kernel->files_.size()) +
+                           " files for " + std::to_string(features) + " features; give one each");
   }
 
   Status Compute(TF_OpKernelContext* context) {
-    const int n = static_cast<int>(tables_.size());
+    const int n = static_cast<int>(files_.size());
     HET_ASSIGN_OR_RETURN(const auto model, input_.Get(context, 2 * n));
     std::vector<TfTensor> tensors;
     std::vector<follow::LiveRead> reads;
-    tensors.reserve(2 * tables_.size());
-    reads.reserve(tables_.size());
+    tensors.reserve(2 * files_.size());
+    reads.reserve(files_.size());
+    std::vector<int64_t> shape;
     for (int f = 0; f < n; ++f) {
-      const int table = model->Find(tables_[f]);
-      if (table < 0) return InvalidArgument("HetFollowLookup: follow.json has no table '" + tables_[f] + "'");
+      HET_ASSIGN_OR_RETURN(const size_t table, model->Find(files_[f]));
       const int64_t dim = model->base(table).dim();
       HET_ASSIGN_OR_RETURN(auto hint, GetInput(context, n + f));
-      if (TF_NumDims(hint.get()) != 2 || TF_Dim(hint.get(), 1) != dim) {
-        return InvalidArgument("HetFollowLookup: rows of table '" + tables_[f] + "' have dim " +
-                               std::to_string(dim) + ", and the graph was made for another");
+      shape = ShapeOf(hint.get());
+      if (shape.size() != 2 || shape[1] != dim) {
+        return InvalidArgument("HetServe: the hint of table '" + model->base(table).schema().spec().name +
+                               "' has shape " + ShapeText(shape) + "; it must be [0, " + std::to_string(dim) +
+                               "], as " + model->base(table).path() + " has it");
       }
       HET_ASSIGN_OR_RETURN(auto ids, GetInput(context, f));
-      std::vector<int64_t> shape = ShapeOf(ids.get());
+      shape = ShapeOf(ids.get());
       shape.push_back(dim);
       HET_ASSIGN_OR_RETURN(auto rows,
                            NewOutput(context, f, TF_FLOAT, {shape.data(), shape.size()}, sizeof(float)));
-      reads.push_back({static_cast<size_t>(table),
+      reads.push_back({table,
                        {static_cast<const int64_t*>(TF_TensorData(ids.get())),
                         static_cast<size_t>(TF_TensorElementCount(ids.get()))},
                        static_cast<float*>(TF_TensorData(rows.get()))});
@@ -178,12 +180,12 @@ class FollowLookupKernel {
   }
 
  private:
-  std::vector<std::string> tables_;
+  std::vector<std::string> files_;
   FollowedInput input_;
 };
 
 const bool follow_registered = (RegisterCpuKernel<FollowDenseKernel>("HetFollowDense"),
-                                RegisterCpuKernel<FollowLookupKernel>("HetFollowLookup"), true);
+                                RegisterCpuKernel<ServeKernel>("HetServe"), true);
 
 }  // namespace
 }  // namespace het

@@ -32,15 +32,9 @@ void LookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetOutput(context, n, scalar.get(), status);
 }
 
-// The same for HetServe: N ids, N paths, N hints; N rows.
+// The same for HetServe: N ids, N hints, path, perhaps a ticket; N rows.
 void ServeShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const int n = static_cast<int>(TF_ShapeInferenceContextNumInputs(context) / 3);
-  for (int f = 0; f < n && Ok(status); ++f) SetRowsShape(context, f, 2 * n + f, status);
-}
-
-// The same for HetFollowLookup: N ids, N hints, path, ticket; N rows.
-void FollowLookupShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 2) / 2);
+  const int n = static_cast<int>((TF_ShapeInferenceContextNumInputs(context) - 1) / 2);
   for (int f = 0; f < n && Ok(status); ++f) SetRowsShape(context, f, n + f, status);
 }
 
@@ -172,20 +166,6 @@ void RegisterApplyCount() {
   Register(op, &UnknownShape);
 }
 
-// The rows of `ids` from serving files (core/serve), one path a feature. Stateful like the others: what a
-// path leads to is no constant of the graph, so nobody may compute the op before it is served.
-void RegisterServe() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetServe");
-  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
-  TF_OpDefinitionBuilderAddInput(op, "paths: N * string");  // scalars: the files, as assets give them
-  TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
-  TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op,
-                                "tables: list(string)");  // of each feature: whose rows the file must have
-  Register(op, &ServeShape);
-}
-
 // The dense weights in force of a model that follows training (core/follow/followed_model.h), in place in
 // their file. `ticket`: their version's number. A lookup takes it as an input, so that the request's rows are
 // read after its dense weights.
@@ -199,17 +179,19 @@ void RegisterFollowDense() {
   Register(op, &UnknownShape);                           // Python sets the shapes
 }
 
-// The rows of `ids` of that model.
-void RegisterFollowLookup() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetFollowLookup");
+// The rows of `ids` of a native export (core/follow/followed_model.h). Stateful like the others: what a path
+// leads to is no constant of the graph, so nobody may compute the op before it is served.
+void RegisterServe() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetServe");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
   TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
-  TF_OpDefinitionBuilderAddInput(op, "path: string");
-  TF_OpDefinitionBuilderAddInput(op, "ticket: int64");
+  TF_OpDefinitionBuilderAddInput(op, "path: string");       // of follow.json, as the asset gives it
+  TF_OpDefinitionBuilderAddInput(op, "ticket: M * int64");  // one, or none: dense weights do not follow
   TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
   TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");  // of each feature
-  Register(op, &FollowLookupShape);
+  TF_OpDefinitionBuilderAddAttr(op, "M: int >= 0");
+  TF_OpDefinitionBuilderAddAttr(op, "files: list(string)");  // of each feature: as follow.json names its rows
+  Register(op, &ServeShape);
 }
 
 // The workers that take the samples of a global batch (core/plan/location.h), keys [workers * batch, width]
@@ -227,10 +209,9 @@ void RegisterPlaceSamples() {
   Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
 }
 
-const bool registered =
-    (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterKeepGrad(), RegisterApplyGrad(),
-     RegisterSumGrads(), RegisterApplySums(), RegisterApplyCount(), RegisterServe(), RegisterFollowDense(),
-     RegisterFollowLookup(), RegisterPlaceSamples(), true);
+const bool registered = (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterKeepGrad(),
+                         RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(), RegisterApplyCount(),
+                         RegisterServe(), RegisterFollowDense(), RegisterPlaceSamples(), true);
 
 }  // namespace
 }  // namespace het

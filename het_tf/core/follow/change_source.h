@@ -17,8 +17,8 @@ namespace het::follow {
 
 struct ChangeAnswer {
   uint32_t partition = 0;
-  Status status;     // Unavailable: ask again later. Any other error needs somebody to intervene.
-  ChangesPage page;  // of AskPage
+  Status status;                                 // an error: ask again after a pause
+  ChangesPage page;                              // of AskPage
   std::vector<std::optional<TableSpec>> tables;  // of AskTables, in its order; absent: there is no such table
 };
 

@@ -1,8 +1,8 @@
 #include "het_tf/core/follow/followed_model.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,9 +16,14 @@ namespace {
 constexpr char kLiveDirectory[] = "het_live";
 constexpr uint64_t kTellEvery = 1000000000;  // nanoseconds between two notices
 
+constexpr MappedFile::Kind kFollowFiles = {
+    "description of a native export", "a SavedModel keeps it under assets/: copy or move it as a whole",
+    "export the model again",         "",
+    Code::kInvalidArgument,           Code::kInvalidArgument};
+
 struct OpenModels {
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<FollowedModel>> models;
+  std::map<std::pair<std::string, MappedFile::Identity>, std::weak_ptr<FollowedModel>> models;
 };
 // Never destroyed: kernels may outlive static destructors.
 OpenModels& Registry() {
@@ -42,51 +47,65 @@ Result<FollowSpec> ParseFollowSpec(const std::string& text) {
   FollowSpec spec;
   try {
     const auto json = nlohmann::json::parse(text);
-    for (const auto& table : json.at("tables")) spec.files.push_back(table.at("file").get<std::string>());
-    spec.dense = json.at("dense").at("file").get<std::string>();
-    spec.max_age = json.at("max_age").get<double>();
+    for (const auto& table : json.at("tables")) {
+      spec.files.push_back(table.at("file").get<std::string>());
+      spec.tables.push_back(table.at("name").get<std::string>());
+    }
+    if (!json.at("dense").is_null()) spec.dense = json["dense"].at("file").get<std::string>();
+    if (!json.at("max_age").is_null()) spec.max_age = json["max_age"].get<double>();
     if (!json.at("max_skew").is_null()) spec.max_skew = json["max_skew"].get<double>();
     const auto stale = json.at("stale").get<std::string>();
     if (stale != "serve" && stale != "fail") return InvalidArgument("follow.json: stale is '" + stale + "'");
     spec.fail = stale == "fail";
   } catch (const nlohmann::json::exception& error) {
-    return InvalidArgument(std::string("follow.json is not one of an export that follows: ") + error.what());
+    return InvalidArgument(std::string("follow.json is not one of a native export: ") + error.what());
   }
   return spec;
 }
 
-FollowedModel::FollowedModel(std::string directory, FollowSpec spec, std::unique_ptr<LiveReader> reader)
-    : directory_(std::move(directory)), spec_(std::move(spec)), reader_(std::move(reader)) {}
+FollowedModel::FollowedModel(MappedFile file, std::string directory, FollowSpec spec,
+                             std::unique_ptr<LiveReader> reader)
+    : file_(std::move(file)),
+      directory_(std::move(directory)),
+      spec_(std::move(spec)),
+      reader_(std::move(reader)) {}
 
 Result<std::shared_ptr<FollowedModel>> FollowedModel::Open(const std::string& path) {
+  HET_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path, kFollowFiles));
   OpenModels& open = Registry();
   std::lock_guard<std::mutex> lock(open.mutex);
-  std::weak_ptr<FollowedModel>& known = open.models[path];
-  if (auto model = known.lock()) return model;
-  std::ifstream stream(path);
-  if (!stream) {
-    return Status(Code::kNotFound,
-                  "cannot open '" + path + "': a SavedModel keeps it under assets/: copy it as a whole");
+  for (auto it = open.models.begin(); it != open.models.end();) {
+    it = it->second.expired() ? open.models.erase(it) : std::next(it);
   }
-  HET_ASSIGN_OR_RETURN(FollowSpec spec,
-                       ParseFollowSpec(std::string(std::istreambuf_iterator<char>(stream), {})));
+  const auto key = std::make_pair(path, file.identity());
+  if (const auto known = open.models.find(key); known != open.models.end()) {
+    if (auto model = known->second.lock()) return model;
+  }
+  HET_ASSIGN_OR_RETURN(const auto text, file.At<char>(0, file.size()));
+  HET_ASSIGN_OR_RETURN(FollowSpec spec, ParseFollowSpec(std::string(text.data(), text.size())));
   const std::filesystem::path assets = std::filesystem::absolute(path).parent_path();
   const std::filesystem::path directory = assets.parent_path();
   std::vector<std::string> files;
-  for (const std::string& file : spec.files) files.push_back((assets / file).string());
-  spec.dense = (assets / spec.dense).string();
+  for (const std::string& name : spec.files) files.push_back((assets / name).string());
+  if (!spec.dense.empty()) spec.dense = (assets / spec.dense).string();
   HET_ASSIGN_OR_RETURN(auto reader, LiveReader::Open((directory / kLiveDirectory).string(), files));
+  for (size_t i = 0; i < reader->tables(); ++i) {
+    const std::string& table = reader->base(i).schema().spec().name;
+    if (table == spec.tables[i]) continue;
+    return InvalidArgument(files[i] + " has the rows of table '" + table + "', and " + path +
+                           " says that it has those of table '" + spec.tables[i] +
+                           "'; the SavedModel mixes parts of several models: copy it as a whole");
+  }
   std::shared_ptr<FollowedModel> model(
-      new FollowedModel(directory.string(), std::move(spec), std::move(reader)));
-  known = model;
+      new FollowedModel(std::move(file), directory.string(), std::move(spec), std::move(reader)));
+  open.models[key] = model;
   return model;
 }
 
-int FollowedModel::Find(const std::string& table) const {
-  for (size_t i = 0; i < reader_->tables(); ++i) {
-    if (base(i).schema().spec().name == table) return static_cast<int>(i);
-  }
-  return -1;
+Result<size_t> FollowedModel::Find(const std::string& file) const {
+  const auto found = std::find(spec_.files.begin(), spec_.files.end(), file);
+  if (found != spec_.files.end()) return static_cast<size_t>(found - spec_.files.begin());
+  return InvalidArgument(file_.path() + " has no table in '" + file + "'; copy the SavedModel as a whole");
 }
 
 Result<FollowedModel::Dense> FollowedModel::ReadDense() {
@@ -122,14 +141,15 @@ Status FollowedModel::Lookup(Span<const LiveRead> reads) {
 }
 
 Status FollowedModel::CheckAge(uint64_t now, uint64_t seen) {
+  if (!spec_.max_age) return Status();
   const double age = SecondsBetween(seen, now);
-  if (seen != 0 && age <= spec_.max_age) return Status();
+  if (seen != 0 && age <= *spec_.max_age) return Status();
   ++stale_;
   const std::string text =
       "the rows of " + directory_ +
       (seen == 0 ? " are of unknown age: no follower has shown the store's rows since this machine started"
                  : " are " + SecondsText(age) + " old") +
-      ", and max_age is " + SecondsText(spec_.max_age) + "; is `het-serve follow " + directory_ +
+      ", and max_age is " + SecondsText(*spec_.max_age) + "; is `het-serve follow " + directory_ +
       "` running, and does the store answer?";
   if (spec_.fail) return FailedPrecondition(text);
   uint64_t told = told_;
@@ -145,13 +165,14 @@ std::string FollowedModel::Stats() {
   nlohmann::json stats = {{"model", directory_},
                           {"version", version.ok() ? version.value().number : 0},
                           {"age", nullptr},
-                          {"max_age", spec_.max_age},
+                          {"max_age", nullptr},
                           {"skew", nullptr},
                           {"max_skew", nullptr},
                           {"lookups", lookups_.load()},
                           {"stale", stale_.load()},
                           {"trained_through", nullptr}};
   if (seen.ok() && seen.value() != 0) stats["age"] = SecondsBetween(seen.value(), BootNanoseconds());
+  if (spec_.max_age) stats["max_age"] = *spec_.max_age;
   if (spec_.max_skew) stats["max_skew"] = *spec_.max_skew;
   if (const auto skew = reader_->skew(); skew.ok() && skew.value()) stats["skew"] = *skew.value();
   if (version.ok() && version.value().trained_through) {

@@ -1,6 +1,5 @@
 #include "het_tf/core/serve/serve_file.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -43,13 +42,6 @@ Result<std::shared_ptr<const ServeFile>> ServeFile::Open(const std::string& path
   HET_RETURN_IF_ERROR(file->Read());
   open.files[file->file_.identity()] = file;
   return std::shared_ptr<const ServeFile>(std::move(file));
-}
-
-size_t OpenServeFiles() {
-  OpenFiles& open = Registry();
-  std::lock_guard<std::mutex> lock(open.mutex);
-  return static_cast<size_t>(std::count_if(open.files.begin(), open.files.end(),
-                                           [](const auto& file) { return !file.second.expired(); }));
 }
 
 Status ServeFile::Read() {

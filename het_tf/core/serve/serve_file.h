@@ -98,7 +98,4 @@ class ServeFile {
   Span<const Bucket> buckets_;
 };
 
-// Number of files that this process has open.
-size_t OpenServeFiles();
-
 }  // namespace het::serve

@@ -44,6 +44,8 @@ class RedisConnection {
   bool wants_to_write() const { return !closed() && stream_->WantsToWrite(!queue_.empty()); }
   // Whether any byte was sent.
   bool wrote() const { return wrote_; }
+  // Whether any byte was received.
+  bool answered() const { return answered_; }
   // Steady-clock time at which bytes last moved: were received, given to the kernel, or had left it since the
   // previous call. Initially the time of construction.
   double moved_at();

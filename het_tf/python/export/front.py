@@ -165,7 +165,7 @@ def _export(
     overwrite: bool,
     options: dict[str, Any],
 ) -> Export:
-    kind = _backend(format, options)
+    kind = _backend(format)
     with staging_of(target) as (staging, work):
         backend = kind(sources, asked, work, **options)
         functions = signatures.functions(model, wanted, backend)
@@ -237,7 +237,7 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
 
 def _check_options(format: str, options: dict[str, Any]) -> None:
     """Checks options: the keyword-only arguments of the format's backend."""
-    parameters = inspect.signature(_backend(format, {"follow": True}).__init__).parameters.values()
+    parameters = inspect.signature(_backend(format).__init__).parameters.values()
     known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
     foreign = sorted(set(options) - known)
     if foreign:
@@ -270,14 +270,13 @@ def _sources(layers: Sequence[Any], which: Filter) -> list[Source]:
     return list(found.values())
 
 
-def _backend(format: str, options: dict[str, Any]) -> Any:
-    module = "follow" if format == "native" and "follow" in options else format
-    return importlib.import_module(f"het_tf.python.export.{module}").Backend
+def _backend(format: str) -> Any:
+    return importlib.import_module(f"het_tf.python.export.{format}").Backend
 
 
 def _check_ops(format: str, functions: dict[str, Any]) -> None:
     """Refuses signatures that read live tables: they were not traced with the backend."""
-    native_ops = {"HetServe", "HetFollowDense", "HetFollowLookup"}
+    native_ops = {"HetServe", "HetFollowDense"}
     allowed = {"portable": set(), "native": native_ops, "online": {"HetLookup"}}[format]
     for name, function in functions.items():
         graph = function.graph.as_graph_def()

@@ -9,13 +9,14 @@ from het_tf.python.session import native
 def stats() -> dict[str, list[dict[str, Any]]]:
     """Returns the counters of the exports that this process has loaded.
 
-    Exports of format "native" without `follow`, and those of format "portable", have none.
+    Exports of format "portable" have none.
 
     Returns:
-      "follow": for each export that follows training, "model" (its directory), "version" in force (0: the
-      export's), "trained_through" of the version (seconds since 1970, or None), "age" of its rows in seconds
-      (None: unknown), "max_age", "skew" (seconds by which rows may be ahead of the dense weights; None:
-      unknown), "max_skew" (None: no limit), and the numbers of "lookups" and of "stale" ones, beyond max_age.
+      "follow": for each native export, "model" (its directory), "version" in force (0: the export's),
+      "trained_through" of the version (seconds since 1970, or None), "age" of its rows in seconds (None:
+      unknown), "max_age" (None: no limit), "skew" (seconds by which rows may be ahead of the dense weights;
+      None: unknown), "max_skew" (None: no limit), and the numbers of "lookups" and of "stale" ones, beyond
+      max_age.
 
       "online": for each namespace and server that online exports read, "namespace", "at" (the address), the
       numbers of rows served "fresh" (without asking), "confirmed" (asked, unchanged), "refreshed" (asked,

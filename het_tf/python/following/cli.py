@@ -17,8 +17,9 @@ Keeps an exported model up to date while it is served.
                             published versions come from the parameter server
   het-serve status DIR      how old the rows are, and which version is in force
 
-DIR is a SavedModel of het_tf.export(model, DIR, format="native", follow=...).
-Serving processes map the files that `follow` changes: they need not be told.
+DIR is a SavedModel of het_tf.export(model, DIR, format="native"); with follow=...
+its dense weights follow too. Serving processes map the files that `follow`
+changes: they need not be told.
 Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
 
 
@@ -95,9 +96,9 @@ def run_status(options: argparse.Namespace) -> int:
         lines = {
             "follower": f"process {state.pid}" if state.pid else "not running",
             "age": _time(state.age),
-            "max_age": f"{found.max_age:g} s",
+            "max_age": _limit(found.max_age),
             "skew": _time(state.skew),
-            "max_skew": "no limit" if found.max_skew is None else f"{found.max_skew:g} s",
+            "max_skew": _limit(found.max_skew),
             "version": str(state.version) if state.version else "0, the export",
             "rolled back": f"to version {state.rolled_back}" if state.rolled_back is not None else "no",
             "trained through": (
@@ -114,6 +115,10 @@ def run_status(options: argparse.Namespace) -> int:
 
 def _time(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:.2f} s"
+
+
+def _limit(seconds: float | None) -> str:
+    return "no limit" if seconds is None else f"{seconds:g} s"
 
 
 def _exceeds(seconds: float | None, limit: float | None) -> bool:

@@ -45,6 +45,10 @@ def bring(client: Client, target: Target, version: Version) -> str:
       ValueError: They are of another model, or damaged.
       LookupError, OSError, Unreachable, Refused: As `dense_store.fetch`.
     """
+    if not target.signature:
+        raise ValueError(
+            "the export keeps its own dense weights, and only its rows follow; export with follow=..."
+        )
     if version.signature != target.signature:
         raise ValueError(
             "its dense weights have other names, shapes or types than those of the export; export the model "

@@ -207,7 +207,7 @@ class Watch:
             return f"a version cannot come into force: {status['flip_error']}"
         if status["rolled_back"] or not self._caught_up:
             return ""
-        if (status["age"] or 0) > self._max_age:
+        if self._max_age is not None and (status["age"] or 0) > self._max_age:
             return f"the rows are {_age(status['age'])} old, and max_age is {self._max_age:g} s"
         if self._max_skew is not None and (status["skew"] or 0) > self._max_skew:
             return (

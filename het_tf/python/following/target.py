@@ -20,12 +20,12 @@ class Target:
 
     Attributes:
       directory: The SavedModel's.
-      address: The parameter server, without a password.
+      address: The parameter server, without a password; "": it was in the process that exported.
       namespace: Of its tables.
       files: The serving files of its tables, in order.
       positions: Each partition's position before the export read its rows; (): unknown.
-      signature: Of its dense weights (publishing/blob.py).
-      max_age: Seconds that its rows may be old, for messages.
+      signature: Of its dense weights (publishing/blob.py); "": they do not follow.
+      max_age: Seconds that its rows may be old, for messages; None: no limit.
       max_skew: Seconds by which they may be newer than the dense weights; None: no limit.
     """
 
@@ -35,7 +35,7 @@ class Target:
     files: tuple[Path, ...]
     positions: tuple[str, ...]
     signature: str
-    max_age: float
+    max_age: float | None
     max_skew: float | None
 
     @property
@@ -45,8 +45,18 @@ class Target:
 
     @property
     def server(self) -> str:
-        """The address to use: HET_SERVE_PS of the environment replaces the model's and may have the login."""
-        return os.environ.get("HET_SERVE_PS") or self.address
+        """The address to use: HET_SERVE_PS of the environment replaces the model's and may have the login.
+
+        Raises:
+          ValueError: There is none.
+        """
+        address = os.environ.get("HET_SERVE_PS") or self.address
+        if not address:
+            raise ValueError(
+                f"{self.directory} names no parameter server, since its tables were in the process that "
+                "exported it; give the one that has them now by --ps or HET_SERVE_PS"
+            )
+        return address
 
 
 def read(directory: Path) -> Target:
@@ -62,18 +72,23 @@ def read(directory: Path) -> Target:
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{directory} is no SavedModel that can be followed: it has no assets/follow.json; export the "
-            'model with het_tf.export(model, DIR, format="native", follow=...)'
+            'model with het_tf.export(model, DIR, format="native")'
         ) from None
     try:
         if len(content) > _MOST_BYTES:
             raise ValueError("it is too large")
-        return _target(directory.absolute(), assets, parse_json(content))
+        fields = parse_json(content)
+        target, refused = _target(directory.absolute(), assets, fields), str(fields["refused"])
     except (KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ValueError(f"{path} is damaged ({why}); export the model again") from None
+    if refused:
+        raise ValueError(f"{directory} cannot be followed: {refused}")
+    return target
 
 
 def _target(directory: Path, assets: Path, fields: Any) -> Target:
+    dense = fields["dense"]
     files = [assets / str(table["file"]) for table in fields["tables"]]
     for file in files:
         if file.parent != assets:
@@ -84,7 +99,7 @@ def _target(directory: Path, assets: Path, fields: Any) -> Target:
         namespace=str(fields["namespace"]),
         files=tuple(files),
         positions=tuple(map(str, fields.get("positions") or ())),
-        signature=str(fields["dense"]["signature"]),
-        max_age=float(fields["max_age"]),
+        signature=str(dense["signature"]) if dense else "",
+        max_age=None if fields["max_age"] is None else float(fields["max_age"]),
         max_skew=None if fields["max_skew"] is None else float(fields["max_skew"]),
     )

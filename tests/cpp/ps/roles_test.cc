@@ -44,13 +44,14 @@ class RolesTest : public TransportTest {
     server.SetScript(script);
     return Ask(server.address());
   }
-  void ConnectTo(const ServerAddress& address) {
+  void ConnectTo(const ServerAddress& address, double request_timeout = 10) {
     RedisCluster cluster(address);
     const Status found = cluster.Refresh(5);
     ASSERT_TRUE(found.ok()) << found.message();
     transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
     ClientConfig config;
     config.deadline = 20;
+    config.request_timeout = request_timeout;
     client_ = std::make_unique<Client>(transport_.get(), config);
     CacheConfig cache;
     cache.pull_bound = cache.push_bound = 0;
@@ -79,6 +80,19 @@ TEST_F(RolesTest, APairChangesRoles) {
     ExpectTrains();
   }
   ExpectExact();
+}
+
+// Would catch a new connection that counts as an answer: a host that accepts and says nothing.
+TEST_F(RolesTest, APrimaryThatHangsIsReplaced) {
+  FakeServer one(&service_);
+  FakeServer two(&service_);
+  ConnectTo(ParseServerAddress("redis://" + one.endpoint() + "," + two.endpoint()).value(), 0.3);
+  ExpectTrains();
+  EXPECT_EQ(two.frames.load(), 0);
+  one.pause_milliseconds = 3000;
+  ExpectTrains();
+  EXPECT_GT(two.frames.load(), 0);
+  one.pause_milliseconds = 0;
 }
 
 // A Sentinel names the server when a connection is made, and when a server refuses to be the primary.

@@ -42,7 +42,7 @@ class RedisFollowing : public LiveFilesTest {
     WriteDense("model/assets/base", 0);
     WriteBase("t", kDim, kKeys, 0);
     std::filesystem::rename(Path("t.het"), Path("model/assets/t.het"));
-    std::ofstream(Path("model/assets/follow.json")) << json({{"tables", {{{"file", "t.het"}}}},
+    std::ofstream(Path("model/assets/follow.json")) << json({{"tables", {{{"name", "t"}, {"file", "t.het"}}}},
                                                              {"dense", {{"file", "base"}}},
                                                              {"max_age", 60},
                                                              {"max_skew", nullptr},

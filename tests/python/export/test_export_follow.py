@@ -98,7 +98,32 @@ def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capf
     state = stats(path)
     assert (state["version"], state["age"], state["lookups"], state["stale"]) == (0, None, 2, 2)
     told = [line for line in capfd.readouterr().err.splitlines() if "unknown age" in line]
-    assert len(told) == 1 and f"het-serve follow {path}" in told[0]
+    assert told and f"het-serve follow {path}" in told[0]
+
+
+def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: Any) -> None:
+    """Defect: rows that the follower brought are not served; or a filtered export is followed."""
+    from follow_lib import Writer
+
+    from het_tf.python.following import target
+
+    het_tf.init(ps=het_tf.Store(server.address))
+    model, path = make_model(), tmp_path / "model"
+    train(model, fresh)
+    het_tf.export(model, path, "native", verbose=False)
+    loaded = tf.saved_model.load(str(path))
+    assert_close(answer(loaded), wanted(model))
+    writer = Writer(path)
+    writer.put("item", IDS, np.ones((len(IDS), 3)))
+    writer.seen(age=1000.0)
+    time.sleep(1.1)
+    np.testing.assert_array_equal(answer(loaded)["row"], np.ones((len(IDS), 3)))
+    assert stats(path)["max_age"] is None and stats(path)["stale"] == 0
+    writer.close()
+    assert target.read(path).server == server.address and target.read(path).signature == ""
+    het_tf.export(model, path, "native", min_count=1, overwrite=True, verbose=False)
+    with pytest.raises(ValueError, match="cannot be followed: min_count"):
+        target.read(path)
 
 
 def test_beyond_max_age_requests_fail_where_that_is_asked_for(exported: Any, tmp_path: Path) -> None:

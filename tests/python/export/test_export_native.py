@@ -13,7 +13,8 @@ import tensorflow as tf
 from export_lib import embedding_model, fill, run_alone, serve
 
 import het_tf
-from het_tf.python.export import native
+from het_tf.python.export import native, redirect
+from het_tf.python.export.rows import Source
 from het_tf.python.session import native as library
 
 pytestmark = [
@@ -38,7 +39,7 @@ def item_model(dim: int = 3, **options: Any) -> Any:
 
 
 def asset(path: Path) -> Path:
-    (file,) = (path / "assets").iterdir()
+    (file,) = (path / "assets").glob("*.het")
     return file
 
 
@@ -165,39 +166,45 @@ def test_a_new_export_at_the_old_path(rng, tmp_path):
 # --- the op -------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, rng: np.random.Generator, name: str = "item", dim: int = 3) -> str:
-    """A serving file of the ids 0 to 9."""
-    from het_tf.python.export import redirect
-    from het_tf.python.export.rows import Source
-
+def write(folder: Path, rng: np.random.Generator, name: str = "item", dim: int = 3) -> Path:
+    """A serving file of the ids 0 to 9, rows.het, and its follow.json."""
     if name not in het_tf.tables():
         table = het_tf.TableConfig(name, dim)
         embedding_model(
             {"id": het_tf.FeatureConfig(table)}, {"id": keras.Input((), dtype="int64", name="id")}, name
         )
     fill(name, np.arange(10), rng)
-    native.write(path, Source(het_tf.TableConfig(name, dim), ""), redirect.Options())
-    return str(path)
+    folder.mkdir()
+    native.write(folder / "rows.het", Source(het_tf.TableConfig(name, dim), ""), redirect.Options())
+    describe(folder)
+    return folder / "rows.het"
 
 
-def raw(ids: Any, path: Any, table: str = "item", dim: int = 3, tables: Any = None) -> Any:
+def describe(folder: Path, file: str = "rows.het", table: str = "item") -> None:
+    fields = {"dense": None, "max_age": None, "max_skew": None, "stale": "serve"}
+    text = json.dumps({"tables": [{"name": table, "file": file}], **fields})
+    (folder / native.FILE).write_text(text)
+
+
+def raw(ids: Any, folder: Path, dim: int = 3, files: Any = ("rows.het",), path: Any = None) -> Any:
     return library.ops.het_serve(
         ids=[tf.constant(ids, tf.int64)],
-        paths=[tf.constant(path)],
         hints=[tf.zeros([0, dim])],
-        tables=[table] if tables is None else tables,
+        path=tf.constant(str(folder / native.FILE) if path is None else path),
+        ticket=[],
+        files=files,
     )[0]
 
 
 def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
     """Ids and path are constants here, and still the rows are those of the file as it is when it runs."""
-    path = tmp_path / "rows.het"
-    write(path, rng)
+    folder = tmp_path / "m"
+    write(folder, rng)
     first = het_tf.Table("item").lookup([1, 2])
 
     @tf.function
     def constants() -> Any:
-        return raw([1, 2], str(path)) + 0.0
+        return raw([1, 2], folder) + 0.0
 
     graph = constants.get_concrete_function()
     np.testing.assert_array_equal(graph().numpy(), first)
@@ -205,38 +212,40 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
     assert [node.op for node in definition.node].count("HetServe") == 1
     graphs = tf.Graph()
     with graphs.as_default():
-        node = raw([1, 2], str(path)) + 0.0
-    path.unlink()
-    write(path, rng)
+        node = raw([1, 2], folder) + 0.0
+    shutil.rmtree(folder)
+    write(folder, rng)
     with tf.compat.v1.Session(graph=graphs) as session:
         np.testing.assert_array_equal(session.run(node), het_tf.Table("item").lookup([1, 2]))
     assert not np.array_equal(first, het_tf.Table("item").lookup([1, 2]))
 
 
 def test_what_is_no_serving_file(rng, tmp_path):
-    path = Path(write(tmp_path / "rows.het", rng))
-    content = path.read_bytes()
-    with pytest.raises(tf.errors.NotFoundError, match=r"none\.het.*copy or move it as a whole"):
-        raw([1], str(tmp_path / "none.het"))
-    (tmp_path / "cut.het").write_bytes(content[:-64])
+    folder = tmp_path / "m"
+    content = write(folder, rng).read_bytes()
+    with pytest.raises(tf.errors.NotFoundError, match=r"none/follow\.json.*copy or move it as a whole"):
+        raw([1], tmp_path / "none")
+    (folder / "cut.het").write_bytes(content[:-64])
+    describe(folder, "cut.het")
     with pytest.raises(tf.errors.DataLossError, match=r"cut\.het is damaged.*copy it again"):
-        raw([1], str(tmp_path / "cut.het"))
-    (tmp_path / "newer.het").write_bytes(content[:8] + b"\x03" + content[9:])
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"newer\.het has version 3"):
-        raw([1], str(tmp_path / "newer.het"))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"rows of table 'item'.*table 'other'"):
-        raw([1], str(path), table="other")
+        raw([1], folder, files=["cut.het"])
+    (folder / native.FILE).write_text("{}")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"follow\.json is not one of a native export"):
+        raw([1], folder)
+    describe(folder)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"no table in 'other\.het'"):
+        raw([1], folder, files=["other.het"])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"hint.*must be \[0, 3\]"):
-        raw([1], str(path), dim=4)
+        raw([1], folder, dim=4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="string scalar"):
-        raw([1], [str(path)])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="2 tables for 1 features"):
-        raw([1], str(path), tables=["item", "item"])
-    assert raw([1], str(path)).shape == (1, 3)
+        raw([1], folder, path=[str(folder)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 files for 1 features"):
+        raw([1], folder, files=["rows.het", "rows.het"])
+    assert raw([1], folder).shape == (1, 3)
 
 
 def test_inspect_says_what_a_file_holds(rng, tmp_path):
-    path = Path(write(tmp_path / "rows.het", rng))
+    path = write(tmp_path / "m", rng)
     found = native.inspect(path, verify=True)
     assert (found["rows"], found["row_type"], found["row_bytes"], found["unknown"]) == (
         10,
@@ -251,15 +260,15 @@ def test_inspect_says_what_a_file_holds(rng, tmp_path):
     native.inspect(tmp_path / "bad.het")
     with pytest.raises(RuntimeError, match=r"bad\.het is damaged: the checksum of its index"):
         native.inspect(tmp_path / "bad.het", verify=True)
-    with pytest.raises(OSError, match=r"rows\.het"):
-        write(path, rng)  # nothing is overwritten
+    with pytest.raises(OSError, match=r"rows\.het"):  # nothing is overwritten
+        native.write(path, Source(het_tf.TableConfig("item", 3), ""), redirect.Options())
     assert native.inspect(path, verify=True) == found
 
 
 def test_an_asset_of_another_export_is_refused(rng, tmp_path):
     model = item_model()
     export(model, tmp_path / "m")
-    path = write(tmp_path / "other.het", rng, "other", 3)
+    path = write(tmp_path / "other", rng, "other", 3)
     shutil.copy(path, asset(tmp_path / "m"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="has the rows of table 'other'"):
         serve(tmp_path / "m")(id=np.array([1]))
