@@ -2,7 +2,6 @@
 #include "het_tf/capi/answer.h"
 #include "het_tf/capi/management.h"
 
-using het::Answer;
 using het::Engine;
 using het::Status;
 using het::Text;
@@ -30,15 +29,6 @@ int HetSaveRows(const char* name_space, const char* path, const char* request) {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
     HET_ASSIGN_OR_RETURN(const auto saved, engine.checkpoints().SaveRows(path, parsed));
     Text() = het::ToJson(saved);
-    return Status();
-  });
-}
-
-int HetMergeRows(const char* path, const char* request) {
-  return Answer([&]() -> Status {
-    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseMergeRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto merged, het::MergeRows(path, parsed));
-    Text() = het::ToJson(merged);
     return Status();
   });
 }

@@ -78,7 +78,7 @@ def test_ranks_must_agree(fresh):
     ):
         het_tf.init(hvd=hvd, ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
-    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
+    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het ps up"):
         het_tf.init(hvd=hvd)
     with pytest.warns(RuntimeWarning, match="names a different machine on each of 2 machines"):
         with pytest.raises(ConnectionError):
