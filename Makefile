@@ -292,7 +292,7 @@ release: release-check $(STAMPRELEASE) ## VERSION=X: dist/X, all that is publish
 	  --image "$(IMAGE)" $(if $(filter yes,$(UPLOAD)),--upload)
 
 doctor: ## whether the plugin, Horovod, servers and a GPU work, and what helps
-	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf.doctor
+	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m het_tf doctor
 
 clean: ## remove builds, keep environments
 	rm -rf build dist site het_tf/lib *.egg-info

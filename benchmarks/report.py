@@ -38,7 +38,7 @@ PLANNED_BY = (
     *("adagrad", "many_adagrad", "thousand", "planned", "packages_adagrad"),
     *("Adagrad", "SGD", "FTRL", "Adam"),
 )
-"""Parts of the accuracy that het-plan quotes: one pass of clicks, pairs with a long tail."""
+"""Parts of the accuracy that het plan quotes: one pass of clicks, pairs with a long tail."""
 
 Figures = dict[str, Any]
 Record = tuple[tuple[str, ...], Figures]
@@ -233,7 +233,7 @@ def renewed(text: str) -> str:
 
 
 def of_planner() -> str:
-    """Returns what het-plan says of accuracy: an entry for each part and run that is not placed."""
+    """Returns what het plan says of accuracy: an entry for each part and run that is not placed."""
     names = ("part", "stream", "workers", "batch", "optimizer", "bound", "planned", "auc", "half", "seeds")
     points = [
         {name: one[name] for name in names}

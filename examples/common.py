@@ -109,7 +109,7 @@ def main(
         print(f"test AUC {auc:.4f}, log loss {loss:.4f} ({rows:,} rows; label: {label})")
     if options.checkpoint is not None:
         newest = het_tf.checkpoint.latest(options.checkpoint)
-        print(f"checkpoint: {newest} (het-ckpt inspect {options.checkpoint} shows it)")
+        print(f"checkpoint: {newest} (het ckpt inspect {options.checkpoint} shows it)")
     if options.export is not None:
         print(f"SavedModel: {options.export} (saved_model_cli show --all --dir {options.export} shows it)")
 

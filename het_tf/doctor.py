@@ -1,11 +1,9 @@
-"""`python -m het_tf.doctor`: checks whether the plugin loads, and Horovod, servers and a GPU are usable.
+"""The command `het doctor`: checks whether the plugin loads, and Horovod, servers and a GPU are usable.
 
-Prints a line for each, and the remedy under each failure. The exit status is 1 if the plugin,
-which everything needs, fails. This file uses only the standard library, so that it runs without TensorFlow
+This file uses only the standard library, so that it runs without TensorFlow
 and the native library; checks that could crash run in another process.
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -21,8 +19,9 @@ from pathlib import Path
 
 from het_tf._version import __version__
 from het_tf.python import versions
+from het_tf.python.cli import JSON, Group, Options, answer
 from het_tf.python.ps import programs
-from het_tf.python.show import run, size
+from het_tf.python.show import size
 
 
 @dataclass(frozen=True)
@@ -140,21 +139,26 @@ def look(name: str) -> Finding:
     return Finding(name, **json.loads(lines[-1]))
 
 
-def main(say: Callable[[str], None] = print) -> int:
-    """Prints the report. Returns the exit status: 1 if the plugin fails."""
-    say(f"het_tf {__version__} in {versions.PACKAGE}, Python {platform.python_version()} ({sys.executable})")
+HET = Group("""\
+Checks whether the plugin loads, and Horovod, servers and a GPU are usable.
+Prints a line for each check, and the remedy under each failure. Exit status 1:
+the plugin, which everything needs, fails.""")
+
+
+@HET.command("", "check this installation", JSON)
+def main(options: Options) -> int:
+    """Het doctor."""
+    text = (
+        f"het_tf {__version__} in {versions.PACKAGE}, Python {platform.python_version()} ({sys.executable})"
+    )
     with ThreadPoolExecutor() as pool:
         findings = list(pool.map(look, CHECKS))
     for one in findings:
         optional = "" if one.works or one.name == "plugin" else "optional, "
-        say(f"  {'ok' if one.works else 'fails':7}{one.name:15}{optional}{one.text}")
+        text += f"\n  {'ok' if one.works else 'fails':7}{one.name:15}{optional}{one.text}"
         if one.remedy:
-            say(f"  {'':22}remedy: {one.remedy}")
+            text += f"\n  {'':22}remedy: {one.remedy}"
     ready = findings[0].works
-    say("Ready." if ready else "Not ready: plugin.")
+    text += "\nReady." if ready else "\nNot ready: plugin."
+    answer(options, [vars(one) for one in findings], text)
     return int(not ready)
-
-
-if __name__ == "__main__":
-    command = argparse.ArgumentParser(prog="python -m het_tf.doctor", description="Checks the installation.")
-    sys.exit(run(command, None, lambda _: main()))

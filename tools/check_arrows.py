@@ -39,6 +39,7 @@ ALLOWED = {
 PYTHON = [
     "het_tf._version",
     "het_tf.python.show",  # numbers and sizes for people
+    "het_tf.python.cli",  # the command het; it loads the module of the group that is called
     "het_tf.python.files",  # files that may come from anywhere
     "het_tf.python.quoting",  # names in messages
     "het_tf.python.versions",  # what was built, and which library this CPU takes; loads nothing
@@ -52,19 +53,19 @@ PYTHON = [
     "het_tf.python.ps",  # servers, without TensorFlow
     "het_tf.python.session",  # the plugin, settings, the connection, scopes, collectives
     "het_tf.python.table",  # what tables are and how they are cached, without Keras
-    "het_tf.python.checkpoint",  # checkpoints: files, rows between them and tables, whole models, het-ckpt
+    "het_tf.python.checkpoint",  # checkpoints: files, rows between them and tables, whole models, het ckpt
     "het_tf.python.saving",  # how Keras and TensorFlow save tables
-    "het_tf.python.placement",  # which worker takes a sample; `cli` is het-data
+    "het_tf.python.placement",  # which worker takes a sample; `cli` is het data
     "het_tf.python.layer",  # the Keras layers
     "het_tf.python.horovod",  # several workers
     "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
     "het_tf.python.publishing",  # versions of a model at the server
-    "het_tf.python.following",  # a served model follows them, without TensorFlow; het-serve
+    "het_tf.python.following",  # a served model follows them, without TensorFlow; het serve
     "het_tf.python.callbacks",  # checkpoints and versions while `fit` runs
     "het_tf.python.export",
-    "het_tf.python.releasing",  # which version they serve; het-publish
+    "het_tf.python.releasing",  # which version they serve; het publish
     "het_tf.python.convert",  # models of Keras, and rows in files of others
-    "het_tf.python.planner",  # what a job will cost, before it runs; het-plan
+    "het_tf.python.planner",  # what a job will cost, before it runs; het plan
     "het_tf.inputs",
     "het_tf.zoo",  # models, data sets, ranking metrics
     "het_tf",  # the public names

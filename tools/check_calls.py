@@ -10,7 +10,7 @@ those that tell of the past. In them:
   there, and the arguments must bind to the signature. `...` and trailing `=` stand for any value. A bare
   name, or a method of an unknown object, is right if any public name fits. In blocks of Python, variables
   keep the class that they were made of.
-* A command such as `het-ps up --shards 2` must have the options and the number of words that its parser
+* A command such as `het ps up --shards 2` must have the options and the number of words that its parser
   takes, `python FILE --option` a file that knows the option, and `make x` a target.
 
 Prints one line for each fault; the exit status is their presence. It needs the built package.

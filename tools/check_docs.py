@@ -116,12 +116,6 @@ def text_of(name: str) -> str:
     return "\n\n".join(one if kind == "markdown" else f"```python\n{one}\n```" for kind, one in cells)
 
 
-def unnamed_commands() -> list[str]:
-    """Commands that the package installs and the quickstart does not name."""
-    scripts = re.findall(r"^(het-\w+) = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    return [name for name in scripts if f"`{name}`" not in (ROOT / "docs/quickstart.md").read_text()]
-
-
 def files_of_git(*patterns: str) -> list[str]:
     """The files that are in the repository, or could be."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
@@ -135,7 +129,6 @@ def main() -> int:
     faults = [f"docs/errors.md: no message says {words!r}" for words in unsaid()]
     for where, text in docstrings():
         faults += [f"{where}: {link} reads as a link; set it in backticks" for link in links_by_chance(text)]
-    faults += [f"docs/quickstart.md: does not name {name}" for name in unnamed_commands()]
     for name in documents:
         text = text_of(name)
         for link, anchor in LINK.findall(text):

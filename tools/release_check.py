@@ -5,7 +5,7 @@
 1. The wheel holds the package and its libraries, and nothing else.
 2. Installs it with the extra `cpu`: what pyproject.toml declares, in the versions of the constraints.
 3. Runs README's program.
-4. Starts two servers with `het-ps up`, runs the same with the tables there and exports the model, asks
+4. Starts two servers with `het ps up`, runs the same with the tables there and exports the model, asks
    `status`, stops them. TensorFlow alone loads the export, which answers with the rows of the servers.
 5. Uninstalls it: nothing of it is left.
 6. Builds the server's image by examples/deploy/Dockerfile with Docker, or where there is none follows the
@@ -33,7 +33,7 @@ from pathlib import Path
 import container
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARIES = ("libhet_tf.so", "libhet_inputs.so", "libhet_follow.so", "het.so")
+LIBRARIES = ("libhet_tf.so", "libhet_inputs.so", "libhet_tools.so", "het.so")
 LEVELS = ("", "x86-64-v3/")
 EXPORT = """
 het_tf.export(model, "exported", verbose=False)
@@ -132,17 +132,17 @@ def check_use(user: User) -> None:
     expect(" rows" in (said := user.run("python", "program.py")), f"README's program prints\n{said}")
     print(f"    README's program: {said.splitlines()[-1]}")
     (user.place / "exporting.py").write_text(program + EXPORT)
-    up = user.run("het-ps", "up", "--shards", 2, "--dir", "servers", "--port", free_ports(2))
+    up = user.run("het", "ps", "up", "--shards", 2, "--dir", "servers", "--port", free_ports(2))
     try:
         address = re.search(r"^HET_PS=(\S+)$", up, re.MULTILINE)
-        expect(address, f"het-ps up prints\n{up}")
+        expect(address, f"het ps up prints\n{up}")
         user.run("python", "exporting.py", HET_PS=address[1] if address else "")
-        servers = json.loads(user.run("het-ps", "status", "--dir", "servers", "--json"))["servers"]
+        servers = json.loads(user.run("het", "ps", "status", "--dir", "servers", "--json"))["servers"]
     finally:
-        user.run("het-ps", "down", "--dir", "servers")
+        user.run("het", "ps", "down", "--dir", "servers")
     rows = [server["rows"] for server in servers]
     expect(len(rows) == 2 and all(rows), f"the servers hold {rows} rows")
-    print(f"    het-ps: two servers with {rows} rows, stopped")
+    print(f"    het ps: two servers with {rows} rows, stopped")
     print("    export:", user.run("python", "-c", LOAD).splitlines()[-1])
 
 

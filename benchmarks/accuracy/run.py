@@ -2,7 +2,7 @@
 
     make benchmark-tools                     # with build/release/libhet_fleet.so
     python benchmarks/accuracy/run.py [--quick] [--only PART ...] [--seeds K] [--out FILE]
-    python benchmarks/report.py              # tables, and what het-plan says of accuracy
+    python benchmarks/report.py              # tables, and what het plan says of accuracy
 
 N workers go in lock-step through training, each with the engine, cache and clocks that training uses, before
 one store (benchmarks/accuracy/fleet.h); the dense part runs once, on the batches of all workers. Runs of one

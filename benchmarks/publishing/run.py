@@ -2,7 +2,7 @@
 
     python benchmarks/publishing/run.py [--rows N] [--rate R] [--seconds S] [--out FILE]
 
-One machine: a parameter server, a trainer, `het-serve follow`, and a process that serves the SavedModel. The
+One machine: a parameter server, a trainer, `het serve follow`, and a process that serves the SavedModel. The
 trainer ticks `rate` random rows of N a second, in 20 steps a second, with `Cache(push_max_age=0.3)`. A tenth
 of them are probes: their gradient was applied at a time t, and a serving process looks them up until the new
 value is there. Another process asks the parameter server for the same probes, which divides the delay into
@@ -40,7 +40,7 @@ DIM, STEPS, PROBES, TABLE = 16, 20, 0.1, "item"
 MAX_AGE, POLL = 0.3, 0.1
 PATIENCE = 20.0  # seconds until a probe counts as lost
 CHUNK = 1 << 17
-SERVE = Path(sys.executable).with_name("het-serve")
+HET = Path(sys.executable).with_name("het")
 
 
 def now() -> float:
@@ -262,9 +262,9 @@ class Bench:
 
     @contextlib.contextmanager
     def follower(self) -> Iterator[None]:
-        self.following = process = subprocess.Popen([SERVE, "follow", self.path, "--poll", str(POLL)])
+        self.following = process = subprocess.Popen([HET, "serve", "follow", self.path, "--poll", str(POLL)])
         try:
-            while subprocess.run([SERVE, "status", self.path], capture_output=True).returncode != 0:
+            while subprocess.run([HET, "serve", "status", self.path], capture_output=True).returncode != 0:
                 time.sleep(0.2)
             yield
         finally:

@@ -1,11 +1,11 @@
-"""What does `het-ps reshard --by load` do for shards of which one has most of the work?
+"""What does `het ps reshard --by load` do for shards of which one has most of the work?
 
     python benchmarks/reshard_load/run.py [--seconds S] [--out FILE]
 
 Four shards with as many partitions each, and two worker processes that train all the while; how many of their
 ids lie in a partition follows Zipf's law by its number, so that the first shard has most. Measured are
 the shards' busy time (`INFO het`, `busy_us`) over S seconds, the slowest one's beside the mean: as the
-servers came up, after `het-ps reshard` (which counts partitions) and after `het-ps reshard --by load`. The
+servers came up, after `het ps reshard` (which counts partitions) and after `het ps reshard --by load`. The
 workers' steps are counted in the S seconds before that move, while it goes on, and in those behind it; and
 every update is looked for at the end.
 """
@@ -22,19 +22,23 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+
+from het_ckpt_lib import partition
 
 import het_tf
 from benchmarks import report
-from het_tf.python.checkpoint.places import hash_name, partition_of
-from het_tf.python.ps import cli, layout
+from het_tf.python import cli
+from het_tf.python.checkpoint.row_files import place_of
+from het_tf.python.ps import layout
 from het_tf.python.ps.errors import ServerError
 
 SHARDS, PARTITIONS, DIM = 4, 64, 16
 POOL = 8192  # rows of each partition
 BATCH = 4096
 # Partition p has rows of TABLES[p % 8], and of no other one.
-_NAMES = {hash_name(name) % 8: name for name in map("rows{}".format, range(100))}
+_NAMES = {place_of(name, PARTITIONS)["first"]: name for name in map("rows{}".format, range(100))}
 TABLES = [_NAMES[first] for first in range(8)]
 LIMIT = 1.1
 WINDOW = 0.25  # seconds, of the slowest of which the dip is
@@ -94,7 +98,7 @@ def busy(servers: layout.Layout, seconds: float) -> float:
 
 
 def het_ps(*words: object) -> None:
-    assert cli.main([str(word) for word in words]) == 0, words
+    assert cli.main(["ps", *map(str, words)]) == 0, words
 
 
 def steps_in(times: np.ndarray, begin: float, end: float) -> float:
@@ -114,7 +118,9 @@ def measure(directory: Path, seconds: float) -> dict:
         stat = node.ask("HET.STAT", node.ask("KEYS", "het::*")[0])
         seed = int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
         ids = np.arange(2 * POOL * 8)
-        of = [partition_of(ids, table, PARTITIONS, seed) for table in TABLES]
+        of = [
+            np.array([partition(key, table, PARTITIONS, seed) for key in range(len(ids))]) for table in TABLES
+        ]
         pools = [ids[of[p % len(TABLES)] == p][:POOL] for p in range(PARTITIONS)]
         np.save(directory / "pools.npy", np.stack(pools))
         command = [sys.executable, __file__, "--worker", address, str(directory)]
@@ -160,7 +166,7 @@ def measure(directory: Path, seconds: float) -> dict:
                 worker.kill()
         het_tf.reset()
         het_tf.init(ps="")
-        cli.main(["down", "--dir", str(directory / "ps"), "--no-save", "--force"])
+        cli.main(["ps", "down", "--dir", str(directory / "ps"), "--no-save", "--force"])
 
 
 def main() -> None:

@@ -106,11 +106,6 @@ HET_EXPORT int HetChangesSince(const char* name_space, const char* request);
 // known. Text: {"bytes", "header_xxh3", "tensors": {"NAME/keys": {"rows", "xxh3"}}, "tables": {name: {"rows",
 // "removed", "complete"}}}.
 HET_EXPORT int HetSaveRows(const char* name_space, const char* path, const char* request);
-// Writes the new file `path`: each key's newest row from a chain of files. Uses no namespace. Request:
-// {"store": {"partitions": P, "hash_seed": n}, "partitions": [number], "tables": [{"name", "dim",
-// "slot_floats", "complete": bool, "files": [path of a row file, oldest first]}]}; a table that is not
-// complete keeps the keys that its files remove. Text as for HetSaveRows.
-HET_EXPORT int HetMergeRows(const char* path, const char* request);
 // Request: {"loader": "a word", "seconds": n}. Excludes other uses of the tables: in this process every call
 // fails, and at a parameter server others wait, for at most `seconds`. Repeating it renews the time.
 HET_EXPORT int HetLoadBegin(const char* name_space, const char* request);

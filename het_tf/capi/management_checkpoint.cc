@@ -3,7 +3,6 @@
 #include "het_tf/capi/management.h"
 #include "het_tf/core/engine/checkpoints.h"
 
-using het::Answer;
 using het::Engine;
 using het::Status;
 using het::Text;
@@ -31,15 +30,6 @@ int HetSaveRows(const char* name_space, const char* path, const char* request) {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSaveRequest(request));
     HET_ASSIGN_OR_RETURN(const auto saved, het::SaveRows(&engine, path, parsed));
     Text() = het::ToJson(saved);
-    return Status();
-  });
-}
-
-int HetMergeRows(const char* path, const char* request) {
-  return Answer([&]() -> Status {
-    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseMergeRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto merged, het::MergeRows(path, parsed));
-    Text() = het::ToJson(merged);
     return Status();
   });
 }

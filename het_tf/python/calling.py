@@ -1,6 +1,7 @@
 """How a native library's C functions are called (capi/management.h); without TensorFlow."""
 
 import ctypes
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,12 @@ def caller(handle: ctypes.CDLL) -> Callable[..., str]:
         return text
 
     return call
+
+
+@functools.cache
+def tools() -> Callable[..., str]:
+    """Returns `call` of libhet_tools.so, whose functions (capi/follow) need no TensorFlow."""
+    return caller(load(versions.TOOLS))
 
 
 def _to_c(value: Any) -> Any:

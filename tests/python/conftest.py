@@ -35,7 +35,7 @@ def use_own_cache_of_data():
 
 
 def use_test_server(config):
-    """HET_TEST_SERVER is the server of all tests: the first that het-ps and ranks find on PATH, too."""
+    """HET_TEST_SERVER is the server of all tests: the first that het ps and ranks find on PATH, too."""
     program = shutil.which(os.environ.get("HET_TEST_SERVER", ""))
     if program and Path(shutil.which("valkey-server") or "").resolve() != Path(program).resolve():
         folder = tempfile.mkdtemp(prefix="het_test_server_")

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 import importlib.util
 import re
 import shlex
 from typing import Any
 
-import tomllib
-
 from calls.texts import ANY, ROOT, Text
+from het_tf.python import cli
 
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-LINE = re.compile(r"^ {2,}(?:\$ )?((?:het-[a-z]+|python3?) .*)$", re.MULTILINE)
-PROSE = re.compile(r"(?<![\w/.-])(het-[a-z]+) ([a-z][a-z-]+)((?: --?[a-z][\w-]*(?:[ =][\w.:/]+)?)*)")
+LINE = re.compile(r"^ {2,}(?:\$ )?((?:het|python3?) .*)$", re.MULTILINE)
+PROSE = re.compile(r"(?<![\w/.-])het ([a-z]+) ([a-z][a-z-]+)((?: --?[a-z][\w-]*(?:[ =][\w.:/]+)?)*)")
+PROGRAMS = ("het", "make", "python", "python3")
 
 
 @functools.cache
-def programs() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command of the package."""
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    return {name: importlib.import_module(place.split(":")[0]).parser() for name, place in scripts.items()}
+def het() -> argparse.ArgumentParser:
+    """The parser of the package's command, with all groups."""
+    return cli.parser(*cli.GROUPS)
 
 
 @functools.cache
@@ -41,15 +39,16 @@ def read(text: Text) -> tuple[int, list[str]]:
     count = 0
     for one in found:
         for words in commands(one):
-            if words[0] in programs() or words[0] in ("make", "python", "python3"):
+            if words[0] in PROGRAMS:
                 count += 1
                 why = refused(words)
                 if why:
                     faults.append(f"`{' '.join(words)}`: {why}")
-    for program, command, options in PROSE.findall(prose):
-        if program in programs() and command in subcommands(programs()[program]):
+    groups = subcommands(het())
+    for group, command, options in PROSE.findall(prose):
+        if group in groups and command in subcommands(groups[group]):
             count += 1
-            words = [program, command, *options.split()]
+            words = ["het", group, command, *options.split()]
             if why := refused(words):
                 faults.append(f"`{' '.join(words)}`: {why}")
     return count, faults
@@ -80,7 +79,7 @@ def commands(line: str) -> list[list[str]]:
     for words in found:
         while words and (re.match(r"^[A-Z_0-9]+=", words[0]) or words[0] in ("sudo", "time", "exec")):
             words = words[1:]
-        if words and words[0].rpartition("/")[2] in (*programs(), "python", "make"):
+        if words and words[0].rpartition("/")[2] in PROGRAMS:
             words = [words[0].rpartition("/")[2], *words[1:]]
         if len(words) > 1:
             begun.append(words)
@@ -104,13 +103,12 @@ def refused(words: list[str]) -> str | None:
         return None if sentence or wanted[0] in targets() else f"there is no target {wanted[0]!r}"
     if name.startswith("python"):
         return _script(rest)
-    parser = programs()[name]
-    if subs := subcommands(parser):
-        if rest[0].startswith("-"):
-            return _against(parser, rest)
+    parser = het()
+    while rest and not rest[0].startswith("-") and (subs := subcommands(parser)):
         if rest[0] not in subs:
             asked = re.fullmatch(r"[A-Z_]+|\{?_?[a-z,|]+\}?", rest[0]) and ("," in rest[0] or "|" in rest[0])
-            return None if asked or rest[0].isupper() or rest[0] == ANY else f"there is no {name} {rest[0]}"
+            wild = asked or rest[0].isupper() or rest[0] == ANY
+            return None if wild else f"there is no {parser.prog} {rest[0]}"
         parser, rest = subs[rest[0]], rest[1:]
     return _against(parser, rest)
 

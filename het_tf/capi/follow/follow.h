@@ -1,4 +1,4 @@
-// The follower (core/follow/follower.h) for Python: libhet_follow.so, which does not need TensorFlow. Codes
+// The follower (core/follow/follower.h) for Python: libhet_tools.so, which does not need TensorFlow. Codes
 // and HetText() as in management.h. One thread at a time calls these functions for one follower.
 #pragma once
 

@@ -77,6 +77,15 @@ Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t 
   return Status();
 }
 
+Status ReadLayout(const Json& store, Layout* layout) {
+  uint64_t partitions = 0;
+  uint64_t hash_seed = 0;
+  HET_RETURN_IF_ERROR(ReadNumber(store, "partitions", 1, kMostPartitions, &partitions));
+  HET_RETURN_IF_ERROR(ReadNumber(store, "hash_seed", 0, UINT64_MAX, &hash_seed));
+  *layout = Layout(static_cast<uint32_t>(partitions), hash_seed);
+  return Status();
+}
+
 }  // namespace
 
 Result<SaveRequest> ParseSaveRequest(const std::string& text) {
@@ -94,11 +103,7 @@ Result<std::map<std::string, std::vector<Position>>> ParseSinceRequest(const std
 
 Result<MergeRequest> ParseMergeRequest(const std::string& text) {
   return Parse<MergeRequest>("merge request", text, [](const Json& json, MergeRequest* request) -> Status {
-    uint64_t partitions = 0;
-    uint64_t hash_seed = 0;
-    HET_RETURN_IF_ERROR(ReadNumber(json.at("store"), "partitions", 1, kMostPartitions, &partitions));
-    HET_RETURN_IF_ERROR(ReadNumber(json.at("store"), "hash_seed", 0, UINT64_MAX, &hash_seed));
-    request->layout = Layout(static_cast<uint32_t>(partitions), hash_seed);
+    HET_RETURN_IF_ERROR(ReadLayout(json.at("store"), &request->layout));
     HET_RETURN_IF_ERROR(ReadPartitions(json.at("partitions"), &request->partitions));
     for (const Json& one : json.at("tables")) {
       uint64_t dim = 0;
@@ -112,6 +117,22 @@ Result<MergeRequest> ParseMergeRequest(const std::string& text) {
     }
     return Status();
   });
+}
+
+Result<VerifyRequest> ParseVerifyRequest(const std::string& text) {
+  return Parse<VerifyRequest>(
+      "request to verify", text, [](const Json& json, VerifyRequest* request) -> Status {
+        const Json& entry = json.at("entry");
+        request->bytes = entry.at("bytes").get<uint64_t>();
+        request->header_checksum = entry.at("header_xxh3").get<std::string>();
+        for (const auto& [name, tensor] : entry.at("tensors").items()) {
+          request->tensors[name] = {tensor.at("rows").get<uint64_t>(), tensor.at("xxh3").get<std::string>()};
+        }
+        request->contents = json.contains("store");
+        if (!request->contents) return Status();
+        HET_RETURN_IF_ERROR(ReadLayout(json.at("store"), &request->layout));
+        return ReadPartitions(entry.at("partitions"), &request->partitions);
+      });
 }
 
 Result<LoadRequest> ParseLoadRequest(const std::string& text) {
@@ -161,6 +182,17 @@ std::string ToJson(const RowFileSummary& summary) {
                {"tensors", tensors},
                {"tables", tables}})
       .dump();
+}
+
+std::string ToJson(const VerifiedFile& verified) {
+  Json tables = Json::object();
+  for (const RowTable& table : verified.tables) {
+    tables[table.name] = {{"rows", table.rows},
+                          {"removed", table.removed},
+                          {"dim", table.dim},
+                          {"slot_floats", table.slot_floats}};
+  }
+  return Json({{"faults", verified.faults}, {"tables", tables}}).dump();
 }
 
 std::string ToJson(const std::map<std::string, LoadedRows>& loaded) {

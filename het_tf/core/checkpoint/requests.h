@@ -9,6 +9,7 @@
 #include "het_tf/core/checkpoint/load.h"
 #include "het_tf/core/checkpoint/merge.h"
 #include "het_tf/core/checkpoint/row_writer.h"
+#include "het_tf/core/checkpoint/verify.h"
 
 namespace het {
 
@@ -39,11 +40,13 @@ struct CommitRequest {
 Result<SaveRequest> ParseSaveRequest(const std::string& json);
 Result<std::map<std::string, std::vector<Position>>> ParseSinceRequest(const std::string& json);
 Result<MergeRequest> ParseMergeRequest(const std::string& json);
+Result<VerifyRequest> ParseVerifyRequest(const std::string& json);
 Result<LoadRequest> ParseLoadRequest(const std::string& json);
 Result<BeginRequest> ParseBeginRequest(const std::string& json);
 Result<CommitRequest> ParseCommitRequest(const std::string& json);
 
 std::string ToJson(const RowFileSummary& summary);
+std::string ToJson(const VerifiedFile& verified);
 std::string ToJson(const std::map<std::string, LoadedRows>& loaded);
 std::string ToJson(const std::map<std::string, ChangesKind>& kinds);
 

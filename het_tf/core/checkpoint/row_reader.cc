@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "het_tf/core/base/bytes.h"
+#include "het_tf/core/base/checksum.h"
 
 namespace het {
 
@@ -29,6 +30,7 @@ Result<std::unique_ptr<RowReader>> RowReader::Open(const std::string& path) {
   auto tables = ParseRowHeader({head.data() + kLengthBytes, length}, reader->bytes_);
   if (!tables.ok()) return reader->Damaged(tables.status().message());
   reader->tables_ = std::move(tables.value());
+  reader->header_checksum_ = Checksum::Of(head.data(), head.size());
   return reader;
 }
 

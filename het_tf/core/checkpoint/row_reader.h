@@ -20,6 +20,7 @@ class RowReader {
 
   const std::string& path() const { return file_.path(); }
   uint64_t bytes() const { return bytes_; }
+  uint64_t header_checksum() const { return header_checksum_; }  // of all bytes before the first tensor
   const std::vector<RowTable>& tables() const { return tables_; }
   // NotFound lists the tables that exist.
   Result<const RowTable*> Find(const std::string& name) const;
@@ -30,13 +31,15 @@ class RowReader {
   // `slots` the batch's slots stay as they are.
   Status ReadRows(const RowTable& table, uint64_t first, bool slots, RowBatch* batch) const;
 
+  // InvalidArgument: the file is damaged, and `what` says how.
+  Status Damaged(const std::string& what) const;
+
  private:
   explicit RowReader(File file) : file_(std::move(file)) {}
 
-  Status Damaged(const std::string& what) const;
-
   File file_;
   uint64_t bytes_ = 0;
+  uint64_t header_checksum_ = 0;
   std::vector<RowTable> tables_;
 };
 

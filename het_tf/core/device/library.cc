@@ -87,7 +87,7 @@ Result<const DeviceLibrary*> DeviceLibrary::Get() {
   if (loaded.library != nullptr) return loaded.library.get();
   return FailedPrecondition(
       "no library for caches in GPU memory is loaded in this process. TensorFlow for GPUs and a het_tf with "
-      "GPU kernels are needed (python -m het_tf.doctor tells what is missing); or use "
+      "GPU kernels are needed (python -m het_tf doctor tells what is missing); or use "
       "het_tf.Cache(device=\"cpu\")");
 }
 

@@ -149,7 +149,7 @@ Status FollowedModel::CheckAge(uint64_t now, uint64_t seen) {
       "the rows of " + directory_ +
       (seen == 0 ? " are of unknown age: no follower has shown the store's rows since this machine started"
                  : " are " + SecondsText(age) + " old") +
-      ", and max_age is " + SecondsText(*spec_.max_age) + "; is `het-serve follow " + directory_ +
+      ", and max_age is " + SecondsText(*spec_.max_age) + "; is `het serve follow " + directory_ +
       "` running, and does the store answer?";
   if (spec_.fail) return FailedPrecondition(text);
   uint64_t told = told_;

@@ -1,4 +1,4 @@
-// Keeps live files (live_format.h) up with a store: the process of `het-serve follow`.
+// Keeps live files (live_format.h) up with a store: the process of `het serve follow`.
 //
 //   ask page ──► page ──► rows into the live files ──► ask next page ... ──► last page: keys out, position
 //      ▲           └ kWhole: ask for the tables' specs first                            │

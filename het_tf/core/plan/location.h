@@ -2,8 +2,7 @@
 //
 // Purpose: a worker's cache holds the rows that the worker used. Samples of a graph share rows with their
 // neighbourhood, which no field names, so the rows decide. No cache is asked and no plan is sent: every
-// worker reads the same stream, runs this rule and gets the same answer, bit for bit. Its twin for het-data,
-// which runs without TensorFlow, is het_tf/python/placement/location.py.
+// worker reads the same stream, runs this rule and gets the same answer, bit for bit.
 //
 //   score[i][w]   keys of sample i whose last user is w
 //   regret[i]     best score less the second best

@@ -76,6 +76,11 @@ class Manifest:
         return int(self.document["store"]["partitions"])
 
     @property
+    def store(self) -> dict[str, int]:
+        """The shape of the store: "partitions" and "hash_seed"."""
+        return {"partitions": self.partitions, "hash_seed": int(self.document["store"]["hash_seed"])}
+
+    @property
     def tables(self) -> dict[str, dict[str, Any]]:
         """Tables by name: "spec", "limits", "applies", "rows", "removed", "complete", and more."""
         return {table["name"]: table for table in self.document["tables"]}
@@ -277,14 +282,18 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "step": _or_null(_whole),
         "namespace": _text,
         "base": _or_null(_object_with(name=_file_name, id=_text)),
-        "store": _object_with(partitions=_whole, hash_seed=_text),
+        "store": _object_with(
+            partitions=lambda value: _whole(value) and 1 <= value <= 65536,
+            hash_seed=lambda value: _text(value) and value.isdecimal() and int(value) < 1 << 64,
+        ),
         "tables": _list_of(_object),
         "files": _list_of(_object),
         "dense": _or_null(_object),
     },
     "table": {
         "name": _text,
-        "spec": _object,
+        "spec": _object_with(dim=_whole),
+        "slots": _list_of(lambda one: isinstance(one, list) and len(one) == 2 and _whole(one[1])),
         "applies": _whole,
         "rows": _whole,
         "removed": _whole,
@@ -327,4 +336,8 @@ def _problem(document: dict[str, Any]) -> str:
             if not check(part[name]):
                 text = json.dumps(part[name])
                 return f"{name!r} of a {kind} is {text if len(text) < 80 else text[:80] + '...'}"
+    count = document["store"]["partitions"]
+    listed = sorted(one for file in document["files"] for one in file["partitions"])
+    if listed != list(range(count)) and (listed or document["tables"]):
+        return f"its store has {count} partitions, and its files have {str(listed)[:80]}"
     return ""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.checkpoint import rowfile
 from het_tf.python.checkpoint.collective import Ranks
 from het_tf.python.checkpoint.manifest import Manifest
 from het_tf.python.checkpoint.progress import Add
+from het_tf.python.checkpoint.row_files import verify_rows
 from het_tf.python.checkpoint.store import first_of, in_parallel, sources, store_info, tables_in
 from het_tf.python.session import native
 from het_tf.python.table import registry
@@ -93,7 +93,7 @@ def verify_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
       FileNotFoundError: A file is missing.
       ValueError: A file is damaged; the message says where.
     """
-    in_parallel(lambda one: rowfile.verify(*one), files)
+    in_parallel(lambda one: verify_rows(*one), files)
 
 
 def load(reading: Reading, ranks: Ranks, progress: Add) -> None:

@@ -60,21 +60,6 @@ def save_rows(
     return dict(json.loads(native.call("HetSaveRows", namespace, str(path), json.dumps(request))))
 
 
-def merge_rows(
-    path: Path, store: dict[str, int], partitions: list[int], tables: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Writes the newest rows of chains of files into a new one. Returns its entry, with "tables".
-
-    Args:
-      path: The new file.
-      store: Its shape: "partitions", "hash_seed".
-      partitions: Numbers of the file's partitions.
-      tables: For each "name", "dim", "slot_floats", "complete" and "files", the oldest first.
-    """
-    request = {"store": store, "partitions": partitions, "tables": tables}
-    return dict(json.loads(native.call("HetMergeRows", str(path), json.dumps(request))))
-
-
 def in_parallel(
     action: Callable[[Any], Any], items: Iterable[Any], done: Callable[[Any], None] | None = None
 ) -> list[Any]:

@@ -18,7 +18,7 @@ class Follow:
       stale: What happens beyond: "serve": rows are served, counted, and reported on stderr; "fail": the
         request fails.
       max_skew: Seconds: how much newer than the dense weights in force rows should be at most. Beyond, rows
-        go on, and `het-serve status` reports it. None: no limit.
+        go on, and `het serve status` reports it. None: no limit.
 
     Raises:
       ValueError: An argument is out of range.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.checkpoint.places import hash_name
+from het_tf.python.checkpoint.row_files import place_of
 from het_tf.python.export.uint64 import mix64, shift, u64, xor
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import TableConfig
@@ -45,7 +45,7 @@ class Form:
         spec = {"a": 0.0, "b": 0.0, **table.spec["initializer"]}
         name, a, b = spec["name"], float(spec["a"]), float(spec["b"])
         with np.errstate(over="ignore"):
-            self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(hash_name(table.base)))
+            self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(place_of(table.base)["id"]))
         root = float(np.sqrt(np.float64(table.dim)))
         if name == "zeros":
             self.kind, a = _CONSTANT, 0.0

@@ -67,7 +67,7 @@ class Backend(redirect.Backend):
         super().__init__(sources, options, directory)
         self._follow = Follow(follow) if isinstance(follow, str) else follow
         if not isinstance(self._follow, Follow | None):
-            raise TypeError(f"follow is {follow!r}; give het_tf.Follow(address), or an address")
+            raise TypeError(f"follow is {follow!r}; give het_tf.serving.Follow(address), or an address")
         self._document = self._described(sources)
         self._files: dict[tuple[str, str], Path] = {}
         self._bytes: dict[tuple[str, str], int] = {}
@@ -95,7 +95,7 @@ class Backend(redirect.Backend):
         if any(source.filter.min_count or source.filter.max_age is not None for source in sources):
             refused = (
                 "min_count and max_age leave rows out, but a follower brings all that the server has; leave "
-                "them out (follow=het_tf.Follow(address, max_age=...) bounds the age of a served row)"
+                "them out (follow=het_tf.serving.Follow(address, max_age=...) bounds the age of a served row)"
             )
         elif len(namespaces) > 1:
             refused = f"the tables are of several namespaces, {namespaces}; one follower reads one"

@@ -1,4 +1,4 @@
-"""Portable exports with the present rows and dense weights of a followed model: `het-publish portable`.
+"""Portable exports with the present rows and dense weights of a followed model: `het publish portable`.
 
     export of format="portable" ─┐
     live files of a follower ────┴─► OUT/SECONDS/, OUT/SECONDS/, ...     for unmodified TensorFlow Serving

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.checkpoint.rowfile import RowFile
+from het_tf.python.checkpoint.rowfile import TensorFile
 from het_tf.python.checkpoint.store import save_rows, store_info
 from het_tf.python.session import native
 from het_tf.python.table.config import TableConfig
@@ -82,8 +82,8 @@ class Source:
         partitions = range(store_info(self.namespace)["partitions"])
         try:
             save_rows(self.namespace, path, [self.table.name], list(partitions))
-            file = RowFile(path)
-            columns = {name: file.column(self.table.name, name) for name in _COLUMNS}
+            file = TensorFile(path)
+            columns = {name: file.mapped(f"{self.table.name}/{name}") for name in _COLUMNS}
         finally:
             path.unlink(missing_ok=True)  # the mapping keeps its data
         keys, values = columns["keys"], columns["values"]

@@ -1,4 +1,4 @@
-"""Follows a parameter server with the live files of an exported model: the command `het-serve`.
+"""Follows a parameter server with the live files of an exported model: the command `het serve`.
 
     cli.py       the command line
     target.py    what an export says about itself: assets/follow.json

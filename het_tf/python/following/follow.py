@@ -1,4 +1,4 @@
-"""The process of `het-serve follow`: a thread in C++ brings the rows, this one the versions.
+"""The process of `het serve follow`: a thread in C++ brings the rows, this one the versions.
 
     stream het:NS:versions ──► dense weights, checked ──► a file of the live directory ──► offer ──► in force
 
@@ -90,7 +90,7 @@ class Stream:
                     raise
                 self._say(
                     f"cannot go back to version {number}: {error}. Rows go on; no version newer "
-                    f"than {max(number, self._offered)} comes into force before `het-publish resume`"
+                    f"than {max(number, self._offered)} comes into force before `het publish resume`"
                 )
             self._obeyed = decision.entry
 
@@ -105,7 +105,7 @@ class Stream:
             self._files[number] = path
         follower.roll_back(number, path)
         what = "the dense weights go" if decision.partial else "dense weights and rows go"
-        self._say(f"{what} back to version {number}, until `het-publish resume`")
+        self._say(f"{what} back to version {number}, until `het publish resume`")
 
     def _offer(self, follower: native.Follower) -> None:
         """Offers the newest version that may come into force and can."""

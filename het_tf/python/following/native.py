@@ -1,11 +1,10 @@
-"""The follower of rows in C++ (capi/follow/follow.h): libhet_follow.so."""
+"""The follower of rows in C++ (capi/follow/follow.h)."""
 
 import contextlib
 import ctypes
 import dataclasses
-import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,6 @@ from typing import Any
 from het_tf.python import calling, versions
 from het_tf.python.following.target import Target
 from het_tf.python.publishing.versions import Version
-
-
-@functools.lru_cache
-def _call() -> Callable[..., str]:
-    handle = calling.load(versions.FOLLOW)
-    handle.HetFollowClose.restype = None
-    return calling.caller(handle)
 
 
 class Follower:
@@ -46,7 +38,7 @@ class Follower:
             "cut": version.cut,
             "trained_through": float(through) if known else None,
         }
-        _call()("HetFollowOffer", self._handle, json.dumps(fields))
+        calling.tools()("HetFollowOffer", self._handle, json.dumps(fields))
 
     def roll_back(self, version: int, dense: str | None = None) -> None:
         """Goes back to a version, and stays there until `resume`.
@@ -58,15 +50,15 @@ class Follower:
         Raises:
           RuntimeError: The rows cannot go back to it; the message lists the versions to which they can.
         """
-        _call()("HetFollowRollBack", self._handle, json.dumps({"number": version, "dense": dense}))
+        calling.tools()("HetFollowRollBack", self._handle, json.dumps({"number": version, "dense": dense}))
 
     def resume(self) -> None:
         """Goes on after `roll_back`, from the version of then."""
-        _call()("HetFollowResume", self._handle)
+        calling.tools()("HetFollowResume", self._handle)
 
     def status(self) -> dict[str, Any]:
         """Returns what capi/follow/follow.h says of HetFollowStatus."""
-        return dict(json.loads(_call()("HetFollowStatus", self._handle)))
+        return dict(json.loads(calling.tools()("HetFollowStatus", self._handle)))
 
 
 def _files(target: Target) -> dict[str, Any]:
@@ -75,12 +67,12 @@ def _files(target: Target) -> dict[str, Any]:
 
 def inspect(target: Target) -> dict[str, Any]:
     """Returns what capi/follow/follow.h says of HetFollowInspect."""
-    return dict(json.loads(_call()("HetFollowInspect", json.dumps(_files(target)))))
+    return dict(json.loads(calling.tools()("HetFollowInspect", json.dumps(_files(target)))))
 
 
 def copy(target: Target, to: Path) -> dict[str, Any]:
     """Copies the present rows into files of a folder; see HetFollowCopy of capi/follow/follow.h."""
-    return dict(json.loads(_call()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
+    return dict(json.loads(calling.tools()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
 
 
 @dataclass(frozen=True)
@@ -125,8 +117,8 @@ def opened(target: Target, address: str, options: Options) -> Iterator[Follower]
         **dataclasses.asdict(options),
     }
     handle = ctypes.c_void_p()
-    _call()("HetFollowOpen", json.dumps(fields), ctypes.byref(handle))
+    calling.tools()("HetFollowOpen", json.dumps(fields), ctypes.byref(handle))
     try:
         yield Follower(handle)
     finally:
-        calling.load(versions.FOLLOW).HetFollowClose(handle)
+        calling.load(versions.TOOLS).HetFollowClose(handle)

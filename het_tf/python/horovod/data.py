@@ -25,7 +25,7 @@ def shard(
 
         dataset = het_tf.horovod.shard(dataset).shuffle(10_000).batch(128)       # in turns
         dataset = het_tf.horovod.shard(dataset.shuffle(10_000, seed=1), by="user", batch=128)  # placed
-        dataset = tf.data.TFRecordDataset(het_tf.horovod.shard("placed/")).batch(128)  # of het-data shard
+        dataset = tf.data.TFRecordDataset(het_tf.horovod.shard("placed/")).batch(128)  # of het data shard
 
     **In turns** (no `by`): all ranks must take the same number of steps, since each step waits for all; so up
     to N - 1 elements are left out. Shard before shuffling: the ranks must see one order to take different
@@ -37,12 +37,12 @@ def shard(
     batches and their gradients are those of the stream; fewer ranks use the rows of an id that depends on the
     field, so fewer rows travel. Every rank reads all of the stream, in one order: shuffle before,
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
-    `het-data fields` helps to choose the field. Validate on samples that are not placed.
+    `het data fields` helps to choose the field. Validate on samples that are not placed.
 
         dataset = het_tf.horovod.shard(samples, by="location", batch=128, lookahead=model)
 
     **By location** (`by="location"`, even if a field has that name): a sample goes to the rank that
-    used most of its rows last. For graphs, and if `het-data fields` finds no good field: it takes 16 MB,
+    used most of its rows last. For graphs, and if `het data fields` finds no good field: it takes 16 MB,
     and some milliseconds per global batch, on every rank.
 
     **On demand** (`lookahead`, `sync="on_demand"`): ranks know the rows that others use next, since each
@@ -58,7 +58,7 @@ def shard(
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
         tuple, list or dict of arrays of equal lengths. Placed: a dataset of single samples, dicts of
         features or tuples (features, label, ...); features may be ragged, not sparse. Or the path of a
-        directory that `het-data shard` has made for N workers, already placed.
+        directory that `het data shard` has made for N workers, already placed.
       drop_remainder: False: the first ranks also take the remainder. For evaluation, where ranks need not
         step together. Streams of het_tf.data and placed streams always drop it.
       by: The field that places samples, of one integer or string a sample; or "location".
@@ -79,7 +79,7 @@ def shard(
         `by`, or one that is a number or has several values; files were placed for another number of workers;
         `lookahead` or `sync` without `by`; `lookahead` finds no ids in the features, or has its cache on
         a GPU; rows that travel on demand belong to two layers, or the job is elastic.
-      FileNotFoundError: A directory or file of `het-data shard` is missing.
+      FileNotFoundError: A directory or file of `het data shard` is missing.
       RuntimeError: `het_tf.init` was not called under Horovod; placed: the ranks do not place alike.
     """
     planned = Planned(lookahead, sync, inputs)

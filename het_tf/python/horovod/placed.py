@@ -71,7 +71,7 @@ def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
 
 
 def piece(place: str | os.PathLike[str], batch: int | None) -> str:
-    """Returns this rank's file of a directory of `het-data shard`; errors as in `shard`."""
+    """Returns this rank's file of a directory of `het data shard`; errors as in `shard`."""
     rank, ranks = collective.ranks()
     with agree() as say:
         if batch is not None:
@@ -80,7 +80,7 @@ def piece(place: str | os.PathLike[str], batch: int | None) -> str:
         if pieces.placement.workers != ranks:
             raise ValueError(
                 f"{pieces.path} was placed for {pieces.placement.workers} workers, but there are "
-                f"{ranks} ranks; place it anew by het-data shard --workers {ranks}"
+                f"{ranks} ranks; place it anew by het data shard --workers {ranks}"
             )
         file = pieces.file(rank)
         say({**pieces.placement.describe(), "id of the files": pieces.id})

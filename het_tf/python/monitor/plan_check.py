@@ -1,4 +1,4 @@
-"""`het_tf.callbacks.PlanCheck`: compares the forecast of het-plan with the run."""
+"""`het_tf.callbacks.PlanCheck`: compares the forecast of het plan with the run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PlanCheck(tf.keras.callbacks.Callback):
     they are at least a hundredth of all rows.
 
     Args:
-      plan: Path of plan.json from `het-plan show --plan`.
+      plan: Path of plan.json from `het plan show --plan`.
       steps: Number of steps before it compares; >= 2.
       log_dir: TensorBoard's directory for plan/NAME/forecast and plan/NAME/observed of each line. None: none.
 

@@ -1,1 +1,1 @@
-"""Places samples on workers: rules, splits of files, and het-data."""
+"""Places samples on workers: rules, splits of files, and het data."""

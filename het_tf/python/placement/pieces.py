@@ -1,4 +1,4 @@
-"""A directory of `het-data shard`: one file a worker, and placement.json, which describes them.
+"""A directory of `het data shard`: one file a worker, and placement.json, which describes them.
 
     {"format": "het_tf pieces", "rule": 1, "by": "C24", "workers": 8, "batch": 128,
      "id": HEX, "samples": N, "left_out": N, "sources": [NAME, ...], "files": [{"name": NAME, "bytes": N}]}
@@ -67,7 +67,7 @@ class Pieces:
         place = local_path("path", path)
         file = place / MANIFEST
         if not file.is_file():
-            raise FileNotFoundError(f"{place} has no {MANIFEST}; give a directory of het-data shard")
+            raise FileNotFoundError(f"{place} has no {MANIFEST}; give a directory of het data shard")
         try:
             document: dict[str, Any] = parse_json(read_bytes(file, _MOST_BYTES))
             if document["format"] != FORMAT:
@@ -81,11 +81,11 @@ class Pieces:
             )
         except (ValueError, KeyError, TypeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise ValueError(f"{file} is damaged: {what}; place the data anew by het-data shard") from None
+            raise ValueError(f"{file} is damaged: {what}; place the data anew by het data shard") from None
         if rule != RULE:
             raise ValueError(
                 f"{place} was placed by rule {rule}, but this het_tf has rule {RULE}; place it anew by "
-                "het-data shard"
+                "het data shard"
             )
         return found
 

@@ -8,7 +8,7 @@ A global batch is `workers * batch` samples of the stream in their order; each w
 * order: each worker's samples keep the order of the stream.
 
 The rule uses a few operations (`Numpy`) that numpy and TensorFlow share: het_tf.horovod.shard runs it in a
-graph, `het-data` on arrays. Nothing here imports TensorFlow.
+graph, `het data` on arrays. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations

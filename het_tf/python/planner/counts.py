@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from het_tf.python.placement.placement import Int64Array
 
-_TENTH, _QUANTILES = 10, 64
+_QUANTILES = 64
 
 
 class Head:
@@ -69,16 +69,3 @@ def quantiles(head: Int64Array, tail: Any, ratio: int, uses: int) -> list[list[f
     ranks, used = (np.cumsum([0, *of[order]]) for of in (stands, stands * times))
     at = np.geomspace(1, max(1, ranks[-1]), _QUANTILES)
     return np.stack([at / at[-1], np.interp(at, ranks, used) / max(1, used[-1])], axis=1).tolist()  # type: ignore[no-any-return]
-
-
-def drift(ids: Int64Array, samples: Any, distinct: int, until: int) -> float | None:
-    """The share of the second half's uses that the most used tenth of the first half's ids has."""
-    middle = int(np.searchsorted(samples, until // 2))
-    if not 0 < middle < len(ids):
-        return None
-    times = uses_of(ids[:middle], distinct)
-    top = -(-int(np.count_nonzero(times)) // _TENTH)
-    least = int(np.partition(times, -top)[-top])
-    hot = times > least
-    hot[np.flatnonzero(times == least)[: top - int(hot.sum())]] = True
-    return float(hot[ids[middle:]].mean())

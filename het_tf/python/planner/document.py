@@ -1,4 +1,4 @@
-"""plan.json: written by `het-plan show --plan`, read by `het_tf.Cache.from_plan` and `het-ps up --plan`."""
+"""plan.json: written by `het plan show --plan`, read by `het_tf.Cache.from_plan` and `het ps up --plan`."""
 
 from __future__ import annotations
 

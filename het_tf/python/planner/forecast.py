@@ -47,7 +47,6 @@ class Request:
       replicas: Replicas of each server.
       ram: Memory of a server; None: not limited.
       gpu: Memory of a worker's GPU for the hottest cached rows; None: no GPU.
-      method: Method that divides the caches (place.split_budget).
       entries: Approximate number of entries to replay, of all tables together.
     """
 
@@ -61,7 +60,6 @@ class Request:
     replicas: int = 0
     ram: int | None = None
     gpu: int | None = None
-    method: str = "greedy"
     entries: int = 3_000_000
 
 
@@ -253,7 +251,7 @@ def _unique(of: TableStats, batch: int) -> float | None:
 def _near(curves: list[place.Curve], budget: int, request: Request) -> dict[str, dict[str, int]]:
     """Rows of each table in each kind of memory."""
     if request.gpu is None:
-        return {"host": place.split_budget(curves, budget, request.method)}
+        return {"host": place.split_budget(curves, budget)}
     return place.split_tiers(curves, {"gpu": request.gpu, "host": budget}, {"gpu": 0.0, "host": 1.0})
 
 

@@ -71,5 +71,5 @@ def html(plan: Mapping[str, Any], source: str, samples: int) -> str:
         text = picture.getvalue()
         body.append(f"<h2>{title}</h2>{text[text.index('<svg') :]}")
     body.append(f"<pre>{escaping.escape(chr(10).join(lines(plan, source, samples)))}</pre>")
-    head = "<meta charset=utf-8><meta name=viewport content='width=device-width'><title>het-plan</title>"
+    head = "<meta charset=utf-8><meta name=viewport content='width=device-width'><title>het plan</title>"
     return f"<!doctype html><html lang=en>{head}<style>{_STYLE}</style><body>{''.join(body)}</body></html>\n"

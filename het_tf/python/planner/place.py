@@ -11,14 +11,12 @@ of several kinds of memory. For example, with rows of 100 bytes and a budget of 
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 Points = Sequence[tuple[int, float]]
-SECONDS = 30.0  # limit of the solver
-TOLERANCE = 4e-6  # share of the budget by which the solver may exceed it
 
 
 @dataclass(frozen=True)
@@ -61,26 +59,23 @@ class Curve:
         )
 
 
-def split_budget(curves: Sequence[Curve], budget: int, method: str = "greedy") -> dict[str, int]:
+def split_budget(curves: Sequence[Curve], budget: int) -> dict[str, int]:
     """Divides memory over the caches of tables at the least cost of a step.
+
+    It takes the bytes that save most first, over the lower convex hull of each curve; the last table gets the
+    remaining rows, and rows that save nothing are not assigned. That is exact to a row if curves are convex
+    and linear between their points.
 
     Args:
       curves: One for each table.
       budget: Bytes of all caches together.
-      method: "greedy" takes the bytes that save most first, over the lower convex hull of each curve; the
-        last table gets the remaining rows, and rows that save nothing are not assigned. It is exact to a row
-        if curves are convex and linear between their points. "milp" finds the best choice of one point a
-        table (`scipy.optimize.milp`), which is better if curves have steps.
 
     Returns:
       Rows of each table; their bytes are at most the budget.
 
     Raises:
-      ValueError: The budget is below the smallest caches, two curves have one name, the method is unknown,
-        or "milp" lacks SciPy or finds nothing in 30 seconds.
+      ValueError: The budget is below the smallest caches, or two curves have one name.
     """
-    if method not in _METHODS:
-        raise ValueError(f"method is {method!r}; give one of {', '.join(_METHODS)}")
     names = [curve.name for curve in curves]
     for name in names:
         if names.count(name) > 1:
@@ -91,7 +86,7 @@ def split_budget(curves: Sequence[Curve], budget: int, method: str = "greedy") -
             f"the budget is {budget:,} bytes, {least - budget:,} less than the smallest caches of "
             f"{len(curves)} tables; give {least:,}, or curves that begin with fewer rows"
         )
-    return _METHODS[method](curves, budget)
+    return _greedy(curves, budget)
 
 
 def split_tiers(
@@ -99,7 +94,7 @@ def split_tiers(
 ) -> dict[str, dict[str, int]]:
     """Divides several kinds of memory over tables: the fastest gets the rows that save most per byte.
 
-    A row is in one tier, and a table's most used rows are in the fastest. Greedy, as `split_budget`: a byte
+    A row is in one tier, and a table's most used rows are in the fastest. As in `split_budget`: a byte
     saves the speed of its tier times a number of its row, so all tiers have the same order of rows, and
     speeds define only the order of the tiers. The fastest tier gets the rows of its budget, the next one
     the rows of both budgets minus these.
@@ -162,36 +157,3 @@ def _greedy(curves: Sequence[Curve], budget: int) -> dict[str, int]:
         if taken < more:
             break
     return rows
-
-
-def _milp(curves: Sequence[Curve], budget: int) -> dict[str, int]:
-    try:
-        from scipy import optimize, sparse
-    except ImportError as error:
-        raise ValueError(
-            f"method 'milp' needs SciPy ({error}); run: pip install 'het_tf[planner]', or take 'greedy'"
-        ) from None
-    table = np.repeat(np.arange(len(curves)), [len(curve.points) for curve in curves])
-    rows = np.array([point[0] for curve in curves for point in curve.points])
-    cost = np.array([point[1] for curve in curves for point in curve.points])
-    size = rows * np.array([curve.row_bytes for curve in curves])[table]
-    one_each = sparse.csr_array((np.ones(len(table)), (table, np.arange(len(table)))))
-    weight = sparse.csr_array(size[None] / max(budget, 1))
-    for allowed in (1.0, 1 - TOLERANCE):  # again if the result exceeds the budget by the tolerance
-        found = optimize.milp(
-            cost,
-            integrality=np.ones(len(cost)),
-            bounds=optimize.Bounds(0, 1),
-            constraints=[
-                optimize.LinearConstraint(one_each, 1, 1),
-                optimize.LinearConstraint(weight, -np.inf, allowed),
-            ],
-            options={"time_limit": SECONDS, "mip_rel_gap": 0},
-        )
-        chosen = found.x > 0.5 if found.x is not None else np.zeros(0, bool)
-        if len(chosen) and int(size[chosen].sum()) <= budget:
-            return {curves[table[i]].name: int(rows[i]) for i in np.flatnonzero(chosen)}
-    raise ValueError(f"method 'milp' found no plan in {SECONDS:.0f} s ({found.message}); take 'greedy'")
-
-
-_METHODS: dict[str, Callable[[Sequence[Curve], int], dict[str, int]]] = {"greedy": _greedy, "milp": _milp}

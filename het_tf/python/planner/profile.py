@@ -16,7 +16,7 @@ from het_tf.python.planner import counts, entries
 from het_tf.python.planner.stats import KEYS, STATS, FeatureStats, Stats, TableStats, sha256_of, write_keys
 
 _SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, which ends with the sample of its last id
-_HEAD, _HEADS, _TOP = 1 << 16, 3 << 17, 1 << 12  # ids to count of a table, of all tables; and to show
+_HEAD, _HEADS = 1 << 16, 3 << 17  # ids to count of a table, of all tables
 
 Column = tuple[Int64Array, Int64Array]  # ids [m], and number of each sample's ids [n]
 
@@ -155,7 +155,7 @@ class Profiler:
                 keys = entries.distinct(ids.copy())
                 for part in entries.pieces(len(ids)):
                     ids[part] = np.searchsorted(keys, ids[part])
-                tables.append(self._table(number, keys, ids, samples))
+                tables.append(self._table(number, keys, ids))
                 yield f"t{number}_keys", keys
                 yield f"t{number}_ids", ids.astype(np.uint32)
                 yield f"t{number}_samples", samples
@@ -167,7 +167,7 @@ class Profiler:
         stats.write()
         return stats
 
-    def _table(self, number: int, keys: Int64Array, ids: Int64Array, samples: Any) -> TableStats:
+    def _table(self, number: int, keys: Int64Array, ids: Int64Array) -> TableStats:
         """Returns the figures of a table: `ids` are numbers of `keys`."""
         (name, features), head = list(self._tables.items())[number], self._heads[number]
         ratio, until = self._entries.ratios[number], min(self._entries.until[number], self.samples)
@@ -180,9 +180,8 @@ class Profiler:
         return TableStats(
             name=name, dim=features[0].dim, uses=uses, rows=rows,
             rows_exact=not head.missed or (ratio == 1 and until == self.samples), ratio=ratio, until=until,
-            top=np.sort(head.uses)[::-1][:_TOP].tolist(), top_missed=head.missed,
             quantiles=counts.quantiles(head.uses, tail, ratio, uses), unique=self._entries.unique[number],
-            drift=counts.drift(ids, samples, len(keys), until), entries=len(ids),
+            entries=len(ids),
         )  # fmt: skip
 
 

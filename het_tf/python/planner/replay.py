@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.checkpoint.places import group_of, hash_name
+from het_tf.python.checkpoint.row_files import place_of
 from het_tf.python.session import native
 
 PARTITIONS = 64
@@ -169,7 +169,7 @@ def replay(
         ends = np.concatenate([ends + np.uint64(turn * len(keys)) for turn in range(job.passes)])
         keys = np.tile(keys, job.passes)
     rows = int(cache["rows"])
-    partitions = max(1, group_of(job.partitions) // sample.ratio)
+    partitions = max(1, place_of(str(spec["name"]), job.partitions)["group"] // sample.ratio)
     request = {
         "spec": dict(spec),
         "cache": {**cache, "rows": min(math.ceil(rows / sample.ratio), max(1, len(keys))) if rows else 0,
@@ -288,10 +288,10 @@ def _any(shares: Iterable[float]) -> float:
 def traffic(tables: Sequence[Replayed], job: Job) -> Traffic:
     """Adds up tables: a part of a frame serves all tables, and a worker waits once for all."""
     heads = [0.0, 0.0]
-    group = group_of(job.partitions)
+    group = place_of("", job.partitions)["group"]
     together: dict[int, list[Replayed]] = defaultdict(list)  # tables in the same partitions
     for one in tables:
-        together[hash_name(one.table) % (job.partitions // group)].append(one)
+        together[place_of(one.table, job.partitions)["first"]].append(one)
     for kind in _KINDS:
         parts = sum(group * _any(one.parts[kind] for one in of) for of in together.values())
         frames = job.shards * _any(one.frames[kind] / job.shards for one in tables)

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from het_tf.python.files import local_path, open_file, parse_json, read_bytes
 from het_tf.python.placement.placement import Int64Array
 
-FORMAT, VERSION = "het_tf stats", 2
+FORMAT, VERSION = "het_tf stats", 3
 STATS, KEYS = "stats.json", "keys.npz"
 ARRAYS = ("keys", "ids", "samples")  # named t{t}_keys, ... for table number t
 
 _MOST = 256 << 20  # bytes of stats.json
-_AGAIN = "make it again with het-plan profile"
+_AGAIN = "make it again with het plan profile"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +45,8 @@ class TableStats:
     rows_exact: bool
     ratio: int  # entries are of ids with a hash below 2^64 / ratio, a power of two
     until: int  # and of samples below it: not all if the table has few ids, half of which would mean nothing
-    top: list[int]  # uses of the most used ids, descending, at most 4,096
-    top_missed: int  # the most uses that an id of `top` lacks; 0: exact
     quantiles: list[list[float]]  # [share of rows, share of uses], 64 points, the most used rows first
     unique: list[list[float]]  # [batch, unique ids in it], mean over the first 2^17 samples, or the held ones
-    drift: float | None  # share of the second half's uses that the first half's top tenth of rows has
     entries: int  # in keys.npz
 
 
@@ -66,7 +63,7 @@ class Stats:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Stats:
-        """Reads the output of `het-plan profile`.
+        """Reads the output of `het plan profile`.
 
         Raises:
           ValueError: It does not exist, is damaged, of another version, or keys.npz belongs to another.
@@ -75,7 +72,7 @@ class Stats:
         place = local_path("directory", directory)
         for name in (STATS, KEYS):
             if not (place / name).is_file():
-                raise ValueError(f"{place} has no {name}; make it with het-plan profile --out {place}")
+                raise ValueError(f"{place} has no {name}; make it with het plan profile --out {place}")
         version: Any = VERSION
         try:
             found = parse_json(read_bytes(place / STATS, _MOST))

@@ -1,6 +1,6 @@
-"""`het-ps conf`: the lines of redis.conf for servers that someone else runs, each with its reason.
+"""`het ps conf`: the lines of redis.conf for servers that someone else runs, each with its reason.
 
-`het-ps up` and `LocalServer` use the same settings (`redis_server.SETTINGS`), the examples in
+`het ps up` and `LocalServer` use the same settings (`redis_server.SETTINGS`), the examples in
 examples/deploy carry them, and docs/parameter-server.md explains them; tests hold them equal.
 """
 
@@ -29,14 +29,14 @@ WORKER_RIGHTS = (
 )
 # Further commands of rank 0 of workers that publish versions (het_tf.publish).
 PUBLISHER_RIGHTS = "+xadd +xdel +xrevrange +set +unlink +zadd +zrangebyscore +zrem"
-# Commands of a process that follows versions and rows, and of het-publish: read-only.
+# Commands of a process that follows versions and rows, and of het publish: read-only.
 FOLLOWER_RIGHTS = (
     "+het.changes +het.stat +hget +xread +xrange +xrevrange +get"
     " +cluster|slots +asking +auth +hello +role +ping"
 )
 # Commands of a process that serves an online export (docs/serving.md): read-only.
 SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +role +ping"
-# Commands of het-ps.
+# Commands of het ps.
 OPERATOR_RIGHTS = (
     "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"
     " +asking +select +migrate +restore +restore-asking"
@@ -60,14 +60,14 @@ def users() -> dict[str, str]:
 def lines(
     module: str, cluster: bool = False, maxmemory: str = "0", appendfsync: str = "everysec", acl: bool = True
 ) -> str:
-    """Returns the output of `het-ps conf`: a valid redis.conf once the passwords are chosen.
+    """Returns the output of `het ps conf`: a valid redis.conf once the passwords are chosen.
 
     Args:
       module: Path of het.so where the server runs.
       cluster: Add the settings of a cluster's node.
       maxmemory: Memory limit of a server.
       appendfsync: always, everysec or no.
-      acl: Add separate users for workers, followers, online serving, het-ps and replicas.
+      acl: Add separate users for workers, followers, online serving, het ps and replicas.
     """
     out = ["# Settings of a Valkey (>= 7.2) or Redis (>= 7.0) server that holds tables of het_tf.", ""]
 
@@ -116,7 +116,7 @@ def lines(
 
 SIZING = [
     "# Sizing. A row of dim floats is 4 * (dim + slots) bytes; plan twice that, for key, clock and growth.",
-    "# RowWiseAdagrad has 1 slot, Adagrad dim, Adam 2 * dim + 1. `het-ps status` shows bytes a row.",
+    "# RowWiseAdagrad has 1 slot, Adagrad dim, Adam 2 * dim + 1. `het ps status` shows bytes a row.",
     "# A namespace has 64 partitions, a table 8 of them. Keep each under 256 MB: a move stalls its shard.",
     "# The kernel: vm.overcommit_memory = 1, or a snapshot may fail for memory that it would not use.",
 ]

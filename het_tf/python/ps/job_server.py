@@ -73,7 +73,7 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
         raise RuntimeError(
             f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
             "server that rank 0 starts by itself serves only one machine. Start one that all can reach "
-            "(`het-ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
+            "(`het ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
         )
     running = next((one["server"] for one in of_ranks if one["server"]), "")
     if running:

@@ -1,4 +1,4 @@
-"""The servers that `het-ps up` keeps in a directory, and which of their processes run.
+"""The servers that `het ps up` keeps in a directory, and which of their processes run.
 
     DIR/het-ps.json             the options of `up`; mode 0600, as it may hold a password
     DIR/address                 the address for HET_PS; mode 0600
@@ -106,7 +106,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Layout:
-    """The options of `het-ps up`.
+    """The options of `het ps up`.
 
     Attributes:
       directory: Directory of all servers.
@@ -236,7 +236,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def load(directory: Path) -> Layout | None:
-    """Reads the layout of a directory; None if `het-ps up` has not made one there.
+    """Reads the layout of a directory; None if `het ps up` has not made one there.
 
     Raises:
       ServerError: The record cannot be read.
@@ -245,7 +245,7 @@ def load(directory: Path) -> Layout | None:
     try:
         record = files.parse_json(files.read_bytes(path, _MOST_BYTES))
         if record.pop("format") != FORMAT:
-            raise ServerError(f"{path} was written by another version of het-ps; use that version")
+            raise ServerError(f"{path} was written by another version of het ps; use that version")
         found = Layout(directory=directory, **record)
         for name, value in record.items():
             if type(value) is not type(getattr(_ANY, name)):
@@ -263,7 +263,7 @@ def need(directory: Path) -> Layout:
     """As `load`, but raises ServerError if the directory has no servers."""
     found = load(directory)
     if found is None:
-        raise ServerError(f"{directory} has no servers of het-ps; `het-ps up --dir {directory}` makes them")
+        raise ServerError(f"{directory} has no servers of het ps; `het ps up --dir {directory}` makes them")
     return found
 
 
@@ -305,7 +305,7 @@ def locked(directory: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise ServerError(f"another het-ps is at work in {directory}; wait for it") from None
+        raise ServerError(f"another het ps is at work in {directory}; wait for it") from None
     finally:
         os.close(handle)
 

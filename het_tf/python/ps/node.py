@@ -38,7 +38,7 @@ def _hint(reply: str) -> str:
     if reply.startswith("NOAUTH"):
         return "put the login into the address, as redis://USER:PASSWORD@HOST:PORT"
     if reply.startswith("NOPERM"):
-        return "`het-ps conf` prints the rights that workers, followers and operators need"
+        return "`het ps conf` prints the rights that workers, followers and operators need"
     if reply.startswith("DENIED"):
         return "the server is in protected mode: give it a password"
     return ""

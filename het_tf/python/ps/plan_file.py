@@ -1,4 +1,4 @@
-"""Reads plan.json of het-plan, and the part of it that `het-ps up` uses."""
+"""Reads plan.json of het plan, and the part of it that `het ps up` uses."""
 
 import os
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         plan = files.parse_json(files.read_bytes(files.local_path("path", path), _MOST_BYTES))
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}; give the plan.json that het-plan wrote") from None
+        raise ValueError(f"{path}: {error.strerror}; give the plan.json that het plan wrote") from None
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}; have het-plan write it again") from None
+        raise ValueError(f"{path} is damaged: {error}; have het plan write it again") from None
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise ValueError(f'{path} is not a plan: its "format" is not "{FORMAT}"; give a plan.json')
     if (version := plan.get("version")) != VERSION:
-        raise ValueError(f"{path} has version {version!r}, not {VERSION}; have this het-plan write it again")
+        raise ValueError(f"{path} has version {version!r}, not {VERSION}; have this het plan write it again")
     return plan
 
 
@@ -40,7 +40,7 @@ def servers(path: str | os.PathLike[str], given: Mapping[str, Any]) -> dict[str,
     for name, (least, most) in _SERVERS.items():
         value, asked = found[name], given.get(name)
         if type(value) is not int or not least <= value <= most:
-            wanted = f"a whole number from {least} to {most}; have het-plan write it again"
+            wanted = f"a whole number from {least} to {most}; have het plan write it again"
             raise ValueError(f"{path}: {name} of its servers is {value!r}; it must be {wanted}")
         if asked is not None and value != (layout.memory_bytes(asked) if name == "maxmemory" else asked):
             raise ValueError(f"--{name} {asked} contradicts {path}, which has {value}; leave one of them out")

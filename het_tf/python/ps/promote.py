@@ -1,4 +1,4 @@
-"""`het-ps promote`: makes a replica its shard's primary, as planned or because the primary is gone.
+"""`het ps promote`: makes a replica its shard's primary, as planned or because the primary is gone.
 
 A cluster promotes a replica by itself only if a majority of all primaries agrees that its primary is down.
 With one or two shards the remaining primaries are not a majority, so an operator must decide.

@@ -1,4 +1,4 @@
-"""`het-ps reshard`: finishes interrupted resharding, and moves slots (balance.py chooses them).
+"""`het ps reshard`: finishes interrupted resharding, and moves slots (balance.py chooses them).
 
 A slot moves in four steps: the target imports it, the source migrates it, its keys go over one by one
 (MIGRATE), and all servers are told the new owner. Training goes on meanwhile: clients follow redirections.
@@ -98,14 +98,14 @@ class Shards:
                 raise ServerError(
                     f"{key} is both at {source.place} and at {place}; neither was changed. One of them came"
                     f" back in a crash. HET.STAT {key} shows rows and bytes of each (the importing one wants"
-                    " ASKING before it). DEL the one that is older, and run het-ps reshard again"
+                    " ASKING before it). DEL the one that is older, and run het ps reshard again"
                 ) from None
             if "IOERR" in error.reply:
                 raise ServerError(
                     f"{source.place}: {key} did not arrive at {place}: {error.reply}. Its size may be over"
                     " proto-max-bulk-len there (CONFIG SET proto-max-bulk-len 4gb, and"
                     " client-query-buffer-limit 4gb, on both), or it took longer than"
-                    f" {MIGRATE_SECONDS} s. The slot is left open; run het-ps reshard again"
+                    f" {MIGRATE_SECONDS} s. The slot is left open; run het ps reshard again"
                 ) from None
             raise
 
@@ -222,7 +222,7 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
     node = stack.enter_context(Node(place, address, MIGRATE_SECONDS + 10))
     if not cluster.is_cluster(node):
         raise ServerError(
-            f"{place} does not run with cluster-enabled yes; `het-ps conf --cluster` has the lines"
+            f"{place} does not run with cluster-enabled yes; `het ps conf --cluster` has the lines"
         )
     new = cluster.View(node).myself
     mine = new.id

@@ -1,4 +1,4 @@
-"""`het-ps save`: every shard writes its rows to disk, one shard after the other.
+"""`het ps save`: every shard writes its rows to disk, one shard after the other.
 
 Not in parallel, because the child that writes can double a server's memory.
 """

@@ -1,4 +1,4 @@
-"""`het-ps up` and `het-ps down`: start the servers of a directory, make them a cluster, stop them."""
+"""`het ps up` and `het ps down`: start the servers of a directory, make them a cluster, stop them."""
 
 import contextlib
 import os
@@ -45,7 +45,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
     old = load(directory)
     if old is None:
         if directory.exists() and any(directory.iterdir()):
-            raise ServerError(f"{directory} has other files than het-ps's; give a new directory as --dir")
+            raise ServerError(f"{directory} has other files than het ps's; give a new directory as --dir")
         new = Layout(directory=directory, **{"shards": 1, **given})  # type: ignore[arg-type]
         if new.unix and new.cluster:
             raise ServerError(
@@ -77,7 +77,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
     if new != old and running:
         names = [name for name in given if given[name] != getattr(old, name)]
         raise ServerError(
-            f"{', '.join(names)} cannot change while {', '.join(running)} run; `het-ps down`"
+            f"{', '.join(names)} cannot change while {', '.join(running)} run; `het ps down`"
             " first, or change the running servers with `redis-cli CONFIG SET`"
         )
     return new
@@ -99,14 +99,14 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
         fixed = (*_SHAPE, "password")
         if recorded and any(getattr(recorded, name) != getattr(layout, name) for name in fixed):
             raise ServerError(
-                f"another het-ps has made servers in {layout.directory} meanwhile: {recorded.shards} shards"
-                f" with {recorded.replicas} replicas each. Run `het-ps up --dir {layout.directory}` for those"
+                f"another het ps has made servers in {layout.directory} meanwhile: {recorded.shards} shards"
+                f" with {recorded.replicas} replicas each. Run `het ps up --dir {layout.directory}` for those"
             )
         _start_all(changed(layout, wanted=True), timeout, say)
 
 
 def start_again(directory: Path, timeout: float, say: Say) -> None:
-    """As `up` with the recorded layout; does nothing if `het-ps down` was called.
+    """As `up` with the recorded layout; does nothing if `het ps down` was called.
 
     Args:
       directory: Directory of the servers.
@@ -261,7 +261,7 @@ def _stop(
 
 
 def summary(layout: Layout) -> str:
-    """Returns the last lines of `het-ps up`: how to use, check and stop the servers."""
+    """Returns the last lines of `het ps up`: how to use, check and stop the servers."""
     where = layout.directory
     lines = [f"HET_PS={layout.address().public().url()}"]
     if layout.password:
@@ -274,8 +274,8 @@ def summary(layout: Layout) -> str:
     lines.append(f"# appendfsync {layout.appendfsync}: a server that is killed loses {loss}.")
     if layout.replicas and layout.shards < promote.AUTOMATIC_SHARDS:
         lines.append(
-            f"# With {layout.shards} shards a replica takes over only by `het-ps promote`: a cluster decides"
+            f"# With {layout.shards} shards a replica takes over only by `het ps promote`: a cluster decides"
             f" by majority, which takes {promote.AUTOMATIC_SHARDS} shards."
         )
-    lines.append(f"# het-ps status --dir {where}; het-ps down --dir {where}")
+    lines.append(f"# het ps status --dir {where}; het ps down --dir {where}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How `het-ps status` looks."""
+"""How `het ps status` looks."""
 
 from collections.abc import Iterator
 

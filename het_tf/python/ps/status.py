@@ -1,4 +1,4 @@
-"""`het-ps status`: figures of every server of a store, and faults with their remedies.
+"""`het ps status`: figures of every server of a store, and faults with their remedies.
 
 `take` asks all servers once. Rates need two such pictures: `INFO het` counts from the start of a server.
 """
@@ -240,18 +240,18 @@ def _faults(servers: list[Server]) -> Iterator[str]:
         if server.state == "down":
             full = "AOF write error" in server.why
             remedy = (
-                "Free its disk and start it (`het-ps up`)"
+                "Free its disk and start it (`het ps up`)"
                 if full
-                else "Start it (`het-ps up`), or read its log"
+                else "Start it (`het ps up`), or read its log"
             )
             if not server.name and (server.shard is None or server.role == "replica"):  # has no unique rows
-                remedy += f". If it is gone for good: `het-ps reshard --remove {server.place}`"
+                remedy += f". If it is gone for good: `het ps reshard --remove {server.place}`"
             yield f"{here} does not answer: {server.why}. {remedy}"
             heirs = [s for s in servers if s.shard == server.shard and s.role == "replica" and s.info]
             if server.role == "primary" and heirs and shards < AUTOMATIC_SHARDS:
                 yield (
                     f"{here} is not replaced automatically with {shards} shards."
-                    f" `het-ps promote {heirs[0].place}` does it"
+                    f" `het ps promote {heirs[0].place}` does it"
                 )
             continue
         if server.state != "up":
@@ -274,7 +274,7 @@ def _faults(servers: list[Server]) -> Iterator[str]:
                 way = "to" if slot in mine.migrating else "from"
                 yield (
                     f"{here}: slot {slot} is open, on its way {way} {peer.place if peer else other}."
-                    " If no resharding runs, `het-ps reshard` repairs it"
+                    " If no resharding runs, `het ps reshard` repairs it"
                 )
     for server in servers:
         if server.view:

@@ -1,4 +1,4 @@
-"""TLS of het-ps: client connections, explanations of errors, and certificates for `het-ps up --tls`.
+"""TLS of het ps: client connections, explanations of errors, and certificates for `het ps up --tls`.
 
     DIR/tls/ca.crt, ca.key          a CA for this store only; ca.key makes further servers and clients
     DIR/tls/server.crt, server.key  certificate of all servers of the directory, for workers and each other
@@ -30,7 +30,7 @@ _CONFIG = """\
 distinguished_name = name
 prompt = no
 [name]
-CN = het-ps
+CN = het ps
 [ca]
 basicConstraints = critical, CA:TRUE
 keyUsage = critical, keyCertSign, cRLSign

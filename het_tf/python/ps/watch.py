@@ -1,4 +1,4 @@
-"""`het-ps up --watch`: restarts servers of a directory that end, until `het-ps down`.
+"""`het ps up --watch`: restarts servers of a directory that end, until `het ps down`.
 
 A server ends by itself when it must not go on: with `appendfsync always` it ends if it cannot write its
 append-only file, since it could not keep the pushes that it acknowledges.
@@ -17,10 +17,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # before a start; doubles while server
 
 
 def watch(directory: Path, timeout: float, say: Callable[[str], None]) -> None:
-    """Restarts servers that end. Returns after `het-ps down`.
+    """Restarts servers that end. Returns after `het ps down`.
 
     Args:
-      directory: Directory of servers that `het-ps up` has started.
+      directory: Directory of servers that `het ps up` has started.
       timeout: Seconds to wait for each server that is started.
       say: Called with each server that ends, the reason, and each start.
 
@@ -47,4 +47,4 @@ def watch(directory: Path, timeout: float, say: Callable[[str], None]) -> None:
             OSError,
         ) as error:  # also if the disk is still full: a start writes files
             say(f"not started: {error}")
-    say("`het-ps down` was called; the watch is over")
+    say("`het ps down` was called; the watch is over")

@@ -1,4 +1,4 @@
-"""The weights that `het-ps reshard` evens: a shard's number of partitions, or their load."""
+"""The weights that `het ps reshard` evens: a shard's number of partitions, or their load."""
 
 import time
 from collections import Counter
@@ -53,7 +53,7 @@ class ByLoad(ByCount):
 
     def _measure(self, shards: Shards) -> Counter[int]:
         changed = f"a server was restarted, a replica took over, or a slot moved in the {self.seconds:g} s of"
-        changed += " measuring; run het-ps reshard --by load again"
+        changed += " measuring; run het ps reshard --by load again"
         before = _look(shards)
         time.sleep(self.seconds)
         try:
@@ -81,7 +81,7 @@ def _look(shards: Shards) -> dict[str, tuple[str, int]]:
         if int(until) > time.time():
             raise ServerError(
                 f"{key} is being loaded by {loader}: its load is not that of training. Wait for it, or end"
-                f" it with HET.TABLE {key} ABORT {loader}, and run het-ps reshard --by load again"
+                f" it with HET.TABLE {key} ABORT {loader}, and run het ps reshard --by load again"
             )
         looks[key] = (str(stat["incarnation"]), int(stat["busy_us"]))
     return looks

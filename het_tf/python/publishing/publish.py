@@ -58,7 +58,7 @@ def publish(
         Each holds a copy of the dense weights; equal ones share it.
       directory: A directory for the dense weights, at the same path on every host that serves; made if it is
         missing. None: the parameter server, which takes at most 64 MiB.
-      release: False: the version is a candidate, which followers serve only after `het-publish release`.
+      release: False: the version is a candidate, which followers serve only after `het publish release`.
 
     Returns:
       The version; None on other ranks than 0.
@@ -68,7 +68,7 @@ def publish(
       ValueError: The model has no weights or tables yet, its tables are in this process or in several
         namespaces, an argument is out of range, or the dense weights are too large.
       ConnectionError, TimeoutError: The parameter server does not answer.
-      RuntimeError: It refuses a command, such as for missing rights (`het-ps conf` prints them), or another
+      RuntimeError: It refuses a command, such as for missing rights (`het ps conf` prints them), or another
         process has published in this namespace meanwhile.
       OSError: The directory cannot be written.
       Under Horovod an error of one rank is raised on all.
@@ -219,7 +219,7 @@ def check_server(model: Any) -> None:
     if not settings.parameter_server():
         raise ValueError(
             f"model is {model.name!r}, whose tables are in this process, where no follower can read them; "
-            "start a parameter server (`het-ps up`), and give its address by HET_PS or het_tf.init(ps=...)"
+            "start a parameter server (`het ps up`), and give its address by HET_PS or het_tf.init(ps=...)"
         )
 
 

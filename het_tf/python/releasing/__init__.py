@@ -1,4 +1,4 @@
-"""Which published version followers serve: tests before a release, the way back; `het-publish`.
+"""Which published version followers serve: tests before a release, the way back; `het publish`.
 
 cli.py        the command line
 guard.py      the process that tests candidates

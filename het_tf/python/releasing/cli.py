@@ -1,104 +1,38 @@
-"""The command `het-publish`. Exit status: 0 done, 1 something is wrong (a line tells), 2 wrong arguments."""
+"""The commands `het publish`."""
 
 import argparse
-import json
+import contextlib
 import re
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
+from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
 from het_tf.python.files import local
 from het_tf.python.following import target
 from het_tf.python.ps.address import FORM, parse
 from het_tf.python.ps.client import Client
-from het_tf.python.ps.errors import ServerError
 from het_tf.python.publishing.versions import History, Versions
-from het_tf.python.show import Command, add_json, at_least_1, date, run, size, when
-from het_tf.python.show import parser as command_line
+from het_tf.python.show import date, size, when
 
-DESCRIPTION = """\
+HET = Group("""\
 Versions of a model that het_tf.publish has put beside its tables at a parameter
 server.
 
-  het-publish list redis://ps:6379        the kept versions, the newest last
-  het-publish show redis://ps:6379 12     one of them
-  het-publish release redis://ps:6379 12  let followers serve a candidate
-  het-publish rollback redis://ps:6379 9  let followers go back to a version
-  het-publish resume redis://ps:6379      and on again
-  het-publish portable BASE --from DIR --to OUT --every 60s
-                                          write exports for TensorFlow Serving
-
-Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+  het publish list redis://ps:6379        the kept versions, the newest last
+  het publish show redis://ps:6379 12     one of them
+  het publish release redis://ps:6379 12  let followers serve a candidate
+  het publish rollback redis://ps:6379 9  let followers go back to a version
+  het publish resume redis://ps:6379      and on again
+  het publish portable BASE --from DIR --to OUT --every 60s
+                                          write exports for TensorFlow Serving""")
 
 _SECONDS = 10.0  # for a server that restarts
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    commands = (_list, _show, _release, _rollback, _resume, _portable)
-    return command_line("het-publish", DESCRIPTION, commands)
-
-
-def _list(command: Command) -> None:
-    sub = command("list", "show the kept versions, the newest last")
-    _server(sub)
-    add_json(sub)
-    sub.add_argument(
-        "--last", type=at_least_1, default=20, metavar="N", help="at most N versions (%(default)s)"
-    )
-
-
-def _show(command: Command) -> None:
-    sub = command("show", "show all that a version says")
-    _server(sub)
-    add_json(sub)
-    _version(sub)
-
-
-def _release(command: Command) -> None:
-    sub = command("release", "let followers serve a candidate")
-    _server(sub)
-    _version(sub)
-
-
-def _rollback(command: Command) -> None:
-    sub = command(
-        "rollback",
-        "let followers go back to a version, and stay there",
-        "Each follower takes back dense weights and rows to the moment when the version came into force with "
-        "it. One that cannot says so in its log (`het-serve follow --keep-undo`).",
-    )
-    _server(sub)
-    _version(sub)
-    sub.add_argument("--partial", action="store_true", help="take back the dense weights only")
-
-
-def _resume(command: Command) -> None:
-    sub = command(
-        "resume",
-        "let followers go on after a rollback",
-        "They serve the newest released version and the present rows again.",
-    )
-    _server(sub)
-
-
-def _portable(command: Command) -> None:
-    sub = command(
-        "portable",
-        "write portable exports with the present rows and dense weights",
-        "For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
-        "trainer nor the model's code. Memory: about twice that of a portable export.",
-    )
-    sub.add_argument("base", type=local, metavar="BASE", help='an export of the model, format="portable"')
-    sub.add_argument(
-        "--from", type=local, required=True, metavar="DIR", dest="source",
-        help="the followed SavedModel of this host",
-    )  # fmt: skip
-    sub.add_argument(
-        "--to", type=local, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"
-    )
-    sub.add_argument("--every", type=_seconds, metavar="TIME", help="repeat, such as every 60s or 5min")
-    sub.add_argument("--keep", type=at_least_1, default=3, metavar="N", help="exports to keep (%(default)s)")
+_SERVER = (
+    arg("address", metavar="ADDRESS", help=f"the parameter server, {FORM}"),
+    arg("--namespace", default="", metavar="NS", help="of the model's tables (the default)"),
+)
+_VERSION = arg("version", type=at_least_1, metavar="VERSION", help="its number")
 
 
 def _seconds(text: str) -> float:
@@ -108,42 +42,42 @@ def _seconds(text: str) -> float:
     return int(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
 
 
-def _server(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("address", metavar="ADDRESS", help=f"the parameter server, {FORM}")
-    sub.add_argument("--namespace", default="", metavar="NS", help="of the model's tables (the default)")
+@contextlib.contextmanager
+def _versions(options: Options) -> Iterator[Versions]:
+    with Client(parse(options.address), _SECONDS) as client:
+        yield Versions(client, options.namespace)
 
 
-def _version(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("version", type=at_least_1, metavar="VERSION", help="its number")
-
-
-def run_list(options: argparse.Namespace, versions: Versions) -> int:
-    """het-publish list."""
-    history = versions.history()
+@HET.command(
+    "list",
+    "show the kept versions, the newest last",
+    *_SERVER,
+    arg("--last", type=at_least_1, default=20, metavar="N", help="at most N versions (%(default)s)"),
+    JSON,
+)
+def list_versions(options: Options) -> int:
+    """Het publish list."""
+    with _versions(options) as versions:
+        history = versions.history()
     found = list(history.versions.values())[-options.last :]
-    if options.json:
-        print(json.dumps([vars(one) for one in found], indent=1))
-    elif not found:
-        print(f"namespace {options.namespace!r} has no versions")
-    else:
-        now = time.time()
-        print(f"{'version':>7}  {'published':20}  {'age':>6}  {'dense':>8}  {'state':9}  trained through")
-        for one in found:
-            print(
-                f"{one.number:7}  {date(one.time):20}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
-                f"{history.state(one.number):9}  "
-                f"{textwrap.shorten(when(one.trained_through), 20, placeholder='...')}"
-            )
+    now = time.time()
+    lines = [f"{'version':>7}  {'published':20}  {'age':>6}  {'dense':>8}  {'state':9}  trained through"]
+    lines += [
+        f"{one.number:7}  {date(one.time):20}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
+        f"{history.state(one.number):9}  {textwrap.shorten(when(one.trained_through), 20, placeholder='...')}"
+        for one in found
+    ]
+    none = f"namespace {options.namespace!r} has no versions"
+    answer(options, [vars(one) for one in found], "\n".join(lines) if found else none)
     return 0
 
 
-def run_show(options: argparse.Namespace, versions: Versions) -> int:
-    """het-publish show."""
-    history = versions.history()
-    one = versions.chosen(history, options.version)
-    if options.json:
-        print(json.dumps(vars(one), indent=1))
-        return 0
+@HET.command("show", "show all that a version says", *_SERVER, _VERSION, JSON)
+def show_version(options: Options) -> int:
+    """Het publish show."""
+    with _versions(options) as versions:
+        history = versions.history()
+        one = versions.chosen(history, options.version)
     changes = sum(int(position.partition(":")[2]) for position in one.cut)
     lines = {
         "version": str(one.number),
@@ -155,14 +89,15 @@ def run_show(options: argparse.Namespace, versions: Versions) -> int:
         "signature": one.signature,
         "cut": f"{changes:,} changes in {len(one.cut)} partitions",
     }
-    for name, value in lines.items():
-        print(f"{name:16}{value}")
+    answer(options, vars(one), "\n".join(f"{name:16}{value}" for name, value in lines.items()))
     return 0
 
 
-def run_release(options: argparse.Namespace, versions: Versions) -> int:
-    """het-publish release."""
-    versions.decide("release", lambda history: _releasable(history, options.version))
+@HET.command("release", "let followers serve a candidate", *_SERVER, _VERSION)
+def release(options: Options) -> int:
+    """Het publish release."""
+    with _versions(options) as versions:
+        versions.decide("release", lambda history: _releasable(history, options.version))
     print(f"version {options.version} is released")
     return 0
 
@@ -176,14 +111,24 @@ def _releasable(history: History, number: int) -> int:
     if number in history.released:
         raise LookupError(f"version {number} is released already")
     if number < newest:
-        raise LookupError(f"version {newest} is released, which is newer; `het-publish rollback` goes back")
+        raise LookupError(f"version {newest} is released, which is newer; `het publish rollback` goes back")
     return number
 
 
-def run_rollback(options: argparse.Namespace, versions: Versions) -> int:
-    """het-publish rollback."""
-    versions.decide("rollback", lambda history: _back(history, options.version), partial=options.partial)
-    print(f"followers go back to version {options.version}, until `het-publish resume`")
+@HET.command(
+    "rollback",
+    "let followers go back to a version, and stay there",
+    *_SERVER,
+    _VERSION,
+    arg("--partial", action="store_true", help="take back the dense weights only"),
+    more="Each follower takes back dense weights and rows to the moment when the version came into force"
+    " with it. One that cannot says so in its log (`het serve follow --keep-undo`).",
+)
+def roll_back(options: Options) -> int:
+    """Het publish rollback."""
+    with _versions(options) as versions:
+        versions.decide("rollback", lambda history: _back(history, options.version), partial=options.partial)
+    print(f"followers go back to version {options.version}, until `het publish resume`")
     return 0
 
 
@@ -192,25 +137,44 @@ def _back(history: History, number: int) -> int:
     if number > history.newest:
         raise LookupError(f"there is no version {number}; the newest is {history.newest}")
     if before is not None and number > before.version:
-        raise LookupError(f"followers are at version {before.version}; `het-publish resume` first")
+        raise LookupError(f"followers are at version {before.version}; `het publish resume` first")
     return number
 
 
-def run_resume(options: argparse.Namespace, versions: Versions) -> int:
-    """het-publish resume."""
+@HET.command(
+    "resume",
+    "let followers go on after a rollback",
+    *_SERVER,
+    more="They serve the newest released version and the present rows again.",
+)
+def resume(options: Options) -> int:
+    """Het publish resume."""
 
     def choose(history: History) -> int:
         if history.rollback is None:
             raise LookupError("followers have not been told to go back")
         return history.rollback.version
 
-    number = versions.decide("resume", choose)
+    with _versions(options) as versions:
+        number = versions.decide("resume", choose)
     print(f"followers go on from version {number}")
     return 0
 
 
-def run_portable(options: argparse.Namespace) -> int:
-    """het-publish portable."""
+@HET.command(
+    "portable",
+    "write portable exports with the present rows and dense weights",
+    arg("base", type=local, metavar="BASE", help='an export of the model, format="portable"'),
+    arg("--from", type=local, required=True, metavar="DIR", dest="source",
+        help="the followed SavedModel of this host"),
+    arg("--to", type=local, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"),
+    arg("--every", type=_seconds, metavar="TIME", help="repeat, such as every 60s or 5min"),
+    arg("--keep", type=at_least_1, default=3, metavar="N", help="exports to keep (%(default)s)"),
+    more="For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
+    "trainer nor the model's code. Memory: about twice that of a portable export.",
+)  # fmt: skip
+def write_portable(options: Options) -> int:
+    """Het publish portable."""
     from het_tf.python.export import refresh
 
     refresher = refresh.Refresher(options.base, target.read(options.source))
@@ -232,34 +196,3 @@ def _age(seconds: float) -> str:
             return f"{seconds:.0f} {unit}"
         seconds /= 60 if unit != "h" else 24
     return f"{seconds:.0f} d"
-
-
-RUN: dict[str, Callable[[argparse.Namespace, Versions], int]] = {
-    "list": run_list,
-    "show": run_show,
-    "release": run_release,
-    "rollback": run_rollback,
-    "resume": run_resume,
-}
-
-
-def _run(options: argparse.Namespace) -> int:
-    if options.command == "portable":
-        return run_portable(options)
-    with Client(parse(options.address), _SECONDS) as client:
-        return RUN[options.command](options, Versions(client, options.namespace))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    return run(
-        parser(),
-        arguments,
-        _run,
-        ServerError,
-        ValueError,
-        LookupError,
-        RuntimeError,
-        ConnectionError,
-        ImportError,
-    )

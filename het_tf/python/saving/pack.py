@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from het_tf.python import files
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.rowfile import RowFile, Tensor
+from het_tf.python.checkpoint.rowfile import Tensor, TensorFile
 
 _VERSION = 1
 _SLICE_BYTES = 8 << 20
@@ -38,7 +38,7 @@ def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
     Args:
       directory: A checkpoint of tables, with its manifest.
     """
-    opened = [RowFile(directory / one["name"]) for one in manifests.read_manifest(directory).files]
+    opened = [TensorFile(directory / one["name"]) for one in manifests.read_manifest(directory).files]
     slice_bytes = max(_SLICE_BYTES, sum(file.bytes for file in opened) // _MAX_SLICES)
     yield "layout", _bytes(json.dumps({"version": _VERSION, "slice_bytes": slice_bytes}).encode())
     yield "manifest", _bytes((directory / manifests.FILE).read_bytes())
@@ -47,8 +47,9 @@ def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
             start = raw.read(8)
             yield f"rows/{number:05d}/header", _bytes(start + raw.read(int.from_bytes(start, "little")))
         for tensor in file.tensors.values():
-            for count, block in enumerate(file.tensor_blocks(tensor.name, slice_bytes)):
-                yield _name(number, tensor, count), block
+            column, step = file.mapped(tensor.name), _step(tensor, slice_bytes)
+            for count, begin in enumerate(range(0, len(column), step)):
+                yield _name(number, tensor, count), np.array(column[begin : begin + step])
 
 
 def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
@@ -70,7 +71,7 @@ def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
             out.write(bytes(get(f"rows/{number:05d}/header", np.uint8)))
             out.flush()
             os.truncate(out.fileno(), entry["bytes"])  # the rest follows; now the header can be checked
-            for tensor in RowFile(path / entry["name"]).tensors.values():
+            for tensor in TensorFile(path / entry["name"]).tensors.values():
                 _write(out, number, tensor, slice_bytes, get)
     return path
 
@@ -91,10 +92,15 @@ def _slice_bytes(text: bytes) -> int:
 
 def _write(out: Any, number: int, tensor: Tensor, slice_bytes: int, get: Callable[[str, Any], Any]) -> None:
     """Writes one column, slice by slice."""
-    step = max(1, slice_bytes // max(tensor.entry_bytes, 1))
+    step = _step(tensor, slice_bytes)
     for count in range(-(-tensor.shape[0] // step)):
         array = get(_name(number, tensor, count), tensor.dtype)
         out.write(np.ascontiguousarray(array, tensor.dtype).data)
+
+
+def _step(tensor: Tensor, slice_bytes: int) -> int:
+    """Rows of a slice of a column."""
+    return max(1, slice_bytes // max(tensor.bytes // max(1, tensor.shape[0]), 1))
 
 
 def _name(number: int, tensor: Tensor, count: int) -> str:

@@ -163,7 +163,7 @@ def _require_address(address: str) -> None:
     if not address:
         raise ValueError(
             "the job is elastic, but no parameter server is given; one that a worker starts would end with "
-            "that worker. Start one that outlives them (`het-ps up`, docs/parameter-server.md), and give its "
+            "that worker. Start one that outlives them (`het ps up`, docs/parameter-server.md), and give its "
             "address by HET_PS or het_tf.init(ps=...)"
         )
 

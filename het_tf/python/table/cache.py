@@ -155,7 +155,7 @@ class Cache:
 
     @classmethod
     def from_plan(cls, path: str | os.PathLike[str]) -> "Cache":
-        """Returns the caches planned by `het-plan`, with the bounds and options of the plan.
+        """Returns the caches planned by `het plan`, with the bounds and options of the plan.
 
         Args:
           path: Path of plan.json.
@@ -177,7 +177,7 @@ class Cache:
             return cls(**{**given, "rows": rows, "bytes": None, "dims": dims})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} is damaged: {what}; have het-plan write it again") from None
+            raise ValueError(f"{path} is damaged: {what}; have het plan write it again") from None
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -247,9 +247,9 @@ def _rows_of(given: Cache, table: TableConfig) -> int | None:
         return given.rows
     if table.base not in given.rows:
         what = f"cache.rows has no table {quoted(table.base)}, but {', '.join(map(quoted, given.rows))}"
-        raise ValueError(f"{what}; give its rows, or profile this model and have het-plan plan it again")
+        raise ValueError(f"{what}; give its rows, or profile this model and have het plan plan it again")
     dim = (given.dims or {}).get(table.base, table.dim)
     if dim != table.dim:
         what = f"table {quoted(table.base)} has dim {table.dim}, but its cache is planned for dim {dim}"
-        raise ValueError(f"{what}; profile this model and have het-plan plan it again")
+        raise ValueError(f"{what}; profile this model and have het plan plan it again")
     return given.rows[table.base]

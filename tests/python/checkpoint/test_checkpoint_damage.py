@@ -16,7 +16,7 @@ from checkpoint_lib import files, fit, layer, model, same, tables, train, weight
 
 from het_tf import checkpoint
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint import rowfile
+from het_tf.python.checkpoint.row_files import verify_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
@@ -209,6 +209,6 @@ def test_a_file_that_this_user_may_not_read():
             os.seteuid(65534)  # root may read everything
         try:
             with pytest.raises(OSError, match="Permission denied"):
-                rowfile.verify(file, {})
+                verify_rows(file, {})
         finally:
             os.seteuid(user)

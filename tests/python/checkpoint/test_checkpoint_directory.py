@@ -196,7 +196,7 @@ def test_forked_process_does_not_keep_lock(tmp_path):
 
 
 def test_a_save_leaves_what_others_write_beside_it(tmp_path):
-    """Such as `het-ckpt merge`, into the directory of checkpoints."""
+    """Such as `het ckpt merge`, into the directory of checkpoints."""
     theirs = directory.beside(tmp_path / "ckpt-00000005")
     directory.Pending(tmp_path, 1).abandon()
     assert theirs.is_dir()

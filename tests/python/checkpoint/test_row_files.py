@@ -9,7 +9,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import het_tf
-from het_tf.python.checkpoint import rowfile
+from het_tf.python import calling
+from het_tf.python.checkpoint.row_files import verify_rows
 from het_tf.python.session import native
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -97,8 +98,8 @@ def test_what_is_refused(tmp_path):
     assert_same(rows(), before)
     damaged = json.loads(entry)
     damaged["tensors"]["item/values"]["xxh3"] = "00000000"
-    with pytest.raises(ValueError, match=r"rows-0 is damaged: 'item/values', bytes \d+ to \d+, has"):
-        rowfile.verify(path, damaged)
+    with pytest.raises(ValueError, match=r"rows-0' is damaged: 'item/values', bytes \d+ to \d+, has"):
+        verify_rows(path, damaged)
 
 
 def test_merges_that_are_refused(tmp_path):
@@ -120,9 +121,9 @@ def test_merges_that_are_refused(tmp_path):
         ({"tables": [{"name": "item"}]}, ValueError, "the merge request is malformed: .*dim"),
     ):
         with pytest.raises(error, match=message):
-            native.call("HetMergeRows", str(target), json.dumps(request | change))
+            calling.tools()("HetMergeRows", str(target), json.dumps(request | change))
         assert not target.exists()
     with pytest.raises(OSError, match=r"cannot create .*File exists"):
-        native.call("HetMergeRows", path, json.dumps(request))
-    merged = json.loads(native.call("HetMergeRows", str(target), json.dumps(request)))
+        calling.tools()("HetMergeRows", path, json.dumps(request))
+    merged = json.loads(calling.tools()("HetMergeRows", str(target), json.dumps(request)))
     assert 0 < merged["tables"]["item"]["rows"] < het_tf.Table("item").size

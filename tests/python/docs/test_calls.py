@@ -40,13 +40,13 @@ def in_message(lint, words):
         ("het_tf.Table(", None),
         ("give a het_tf.Store(ADDRESS, deadline=, keep_bytes=, ...)", None),
         ('het_tf.init(ps=het_tf.Store("redis://HOST:PORT", durability="replicated"))', None),
-        ("`het-ps up --shard 2` starts them", "no option --shard"),
-        ("start them (`het-ps begin`)", "no het-ps begin"),
-        ("`het-ps reshard --by size`", "not one of"),
-        ("`het-ps up --shards x7`", "x7"),
-        ("run het-ps up --shard 2 first", "no option --shard"),
-        ("`het-ps [up|down] --dir DIR` and het-ps itself", None),
-        ("`het-ps up --shards 2 --dir DIR` | tee", None),
+        ("`het ps up --shard 2` starts them", "no option --shard"),
+        ("start them (`het ps begin`)", "there is no het ps begin"),
+        ("`het ps reshard --by size`", "not one of"),
+        ("`het ps up --shards x7`", "x7"),
+        ("run het ps up --shard 2 first", "no option --shard"),
+        ("`het ps [up|down] --dir DIR` and het ps itself", None),
+        ("`het ps up --shards 2 --dir DIR` | tee", None),
         ("then `make weel`", "no target 'weel'"),
         ("`make wheel DIST=here` or make it again", None),
         ("`python -m het_tf.python.doctor`", "no module het_tf.python.doctor"),
@@ -89,9 +89,9 @@ table.lookup(ids, store=True)
 ```
 
 ```bash
-het-ps up --shards 2 \\
+het ps up --shards 2 \\
   --dirs x   # a comment with --shards
-PS=x het-ps status --dir d && het-ckpt inspct d
+PS=x het ps status --dir d && het ckpt inspct d
 ```
 """
     found = "\n".join(of(lint, of_markdown("a.md", page)))

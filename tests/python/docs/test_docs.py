@@ -143,12 +143,12 @@ def without_numbers(line: str) -> str:
 
 @pytest.fixture
 def commands_of_the_package(tmp_path: Path) -> str:
-    """A directory with python, het-ckpt and saved_model_cli, for PATH: they may not be installed."""
+    """A directory with python, het ckpt and saved_model_cli, for PATH: they may not be installed."""
     place = tmp_path / "bin"
     place.mkdir()
     for name, arguments in (
         ("python", ""),
-        ("het-ckpt", "-m het_tf.python.checkpoint.cli"),
+        ("het", "-m het_tf"),
         ("saved_model_cli", "-m tensorflow.python.tools.saved_model_cli"),
     ):
         (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')

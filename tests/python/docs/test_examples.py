@@ -225,7 +225,7 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
     arguments = ["--data", "criteo_like:3000", "--hidden", "8", "--checkpoint", checkpoints]
     output = succeed("wide_deep", *arguments, "--epochs", 2)
     (_, last) = sorted(path.name for path in checkpoints.iterdir())
-    assert f"checkpoint: {checkpoints / last} (het-ckpt inspect {checkpoints} shows it)" in output
+    assert f"checkpoint: {checkpoints / last} (het ckpt inspect {checkpoints} shows it)" in output
     assert "goes on from" not in output and "SavedModel" not in output
 
     output = succeed("wide_deep", *arguments, "--epochs", 1, "--export", place)

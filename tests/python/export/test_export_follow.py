@@ -98,7 +98,7 @@ def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capf
     state = stats(path)
     assert (state["version"], state["age"], state["lookups"], state["stale"]) == (0, None, 2, 2)
     told = [line for line in capfd.readouterr().err.splitlines() if "unknown age" in line]
-    assert told and f"het-serve follow {path}" in told[0]
+    assert told and f"het serve follow {path}" in told[0]
 
 
 def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: Any) -> None:
@@ -135,7 +135,7 @@ def test_beyond_max_age_requests_fail_where_that_is_asked_for(exported: Any, tmp
     how = het_tf.serving.Follow(server.address, max_age=5.0, stale="fail")
     het_tf.export(model, path, "native", follow=how, verbose=False)
     loaded = tf.saved_model.load(str(path))
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"unknown age.*het-serve follow"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"unknown age.*het serve follow"):
         answer(loaded)
     writer = Writer(path)
     writer.seen(age=100.0)

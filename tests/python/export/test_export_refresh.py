@@ -1,4 +1,4 @@
-"""het-publish portable: portable exports get the rows and dense weights of live files."""
+"""het publish portable: portable exports get the rows and dense weights of live files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import export_lib
 import numpy as np
 import redis_lib
 import tensorflow as tf
-from cli_lib import run
+from cli_lib import het
 from followed_lib import IDS, Followed, make_model
 
 import het_tf
-from het_tf.python.following import cli as serve
-from het_tf.python.releasing import cli
 
 keras = tf.keras
 
@@ -25,7 +23,7 @@ pytestmark = [
 
 
 def portable(*words, status=0):
-    return run("het-publish", cli.main, ("portable", *words), status)
+    return het("publish", "portable", *words, status=status)
 
 
 def numbers(folder):
@@ -56,7 +54,7 @@ def test_exports_have_the_present_rows_and_dense_weights(server, tmp_path):
         followed.train(value)
         het_tf.Table("item").assign(more, np.full((len(more), 3), value))
         het_tf.publish(followed.model)
-        run("het-serve", serve.main, ("follow", followed.path, "--once"), 0)
+        het("serve", "follow", followed.path, "--once", status=0)
         said = portable(base, "--from", followed.path, "--to", out, "--keep", 2).out
         assert f"version {round}, 3,000 rows" in said
     portable(base, "--from", followed.path, "--to", out, "--keep", 2)
@@ -86,7 +84,7 @@ def test_groups_of_tables_and_unknown_rows(server, tmp_path):
     for number, name in enumerate(begins):
         ids = np.arange(100 * number, 100 * number + 700)
         het_tf.Table(name).assign(ids, np.full((len(ids), 4), number + 10.0))
-    run("het-serve", serve.main, ("follow", tmp_path / "model", "--once"), 0)
+    het("serve", "follow", tmp_path / "model", "--once", status=0)
     portable(tmp_path / "base", "--from", tmp_path / "model", "--to", tmp_path / "out")
     ids = np.array([3, 250, 650, 9999], np.int64)
     answer = export_lib.serve(tmp_path / "out" / str(numbers(tmp_path / "out")[0]))

@@ -1,4 +1,4 @@
-"""het-serve: a served model follows training at a server, through restarts, and says what is wrong."""
+"""het serve: a served model follows training at a server, through restarts, and says what is wrong."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 
 import pytest
 import redis_lib
-from cli_lib import run
+from cli_lib import het
 from followed_lib import IDS, Followed, make_model
 
 import het_tf
-from het_tf.python.following import cli, target
+from het_tf.python.following import target
 from het_tf.python.ps import conf
 
 pytestmark = [
@@ -26,7 +26,7 @@ def followed(server, tmp_path):
 
 
 def test_rows_and_dense_weights_follow_until_sigterm(followed):
-    run("het-serve", cli.main, ("status", followed.path), 1)
+    het("serve", "status", followed.path, status=1)
     assert followed.status(1)["age"] is None
     with followed.follower("--poll", 0.02, "--keep-undo", 0) as process:
         followed.until(lambda: followed.says("up to date"))
@@ -43,7 +43,7 @@ def test_rows_and_dense_weights_follow_until_sigterm(followed):
         assert status["age"] is not None
         assert status["rows"] == [len(IDS)]
         assert status["trained_through"] >= begin
-        text = run("het-serve", cli.main, ("status", followed.path), 0).out
+        text = het("serve", "status", followed.path, status=0).out
         assert f"process {process.pid}" in text and "300 s" in text
         for value in (3.0, 4.0, 5.0):
             followed.train(value)
@@ -157,9 +157,9 @@ def test_a_missing_right_is_named(followed):
 
 
 def test_it_says_why_a_directory_cannot_be_followed(followed, tmp_path):
-    done = run("het-serve", cli.main, ("follow", tmp_path), 1)
+    done = het("serve", "follow", tmp_path, status=1)
     assert "follow.json" in done.err and "native" in done.err
     with pytest.raises(ValueError, match="damaged"):
         (followed.path / "assets" / "follow.json").write_text("{}")
         target.read(followed.path)
-    run("het-serve", cli.main, ("follow", tmp_path, "--poll", 0), 2)
+    het("serve", "follow", tmp_path, "--poll", 0, status=2)

@@ -96,7 +96,7 @@ def test_ranks_must_agree(fresh, hvd):
     ):
         het_tf.init(ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
     hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
-    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het-ps up"):
+    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het ps up"):
         het_tf.init()
     with pytest.warns(RuntimeWarning, match="names a different machine on each of 2 machines"):
         with pytest.raises(ConnectionError):

@@ -41,7 +41,7 @@ def dataset(samples=SAMPLES):
 
 
 def expected(fields=None):
-    """Numbers of samples [steps, ranks, batch], by the rule of het-data."""
+    """Numbers of samples [steps, ranks, batch], by the rule of het data."""
     of = ids()
     keys = keys_of(fields or [(0, of["user"][:, None]), (0, of["seen"]), (1, of["item"])])
     rule, size = Location(PLACEMENT), PLACEMENT.samples

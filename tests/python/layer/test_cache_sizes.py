@@ -130,7 +130,7 @@ def test_a_plan_for_other_tables(plan):
         (dict(text="{"), r"plan.json is damaged: .*write it again"),
         (dict(text="[]"), r'plan.json is not a plan: its "format"'),
         (dict(format="het_tf stats"), r'plan.json is not a plan: its "format" is not "het_tf plan"'),
-        (dict(version=2), r"plan.json has version 2, not 1; have this het-plan write it again"),
+        (dict(version=2), r"plan.json has version 2, not 1; have this het plan write it again"),
         (dict(tables=None), r"plan.json is damaged: .*write it again"),
         (dict(tables=[]), r"plan.json is damaged: cache.rows is \{\}"),
         (dict(tables=[{"name": "item"}]), r"plan.json is damaged: there is no 'cache_rows'"),

@@ -47,7 +47,7 @@ def test_default_optimizer_learns_like_keras_embedding(fresh, batch):
 
 @pytest.mark.parametrize("kind", [SGD, RMSprop, Adam, Adagrad, RowWiseAdagrad, Ftrl])
 def test_python_and_the_core_have_the_same_defaults(fresh, kind):
-    """The numbers stand in both: one that was changed in Python only would rule, but not in het-ps or C++."""
+    """The numbers stand in both: one that was changed in Python only would rule, but not in het ps or C++."""
     bare = kind()
     bare.arguments = {}  # the core fills in its own
     rows = []

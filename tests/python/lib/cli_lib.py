@@ -1,10 +1,11 @@
-"""For the tests of het-ps and het-ckpt: runs a command in this process."""
+"""Runs the command het in this process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
+
+from het_tf.python import cli
 
 
 class Done:
@@ -14,15 +15,15 @@ class Done:
         self.status, self.out, self.err = status, out, err
 
 
-def run(name: str, main: Callable[[list[str]], int], words: tuple[object, ...], status: int) -> Done:
-    """Runs `NAME WORDS` and checks its exit status."""
+def het(*words: object, status: int = 0) -> Done:
+    """Runs `het WORDS` and checks its exit status."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            got = main([str(word) for word in words])
+            got = cli.main([str(word) for word in words])
         except SystemExit as end:
             got = end.code
     done = Done(got, out.getvalue(), err.getvalue())
-    assert got == status, f"{name} {words}: {got}\n{done.out}\n{done.err}"
+    assert got == status, f"het {words}: {got}\n{done.out}\n{done.err}"
     assert "Traceback" not in done.err
     return done

@@ -1,4 +1,4 @@
-"""A model that trains at a server, its export, and the processes of het-serve that follow it."""
+"""A model that trains at a server, its export, and the processes of het serve that follow it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from cli_lib import run
+from cli_lib import het
 
 import het_tf
-from het_tf.python.following import cli
 
 keras = tf.keras
 IDS = np.arange(10)
@@ -32,7 +31,7 @@ def make_model(units: int = 2) -> Any:
 
 
 class Followed:
-    """A model that trains, its export, and the processes of het-serve."""
+    """A model that trains, its export, and the processes of het serve."""
 
     def __init__(self, server: Any, directory: Path, units: int = 2, **follow: Any) -> None:
         self.server = server
@@ -85,5 +84,5 @@ class Followed:
             time.sleep(0.02)
 
     def status(self, exit_status: int) -> dict[str, Any]:
-        done = run("het-serve", cli.main, ("status", self.path, "--json"), exit_status)
+        done = het("serve", "status", self.path, "--json", status=exit_status)
         return json.loads(done.out)

@@ -1,4 +1,4 @@
-"""Checkpoints made by hand, with nothing but the description of the format: what het-ckpt is tested on.
+"""Checkpoints made by hand, with nothing but the description of the format: what het ckpt is tested on.
 
 `write` takes rows as {id: (clock, value, slots, last_used, count)}; nothing of the package is used but the
 checksum.
@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from cli_lib import Done, run
+from cli_lib import Done, het
+from safetensors.numpy import load_file
 
-from het_tf.python.checkpoint.cli import cli
-from het_tf.python.checkpoint.cli.view import View
-
+COLUMNS = ("keys", "clocks", "values", "slots", "last_used", "counts")
 Rows = dict[int, tuple[int, list[float], list[float], int, int]]
 PARTITIONS, SEED = 24, 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -217,8 +216,8 @@ def rows(
 
 
 def het_ckpt(*words: object, status: int = 0) -> Done:
-    """Runs `het-ckpt WORDS` and checks its exit status."""
-    return run("het-ckpt", cli.main, words, status)
+    """Runs `het ckpt WORDS` and checks its exit status."""
+    return het("ckpt", *words, status=status)
 
 
 def flip(path: Path, at: int) -> None:
@@ -229,16 +228,24 @@ def flip(path: Path, at: int) -> None:
 
 
 def content(path: Path) -> dict[str, dict[int, tuple]]:
-    """All rows that a checkpoint means, by table and id."""
+    """All rows of a full checkpoint, by table and id, as the package safetensors reads them."""
     found: dict[str, dict[int, tuple]] = {}
-    for name, table in View.open(path).tables.items():
-        rows = found[name] = {}
-        for block in table.blocks(("clocks", "values", "slots", "last_used", "counts")):
-            slots = block.get("slots", np.empty((len(block["keys"]), 0)))
+    for file in sorted(path.glob("rows-*")):
+        tensors = load_file(file)
+        for name in {tensor.rpartition("/")[0] for tensor in tensors}:
+            rows = found.setdefault(name, {})
+            of = {column: tensors.get(f"{name}/{column}") for column in COLUMNS}
+            slots = np.empty((len(of["keys"]), 0)) if of["slots"] is None else of["slots"]
+            assert not rows.keys() & {*map(int, of["keys"])}
             for key, clock, value, slot, used, count in zip(
-                block["keys"], block["clocks"], block["values"], slots, block["last_used"], block["counts"],
-                strict=True,
-            ):  # fmt: skip
-                assert int(key) not in rows
+                of["keys"], of["clocks"], of["values"], slots, of["last_used"], of["counts"], strict=True
+            ):
                 rows[int(key)] = (int(clock), value.tolist(), slot.tolist(), int(used), int(count))
     return found
+
+
+def merged(out: Path, *paths: object) -> dict[str, dict[int, tuple]]:
+    """The rows of a merged checkpoint, which `verify` finds sound."""
+    het_ckpt("merge", out, *paths)
+    het_ckpt("verify", out)
+    return content(out)

@@ -1,4 +1,4 @@
-"""For the tests of het-ps: runs the command in this process, and finds ports for its servers."""
+"""For the tests of het ps: runs the command in this process, and finds ports for its servers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import het_ckpt_lib
 import numpy as np
 import redis_lib
-from cli_lib import Done, run
+from cli_lib import Done, het
 
 import het_tf
-from het_tf.python.checkpoint.places import partition_of
-from het_tf.python.ps import address, cli, layout
+from het_tf.python import cli
+from het_tf.python.ps import address, layout
 from het_tf.python.ps.node import Node
 
 
 def het_ps(*words: object, status: int = 0) -> Done:
-    """Runs `het-ps WORDS` and checks its exit status."""
-    return run("het-ps", cli.main, words, status)
+    """Runs `het ps WORDS` and checks its exit status."""
+    return het("ps", *words, status=status)
 
 
 def picture(*words: object, status: int = 0) -> dict[str, Any]:
@@ -75,14 +76,14 @@ def kill(directory: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def up(directory: Path, *words: object):
-    """Servers of `het-ps up`, gone after the block."""
+    """Servers of `het ps up`, gone after the block."""
     try:
         yield het_ps("up", "--dir", directory, *words)
     finally:
         redis_lib.leave()
         if layout.load(directory):
             with contextlib.redirect_stderr(io.StringIO()):
-                cli.main(["down", "--dir", str(directory), "--force", "--no-save", "--timeout", "5"])
+                cli.main(["ps", "down", "--dir", str(directory), "--force", "--no-save", "--timeout", "5"])
 
 
 def ask(url: str, *words: object) -> Any:
@@ -111,4 +112,5 @@ def check(expected: np.ndarray) -> None:
 def partitions_of(table: str, ids: np.ndarray, url: str) -> np.ndarray:
     """In which of the 64 partitions of the default namespace each row of a table lies."""
     stat = ask(url, "HET.STAT", ask(url, "KEYS", "het::*")[0])
-    return partition_of(ids, table, 64, int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"]))
+    seed = int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
+    return np.array([het_ckpt_lib.partition(int(key), table, 64, seed) for key in ids])

@@ -1,4 +1,4 @@
-"""PlanCheck prints the forecast of het-plan beside the run."""
+"""PlanCheck prints the forecast of het plan beside the run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_steps_that_are_no_number_of_them(tmp_path, steps):
 
 
 def test_a_file_that_is_no_plan(tmp_path):
-    with pytest.raises(ValueError, match=r"give the plan\.json that het-plan wrote"):
+    with pytest.raises(ValueError, match=r"give the plan\.json that het plan wrote"):
         het_tf.callbacks.PlanCheck(tmp_path / "nothing.json")
 
 

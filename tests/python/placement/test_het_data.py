@@ -1,4 +1,4 @@
-"""The command het-data: files that are placed, which field to place by, and what is refused."""
+"""The command het data: files that are placed, which field to place by, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_lib import Done, run
+from cli_lib import Done, het
 
-from het_tf.python.placement.cli import cli, profile, rules
+from het_tf.python.placement.cli import profile, rules
 from het_tf.python.placement.location import Location, keys_of
 from het_tf.python.placement.pieces import Pieces
 from het_tf.python.placement.placement import Placement, hashes
@@ -30,7 +30,7 @@ def matches(pattern: str, text: str) -> None:
 
 
 def het_data(*words: object, status: int = 0) -> Done:
-    return run("het-data", cli.main, words, status)
+    return het("data", *words, status=status)
 
 
 def values(samples: int = SAMPLES) -> np.ndarray:
@@ -260,7 +260,7 @@ def test_wrong_arguments_and_a_directory_that_is_there(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     matches("is a FIFO, not a regular file", shard(tmp_path / "fifo", tmp_path / "out", "C1", status=1).err)
     assert not (tmp_path / "out").exists()
-    assert "het-data fields train.tsv" in het_data("--help").out
+    assert "het data fields train.tsv" in het_data("--help").out
 
 
 @pytest.mark.parametrize("how", ["grows", "replaced"])
@@ -306,7 +306,7 @@ def test_pieces_that_were_damaged_are_named(tmp_path: Path) -> None:
         tmp_path / "out/placement.json",
         json.loads((tmp_path / "out/placement.json").read_text()),
     )
-    with pytest.raises(FileNotFoundError, match=r"has no placement\.json; give a directory of het-data"):
+    with pytest.raises(FileNotFoundError, match=r"has no placement\.json; give a directory of het data"):
         Pieces.read(tmp_path)
     for change, message in (
         ({"rule": 2}, "was placed by rule 2, but this het_tf has rule 1"),
@@ -381,7 +381,7 @@ def test_fields_names_the_one_that_others_follow(tmp_path: Path) -> None:
     words = ["fields", source, "--workers", 3, "--batch", 10, "--samples", 2000]
     table = het_data(*words).out
     assert max(map(len, table.splitlines())) <= 80 and "2,000 samples, 3 workers of 10" in table
-    assert "C6 saves most: het-data shard --by C6" in table
+    assert "C6 saves most: het data shard --by C6" in table
     matches(r"\nC8 +2 +75\.0\*", table)  # of two values, the more frequent one above a third
     assert "Not by I1, I2" in table
     values = itertools.count()
@@ -404,7 +404,7 @@ def test_fields_names_the_one_that_others_follow(tmp_path: Path) -> None:
 
 
 def test_fields_counts_placing_by_location(tmp_path: Path) -> None:
-    """Catches a line of location that is counted in another order than `het-data shard` deals: here samples
+    """Catches a line of location that is counted in another order than `het data shard` deals: here samples
     go together by a home that no field has, and each field is as good as none.
     """
     rng = np.random.default_rng(0)
@@ -414,7 +414,7 @@ def test_fields_counts_placing_by_location(tmp_path: Path) -> None:
     words = ["fields", tmp_path / "day.tsv", "--workers", 4, "--batch", 10, "--samples", 4000]
     table = het_data(*words).out
     matches(r"\nby location +- +- +-  ", table)
-    assert "location saves most: het-data shard --by location" in table
+    assert "location saves most: het data shard --by location" in table
     document = json.loads(het_data(*words, "--json").out)
     best, other = document["by"][:2]
     assert (best["name"], best["distinct"]) == ("location", None)

@@ -1,4 +1,4 @@
-"""The rule of location: that of het-data and that of the op are one."""
+"""The rule of location: that of het data and that of the op are one."""
 
 from __future__ import annotations
 

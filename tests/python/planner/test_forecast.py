@@ -1,4 +1,4 @@
-"""Forecasts of het-plan: rows, memory, time, text; and refused arguments."""
+"""Forecasts of het plan: rows, memory, time, text; and refused arguments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from cli_lib import het
 
 from het_tf.planner import Feature, Profiler, Stats
 from het_tf.python.planner import advice, cost, document, page, show
@@ -229,14 +230,9 @@ def test_a_plan_is_a_page_with_three_plots(plan):
 
 
 def test_the_commands_do_what_the_readme_says(tmp_path, stats):
-    from cli_lib import run
-
-    from het_tf.python.planner.cli import main
-
     job = ("--workers", 4, "--batch", 128, "--link", "10Gb", "--rtt", "0.2ms", "--ram", "64GB", "--no-advice")
     files = ("--plan", tmp_path / "plan.json", "--html", tmp_path / "plan.html", "--json")
-    words = ("show", stats.directory, *job, *files)
-    done = run("het-plan", main, words, 0)
+    done = het("plan", "show", stats.directory, *job, *files)
     plan = json.loads(done.out)
     assert plan == json.loads((tmp_path / "plan.json").read_text())
     assert (plan["workers"], plan["servers"]["maxmemory"]) == (4, 64 * 10**9)
@@ -256,8 +252,4 @@ def test_the_commands_do_what_the_readme_says(tmp_path, stats):
     ],
 )
 def test_arguments_that_say_nothing_are_refused(stats, words, said):
-    from cli_lib import run
-
-    from het_tf.python.planner.cli import main
-
-    assert said in run("het-plan", main, ("show", stats.directory, *words), 2).err
+    assert said in het("plan", "show", stats.directory, *words, status=2).err

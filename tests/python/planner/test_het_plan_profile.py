@@ -1,4 +1,4 @@
-"""The command het-plan profile: what it reads, what it prints, and what it refuses."""
+"""The command het plan profile: what it reads, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_lib import Done, run
+from cli_lib import Done, het
 
 import het_tf.planner
 from het_tf.planner import Stats
 from het_tf.python.placement.placement import hashes
-from het_tf.python.planner import cli
 
 SAMPLES = 500
 USERS = np.random.default_rng(1).zipf(1.4, SAMPLES) % 100
@@ -25,12 +24,12 @@ HISTORY = np.array([one for found in LISTS for one in found or []])
 
 
 def het_plan(*words: object, status: int = 0) -> Done:
-    return run("het-plan", cli.main, words, status)
+    return het("plan", *words, status=status)
 
 
 def refused(*words: object) -> str:
     done = het_plan("profile", *words, status=1)
-    assert done.err.startswith("het-plan: ") and not done.out
+    assert done.err.startswith("het plan: ") and not done.out
     return done.err
 
 
@@ -285,7 +284,7 @@ def test_a_file_in_the_place_of_the_directory(tmp_path):
 @pytest.mark.parametrize("kind", ["criteo", "parquet"])
 def test_files_are_read_without_tensorflow(tmp_path, kind):
     path = criteo(tmp_path / "a") if kind == "criteo" else parquet(tmp_path / "a")
-    code = "import sys; from het_tf.python.planner.cli import main; status = main(sys.argv[1:]); "
+    code = "import sys; from het_tf.python.cli import main; status = main(['plan', *sys.argv[1:]]); "
     code += "sys.exit(status or 3 * ('tensorflow' in sys.modules))"
     words = [
         sys.executable,

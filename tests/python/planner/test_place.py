@@ -1,19 +1,16 @@
 """One budget of memory over tables: against every choice there is, and what is refused."""
 
-import builtins
 import itertools
 
 import numpy as np
 import pytest
 
-from het_tf.python.planner import place
 from het_tf.python.planner.place import Curve, split_budget, split_tiers
 
 EXAMPLE = [
     Curve("user", 100, ((0, 9.0), (100, 4.0), (200, 3.0))),
     Curve("item", 100, ((0, 6.0), (100, 4.0), (200, 2.0))),
 ]
-METHODS = ("greedy", "milp")
 
 
 def some_curves(seed, convex, tables=5, points=5):
@@ -53,22 +50,10 @@ def best(curves, budget):
     )
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_bytes_go_where_they_save_most(method):
+def test_bytes_go_where_they_save_most():
     """Would see a budget that is shared by rows, or in the order of the tables."""
-    assert split_budget(EXAMPLE, 30_000, method) == {"user": 100, "item": 200}
-    assert split_budget(EXAMPLE, 10_000, method) == {"user": 100, "item": 0}
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_milp_is_the_best_of_all_choices(seed):
-    """Would see a constraint that is lost, a gap that the solver leaves, costs of other points."""
-    curves = some_curves(seed, convex=seed % 2 == 0)
-    for budget in budgets_of(curves, seed):
-        rows = split_budget(curves, budget, "milp")
-        assert all(rows[curve.name] in dict(curve.points) for curve in curves)
-        assert cost(curves, rows) == pytest.approx(best(curves, budget), abs=1e-9)
-        assert taken(curves, rows) <= budget
+    assert split_budget(EXAMPLE, 30_000) == {"user": 100, "item": 200}
+    assert split_budget(EXAMPLE, 10_000) == {"user": 100, "item": 0}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -85,23 +70,15 @@ def test_greedy_is_near_optimal_on_convex_curves(seed):
         assert cost(curves, rows) <= best(curves, budget) + row + 1e-9
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", range(6))
-def test_never_above_the_budget_nor_off_the_curve(method, seed):
+def test_never_above_the_budget_nor_off_the_curve(seed):
     """Would see a last piece that is rounded up, pieces counted twice, rows past the last point."""
     curves = some_curves(seed, convex=False, tables=20, points=7)
     for budget in budgets_of(curves, seed):
-        rows = split_budget(curves, budget, method)
+        rows = split_budget(curves, budget)
         assert taken(curves, rows) <= budget
         assert all(c.points[0][0] <= rows[c.name] <= c.points[-1][0] for c in curves)
         assert list(rows) == [c.name for c in curves]
-
-
-def test_milp_never_passes_by_the_solvers_tolerance():
-    """Would see a sum that is larger than the budget by less than the solver can tell: here by one byte."""
-    large = 1 << 40
-    curves = [Curve(name, 1, ((0, 1.0), (large, 0.0))) for name in "ab"]
-    assert sum(split_budget(curves, 2 * large - 1, "milp").values()) == large
 
 
 def test_rows_that_save_nothing_stay_unused():
@@ -116,13 +93,6 @@ def test_small_first_saving_does_not_hide_second():
     late = Curve("late", 1, ((0, 10.0), (10, 9.0), (20, 0.0)))
     even = Curve("even", 1, ((0, 10.0), (20, 2.0)))
     assert split_budget([late, even], 20) == {"late": 20, "even": 0}
-
-
-def test_milp_beats_greedy_where_curves_have_steps():
-    """The reason for having both: half of a step saves nothing in truth."""
-    curves = [Curve("step", 1, ((0, 9.0), (99, 9.0), (100, 0.0))), Curve("even", 1, ((0, 4.0), (80, 0.0)))]
-    greedy, milp = (cost(curves, split_budget(curves, 90, method)) for method in METHODS)
-    assert milp == 9.0 < greedy == 13.0
 
 
 def test_the_fastest_tier_has_the_rows_that_save_most():
@@ -145,38 +115,11 @@ def test_no_tier_gets_more_than_it_has(seed):
     assert taken(curves, tiers["host"]) <= 5_000 + max(curve.row_bytes for curve in curves)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_budget_that_fits_nothing_says_what_would(method):
+def test_a_budget_that_fits_nothing_says_what_would():
     curves = [Curve("a", 64, ((100, 2.0), (200, 1.0))), Curve("b", 36, ((100, 2.0),))]
     with pytest.raises(ValueError, match=r"budget is 9,000 bytes, 1,000 less .* 2 tables; give 10,000"):
-        split_budget(curves, 9_000, method)
-    assert split_budget(curves, 10_000, method) == {"a": 100, "b": 100}
-
-
-def test_an_unknown_method_is_named():
-    with pytest.raises(ValueError, match="method is 'best'; give one of greedy, milp"):
-        split_budget(EXAMPLE, 10_000, "best")
-
-
-def test_milp_without_scipy_says_how_to_get_it(monkeypatch):
-    """Would see an ImportError, or greedy's answer in its place."""
-    real = builtins.__import__
-
-    def without(name, *arguments, **named):
-        if name.split(".")[0] == "scipy":
-            raise ImportError("No module named 'scipy'")
-        return real(name, *arguments, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ValueError, match=r"pip install 'het_tf\[planner\]'"):
-        split_budget(EXAMPLE, 10_000, "milp")
-
-
-def test_a_solver_that_finds_nothing_is_told(monkeypatch):
-    monkeypatch.setattr(place, "SECONDS", 0.0)
-    curves = some_curves(0, convex=False, tables=40, points=30)
-    with pytest.raises(ValueError, match=r"found no plan in 0 s .*; take 'greedy'"):
-        split_budget(curves, budgets_of(curves, 0)[1], "milp")
+        split_budget(curves, 9_000)
+    assert split_budget(curves, 10_000) == {"a": 100, "b": 100}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""het-ps up, status, save and down, on real servers."""
+"""het ps up, status, save and down, on real servers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_server_from_up_to_down(tmp_path):
         assert "does not run" in het_ps("down", "--dir", directory).err
         gone = het_ps("status", "--dir", directory, "--interval", "0.05", status=1).out
         assert f"shard 0  ?  down  127.0.0.1:{port}  shard-0" in gone
-        assert re.search(r"connection refused; its log ends: .*bye bye\. Start it \(`het-ps up`\)", gone)
+        assert re.search(r"connection refused; its log ends: .*bye bye\. Start it \(`het ps up`\)", gone)
 
         het_ps("up", "--dir", directory)  # with what it was told the first time
         assert picture("--dir", directory)["servers"][0]["maxmemory"] == 64 << 20
@@ -126,7 +126,7 @@ def test_two_shards_of_which_one_dies(tmp_path):
 def test_two_shards_with_replicas(tmp_path):
     directory, port = tmp_path / "ps", free_ports(4)
     with up(directory, "--shards", 2, "--replicas", 1, "--port", port, "--node-timeout", 1) as done:
-        assert "With 2 shards a replica takes over only by `het-ps promote`" in done.out
+        assert "With 2 shards a replica takes over only by `het ps promote`" in done.out
         address = (directory / "address").read_text().strip()
         expected = train(address)
 
@@ -141,7 +141,7 @@ def test_two_shards_with_replicas(tmp_path):
 
         kill(directory, "shard-0-a")
         faults = "\n".join(picture("--dir", directory, status=1)["faults"])
-        assert f"`het-ps promote {copy}` does it" in faults and "no link to its primary" in faults
+        assert f"`het ps promote {copy}` does it" in faults and "no link to its primary" in faults
         assert f"takes over from {first}" in het_ps("promote", copy, "--dir", directory).err
         assert roles()[copy][1] == "primary" and roles()[first][2] == "down"
         het_ps("up", "--dir", directory)
@@ -164,7 +164,7 @@ def test_three_shards_replace_a_primary_by_themselves(tmp_path):
     directory, port = tmp_path / "ps", free_ports(6)
     words = ("--shards", 3, "--replicas", 1, "--port", port, "--node-timeout", 1, "--appendfsync", "no")
     with up(directory, *words) as done:
-        assert "het-ps promote" not in done.out
+        assert "het ps promote" not in done.out
         expected = train((directory / "address").read_text().strip())
         caught_up(directory, f"127.0.0.1:{port + 3}")
         kill(directory, "shard-0-a")
@@ -257,7 +257,7 @@ def test_ports_that_are_taken(tmp_path):
 
 
 def plan_of(path: Path, shards: int) -> Path:
-    """A plan of het-plan for servers of 1 GB."""
+    """A plan of het plan for servers of 1 GB."""
     of = {"shards": shards, "replicas": 0, "maxmemory": 1 << 30}
     path.write_text(json.dumps({"format": "het_tf plan", "version": 1, "servers": of}))
     return path
@@ -278,8 +278,8 @@ def test_what_up_refuses(tmp_path, monkeypatch):
             assert why in het_ps("up", "--dir", directory, *words, status=1).err
         assert pids(directory) == before
         with layout.locked(directory):
-            assert "another het-ps is at work" in het_ps("up", "--dir", directory, status=1).err
-            assert "another het-ps is at work" in het_ps("down", "--dir", directory, status=1).err
+            assert "another het ps is at work" in het_ps("up", "--dir", directory, status=1).err
+            assert "another het ps is at work" in het_ps("down", "--dir", directory, status=1).err
         het_ps("down", "--dir", directory)
         one = plan_of(tmp_path / "one.json", 1)
         het_ps("up", "--dir", directory, "--maxmemory", "1gb", "--plan", one)  # now it can
@@ -289,7 +289,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     assert "het-ps.json is damaged" in het_ps("up", "--dir", directory, status=1).err
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").write_text("")
-    assert "has other files than het-ps's" in het_ps("up", "--dir", tmp_path / "full", status=1).err
+    assert "has other files than het ps's" in het_ps("up", "--dir", tmp_path / "full", status=1).err
     for words, why in [
         (["--plan", plan, "--shards", 2], f"--shards 2 contradicts {plan}, which has 4"),
         (["--plan", tmp_path / "none"], f"{tmp_path / 'none'}: No such file"),
@@ -306,7 +306,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
         ["--replicas", -1],
     ):
         assert "error: argument" in het_ps("up", "--dir", tmp_path / "new", *words, status=2).err
-    assert "has no servers of het-ps" in het_ps("down", "--dir", tmp_path, status=1).err
+    assert "has no servers of het ps" in het_ps("down", "--dir", tmp_path, status=1).err
     monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
     assert "none.so is missing" in het_ps("up", "--dir", tmp_path / "new", status=1).err
     monkeypatch.setenv("PATH", str(tmp_path))

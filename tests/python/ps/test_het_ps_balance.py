@@ -1,4 +1,4 @@
-"""Which slots het-ps reshard moves, what is load, and what het-ps up takes of a plan; without servers."""
+"""Which slots het ps reshard moves, what is load, and what het ps up takes of a plan; without servers."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_what_up_takes_of_a_plan(tmp_path):
     ("text", "why"),
     [
         ("", "plan.json is damaged: "),
-        (json.dumps(PLAN)[:-3], "plan.json is damaged: .*have het-plan write it again"),
+        (json.dumps(PLAN)[:-3], "plan.json is damaged: .*have het plan write it again"),
         ("[]", "plan.json is not a plan"),
         (json.dumps(PLAN | {"format": "het_tf stats"}), "is not a plan: its .format. is not .het_tf plan."),
         (json.dumps(PLAN | {"version": 2}), "has version 2, not 1"),

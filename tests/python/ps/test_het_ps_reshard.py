@@ -1,4 +1,4 @@
-"""het-ps reshard and form, and the users of het-ps conf, on real clusters."""
+"""het ps reshard and form, and the users of het ps conf, on real clusters."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_server_that_is_gone_is_taken_out(two):
             cluster.await_true(lambda: "" if len(cluster.View(node).peers) == 3 else "alone", 30, print)
             cluster.await_true(lambda: "" if len(cluster.View(first).peers) == 3 else "alone", 30, print)
     (fault,) = picture("--ps", url, status=1)["faults"]
-    assert f"If it is gone for good: `het-ps reshard --remove {place}`" in fault
+    assert f"If it is gone for good: `het ps reshard --remove {place}`" in fault
     assert f"{place} has left" in het_ps("reshard", "--ps", url, "--remove", place).out
     assert picture("--ps", url)["faults"] == []
     for one in urls:
@@ -228,7 +228,7 @@ def test_a_server_that_is_gone_is_taken_out(two):
 
 
 def test_a_server_of_a_directory_stays(two, tmp_path_factory):
-    """`het-ps up` would start it again, empty, and `status --dir` would miss it."""
+    """`het ps up` would start it again, empty, and `status --dir` would miss it."""
     url, _ = two
     directory = tmp_path_factory.getbasetemp() / "two0/ps"
     done = het_ps("reshard", "--dir", directory, "--remove", url.removeprefix("redis://"), status=1)
@@ -254,7 +254,7 @@ def test_what_reshard_refuses(two):
 
 @contextlib.contextmanager
 def servers_of_conf(directory: Path, count: int):
-    """Servers that run with nothing but the lines of `het-ps conf --cluster`, and a port each."""
+    """Servers that run with nothing but the lines of `het ps conf --cluster`, and a port each."""
     text = het_ps("conf", "--cluster", "--maxmemory", "100mb", "--appendfsync", "no").out
     users = [
         line.split()[1] for line in text.splitlines() if line.startswith("user ") and "CHANGE-ME" in line
@@ -304,7 +304,7 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
         seen = picture("--ps", operator)
         assert [s["role"] for s in seen["servers"]] == ["primary", "replica"] * 2 and not seen["faults"]
         assert "written" in het_ps("save", "--ps", operator).err
-        # Every right of het-ps: moving slots with a login, and promoting.
+        # Every right of het ps: moving slots with a login, and promoting.
         ids = {n: mine(f"redis://het-operator:pw@127.0.0.1:{port + n}").id for n in range(2)}
         keys = ask(f"redis://het-operator:pw@127.0.0.1:{port}", "SCAN", 0, "MATCH", "het:*}", "COUNT", 1000)[
             1
@@ -326,7 +326,7 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
                 ask(f"redis://het-{user}:pw@127.0.0.1:{port}", *words.split())
         with pytest.raises(Exception, match="NOAUTH"):
             ask(f"redis://127.0.0.1:{port}", "PING")
-        assert "`het-ps conf` prints the rights" in het_ps("save", "--ps", worker, status=1).err
+        assert "`het ps conf` prints the rights" in het_ps("save", "--ps", worker, status=1).err
 
 
 def test_conf_is_what_up_uses(tmp_path):

@@ -1,4 +1,4 @@
-"""het-ps up --watch: a server that a full disk has ended, or kill -9, runs again."""
+"""het ps up --watch: a server that a full disk has ended, or kill -9, runs again."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_server_restarts_when_full_disk_has_room(disk):
         answers(address, "GET", "again")
 
         assert disk.het_ps("down").wait() == 0
-        until(watch, "`het-ps down` was called")
+        until(watch, "`het ps down` was called")
         assert watch.wait() == 0
     finally:
         guard.cancel()

@@ -128,7 +128,7 @@ def test_a_pair_changes_roles(tmp_path):
             assert new.command("REPLICAOF", "NO", "ONE").startswith(b"+OK")
             link(new, old)
             trains(layer, counts)
-            with Client(parse(address)) as client:  # het-publish's
+            with Client(parse(address)) as client:  # het publish's
                 assert client.ask("key", "SET", "key", "value") == "OK"
 
 

@@ -1,4 +1,4 @@
-"""Tables, het-ps and serving under TLS, in a process that has imported TensorFlow."""
+"""Tables, het ps and serving under TLS, in a process that has imported TensorFlow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = [*redis_lib.MARKS, pytest.mark.skipif(bool(_missing()), reason=_mis
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """The directory of a server of `het-ps up --tls`, and what that printed."""
+    """The directory of a server of `het ps up --tls`, and what that printed."""
     directory = tmp_path_factory.mktemp("tls") / "ps"
     with up(directory, "--port", free_ports(1), "--tls") as done:
         yield directory, done.out

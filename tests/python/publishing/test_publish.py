@@ -111,7 +111,7 @@ def test_arguments_that_cannot_be_published_are_refused(model, client, tmp_path)
 
 def test_tables_of_this_process_are_refused(fresh):
     model = make_model()
-    remedy = "model is 'clicks', whose tables are in this process, .*`het-ps up`.*HET_PS or het_tf.init"
+    remedy = "model is 'clicks', whose tables are in this process, .*`het ps up`.*HET_PS or het_tf.init"
     with pytest.raises(ValueError, match=remedy):
         het_tf.publish(model)
     with pytest.raises(ValueError, match=remedy):

@@ -344,7 +344,7 @@ def test_rights_of_conf_are_enough_and_no_more(publisher, server):
             with pytest.raises(Refused, match="NOPERM"):
                 versions.append(version(9))
         serving = PublisherOfArrays(url["het-serving"], 2, None)
-        with pytest.raises(RuntimeError, match=r"NOPERM.*`het-ps conf` prints the rights that w"):
+        with pytest.raises(RuntimeError, match=r"NOPERM.*`het ps conf` prints the rights that w"):
             serving.publish(5)
         serving.close()
     finally:

@@ -1,4 +1,4 @@
-"""The command het-publish: what it lists, and which decisions the stream takes."""
+"""The command het publish: what it lists, and which decisions the stream takes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import time
 
 import pytest
 import redis_lib
-from cli_lib import run
+from cli_lib import het
 from versions_lib import DIGEST, version
 
 from het_tf.python.publishing.versions import Decision, History, VersionError, Versions, parse_entry
-from het_tf.python.releasing import cli
 
 pytestmark = redis_lib.MARKS
 
 
 def command(*words, status=0):
-    return run("het-publish", cli.main, words, status)
+    return het("publish", *words, status=status)
 
 
 def test_het_publish_lists_and_shows(server, client):
@@ -68,7 +67,7 @@ def test_decisions_stand_in_one_order_with_versions(server, client):
     assert "there is no version 5; the newest is 4" in command("rollback", url, 5, status=1).err
     command("rollback", url, 3)
     assert (
-        "followers are at version 3; `het-publish resume` first" in command("rollback", url, 4, status=1).err
+        "followers are at version 3; `het publish resume` first" in command("rollback", url, 4, status=1).err
     )
     command("rollback", url, 2, "--partial")
     versions.append(version(5))

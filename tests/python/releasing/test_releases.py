@@ -1,4 +1,4 @@
-"""het-publish release, rollback and resume, with followers at a server."""
+"""het publish release, rollback and resume, with followers at a server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import signal
 import time
 
 import redis_lib
-from cli_lib import run
+from cli_lib import het
 from followed_lib import Followed
 
 import het_tf
-from het_tf.python.following import cli as serve
-from het_tf.python.releasing import cli
 
 pytestmark = [
     *redis_lib.MARKS,
@@ -20,7 +18,7 @@ pytestmark = [
 
 
 def publish(*words, status=0):
-    return run("het-publish", cli.main, words, status)
+    return het("publish", *words, status=status)
 
 
 def test_followers_wait_for_the_release_of_a_candidate(server, tmp_path):
@@ -50,9 +48,9 @@ def test_followers_go_back_and_on(server, tmp_path):
             followed.until(lambda value=value: followed.served() == (value, value))
         publish("rollback", server.address, 1)
         followed.until(lambda: followed.served() == (2, 2))
-        assert followed.says("go back to version 1, until `het-publish resume`")
+        assert followed.says("go back to version 1, until `het publish resume`")
         assert followed.status(0)["rolled_back"] == 1
-        assert "to version 1" in run("het-serve", serve.main, ("status", followed.path), 0).out
+        assert "to version 1" in het("serve", "status", followed.path, status=0).out
         followed.train(5.0)
         het_tf.publish(followed.model)
         time.sleep(0.6)

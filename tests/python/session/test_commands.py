@@ -1,7 +1,8 @@
-"""What all commands share: arguments, units, dates, the log of TensorFlow, and readers that have gone."""
+"""The command het: help, its page, exit status, units, dates, TensorFlow's log, readers that have gone."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -9,8 +10,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from cli_lib import het
 
-from het_tf.python import show
+from het_tf.python import cli, show
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,6 +23,56 @@ def start(code: str, **streams: int) -> subprocess.Popen[str]:
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**environment, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/python/lib"}, text=True, **streams,
     )  # fmt: skip
+
+
+def parsers(parser: argparse.ArgumentParser) -> list[tuple[argparse.ArgumentParser, str]]:
+    """Each command with its summary, and all below it."""
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action._choices_actions:
+                sub = action.choices[one.dest]
+                found += [(sub, one.help), *parsers(sub)]
+    return found
+
+
+ALL = [(cli.parser(), ""), *parsers(cli.parser(*cli.GROUPS))]
+
+
+def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads of `--help` are not wrapped by argparse: they were 104 to 118 columns wide."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for parser, _ in ALL:
+        assert max(map(len, parser.format_help().splitlines())) <= 80, parser.prog
+
+
+def test_the_page_has_every_command_and_exit_status() -> None:
+    """Catches a command that was added, or a summary that was changed, in one of the two places."""
+    page = (ROOT / "docs/commands.md").read_text()
+    rows = [line.split(" | ")[:2] for line in page.splitlines() if line.startswith("| `het ")]
+    assert {(of[0], of[1].removesuffix(" |")) for of in rows} == {
+        (f"| `{parser.prog}`", summary) for parser, summary in ALL[1:]
+    }
+    for status, text in cli.EXIT.items():
+        assert f"| {status} | {text.replace('|', chr(92) + '|')} |" in page
+
+
+def test_old_names_are_groups(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/het-ckpt", "verify", "/nowhere"])
+    assert cli.main() == 1
+    assert capsys.readouterr().err.startswith("het ckpt: there is no checkpoint")
+
+
+def test_wrong_words() -> None:
+    for words, said in (
+        ((), "GROUP"),
+        (("pss",), "'pss'"),
+        (("ps",), "COMMAND"),
+        (("ps", "start"), "'start'"),
+        (("--verify",), "GROUP"),
+    ):
+        assert said in het(*words, status=2).err
+    assert het("--version").out.startswith("het_tf ")
 
 
 def test_numbers_and_bytes_have_one_unit() -> None:
@@ -45,22 +97,23 @@ def test_dates_have_a_zone() -> None:
 
 
 PIPES = {
-    "print": "lambda _: print('answer') or 0",
-    "much": "lambda _: print('answer\\n' * 100_000) or 0",
-    "rich": "lambda _: show.show('answer') or 0",
-    "an error": "lambda _: print('answer') or int('x')",
+    "print": "print('answer')",
+    "much": "print('answer\\n' * 100_000)",
+    "rich": "show.console().print('answer')",
+    "an error": "print('answer') or int('x')",
 }
 
 
 @pytest.mark.parametrize("kind", PIPES)
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_nobody_reads_on(kind: str, stream: str) -> None:
-    """A pipe is a ConnectionError too, which het-serve and het-publish printed: "Broken pipe"."""
+    """A pipe is a ConnectionError too, which het serve and het publish printed: "Broken pipe"."""
     code = f"""
-        import argparse, sys
-        from het_tf.python import show
-        parser = argparse.ArgumentParser(prog="het-test")
-        sys.exit(show.run(parser, [], {PIPES[kind]}, ConnectionError, ValueError))
+        import sys
+        from het_tf.python import cli, show
+        from het_tf.python.releasing.cli import HET
+        HET.command("pipe", "answers")(lambda _: {PIPES[kind]} or 0)
+        sys.exit(cli.main(["publish", "pipe"]))
     """
     read, write = os.pipe()
     os.close(read)
@@ -75,7 +128,7 @@ def test_nobody_reads_on(kind: str, stream: str) -> None:
 
 def test_a_command_whose_reader_has_gone() -> None:
     """The whole path of a command."""
-    code = "import sys; from het_tf.python.ps.cli import main; sys.exit(main(['conf', '--module', 'het.so']))"
+    code = "import sys; from het_tf.python.cli import main; sys.exit(main('ps conf --module x.so'.split()))"
     process = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
@@ -84,17 +137,19 @@ def test_a_command_whose_reader_has_gone() -> None:
 
 
 def test_commands_and_readers_do_not_need_tensorflow() -> None:
-    """They start at once, and on hosts without it; het-ps needs no NumPy either."""
+    """They start at once, and on hosts without it; `het --help` loads no group, and het ps no NumPy."""
     code = """
         import os, sys
-        from het_tf.python.ps.cli import main
-        assert main(["status", "--ps", "redis://127.0.0.1:1"]) == 1
+        from het_tf.python.cli import GROUPS, main, parser
+        parser().format_help()
+        assert not {module for module, _ in GROUPS.values()} & set(sys.modules)
+        assert main(["ps", "status", "--ps", "redis://127.0.0.1:1"]) == 1
         assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "2"  # its log does not come before an answer
         assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
         import het_tf.python.placement.placement, het_tf.python.publishing.dense_store
-        import het_tf.python.following.cli, het_tf.python.planner.cli, het_tf.python.releasing.cli
-        from het_tf.python.following import native
-        native._call()
+        parser(*GROUPS)
+        from het_tf.python import calling
+        calling.tools()
         assert "tensorflow" not in sys.modules
     """
     done = start(code, stderr=subprocess.PIPE)
@@ -106,15 +161,17 @@ def test_commands_and_readers_do_not_need_tensorflow() -> None:
 def test_tensorflows_log_does_not_come_before_an_answer() -> None:
     """Its notes on the CPU came first."""
     code = """
-        import argparse, sys
-        from het_tf.python import show
+        import sys
+        from het_tf.python.cli import main
+        from het_tf.python.releasing.cli import HET
 
+        @HET.command("add", "adds")
         def answer(_):
             import tensorflow as tf
             print(int(tf.constant(1) + 1))
             return 0
 
-        sys.exit(show.run(argparse.ArgumentParser(), [], answer))
+        sys.exit(main(["publish", "add"]))
     """
     done = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.communicate(timeout=300) == ("2\n", "") and done.returncode == 0

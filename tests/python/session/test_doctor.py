@@ -1,4 +1,4 @@
-"""`python -m het_tf.doctor`: right about what is there, helpful about what is not, never a stack trace."""
+"""`het doctor`: right about what is there, helpful about what is not, never a stack trace."""
 
 import json
 import os
@@ -19,7 +19,12 @@ ROOT = Path(__file__).resolve().parents[3]
 def run_doctor(python=sys.executable, tree=ROOT, cwd="/", **environment):
     environment = {**os.environ, "PYTHONPATH": f"{tree}:{ROOT}/tests/python/lib", **environment}
     done = subprocess.run(
-        [python, "-m", "het_tf.doctor"], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
+        [python, "-m", "het_tf", "doctor"],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, done.stdout

@@ -1,4 +1,4 @@
-"""`het-ckpt merge`: merges a checkpoint and increments on it into one checkpoint."""
+"""`het ckpt merge`: merges a checkpoint and increments on it into one checkpoint."""
 
 import secrets
 import shutil
@@ -9,9 +9,9 @@ from typing import Any
 
 from het_tf.python.checkpoint import directory
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.cli.view import Group, TableView, View
+from het_tf.python.checkpoint.cli.view import TableView, View
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.store import merge_rows
+from het_tf.python.checkpoint.row_files import merge_rows
 
 
 def chain_of(paths: list[Path]) -> list[Manifest]:
@@ -73,14 +73,12 @@ def merge(target: Path, view: View, advance: Callable[[int], None]) -> dict[str,
 def _write(place: Path, view: View, advance: Callable[[int], None]) -> dict[str, Any]:
     newest, oldest = view.manifest, view.chain[0]
     document = {**newest.document, "id": secrets.token_hex(16), "created": time.time(), "base": oldest.base}
-    files = view.levels[-1].files
     entries = []
-    for number, (group, _) in enumerate(files):
-        name = f"rows-{number:05d}-of-{len(files):05d}.safetensors"
-        partitions = sorted(group.partitions)
-        tables = [_table(table, group) for table in view.tables.values()]
-        shape = {"partitions": group.of, "hash_seed": group.hash_seed}
-        entry = merge_rows(place / name, shape, partitions, tables)
+    for number, file in enumerate(newest.files):
+        name = f"rows-{number:05d}-of-{len(newest.files):05d}.safetensors"
+        partitions = sorted(file["partitions"])
+        tables = [_table(table, newest.store, partitions) for table in view.tables.values()]
+        entry = merge_rows(place / name, newest.store, partitions, tables)
         entries.append({"name": name, "partitions": partitions, **entry})
         advance(1)
     document["files"] = [{name: one[name] for name in one if name != "tables"} for one in entries]
@@ -102,13 +100,13 @@ def _write(place: Path, view: View, advance: Callable[[int], None]) -> dict[str,
     return manifests.write(place, document)
 
 
-def _table(table: TableView, group: Group) -> dict[str, Any]:
-    """Describes a table for `merge_rows`."""
+def _table(table: TableView, store: dict[str, int], partitions: list[int]) -> dict[str, Any]:
+    """Describes a table for `merge_rows`. Files of another store may have any key."""
     files = [
-        str(file.path)
+        str(level.path / file["name"])
         for level in table.levels
-        for of, file in level
-        if (group.of, group.hash_seed) != (of.of, of.hash_seed) or group.partitions & of.partitions
+        for file in level.files
+        if level.store != store or not set(partitions).isdisjoint(file["partitions"])
     ]
     return {
         "name": table.name,

@@ -1,17 +1,13 @@
-"""`het-ckpt verify`: reads every byte of a checkpoint and of its bases."""
+"""`het ckpt verify`: reads every byte of a checkpoint and of its bases."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from het_tf.python.checkpoint import directory, rowfile
 from het_tf.python.checkpoint import manifest as manifests
-from het_tf.python.checkpoint.cli.view import Group, View, keys_of
+from het_tf.python.checkpoint.cli.view import TableView, View
 from het_tf.python.checkpoint.manifest import Manifest
-from het_tf.python.checkpoint.places import partition_of
-from het_tf.python.checkpoint.rowfile import Array, RowFile, TensorFile
+from het_tf.python.checkpoint.row_files import verify_rows
+from het_tf.python.checkpoint.rowfile import TensorFile
 
 Advance = Callable[[int], None]
 
@@ -34,17 +30,30 @@ def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -
     """
     faults: list[str] = []
     for manifest in chain:
-        counted = {name: [0, 0] for name in manifest.tables}
-        whole = True
+        counted = {name: {"rows": 0, "removed": 0} for name in manifest.tables}
+        before = len(faults)
         for entry in manifest.files:
-            found: list[str] = []
+            path = manifest.path / entry["name"]
             try:
-                _row_file(manifest, entry, counted, advance, contents, found)
+                found = verify_rows(path, entry, manifest.store if contents else None)
+                if strange := found["tables"].keys() - counted.keys():
+                    names = ", ".join(sorted(strange))
+                    raise ValueError(f"{path} is damaged: it has tables that the manifest lacks: {names}")
+                faults += found["faults"]
+                for name, of in found["tables"].items():
+                    table = TableView(name, manifest.tables[name])
+                    if (of["dim"], of["slot_floats"]) != (table.dim, table.slot_floats):
+                        raise ValueError(
+                            f"{path} is damaged: rows of table {name!r} have {of['dim']} floats and"
+                            f" {of['slot_floats']} of slots, and by the manifest {table.dim} and"
+                            f" {table.slot_floats}"
+                        )
+                    for kind in counted[name]:
+                        counted[name][kind] += of[kind]
             except (ValueError, OSError) as error:
-                found.append(_line(error))
-            faults += found
-            whole &= not found
-        faults += _totals(manifest, counted) if whole else []
+                faults.append(_line(error))
+            advance(entry["bytes"])
+        faults += _totals(manifest, counted) if len(faults) == before else []
         if manifest.dense:
             path = manifest.path / manifest.dense["name"]
             try:
@@ -69,17 +78,11 @@ def verify(
         The manifests, the oldest first, and the faults, a line each; the checkpoint is sound without any.
 
     Raises:
-        ValueError, OSError: A manifest is missing or damaged.
+        ValueError, OSError: A manifest is missing or damaged, or a base lacks a table.
     """
-    chain = directory.chain(directory.resolve(path))
+    chain = View.open(path).chain
     begin(total_bytes(chain))
-    faults = checksums(chain, advance, contents=True)
-    if not faults:
-        try:
-            View(chain)
-        except ValueError as error:
-            faults.append(str(error))
-    return chain, faults
+    return chain, checksums(chain, advance, contents=True)
 
 
 def _line(error: Exception) -> str:
@@ -88,60 +91,11 @@ def _line(error: Exception) -> str:
     return str(error)
 
 
-def _row_file(
-    manifest: Manifest,
-    entry: dict[str, Any],
-    counted: dict[str, list[int]],
-    advance: Advance,
-    contents: bool,
-    faults: list[str],
-) -> None:
-    path = manifest.path / entry["name"]
-    odd: dict[str, str] = {}  # report a tensor once
-
-    def look(name: str, block: Array) -> None:
-        table, _, column = name.rpartition("/")
-        if contents and column in ("values", "slots") and not np.isfinite(block).all():
-            odd[name] = f"{path}: {column} of table {table!r} hold NaN or Inf"
-
-    file = rowfile.verify(path, entry, advance, look)
-    faults += odd.values()
-    if strange := file.tables.keys() - counted.keys():
-        raise file.damaged(f"it has tables that the manifest lacks: {', '.join(sorted(strange))}")
-    store = manifest.document["store"]
-    for table, of in file.tables.items():
-        counted[table][0] += of.rows
-        counted[table][1] += of.removed
-        if contents:
-            group = Group(frozenset(entry["partitions"]), int(store["partitions"]), int(store["hash_seed"]))
-            faults += _keys(file, table, group)
-
-
-def _keys(file: RowFile, table: str, group: Group) -> list[str]:
-    """Checks that each key is in the file of its partition, and there once."""
-    out = []
-    known = {"row": np.sort(keys_of(file, table)), "removal": np.sort(file.removed(table))}
-    for kind, keys in known.items():
-        twice = keys[1:][keys[1:] == keys[:-1]]
-        if len(twice):
-            out.append(f"{file.path}: table {table!r} has id {twice[0]} in more than one {kind}")
-        alien = keys[~group.has(keys, table)]
-        if len(alien):
-            partition = partition_of(alien[:1], table, group.of, group.hash_seed)[0]
-            out.append(
-                f"{file.path}: table {table!r} has a {kind} of id {alien[0]}, of partition {partition}"
-            )
-    both = np.intersect1d(known["row"], known["removal"], assume_unique=True)
-    if len(both):
-        out.append(f"{file.path}: table {table!r} has id {both[0]} both as a row and as a removal")
-    return out
-
-
-def _totals(manifest: Manifest, counted: dict[str, list[int]]) -> list[str]:
+def _totals(manifest: Manifest, counted: dict[str, dict[str, int]]) -> list[str]:
     return [
-        f"{manifest.path}: table {name!r} has {rows} rows and {removed} removals in its files, and the"
-        f" manifest says {of['rows']} and {of['removed']}"
-        for name, of in manifest.tables.items()
-        for rows, removed in [counted[name]]
-        if (rows, removed) != (of["rows"], of["removed"])
+        f"{manifest.path}: table {name!r} has {of['rows']} rows and {of['removed']} removals in its files,"
+        f" and the manifest says {said['rows']} and {said['removed']}"
+        for name, said in manifest.tables.items()
+        for of in [counted[name]]
+        if (of["rows"], of["removed"]) != (said["rows"], said["removed"])
     ]

@@ -80,11 +80,9 @@ class Safetensors(Arrays):
 
     def read(self, name: str) -> Array:
         """See the base."""
-        tensor = self._file.tensors[name]
-        if tensor.bytes == 0:
-            return np.empty(tensor.shape, tensor.dtype)
-        array: Array = np.memmap(self.path, tensor.dtype, "r", tensor.begin, tensor.shape)
-        return array.view(tf.bfloat16.as_numpy_dtype) if tensor.code == "BF16" else array
+        array = self._file.mapped(name)
+        is_bfloat16 = self._file.tensors[name].code == "BF16"
+        return array.view(tf.bfloat16.as_numpy_dtype) if is_bfloat16 else array
 
 
 class Parquet(Arrays):

@@ -1,1 +1,1 @@
-"""The command `het-data`: compares fields for placing samples, and writes placed files."""
+"""The command `het data`: compares fields for placing samples, and writes placed files."""

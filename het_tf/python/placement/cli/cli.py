@@ -1,118 +1,68 @@
-"""The command `het-data`. Exit status: 0 done, 1 something is wrong (a line says what), 2 wrong arguments."""
+"""The commands `het data`."""
 
-import argparse
 import dataclasses
-import json
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
+from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
 from het_tf.python.files import local
 from het_tf.python.placement.cli.formats import FORMATS, format_of, open_samples
 from het_tf.python.placement.cli.profile import FieldFigures, Rows, profile
 from het_tf.python.placement.cli.samples import Samples
 from het_tf.python.placement.cli.split import split
 from het_tf.python.placement.placement import Placement
-from het_tf.python.show import Command, add_json, at_least_1, bar, number, run, size
-from het_tf.python.show import parser as command_line
+from het_tf.python.show import bar, number, size
 
-DESCRIPTION = """\
+HET = Group("""\
 Places samples: those with the same value of a field come to the same worker, so
 that fewer rows of tables travel (docs/horovod.md).
 
-  het-data fields train.tsv --workers 8
+  het data fields train.tsv --workers 8
       show what each field would save; the first lines are enough
-  het-data shard train.tsv --by C24 --workers 8 --batch 128 --out placed
+  het data shard train.tsv --by C24 --workers 8 --batch 128 --out placed
       write placed/part-00000-of-00008.tsv and so on, and placed/placement.json;
       the k-th 128 samples of all files are the k-th 1,024 of the stream.
       A rank reads its own file:
       het_tf.data.criteo(het_tf.horovod.shard("placed"))
-  het-data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
-  het-data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
+  het data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
+  het data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
 
 Files are Criteo's lines (also .gz), Parquet or CSV (.parquet, .csv; need
 pyarrow; CSV is written as Parquet) or TFRecords of tf.train.Example (.tfrecord,
 also .gz; needs TensorFlow); for other names give --format. Several files are
-one stream, in the given order. Validate on samples that are not placed.
-Exit status: 0 done, 1 something is wrong, 2 wrong arguments."""
+one stream, in the given order. Validate on samples that are not placed.""")
 
-_PARTS = ("all", "train", "valid", "test")
 _WIDEST = 24
 _WORTH = 0.8  # location is preferred if at most this share of the best field's rows travels
+_FILES = (
+    arg("files", type=local, nargs="+", metavar="FILE", help="files of samples, in the order of the stream"),
+    arg("--format", choices=FORMATS, help="default: by the names"),
+    arg("--part", choices=("all", "train", "valid", "test"), default="all",
+        help="part of Criteo's lines, drawn by the line's number as in het_tf.data.criteo (%(default)s)"),
+)  # fmt: skip
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    return command_line("het-data", DESCRIPTION, (_fields, _shard))
-
-
-def _fields(command: Command) -> None:
-    sub = command(
-        "fields",
-        "show what placing by each field saves",
-        "Deals the first samples to workers as they come, by each field and by location, with caches that"
-        " hold all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag:"
-        " updates of others"
-        " that a copy lacks when it is used again. first id: samples of the most frequent value. spilled:"
-        " samples that go to another worker because their own has enough. by location: each sample"
-        " goes to the worker that used most of its ids last.",
-    )
-    _files(sub)
-    sub.add_argument(
-        "--workers", type=at_least_1, default=8, metavar="N", help="ranks of the job (%(default)s)"
-    )
-    sub.add_argument(
-        "--batch",
-        type=at_least_1,
-        default=128,
-        metavar="B",
-        help="samples of a worker in a step (%(default)s)",
-    )
-    sub.add_argument(
-        "--samples", type=at_least_1, default=100_000, metavar="M", help="samples to count (100,000)"
-    )
-    add_json(sub)
-
-
-def _shard(command: Command) -> None:
-    sub = command(
-        "shard",
-        "write one file a worker, whose k-th batches together are the k-th global batch",
-        "The directory appears when all of it is on disk. A last, incomplete global batch is left out. A"
-        " worker takes the samples of each global batch whose field hashes to it; samples above its share"
-        " go to workers that have too few. --by location, for data without a good field: it takes samples"
-        " whose ids, in all fields of one integer or string, it used last.",
-    )
-    _files(sub)
-    sub.add_argument("--by", required=True, metavar="FIELD", help="field of one id a sample; or 'location'")
-    sub.add_argument("--workers", type=at_least_1, required=True, metavar="N", help="ranks of the job")
-    sub.add_argument(
-        "--batch",
-        type=at_least_1,
-        required=True,
-        metavar="B",
-        help="samples of a worker in a step; a global batch has N * B",
-    )
-    sub.add_argument("--out", type=local, required=True, metavar="DIR", help="must not exist")
-
-
-def _files(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "files", type=local, nargs="+", metavar="FILE", help="files of samples, in the order of the stream"
-    )
-    sub.add_argument("--format", choices=FORMATS, help="default: by the names")
-    sub.add_argument(
-        "--part", choices=_PARTS, default="all",
-        help="part of Criteo's lines, drawn by the line's number as in het_tf.data.criteo (%(default)s)",
-    )  # fmt: skip
-
-
-def _open(options: argparse.Namespace) -> Samples[Any]:
+def _open(options: Options) -> Samples[Any]:
     return open_samples(options.format or format_of(options.files), options.files, options.part)
 
 
-def run_fields(options: argparse.Namespace) -> int:
-    """het-data fields."""
+@HET.command(
+    "fields",
+    "show what placing by each field saves",
+    *_FILES,
+    arg("--workers", type=at_least_1, default=8, metavar="N", help="ranks of the job (%(default)s)"),
+    arg("--batch", type=at_least_1, default=128, metavar="B",
+        help="samples of a worker in a step (%(default)s)"),
+    arg("--samples", type=at_least_1, default=100_000, metavar="M", help="samples to count (100,000)"),
+    JSON,
+    more="Deals the first samples to workers as they come, by each field and by location, with caches that"
+    " hold all rows. s=0, s=100: rows that travel at staleness 0 and at a large one. lag: updates of others"
+    " that a copy lacks when it is used again. first id: samples of the most frequent value. spilled:"
+    " samples that go to another worker because their own has enough. by location: each sample goes to the"
+    " worker that used most of its ids last.",
+)  # fmt: skip
+def fields(options: Options) -> int:
+    """Het data fields."""
     samples = _open(options)
     reasons = samples.fields()
     names = [name for name, reason in reasons.items() if not reason]
@@ -127,20 +77,18 @@ def run_fields(options: argparse.Namespace) -> int:
         plain, found = profile(columns, options.workers, options.batch, advance)
     samples.require_unchanged()
     count = len(next(iter(columns.values())))
-    if options.json:
-        document = {"samples": count, "workers": options.workers, "batch": options.batch,
-                    "unplaced": dataclasses.asdict(plain), "by": [dataclasses.asdict(one) for one in found],
-                    "not_by": {name: reason for name, reason in reasons.items() if reason}}  # fmt: skip
-        print(json.dumps(document, indent=1))
-    else:
-        print("\n".join(_table(options, count, plain, found)))
-        for reason in dict.fromkeys(filter(None, reasons.values())):
-            text = f"Not by {', '.join(name for name in reasons if reasons[name] == reason)}: each {reason}."
-            print("\n".join(textwrap.wrap(text, 80)))
+    document = {"samples": count, "workers": options.workers, "batch": options.batch,
+                "unplaced": dataclasses.asdict(plain), "by": [dataclasses.asdict(one) for one in found],
+                "not_by": {name: reason for name, reason in reasons.items() if reason}}  # fmt: skip
+    lines = _table(options, count, plain, found)
+    for reason in dict.fromkeys(filter(None, reasons.values())):
+        text = f"Not by {', '.join(name for name in reasons if reasons[name] == reason)}: each {reason}."
+        lines += textwrap.wrap(text, 80)
+    answer(options, document, "\n".join(lines))
     return 0
 
 
-def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[FieldFigures]) -> list[str]:
+def _table(options: Options, count: int, plain: Rows, found: list[FieldFigures]) -> list[str]:
     few = plain.unique / 100  # rows of a batch; a share of fewer means nothing
 
     def saved(before: float, after: float, least: float = few) -> str:
@@ -175,7 +123,7 @@ def _table(options: argparse.Namespace, count: int, plain: Rows, found: list[Fie
     lines.append("")
     if skewed:
         lines.append(f"* more than 1/{options.workers} of the samples have one id: the excess spills.")
-    best = f"At a large bound {(name := _best(found))} saves most: het-data shard --by {name}"
+    best = f"At a large bound {(name := _best(found))} saves most: het data shard --by {name}"
     shared = plain.bounded > few
     lines.append(best if shared else "Workers hardly share rows in this sample: no field saves any.")
     return lines
@@ -188,25 +136,35 @@ def _best(found: list[FieldFigures]) -> str:
     return found[0].name if worth else field.name
 
 
-def run_shard(options: argparse.Namespace) -> int:
-    """het-data shard."""
+@HET.command(
+    "shard",
+    "write one file a worker, whose k-th batches together are the k-th global batch",
+    *_FILES,
+    arg("--by", required=True, metavar="FIELD", help="field of one id a sample; or 'location'"),
+    arg("--workers", type=at_least_1, required=True, metavar="N", help="ranks of the job"),
+    arg("--batch", type=at_least_1, required=True, metavar="B",
+        help="samples of a worker in a step; a global batch has N * B"),
+    arg("--out", type=local, required=True, metavar="DIR", help="must not exist"),
+    JSON,
+    more="The directory appears when all of it is on disk. A last, incomplete global batch is left out. A"
+    " worker takes the samples of each global batch whose field hashes to it; samples above its share go to"
+    " workers that have too few. --by location, for data without a good field: it takes samples whose ids,"
+    " in all fields of one integer or string, it used last.",
+)  # fmt: skip
+def shard(options: Options) -> int:
+    """Het data shard."""
     samples = _open(options)
     placement = Placement(options.by, options.workers, options.batch)
     with bar(f"placing by {options.by}") as (begin, advance):
         begin(samples.total)
         pieces = split(samples, placement, options.out, advance)
-    written = size(sum(one for _, one in pieces.files))
-    print(
-        f"{options.out}: {pieces.samples // placement.samples:,} global batches of {placement.samples:,}"
-        f" samples in {placement.workers} files, {written}; {pieces.left_out:,} samples of an incomplete"
-        " one were left out"
+    written = sum(one for _, one in pieces.files)
+    count = pieces.samples // placement.samples
+    document = {"directory": str(options.out), "global_batches": count, "samples": placement.samples,
+                "workers": placement.workers, "bytes": written, "left_out": pieces.left_out}  # fmt: skip
+    text = (
+        f"{options.out}: {count:,} global batches of {placement.samples:,} samples in {placement.workers}"
+        f" files, {size(written)}; {pieces.left_out:,} samples of an incomplete one were left out"
     )
+    answer(options, document, text)
     return 0
-
-
-RUN: dict[str, Callable[[argparse.Namespace], int]] = {"fields": run_fields, "shard": run_shard}
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; `arguments` as in sys.argv[1:]. Returns the exit status."""
-    return run(parser(), arguments, lambda options: RUN[options.command](options), ValueError, ImportError)

@@ -1,4 +1,4 @@
-"""Files of Criteo's format for `het-data`: copies lines unchanged."""
+"""Files of Criteo's format for `het data`: copies lines unchanged."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The formats of files of samples, which `het-data` and `het-plan` read."""
+"""The formats of files of samples, which `het data` and `het plan` read."""
 
 from collections.abc import Sequence
 from pathlib import Path

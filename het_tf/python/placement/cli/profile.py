@@ -1,4 +1,4 @@
-"""`het-data fields`: how many fewer rows travel, and how much less they lag, under each placement.
+"""`het data fields`: how many fewer rows travel, and how much less they lag, under each placement.
 
 It deals a sample of the stream to workers as it comes, by each field and by location, and counts for caches
 that hold everything: rows of a batch, rows that this worker uses for the first time, rows that another worker

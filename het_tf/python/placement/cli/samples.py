@@ -1,4 +1,4 @@
-"""The interface of files of samples that `het-data` reads and writes, for all formats."""
+"""The interface of files of samples that `het data` reads and writes, for all formats."""
 
 import abc
 import os

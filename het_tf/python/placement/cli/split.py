@@ -1,4 +1,4 @@
-"""`het-data shard`: writes one file a worker; their k-th batches together are the k-th global batch."""
+"""`het data shard`: writes one file a worker; their k-th batches together are the k-th global batch."""
 
 import contextlib
 import shutil

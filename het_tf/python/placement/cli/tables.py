@@ -1,4 +1,4 @@
-"""Files of Parquet and CSV for `het-data` and `het-plan` (needs pyarrow)."""
+"""Files of Parquet and CSV for `het data` and `het plan` (needs pyarrow)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

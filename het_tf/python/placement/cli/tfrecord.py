@@ -1,4 +1,4 @@
-"""Files of TFRecords of tf.train.Example for `het-data` (needs TensorFlow)."""
+"""Files of TFRecords of tf.train.Example for `het data` (needs TensorFlow)."""
 
 import contextlib
 import errno
