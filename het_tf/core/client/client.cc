@@ -52,7 +52,7 @@ void Client::ForgetTable(uint64_t table) {
   early_.DropAll();
   for (Session& session : exchange_.sessions()) {
     answers_.Discard(&session, &tables_.at(table), session.log().DropUnapplied(table));
-    session.ForgetEpoch(table);
+    session.epochs().erase(table);
   }
 }
 

@@ -31,14 +31,14 @@ size_t RowBytes(const Session::Outgoing& what) {
   return bytes;
 }
 
-OutTableRequest* TableOf(const Session& session, const TableCache& cache, OutRequest* request) {
+OutTableRequest* TableOf(Session* session, const TableCache& cache, OutRequest* request) {
   const uint64_t table = cache.schema()->id();
   for (OutTableRequest& t : request->tables) {
     if (t.table == table) return &t;
   }
   OutTableRequest& t = request->tables.emplace_back();
   t.table = table;
-  t.epoch = session.epoch(table);
+  t.epoch = session->epochs()[table];
   t.push_format = cache.policy().push_format();
   t.row_format = cache.policy().row_format();
   t.block = static_cast<uint32_t>(cache.schema()->dim());
@@ -92,7 +92,7 @@ void Exchange::Make(const Outgoing& sending, OutRequest* request) {
   if (what.frame != nullptr) {
     for (const TablePush& push : what.frame->tables) {
       if (push.keys.empty()) continue;
-      OutTableRequest* const t = TableOf(*session, tables_->at(push.schema->id()), request);
+      OutTableRequest* const t = TableOf(session, tables_->at(push.schema->id()), request);
       t->push_keys = push.keys;
       t->push_ticks = push.ticks;
       t->push_format = push.format;
@@ -103,7 +103,7 @@ void Exchange::Make(const Outgoing& sending, OutRequest* request) {
   }
   if (what.read == nullptr) return;
   for (const TableRead& asked : what.read->tables) {
-    OutTableRequest* const t = TableOf(*session, *asked.cache, request);
+    OutTableRequest* const t = TableOf(session, *asked.cache, request);
     t->check_keys = asked.checks;
     t->check_clocks = asked.clocks;
     t->fetch_keys = asked.fetches;

@@ -204,7 +204,7 @@ void Session::OnGone(const Reply& reply, Verdict* verdict) {
   verdict->pushes_refused = log_.unapplied();
   for (const TableReply& t : reply.tables) {
     verdict->gone.push_back({t.table, log_.DropUnapplied(t.table)});
-    ForgetEpoch(t.table);
+    known_.epochs.erase(t.table);
   }
 }
 

@@ -128,12 +128,8 @@ class Session {
   bool Next(double now, Outgoing* next);
   // Sets the request's client, seq, after_seq and incarnation.
   void FillIn(const Outgoing& sending, OutRequest* request) const;
-  // Of a table, as the partition has reported it; 0: not known yet.
-  uint64_t epoch(uint64_t table) const {
-    const auto known = known_.epochs.find(table);
-    return known == known_.epochs.end() ? 0 : known->second;
-  }
-  void ForgetEpoch(uint64_t table) { known_.epochs.erase(table); }
+  // The epochs of tables, as the partition has reported them; 0: not known yet.
+  std::map<uint64_t, uint64_t>& epochs() { return known_.epochs; }
   // The frame was sent before.
   bool WasSent(const PushFrame& frame) const { return frame.seq <= sent_.ever; }
   void Sent(const Outgoing& sent, const OutRequest& request, uint32_t frame, double now, uint64_t connection);

@@ -32,7 +32,7 @@ struct TableRequestOf {
   List<Key> push_keys;
   List<uint32_t> push_ticks;
   List<float> push_updates;  // push_keys.size() * update_floats
-  // In place of `push_updates`, for Encode: packed rows. Decode leaves it empty.
+  // The same as they travel, for Encode, which then ignores `push_updates`. From Decode: bytes of the frame.
   Span<const uint8_t> packed_updates;
   // Number of pushes at the end whose rows the client has evicted: the partition ends their subscriptions, as
   // of Request::notified_ack.
@@ -56,6 +56,7 @@ struct TableRequestOf {
     for (Vector<Key>* keys : {&push_keys, &check_keys, &fetch_keys, &dropped}) keys->clear();
     push_ticks.clear();
     push_updates.clear();
+    packed_updates = {};
     check_clocks.clear();
   }
 };

@@ -139,10 +139,12 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, u
     Reader ticks = r;  // in registers
     for (uint32_t& each : t->push_ticks) each = Narrow(ticks.Varint(), &ok);
     r = ticks;
+    const uint8_t* const rows = r.Raw(0);
     if (!r.ok() || !ok || pushes == 0 ||
         !UnpackRows(t->push_format, t->block, t->update_floats, pushes, &r, &t->push_updates)) {
       return Broken("a push");
     }
+    t->packed_updates = {rows, static_cast<size_t>(r.Raw(0) - rows)};
   }
   if (has(request::kCheck)) {
     const size_t checks = r.Count();

@@ -177,7 +177,8 @@ class RequestWriter {
       rows = out_->size();
       w_.Raw(t.packed_updates.data(), t.packed_updates.size());
       const float* update = t.push_updates.data();
-      for (; update < t.push_updates.data() + t.push_updates.size(); update += t.update_floats)
+      for (; t.packed_updates.empty() && update < t.push_updates.data() + t.push_updates.size();
+           update += t.update_floats)
         PackRows({t.push_format}, t.block, t.update_floats, &update, 1, &w_);
       rows = out_->size() - rows;
     }

@@ -198,7 +198,7 @@ TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
   epoch.tables[0].table = schema_->id();
   epoch.tables[0].epoch = 11;
   EXPECT_TRUE(Hear(*Send(), epoch).reloaded.empty());
-  EXPECT_EQ(session_.epoch(schema_->id()), 11u);
+  EXPECT_EQ(session_.epochs()[schema_->id()], 11u);
   epoch.tables[0].epoch = 12;
   const Verdict verdict = Hear(*Send(), epoch);
   ASSERT_EQ(verdict.reloaded.size(), 1u);

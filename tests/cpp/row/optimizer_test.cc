@@ -44,9 +44,7 @@ class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpe
     return row;
   }
 
-  Update Identity() const {
-    return {Row(optimizer_->row_floats(), 0.0f), 0};
-  }
+  Update Identity() const { return {Row(optimizer_->row_floats(), 0.0f), 0}; }
 
   // An age from the gradient, so that equal gradients meet equal ages.
   static float AgeFor(const Row& g) { return std::floor(50 * (g[0] + 1)); }
