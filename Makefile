@@ -112,7 +112,7 @@ CTEST_JOBS := $(shell expr 5 \* $(JOBS) + 2)
 ctest = env HET_TEST_SCALE=$(2) ctest --preset $(1) -j $(CTEST_JOBS) -V $(3)
 # Redis loads the module of the release build: its server has no sanitizer.
 MODULE := -DHET_MODULE="$(CURDIR)/build/release/het.so"
-BENCHMARK_TESTS := tests/python/benchmarks
+BENCHMARK_TESTS := tests/benchmarks
 
 build-check: build ## C++ tests with ASan and UBSan, built: build/check
 	@$(STAGE) build-check "C++ tests, build with ASan and UBSan" $(call cmake,check,check,$(MODULE))
@@ -177,7 +177,7 @@ module-on-%: build-check $(SERVERS)
 	@$(STAGE) $* "tests of the module with $*" $(on_server) $(call ctest,check,0.05,-L "^redis$$")
 het-ps-on-%: build $(SERVERS)
 	@$(STAGE) --show het-ps-$* "tests of het-ps with $*: clusters, failover, persistence" \
-	  $(on_server) $(PY) $(PYTEST) tests/python/ps
+	  $(on_server) $(PY) $(PYTEST) tests/ext/ps
 test-all-redis8: module-on-redis8 het-ps-on-redis8 ## tests of the module and of het-ps with Redis 8
 test-all-valkey: module-on-valkey het-ps-on-valkey ## tests of the module and of het-ps with Valkey 8
 
@@ -192,7 +192,7 @@ test-all-tf220: test-tf220-exports test-symbols ## exports in TensorFlow 2.20; s
 .PHONY: test-tf220-exports test-symbols
 test-tf220-exports: python-libraries $(STAMP220)
 	@$(STAGE) --show tf220 "exports of TensorFlow 2.21 in 2.20" env HET_TEST_OTHER_PYTHON="$(abspath $(PY220))" \
-	  $(PY) $(PYTEST) -q tests/python/export/test_export_elsewhere.py
+	  $(PY) $(PYTEST) -q tests/ext/serving/export/test_export_elsewhere.py
 test-symbols: build
 	@$(STAGE) --show symbols "what the plugin takes from each TensorFlow" $(PY) tools/tf_symbols.py --tensorflow all
 
@@ -281,7 +281,7 @@ release-installed: wheel
 
 release-site: setup $(STAMPDOCS)
 	@$(STAGE) --show site "the site: it builds without a warning, and its links lead somewhere" \
-	  $(PY) -m pytest -q -k "not chromium" tests/python/docs/test_site.py
+	  $(PY) -m pytest -q -k "not chromium" tests/docs/test_site.py
 
 release-check-stages: release-site release-installed
 release-check: ## what a release must pass beside the tests: wheel, site, image; six minutes after `make test`

@@ -246,7 +246,7 @@ def of_planner() -> str:
 def outputs() -> dict[Path, str]:
     """Returns every file that is made of results, as it should be."""
     made = {path: renewed(path.read_text()) for path in documents()}
-    return made | {ROOT / "het_tf/python/planner/accuracy.json": of_planner()}
+    return made | {ROOT / "het_tf/ext/sizing/python/accuracy.json": of_planner()}
 
 
 def main() -> int:

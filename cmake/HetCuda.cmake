@@ -2,7 +2,7 @@
 # same sources with the host in the GPU's place, for tests.
 #
 #   het_tf/kernels/cuda/*.cu       both, except cuda_*.cu, which only nvcc compiles
-#   tests/cpp/device/host/*.cc     only libhet_cuda_host.so
+#   tests/ext/gpu/device/host/*.cc     only libhet_cuda_host.so
 #   het_tf/kernels/cuda/nvcc.options  options of nvcc, all but the architectures
 set(HET_CUDA "AUTO" CACHE STRING "Build libhet_cuda.so: ON, OFF, or AUTO (where there is nvcc of CUDA 13 or newer)")
 set_property(CACHE HET_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -12,7 +12,7 @@ later ones. 'ptx': PTX of 7.5 alone, quick to build; the driver compiles it when
 
 set(_cuda_folder "${CMAKE_CURRENT_SOURCE_DIR}/het_tf/kernels/cuda")
 file(GLOB _cuda_sources CONFIGURE_DEPENDS "${_cuda_folder}/*.cu")
-file(GLOB _host_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/cpp/device/host/*.cc")
+file(GLOB _host_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/tests/ext/gpu/device/host/*.cc")
 set(_shared_sources ${_cuda_sources})
 list(FILTER _shared_sources EXCLUDE REGEX "/cuda_[a-z_]*\\.cu$")
 

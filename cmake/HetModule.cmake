@@ -8,9 +8,9 @@ if(HET_SANITIZE)
   target_link_libraries(het_core_plain PUBLIC het_flags Boost::headers_only nlohmann_json::headers
     xxHash::headers Threads::Threads)
 endif()
-file(GLOB module_sources CONFIGURE_DEPENDS het_tf/ps/module/*.cc)
+file(GLOB module_sources CONFIGURE_DEPENDS het_tf/ext/ps/module/*.cc)
 # Both sides know how partitions' keys are named.
-add_library(het_redis_module MODULE ${module_sources} het_tf/ps/keyspace.cc)
+add_library(het_redis_module MODULE ${module_sources} het_tf/ext/ps/keyspace.cc)
 target_link_libraries(het_redis_module PRIVATE ${module_core})
 set_target_properties(het_redis_module PROPERTIES PREFIX "" OUTPUT_NAME het UNITY_BUILD OFF
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}"

@@ -47,13 +47,13 @@ if _TYPE_CHECKING:
         planner,
         serving,
     )
-    from het_tf.python.convert.front import ConversionWarning, convert
-    from het_tf.python.export.front import export
+    from het_tf.ext.convert.python.front import ConversionWarning, convert
+    from het_tf.ext.serving.python.export.front import export
     from het_tf.python.ids import hash_ids
-    from het_tf.python.layer.plan import lookahead
+    from het_tf.ext.window.python.lookahead import lookahead
     from het_tf.python.layer.variable import apply
-    from het_tf.python.publishing.publish import publish
-    from het_tf.python.saving import TablesNotSavedWarning
+    from het_tf.ext.serving.python.publishing.publish import publish
+    from het_tf.ext.checkpoint.python.saving import TablesNotSavedWarning
     from het_tf.python.session.connection import Store, init
     from het_tf.python.session.scopes import namespace
     from het_tf.python.table.cache import Bounds, Cache

@@ -9,10 +9,10 @@
 ranks must call `save` and `restore`. See docs/checkpoints.md.
 """
 
-from het_tf.python.checkpoint.directory import checkpoints, latest
-from het_tf.python.checkpoint.manifest import Manifest, read_manifest
-from het_tf.python.checkpoint.model.restore import restore, verify
-from het_tf.python.checkpoint.model.save import save
-from het_tf.python.convert.files.load import load_rows
+from het_tf.ext.checkpoint.python.directory import checkpoints, latest
+from het_tf.ext.checkpoint.python.manifest import Manifest, read_manifest
+from het_tf.ext.checkpoint.python.model.restore import restore, verify
+from het_tf.ext.checkpoint.python.model.save import save
+from het_tf.ext.convert.python.files.load import load_rows
 
 __all__ = ["Manifest", "checkpoints", "latest", "load_rows", "read_manifest", "restore", "save", "verify"]

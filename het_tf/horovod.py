@@ -15,21 +15,21 @@ Horovod, at their first use.
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from het_tf.python.horovod.callbacks import broadcast, on_rank_zero
-from het_tf.python.horovod.data import shard
-from het_tf.python.horovod.distribute import distribute
-from het_tf.python.horovod.gradients import reduce_gradients
-from het_tf.python.horovod.metrics import global_metrics, global_states
-from het_tf.python.horovod.shortest import until_shortest
+from het_tf.ext.workers.python.callbacks import broadcast, on_rank_zero
+from het_tf.ext.workers.python.data import shard
+from het_tf.ext.workers.python.distribute import distribute
+from het_tf.ext.workers.python.gradients import reduce_gradients
+from het_tf.ext.workers.python.metrics import global_metrics, global_states
+from het_tf.ext.workers.python.shortest import until_shortest
 from het_tf.python.session.collective import barrier, rank
 
 if _TYPE_CHECKING:
-    from het_tf.python.horovod.elastic import ElasticState, run_elastic
+    from het_tf.ext.workers.python.elastic import ElasticState, run_elastic
 
 
 def __getattr__(name: str) -> _Any:
     if name in ("ElasticState", "run_elastic"):
-        from het_tf.python.horovod import elastic
+        from het_tf.ext.workers.python import elastic
 
         return getattr(elastic, name)
     raise AttributeError(f"module 'het_tf.horovod' has no attribute {name!r}")

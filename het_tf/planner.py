@@ -1,7 +1,7 @@
 """Forecasts the cost of a job: `het_tf.planner.profile(dataset.batch(1024), model, out="stats")`."""
 
-from het_tf.python.planner.profile import Feature, Profiler
-from het_tf.python.planner.sources import profile
-from het_tf.python.planner.stats import Stats
+from het_tf.ext.sizing.python.profile import Feature, Profiler
+from het_tf.ext.sizing.python.sources import profile
+from het_tf.ext.sizing.python.stats import Stats
 
 __all__ = ["Feature", "Profiler", "Stats", "profile"]

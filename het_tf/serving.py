@@ -4,8 +4,8 @@
 process count. `Follow` lets a served model follow published versions. See docs/serving.md.
 """
 
-from het_tf.python.export.check import check
-from het_tf.python.export.follow import Follow
-from het_tf.python.export.stats import stats
+from het_tf.ext.serving.python.export.check import check
+from het_tf.ext.serving.python.export.follow import Follow
+from het_tf.ext.serving.python.export.stats import stats
 
 __all__ = ["Follow", "check", "stats"]

@@ -2,7 +2,7 @@
 
     python tools/check_arrows.py [ROOT]
 
-C++: ops, capi -> kernels -> ps/client -> core <- ps/module, and within core each folder includes
+C++: ops, capi -> kernels -> ext/ps/client -> core <- ext/ps/module, and within core each folder includes
 those that stand before it in CORE; inputs -> core/base. Python: each package imports those that stand
 before it in PYTHON, in functions too. Prints file:line and the rule of everything that goes up; the exit
 status is its presence.
@@ -25,12 +25,12 @@ CORE = "base row wire store cache client plan checkpoint device engine replay se
 ALLOWED = {
     **{f"core/{folder}": [f"core/{lower}" for lower in CORE[:i]] for i, folder in enumerate(CORE)},
     "ps": ["core"],
-    "ps/client": ["core", "ps"],
-    "ps/module": ["core", "ps"],
-    "kernels": ["core", "ps", "ps/client", "kernels/tf"],
-    "kernels/cuda": ["core/base", "core/device", "core/wire"],
+    "ext/ps/client": ["core", "ps"],
+    "ext/ps/module": ["core", "ps"],
+    "kernels": ["core", "ps", "ext/ps/client", "kernels/tf"],
+    "kernels/cuda": ["core/base", "ext/gpu/cc", "core/wire"],
     "kernels/gpu": ["kernels"],
-    "capi": ["core", "ps", "ps/client", "kernels"],
+    "capi": ["core", "ps", "ext/ps/client", "kernels"],
     "kernels/tf": ["core/base"],
     "ops": [],
     "inputs": ["core/base", "kernels/tf", "ops"],
@@ -49,23 +49,23 @@ PYTHON = [
     "het_tf.python.ids",  # ids that a user feeds
     "het_tf.python.metrics",  # states of metrics, which workers exchange
     "het_tf.inputs.python",  # readers of Criteo text, of tables and of graphs
-    "het_tf.python.planner.place",  # arithmetic of budgets, which tables' caches may ask too
-    "het_tf.python.ps",  # servers, without TensorFlow
+    "het_tf.ext.sizing.python.place",  # arithmetic of budgets, which tables' caches may ask too
+    "het_tf.ext.ps.python",  # servers, without TensorFlow
     "het_tf.python.session",  # the plugin, settings, the connection, scopes, collectives
     "het_tf.python.table",  # what tables are and how they are cached, without Keras
-    "het_tf.python.checkpoint",  # checkpoints: files, rows between them and tables, whole models, het ckpt
-    "het_tf.python.saving",  # how Keras and TensorFlow save tables
-    "het_tf.python.placement",  # which worker takes a sample; `cli` is het data
+    "het_tf.ext.checkpoint.python",  # checkpoints: files, rows between them and tables, whole models, het ckpt
+    "het_tf.ext.checkpoint.python.saving",  # how Keras and TensorFlow save tables
+    "het_tf.ext.placement.python",  # which worker takes a sample; `cli` is het data
     "het_tf.python.layer",  # the Keras layers
-    "het_tf.python.horovod",  # several workers
-    "het_tf.python.monitor",  # windows of metrics, figures in TensorBoard, traces
-    "het_tf.python.publishing",  # versions of a model at the server
-    "het_tf.python.following",  # a served model follows them, without TensorFlow; het serve
+    "het_tf.ext.workers.python",  # several workers
+    "het_tf.ext.monitor.python",  # windows of metrics, figures in TensorBoard, traces
+    "het_tf.ext.serving.python.publishing",  # versions of a model at the server
+    "het_tf.ext.serving.python.following",  # a served model follows them, without TensorFlow; het serve
     "het_tf.python.callbacks",  # checkpoints and versions while `fit` runs
-    "het_tf.python.export",
-    "het_tf.python.releasing",  # which version they serve; het publish
-    "het_tf.python.convert",  # models of Keras, and rows in files of others
-    "het_tf.python.planner",  # what a job will cost, before it runs; het plan
+    "het_tf.ext.serving.python.export",
+    "het_tf.ext.serving.python.releasing",  # which version they serve; het publish
+    "het_tf.ext.convert.python",  # models of Keras, and rows in files of others
+    "het_tf.ext.sizing.python",  # what a job will cost, before it runs; het plan
     "het_tf.inputs",
     "het_tf.zoo",  # models, data sets, ranking metrics
     "het_tf",  # the public names

@@ -162,7 +162,7 @@ def measured(
         "most": {
             "lines of a function": max(functions(root))[0],
             "methods of a class": max(methods for methods, _ in sizes),
-            "public names": len((root / "tests/python/docs/public_api.txt").read_text().splitlines()),
+            "public names": len((root / "tests/docs/public_api.txt").read_text().splitlines()),
             "names for tests alone": len(for_tests_alone(root)),
         },
     }

@@ -3,7 +3,7 @@
 #
 #   tools/fuzz.sh [SECONDS a target] [TARGET ...]      (default: 600, all)
 #
-# Targets are tests/cpp/fuzz/*_target.cc; `make test` replays tests/cpp/fuzz/corpus/*.pack. Needs clang with libFuzzer
+# Targets are tests/fuzz/*_target.cc; `make test` replays tests/fuzz/corpus/*.pack. Needs clang with libFuzzer
 # (apt-get install clang). A crash ends the run with status 1 and leaves its
 # input in build/fuzz/found/TARGET; once it is mended, the next run keeps the input.
 set -euo pipefail
@@ -16,7 +16,7 @@ compiler=$(compgen -c clang++ | sort -V | tail -1 || true)
 
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-  for source in tests/cpp/fuzz/*_target.cc; do targets+=("$(basename "$source" _target.cc)"); done
+  for source in tests/fuzz/*_target.cc; do targets+=("$(basename "$source" _target.cc)"); done
 fi
 python=$PWD/.venv/bin/python  # of `make setup`: it has the headers of Boost and of nlohmann/json
 [ -x "$python" ] || python=$(command -v python3)
@@ -25,11 +25,11 @@ cmake --build build/fuzz -j 2 --target "${targets[@]/%/_fuzzer}" fuzz_replay | t
 
 status=0
 for target in "${targets[@]}"; do
-  pack=tests/cpp/fuzz/corpus/$target.pack
+  pack=tests/fuzz/corpus/$target.pack
   work=build/fuzz/work/$target
   found=build/fuzz/found/$target
-  rm -rf "$work" && mkdir -p "$work"/{seeds,old,new,kept} "$found" tests/cpp/fuzz/corpus
-  replay=(build/fuzz/tests/cpp/fuzz_replay "$target")
+  rm -rf "$work" && mkdir -p "$work"/{seeds,old,new,kept} "$found" tests/fuzz/corpus
+  replay=(build/fuzz/tests/fuzz_replay "$target")
   "${replay[@]}" --seeds "$work/seeds"
   [ ! -e "$pack" ] || "${replay[@]}" --unpack "$pack" "$work/old"
   echo "==> $target for $seconds s (log: build/fuzz/$target.log)"

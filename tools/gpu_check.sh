@@ -95,7 +95,7 @@ object() { # GROUP SOURCE COMMAND...
   shift
   local source="$1"
   shift
-  if [ ! -e "$out" ] || [ -n "$(find het_tf tests/cpp/device tests/cpp/testing benchmarks tools/gpu_check.sh -newer "$out" \
+  if [ ! -e "$out" ] || [ -n "$(find het_tf tests/ext/gpu/device tests/testing benchmarks tools/gpu_check.sh -newer "$out" \
     \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name 'nvcc.options' -o -name 'gpu_check.sh' \) \
     -print -quit)" ]; then
     printf '%s\n' "$* -c $source -o $out" >>"$commands"
@@ -108,10 +108,10 @@ kernels=het_tf/kernels/cuda
 core=(het_tf/core/row/optimizer.cc het_tf/core/row/schema.cc het_tf/core/row/initializer.cc het_tf/core/base/alloc.cc
   het_tf/core/row/optimizers/*.cc)
 reference_objects=() check_objects=() bench_objects=() library_objects=()
-for source in "${core[@]}" tests/cpp/device/reference/*.cc; do
+for source in "${core[@]}" tests/ext/gpu/device/reference/*.cc; do
   reference_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
 done
-for source in tests/cpp/device/check/*.cc; do
+for source in tests/ext/gpu/device/check/*.cc; do
   check_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
 done
 bench_objects=("$(object plain benchmarks/gpu_cache/cuda_cache.cc "$cxx" "${cxx_flags[@]}")"
@@ -122,7 +122,7 @@ if [ "$host" = 1 ]; then
     [[ "$source" == */cuda_*.cu ]] && continue
     library_objects+=("$(object host "$source" "$cxx" "${cxx_flags[@]}" -O3 -x c++)")
   done
-  for source in tests/cpp/device/host/*.cc; do
+  for source in tests/ext/gpu/device/host/*.cc; do
     library_objects+=("$(object host "$source" "$cxx" "${cxx_flags[@]}" -O3)")
   done
 else

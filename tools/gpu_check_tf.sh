@@ -78,7 +78,7 @@ cmake --build "$build" --target "${targets[@]}" -j "$jobs" || die "the build fai
 # --- test
 [ "$host" = 1 ] || export HET_TEST_GPU=real
 unset HET_DEVICE_LIBRARY
-HET_TEST_BUILD="$PWD/$build" "$python" -m pytest -q -rA tests/python/session/test_gpu_cache.py
+HET_TEST_BUILD="$PWD/$build" "$python" -m pytest -q -rA tests/ext/gpu/test_gpu_cache.py
 status=$?
 [ "$status" = 0 ] && say "all well on $name with TensorFlow $version" || say "failed on $name with TensorFlow $version"
 [ "$status" -le 1 ] && exit "$status" || exit 2

@@ -48,7 +48,7 @@ class Test:
         if self.program is None:
             return [sys.executable, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider", self.text]
         return [
-            f"build/{PRESET}/tests/cpp/{self.program}",
+            f"build/{PRESET}/tests/{self.program}",
             f"--gtest_filter={self.name}:*/{self.name}:*/{self.name}/*",
         ]
 
@@ -66,7 +66,7 @@ class Test:
         text = log.read_text(errors="replace")
         if status == 0 and re.search(r"^\[  PASSED  \] [1-9]|^=+ \d+ passed", text, re.MULTILINE):
             return True
-        ran = r"^\[ RUN      \] |^tests/python/\S+::\S+ "
+        ran = r"^\[ RUN      \] |^tests/\S+::\S+ "
         if not status or not re.search(ran, text, re.MULTILINE):
             raise RuntimeError(f"{self.text} did not {'end' if status is None else 'run'}; see {log}")
         return False

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests this tree's worker at the server module of the commit before, and that commit's worker at this tree's
-# module; tests/cpp/redis/versions_test.cc says what must hold:  tools/previous.sh CMAKE_ARGUMENT ...
+# module; tests/ext/ps/redis/versions_test.cc says what must hold:  tools/previous.sh CMAKE_ARGUMENT ...
 # The commit is the newest one before HEAD that touched het_tf/. It is built in build/previous, a worktree that stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +21,6 @@ meet() {  # WORKER MODULE
   echo "a worker of $1 at a server with $2:"
   HET_TEST_MODULE=$2 "$1" --gtest_filter='RedisVersions.*' --gtest_brief=1 || status=1
 }
-meet "$PWD/build/check/tests/cpp/redis" "$previous/build/release/het.so"
-meet "$previous/build/release/tests/cpp/redis" "$PWD/build/release/het.so"
+meet "$PWD/build/check/tests/ext/ps/redis" "$previous/build/release/het.so"
+meet "$previous/build/release/tests/ext/ps/redis" "$PWD/build/release/het.so"
 exit $status

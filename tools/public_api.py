@@ -1,4 +1,4 @@
-"""The public names of het_tf with their arguments, as tests/python/docs/public_api.txt keeps them.
+"""The public names of het_tf with their arguments, as tests/docs/public_api.txt keeps them.
 
     python tools/public_api.py            # prints them
     python tools/public_api.py --write    # keeps them: after a change that users must follow

@@ -39,7 +39,7 @@ from benchmarks import report
 from benchmarks.accuracy import data as data_of
 from benchmarks.accuracy.fleet import Fleet, library_path
 from benchmarks.accuracy.summary import goals, name_of, summary
-from het_tf.python.placement.placement import Placement
+from het_tf.ext.placement.python.placement import Placement
 
 FloatArray = npt.NDArray[np.float32]
 Columns = list[npt.NDArray[np.int64]]

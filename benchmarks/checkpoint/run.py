@@ -403,7 +403,7 @@ def tensorflow_version() -> str:
 
 def remote(rows: int, turns: int, place: Path) -> tuple[dict, dict]:
     """The same at a server; the peer's variables are in its process all the same."""
-    from het_tf.python.ps import redis_server
+    from het_tf.ext.ps.python import redis_server
 
     with redis_server.LocalServer.start(unix=True) as server:
         sides = [Side(REMOTE, rows, place / "remote", server.address), Side(DENSE, rows, place / "dense")]

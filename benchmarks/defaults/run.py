@@ -26,7 +26,7 @@ from statistics import fmean
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/lib")]
 
 from benchmarks.accuracy import run as accuracy  # isort: skip  # first: it sets threads
 

@@ -1,5 +1,5 @@
 // Question: how close do the calls of the cache on a device come to the goals, and to what the device's
-// memory could do? Everything goes through the C ABI (core/device/abi.h), so what is measured is
+// memory could do? Everything goes through the C ABI (ext/gpu/cc/abi.h), so what is measured is
 // what the engine gets, waits for the host included.
 //
 //   cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] [--json FILE]
@@ -24,7 +24,7 @@
 
 #include "benchmarks/gpu_cache/cuda_clock.h"
 #include "benchmarks/gpu_cache/cuda_table.h"
-#include "tests/cpp/device/check/library.h"
+#include "tests/ext/gpu/device/check/library.h"
 
 namespace het::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/base/hash.h"
-#include "tests/cpp/device/check/library.h"
+#include "tests/ext/gpu/device/check/library.h"
 
 namespace het::bench {
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/python/lib")]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/lib")]
 
 import tensorflow as tf
 from graph_training import Run, main

@@ -19,7 +19,7 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_transport.h"
-#include "tests/cpp/testing/keep_and_apply.h"
+#include "tests/testing/keep_and_apply.h"
 
 namespace het {
 namespace {

@@ -26,7 +26,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/lib")]
 
 from benchmarks import report
 from benchmarks.local_step import workload

@@ -22,8 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 import het_tf
-from het_tf.python.ps import address as addresses
-from het_tf.python.ps.node import Node
+from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python.node import Node
 
 
 def counters() -> dict[str, dict[str, Any]]:

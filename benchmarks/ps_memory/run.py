@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import het_tf
 from benchmarks import report
-from het_tf.python.ps import redis_server
+from het_tf.ext.ps.python import redis_server
 
 LIMIT = 1.2
 CHUNK = 200_000
@@ -34,8 +34,8 @@ def resident(pid: int) -> int:
 
 
 def used(address: str) -> int:
-    from het_tf.python.ps import address as addresses
-    from het_tf.python.ps.node import Node
+    from het_tf.ext.ps.python import address as addresses
+    from het_tf.ext.ps.python.node import Node
 
     with Node.of(addresses.parse(address), 30) as node:
         return int(node.info("memory")["used_memory"])

@@ -26,8 +26,8 @@
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/core/wire/parts.h"
-#include "het_tf/ps/client/redis_store.h"
-#include "het_tf/ps/client/redis_transport.h"
+#include "het_tf/ext/ps/client/redis_store.h"
+#include "het_tf/ext/ps/client/redis_transport.h"
 
 namespace het::bench {
 namespace {

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import report
 from het_tf._version import __version__
-from het_tf.python.ps import programs, redis_server, tls
+from het_tf.ext.ps.python import programs, redis_server, tls
 
 PROGRAM = ROOT / "build/release/ps_throughput"
 RAW = "raw TCP"

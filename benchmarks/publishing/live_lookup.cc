@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "het_tf/core/follow/live_reader.h"
-#include "het_tf/core/follow/live_writer.h"
-#include "het_tf/core/serve/serve_lookup.h"
-#include "het_tf/core/serve/serve_writer.h"
+#include "het_tf/ext/serving/cc/follow/live_reader.h"
+#include "het_tf/ext/serving/cc/follow/live_writer.h"
+#include "het_tf/ext/serving/cc/serve/serve_lookup.h"
+#include "het_tf/ext/serving/cc/serve/serve_writer.h"
 
 namespace {
 

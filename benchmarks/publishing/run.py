@@ -222,8 +222,8 @@ class Bench:
     """The processes of one run."""
 
     def __init__(self, server: Any, rows: int, directory: Path) -> None:
-        from het_tf.python.ps import address as addresses
-        from het_tf.python.ps.node import Node
+        from het_tf.ext.ps.python import address as addresses
+        from het_tf.ext.ps.python.node import Node
 
         self.server, self.rows = server.address, rows
         self.path = str(directory / "model")
@@ -328,7 +328,7 @@ def idle(bench: Bench, seconds: float) -> dict[str, float]:
 
 def catch_up(bench: Bench, directory: Path, turns: int) -> dict[str, float]:
     """While the follower is stopped, all rows change; then it goes on."""
-    from het_tf.python.following import live, target
+    from het_tf.ext.serving.python.following import live, target
 
     followed = target.read(Path(bench.path))
     follow, export = [], []
@@ -392,7 +392,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import het_tf
-    from het_tf.python.ps.redis_server import LocalServer
+    from het_tf.ext.ps.python.redis_server import LocalServer
 
     with tempfile.TemporaryDirectory() as name, LocalServer.start() as server:
         directory = Path(name)

@@ -34,8 +34,8 @@ def train(server: str, age: float | None, steps: int, answers: Any) -> None:
 
     import het_tf
     from benchmarks.local_step import workload
-    from het_tf.python.ps import address as addresses
-    from het_tf.python.ps.node import Node
+    from het_tf.ext.ps.python import address as addresses
+    from het_tf.ext.ps.python.node import Node
 
     het_tf.init(ps=server)
     node = Node.of(addresses.parse(server))
@@ -85,7 +85,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import het_tf
-    from het_tf.python.ps.redis_server import LocalServer
+    from het_tf.ext.ps.python.redis_server import LocalServer
 
     context = multiprocessing.get_context("spawn")
     runs: dict[float | None, list[dict[str, float]]] = {age: [] for age in AGES}

@@ -23,16 +23,16 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/lib")]
 
 from het_ckpt_lib import partition
 
 import het_tf
 from benchmarks import report
 from het_tf.python import cli
-from het_tf.python.checkpoint.row_files import place_of
-from het_tf.python.ps import layout
-from het_tf.python.ps.errors import ServerError
+from het_tf.ext.checkpoint.python.row_files import place_of
+from het_tf.ext.ps.python import layout
+from het_tf.ext.ps.python.errors import ServerError
 
 SHARDS, PARTITIONS, DIM = 4, 64, 16
 POOL = 8192  # rows of each partition

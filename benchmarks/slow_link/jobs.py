@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 from benchmarks.slow_link.control import Workers
 from benchmarks.slow_link.network import SWITCH, Network
-from het_tf.python.ps import programs, redis_server
+from het_tf.ext.ps.python import programs, redis_server
 
 PORT = 7000
 READY_SECONDS = 180.0

@@ -31,7 +31,7 @@ from benchmarks.slow_link.session import (
 from benchmarks.traffic.run import distinct_rows
 from benchmarks.traffic.streams import make_stream
 from het_tf._version import __version__
-from het_tf.python.ps.programs import find_server
+from het_tf.ext.ps.python.programs import find_server
 
 STREAMS = {"wide_deep": "criteo_scaled", "graphsage": "graph"}
 """The stream of ids of each model."""

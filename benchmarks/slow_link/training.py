@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/python/lib")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/lib")]
 
 import het_tf
 from benchmarks.slow_link.job import Job

@@ -1,4 +1,4 @@
-// The network of a replay (core/replay/network.h) that says which class every byte belonged to.
+// The network of a replay (ext/sizing/cc/network.h) that says which class every byte belonged to.
 //
 // Every frame is decoded once more and taken apart: the sizes of all sections are computed from their
 // contents, and what is left of the frame must be as little as heads can take, or the program ends.
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
-#include "het_tf/core/replay/network.h"
+#include "het_tf/ext/sizing/cc/network.h"
 
 namespace het::traffic {
 

@@ -1,4 +1,4 @@
-// The replay of core/replay/replay.h over a recorded stream, watched: what each frame is made of
+// The replay of ext/sizing/cc/replay.h over a recorded stream, watched: what each frame is made of
 // (CountingTransport), and what each read missed.
 //
 // The oracle: rows start at 0, the gradient is -1 and the rate 1, so a row's value is the number of ticks
@@ -13,7 +13,7 @@
 
 #include "benchmarks/traffic/counting_transport.h"
 #include "benchmarks/traffic/stream.h"
-#include "het_tf/core/replay/replay.h"
+#include "het_tf/ext/sizing/cc/replay.h"
 
 namespace het::traffic {
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.inputs.python.criteo import CATEGORICAL_NAMES
-from het_tf.python.placement.location import LOCATION, Location, keys_of
-from het_tf.python.placement.placement import RULE, Placement
+from het_tf.ext.placement.python.location import LOCATION, Location, keys_of
+from het_tf.ext.placement.python.placement import RULE, Placement
 
 MAGIC = 0x31534D4152545348
 FORMAT = 5

@@ -8,8 +8,8 @@
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/string_ids.h"
-#include "het_tf/ps/client/remote_engine.h"
-#include "het_tf/ps/client/remote_options.h"
+#include "het_tf/ext/ps/client/remote_engine.h"
+#include "het_tf/ext/ps/client/remote_options.h"
 
 namespace het {
 namespace {

@@ -71,7 +71,7 @@ HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint
 HET_EXPORT void HetScanFree(void* scan);
 
 // Unused namespaces will have their tables at this parameter server; "": in this process. `options`: a JSON
-// object (ps/client/remote_options.h), or "". `password`: null, or gives the password of each new connection,
+// object (ext/ps/client/remote_options.h), or "". `password`: null, or gives the password of each new connection,
 // if the address has none: writes it, or the reason why there is none, and returns its bytes, or these
 // negated. Any thread may call it, as long as the process lives.
 typedef int64_t (*HetPassword)(char* out, size_t room);
@@ -91,7 +91,7 @@ HET_EXPORT int HetSettle(const char* name_space);
 // HetFlush, and empties the caches: reads then equal a scan, to the last bit.
 HET_EXPORT int HetRefresh(const char* name_space);
 
-// --- checkpoints: row files (core/checkpoint/row_file.h). Texts and requests are JSON objects.
+// --- checkpoints: row files (ext/checkpoint/cc/row_file.h). Texts and requests are JSON objects.
 
 // Text: {"partitions": P, "hash_seed": "decimal", "remote": bool, "tables": {name: {"spec", "limits",
 // "applies", "rows", "clock_floor", "positions": ["INCARNATION:NUMBER", ... one a partition], "row_floats",

@@ -70,7 +70,7 @@ void RegisterLookup() {
 }
 
 // A training lookup of these ids will come (core/engine/steps.h, Plan). No outputs. Where rows travel on
-// demand (core/plan/global_step.h): `all` has the ids that all workers look up in that step, worker after
+// demand (ext/window/cc/global_step.h): `all` has the ids that all workers look up in that step, worker after
 // worker, and `ends` where those of each worker end, for each feature; else they are empty. `place`: of the
 // step in the stream, else 0.
 void RegisterPlan() {
@@ -166,7 +166,7 @@ void RegisterApplyCount() {
   Register(op, &UnknownShape);
 }
 
-// The dense weights in force of a model that follows training (core/follow/followed_model.h), in place in
+// The dense weights in force of a model that follows training (ext/serving/cc/follow/followed_model.h), in place in
 // their file. `ticket`: their version's number. A lookup takes it as an input, so that the request's rows are
 // read after its dense weights.
 void RegisterFollowDense() {
@@ -179,7 +179,7 @@ void RegisterFollowDense() {
   Register(op, &UnknownShape);                           // Python sets the shapes
 }
 
-// The rows of `ids` of a native export (core/follow/followed_model.h). Stateful like the others: what a path
+// The rows of `ids` of a native export (ext/serving/cc/follow/followed_model.h). Stateful like the others: what a path
 // leads to is no constant of the graph, so nobody may compute the op before it is served.
 void RegisterServe() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetServe");
@@ -194,7 +194,7 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
-// The workers that take the samples of a global batch (core/plan/location.h), keys [workers * batch, width]
+// The workers that take the samples of a global batch (ext/placement/cc/location.h), keys [workers * batch, width]
 // of which are hashes of table and id. slots: what the batches before it in its pass have left, number of
 // them.
 void RegisterPlaceSamples() {

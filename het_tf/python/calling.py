@@ -85,7 +85,7 @@ def caller(handle: ctypes.CDLL) -> Callable[..., str]:
 
 @functools.cache
 def tools() -> Callable[..., str]:
-    """Returns `call` of libhet_tools.so, whose functions (capi/follow) need no TensorFlow."""
+    """Returns `call` of libhet_tools.so, whose functions (ext/serving/capi/follow) need no TensorFlow."""
     return caller(load(versions.TOOLS))
 
 

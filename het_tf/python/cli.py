@@ -29,12 +29,12 @@ Run = Callable[[Options], int]
 
 # The groups: the module of each, and what `het --help` says of it.
 GROUPS = {
-    "ps": ("het_tf.python.ps.cli", "run parameter servers: up, status, save, reshard"),
-    "ckpt": ("het_tf.python.checkpoint.cli.cli", "inspect, verify and merge checkpoints"),
-    "data": ("het_tf.python.placement.cli.cli", "place samples on the workers that share their rows"),
-    "plan": ("het_tf.python.planner.cli", "forecast the cost of a job"),
-    "serve": ("het_tf.python.following.cli", "keep an exported model up to date while it is served"),
-    "publish": ("het_tf.python.releasing.cli", "release versions of a model, and roll them back"),
+    "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard"),
+    "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
+    "data": ("het_tf.ext.placement.python.cli.cli", "place samples on the workers that share their rows"),
+    "plan": ("het_tf.ext.sizing.python.cli", "forecast the cost of a job"),
+    "serve": ("het_tf.ext.serving.python.following.cli", "keep an exported model up to date while it is served"),
+    "publish": ("het_tf.ext.serving.python.releasing.cli", "release versions of a model, and roll them back"),
     "doctor": ("het_tf.doctor", "check this installation"),
 }
 EXIT = {

@@ -1,4 +1,4 @@
-// The interface between a client and caches in the memory of a device (core/device/abi.h). The cache on the
+// The interface between a client and caches in the memory of a device (ext/gpu/cc/abi.h). The cache on the
 // device keeps rows, clocks and unsent updates. The client keeps numbered frames, and sends them again after
 // failures.
 //

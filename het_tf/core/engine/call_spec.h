@@ -7,7 +7,7 @@
 //   "features"    [{"table": number in "tables", "padding_id": integer or null, "name": optional, for
 //                 messages}, ...], one for each ids input
 //   "online"      optional, for a lookup without training: a serving process reads the tables from a live
-//                 parameter server (core/serve/online_spec.h); they need not exist in this process
+//                 parameter server (ext/serving/cc/serve/online_spec.h); they need not exist in this process
 //   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
 // Other fields are for Python.
 #pragma once

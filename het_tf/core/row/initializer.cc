@@ -1,6 +1,6 @@
 // The values must never change: rows without updates exist nowhere else, not even in checkpoints. Only
 // integer arithmetic and IEEE's exactly rounded + - * / sqrt are used (no libm, no fused multiply-add), so
-// all compilers and machines agree to the last bit. tests/cpp/row/initializer_test.cc pins golden numbers.
+// all compilers and machines agree to the last bit. tests/core/row/initializer_test.cc pins golden numbers.
 #include "het_tf/core/row/initializer.h"
 
 #include <algorithm>

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/device/abi.h"
+#include "het_tf/ext/gpu/cc/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
 #include "het_tf/kernels/cuda/runtime.h"
 

@@ -3,7 +3,7 @@
 // One set of sources is compiled twice, by nvcc for a GPU and by g++ for the host executor. HET_DEV marks
 // functions that run only in kernels, and only these can dereference a Dev<T>: nvcc rejects host code that
 // reads device memory, and the host executor keeps device memory at addresses that cannot be read
-// (tests/cpp/device/host/memory.h).
+// (tests/ext/gpu/device/host/memory.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #define HET_DEV __device__ __forceinline__
 #else
 #define HET_DEV inline
-#include "tests/cpp/device/host/memory.h"
+#include "tests/ext/gpu/device/host/memory.h"
 #endif
 
 namespace het::dev {

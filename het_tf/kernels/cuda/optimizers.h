@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "het_tf/core/device/abi.h"
+#include "het_tf/ext/gpu/cc/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
 
 namespace het::dev {

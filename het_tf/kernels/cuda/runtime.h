@@ -1,11 +1,11 @@
 // The few functions of a device's runtime that the library needs: cuda_runtime.cu, and for tests
-// tests/cpp/device/host/runtime.cc. Errors are thrown as a Failure (context.h), except that allocations
+// tests/ext/gpu/device/host/runtime.cc. Errors are thrown as a Failure (context.h), except that allocations
 // return null when memory is exhausted.
 #pragma once
 
 #include <cstddef>
 
-#include "het_tf/core/device/abi.h"
+#include "het_tf/ext/gpu/cc/abi.h"
 
 namespace het::dev::runtime {
 

@@ -43,5 +43,5 @@
 #ifdef __CUDACC__
 #include "het_tf/kernels/cuda/cuda_executor.cuh"
 #else
-#include "tests/cpp/device/host/executor.h"
+#include "tests/ext/gpu/device/host/executor.h"
 #endif

@@ -3,7 +3,7 @@
 //
 // Only this library uses TensorFlow's C++ API, because the C API does not give the stream of a CUDA device.
 // The C++ API differs between releases. So this file is minimal, libhet_tf_gpu.so records the release it was
-// built for, and Python loads it only into that release (python/table/device.py).
+// built for, and Python loads it only into that release (ext/gpu/python/device.py).
 #include <memory>
 #include <new>
 #include <string>

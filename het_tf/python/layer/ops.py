@@ -16,7 +16,7 @@ from typing import Any
 
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table import device
+from het_tf.ext.gpu.python import device
 from het_tf.python.table.layer_state import Call
 
 

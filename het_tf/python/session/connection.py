@@ -70,7 +70,7 @@ class Store:
         self._options()
 
     def _options(self) -> str:
-        """Returns the options of ps/client/remote_options.h as JSON, checked and completed by the core."""
+        """Returns the options of ext/ps/client/remote_options.h as JSON, checked and completed by the core."""
         options = {name: plain(value) for name, value in vars(self).items() if name not in _NO_OPTIONS}
         for name, value in options.items():
             if isinstance(value, float) and math.isinf(value):  # JSON lacks it
@@ -176,7 +176,7 @@ def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str
             "would train its own tables. Leave ps out, and rank 0 starts a server for the job, or give an "
             "address"
         )
-    from het_tf.python.ps import job_server  # needs redis-py, which one worker does not
+    from het_tf.ext.ps.python import job_server# needs redis-py, which one worker does not
 
     if hvd.rank() == 0:
         _warn_of_stalls()

@@ -18,7 +18,7 @@ class Settings:
       threads: None: as TensorFlow's intra-op threads.
       threads_set: The number last passed to the engine.
       ps: None: HET_PS has not been read yet.
-      ps_options: Options of ps/client/remote_options.h, as JSON.
+      ps_options: Options of ext/ps/client/remote_options.h, as JSON.
       ps_password: The password, or returns it for a new connection; None: the address says it.
     """
 

@@ -1,0 +1,226 @@
+"""dense.safetensors: the dense weights of a Keras model, and the state of its optimizer.
+
+A plain safetensors file; a tensor's name is the path of its variable. The whole file is in memory while it is
+written; variables are read one at a time. Restoring matches by name. If the names differ only in the numbers
+that Keras adds when a process builds a model twice ("dense" and "dense_1"), it matches by the order of the
+variables, which the header's metadata has.
+"""
+
+import itertools
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from het_tf.ext.checkpoint.python import manifest as manifests
+from het_tf.ext.checkpoint.python.rowfile import DTYPES, TensorFile
+from het_tf.python.session.native import tf
+from het_tf.python.table import dense_optimizer, layer_state
+
+FILE = "dense.safetensors"
+# Type in the safetensors format -> its name in TensorFlow, and back.
+_NAMES = {code: np.dtype(kind).name for code, kind in DTYPES.items()} | {"BF16": "bfloat16"}
+_TYPES = {name: code for code, name in _NAMES.items()}
+_PARTS = ("model", "optimizer")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One variable in the file: "model" or "optimizer", its name, type and shape."""
+
+    part: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Live:
+    """One variable of a model."""
+
+    part: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    variable: Any
+
+
+def variables_of(model: Any) -> list[Live]:
+    """Returns a model's dense variables, then those of its optimizer; builds the optimizer if needed.
+
+    Leaves out metrics, which start anew in every epoch, and the layers' anchors, which are always 0.
+
+    Raises:
+      TypeError: `model` is not a Keras model, or has a variable of a type that a file cannot hold.
+      RuntimeError: It has no weights yet.
+    """
+    if not isinstance(model, tf.keras.Model):
+        raise TypeError(f"model is {model!r}; give a Keras model")
+    if not model.built:
+        raise RuntimeError(
+            f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
+        )
+    of_optimizer = dense_optimizer.optimizer_variables(model)
+    apart = {id(one) for one in model.metrics_variables}
+    apart |= {id(one) for one in layer_state.variables_of(model)}
+    apart_of = {"model": apart | {id(one) for one in of_optimizer}, "optimizer": set()}
+    found, seen = [], set[str]()
+    for part, variables in zip(_PARTS, (model.variables, of_optimizer), strict=True):
+        for variable in variables:
+            if id(variable) in apart_of[part]:
+                continue
+            path = variable.path
+            if part == "optimizer":  # its name is there or not, depending on where it was built
+                path = path.removeprefix(f"{model.optimizer.name}/")
+            name = unique(f"{part}/{path}", seen)
+            dtype = str(tf.as_dtype(variable.dtype).name)
+            if dtype not in _TYPES:
+                raise TypeError(
+                    f"variable {name!r} of model {model.name!r} is {dtype}, which a checkpoint of het_tf "
+                    f"cannot hold; it holds {', '.join(_TYPES)}. Save it by tf.train.Checkpoint"
+                )
+            found.append(Live(part, name, dtype, tuple(int(one) for one in variable.shape), variable))
+    return found
+
+
+def unique(name: str, seen: set[str]) -> str:
+    """Returns a unique name: if two layers share one, the second one's variables get a number."""
+    numbered = (f"{name}#{number}" for number in itertools.count(2))
+    chosen = name if name not in seen else next(one for one in numbered if one not in seen)
+    seen.add(chosen)
+    return chosen
+
+
+def write(directory: Path, variables: list[Live]) -> dict[str, Any]:
+    """Writes the file and waits until it is on disk. Returns its entry of the manifest."""
+    arrays = {live.name: np.asarray(tf.convert_to_tensor(live.variable)) for live in variables}
+    order = json.dumps([live.name for live in variables])
+    raw = save(arrays, {"format": "het_tf dense", "version": "1", "order": order})
+    path = directory / FILE
+    with manifests.naming(path), path.open("xb") as out:
+        out.write(raw)
+        out.flush()
+        os.fsync(out.fileno())
+    return {"name": FILE, "bytes": len(raw), "xxh3": xxhash.xxh3_64_hexdigest(raw)}
+
+
+def read_header(path: Path) -> list[Entry]:
+    """Returns the entries of the file, in the order of `write`.
+
+    Raises:
+      FileNotFoundError: It does not exist.
+      ValueError: It is damaged, or was not written by `write`.
+    """
+    file = TensorFile(path)
+    try:
+        names = json.loads(file.metadata["order"])
+        found = [file.tensors.pop(name) for name in names]
+    except (KeyError, TypeError, ValueError):
+        raise file.damaged("its header has no order of its variables") from None
+    return [Entry(one.name.partition("/")[0], one.name, _NAMES[one.code], one.shape) for one in found]
+
+
+def match(
+    path: Path, entries: list[Entry], model: Any, strict: bool
+) -> tuple[list[tuple[Entry, Live]], list[str]]:
+    """Pairs the variables of the file with those of the model. Builds the optimizer, but changes nothing.
+
+    A model that is not compiled takes only its weights.
+
+    Args:
+      path: The file, for messages.
+      entries: Its entries.
+      model: A built Keras model.
+      strict: False: leave out variables that only one side has, and those whose shape or type differs.
+
+    Returns:
+      The pairs, and why each of the other variables is left out.
+
+    Raises:
+      ValueError: A variable is left out (`strict`), or all weights; without `strict`: the layers have other
+        numbers than in the file.
+    """
+    live = variables_of(model)
+    pairs: list[tuple[Entry, Live]] = []
+    lines: list[str] = []
+    renumbered = False
+    for part in _PARTS:
+        if part == "optimizer" and getattr(model, "optimizer", None) is None:
+            continue
+        there = [one for one in entries if one.part == part]
+        here = [one for one in live if one.part == part]
+        by_name = {one.name: one for one in here}
+        same = by_name.keys() == {one.name for one in there}
+        if not same and _alike(there, here):
+            found = list(zip(there, here, strict=True))
+            renumbered = True
+        else:
+            # The names of slots have the numbers of the layers.
+            known = by_name if same or not renumbered else {}
+            found = [(one, known[one.name]) for one in there if one.name in known]
+            lines += _missing("only the checkpoint has", there, found, 0)
+            lines += _missing("only the model has", here, found, 1)
+            if lines and not strict:
+                _require_same_numbers(path, there, here, model)
+        for one, variable in found:
+            if (one.dtype, one.shape) == (variable.dtype, variable.shape):
+                pairs.append((one, variable))
+            else:
+                lines.append(
+                    f"{variable.name}: {one.dtype} {list(one.shape)} in the checkpoint, {variable.dtype} "
+                    f"{list(variable.shape)} in the model"
+                )
+    none = any(one.part == "model" for one in live) and not any(one.part == "model" for one, _ in pairs)
+    if lines and (strict or none):
+        shown = "".join(f"\n  {line}" for line in lines[:20])
+        rest = f"\n  and {len(lines) - 20} more" if len(lines) > 20 else ""
+        fits = "" if none else ", or give strict=False to restore those that fit"
+        raise ValueError(
+            f"the variables in {path} are not those of model {model.name!r}; build and compile the model "
+            f"that was saved{fits}:{shown}{rest}"
+        )
+    return pairs, lines
+
+
+def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], model: Any) -> None:
+    """Raises ValueError if this process had built layers before, so that "dense_1" is another layer here."""
+    kinds = {type(layer).__name__ for layer in model._flatten_layers()}
+    plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower() for kind in kinds}
+    least: tuple[dict[str, int], ...] = ({}, {})
+    for found, names in zip(least, ([one.name for one in there], [one.name for one in here]), strict=True):
+        for place in {place for name in names for place in name.split("/")[1:-1]}:
+            stem, number = re.findall(r"^(.+?)(?:_(\d+))?$", place)[0]
+            if stem in plain:
+                found[stem] = min(found.get(stem, 1 << 62), int(number or 0))
+    for stem in least[0].keys() & least[1].keys():
+        if least[0][stem] != least[1][stem]:
+            raise ValueError(
+                f"layers {stem!r} of model {model.name!r} are numbered from {least[1][stem]}, but those in "
+                f"{path} from {least[0][stem]}: which is which is unknown. Call keras.backend.clear_session()"
+                " before you build the model, or give its layers names before it is saved"
+            )
+
+
+def _alike(there: list[Entry], here: list[Live]) -> bool:
+    """Whether the names differ only in the numbers that Keras adds."""
+    plain = [[re.sub(r"_\d+(?![^/_#])", "", one.name) for one in side] for side in (there, here)]
+    return plain[0] == plain[1]
+
+
+def _missing(text: str, side: list[Any], found: list[tuple[Entry, Live]], which: int) -> list[str]:
+    taken = {id(pair[which]) for pair in found}
+    return [f"{text} {one.name} {one.dtype} {list(one.shape)}" for one in side if id(one) not in taken]
+
+
+def assign(path: Path, pairs: list[tuple[Entry, Live]]) -> None:
+    """Assigns the variables of a model one by one."""
+    with safe_open(path, framework="np") as file:
+        for entry, live in pairs:
+            live.variable.assign(file.get_tensor(entry.name))

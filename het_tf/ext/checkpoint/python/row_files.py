@@ -1,0 +1,48 @@
+"""Files of rows, read and written by the native library without TensorFlow (ext/serving/capi/follow/files.h)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from het_tf.python.calling import tools
+from het_tf.ext.checkpoint.python.manifest import open_part
+
+
+def merge_rows(
+    path: Path, store: dict[str, int], partitions: list[int], tables: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Writes the newest rows of chains of files into a new one. Returns its entry, with "tables".
+
+    Args:
+      path: The new file.
+      store: Its shape: "partitions", "hash_seed".
+      partitions: Numbers of the file's partitions.
+      tables: For each "name", "dim", "slot_floats", "complete" and "files", the oldest first.
+    """
+    request = {"store": store, "partitions": partitions, "tables": tables}
+    return dict(json.loads(tools()("HetMergeRows", str(path), json.dumps(request))))
+
+
+def verify_rows(path: Path, entry: dict[str, Any], store: dict[str, int] | None = None) -> dict[str, Any]:
+    """Reads all of a file, and compares it with the manifest.
+
+    Args:
+      path: The file.
+      entry: Its entry in the manifest.
+      store: As in `merge_rows`, to look at keys and floats too.
+
+    Returns:
+      "faults" of keys and floats, a line each, and "tables": "rows", "removed", "dim", "slot_floats" of each.
+
+    Raises:
+      FileNotFoundError, OSError: It is missing, or cannot be read.
+      ValueError: It is not the file of this entry; the message says how it differs.
+    """
+    open_part(path).close()
+    request = {"entry": entry} if store is None else {"entry": entry, "store": store}
+    return dict(json.loads(tools()("HetVerifyRows", str(path), json.dumps(request))))
+
+
+def place_of(table: str, partitions: int = 1) -> dict[str, int]:
+    """Returns the "id" of a table, its "first" partition in a store, and the number of its "group"."""
+    return dict(json.loads(tools()("HetTablePlace", table, partitions)))

@@ -1,0 +1,1 @@
+"""convert: see README.md."""

@@ -1,0 +1,1 @@
+"""gpu: see README.md."""

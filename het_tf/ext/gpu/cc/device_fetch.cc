@@ -1,0 +1,110 @@
+// DeviceTables::Fetch: gets a step's wanted rows from the store.
+#include <algorithm>
+#include <cstring>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/ext/gpu/cc/device_step.h"
+#include "het_tf/core/wire/layout.h"
+
+namespace het {
+
+static_assert(kNoBase == HET_DEV_NO_BASE);
+
+void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, Span<DeviceTable* const> tables,
+                                 const PartitionId& store) {
+  const size_t n = wanted.n, groups = tables.size() * store.count;
+  group_of.resize(n);
+  begin.assign(groups + 1, 0);
+  const Layout layout(store);
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t table = tables[wanted.use[i]]->schema().id();
+    group_of[i] = wanted.use[i] * store.count + layout.OfKey(table, wanted.keys[i]);
+    ++begin[group_of[i] + 1];
+  }
+  for (size_t g = 0; g < groups; ++g) begin[g + 1] += begin[g];
+  at.assign(begin.begin(), begin.end());
+  rows.resize(n);
+  for (size_t i = 0; i < n; ++i) rows[at[group_of[i]]++] = {wanted.keys[i], wanted.bases[i]};
+  // Sort them: requests, and which row leaves a full bucket, must not depend on the device's order.
+  for (size_t g = 0; g < groups; ++g) {
+    std::sort(rows.begin() + static_cast<ptrdiff_t>(begin[g]),
+              rows.begin() + static_cast<ptrdiff_t>(begin[g + 1]),
+              [](const Row& x, const Row& y) { return x.key < y.key; });
+  }
+  keys.resize(n);
+  bases.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    keys[i] = rows[i].key;
+    bases[i] = rows[i].base;
+  }
+  clocks.resize(n);
+  came.assign(n, 0);
+  admit.assign(n, 0);
+  answers.reserve(tables.size());
+}
+
+void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats) {
+  answers.clear();
+  for (uint32_t u = 0; u < tables.size(); ++u) {
+    const size_t first = begin[size_t{u} * partitions], end = begin[size_t{u + 1} * partitions];
+    const size_t width = tables[u]->schema().row_floats();
+    size_t to = first;
+    for (size_t i = first; i < end; ++i) {
+      if (!came[i]) continue;
+      if (to != i) {
+        keys[to] = keys[i];
+        clocks[to] = clocks[i];
+        admit[to] = admit[i];
+        std::memcpy(floats + (to - first) * width, floats + (i - first) * width, width * sizeof(float));
+      }
+      ++to;
+    }
+    if (to > first) {
+      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], floats});
+    }
+    floats += (end - first) * width;
+  }
+}
+
+Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training,
+                           bool* went) {
+  Fetched& f = *fetched_;
+  const Span<DeviceTable* const> tables(batch->tables.data(), batch->tables.size());
+  f.Sort(wanted, tables, store_);
+  size_t floats = 0;
+  DeviceRead read;
+  for (size_t g = 0; g + 1 < f.begin.size(); ++g) {
+    const size_t first = f.begin[g], rows = f.begin[g + 1] - first;
+    if (rows == 0) continue;
+    const TableSchema& schema = batch->tables[g / store_.count]->schema();
+    floats += rows * schema.row_floats();
+    read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
+                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
+  }
+
+  // From here on `wanted` is invalid.
+  void* memory = nullptr;
+  const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
+  if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
+  auto* at = static_cast<float*>(memory);
+  for (DeviceRead::Part& part : read.parts) {
+    part.rows = at;
+    at += part.n * client_->cache(part.table)->schema()->row_floats();
+  }
+  HET_RETURN_IF_ERROR(client_->devices().Read(&read, training));
+  HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
+
+  f.Pack(tables, store_.count, static_cast<float*>(memory));
+  if (f.answers.empty()) return Status();
+  HetDevExport victims = {};
+  const int installed =
+      library_->HetDevInstall(context_, call, &batch->batch, f.answers.data(),
+                              static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
+  if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
+  if (training) calls_.Changed();
+  Gave(victims, tables, true);
+  PushExports();
+  return Status();
+}
+
+}  // namespace het

@@ -1,0 +1,293 @@
+// One step on the device: DeviceTables::Lookup and Apply. device_fetch.cc gets rows from the store.
+#include "het_tf/ext/gpu/cc/device_step.h"
+
+#include <algorithm>
+#include <new>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/plan/step.h"
+
+namespace het {
+namespace {
+
+// Larger scratch memory is freed after the call that needed it.
+constexpr size_t kScratchKept = size_t{64} << 20;
+// A table's rows may be dropped between a read of the store and the installation, by a clear or a restart of
+// the partition. A call that meets this so often fails.
+constexpr int kMostRounds = 64;
+// Turns in which a sum wants rows, if none is dropped that way: the first, and one after each turn that
+// evicted other rows of the step, which are no longer pinned by a lookup. Installed rows are pinned, and rows
+// compete only within their bucket. So a bucket evicts each of its rows at most once, in consecutive turns,
+// and all buckets do so at the same time.
+constexpr int kMostTurns = 1 + static_cast<int>(DeviceTable::kBucket);
+
+Status NeverQuiet(const std::string& subject) {
+  return Status(Code::kAborted, subject + ": its rows were taken away " + std::to_string(kMostRounds) +
+                                    " times while they were fetched. Look at the parameter servers' logs: "
+                                    "one of them keeps restarting, or a table is cleared over and over");
+}
+
+}  // namespace
+
+std::string DeviceTables::Batch::Subject() const {
+  std::string subject = std::string(doing) + (tables.size() == 1 ? " of table '" : " of tables '");
+  for (size_t t = 0; t < tables.size(); ++t) subject += (t == 0 ? "" : "', '") + tables[t]->name();
+  return subject + "'";
+}
+
+// --- a call as the library's structs
+
+Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
+  batch->stream = call.memory.stream;
+  for (const TablePtr& given : call.tables) {
+    const uint64_t id = given->schema->id();
+    const auto it = tables_.find(id);
+    if (it == tables_.end() || !client_->HasTable(id)) return TableIsGone(*given);
+    HET_RETURN_IF_ERROR(client_->devices().Check(id));
+    DeviceTable* const table = it->second.get();
+    if (std::find(batch->tables.begin(), batch->tables.end(), table) != batch->tables.end()) {
+      return InvalidArgument("table '" + table->name() +
+                             "' is named twice in one call; name it once, and let features share it");
+    }
+    HetDevUse use = {};
+    use.table = table->handle;
+    batch->tables.push_back(table);
+    batch->uses.push_back(use);
+  }
+  for (const FeatureIds& given : call.features) {
+    HetDevFeature feature = {};
+    feature.use = given.table;
+    feature.n = given.ids.size();
+    feature.ids = given.ids.data();
+    feature.has_padding = given.padding_id.has_value() ? 1 : 0;
+    feature.padding_id = given.padding_id.value_or(0);
+    batch->ids += feature.n;
+    batch->floats += feature.n * call.tables[given.table]->schema->dim();
+    batch->features.push_back(feature);
+  }
+  batch->batch = {batch->uses.data(), static_cast<uint32_t>(batch->uses.size()), batch->features.data(),
+                  static_cast<uint32_t>(batch->features.size())};
+  exports_.reserve(tables_.size());
+  return Status();
+}
+
+void DeviceTables::Place(const DeviceCalls::Step& step, Batch* batch) {
+  for (HetDevUse& use : batch->uses) {
+    use.stamp = step.stamp;
+    use.pinned_from = calls_.PinnedFrom(step);
+  }
+}
+
+Status DeviceTables::Room(Scratch* scratch, size_t bytes, const Batch& batch) {
+  if (scratch->bytes >= bytes) return Status();
+  library_->HetDevFree(context_, scratch->memory);
+  *scratch = Scratch();
+  const int answer = library_->HetDevMalloc(context_, bytes, &scratch->memory);
+  if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
+  scratch->bytes = bytes;
+  return Status();
+}
+
+void DeviceTables::Trim(Scratch* scratch) {
+  if (scratch->bytes <= kScratchKept) return;
+  library_->HetDevFree(context_, scratch->memory);
+  *scratch = Scratch();
+}
+
+Status DeviceTables::CopyIdsIn(const BatchCall& call, Batch* batch) {
+  HET_RETURN_IF_ERROR(Room(&ids_, batch->ids * sizeof(Key), *batch));
+  auto* at = static_cast<int64_t*>(ids_.memory);
+  for (size_t f = 0; f < batch->features.size(); ++f) {
+    HetDevFeature& feature = batch->features[f];
+    feature.ids = at;
+    at += feature.n;
+    if (feature.n == 0) continue;
+    const int answer =
+        library_->HetDevCopyIn(context_, const_cast<int64_t*>(feature.ids), call.features[f].ids.data(),
+                               feature.n * sizeof(Key), batch->stream);
+    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+  }
+  return Status();
+}
+
+Status DeviceTables::CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients,
+                                     Batch* batch) {
+  HET_RETURN_IF_ERROR(Room(&floats_, batch->floats * sizeof(float), *batch));
+  auto* at = static_cast<float*>(floats_.memory);
+  for (size_t f = 0; f < batch->features.size(); ++f) {
+    HetDevFeature& feature = batch->features[f];
+    const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
+    feature.gradients = at;
+    if (floats > 0) {
+      const int answer =
+          library_->HetDevCopyIn(context_, at, gradients[f], floats * sizeof(float), batch->stream);
+      if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    }
+    at += floats;
+  }
+  return Status();
+}
+
+// --- lookup
+
+Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint64_t token) {
+  Batch batch;
+  batch.doing = "a lookup";
+  HET_RETURN_IF_ERROR(Describe(call, &batch));
+  if (batch.ids == 0) return Status();
+  bool went = false;
+  HET_RETURN_IF_ERROR(Begin(batch.stream, &went));
+  if (token != 0 && calls_.stamps_used_up()) HET_RETURN_IF_ERROR(StartStampsAgain());
+  DeviceCalls::Step step;
+  HET_RETURN_IF_ERROR(calls_.Begin(*library_, context_, token != 0, &step));
+  Place(step, &batch);
+  for (size_t t = 0; t < batch.uses.size(); ++t) {
+    TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
+    if (token != 0) cache->BeginLookup(token);
+    batch.uses[t].check = cache->policy().config().pull_bound != kUnbounded;
+  }
+  if (call.memory.on_device) {
+    for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
+    HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
+  } else {
+    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
+    if (!out.empty()) {
+      HET_RETURN_IF_ERROR(Room(&floats_, batch.floats * sizeof(float), batch));
+      auto* at = static_cast<float*>(floats_.memory);
+      for (HetDevFeature& feature : batch.features) {
+        feature.rows = at;
+        at += feature.n * call.tables[feature.use]->schema->dim();
+      }
+    }
+    HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
+    for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) {
+      const HetDevFeature& feature = batch.features[f];
+      const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
+      if (floats == 0) continue;
+      const int answer =
+          library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), batch.stream);
+      if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
+    }
+    Trim(&ids_);
+    Trim(&floats_);
+  }
+  if (token != 0) calls_.Keep(token, std::move(step));
+  return Status();
+}
+
+Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training) {
+  for (int round = 0; round < kMostRounds; ++round) {
+    // A repeated lookup must not count as a second use.
+    HetDevWanted wanted = {};
+    const int answer = library_->HetDevLookup(context_, step.call(), &batch->batch, training && round == 0,
+                                              batch->stream, &wanted);
+    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    for (size_t t = 0; t < batch->tables.size() && training && round == 0; ++t) {
+      batch->tables[t]->Read(wanted.reads[t], wanted.hits[t]);
+    }
+    if (wanted.n == 0) return Status();
+    bool went = false;
+    HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, training, &went));
+    if (went) continue;
+    const int gathered = library_->HetDevGather(context_, step.call(), &batch->batch, batch->stream);
+    return gathered == HET_DEV_OK ? Status() : Failed(gathered, batch->Subject());
+  }
+  return NeverQuiet(batch->Subject());
+}
+
+// --- apply
+
+Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::vector<uint8_t>* changed) {
+  Batch batch;
+  batch.doing = "HetApplyGrad";
+  HET_RETURN_IF_ERROR(Describe(call, &batch));
+  changed->assign(call.tables.size(), 0);
+  if (batch.ids == 0) return Status();
+  bool went = false;
+  HET_RETURN_IF_ERROR(Begin(batch.stream, &went));
+  for (uint32_t p = 0; p < store_.count; ++p) HET_RETURN_IF_ERROR(client_->session(p).fatal());
+  DeviceCalls::Step step;
+  HET_RETURN_IF_ERROR(calls_.Resume(*library_, context_, args.token, &step));
+  Place(step, &batch);
+  for (size_t t = 0; t < batch.uses.size(); ++t) {
+    HetDevUse& use = batch.uses[t];
+    const Bound unsent = client_->cache(batch.tables[t]->schema().id())->policy().sync().unsent();
+    use.learning_rate = args.learning_rates[t];
+    use.push_bound = unsent.most;
+    use.push_every = unsent.every;
+  }
+  if (call.memory.on_device) {
+    for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
+  } else {
+    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
+    HET_RETURN_IF_ERROR(CopyGradientsIn(call, args.gradients, &batch));
+  }
+  HetDevSummed summed = {};
+  HET_RETURN_IF_ERROR(Sum(&batch, step, args, &summed));
+  Status status;
+  if (summed.non_finite) {
+    status = NonFiniteGradient(*call.tables[summed.bad_use], summed.bad_key);
+  } else if (summed.uniques > 0) {
+    for (size_t f = 0; f < batch.features.size(); ++f) {
+      if (summed.active[f] && batch.features[f].n > 0) (*changed)[batch.features[f].use] = 1;
+    }
+    status = Tick(&batch, step, summed, changed);
+  }
+  if (!call.memory.on_device) {
+    Trim(&ids_);
+    Trim(&floats_);
+  }
+  return status;
+}
+
+Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args,
+                         HetDevSummed* summed) {
+  const uint8_t* const active = args.active.empty() ? nullptr : args.active.data();
+  // Reached only if rows were dropped more than kMostRounds times.
+  constexpr int kMost = kMostRounds * (kMostTurns + 1);
+  for (int round = 0; round < kMost; ++round) {
+    // Replies to the pushes of victims may have dropped rows: drop them before they are ticked and due.
+    bool went = false;
+    if (round > 0) HET_RETURN_IF_ERROR(CatchUp(batch->stream, &went));
+    HetDevWanted wanted = {};
+    *summed = {};
+    const int answer = library_->HetDevSum(context_, step.call(), &batch->batch, args.scale, active,
+                                           batch->stream, &wanted, summed);
+    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    if (wanted.n == 0) return Status();
+    for (size_t i = 0; i < wanted.n; ++i) ++batch->tables[wanted.use[i]]->absent;
+    HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, true, &went));
+  }
+  return NeverQuiet(batch->Subject());
+}
+
+Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
+                          std::vector<uint8_t>* changed) {
+  const Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
+  HetDevExport due = {};
+  const int answer = library_->HetDevTick(context_, step.call(), &batch->batch, batch->stream, &due);
+  if (answer != HET_DEV_OK) {
+    changed->assign(changed->size(), 0);
+    return Failed(answer, batch->Subject());
+  }
+  calls_.Changed();
+  for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
+  Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
+  for (Export& given : exports_) {
+    // An update within its push bound is exported only because its row stayed with the call.
+    const SyncPolicy sync = client_->cache(given.table->schema().id())->policy().sync();
+    for (uint64_t i = 0; i < given.updates.n; ++i)
+      given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
+  }
+  try {
+    const uint64_t of_step = client_->devices().next_frame();
+    PushExports();
+    return client_->devices().Wait(of_step);
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kResourceExhausted,
+                  "out of memory while pushing; the updates of this step were made and are kept, and go out "
+                  "with the next one");
+  }
+}
+
+}  // namespace het

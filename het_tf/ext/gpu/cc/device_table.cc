@@ -1,0 +1,167 @@
+#include "het_tf/ext/gpu/cc/device_table.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace het {
+namespace {
+
+constexpr uint64_t kBucket = DeviceTable::kBucket;
+constexpr uint64_t kMostBuckets = HET_DEV_MOST_ROWS / kBucket;
+
+struct DeviceOptimizer {
+  const char* name;
+  int number;
+  const char* params[8];
+};
+constexpr DeviceOptimizer kOptimizers[] = {
+    {"sgd", HET_DEV_SGD, {}},
+    {"momentum", HET_DEV_MOMENTUM, {"momentum", "nesterov"}},
+    {"rmsprop", HET_DEV_RMSPROP, {"rho", "epsilon"}},
+    {"adam", HET_DEV_ADAM, {"beta_1", "beta_2", "epsilon"}},
+    {"adagrad", HET_DEV_ADAGRAD, {"initial_accumulator", "epsilon", "decay_steps"}},
+    {"row_wise_adagrad", HET_DEV_ROW_WISE_ADAGRAD, {"initial_accumulator", "epsilon", "decay_steps"}},
+    {"ftrl", HET_DEV_FTRL, {"l1", "l2", "beta", "l2_shrinkage", "initial_accumulator"}},
+};
+
+void Set(Vector<uint8_t>* flags, uint32_t partition, size_t* set) {
+  *set += (*flags)[partition] == 0;
+  (*flags)[partition] = 1;
+}
+
+void Reset(Vector<uint8_t>* flags, size_t* set) {
+  std::fill(flags->begin(), flags->end(), uint8_t{0});
+  *set = 0;
+}
+
+}  // namespace
+
+HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache,
+                               const PartitionId& store) {
+  HetDevTableConfig config = {};
+  config.name = schema.spec().name.c_str();
+  config.capacity = cache.capacity;
+  config.dim = schema.dim();
+  config.row_floats = static_cast<uint32_t>(schema.row_floats());
+  config.policy = cache.policy == Policy::kLru   ? HET_DEV_LRU
+                  : cache.policy == Policy::kLfu ? HET_DEV_LFU
+                                                 : HET_DEV_LIGHT_LFU;
+  const OptimizerSpec& spec = schema.spec().optimizer;
+  const DeviceOptimizer& optimizer =
+      *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
+                    [&](const DeviceOptimizer& candidate) { return spec.name == candidate.name; });
+  config.optimizer = optimizer.number;
+  for (size_t i = 0; i < std::size(optimizer.params) && optimizer.params[i] != nullptr; ++i) {
+    config.params[i] = spec.params.at(optimizer.params[i]);
+  }
+  config.l2 = schema.spec().l2;
+  config.max_norm = schema.spec().max_norm;
+  config.keep_updates = 1;
+  config.table = schema.id();
+  config.hash_seed = store.hash_seed;
+  config.partitions = store.count;
+  return config;
+}
+
+Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes) {
+  // Bytes grow with the capacity: the answer is in [fits, too_many) buckets.
+  uint64_t fits = 0;
+  uint64_t too_many = std::min(bytes / (kBucket * 2 * sizeof(float)) + 1, kMostBuckets) + 1;
+  while (too_many - fits > 1) {
+    config.capacity = (fits + (too_many - fits) / 2) * kBucket;
+    uint64_t taken = 0;
+    HET_RETURN_IF_ERROR(
+        library.ToStatus(library.HetDevTableBytes(&config, &taken), "counting the rows that fit"));
+    (taken <= bytes ? fits : too_many) = config.capacity / kBucket;
+  }
+  return fits * kBucket;
+}
+
+DeviceTable::DeviceTable(Schema schema, uint32_t partitions)
+    : schema_(std::move(schema)), drop_(partitions), invalid_(partitions) {}
+
+void DeviceTable::Invalidate(uint32_t partition) { Set(&invalid_, partition, &invalidated_); }
+
+void DeviceTable::Drop(uint32_t partition) {
+  Set(&drop_, partition, &dropped_);
+  // Nothing is ticked before CatchUp, so a full drop's ticks are known here.
+  if (dropped()) Discard(unsent_);
+}
+
+void DeviceTable::DropKeys(Span<const Key> keys) {
+  try {
+    keys_.insert(keys_.end(), keys.begin(), keys.end());
+  } catch (const std::bad_alloc&) {
+    // The store has changed: no old value may be read. Invalidating all rows takes no memory.
+    for (uint32_t p = 0; p < invalid_.size(); ++p) Invalidate(p);
+  }
+}
+
+int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
+                         bool* went) {
+  auto forget = [&](int what, const uint8_t* partitions) {
+    uint64_t discarded = 0;
+    const int answer = library.HetDevForget(context, handle, what, partitions, stream, &discarded);
+    if (answer == HET_DEV_OK) Discard(discarded);
+    return answer;
+  };
+  int answer = HET_DEV_OK;
+  if (dropped_ > 0) {
+    *went = true;
+    answer = forget(HET_DEV_DROP, dropped() ? nullptr : drop_.data());
+    if (answer == HET_DEV_OK) Reset(&drop_, &dropped_);
+  }
+  if (answer == HET_DEV_OK && !keys_.empty()) {
+    *went = true;
+    uint64_t discarded = 0;
+    answer = library.HetDevForgetKeys(context, handle, HET_DEV_DROP, keys_.data(), keys_.size(), stream,
+                                      &discarded);
+    if (answer == HET_DEV_OK) {
+      Discard(discarded);
+      keys_ = Vector<Key>();
+    }
+  }
+  if (answer == HET_DEV_OK && clean_) {
+    *went = true;
+    answer = forget(HET_DEV_DROP_CLEAN, nullptr);
+    if (answer == HET_DEV_OK) clean_ = false;
+  }
+  if (answer == HET_DEV_OK && invalidated_ > 0) {
+    answer = forget(HET_DEV_INVALIDATE, invalidated_ == invalid_.size() ? nullptr : invalid_.data());
+    if (answer == HET_DEV_OK) Reset(&invalid_, &invalidated_);
+  }
+  return answer;
+}
+
+void DeviceTable::Read(uint64_t reads, uint64_t hits) {
+  counters->reads += reads;
+  counters->hits += hits;
+  absent += reads - hits;
+}
+
+void DeviceTable::Ticked(uint64_t ticks) {
+  unsent_ += ticks;
+  counters->ticks += ticks;
+}
+
+void DeviceTable::Gave(const HetDevUpdates& updates) {
+  uint64_t ticks = 0;
+  for (uint64_t i = 0; i < updates.n; ++i) ticks += updates.ticks[i];
+  unsent_ -= std::min(unsent_, ticks);
+}
+
+uint64_t DeviceTable::Lost() {
+  if (counters != nullptr) counters->lost_ticks += unsent_;
+  return std::exchange(unsent_, 0);
+}
+
+void DeviceTable::Discard(uint64_t ticks) {
+  // Ticks of a full drop were counted when it was requested.
+  ticks = std::min(ticks, unsent_);
+  unsent_ -= ticks;
+  if (counters != nullptr) counters->discarded_ticks += ticks;
+}
+
+}  // namespace het

@@ -1,0 +1,73 @@
+// This process's view of one table whose cache is on a device: its configuration, and events of its rows that
+// the device must still learn.
+#pragma once
+
+#include <string>
+
+#include "het_tf/core/cache/cache_config.h"
+#include "het_tf/core/cache/counters.h"
+#include "het_tf/core/client/device_rows.h"
+#include "het_tf/ext/gpu/cc/library.h"
+#include "het_tf/core/row/schema.h"
+
+namespace het {
+
+// The table's configuration for the library. `store`: any of its partitions. Borrows the schema's name.
+//
+// keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetWorkers may raise it.
+// So a row takes 8 * row_floats bytes and some 32 of clocks, for any bound.
+HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
+
+// Returns the most rows whose cache takes at most `bytes`; 0: not even a bucket fits.
+Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes);
+
+// Events set flags, one a partition, so that they take no memory: they arrive inside calls of the client, on
+// any of its threads, where the device must not be used. CatchUp applies them.
+class DeviceTable final : public DeviceLines {
+ public:
+  static constexpr uint64_t kBucket = 32;  // rows
+
+  DeviceTable(Schema schema, uint32_t partitions);
+
+  const TableSchema& schema() const { return *schema_; }
+  const Schema& shared_schema() const { return schema_; }
+  const std::string& name() const { return schema_->spec().name; }
+
+  void Invalidate(uint32_t partition) override;
+  void Drop(uint32_t partition) override;
+  void DropKeys(Span<const Key> keys) override;
+  void DropClean() override { clean_ = true; }
+
+  // Applies the events to the device and returns a code of the library. *went: cached rows may have been
+  // dropped. After an error the remaining events stay.
+  int CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream, bool* went);
+  // Whether all rows must be dropped.
+  bool dropped() const { return dropped_ == drop_.size(); }
+
+  // Counts a training lookup: unique rows, and those of them that were cached.
+  void Read(uint64_t reads, uint64_t hits);
+  // Counts ticks made on the device, and ticks exported by it.
+  void Ticked(uint64_t ticks);
+  void Gave(const HetDevUpdates& updates);
+  // The device is lost. Returns the number of ticks that were lost with it.
+  uint64_t Lost();
+
+  // Set while the client has the table.
+  Counters* counters = nullptr;
+  HetDevTable* handle = nullptr;
+  uint64_t absent = 0;  // keys that were fetched because they were absent
+
+ private:
+  void Discard(uint64_t ticks);
+
+  const Schema schema_;
+  Vector<uint8_t> drop_;
+  Vector<uint8_t> invalid_;
+  size_t dropped_ = 0;  // number of flags that are set
+  size_t invalidated_ = 0;
+  bool clean_ = false;
+  Vector<Key> keys_;  // keys to drop
+  uint64_t unsent_ = 0;
+};
+
+}  // namespace het

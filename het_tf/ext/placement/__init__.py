@@ -1,0 +1,1 @@
+"""placement: see README.md."""

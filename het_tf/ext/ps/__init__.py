@@ -1,0 +1,1 @@
+"""ps: see README.md."""

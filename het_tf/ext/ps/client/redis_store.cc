@@ -1,0 +1,279 @@
+#include "het_tf/ext/ps/client/redis_store.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/local_service.h"
+#include "het_tf/core/wire/parts.h"
+#include "het_tf/ext/ps/client/remote_engine.h"
+#include "het_tf/ext/ps/keyspace.h"
+
+namespace het {
+namespace {
+
+// Clusters kept for later calls: this many concurrent calls need not connect.
+constexpr size_t kMostIdle = 8;
+
+// Retries of a fetch while others load or clear the table.
+constexpr int kMostEpochs = 8;
+
+uint64_t Number(const RedisReply& reply) {
+  if (reply.kind == RedisReply::kInteger) return static_cast<uint64_t>(reply.integer);
+  return std::strtoull(reply.text().c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+RedisStore::Borrowed::Borrowed(RedisStore* store) : store_(store) {
+  std::lock_guard<std::mutex> lock(store_->mutex_);
+  if (store_->idle_.empty()) {
+    cluster_ = std::make_unique<RedisCluster>(store_->address_, store_->notice_);
+    return;
+  }
+  cluster_ = std::move(store_->idle_.back());
+  store_->idle_.pop_back();
+}
+
+RedisStore::Borrowed::~Borrowed() {
+  std::lock_guard<std::mutex> lock(store_->mutex_);
+  if (store_->idle_.size() < kMostIdle) store_->idle_.push_back(std::move(cluster_));
+}
+
+Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& address,
+                                                     const std::string& name_space, double seconds,
+                                                     RedisCluster::Notice notice) {
+  HET_RETURN_IF_ERROR(CheckNamespace(name_space));
+  std::unique_ptr<RedisStore> store(new RedisStore(address, seconds, std::move(notice)));
+  HET_RETURN_IF_ERROR(Borrowed(store.get())->Refresh(seconds));
+  HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
+  HET_RETURN_IF_ERROR(store->MakePartitions(name_space));
+  return store;
+}
+
+Status RedisStore::FindPartitions(const std::string& name_space) {
+  const std::string key = MetaKey(name_space);
+  // HSETNX: if several workers open a new namespace at once, the first decides.
+  const std::pair<const char*, std::string> wanted[] = {{"partitions", std::to_string(kNewPartitions)},
+                                                        {"hash_seed", std::to_string(RandomId())}};
+  uint64_t found[2];
+  Borrowed cluster(this);
+  for (size_t i = 0; i < 2; ++i) {
+    HET_RETURN_IF_ERROR(
+        cluster->Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_).status());
+    HET_ASSIGN_OR_RETURN(auto is, cluster->Ask(key, {"HGET", key, wanted[i].first}, seconds_));
+    found[i] = Number(is);
+  }
+  if (found[0] < 1 || found[0] > kSlots) {
+    return FailedPrecondition("the key '" + key + "' of the parameter server says " +
+                              std::to_string(found[0]) + " partitions; it is not a namespace of het_tf");
+  }
+  keys_ = PartitionKeys(name_space, static_cast<uint32_t>(found[0]));
+  hash_seed_ = found[1];
+  return Status();
+}
+
+// The first caller makes the partitions; later callers check that they match the namespace.
+Status RedisStore::MakePartitions(const std::string& name_space) {
+  const std::string key = MetaKey(name_space);
+  Borrowed cluster(this);
+  HET_ASSIGN_OR_RETURN(const RedisReply made, cluster->Ask(key, {"HGET", key, "made"}, seconds_));
+  if (made.kind != RedisReply::kNil) {
+    HET_RETURN_IF_ERROR(CheckRule(name_space, made.text()));
+    // With another count the partitions lie at other keys: creating them now would make a second set of rows.
+    std::vector<RedisReply> first;
+    HET_RETURN_IF_ERROR(
+        cluster->AskAll({{keys_[0], {"HET.STAT", keys_[0], "TABLES"}}}, seconds_, &first, "HETNOPART "));
+    if (!first[0].ok()) {
+      return FailedPrecondition(
+          "namespace '" + name_space + "' of the parameter server has " + std::to_string(keys_.size()) +
+          " partitions, as the key '" + key + "' says, and the first of them, '" + keys_[0] +
+          "', is not there: the number was changed, or the partition was deleted. Remedy: set '" + key +
+          "' back, or restore a backup; to begin anew, delete '" + key + "' and all of '" + key + ":*'");
+    }
+  }
+  const std::string count = std::to_string(keys_.size());
+  std::vector<RedisCluster::Command> creations;
+  for (const std::string& partition : keys_) {
+    creations.push_back({partition,
+                         {"HET.TABLE", partition, "CREATE", std::to_string(creations.size()), count,
+                          std::to_string(hash_seed_)}});
+  }
+  std::vector<RedisReply> created;
+  HET_RETURN_IF_ERROR(cluster->AskAll(creations, seconds_, &created));
+  return cluster->Ask(key, {"HSETNX", key, "made", std::to_string(Layout::kRule)}, seconds_).status();
+}
+
+Result<RedisReply> RedisStore::Ask(uint32_t partition, const std::string& command,
+                                   std::vector<std::string> words) {
+  words.insert(words.begin(), {command, keys_[partition]});
+  return Borrowed(this)->Ask(keys_[partition], words, seconds_, /*repeatable=*/command != "HET.LOAD");
+}
+
+Result<std::vector<RedisReply>> RedisStore::AskAll(const std::vector<RedisCluster::Command>& commands,
+                                                   const char* fine) {
+  std::vector<RedisReply> replies;
+  HET_RETURN_IF_ERROR(Borrowed(this)->AskAll(commands, seconds_, &replies, fine));
+  return replies;
+}
+
+Result<std::vector<RedisReply>> RedisStore::AskAll(const std::string& command,
+                                                   const std::vector<std::string>& words, const char* fine) {
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) {
+    commands.push_back({key, {command, key}});
+    commands.back().words.insert(commands.back().words.end(), words.begin(), words.end());
+  }
+  return AskAll(commands, fine);
+}
+
+Status RedisStore::CreateTable(const Schema& schema) {
+  const auto& limits = schema->spec().limits;
+  return AskAll("HET.TABLE", {"ADD", limits ? schema->ToJson(*limits) : schema->ToJson()}).status();
+}
+
+Status RedisStore::DropTable(const TableSchema& schema) {
+  // Another worker, or an interrupted attempt, may have dropped it in some partitions.
+  return AskAll("HET.TABLE", {"DROP", schema.spec().name}, "no table '").status();
+}
+
+Status RedisStore::ClearTable(const TableSchema& schema) {
+  return AskAll("HET.TABLE", {"CLEAR", schema.spec().name}).status();
+}
+
+Result<std::vector<RedisReply>> RedisStore::AskTable(const TableSchema& schema) {
+  // Tables are in order of their ids, and a cursor is the next table's id.
+  HET_ASSIGN_OR_RETURN(auto pages, AskAll("HET.STAT", {"TABLES", std::to_string(schema.id()), "COUNT", "1"}));
+  std::vector<RedisReply> tables;
+  for (RedisReply& page : pages) {
+    RedisReply& table = tables.emplace_back();
+    if (page.array.size() != 2 || page.array[1].array.size() != 1) continue;
+    RedisReply& found = page.array[1].array[0];
+    if (found.array.size() >= 6 && found.array[0].text() == schema.spec().name) table = std::move(found);
+  }
+  return tables;
+}
+
+Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
+  size_t sum = 0;
+  HET_ASSIGN_OR_RETURN(const auto tables, AskTable(schema));
+  for (const RedisReply& table : tables) sum += table.array.empty() ? 0 : Number(table.array[field]);
+  return sum;
+}
+
+Result<size_t> RedisStore::CountRows(const TableSchema& schema) { return Sum(schema, 3); }
+Result<size_t> RedisStore::CountBytes(const TableSchema& schema) { return Sum(schema, 4); }
+
+Result<size_t> RedisStore::Load(uint32_t partition, const Bytes& chunk) {
+  HET_ASSIGN_OR_RETURN(auto loaded, Ask(partition, "HET.LOAD", {std::string(chunk.begin(), chunk.end())}));
+  return static_cast<size_t>(Number(loaded));
+}
+
+std::vector<std::vector<size_t>> RedisStore::ByPartition(const TableSchema& schema,
+                                                         Span<const Key> keys) const {
+  const TableLayout layout = LayoutOf(schema);
+  std::vector<std::vector<size_t>> positions(layout.partitions());
+  for (size_t i = 0; i < keys.size(); ++i) positions[layout.OfKey(keys[i])].push_back(i);
+  return positions;
+}
+
+Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
+                          const Clock* ages) {
+  const size_t given = with_slots ? schema.row_floats() : schema.dim();
+  const size_t fit = std::max<size_t>(1, kMaxChunkBytes / 2 / (schema.row_floats() * sizeof(float) + 22));
+  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
+  std::vector<Key> some;
+  std::vector<float> content;
+  std::vector<Clock> ages_of_some;
+  Bytes chunk;
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
+      const size_t end = std::min(begin + fit, positions[p].size());
+      some.clear();
+      ages_of_some.clear();
+      content.resize((end - begin) * schema.row_floats());
+      for (size_t i = begin; i < end; ++i) {
+        float* row = content.data() + some.size() * schema.row_floats();
+        some.push_back(keys[positions[p][i]]);
+        ages_of_some.push_back(ages == nullptr ? 0 : ages[positions[p][i]]);
+        schema.InitRow(some.back(), row);
+        std::copy_n(rows + positions[p][i] * given, given, row);
+      }
+      EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk,
+                ages_of_some.data());
+      HET_RETURN_IF_ERROR(Load(p, chunk).status());
+    }
+  }
+  return Status();
+}
+
+Result<TableReply> RedisStore::Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys) {
+  Request request;
+  request.partition = {partition, partitions(), hash_seed_};
+  TableRequest& table = request.tables.emplace_back();
+  table.table = schema.id();
+  table.fetch_keys = std::move(keys);
+  for (int attempt = 0;; ++attempt) {
+    Bytes frame;
+    Encode(request, &frame);
+    HET_ASSIGN_OR_RETURN(const RedisReply answer,
+                         Ask(partition, "HET.READ", {std::string(frame.begin(), frame.end())}));
+    Reply reply;
+    HET_RETURN_IF_ERROR(Decode({answer.bytes.data(), answer.bytes.size()}, &reply));
+    const bool fits = reply.tables.size() == 1 && reply.tables[0].table == schema.id();
+    if (fits && reply.status == FrameStatus::kOk) return std::move(reply.tables[0]);
+    // The first answer brings the epoch; a load or clear changes it again.
+    if (!fits || reply.status != FrameStatus::kEpoch || attempt == kMostEpochs) {
+      return FailedPrecondition("partition " + std::to_string(partition) +
+                                " of the parameter server gives no rows of table '" + schema.spec().name +
+                                "': " + reply.message);
+    }
+    table.epoch = reply.tables[0].epoch;
+    request.inc = reply.inc;
+  }
+}
+
+Status RedisStore::Read(const TableSchema& schema, Span<const Key> keys, float* values) {
+  const size_t fit = std::max<size_t>(1, kMaxChunkBytes / (schema.row_floats() * sizeof(float) + 22));
+  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
+      const size_t end = std::min(begin + fit, positions[p].size());
+      Vector<Key> some;
+      for (size_t i = begin; i < end; ++i) some.push_back(keys[positions[p][i]]);
+      HET_ASSIGN_OR_RETURN(const TableReply reply, Fetch(schema, p, some));
+      if (reply.fetched_clocks.size() != some.size() || reply.row_floats < schema.dim()) {
+        return Status(Code::kInternal, "the parameter server answers with rows that were not requested");
+      }
+      ReplyRows rows(reply);
+      for (size_t i = 0; i < some.size(); ++i) {
+        float* const value = values + positions[p][begin + i] * schema.dim();
+        const float* const row = rows.Next(reply.fetched_clocks[i]);
+        if (row == nullptr) {
+          schema.InitValue(some[i], value);
+        } else {
+          std::copy_n(row, schema.dim(), value);
+        }
+      }
+    }
+  }
+  return Status();
+}
+
+Result<size_t> RedisStore::Remove(const TableSchema& schema, Span<const Key> keys) {
+  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
+  size_t removed = 0;
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    if (positions[p].empty()) continue;
+    std::vector<Key> some;
+    for (size_t i : positions[p]) some.push_back(keys[i]);
+    Bytes chunk;
+    EncodeRemove(schema, Span<const Key>(some.data(), some.size()), &chunk);
+    auto gone = Load(p, chunk);
+    if (!gone.ok()) return gone;
+    removed += gone.value();
+  }
+  return removed;
+}
+
+}  // namespace het

@@ -1,0 +1,317 @@
+"""The commands `het ps`."""
+
+import argparse
+import contextlib
+import ipaddress
+import json
+import os
+import time
+
+from rich.live import Live
+
+from het_tf.python.cli import JSON, Group, Options, answer, arg, either, within
+from het_tf.python.files import local
+from het_tf.ext.ps.python import (
+    cluster,
+    conf,
+    programs,
+    promote,
+    reshard,
+    save,
+    servers,
+    show,
+    status,
+    watch,
+)
+from het_tf.ext.ps.python import layout as layouts
+from het_tf.ext.ps.python.address import FORM, Address, Place, parse
+from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.ps.python.node import Node
+from het_tf.ext.ps.python.plan_file import servers as servers_of_plan
+from het_tf.ext.ps.python.weighing import ByCount, ByLoad
+from het_tf.python.show import console, say
+
+HET = Group("""\
+Valkey or Redis servers that hold tables of het_tf.
+
+  het ps up --shards 2 --dir DIR     start two servers, make them a cluster,
+                                     print the address for HET_PS
+  het ps status --dir DIR --watch    what they do
+  het ps down --dir DIR              stop them
+
+status, save and reshard also work on servers that someone else runs:
+--ps ADDRESS, or HET_PS. `het ps COMMAND --help` explains each.""")
+
+_positive = within(float, 1e-3, 1e6, "a number of seconds > 0")
+_count = within(int, 1, 1000, "a number from 1 to 1000")
+_count_0 = within(int, 0, 100, "a number from 0 to 100")
+_port = within(int, 1, 65535, "a port from 1 to 65535")
+_STORE = either(
+    arg("--dir", type=local, help="the servers of `het ps up --dir`"),
+    arg("--ps", metavar="ADDRESS", help=f"{FORM}; default: $HET_PS"),
+)
+_TIMEOUT = arg(
+    "--timeout", type=_positive, default=60, metavar="SECONDS", help="how long to wait (%(default)g)"
+)
+
+
+def _ip(text: str) -> str:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not an IP address of this machine") from None
+    if address.is_unspecified:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is every address; name the one that workers reach (127.0.0.1 works in any case)"
+        )
+    return text
+
+
+def _where(options: Options) -> tuple[Address, layouts.Layout | None]:
+    """The store that --dir, --ps or HET_PS names."""
+    if options.dir:
+        layout = layouts.need(options.dir.absolute())
+        return layout.address(), layout
+    if options.ps or os.environ.get("HET_PS"):
+        return parse(options.ps or os.environ["HET_PS"]), None
+    raise ServerError("which servers? give --dir DIR, --ps ADDRESS, or set HET_PS")
+
+
+@HET.command(
+    "up",
+    "start servers that outlive this command, and wait until they are ready",
+    arg("--dir", type=local, required=True, help="for the servers' files; made if it is missing"),
+    arg("--plan", type=local, metavar="FILE", help="shards, replicas, maxmemory of a plan.json"),
+    arg("--shards", type=_count, metavar="N", help="servers that share the rows (1)"),
+    arg("--replicas", type=_count_0, metavar="R", help="copies of each shard, for failover (0)"),
+    arg("--port", type=_port, metavar="P", help="port of the first server; others follow (7000)"),
+    arg("--unix", action="store_true", default=None, help="a Unix socket in DIR and no port; one server"),
+    arg("--bind", type=_ip, metavar="IP", help="this machine's address that workers reach (127.0.0.1);"
+        " outside 127.* the servers get a random password"),
+    arg("--tls", action="store_true", default=None, help="encrypt everything: workers, replicas and the"
+        " cluster's bus use TLS, with a CA that the program openssl makes in DIR/tls"),
+    arg("--maxmemory", metavar="X", help="limit a server, such as to 12gb; pushes beyond it wait (0: none)"),
+    arg("--appendfsync", choices=layouts.APPENDFSYNC,
+        help="what a killed server loses: always nothing, everysec (default) a second or two, no some 30 s"),
+    arg("--node-timeout", type=_positive, metavar="SECONDS",
+        help="silence after which a replica replaces a server of a cluster (15)"),
+    arg("--watch", action="store_true",
+        help="stay and restart servers that end, until `het ps down`; Ctrl-C ends only the watch"),
+    _TIMEOUT,
+    JSON,
+    more="A second call on the same directory starts only the servers that are down. Two or more servers"
+    " become a Redis Cluster. Every push is written to an append-only file.",
+)  # fmt: skip
+def up(options: Options) -> int:
+    """Het ps up."""
+    asked = {
+        name: getattr(options, name)
+        for name in ("shards", "replicas", "port", "unix", "bind", "tls", "appendfsync", "node_timeout")
+    }
+    asked["maxmemory"] = layouts.check_memory(options.maxmemory) if options.maxmemory else None
+    if options.plan:
+        asked |= servers_of_plan(options.plan, asked)
+    layout = servers.prepare(options.dir.absolute(), **asked)
+    servers.up(layout, options.timeout, say)
+    found = {"address": layout.address().public().url(), "directory": str(layout.directory)}
+    answer(options, found, servers.summary(layout))
+    if options.watch:
+        watch.watch(layout.directory, options.timeout, say)
+    return 0
+
+
+@HET.command(
+    "down",
+    "stop the servers of a directory, replicas first, and wait until they are gone",
+    arg("--dir", type=local, required=True, help="as given to `up`"),
+    arg("--no-save", action="store_true", help="do not wait for disks and replicas"),
+    arg("--force", action="store_true", help="kill servers that do not answer or stop in time"),
+    _TIMEOUT,
+)
+def down(options: Options) -> int:
+    """Het ps down."""
+    layout = layouts.need(options.dir.absolute())
+    servers.down(layout, not options.no_save, options.force, options.timeout, say)
+    return 0
+
+
+@HET.command(
+    "status",
+    "show every server: state, rows, memory, rates, replicas, disks; exit 1 on a fault",
+    _STORE,
+    arg("--watch", type=_positive, nargs="?", const=2.0, metavar="SECONDS",
+        help="repeat every SECONDS (2) until Ctrl-C; with --json one line each time"),
+    arg("--interval", type=_positive, default=1.0, metavar="SECONDS",
+        help="measure rates over this long (1)"),
+    JSON,
+)  # fmt: skip
+def show_status(options: Options) -> int:
+    """Het ps status."""
+    address, layout = _where(options)
+    picture = status.rates(address, layout, options.interval)
+    if not options.watch:
+        answer(options, picture.to_json(), show.render(picture))
+        return bool(picture.faults)
+    screen = Live(show.render(picture), console=console(), vertical_overflow="visible")
+    with contextlib.suppress(KeyboardInterrupt), contextlib.nullcontext() if options.json else screen as live:
+        while True:
+            if live is None:
+                print(json.dumps(picture.to_json()), flush=True)
+            else:
+                live.update(show.render(picture))
+            time.sleep(options.watch)
+            with contextlib.suppress(ServerError):  # no server answers: the old picture stays until one does
+                before, picture = picture, status.take(address, layout)
+                picture.since(before)
+    return 0
+
+
+@HET.command(
+    "save",
+    "have every shard write its rows to disk, one shard after the other, and wait",
+    _STORE,
+    arg("--rdb", action="store_true", help="a snapshot (dump.rdb) even where there is an append-only file"),
+    arg("--timeout", type=_positive, default=600, metavar="SECONDS", help="how long to wait (%(default)g)"),
+)
+def save_rows(options: Options) -> int:
+    """Het ps save."""
+    address, _ = _where(options)
+    save.save(address, options.rdb, options.timeout, say)
+    return 0
+
+
+@HET.command(
+    "conf",
+    "print redis.conf and ACL lines, with reasons, for servers that someone else runs",
+    arg("--cluster", action="store_true", help="for the nodes of a Redis Cluster"),
+    arg("--maxmemory", default="0", metavar="X", help="such as 12gb (0: no limit)"),
+    arg("--appendfsync", choices=layouts.APPENDFSYNC, default="everysec", help="as of `up` (everysec)"),
+    arg("--module", metavar="PATH", help="path of het.so where the server runs"),
+    arg("--no-acl", action="store_true", help="without users"),
+)
+def print_conf(options: Options) -> int:
+    """Het ps conf."""
+    module = options.module or str(programs.find_module())
+    maxmemory = layouts.check_memory(options.maxmemory)
+    print(conf.lines(module, options.cluster, maxmemory, options.appendfsync, not options.no_acl), end="")
+    return 0
+
+
+@HET.command(
+    "form",
+    "make one cluster of empty servers that run already, such as one on each machine",
+    arg("--ps", required=True, metavar="ADDRESS", help=FORM),
+    arg("--replicas", type=_count_0, default=0, metavar="R", help="replicas of each shard (0)"),
+    _TIMEOUT,
+    more="The servers must run with the lines of `het ps conf --cluster`. The first N addresses become the"
+    " shards, the rest their replicas in turn.",
+)
+def form(options: Options) -> int:
+    """Het ps form."""
+    address = parse(options.ps)
+    count = len(address.places)
+    if count % (1 + options.replicas) or count < 2:
+        raise ServerError(f"{count} addresses cannot form shards with {options.replicas} replicas each")
+    shards = count // (1 + options.replicas)
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(Node(p, address)) for p in address.places]
+        for node in nodes:
+            if not cluster.is_cluster(node):
+                raise ServerError(
+                    f"{node.place} does not run with cluster-enabled yes; see `het ps conf --cluster`"
+                )
+        cluster.form(
+            nodes[:shards], [nodes[i + shards :: shards] for i in range(shards)], options.timeout, say
+        )
+    say(f"{shards} shards with {options.replicas} replicas each are ready")
+    return 0
+
+
+@HET.command(
+    "promote",
+    "make a replica the primary of its shard",
+    arg("replica", metavar="HOST:PORT", help="which"),
+    _STORE,
+    _TIMEOUT,
+    more="If the primary is alive, as before a planned restart, nothing is lost. A cluster of three or more"
+    " shards replaces a dead primary by itself; one or two shards need this command.",
+)
+def make_primary(options: Options) -> int:
+    """Het ps promote."""
+    address, _ = _where(options)
+    promote.promote(address, _place(options.replica), options.timeout, say)
+    return 0
+
+
+def _place(text: str) -> Place:
+    return parse(f"redis://{text}").places[0]
+
+
+@HET.command(
+    "reshard",
+    "repair slots that an interrupted resharding left open, then spread partitions evenly over shards",
+    _STORE,
+    arg("--check", action="store_true", help="change nothing; exit 1 if there is work to do"),
+    arg("--repair", action="store_true", help="repair open slots only"),
+    arg("--by", choices=("count", "load"), default="count", help="partitions or load (count)"),
+    arg("--interval", type=_positive, metavar="SECONDS", help="measure load over this long (10)"),
+    either(
+        arg("--add", metavar="HOST:PORT", help="first take this empty server in as a new shard"),
+        arg("--remove", metavar="HOST:PORT",
+            help="take this server out of the cluster; its rows go to the others"),
+    ),
+    JSON,
+    more="Training goes on meanwhile; a shard stalls while one of its partitions leaves.",
+)  # fmt: skip
+def move_slots(options: Options) -> int:
+    """Het ps reshard."""
+    if options.interval and options.by != "load":
+        raise ValueError(f"--interval {options.interval:g} is for --by load: counts are not measured")
+    by = ByLoad(options.interval or 10.0) if options.by == "load" else ByCount()
+    address, layout = _where(options)
+    if options.remove and layout is not None and _place(options.remove) in {m.place for m in layout.members}:
+        raise ServerError(
+            f"{options.remove} belongs to {options.dir}, and `het ps up` would start it again; the servers"
+            " of a directory cannot be removed"
+        )
+    with contextlib.ExitStack() as stack:
+        shards = reshard.Shards(address, stack)
+        if options.check:
+            todo = [
+                f"slot {move.slot} is open, on its way from {shards.nodes[move.source].place} to"
+                f" {shards.nodes[move.target].place}; " + ("must be finished" if finish else "must be undone")
+                for move, finish in reshard.open_slots(shards)
+            ]
+            if not todo and not options.repair:
+                moves = by.plan(shards, "", say)
+                todo = [f"{len(moves)} slots would move, so that {by.even}"] if moves else []
+            nothing = "no slot is open" + ("" if options.repair else f", and {by.even}")
+            answer(options, {"todo": todo}, "\n".join(todo) or nothing)
+            return bool(todo)
+        repaired = reshard.repair(shards, say)
+        if options.repair:
+            answer(options, {"closed": repaired}, f"{repaired} open slots were closed")
+            return 0
+        leaving = None
+        if options.add:
+            reshard.add(shards, _place(options.add), address, stack, say)
+        if options.remove:
+            leaving = reshard.member(shards, _place(options.remove))
+        moves = by.plan(shards, leaving.id if leaving is not None and leaving.slots else "", say)
+        begin = said = time.monotonic()
+        keys = 0
+        for number, move in enumerate(moves, 1):
+            moved = shards.run(move)
+            keys += moved
+            if moved or time.monotonic() > said + 1 or number == len(moves):
+                said = time.monotonic()
+                source, target = shards.nodes[move.source].place, shards.nodes[move.target].place
+                say(f"{number} of {len(moves)}: slot {move.slot} from {source} to {target}, {moved} keys")
+        seconds = time.monotonic() - begin
+        text = f"{repaired} open slots closed; {len(moves)} slots moved, with {keys} keys, in {seconds:.1f} s"
+        if leaving is not None:
+            reshard.forget(shards, leaving, address, stack, say)
+            text += f"\n{options.remove} has left the cluster, is empty, and can be stopped"
+        found = {"closed": repaired, "moved": len(moves), "keys": keys, "seconds": seconds}
+        answer(options, found, text)
+    return 0

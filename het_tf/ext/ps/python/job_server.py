@@ -1,0 +1,209 @@
+"""The store of a job of N ranks: one that all agree on, or a server that rank 0 starts."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.ps.python.node import Node
+from het_tf.ext.ps.python.redis_server import LocalServer
+
+WAIT_SECONDS = 60.0  # at the end, for the last rank to send its updates
+FAILED_SECONDS = 10.0  # the same after an error of rank 0: their updates will not be read
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_NAME = "het_rank_"
+
+_server: LocalServer | None = None  # on rank 0
+_leave: Callable[[], None] | None = None  # what rank 0 does before it waits for the others
+_presence: Node | None = None  # on the other ranks: open for as long as the process lives
+
+
+def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], None]) -> str:
+    """Returns the address of the tables for all ranks. Every rank must call it.
+
+    Args:
+      hvd: The module horovod.tensorflow.
+      address: The address that this rank was given, or "".
+      settings: Further arguments of init() that must be equal on all ranks.
+      leave: Called at the exit of rank 0 if it runs the server of the job: sends this process's pending
+        updates and ends Horovod.
+
+    Returns:
+      `address`, or that of the server that rank 0 has started.
+
+    Raises:
+      ValueError: The ranks were given different arguments.
+      RuntimeError: No address, and rank 0 could not start a server, or ranks run on several machines.
+    """
+    # Files of TLS may lie elsewhere on another machine.
+    mine = {"address": addresses.without_files(address), "machine": _machine(), **settings}
+    # Not LocalServer.address: the server may have stopped or died, and cannot hold tables then.
+    mine["server"] = _server.address if _server is not None and _server.alive() else ""
+    of_ranks = hvd.allgather_object(mine, name="het_tf.init")
+    for name in ("address", *settings):
+        if any(one[name] != of_ranks[0][name] for one in of_ranks):
+            text = ", ".join(
+                f"rank {rank}: {addresses.redacted(str(one[name]))!r}" for rank, one in enumerate(of_ranks)
+            )
+            hint = " (is HET_PS set on every machine?)" if name == "address" else ""
+            raise ValueError(f"{name} differs between the ranks: {text}{hint}; give all ranks one value")
+    machines = list(dict.fromkeys(one["machine"] for one in of_ranks))
+    if address:
+        if len(machines) > 1 and _is_local(address) and hvd.rank() == 0:
+            warnings.warn(
+                f"het_tf: {addresses.redacted(address)} names a different machine on each of {len(machines)} "
+                "machines; unless it is a tunnel to one server, give the server's name in the network",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return address
+    if len(machines) > 1:
+        names = ", ".join(host for host, _ in machines)
+        raise RuntimeError(
+            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
+            "server that rank 0 starts by itself serves only one machine. Start one that all can reach "
+            "(`het ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
+        )
+    running = next((one["server"] for one in of_ranks if one["server"]), "")
+    if running:
+        return _use(hvd.rank(), running)
+    global _leave
+    _leave = leave
+    found = _start() if hvd.rank() == 0 else None
+    address, error = hvd.broadcast_object(found, root_rank=0, name="het_tf.server")
+    if error:
+        raise RuntimeError(
+            f"{hvd.size()} ranks need a parameter server for their tables, and rank 0 could not start one: "
+            f"{error}; or give the address of a running one by HET_PS or het_tf.init(ps=...)"
+        )
+    return _use(hvd.rank(), address)
+
+
+def _use(rank: int, address: str) -> str:
+    """Registers this rank with the server of the job until the rank's process ends in any way."""
+    global _presence
+    if _server is None:
+        _presence = Node.of(addresses.parse(address))
+        try:
+            _presence.ask("CLIENT", "SETNAME", f"{_NAME}{rank}_{os.getpid()}")
+        except ServerError as error:
+            raise ConnectionError(f"the parameter server that rank 0 runs for this job: {error}") from None
+    return address
+
+
+def _start() -> tuple[str, str]:
+    """Starts the server of the job. Returns its address and "", or "" and the reason of the failure."""
+    global _server
+    try:
+        try:
+            _server = LocalServer.start(unix=True)
+        except ValueError:  # the path of the temporary directory is too long for a socket
+            _server = LocalServer.start()
+    except (ServerError, OSError) as error:
+        return "", str(error)
+    atexit.register(_end_of_job)
+    _say(
+        f"rank 0 runs the parameter server of this job at {_server.address} ({_server.program}); its tables "
+        "end with the job. HET_PS=ADDRESS names a lasting one."
+    )
+    return _server.address, ""
+
+
+def _machine() -> tuple[str, str]:
+    """Identifies the machine: processes with equal values can most likely share a Unix socket."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        boot = ""
+    return socket.gethostname(), boot
+
+
+def _is_local(address: str) -> bool:
+    """Whether an address names the machine that reads it. False if it is invalid: `parse` reports that."""
+    try:
+        place = addresses.parse(address).places[0]
+    except ValueError:
+        return False
+    return bool(place.path) or place.host in ("localhost", "::1") or place.host.startswith("127.")
+
+
+def _end_of_job() -> None:
+    """At the exit of rank 0: stops the server after the other ranks' last updates."""
+    if _server is None or not _server.mine():  # a fork ends neither the server nor the job
+        return
+    begin = time.monotonic()
+    # The interpreter sets last_value when it prints the error by which a program ends.
+    failed = getattr(sys, "last_value", None) is not None
+    try:
+        if _leave is not None:
+            _leave()  # takes half a minute, without an error, if a rank is stopped: Horovod asks it
+        _wait_for_others(_server, begin, failed)
+    finally:
+        stop()
+
+
+def _wait_for_others(server: LocalServer, begin: float, failed: bool) -> None:
+    """Waits until the other ranks' processes have ended, up to a limit counted from `begin`.
+
+    After a failure of rank 0 it does not wait for processes that are stopped (SIGSTOP): they send nothing,
+    and are often the cause of the failure.
+    """
+    said = False
+    seconds = FAILED_SECONDS if failed else WAIT_SECONDS
+    while server.alive():
+        try:
+            with Node.of(addresses.parse(server.address)) as node:
+                found = re.findall(rf"name={_NAME}(\d+)_(\d+)", str(node.ask("CLIENT", "LIST")))
+        except ServerError:
+            return
+        if not found:
+            return
+        processes = {int(rank): int(process) for rank, process in found}
+        others = ", ".join(map(str, sorted(processes)))
+        waited = time.monotonic() - begin
+        stopped = failed and all(map(_stopped, processes.values()))
+        if stopped or waited > seconds:
+            why = "is stopped (SIGSTOP)" if stopped else f"has not ended after {waited:.0f} s"
+            _say(
+                f"rank {others} {why}; the parameter server of this job stops, and updates it did not get "
+                "are lost"
+            )
+            return
+        if waited > 5 and not said:
+            said = True
+            _say(
+                f"rank 0 is done, and keeps the parameter server of this job for rank {others}, at most "
+                f"{seconds - waited:.0f} s more"
+            )
+        time.sleep(0.05)
+
+
+def _stopped(process: int) -> bool:
+    """Whether a process of this machine is stopped by a signal or a debugger."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except OSError:
+        return False
+
+
+def _say(text: str) -> None:
+    print(f"het_tf: {text}", file=sys.stderr, flush=True)
+
+
+def stop() -> None:
+    """Stops the server of the job, if this process runs it."""
+    global _server
+    server, _server = _server, None
+    if server is not None:
+        server.stop()

@@ -1,0 +1,371 @@
+"""A server with the module het: its settings, waiting for it, and a private server of one job.
+
+    with LocalServer.start() as server:
+        het_tf.init(ps=server.address)
+        ...                            # ends with the block, or when this process ends in any way
+
+Nothing here imports TensorFlow.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from het_tf.python import files
+from het_tf.python.files import local_path
+from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python import programs
+from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.ps.python.node import Node, Refused, Unreachable
+
+# Settings of every server of partitions; docs/parameter-server.md gives the reason of each.
+SETTINGS: dict[str, str] = {
+    "maxmemory-policy": "noeviction",
+    "proto-max-bulk-len": "4gb",
+    "client-query-buffer-limit": "4gb",
+    "client-output-buffer-limit": "replica 0 0 0",
+    "repl-backlog-size": "1gb",
+    "rdbcompression": "no",
+}
+
+STOP_SECONDS = 20.0  # for a server to save and stop; then it is killed
+_TRIES = 5  # with another free port each
+_WARNING = re.compile(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ # (.*)")  # a line of a log
+_TAIL_BYTES = 64 << 10  # read from the end of a log
+_ANSWER_SECONDS = 2.0  # for one answer of a server that may hang
+
+
+def config_text(settings: dict[str, str]) -> str:
+    """Settings as lines of redis.conf. An empty value is written as two quotes.
+
+    Raises:
+      ValueError: A value with a line break.
+    """
+    for name, value in settings.items():
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"{name} is {value!r}; a setting is one line")
+    return "".join(f"{name} {_quoted(name, value)}\n" for name, value in settings.items())
+
+
+# Their values are several words.
+_LISTS = ("client-output-buffer-limit", "save", "bind")
+
+
+def _quoted(name: str, value: str) -> str:
+    if value and (name in _LISTS or not set(value) & set(" \t\"'\\#")):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _last_lines(log: Path) -> list[str]:
+    with files.open_file(log) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def log_tail(log: Path) -> str:
+    """The end of a server's log, for error messages."""
+    try:
+        return "\n".join(f"  {line}" for line in _last_lines(log)[-8:]) or "(empty log)"
+    except (OSError, ValueError):
+        return "(no log)"
+
+
+def last_words(log: Path) -> str:
+    """Returns the last two warnings of a server's log, which say why it ended; "" without any."""
+    words: list[str] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in reversed(_last_lines(log)):
+            warning = _WARNING.fullmatch(line)
+            if warning is None or len(words) == 2:
+                break
+            words.insert(0, warning[1].rstrip("."))
+    return "; ".join(words)
+
+
+def wait_ready(
+    url: str,
+    timeout: float = 60,
+    *,
+    alive: Callable[[], bool] = lambda: True,
+    say: Callable[[str], None] | None = None,
+    log: Path | None = None,
+    pid: int | None = None,
+) -> None:
+    """Waits until a server answers and has loaded its data and the module het.
+
+    Args:
+      url: The server's address; its first node is asked.
+      timeout: Seconds in total.
+      alive: Whether the server's process runs; the wait ends once it returns False.
+      say: Called with the reason of waiting whenever it changes.
+      log: The server's log; error messages quote its end.
+      pid: Its process id: answers of any other process are ignored. None: accept any.
+
+    Raises:
+      ServerError: It is not ready in time, ended, refuses the login, or lacks the module; the message says
+        which.
+      ValueError: `url` is not an address.
+    """
+    address = addresses.parse(url)
+    tail = f"; its log {log} ends:\n" if log else ""
+    end = time.monotonic() + timeout
+    said = why = ""
+    while True:
+        running = alive()
+        try:
+            with Node.of(address, min(_ANSWER_SECONDS, max(0.1, end - time.monotonic()))) as node:
+                info = node.info("server", "persistence", "het")
+                if pid is not None and info.get("process_id") != str(pid):
+                    raise Unreachable(f"{node.place}: another server (process {info['process_id']}) answers")
+                if info.get("loading", "0") != "0":
+                    loaded = info.get("loading_loaded_perc", "0").partition(".")[0]
+                    raise Unreachable(f"{node.place}: it loads its data, {loaded} %")
+                if "het_partitions" in info:
+                    return
+                raise ServerError(
+                    f"{node.place} has not loaded the module het; start it with --loadmodule "
+                    f"{programs.MODULE}"
+                )
+        except Unreachable as error:
+            why = str(error)
+        except Refused as error:
+            why = str(error)
+            if pid is None and not error.reply.startswith(("LOADING", "MASTERDOWN")):
+                raise
+        if not running:
+            raise ServerError(f"{address.places[0]}: the server ended{tail}{log_tail(log) if log else ''}")
+        if time.monotonic() >= end:
+            raise ServerError(f"not ready within {timeout:g} s: {why}{tail}{log_tail(log) if log else ''}")
+        if say and why != said:
+            say(f"waiting for {why}")
+            said = why
+        time.sleep(0.05)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Returns a TCP port that is free now. ServerError: `host` is not an address of this machine."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise ServerError(
+                f"cannot listen on '{host}': {error.strerror}; is it an address of this machine?"
+            ) from None
+        return int(probe.getsockname()[1])
+
+
+class LocalServer:
+    """The private server of one job. `start` makes it; `stop`, or leaving its `with` block, stops it.
+
+    It runs in its own session, so Ctrl-C reaches only the job, which can still flush. It ends with the
+    process that started it, even by kill -9 (see keeper.py); a fork of that process does not keep it alive.
+
+    Attributes:
+      address: For `het_tf.init(ps=...)` and `HET_PS` on this machine; includes the password, if any.
+      host, port: Where it listens; "" and 0 for a Unix socket.
+      password: "" without one.
+      program: Path of the server program.
+      pid: Its process id.
+      directory: Directory of its files; private unless one was given.
+      log: Its log.
+    """
+
+    address: str
+    host: str
+    port: int
+    password: str
+    program: str
+    pid: int
+    directory: Path
+    log: Path
+
+    @classmethod
+    def start(
+        cls,
+        directory: str | os.PathLike[str] | None = None,
+        port: int = 0,
+        unix: bool = False,
+        persist: bool = False,
+        bind: str = "127.0.0.1",
+        *,
+        settings: dict[str, str] | None = None,
+        timeout: float = 60,
+        say: Callable[[str], None] | None = None,
+    ) -> "LocalServer":
+        """Starts a server and waits until it is ready.
+
+        Args:
+          directory: For its log and data; made if it is missing, kept afterwards. None: a private one that is
+            removed at the end.
+          port: 0: a free port.
+          unix: Listen on a Unix socket in the directory, and on no port.
+          persist: Write every push to disk before it is acknowledged (append-only file, fsync always), and
+            load it at the next start. Needs `directory`.
+          bind: The address to listen on, such as "0.0.0.0" for workers on other machines. Any but a loopback
+            address gets a random password; give workers `address_from(HOST)`.
+          settings: Further settings of redis.conf; they win. The address includes `requirepass`.
+          timeout: Seconds to wait until it is ready, loading included.
+          say: Called with the reason of waiting.
+
+        Raises:
+          ServerError: The server could not be started; the message quotes its log.
+          ValueError: Arguments that exclude each other.
+        """
+        if persist and directory is None:
+            raise ValueError(
+                "persist=True without a directory would keep rows in a place that is deleted; give one"
+            )
+        if unix and port:
+            raise ValueError(f"unix=True listens on no port, but port is {port}")
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port is {port}; it must be in 0..65535, 0 for a free one")
+        for attempt in range(_TRIES):
+            try:
+                return cls(directory, port, unix, persist, bind, settings or {}, timeout, say)
+            except ServerError as error:
+                # Another process took the free port before the server did.
+                if port or unix or "ddress already in use" not in str(error) or attempt == _TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        port: int,
+        unix: bool,
+        persist: bool,
+        bind: str,
+        settings: dict[str, str],
+        timeout: float,
+        say: Callable[[str], None] | None,
+    ) -> None:
+        self.program, module = programs.find_server(), programs.find_module()
+        self._owner = os.getpid()
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._private = directory is None
+        self.port = 0 if unix else port or free_port(bind)
+        self.directory = local_path(
+            "directory", tempfile.mkdtemp(prefix="het_ps_") if directory is None else directory
+        ).absolute()
+        self.log = self.directory / "log"
+        self.host = "" if unix else bind
+        try:
+            self.directory.mkdir(0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ServerError(f"{self.directory}: {error.strerror}") from None
+        random = "" if unix or is_loopback(bind) else secrets.token_hex(16)
+        self.password = settings.get("requirepass", random)
+        wanted = {
+            **SETTINGS,
+            "dir": str(self.directory),
+            "port": str(self.port),
+            "save": "",
+            "appendonly": "yes" if persist else "no",
+            "appendfsync": "always",
+            "loadmodule": str(module),
+        }
+        if unix:
+            # Others must not reach these files: the socket gets 0700, whatever the umask.
+            wanted |= {"unixsocket": str(self.directory / "socket"), "unixsocketperm": "700"}
+        else:
+            wanted["bind"] = bind
+        if self.password:
+            wanted["requirepass"] = self.password
+        place = addresses.Place(path=wanted.get("unixsocket", ""))
+        if not unix:
+            place = addresses.Place({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind), self.port)
+        self.address = addresses.Address((place,), "", self.password).url()
+        try:
+            addresses.parse(self.address)  # a Unix socket's path may be too long
+            self._launch(config_text({**wanted, **settings}), timeout, say)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _launch(self, config: str, timeout: float, say: Callable[[str], None] | None) -> None:
+        keeper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")), str(os.getpid())]
+        keeper += [str(self.directory), "remove" if self._private else "keep", str(STOP_SECONDS)]
+        self._keeper = subprocess.Popen(
+            [*keeper, self.program, "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._keeper.stdin and self._keeper.stdout and self._keeper.stderr
+        try:
+            self._keeper.stdin.write(config.encode())
+            self._keeper.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended; its stderr gives the reason
+        first = self._keeper.stdout.readline()
+        if not first:
+            why = self._keeper.stderr.read().decode(errors="replace").strip().splitlines()
+            raise ServerError(f"{self.program} could not be started: {why[-1] if why else 'no reason given'}")
+        self.pid = int(first)
+        try:
+            wait_ready(self.address, timeout, alive=self.alive, say=say, log=self.log, pid=self.pid)
+        except ServerError as error:
+            raise ServerError(f"no server of this job: {error}") from None
+
+    def address_from(self, host: str) -> str:
+        """The address for workers on other machines, which know this machine as `host`.
+
+        Raises:
+          ValueError: The server listens on a Unix socket or on a loopback address.
+        """
+        if not self.port or is_loopback(self.host):
+            raise ValueError(f"this server listens only on {self.address}; start it with bind='0.0.0.0'")
+        return addresses.Address((addresses.Place(host, self.port),), "", self.password).url()
+
+    def mine(self) -> bool:
+        """Whether this process started it; False in a fork of that process."""
+        return os.getpid() == self._owner
+
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._keeper is not None and self._keeper.poll() is None
+
+    def stop(self) -> None:
+        """Stops it and waits until it is gone; a second call does nothing.
+
+        In a fork of the process that started it, does nothing.
+        """
+        if not self.mine():
+            return
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            if keeper.poll() is None:
+                keeper.terminate()
+            try:
+                keeper.wait(STOP_SECONDS + 5)
+            except subprocess.TimeoutExpired:
+                keeper.kill()  # the server dies with it
+                keeper.wait()
+            for pipe in (keeper.stdout, keeper.stderr):
+                if pipe:
+                    pipe.close()
+        if self._private:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> "LocalServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` can be reached only from this machine."""
+    return host == "localhost" or host == "::1" or host.startswith("127.")

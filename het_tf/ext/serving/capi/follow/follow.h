@@ -1,0 +1,46 @@
+// The follower (ext/serving/cc/follow/follower.h) for Python: libhet_tools.so, which does not need TensorFlow. Codes
+// and HetText() as in management.h. One thread at a time calls these functions for one follower.
+#pragma once
+
+#include "het_tf/core/base/c_text.h"
+
+extern "C" {
+
+// The -march= level that this library was built for; "" if none. Python reads it from the file.
+HET_EXPORT const char* HetFollowMarch();
+
+// Opens a live directory and a store, and follows it on a thread of its own until HetFollowClose. `options`:
+//   {"address": "redis://...", "namespace": "", "directory": "the live directory", "base": [path of a serving
+//    file, in the order of the tables], "positions": [text, one a partition] or [], "poll": seconds,
+//    "page_bytes": n, "rows": "float32" | "float16" | "int8" | "int4", "timeout": seconds,
+//    "keep_undo": versions, "undo_bytes": n}
+// Unavailable: no server answers. FailedPrecondition: another process follows, or the store is not the
+// export's.
+HET_EXPORT int HetFollowOpen(const char* options, void** follower);
+// `version`: {"number": n, "dense": "path relative to the live directory", "cut": [position, one a
+// partition], "trained_through": seconds or null}.
+HET_EXPORT int HetFollowOffer(void* follower, const char* version);
+// Goes back to a version and stays there until HetFollowResume. `version`: {"number": n, "dense": null: the
+// rows go back, too; or the path of the dense weights, which go back without the rows}. FailedPrecondition:
+// the rows cannot go back to it (the text says to which they can), or they are at an earlier one.
+HET_EXPORT int HetFollowRollBack(void* follower, const char* version);
+HET_EXPORT int HetFollowResume(void* follower);
+// Text: {"version": n in force, "waiting": [n], "age": seconds or null, "skew": seconds by which rows may
+// be newer than the dense weights or null, "caught_up": bool, "rows", "removed", "bytes": since the follower
+// began, "flip_error": text, "rolled_back": null or {"version": n, "rows": bool}, "undo": [{"version": n,
+// "dense": path}] to which rows can go back, "undo_error": text, "tables": {name: {"rows", "error"}},
+// "partitions": [{"partition", "server", "position", "age", "kind", "scans", "rows", "removed", "bytes",
+// "error": text, "failing": seconds}]}.
+HET_EXPORT int HetFollowStatus(void* follower);
+// Reads the live files, whether a process follows or not. `options`: "directory" and "base" of HetFollowOpen.
+// Text: {"live": bool: there are such files, "version": n, "dense": its path, "trained_through": seconds or
+// null, "age": seconds or null, "skew": likewise, "generation": n, "rows": [n, one a table]}.
+HET_EXPORT int HetFollowInspect(const char* options);
+// Copies the present rows into files of the folder `to`, N.keys (i64) and N.rows (f32 [rows, dim]) for table
+// N. `options`: as of HetFollowInspect, and "to". Text: {"version": n, "dense": its path, "rows": [n]}; the
+// rows are not older than the version's cut.
+HET_EXPORT int HetFollowCopy(const char* options);
+// Ends after the page that is being written.
+HET_EXPORT void HetFollowClose(void* follower);
+
+}  // extern "C"

@@ -1,0 +1,135 @@
+#include "het_tf/ext/serving/capi/serve.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "het_tf/capi/answer.h"
+#include "het_tf/core/row/row_batch.h"
+#include "het_tf/core/row/schema_json.h"
+#include "het_tf/ext/serving/cc/serve/row_codec.h"
+#include "het_tf/ext/serving/cc/serve/serve_file.h"
+#include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "het_tf/ext/ps/client/online_store.h"
+
+namespace het {
+namespace {
+
+using serve::ServeFile;
+using serve::ServeWriter;
+
+struct ServeRequest {
+  serve::WriteOptions write;
+  uint16_t min_count = 0;
+  uint32_t last_used = 0;
+};
+
+Result<ServeRequest> ParseRequest(const std::string& text) {
+  ServeRequest request;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    for (const auto& [field, value] : json.items()) {
+      if (field == "rows") {
+        HET_ASSIGN_OR_RETURN(request.write.row_type, serve::ParseRowType(value.get<std::string>()));
+      } else if (field == "unknown" && (value == "initial" || value == "zeros")) {
+        request.write.unknown = value == "zeros" ? serve::Unknown::kZeros : serve::Unknown::kInitial;
+      } else if (field == "min_count" && value.is_number_unsigned() && value <= UINT16_MAX) {
+        request.min_count = value.get<uint16_t>();
+      } else if (field == "last_used" && value.is_number_unsigned() && value <= UINT32_MAX) {
+        request.last_used = value.get<uint32_t>();
+      } else {
+        return InvalidArgument("a serving file cannot be written with " + field + " = " + value.dump());
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument(std::string("the options of a serving file are not valid JSON: ") + error.what());
+  }
+  return request;
+}
+
+// Adds the rows of `batch` that pass the request's filters, and counts the others.
+Status AddRows(const RowBatch& batch, const ServeRequest& request, ServeWriter* writer, uint64_t* dropped) {
+  const auto passes = [&](size_t i) {
+    return batch.counts()[i] >= request.min_count && batch.last_used()[i] >= request.last_used;
+  };
+  for (size_t i = 0; i < batch.size();) {  // runs of rows that pass: mostly one
+    size_t end = i;
+    while (end < batch.size() && passes(end)) ++end;
+    HET_RETURN_IF_ERROR(writer->Add(Span<const Key>(batch.keys() + i, end - i),
+                                    batch.values() + i * batch.dim(), batch.dim()));
+    *dropped += end < batch.size();
+    i = end + 1;
+  }
+  return Status();
+}
+
+Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
+  HET_ASSIGN_OR_RETURN(auto file, ServeFile::Open(path));
+  if (verify) HET_RETURN_IF_ERROR(file->Verify());
+  const serve::Header& header = file->header();
+  return nlohmann::json({{"spec", het::SpecAsJson(file->schema().spec())},
+                         {"rows", header.rows},
+                         {"row_type", serve::RowTypeName(header.row_type)},
+                         {"row_bytes", header.row_bytes},
+                         {"unknown", header.unknown == serve::Unknown::kZeros ? "zeros" : "initial"},
+                         {"bytes", header.file_bytes}});
+}
+
+Status CheckOnline(const nlohmann::json& specs) {
+  HET_ASSIGN_OR_RETURN(auto reader,
+                       OpenOnlineReader(specs.at("online").dump(), specs.value("namespace", std::string())));
+  for (const nlohmann::json& table : specs.at("tables")) {
+    HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
+    HET_ASSIGN_OR_RETURN(const Schema schema, TableSchema::Create(spec));
+    HET_RETURN_IF_ERROR(reader->FindTable(schema).status());
+  }
+  return Status();
+}
+
+}  // namespace
+}  // namespace het
+
+using het::Answer;
+using het::Status;
+using het::serve::ServeWriter;
+
+int HetServeWrite(const char* name_space, const char* table, const char* path, const char* options) {
+  return het::WithEngine(name_space, [&](het::Engine& engine) -> Status {
+    HET_ASSIGN_OR_RETURN(auto request, het::ParseRequest(options));
+    HET_ASSIGN_OR_RETURN(auto found, engine.tables().Find(table));
+    HET_ASSIGN_OR_RETURN(auto writer, ServeWriter::Create(path, found->schema, request.write));
+    uint64_t dropped = 0;
+    HET_RETURN_IF_ERROR(engine.tables().Visit(table, [&](const het::RowBatch& batch) {
+      return het::AddRows(batch, request, writer.get(), &dropped);
+    }));
+    HET_RETURN_IF_ERROR(writer->Finish());
+    HET_ASSIGN_OR_RETURN(auto written, het::Inspect(path, /*verify=*/false));
+    written["dropped"] = dropped;
+    het::Text() = written.dump();
+    return Status();
+  });
+}
+
+int HetServeInspect(const char* path, int verify) {
+  return Answer([&] {
+    auto found = het::Inspect(path, verify != 0);
+    if (found.ok()) het::Text() = found.value().dump();
+    return found.status();
+  });
+}
+
+int HetOnlineCheck(const char* specs) {
+  return Answer([&]() -> Status {
+    try {
+      return het::CheckOnline(nlohmann::json::parse(specs));
+    } catch (const nlohmann::json::exception& error) {
+      return het::InvalidArgument(std::string("specs is not the JSON of an online lookup: ") + error.what());
+    }
+  });
+}
+
+int HetOnlineStats() {
+  return Answer([&] {
+    het::Text() = het::OnlineReaderStats();
+    return Status();
+  });
+}

@@ -1,0 +1,232 @@
+"""Native export: rows in files that serving processes map, read by the op HetServe.
+
+    SavedModel/
+      assets/rows-000.het          the rows, one file a table (het_tf/ext/serving/cc/serve/serve_format.h)
+             follow.json           what a follower and the ops need
+             dense.safetensors     with `follow`: the dense weights at the export (publishing/blob.py)
+      het_live/                    made by a follower: present rows and dense weights
+      saved_model.pb               HetFollowDense ─ dense weights ─► the model's layers (with `follow`)
+                                        └ ticket ─► HetServe(ids) ─ rows ─► the model's layers
+
+The files are mapped in place: a SavedModel still works after it is moved or copied as a whole, processes
+that serve it share one copy of its rows in memory, and unused rows take no memory. Loading it
+needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
+
+With `follow` the model is traced with its weights replaced by the outputs of HetFollowDense. Each lookup
+takes the op's ticket, so that a request reads its rows after its dense weights
+(het_tf/ext/serving/cc/follow/followed_model.h). Without, a follower may come later and bring rows; the dense weights
+stay those of the export.
+"""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from het_tf.ext.checkpoint.python.store import store_info
+from het_tf.ext.serving.python.export import redirect
+from het_tf.ext.serving.python.export.follow import Follow
+from het_tf.ext.serving.python.export.rows import Source
+from het_tf.python.layer import ops
+from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python.client import Client
+from het_tf.ext.ps.python.partitions import positions
+from het_tf.ext.serving.python.publishing import blob, weights
+from het_tf.python.session import native, settings
+from het_tf.python.session.native import tf
+
+FILE = "follow.json"
+DENSE = "dense.safetensors"
+
+
+class Backend(redirect.Backend):
+    """Lookups by HetServe; with `follow`, dense weights by HetFollowDense. See `redirect.Backend`.
+
+    Args:
+      sources: See `redirect.Backend`. With `follow` they have no filters, and are of one namespace.
+      options: See `redirect.Backend`.
+      directory: See `redirect.Backend`.
+      follow: A `Follow`, or its address; None: dense weights and limits are not followed.
+
+    Raises:
+      TypeError: `follow` is something else.
+      ValueError: With `follow`: rows are filtered; the model has tables of several namespaces.
+      RuntimeError: With `follow`: the tables are not at a parameter server.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        options: redirect.Options,
+        directory: Path,
+        *,
+        follow: Follow | str | None = None,
+    ) -> None:
+        super().__init__(sources, options, directory)
+        self._follow = Follow(follow) if isinstance(follow, str) else follow
+        if not isinstance(self._follow, Follow | None):
+            raise TypeError(f"follow is {follow!r}; give het_tf.serving.Follow(address), or an address")
+        self._document = self._described(sources)
+        self._files: dict[tuple[str, str], Path] = {}
+        self._bytes: dict[tuple[str, str], int] = {}
+        for number, source in enumerate(sources):
+            path = directory / f"rows-{number:03d}.het"
+            written = write(path, source, options)
+            self._files[source.key] = path
+            self._bytes[source.key] = written["rows"] * written["row_bytes"]
+        self._document["tables"] = [
+            {"name": source.table.name, "file": path.name}
+            for source, path in zip(sources, self._files.values(), strict=True)
+        ]
+        self._assets = [tf.saved_model.Asset(str(path)) for path in self._files.values()]
+        self._asset: Any = None
+        self._weights: list[tuple[str, Any]] = []  # names and variables, with `follow`
+        self._ticket: list[Any] = []
+        if self._follow is None:
+            self._write()
+
+    def _described(self, sources: Sequence[Source]) -> dict[str, Any]:
+        """Returns what follow.json says. Before rows are read: a follower needs the changes from then on."""
+        follow = self._follow
+        namespaces = sorted({source.namespace for source in sources})
+        refused = ""
+        if any(source.filter.min_count or source.filter.max_age is not None for source in sources):
+            refused = (
+                "min_count and max_age leave rows out, but a follower brings all that the server has; leave "
+                "them out (follow=het_tf.serving.Follow(address, max_age=...) bounds the age of a served row)"
+            )
+        elif len(namespaces) > 1:
+            refused = f"the tables are of several namespaces, {namespaces}; one follower reads one"
+        remote = store_info(namespaces[0])["remote"]
+        if follow is not None and refused:
+            raise ValueError(refused)
+        if follow is not None and not remote:
+            raise RuntimeError(
+                "the tables are in this process, so no follower can read them; train at a parameter server "
+                "(het_tf.init(ps=...)), or leave follow out"
+            )
+        address, since = "", ()
+        if remote and not refused:
+            server = addresses.parse(settings.parameter_server(), settings.ask_password())
+            address = (addresses.parse(follow.address) if follow else server.public()).url()
+            with Client(server) as client:
+                since = positions(client, namespaces[0])
+        return {
+            "address": address,
+            "namespace": namespaces[0],
+            "positions": since,
+            "refused": refused,
+            "dense": None,
+            "max_age": follow.max_age if follow else None,
+            "stale": follow.stale if follow else "serve",
+            "max_skew": follow.max_skew if follow else None,
+        }
+
+    def _write(self) -> None:
+        """Writes follow.json."""
+        path = self.directory / FILE
+        path.write_text(json.dumps(self._document, indent=1) + "\n")
+        self._asset = tf.saved_model.Asset(str(path))
+        self._assets.append(self._asset)
+
+    @contextlib.contextmanager
+    def around(self, model: Any) -> Iterator[None]:
+        """With `follow`, replaces the model's weights by those in force. See `redirect.Backend`."""
+        if self._follow is None:
+            yield
+            return
+        if self._asset is None:
+            with tf.init_scope():
+                self._write_dense(model)
+        with tf.device("CPU:0"):
+            values, ticket = native.ops.het_follow_dense(
+                path=self._asset.asset_path,
+                dtypes=[variable.dtype for _, variable in self._weights],
+                weights=blob.described(weights.specs(self._weights)),
+            )
+        self._ticket = [ticket]
+        mapping = []
+        for (_, variable), value in zip(self._weights, values, strict=True):
+            value.set_shape(variable.shape)
+            mapping.append((variable, value))
+        with tf.keras.StatelessScope(state_mapping=mapping):
+            yield
+
+    def _write_dense(self, model: Any) -> None:
+        self._weights = weights.variables_of(model)
+        specs = weights.specs(self._weights)
+        path = self.directory / DENSE
+        path.write_bytes(blob.pack(weights.read(model)))
+        self._assets.append(tf.saved_model.Asset(str(path)))
+        self._document["dense"] = {"file": DENSE, "signature": blob.signature(specs)}
+        self._write()
+
+    def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
+        """Makes one op for all features, whose waits for memory overlap. See `redirect.Backend`."""
+        with tf.device("CPU:0"):
+            return list(
+                native.ops.het_serve(
+                    ids=[request.ids for request in requests],
+                    hints=[ops.hint(request.table.dim) for request in requests],
+                    path=self._asset.asset_path,
+                    ticket=self._ticket,
+                    files=[self._files[request.key].name for request in requests],
+                )
+            )
+
+    def trackables(self) -> Any:
+        """The files."""
+        return self._assets
+
+    def row_bytes(self) -> dict[tuple[str, str], int]:
+        """Bytes of each table's rows, without the index."""
+        return self._bytes
+
+
+def write(path: Path, source: Source, options: redirect.Options) -> dict[str, Any]:
+    """Writes the rows of a table to a serving file in chunks.
+
+    Args:
+      path: The new file.
+      source: The table and its filter; gets the number of dropped rows.
+      options: The type of stored rows, and the rows of unknown ids.
+
+    Returns:
+      As `inspect`, and "dropped".
+
+    Raises:
+      ValueError: A value is too large for float16.
+      LookupError: The table does not exist.
+      OSError: `path` exists, or cannot be written.
+    """
+    how: dict[str, Any] = {
+        "rows": options.row_dtype,
+        "unknown": options.unknown,
+        "min_count": source.filter.min_count,
+    }
+    if source.filter.max_age is not None:
+        how["last_used"] = max(0, math.ceil(source.filter.now - source.filter.max_age))
+    text = native.call("HetServeWrite", source.namespace, source.table.name, str(path), json.dumps(how))
+    written = dict(json.loads(text))
+    source.kept, source.dropped = written["rows"], written["dropped"]
+    return written
+
+
+def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:
+    """Returns the header of a serving file.
+
+    Args:
+      path: The file.
+      verify: Whether to read all of it and compare its checksums.
+
+    Returns:
+      "spec" of the table, "rows", "row_type" ("float32", ...), "row_bytes", "unknown" ("initial" or "zeros"),
+      "bytes" of the file.
+
+    Raises:
+      LookupError: The file does not exist.
+      RuntimeError: It is damaged, or of a newer version.
+    """
+    return dict(json.loads(native.call("HetServeInspect", str(path), int(verify))))

@@ -1,0 +1,124 @@
+"""The follower of rows in C++ (ext/serving/capi/follow/follow.h)."""
+
+import contextlib
+import ctypes
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from het_tf.python import calling, versions
+from het_tf.ext.serving.python.following.target import Target
+from het_tf.ext.serving.python.publishing.versions import Version
+
+
+class Follower:
+    """A thread that keeps the rows of a live directory up with a parameter server. See `opened`."""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+
+    def offer(self, version: Version, dense: str) -> None:
+        """Offers a version, which comes into force when all rows have reached its cut.
+
+        Args:
+          version: The version.
+          dense: The file of its dense weights, relative to the live directory.
+
+        Raises:
+          ValueError: Its cut is of another store.
+        """
+        through = version.trained_through
+        known = isinstance(through, int | float) and not isinstance(through, bool)
+        fields = {
+            "number": version.number,
+            "dense": dense,
+            "cut": version.cut,
+            "trained_through": float(through) if known else None,
+        }
+        calling.tools()("HetFollowOffer", self._handle, json.dumps(fields))
+
+    def roll_back(self, version: int, dense: str | None = None) -> None:
+        """Goes back to a version, and stays there until `resume`.
+
+        Args:
+          version: Its number.
+          dense: The file of its dense weights, if only they go back; None: the rows, too.
+
+        Raises:
+          RuntimeError: The rows cannot go back to it; the message lists the versions to which they can.
+        """
+        calling.tools()("HetFollowRollBack", self._handle, json.dumps({"number": version, "dense": dense}))
+
+    def resume(self) -> None:
+        """Goes on after `roll_back`, from the version of then."""
+        calling.tools()("HetFollowResume", self._handle)
+
+    def status(self) -> dict[str, Any]:
+        """Returns what ext/serving/capi/follow/follow.h says of HetFollowStatus."""
+        return dict(json.loads(calling.tools()("HetFollowStatus", self._handle)))
+
+
+def _files(target: Target) -> dict[str, Any]:
+    return {"directory": str(target.live), "base": [str(file) for file in target.files]}
+
+
+def inspect(target: Target) -> dict[str, Any]:
+    """Returns what ext/serving/capi/follow/follow.h says of HetFollowInspect."""
+    return dict(json.loads(calling.tools()("HetFollowInspect", json.dumps(_files(target)))))
+
+
+def copy(target: Target, to: Path) -> dict[str, Any]:
+    """Copies the present rows into files of a folder; see HetFollowCopy of ext/serving/capi/follow/follow.h."""
+    return dict(json.loads(calling.tools()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a follower follows.
+
+    Attributes:
+      poll: Seconds between two questions to a partition.
+      rows: The format in which rows come, which rounds them: "float32", "float16", "int8" or "int4".
+      keep_undo: The number of versions to which rows can go back; 0: none.
+      undo_bytes: The most bytes that this takes on the disk.
+      timeout: Seconds without a byte after which a server counts as dead.
+    """
+
+    poll: float = 0.1
+    rows: str = "float32"
+    keep_undo: int = 10
+    undo_bytes: int = 1 << 30
+    timeout: float = 5.0
+
+
+@contextlib.contextmanager
+def opened(target: Target, address: str, options: Options) -> Iterator[Follower]:
+    """Follows while the context is open.
+
+    Args:
+      target: The export.
+      address: The parameter server.
+      options: How.
+
+    Raises:
+      ConnectionError: No server answers.
+      RuntimeError: Another process follows, or the server does not have the namespace.
+      OSError: The live files cannot be made.
+    """
+    fields = {
+        "address": address,
+        "namespace": target.namespace,
+        **_files(target),
+        "positions": target.positions,
+        "page_bytes": 1 << 20,
+        **dataclasses.asdict(options),
+    }
+    handle = ctypes.c_void_p()
+    calling.tools()("HetFollowOpen", json.dumps(fields), ctypes.byref(handle))
+    try:
+        yield Follower(handle)
+    finally:
+        calling.load(versions.TOOLS).HetFollowClose(handle)

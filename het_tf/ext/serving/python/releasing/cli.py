@@ -1,0 +1,198 @@
+"""The commands `het publish`."""
+
+import argparse
+import contextlib
+import re
+import textwrap
+import time
+from collections.abc import Iterator
+
+from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
+from het_tf.python.files import local
+from het_tf.ext.serving.python.following import target
+from het_tf.ext.ps.python.address import FORM, parse
+from het_tf.ext.ps.python.client import Client
+from het_tf.ext.serving.python.publishing.versions import History, Versions
+from het_tf.python.show import date, size, when
+
+HET = Group("""\
+Versions of a model that het_tf.publish has put beside its tables at a parameter
+server.
+
+  het publish list redis://ps:6379        the kept versions, the newest last
+  het publish show redis://ps:6379 12     one of them
+  het publish release redis://ps:6379 12  let followers serve a candidate
+  het publish rollback redis://ps:6379 9  let followers go back to a version
+  het publish resume redis://ps:6379      and on again
+  het publish portable BASE --from DIR --to OUT --every 60s
+                                          write exports for TensorFlow Serving""")
+
+_SECONDS = 10.0  # for a server that restarts
+_SERVER = (
+    arg("address", metavar="ADDRESS", help=f"the parameter server, {FORM}"),
+    arg("--namespace", default="", metavar="NS", help="of the model's tables (the default)"),
+)
+_VERSION = arg("version", type=at_least_1, metavar="VERSION", help="its number")
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})(s|min|h)", text)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 60s, 5min or 1h")
+    return int(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
+
+
+@contextlib.contextmanager
+def _versions(options: Options) -> Iterator[Versions]:
+    with Client(parse(options.address), _SECONDS) as client:
+        yield Versions(client, options.namespace)
+
+
+@HET.command(
+    "list",
+    "show the kept versions, the newest last",
+    *_SERVER,
+    arg("--last", type=at_least_1, default=20, metavar="N", help="at most N versions (%(default)s)"),
+    JSON,
+)
+def list_versions(options: Options) -> int:
+    """Het publish list."""
+    with _versions(options) as versions:
+        history = versions.history()
+    found = list(history.versions.values())[-options.last :]
+    now = time.time()
+    lines = [f"{'version':>7}  {'published':20}  {'age':>6}  {'dense':>8}  {'state':9}  trained through"]
+    lines += [
+        f"{one.number:7}  {date(one.time):20}  {_age(now - one.time):>6}  {size(one.bytes):>8}  "
+        f"{history.state(one.number):9}  {textwrap.shorten(when(one.trained_through), 20, placeholder='...')}"
+        for one in found
+    ]
+    none = f"namespace {options.namespace!r} has no versions"
+    answer(options, [vars(one) for one in found], "\n".join(lines) if found else none)
+    return 0
+
+
+@HET.command("show", "show all that a version says", *_SERVER, _VERSION, JSON)
+def show_version(options: Options) -> int:
+    """Het publish show."""
+    with _versions(options) as versions:
+        history = versions.history()
+        one = versions.chosen(history, options.version)
+    changes = sum(int(position.partition(":")[2]) for position in one.cut)
+    lines = {
+        "version": str(one.number),
+        "state": history.state(one.number),
+        "published": f"{date(one.time)}, {_age(time.time() - one.time)} ago",
+        "trained through": when(one.trained_through),
+        "dense weights": f"{size(one.bytes)}, {one.dense}",
+        "sha256": one.sha256,
+        "signature": one.signature,
+        "cut": f"{changes:,} changes in {len(one.cut)} partitions",
+    }
+    answer(options, vars(one), "\n".join(f"{name:16}{value}" for name, value in lines.items()))
+    return 0
+
+
+@HET.command("release", "let followers serve a candidate", *_SERVER, _VERSION)
+def release(options: Options) -> int:
+    """Het publish release."""
+    with _versions(options) as versions:
+        versions.decide("release", lambda history: _releasable(history, options.version))
+    print(f"version {options.version} is released")
+    return 0
+
+
+def _releasable(history: History, number: int) -> int:
+    """Returns `number` if this version can be released. LookupError: it cannot."""
+    newest = max(history.released, default=0)
+    if number not in history.versions:
+        kept = ", ".join(map(str, history.versions)) or "none"
+        raise LookupError(f"there is no version {number}; kept are {kept}")
+    if number in history.released:
+        raise LookupError(f"version {number} is released already")
+    if number < newest:
+        raise LookupError(f"version {newest} is released, which is newer; `het publish rollback` goes back")
+    return number
+
+
+@HET.command(
+    "rollback",
+    "let followers go back to a version, and stay there",
+    *_SERVER,
+    _VERSION,
+    arg("--partial", action="store_true", help="take back the dense weights only"),
+    more="Each follower takes back dense weights and rows to the moment when the version came into force"
+    " with it. One that cannot says so in its log (`het serve follow --keep-undo`).",
+)
+def roll_back(options: Options) -> int:
+    """Het publish rollback."""
+    with _versions(options) as versions:
+        versions.decide("rollback", lambda history: _back(history, options.version), partial=options.partial)
+    print(f"followers go back to version {options.version}, until `het publish resume`")
+    return 0
+
+
+def _back(history: History, number: int) -> int:
+    before = history.rollback
+    if number > history.newest:
+        raise LookupError(f"there is no version {number}; the newest is {history.newest}")
+    if before is not None and number > before.version:
+        raise LookupError(f"followers are at version {before.version}; `het publish resume` first")
+    return number
+
+
+@HET.command(
+    "resume",
+    "let followers go on after a rollback",
+    *_SERVER,
+    more="They serve the newest released version and the present rows again.",
+)
+def resume(options: Options) -> int:
+    """Het publish resume."""
+
+    def choose(history: History) -> int:
+        if history.rollback is None:
+            raise LookupError("followers have not been told to go back")
+        return history.rollback.version
+
+    with _versions(options) as versions:
+        number = versions.decide("resume", choose)
+    print(f"followers go on from version {number}")
+    return 0
+
+
+@HET.command(
+    "portable",
+    "write portable exports with the present rows and dense weights",
+    arg("base", type=local, metavar="BASE", help='an export of the model, format="portable"'),
+    arg("--from", type=local, required=True, metavar="DIR", dest="source",
+        help="the followed SavedModel of this host"),
+    arg("--to", type=local, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"),
+    arg("--every", type=_seconds, metavar="TIME", help="repeat, such as every 60s or 5min"),
+    arg("--keep", type=at_least_1, default=3, metavar="N", help="exports to keep (%(default)s)"),
+    more="For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
+    "trainer nor the model's code. Memory: about twice that of a portable export.",
+)  # fmt: skip
+def write_portable(options: Options) -> int:
+    """Het publish portable."""
+    from het_tf.ext.serving.python.export import refresh
+
+    refresher = refresh.Refresher(options.base, target.read(options.source))
+    while True:
+        begin = time.monotonic()
+        to = refresh.number(options.to)
+        state = refresher.write(to)
+        refresh.clean(options.to, options.keep)
+        rows, took = f"{sum(state['rows']):,}", time.monotonic() - begin
+        print(f"{to}: version {state['version']}, {rows} rows, {took:.1f} s", flush=True)
+        if options.every is None:
+            return 0
+        time.sleep(max(0.0, begin + options.every - time.monotonic()))
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("s", 60), ("min", 60), ("h", 48)):
+        if seconds < length:
+            return f"{seconds:.0f} {unit}"
+        seconds /= 60 if unit != "h" else 24
+    return f"{seconds:.0f} d"

@@ -1,0 +1,1 @@
+"""sizing: see README.md."""

@@ -1,0 +1,279 @@
+"""Forecasts the cost of a job: replays its tables, divides its memory, and adds up its step.
+
+Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (place.py)
+               └──────────► all workers, with these rows ─► Replayed of each table ─► Traffic ─► StepTime
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from het_tf.ext.sizing.python import place
+from het_tf.ext.sizing.python.cost import Machine, StepTime, step_time
+from het_tf.ext.sizing.python.entries import is_kept
+from het_tf.ext.sizing.python.replay import Job, Replayed, Sample, Traffic, replay, traffic
+from het_tf.ext.sizing.python.stats import Stats, TableStats
+from het_tf.python.session import native
+
+_SHARES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # the points of a table's curve, as shares of its rows
+_SIZES = (0, 16)  # further points: rows travel as float32 without a cache, but not with the smallest one
+_FEWEST = 512  # ids that a thinned sample keeps at least
+_NEARLY_ALL = 0.9  # share of a table's rows from which a cache need not be full
+_STEPS = 8  # steps of the job to replay at least, if the sample has them
+_THREADS = 2
+
+Advance = Callable[[int], None]
+Points = tuple[tuple[int, float], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The job to forecast.
+
+    Attributes:
+      job: Workers, batch, servers.
+      machine: Its machines.
+      cache_bytes: Memory of a worker's caches; None: a tenth of all rows.
+      cache: Arguments of `het_tf.Cache`, without rows and bytes.
+      dim: Dim of tables whose dim the profile lacks.
+      optimizer: Spec of the tables' optimizer, {"name": ...}.
+      samples: Samples of the whole job; None: those of the profile.
+      replicas: Replicas of each server.
+      ram: Memory of a server; None: not limited.
+      gpu: Memory of a worker's GPU for the hottest cached rows; None: no GPU.
+      entries: Approximate number of entries to replay, of all tables together.
+    """
+
+    job: Job = dataclasses.field(default_factory=Job)
+    machine: Machine = dataclasses.field(default_factory=Machine)
+    cache_bytes: int | None = None
+    cache: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dim: int = 16
+    optimizer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "row_wise_adagrad"})
+    samples: int | None = None
+    replicas: int = 0
+    ram: int | None = None
+    gpu: int | None = None
+    entries: int = 3_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class TableForecast:
+    """A table of the job.
+
+    Attributes:
+      stats: Statistics of the profile.
+      dim: Floats of a row.
+      rows_at_end: The least and the most.
+      hot: Number of rows that get nine tenths of the uses.
+      gpu_rows: Number of cached rows that belong in a GPU's memory.
+      curve: Bytes of a worker's step by the rows of its cache.
+      one: The replayed table.
+    """
+
+    stats: TableStats
+    dim: int
+    rows_at_end: tuple[float, float]
+    hot: int
+    gpu_rows: int
+    curve: Points
+    one: Replayed
+
+    @property
+    def server_bytes(self) -> float:
+        """Most memory of its rows on the servers at the end."""
+        return self.rows_at_end[1] * self.one.row_memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """The whole job."""
+
+    request: Request
+    tables: list[TableForecast]
+    traffic: Traffic
+    step: StepTime
+
+    @property
+    def hit_rate(self) -> float:
+        """Hit rate over all tables."""
+        return sum(t.one.hits for t in self.tables) / max(1e-9, sum(t.one.uses for t in self.tables))
+
+    @property
+    def wire(self) -> str:
+        """The wire format of rows and updates of cached tables."""
+        cache = json.dumps({**self.request.cache, "rows": 1, "workers": self.request.job.workers})
+        return str(json.loads(native.call("HetCheckCache", cache))["cache"]["wire"])
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of a worker's caches."""
+        return sum(table.one.capacity * table.one.line_bytes for table in self.tables)
+
+    @property
+    def server_bytes(self) -> float:
+        """Memory of one server at the end."""
+        job = self.request.job
+        empty = job.partitions * max((table.one.partition_bytes for table in self.tables), default=0)
+        return (empty + sum(table.server_bytes for table in self.tables)) / job.shards
+
+    @property
+    def samples_a_second(self) -> float:
+        """Samples a second of all workers together."""
+        job = self.request.job
+        return job.workers * job.batch / self.step.seconds if self.step.seconds > 0 else float("inf")
+
+    @property
+    def not_filled(self) -> list[str]:
+        """Tables whose caches the sample could not fill."""
+        return [
+            table.stats.name
+            for table in self.tables
+            if not table.one.evicted and table.one.capacity < _NEARLY_ALL * table.stats.rows
+        ]
+
+
+def thinned(sample: Sample, entries: int, least: int) -> Sample:
+    """Thins a sample to about `entries`: fewer keys, or a part of the stream if keys are few.
+
+    Args:
+      sample: The sample of a table.
+      entries: Wanted number of entries.
+      least: Samples of the stream to keep in any case.
+    """
+    keys, samples, ratio, total = sample.keys, sample.samples, sample.ratio, sample.total
+    while len(keys) > entries:
+        kept = is_kept(keys, 2 * ratio)
+        if len(np.unique(keys[kept])) < _FEWEST:
+            total = min(total, max(least, int(total * entries / len(keys))))
+            first = int(np.searchsorted(samples, total))
+            return Sample(keys[:first], samples[:first], total, ratio)
+        keys, samples, ratio = keys[kept], samples[kept], 2 * ratio
+    return Sample(keys, samples, total, ratio)
+
+
+def lengthened(sample: Sample, least: int) -> Sample:
+    """Repeats a part of the stream of a table of few ids until it has `least` samples."""
+    turns = -(-least // max(1, sample.total))
+    samples = np.concatenate([sample.samples + np.int64(turn * sample.total) for turn in range(turns)])
+    return Sample(np.tile(sample.keys, turns), samples, turns * sample.total, sample.ratio)
+
+
+def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) -> Forecast:
+    """Forecasts the cost of a job.
+
+    Args:
+      stats: Statistics of its stream.
+      request: The job.
+      advance: Called twice for each table.
+
+    Raises:
+      ValueError: The sample is too short for the job, or no plan fits the memory.
+    """
+    tables = list(enumerate(stats.tables))
+    share = max(1, request.entries // max(1, len(tables)))
+    least = _STEPS * request.job.workers * request.job.batch
+
+    def load(number: int, of: TableStats) -> _Loaded:
+        keys, ids, samples = stats.keys(number)
+        sample = Sample(keys[ids], samples.astype(np.int64), min(of.until, stats.samples), of.ratio)
+        if of.until < stats.samples:
+            sample = lengthened(sample, min(stats.samples, least))
+        spec = {"name": of.name, "dim": of.dim or request.dim, "optimizer": dict(request.optimizer)}
+        return _Loaded(thinned(sample, share, least), spec, _unique(of, request.job.batch))
+
+    def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
+        few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec, None)
+        # Only differences of bytes by size matter, so one worker and few partitions are enough.
+        alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
+        sizes = sorted({*_SIZES, *(round(part * of.rows) for part in _SHARES)})
+        found = [few.replay(request.cache, rows, alone) for rows in sizes]
+        points = tuple((rows, one.bytes) for rows, one in zip(sizes, found, strict=True))
+        advance(1)
+        return place.Curve(of.name, found[0].line_bytes, points), points
+
+    def run(loaded: _Loaded, rows: int) -> Replayed:
+        found = loaded.replay(request.cache, rows, request.job, loaded.uses)
+        advance(1)
+        return found
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        samples = list(pool.map(lambda pair: load(*pair), tables))
+        curves = list(pool.map(curve, samples, stats.tables))
+        budget = request.cache_bytes
+        if budget is None:
+            budget = (
+                sum(of.rows * one.row_bytes for of, (one, _) in zip(stats.tables, curves, strict=True)) // 10
+            )
+        near = _near([one for one, _ in curves], budget, request)
+        rows = [sum(tier[of.name] for tier in near.values()) for of in stats.tables]
+        replayed = list(pool.map(run, samples, rows))
+    on_gpu = near.get("gpu", {})
+    found = [
+        TableForecast(
+            of, one.spec["dim"], _at_end(of, stats, request), _hot(of), on_gpu.get(of.name, 0), points, result
+        )
+        for of, one, (_, points), result in zip(stats.tables, samples, curves, replayed, strict=True)
+    ]
+    whole = traffic(replayed, request.job)
+    early = request.job.window > 0 and whole.waiting_writes < 1
+    made = Forecast(request, found, whole, step_time(whole, replayed, request.job, request.machine, early))
+    _require_memory(made)
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loaded:
+    """A table that can be replayed."""
+
+    sample: Sample
+    spec: Mapping[str, Any]
+    uses: float | None  # unique ids of a batch
+
+    def replay(self, cache: Mapping[str, Any], rows: int, job: Job, uses: float | None = None) -> Replayed:
+        return replay(self.sample, self.spec, {**cache, "rows": rows}, job, uses)
+
+
+def _unique(of: TableStats, batch: int) -> float | None:
+    """Unique ids of a batch; None: batches are larger than the counted ones."""
+    if not of.unique or batch > of.unique[-1][0]:
+        return None
+    sizes, unique = (np.log(np.maximum(1e-9, column)) for column in zip(*of.unique, strict=True))
+    return float(np.exp(np.interp(np.log(batch), sizes, unique)))
+
+
+def _near(curves: list[place.Curve], budget: int, request: Request) -> dict[str, dict[str, int]]:
+    """Rows of each table in each kind of memory."""
+    if request.gpu is None:
+        return {"host": place.split_budget(curves, budget)}
+    return place.split_tiers(curves, {"gpu": request.gpu, "host": budget}, {"gpu": 0.0, "host": 1.0})
+
+
+def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:
+    """Rows at the end of the job: from those of the profile to those in proportion to its samples."""
+    more = max(1.0, (request.samples or stats.samples) / max(1, stats.samples))
+    return float(of.rows), of.rows * more
+
+
+def _hot(of: TableStats) -> int:
+    shares: Sequence[Sequence[float]] = of.quantiles or [[1.0, 1.0]]
+    rows, uses = zip(*shares, strict=True)
+    return max(1, round(of.rows * float(np.interp(0.9, uses, rows))))
+
+
+def _require_memory(made: Forecast) -> None:
+    ram, needed = made.request.ram, made.server_bytes
+    if ram is None or needed <= ram:
+        return
+    shards = made.request.job.shards
+    enough = -int(-needed * shards // ram)
+    raise ValueError(
+        f"no plan fits: a server needs {needed:,.0f} bytes at the end, {needed - ram:,.0f} more than --ram"
+        f" {ram:,}; give --shards {enough} (now {shards}), more memory, or bound the tables (max_rows, ttl)"
+    )

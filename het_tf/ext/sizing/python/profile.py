@@ -1,0 +1,211 @@
+"""Profiles a stream of samples in one pass and constant memory: counts and hash-sampled stream per table."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.files import local_path
+from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.ext.sizing.python import counts, entries
+from het_tf.ext.sizing.python.stats import (
+    KEYS,
+    STATS,
+    FeatureStats,
+    Stats,
+    TableStats,
+    sha256_of,
+    write_keys,
+)
+
+_SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, which ends with the sample of its last id
+_HEAD, _HEADS = 1 << 16, 3 << 17  # ids to count of a table, of all tables
+
+Column = tuple[Int64Array, Int64Array]  # ids [m], and number of each sample's ids [n]
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """A feature and its table; floats of a row, if known; the padding id, if any."""
+
+    name: str
+    table: str
+    dim: int | None = None
+    padding: int | None = None
+
+
+class Profiler:
+    """Counts a stream of samples, batch by batch; the files do not depend on the batch size.
+
+        profiler = Profiler([Feature("user", "user", 16), Feature("item", "item", 16)], "clicks")
+        profiler.add({"user": users, "item": items})      # int64 [n] each
+        stats = profiler.finish("stats")
+
+    Args:
+      features: Features of a sample.
+      source: Name of the stream, for people.
+      most: Number of samples to count; later ones are ignored. None: all.
+      limit: Entries of the hash-sampled stream.
+
+    Raises:
+      ValueError: Features are empty or two have one name; `most` is not a whole number of 1 or more.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Feature],
+        source: str = "",
+        most: int | None = None,
+        limit: int = entries.LIMIT,
+    ) -> None:
+        if most is not None and (type(most) is not int or most < 1):
+            raise ValueError(f"samples is {most!r}; give a whole number of 1 or more, or None for all")
+        self._uses = dict.fromkeys([feature.name for feature in features], 0)
+        if len(self._uses) < max(1, len(features)):
+            raise ValueError(f"features are {list(features)}; give one or more, each by another name")
+        self.features, self.source, self.samples = list(features), source, 0
+        self._tables: dict[str, list[Feature]] = {}
+        for feature in features:
+            self._tables.setdefault(feature.table, []).append(feature)
+        self._heads = [counts.Head(min(_HEAD, _HEADS // len(self._tables))) for _ in self._tables]
+        self._entries = entries.Entries(len(self._tables), limit)
+        self._most, self._done, self._waiting = most or 1 << 62, 0, self._nothing()
+        self._ids = 0  # in the waiting block
+
+    def _nothing(self) -> dict[str, list[Column]]:
+        return {feature.name: [] for feature in self.features}
+
+    @property
+    def full(self) -> bool:
+        """Whether all samples to count were added."""
+        return self.samples >= self._most
+
+    def add(self, batch: Mapping[str, Any]) -> None:
+        """Appends samples.
+
+        Args:
+          batch: The ids of each feature: integers [n], or [n, k], or a pair: ids [m] sample by sample, and
+            the number of each sample's ids, [n].
+
+        Raises:
+          ValueError: A feature is missing, its ids are not integers, or its number of samples differs from
+            the first one's. Nothing was added.
+        """
+        columns = {name: _column(name, batch) for name in self._uses}
+        if len({len(counts) for _, counts in columns.values()}) > 1:
+            sizes = {name: len(counts) for name, (_, counts) in columns.items()}
+            raise ValueError(f"features have different numbers of samples: {sizes}; give as many of each")
+        ends = {name: np.append(0, np.cumsum(counts)) for name, (_, counts) in columns.items()}
+        total: Int64Array = np.sum(list(ends.values()), axis=0)
+        begin, size = 0, min(len(total) - 1, self._most - self.samples)
+        while begin < size:
+            room = _SAMPLES - (self.samples - self._done)
+            last = max(begin + 1, int(np.searchsorted(total, total[begin] + _IDS - self._ids)))
+            end = min(size, begin + room, last)
+            for name, (ids, of) in columns.items():
+                part = slice(ends[name][begin], ends[name][end])
+                self._waiting[name].append((ids[part].copy(), of[begin:end].copy()))
+            self.samples += end - begin
+            self._ids += int(total[end] - total[begin])
+            if end - begin == room or self._ids >= _IDS:
+                self._count()
+            begin = end
+
+    def _count(self) -> None:
+        """Counts the waiting block."""
+        for number, features in enumerate(self._tables.values()):
+            found = [self._column_of(feature) for feature in features]
+            ids, samples = (np.concatenate(of) for of in zip(*found, strict=True))
+            if len(found) > 1:
+                order = np.argsort(samples, kind="stable")
+                ids, samples = ids[order], samples[order]
+            self._heads[number].add(ids)
+            self._entries.add(number, ids, samples)
+        self._entries.whole = self._done = self.samples
+        self._waiting, self._ids = self._nothing(), 0
+        if self._done >= entries.UNIQUE:
+            self._entries.count_unique()
+
+    def _column_of(self, feature: Feature) -> Column:
+        """Ids of a feature in the block, and the sample of each."""
+        ids, of = (np.concatenate(parts) for parts in zip(*self._waiting[feature.name], strict=True))
+        samples = np.repeat(np.arange(self._done, self.samples), of)
+        if feature.padding is not None:
+            real = ids != feature.padding
+            ids, samples = ids[real], samples[real]
+        self._uses[feature.name] += len(ids)
+        return ids, samples
+
+    def finish(self, out: str | os.PathLike[str]) -> Stats:
+        """Makes the directory `out` with stats.json and keys.npz; do not add samples afterwards.
+
+        Raises:
+          ValueError: The stream had no samples, or no ids.
+          OSError: The files cannot be written.
+        """
+        if self.samples > self._done:
+            self._count()
+        if not any(self._uses.values()):
+            what = "no ids but padding" if self.samples else "no samples"
+            raise ValueError(f"{self.source or 'the stream'} has {what}; there is nothing to profile")
+        self._entries.count_unique()
+        place, tables = local_path("out", out), []
+        place.mkdir(parents=True, exist_ok=True)
+        (place / STATS).unlink(missing_ok=True)  # of an earlier profile
+
+        def arrays() -> Iterator[tuple[str, npt.NDArray[Any]]]:
+            for number, (ids, samples) in enumerate(self._entries.take()):
+                keys = entries.distinct(ids.copy())
+                for part in entries.pieces(len(ids)):
+                    ids[part] = np.searchsorted(keys, ids[part])
+                tables.append(self._table(number, keys, ids))
+                yield f"t{number}_keys", keys
+                yield f"t{number}_ids", ids.astype(np.uint32)
+                yield f"t{number}_samples", samples
+
+        write_keys(place / KEYS, arrays())
+        means = {name: uses / self.samples for name, uses in self._uses.items()}
+        features = [FeatureStats(one.name, one.table, means[one.name]) for one in self.features]
+        stats = Stats(self.samples, self.source, features, tables, place, sha256_of(place / KEYS))
+        stats.write()
+        return stats
+
+    def _table(self, number: int, keys: Int64Array, ids: Int64Array) -> TableStats:
+        """Returns the figures of a table: `ids` are numbers of `keys`."""
+        (name, features), head = list(self._tables.items())[number], self._heads[number]
+        ratio, until = self._entries.ratios[number], min(self._entries.until[number], self.samples)
+        uses = sum(self._uses[feature.name] for feature in features)
+        rows = ratio * len(keys) if head.missed else len(head.keys)
+        tail = counts.uses_of(ids, len(keys))
+        at = np.searchsorted(keys, head.keys)
+        at, counted = at[at < len(keys)], head.keys[at < len(keys)]
+        tail[at[keys[at] == counted]] = 0
+        return TableStats(
+            name=name, dim=features[0].dim, uses=uses, rows=rows,
+            rows_exact=not head.missed or (ratio == 1 and until == self.samples), ratio=ratio, until=until,
+            quantiles=counts.quantiles(head.uses, tail, ratio, uses), unique=self._entries.unique[number],
+            entries=len(ids),
+        )  # fmt: skip
+
+
+def _column(name: str, batch: Mapping[str, Any]) -> Column:
+    """Returns the ids of a feature, and their number in each sample. ValueError: see `Profiler.add`."""
+    if name not in batch:
+        raise ValueError(f"feature {name!r} is missing; the batch has {sorted(map(str, batch))}")
+    pair = batch[name] if isinstance(batch[name], tuple) else (batch[name], 0)
+    ids, of = map(np.asarray, pair)
+    if ids.dtype.kind not in "iu" or of.dtype.kind not in "iu":
+        raise ValueError(f"feature {name!r}: ids are {ids.dtype}, counts {of.dtype}; give integers")
+    if pair is not batch[name] and ids.ndim in (1, 2):
+        of = np.full(len(ids), ids[:1].size)
+    elif pair is not batch[name] or ids.ndim != 1 or of.ndim != 1 or (of < 0).any() or of.sum() != len(ids):
+        raise ValueError(
+            f"feature {name!r}: ids have shape {ids.shape} and counts {of.shape}; give ids [n] or [n, k], or "
+            "a pair of ids [m] and counts [n] that sum up to m"
+        )
+    return np.ravel(ids).astype(np.int64, copy=False), of.astype(np.int64)

@@ -1,0 +1,1 @@
+"""window: see README.md."""

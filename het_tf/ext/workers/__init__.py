@@ -1,0 +1,1 @@
+"""workers: see README.md."""

@@ -1,0 +1,226 @@
+"""What brings ranks together in `fit`, and callbacks of several workers. Every rank gives the same."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from het_tf.ext.workers.python import checks
+from het_tf.ext.window.python import planned
+from het_tf.ext.workers.python.metrics import global_metrics
+from het_tf.python.session import collective, settings
+from het_tf.python.session.native import tf
+from het_tf.python.table import dense_optimizer, layer_state, optimizers
+from het_tf.python.table.table import flush
+
+_Callback: Any = tf.keras.callbacks.Callback
+_PLACE = 5  # of `callbacks` among the arguments of Model.fit
+# Types that Horovod can broadcast; others, such as Keras' uint32 seeds, go as Python objects.
+_DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
+
+
+def broadcast(model: Any) -> None:
+    """Broadcasts the weights of rank 0, and the state of its optimizer. Every rank must call it.
+
+    Tables do not need it: they are shared, and their initial rows are equal everywhere.
+
+    Args:
+      model: A built Keras model, compiled or not.
+
+    Raises:
+      RuntimeError: It has no weights yet, their number, shapes or types differ from rank 0's (then
+        every rank raises), or `het_tf.init` was not called under Horovod.
+    """
+    collective.require_init()
+    if not model.built:
+        raise RuntimeError(
+            f"model {model.name!r} has no weights yet to broadcast; call it on a batch first, or "
+            "give it a keras.Input"
+        )
+    apart = {id(one) for one in layer_state.variables_of(model)}  # always 0
+    weights = [one for one in model.weights if id(one) not in apart]
+    variables = [*weights, *dense_optimizer.optimizer_variables(model)]
+    hvd = settings.horovod()
+    if settings.workers() == 1:
+        return
+    # Ranks with another number of them would wait forever.
+    checks.compare(
+        model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
+    )
+    for variable in variables:
+        # One by one, eagerly: hvd.broadcast_variables would trace a function forevery model.
+        value = tf.convert_to_tensor(variable)
+        if value.dtype.name in _DTYPES:
+            value = hvd.broadcast(value, root_rank=0, name="het_tf.variable")
+        else:
+            value = hvd.broadcast_object(value.numpy(), root_rank=0, name="het_tf.variable")
+        variable.assign(value)
+
+
+def _dtype_name(variable: Any) -> str:
+    return str(tf.as_dtype(variable.dtype).name)
+
+
+def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `fit` of a distributed model, with `_Together` before the callbacks."""
+    parameters = inspect.signature(fit).parameters.values()
+    takes = any(one.name == "callbacks" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+    @functools.wraps(fit)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not takes or settings.elastic() or settings.workers() == 1:
+            return fit(*args, **kwargs)
+        given = args[_PLACE] if len(args) > _PLACE else kwargs.pop("callbacks", None)
+        if isinstance(given, tf.keras.callbacks.CallbackList):
+            given = given.callbacks
+        together = [_Together(model), given or []]
+        if len(args) > _PLACE:
+            return fit(*args[:_PLACE], together, *args[_PLACE + 1 :], **kwargs)
+        return fit(*args, callbacks=together, **kwargs)
+
+    return run
+
+
+class _Together(_Callback):
+    """Brings the ranks together in `fit` of a distributed model, before the callbacks of the user.
+
+    They begin with the weights of rank 0, and callbacks find the logs of all ranks: so EarlyStopping,
+    ReduceLROnPlateau and Checkpoint decide the same everywhere.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+        self._train: dict[str, Any] | None = None
+        self._validation: dict[str, Any] = {}
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Compares the steps; broadcasts now, or in the first step if no weights exist before it."""
+        checks.compare_steps((self.params or {}).get("steps"))
+        _settle()
+        step = self._model._het_distributed
+        step.before_update = functools.partial(broadcast, self._model)
+        if self._model.built:
+            broadcast(self._model)
+            step.before_update = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Forgets the metrics of the epoch before."""
+        self._train, self._validation = None, {}
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Takes the metrics of training before validation resets them; flushes what other ranks hold back."""
+        self._train = global_metrics(self._model)
+        _settle()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Takes the metrics of validation."""
+        self._validation = {f"val_{name}": value for name, value in global_metrics(self._model).items()}
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Puts the metrics of all ranks into the logs, and the means of other numbers."""
+        exact = {**(global_metrics(self._model) if self._train is None else self._train), **self._validation}
+        logs = {} if logs is None else logs
+        others = sorted(name for name in logs if name not in exact and np.ndim(logs[name]) == 0)
+        names = collective.gather(others, "logs")
+        shared = [name for name in others if all(name in one for one in names)]
+        sums = collective.sum_over_ranks([0.0, *(float(logs[name]) for name in shared)], "log_values")[1:]
+        logs.update({name: exact[name] for name in logs if name in exact})
+        logs.update(
+            {name: float(value) / settings.workers() for name, value in zip(shared, sums, strict=True)}
+        )
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Flushes for readers of rows after `fit`."""
+        _settle()
+
+
+def _settle() -> None:
+    """Flushes on all ranks, if a stream has made them hold back rows (`shard(sync="on_demand")`)."""
+    if planned.holds_back():
+        flush(all_ranks=True)
+
+
+def on_rank_zero(callback: Any) -> Any:
+    """Returns the callback on rank 0, and one that does nothing on the other ranks.
+
+        callbacks=[..., het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
+
+    For callbacks that write or print. Callbacks that change training (learning rate, early stopping) belong
+    on every rank.
+    """
+    hvd = settings.horovod()
+    return callback if hvd is None or hvd.rank() == 0 else _Callback()
+
+
+class LearningRateScaling(_Callback):
+    """Multiplies the dense learning rate by the number of ranks, at once or over the first epochs.
+
+    N ranks with batches of B take one step on the mean gradient of N * B rows. For SGD the rate then grows
+    with N (Goyal et al., "Accurate, Large Minibatch SGD", 2017), over a few epochs: at the share x of the
+    warm-up it is `rate * (1 + (factor - 1) * x)`. A second `fit` does not scale again.
+
+    Args:
+      warmup_epochs: Number of epochs of the warm-up, >= 0; if Keras does not know the steps of the first
+        epoch, the rate moves at its end.
+      factor: The final factor of the rate; None: the number of ranks.
+
+    Raises:
+      ValueError: An argument is out of range; when training begins: the rate is a schedule.
+    """
+
+    def __init__(self, warmup_epochs: float = 0.0, factor: float | None = None) -> None:
+        super().__init__()
+        if not warmup_epochs >= 0:
+            raise ValueError(f"warmup_epochs is {warmup_epochs}; give a number of epochs >= 0")
+        if factor is not None and not factor > 0:
+            raise ValueError(f"factor is {factor}; give a number > 0, or None for the number of ranks")
+        self.warmup_epochs = float(warmup_epochs)
+        self.factor = factor
+        self._epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Reads the rate of one rank."""
+        collective.require_init()
+        optimizer = self.model.optimizer
+        if optimizers.is_schedule(dense_optimizer.inner(optimizer)._learning_rate):
+            raise ValueError(
+                "the learning rate is a schedule, which cannot be assigned; multiply its rates by "
+                "hvd.size() where it is made, and leave LearningRateScaling out"
+            )
+        base, reached = getattr(optimizer, "_het_rates", (None, None))
+        rate = self._rate()
+        if base is None or reached is None or not np.isclose(rate, reached, rtol=1e-5):
+            base = rate
+        self._base = base
+        self._final = base * (settings.workers() if self.factor is None else self.factor)
+        self._warm = base == rate
+        if not self.warmup_epochs:
+            self._set(self._final)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Records the epoch."""
+        self._epoch = epoch
+        self._warm_up(float(epoch))
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Moves the rate during the warm-up."""
+        steps = (self.params or {}).get("steps")
+        if steps:
+            self._warm_up(self._epoch + batch / steps)
+
+    def _warm_up(self, epochs: float) -> None:
+        if self.warmup_epochs and self._warm:
+            share = min(epochs / self.warmup_epochs, 1.0)
+            self._set(self._base + (self._final - self._base) * share)
+            self._warm = share < 1.0
+
+    def _rate(self) -> float:
+        return float(np.asarray(self.model.optimizer.learning_rate))
+
+    def _set(self, rate: float) -> None:
+        optimizer = self.model.optimizer
+        optimizer.learning_rate = rate
+        optimizer.__dict__["_het_rates"] = (self._base, rate)

@@ -1,1 +1,0 @@
-"""Keras callbacks that need layers and workers."""

@@ -1,0 +1,149 @@
+#include "het_tf/core/client/push_log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/testing/table_specs.h"
+
+namespace het {
+namespace {
+
+Schema MakeSchema(const std::string& name) { return testing::NewSchema(name, 2, "row_wise_adagrad"); }
+
+class PushLogTest : public ::testing::Test {
+ protected:
+  // A frame in which each key gets `ticks` ticks that add `value` to both of its floats.
+  PushFrame* Push(const Schema& schema, const std::vector<Key>& keys, uint32_t ticks = 1, float value = 1) {
+    PushFrame* const frame = log_.Append(++number_);
+    Add(frame, schema, keys, ticks, value);
+    return frame;
+  }
+  static void Add(PushFrame* frame, const Schema& schema, const std::vector<Key>& keys, uint32_t ticks,
+                  float value) {
+    TablePush* const push = frame->Add(schema, RowFormat::kFloat32, keys.size());
+    for (Key key : keys) {
+      push->keys.push_back(key);
+      push->ticks.push_back(ticks);
+      for (size_t i = 0; i < schema->optimizer().wire_floats(); ++i) Writer(&push->rows).Fixed(value);
+    }
+  }
+  float Merged(Key key, uint64_t seq, uint64_t* ticks) {
+    std::vector<float> row(t_->row_floats());
+    *ticks = log_.MergeOnto(t_->id(), key, seq, row.data());
+    EXPECT_EQ(row[0], row[1]);
+    return row[0];
+  }
+  std::vector<uint64_t> Seqs() const {
+    std::vector<uint64_t> seqs;
+    for (const PushFrame& frame : log_.frames()) seqs.push_back(frame.seq);
+    return seqs;
+  }
+
+  PushLog log_;
+  uint64_t number_ = 0;
+  Schema t_ = MakeSchema("t");
+  Schema u_ = MakeSchema("u");
+};
+
+TEST_F(PushLogTest, NumbersHaveNoGaps) {
+  EXPECT_FALSE(log_.unapplied());
+  EXPECT_EQ(log_.After(0), nullptr);
+  for (int i = 0; i < 3; ++i) Push(t_, {1});
+  EXPECT_EQ(Seqs(), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_TRUE(log_.unapplied());
+  EXPECT_EQ(log_.After(0)->seq, 1u);
+  EXPECT_EQ(log_.After(2)->seq, 3u);
+  EXPECT_EQ(log_.After(3), nullptr);
+}
+
+TEST_F(PushLogTest, AcknowledgeGoesForwardAndNotPastTheLastFrame) {
+  for (int i = 0; i < 3; ++i) Push(t_, {1});
+  EXPECT_TRUE(log_.Acknowledge(2));
+  EXPECT_FALSE(log_.Acknowledge(1)) << "a late answer";
+  EXPECT_EQ(log_.applied(), 2u);
+  EXPECT_TRUE(log_.Acknowledge(99));
+  EXPECT_EQ(log_.applied(), 3u);
+  EXPECT_FALSE(log_.unapplied());
+}
+
+TEST_F(PushLogTest, KeptBytesAreThoseOfAppliedFrames) {
+  const size_t one = Push(t_, {1, 2})->bytes();
+  Push(t_, {1, 2});
+  Push(t_, {1, 2});
+  EXPECT_EQ(log_.kept_bytes(), 0u);
+  log_.Acknowledge(2);
+  EXPECT_EQ(log_.kept_bytes(), 2 * one);
+  EXPECT_TRUE(log_.keeps());
+  log_.ForgetThrough(1);
+  EXPECT_EQ(log_.kept_bytes(), one);
+  EXPECT_EQ(log_.durable(), 1u);
+  EXPECT_EQ(Seqs(), (std::vector<uint64_t>{2, 3}));
+  log_.Rewind(1);
+  EXPECT_EQ(log_.kept_bytes(), 0u);
+  EXPECT_EQ(log_.After(log_.applied())->seq, 2u);
+  log_.Acknowledge(3);
+  log_.RemoveTable(t_->id());
+  EXPECT_EQ(log_.kept_bytes(), 2 * sizeof(PushFrame));
+  log_.ForgetThrough(3);
+  EXPECT_EQ(log_.kept_bytes(), 0u);
+  EXPECT_FALSE(log_.keeps());
+}
+
+TEST_F(PushLogTest, RenumberBeginsAtOneAndAppliesNothing) {
+  for (int i = 0; i < 4; ++i) Push(t_, {1});
+  log_.Acknowledge(3);
+  log_.ForgetThrough(2);
+  log_.Renumber();
+  EXPECT_EQ(Seqs(), (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(log_.frames().front().number, 3u) << "the age of a frame stays";
+  EXPECT_EQ(log_.applied(), 0u);
+  EXPECT_EQ(log_.durable(), 0u);
+  EXPECT_EQ(log_.kept_bytes(), 0u);
+  EXPECT_EQ(Push(t_, {1})->seq, 3u);
+}
+
+TEST_F(PushLogTest, MergeOntoAddsWhatTheRowLacks) {
+  Push(t_, {1, 5}, 1, 1);
+  Push(u_, {5}, 7, 100);
+  Push(t_, {9, 5, 3}, 2, 10);
+  uint64_t ticks = 0;
+  EXPECT_EQ(Merged(5, 0, &ticks), 11);
+  EXPECT_EQ(ticks, 3u);
+  EXPECT_EQ(Merged(5, 1, &ticks), 10);
+  EXPECT_EQ(ticks, 2u);
+  EXPECT_EQ(Merged(5, 3, &ticks), 0);
+  EXPECT_EQ(Merged(4, 0, &ticks), 0) << "a key that was not pushed";
+  log_.Acknowledge(1);
+  EXPECT_EQ(Merged(5, 0, &ticks), 11) << "a kept frame may be later than an old answer";
+}
+
+TEST_F(PushLogTest, UnappliedTicks) {
+  Push(t_, {1, 5}, 1);
+  Push(t_, {5}, 2);
+  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 5), 3u);
+  EXPECT_EQ(log_.UnappliedTicks(u_->id(), 5), 0u);
+  log_.Acknowledge(1);
+  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 5), 2u);
+  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 1), 0u);
+  EXPECT_TRUE(log_.AnyUnapplied([](const PushFrame& frame) { return frame.seq == 2; }));
+  EXPECT_FALSE(log_.AnyUnapplied([](const PushFrame& frame) { return frame.seq == 1; }));
+}
+
+TEST_F(PushLogTest, DropUnappliedLeavesFramesAndWhatIsApplied) {
+  Push(t_, {1}, 4);
+  PushFrame* const second = Push(t_, {1, 2}, 5);
+  Add(second, u_, {1}, 6, 1);
+  log_.Acknowledge(1);
+  EXPECT_EQ(log_.DropUnapplied(t_->id()), 10u);
+  EXPECT_EQ(Seqs(), (std::vector<uint64_t>{1, 2})) << "a gap would be refused";
+  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 1), 0u);
+  EXPECT_EQ(log_.UnappliedTicks(u_->id(), 1), 6u);
+  uint64_t ticks = 0;
+  Merged(1, 0, &ticks);
+  EXPECT_EQ(ticks, 4u);
+}
+
+}  // namespace
+}  // namespace het

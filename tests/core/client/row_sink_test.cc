@@ -1,0 +1,218 @@
+// Rows of an answer, and the own updates that they lack.
+#include "het_tf/core/client/row_sink.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+#include "het_tf/core/client/asker.h"
+#include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/device_reads.h"
+#include "het_tf/core/client/push_builder.h"
+#include "tests/testing/held_lines.h"
+#include "tests/testing/table_specs.h"
+
+namespace het {
+namespace {
+
+class RowSinkTest : public ::testing::Test {
+ protected:
+  RowSinkTest() {
+    schema_ = testing::NewSchema("t", 1);
+    CacheConfig config;
+    config.capacity = 4;
+    tables_.Add(schema_, config);
+    cache_ = tables_.Find(schema_->id());
+    sessions_.emplace_back(0, ClientId(), &config_);
+  }
+  PushLog& log() { return sessions_[0].log(); }
+  void Push(Key key, float update) {
+    TablePush* const push = log().Append(1)->Add(schema_, RowFormat::kFloat32, 1);
+    push->keys.push_back(key);
+    push->ticks.push_back(1);
+    Writer(&push->rows).Fixed(update);
+  }
+  uint32_t Line(Key key, float value, Clock base) {
+    const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), base, false);
+    cache_->lines().data(line)[0] = value;
+    return line;
+  }
+  float Value(Key key) {
+    const uint32_t line = cache_->lines().Find(key);
+    EXPECT_NE(line, kNoRow);
+    return cache_->lines().data(line)[0];
+  }
+  Clock Base(Key key) { return cache_->lines().base(cache_->lines().Find(key)); }
+  // A read of these keys begins; returns what it asks of the one partition.
+  TableRead Begin(CacheSink* sink, const Vector<Key>& keys) {
+    keys_ = keys;
+    hashes_.clear();
+    for (Key key : keys) hashes_.push_back(cache_->lines().Hash(key));
+    rows_.assign(keys.size(), kNoRow);
+    values_.assign(keys.size(), nullptr);
+    read_.parts = {
+        {schema_->id(), 0, keys.size(), keys_.data(), hashes_.data(), rows_.data(), values_.data()}};
+    op_.sink = std::make_unique<LineSink>(&tables_);  // as the asker sees it
+    Asker asker(&op_, &subscriptions_);
+    sink->Classify(read_, &asker);
+    asker.Ask(&sessions_);
+    return op_.parts.back()->tables[0];
+  }
+  // The server's rows of all checks and fetches: value 10 * (i + 1) at clock i + 1, as they were after
+  // `applied`.
+  void Answer(RowSink* sink, const TableRead& asked, uint64_t applied, bool subscribed = false) {
+    TableReply reply;
+    reply.table = schema_->id();
+    reply.row_floats = 1;
+    float next = 0;
+    for (uint32_t i = 0; i < asked.checks.size(); ++i) {
+      reply.refreshed.push_back(i);
+      reply.refreshed_clocks.push_back(static_cast<Clock>(next) + 1);
+      reply.rows.push_back(10 * (next += 1));
+    }
+    for (size_t i = 0; i < asked.fetches.size(); ++i) {
+      reply.fetched_clocks.push_back(static_cast<Clock>(next) + 1);
+      reply.rows.push_back(10 * (next += 1));
+    }
+    ReplyRows rows(reply);
+    sink->Take(asked, {0, &log(), applied, reply, subscribed}, &rows);
+  }
+
+  Schema schema_;
+  CachedTables tables_{1, 5};
+  TableCache* cache_ = nullptr;
+  Session::Config config_;
+  std::deque<Session> sessions_;
+  PushBuilder pushes_{&tables_, &sessions_, 1000};
+  Subscriptions subscriptions_{&tables_};
+  ReadOp op_;
+  CachedRead read_;  // of Begin
+  Vector<Key> keys_;
+  Vector<uint64_t> hashes_;
+  Vector<uint32_t> rows_;
+  Vector<const float*> values_;
+};
+
+TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
+  const uint32_t line = Line(7, 1, 0);
+  Push(7, 100);
+  Push(7, 200);
+  cache_->unsent().UpdateOf(line)[0] = 1000;
+  cache_->lines().AddTick(line);
+  LineSink sink(&tables_, 1);
+  const TableRead asked = Begin(&sink, {7});
+  EXPECT_EQ(asked.checks, Vector<Key>({7}));
+  cache_->marks().Invalidate(line);
+  Answer(&sink, asked, /*applied=*/1);
+  EXPECT_EQ(Value(7), 10 + 200 + 1000) << "the first push is in the row";
+  EXPECT_EQ(Base(7), 1 + 1) << "unsent ticks are no part of the base";
+  EXPECT_FALSE(cache_->marks().invalid(line));
+}
+
+TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
+  LineSink sink(&tables_, 1);
+  const TableRead asked = Begin(&sink, {1, 2, 3, 4, 5, 6});
+  Answer(&sink, asked, 0, /*subscribed=*/true);
+  EXPECT_EQ(cache_->lines().size(), 6u);
+  EXPECT_EQ(cache_->marks().resident(), 6u) << "more than the cache may have, until the step ends";
+  EXPECT_EQ(testing::HeldLines(*cache_), 6u);
+  EXPECT_EQ(Value(6), 60);
+  EXPECT_TRUE(cache_->marks().subscribed(cache_->lines().Find(1)));
+}
+
+TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
+  const uint32_t line = Line(7, 1, 0);
+  cache_->unsent().UpdateOf(line)[0] = 5;
+  cache_->lines().AddTick(line);
+  for (Key key = 20; key < 24; ++key) Line(key, 0, 0);
+  cache_->MakeRoom(4);
+  ASSERT_NE(cache_->unsent().queue().Find(7), nullptr);
+  {
+    PrivateSink sink(&tables_);
+    Answer(&sink, Begin(&sink, {7}), 0);
+    sink.FillIn(&read_);
+    EXPECT_EQ(values_[0][0], 15);
+    EXPECT_EQ(rows_[0], kNoRow);
+    EXPECT_NE(cache_->unsent().queue().Find(7), nullptr) << "it does not enter the cache";
+  }
+  LineSink sink(&tables_, 1);
+  Answer(&sink, Begin(&sink, {7}), 0);
+  EXPECT_EQ(Value(7), 15);
+  EXPECT_EQ(cache_->unsent().queue().Find(7), nullptr);
+}
+
+// Would find a number that was taken when the read began and is another row's by now.
+TEST_F(RowSinkTest, LinesStayTheReadsUntilItEnds) {
+  for (const bool training : {true, false}) {
+    const uint32_t line = Line(7, 1, 4);
+    std::unique_ptr<CacheSink> sink = std::make_unique<PrivateSink>(&tables_);
+    if (training) sink = std::make_unique<LineSink>(&tables_, 1);
+    const TableRead asked = Begin(sink.get(), {7});
+    for (uint64_t step = 2; step < 30; ++step) {  // no hold of a step lasts so long
+      cache_->BeginLookup(step);
+      Line(static_cast<Key>(100 * step), 0, 0);
+      cache_->MakeRoom(4);
+    }
+    cache_->Drop(line);
+    EXPECT_TRUE(cache_->marks().invalid(line));
+    Answer(sink.get(), asked, 0);
+    sink->FillIn(&read_);
+    EXPECT_EQ(rows_[0], line);
+    EXPECT_EQ(values_[0][0], 10);
+    sink.reset();
+    cache_->MakeRoom(4);
+    EXPECT_EQ(cache_->lines().Find(7), kNoRow) << training;
+  }
+}
+
+// Would find two lines of one key, and a read that has the older answer.
+TEST_F(RowSinkTest, ARowThatAnotherReadHasBroughtGetsTheNewerAnswer) {
+  LineSink first(&tables_, 1), second(&tables_, 2);
+  const TableRead asked = Begin(&first, {7, 8});
+  const TableRead again = Begin(&second, {8});
+  Answer(&second, again, 0);
+  EXPECT_EQ(Value(8), 10);
+  Answer(&first, asked, 0);
+  EXPECT_EQ(Value(8), 20);
+  EXPECT_EQ(cache_->lines().size(), 2u);
+}
+
+TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {
+  const uint32_t a = Line(1, 0, 4), b = Line(2, 0, 5);
+  PrivateSink sink(&tables_);
+  TableRead asked = Begin(&sink, {1, 2});
+  EXPECT_EQ(asked.clocks, Vector<Clock>({4, 5}));
+  cache_->marks().Invalidate(a);
+  cache_->lines().base(b) = 9;
+  sink.Renew(&asked);
+  EXPECT_EQ(asked.checks, Vector<Key>({2}));
+  EXPECT_EQ(asked.clocks, Vector<Clock>({9}));
+  EXPECT_EQ(asked.check_at, Vector<uint32_t>({1}));
+  EXPECT_EQ(asked.fetches, Vector<Key>({1}));
+  EXPECT_EQ(asked.fetch_at, Vector<uint32_t>({0}));
+}
+
+TEST_F(RowSinkTest, ADeviceGetsItsRowsWhereItSaid) {
+  const Key keys[] = {1, 2};
+  const Clock bases[] = {0, kNoBase};
+  uint8_t came[2] = {0, 0}, admit[2] = {0, 0};
+  Clock clocks[2] = {0, 0};
+  float rows[2] = {0, 0};
+  DeviceRead::Part part{schema_->id(), 0, 2, keys, bases, came, admit, clocks, rows};
+  Push(2, 7);
+  const DeviceRead read{{part}};
+  TableRead asked{cache_};
+  asked.Check(1, 0, 0);
+  asked.Fetch(2, 1);
+  DeviceReads reads;
+  Answer(std::make_unique<DeviceSink>(&reads, &op_, read).get(), asked, 0);
+  EXPECT_EQ(rows[0], 10);
+  EXPECT_EQ(rows[1], 27);
+  EXPECT_EQ(clocks[1], 3);
+  EXPECT_EQ(came[0] + came[1], 2);
+}
+
+}  // namespace
+}  // namespace het

@@ -1,0 +1,315 @@
+// The conversation with one partition, played without a partition, a cache or a clock.
+#include <string>
+#include <vector>
+
+#include "tests/core/client/session_fixture.h"
+
+namespace het {
+namespace {
+
+class SessionTest : public SessionFixture {};
+
+TEST_F(SessionTest, AReadGoesWithTheLastPush) {
+  EXPECT_FALSE(Send());
+  Push();
+  Push();
+  const PartitionReadPtr read = Ask();
+  const auto first = Send();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->seq, 1u);
+  EXPECT_EQ(first->after_seq, 1u);
+  EXPECT_EQ(read_, nullptr);
+  const auto second = Send();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->seq, 2u);
+  EXPECT_EQ(second->after_seq, 2u);
+  EXPECT_EQ(read_, read);
+  EXPECT_FALSE(Send());
+  EXPECT_EQ(session_.outstanding().size(), 2u);
+}
+
+TEST_F(SessionTest, AReadThatNobodyWaitsForIsNotSent) {
+  const PartitionReadPtr read = Ask();
+  read->op = nullptr;
+  EXPECT_FALSE(Send());
+  EXPECT_FALSE(session_.busy());
+}
+
+TEST_F(SessionTest, AnOrdinaryAnswer) {
+  Push();
+  Ask();
+  const auto request = Send(4);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->inc, 0u);
+  const Verdict verdict = Hear(*request, Answer(FrameStatus::kOk, 1));
+  EXPECT_EQ(verdict.answer, Verdict::kRows);
+  EXPECT_TRUE(verdict.progress);
+  EXPECT_FALSE(verdict.new_incarnation);
+  EXPECT_EQ(session_.incarnation(), kIncarnation);
+  EXPECT_TRUE(session_.log().frames().empty()) << "applied is durable here";
+  uint64_t connection = 0;
+  EXPECT_EQ(session_.Written(&connection), 1u);
+  EXPECT_EQ(connection, 4u);
+  Ask();
+  EXPECT_EQ(Send()->inc, kIncarnation);
+}
+
+TEST_F(SessionTest, AfterAFailureAllIsSentAgainInOrderOnceNothingIsOnItsWay) {
+  Push();
+  Push();
+  const auto first = Send(), second = Send();
+  EXPECT_EQ(session_.OnFailure("busy", /*connection_lost=*/false, now_, 0).size(), 0u);
+  EXPECT_FALSE(Send()) << "the pause";
+  now_ = session_.backoff().not_before();
+  EXPECT_FALSE(Send()) << "both requests are still on their way";
+  Hear(*first, Answer(FrameStatus::kBusy, 0));
+  now_ = session_.backoff().not_before();
+  EXPECT_FALSE(Send());
+  Hear(*second, Answer(FrameStatus::kBusy, 0));
+  now_ = session_.backoff().not_before();
+  EXPECT_EQ(Send()->seq, 1u);
+  EXPECT_EQ(Send()->seq, 2u);
+}
+
+TEST_F(SessionTest, ALostConnectionGivesItsReadsBack) {
+  const PartitionReadPtr read = Ask();
+  const auto request = Send();
+  const auto again = session_.OnFailure("closed", /*connection_lost=*/true, now_, 0);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0], read);
+  EXPECT_EQ(session_.Find(request->request_id), nullptr) << "its answer is late";
+  EXPECT_EQ(session_.backoff().reason(), "closed");
+}
+
+TEST_F(SessionTest, PausesDouble) {
+  std::vector<double> pauses;
+  for (int i = 0; i < 9; ++i) {
+    static_cast<void>(session_.OnFailure("no", false, now_, 0.999999));
+    pauses.push_back(session_.backoff().not_before() - now_);
+  }
+  EXPECT_NEAR(pauses[0], config_.backoff.first, 1e-6);
+  EXPECT_NEAR(pauses[3], 8 * config_.backoff.first, 1e-6);
+  EXPECT_NEAR(pauses[8], config_.backoff.most, 1e-6);
+  EXPECT_EQ(session_.backoff().since(), now_);
+}
+
+TEST_F(SessionTest, AGapIsRewound) {
+  Push();
+  Push();
+  Send();
+  const auto second = Send();
+  EXPECT_EQ(Hear(*second, Answer(FrameStatus::kGap, 0)).answer, Verdict::kAskAgain);
+  EXPECT_FALSE(Send()) << "the first is still on its way";
+  static_cast<void>(session_.Take(&session_.outstanding().front()));
+  EXPECT_EQ(Send()->seq, 1u);
+}
+
+// --- incarnations
+
+TEST_F(SessionTest, ANewIncarnationThatHasEverything) {
+  Applied(2);
+  const PartitionReadPtr first = Ask();
+  const auto a = Send();
+  const PartitionReadPtr second = Ask();
+  const auto b = Send();
+  const Verdict verdict = Hear(*a, Answer(FrameStatus::kOk, 2, 71));
+  EXPECT_TRUE(verdict.new_incarnation);
+  EXPECT_EQ(verdict.answer, Verdict::kAskAgain) << "its rows answer a question about old bases";
+  EXPECT_EQ(verdict.unanswered, std::vector<PartitionReadPtr>({second}));
+  EXPECT_EQ(verdict.lost + verdict.repaired, 0u);
+  EXPECT_FALSE(verdict.new_identity);
+  EXPECT_EQ(Hear(*b, Answer(FrameStatus::kOk, 2, 71)).answer, Verdict::kNothing);
+}
+
+TEST_F(SessionTest, WhatAnEarlierIncarnationAnswersIsLate) {
+  Applied(1);
+  Ask();
+  const auto a = Send();
+  Ask();
+  const auto b = Send();
+  Hear(*a, Answer(FrameStatus::kOk, 1, 71));
+  const Verdict late = Hear(*b, Answer(FrameStatus::kOk, 1, kIncarnation));
+  EXPECT_FALSE(late.new_incarnation);
+  EXPECT_EQ(session_.incarnation(), 71u);
+  // Asked when nothing else was on its way, it is the partition's state.
+  Ask();
+  const auto c = Send();
+  EXPECT_TRUE(Hear(*c, Answer(FrameStatus::kOk, 1, kIncarnation)).new_incarnation);
+  EXPECT_EQ(session_.incarnation(), kIncarnation);
+}
+
+TEST_F(SessionTest, LostPushesThatAreKeptAreSentAgain) {
+  Keep();
+  Applied(3);
+  Ask();
+  const Verdict verdict = Hear(*Send(), Answer(FrameStatus::kGap, 1, 71));
+  EXPECT_EQ(verdict.lost, 0u);
+  EXPECT_EQ(verdict.repaired, 2u);
+  EXPECT_FALSE(verdict.new_identity);
+  EXPECT_EQ(Send()->seq, 2u);
+  EXPECT_EQ(Send()->seq, 3u);
+}
+
+TEST_F(SessionTest, AfterPushesThatAreNotKeptWhatIsLeftHasAnotherIdentity) {
+  Keep();
+  Applied(3);
+  session_.log().ForgetThrough(2);
+  Ask();
+  const Verdict verdict = Hear(*Send(), Answer(FrameStatus::kGap, 0, 71));
+  EXPECT_EQ(verdict.lost, 2u);
+  EXPECT_EQ(verdict.repaired, 1u);
+  EXPECT_TRUE(verdict.new_identity);
+  const auto request = Send();
+  EXPECT_EQ(request->seq, 1u);
+  EXPECT_TRUE(request->client == (ClientId{1, 2}));
+}
+
+TEST_F(SessionTest, AnswersToTheOldIdentityAcknowledgeNothing) {
+  Keep();
+  Applied(3);
+  session_.log().ForgetThrough(3);
+  Ask();
+  const auto a = Send();
+  Push();
+  const auto b = Send();
+  EXPECT_TRUE(Hear(*a, Answer(FrameStatus::kGap, 0, 71)).new_identity);
+  const Verdict verdict = Hear(*b, Answer(FrameStatus::kOk, 4, 71));
+  EXPECT_FALSE(verdict.progress);
+  EXPECT_EQ(session_.log().applied(), 0u);
+}
+
+TEST_F(SessionTest, APartitionThatForgotASilentClientHasLostNothing) {
+  Keep();
+  Applied(2);
+  now_ += config_.forgotten_after;
+  Ask();
+  const Verdict verdict = Hear(*Send(), Answer(FrameStatus::kGap, 0, 71));
+  EXPECT_EQ(verdict.lost + verdict.repaired, 0u);
+  EXPECT_TRUE(verdict.new_identity);
+  EXPECT_TRUE(session_.log().frames().empty());
+}
+
+// --- tables
+
+TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
+  Push(5);
+  Reply epoch = Answer(FrameStatus::kEpoch, 0);
+  epoch.tables.resize(1);
+  epoch.tables[0].table = schema_->id();
+  epoch.tables[0].epoch = 11;
+  EXPECT_TRUE(Hear(*Send(), epoch).reloaded.empty());
+  EXPECT_EQ(session_.epochs()[schema_->id()], 11u);
+  epoch.tables[0].epoch = 12;
+  const Verdict verdict = Hear(*Send(), epoch);
+  ASSERT_EQ(verdict.reloaded.size(), 1u);
+  EXPECT_EQ(verdict.reloaded[0].dropped_ticks, 5u);
+  EXPECT_EQ(Send()->seq, 1u) << "empty, but there is no gap";
+}
+
+TEST_F(SessionTest, UpdatesOfAReloadedTableMayBeKept) {
+  config_.discard_unsent = false;
+  Push(5);
+  Reply epoch = Answer(FrameStatus::kEpoch, 0);
+  epoch.tables.resize(1);
+  epoch.tables[0].table = schema_->id();
+  for (uint64_t of : {11, 12}) {
+    epoch.tables[0].epoch = of;
+    Hear(*Send(), epoch);
+  }
+  EXPECT_EQ(session_.log().UnappliedTicks(schema_->id(), 7), 5u);
+}
+
+TEST_F(SessionTest, ATableThatIsGone) {
+  Push(5);
+  Ask();
+  Reply gone = Answer(FrameStatus::kNoTable, 0);
+  gone.tables.resize(1);
+  gone.tables[0].table = schema_->id();
+  const Verdict verdict = Hear(*Send(), gone);
+  EXPECT_EQ(verdict.answer, Verdict::kRefused);
+  EXPECT_TRUE(verdict.pushes_refused);
+  ASSERT_EQ(verdict.gone.size(), 1u);
+  EXPECT_EQ(verdict.gone[0].dropped_ticks, 5u);
+  EXPECT_TRUE(session_.fatal().ok());
+  EXPECT_EQ(Send()->seq, 1u);
+}
+
+// --- refusals
+
+TEST_F(SessionTest, AWrongPartitionIsRefusedForGood) {
+  Ask();
+  Reply wrong = Answer(FrameStatus::kWrongPartition, 0);
+  wrong.message = "another hash";
+  EXPECT_EQ(Hear(*Send(), wrong).answer, Verdict::kRefused);
+  EXPECT_NE(session_.fatal().message().find("partition 3 refuses this client: another hash"),
+            std::string::npos);
+  Ask();
+  EXPECT_FALSE(Send());
+}
+
+TEST_F(SessionTest, APartElsewhereGoesAloneUntilARefusalSaysWhere) {
+  Ask();
+  EXPECT_EQ(Hear(*Send(), Answer(FrameStatus::kElsewhere, 0)).answer, Verdict::kAskAgain);
+  EXPECT_TRUE(session_.goes_alone());
+  static_cast<void>(session_.OnFailure("it moves", false, now_, 0));
+  now_ = session_.backoff().not_before();
+  Ask();
+  Hear(*Send(), Answer(FrameStatus::kOk, 0));
+  EXPECT_FALSE(session_.goes_alone());
+}
+
+TEST_F(SessionTest, AStoreWithoutMemoryIsAFailureAndAcknowledges) {
+  Push();
+  Push();
+  const auto first = Send();
+  const Verdict verdict = Hear(*first, Answer(FrameStatus::kOutOfMemory, 1));
+  EXPECT_EQ(verdict.failure, kStoreOutOfMemory);
+  EXPECT_EQ(verdict.answer, Verdict::kAskAgain);
+  EXPECT_EQ(session_.log().applied(), 1u);
+}
+
+// --- answers that come in another order
+
+TEST_F(SessionTest, RowsFromBeforeForgottenPushesAreAskedForAgain) {
+  Applied(1);
+  Ask();
+  const auto old = Send();
+  Push();
+  const auto push = Send();
+  Hear(*push, Answer(FrameStatus::kOk, 2));
+  EXPECT_EQ(Hear(*old, Answer(FrameStatus::kOk, 1)).answer, Verdict::kAskAgain);
+}
+
+TEST_F(SessionTest, RowsFromBeforeKeptPushesCanBeBroughtUpToDate) {
+  Keep();
+  Applied(1);
+  Ask();
+  const auto old = Send();
+  Push();
+  const auto push = Send();
+  Hear(*push, Answer(FrameStatus::kOk, 2));
+  EXPECT_EQ(Hear(*old, Answer(FrameStatus::kOk, 1)).answer, Verdict::kRows);
+}
+
+TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
+  for (const bool reset : {false, true}) {
+    session_.SetNotified(5);
+    Ask();
+    Session::Outgoing next;
+    ASSERT_TRUE(session_.Next(now_, &next));
+    OutRequest request;
+    session_.FillIn(next, &request);
+    request.request_id = ++request_id_;
+    request.tables.emplace_back().subscribe = true;
+    session_.Sent(next, request, request.request_id, now_, 1);
+    Reply reply = Answer(FrameStatus::kOk, 0);
+    reply.notified = 5;
+    reply.subscription_reset = reset;
+    EXPECT_EQ(Hear(request, reply).answer, reset ? Verdict::kRows : Verdict::kAskAgain);
+  }
+}
+
+// --- a partition that says anything
+
+}  // namespace
+}  // namespace het

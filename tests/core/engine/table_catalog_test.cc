@@ -1,0 +1,50 @@
+// The tables of an engine by name.
+#include "het_tf/core/engine/table_catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/table_specs.h"
+
+namespace het {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::NewSchema;
+
+TEST(TableCatalog, FindsWhatWasAdded) {
+  TableCatalog catalog("space");
+  EXPECT_THAT(catalog.Find("a").status().message(), HasSubstr("'space'; there are none"));
+  catalog.Add(NewSchema("b", 2), TableOptions());
+  catalog.Add(NewSchema("a", 3), TableOptions());
+  EXPECT_THAT(catalog.Names(), ElementsAre("a", "b"));
+  EXPECT_EQ(catalog.Find("a").value()->schema->dim(), 3u);
+  const Status status = catalog.Find("c").status();
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("there are 'a', 'b'. Build the layer"));
+}
+
+TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {
+  TableCatalog catalog("");
+  const uint64_t first = catalog.generation();
+  catalog.Add(NewSchema("a", 2), TableOptions());
+  const uint64_t second = catalog.generation();
+  EXPECT_NE(second, first);
+  const TablePtr held = catalog.Find("a").value();
+  catalog.Remove("a");
+  EXPECT_NE(catalog.generation(), second);
+  EXPECT_FALSE(catalog.Find("a").ok());
+  EXPECT_EQ(held->schema->dim(), 2u) << "calls that have found it go on with it";
+}
+
+TEST(TableCatalog, WorkersMayChange) {
+  TableCatalog catalog("");
+  catalog.Add(NewSchema("a", 2), TableOptions{CacheConfig()});
+  const TablePtr table = catalog.Find("a").value();
+  catalog.SetWorkers(table.get(), 3);
+  EXPECT_EQ(table->options.cache->workers, 3u);
+}
+
+}  // namespace
+}  // namespace het

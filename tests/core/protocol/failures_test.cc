@@ -1,0 +1,192 @@
+// Failing calls and vanishing rows: cleared or dropped tables, exhausted memory, deadlines.
+#include <gtest/gtest.h>
+
+#include "tests/testing/held_lines.h"
+#include "tests/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+using Failure = WorldTest;
+
+TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
+  WorldConfig config = Bounded(3);
+  config.partitions = 3;
+  std::vector<std::string> notices;
+  config.client.notice = [&notices](const std::string& text) { notices.push_back(text); };
+  Make(config);
+  for (int i = 0; i < 6; ++i) Train(0, {1, 2});  // four applied, two unsent
+  EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 2u);
+  world().service().ClearTable(At(1).first);
+  auto step = world().NewStep({{1, 2}});
+  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
+  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial) << "the store's current row";
+  EXPECT_EQ(cache()->counters().discarded_ticks, 4u);
+  EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
+  ASSERT_TRUE(world().client(0).Flush().ok());
+  EXPECT_EQ(world().ServerClock(At(1)), 0);
+  ASSERT_EQ(notices.size(), 1u) << "one for all partitions";
+  EXPECT_EQ(
+      notices[0].find("4 updates of table '" + world().schema(0)->spec().name +
+                      "' that had not been applied were discarded: somebody loaded, cleared or dropped it"),
+      0u)
+      << notices[0];
+  Abandon();  // the oracle does not know clearing
+}
+
+TEST_F(Failure, ClearedBetweenReadAndWrite) {
+  for (auto policy : {ClientConfig::kDiscard, ClientConfig::kKeep}) {
+    WorldConfig config = Bounded(0);
+    config.client.on_reload = policy;
+    config.partitions = 3;
+    config.tables = 2;
+    Make(config);
+    Train(0, {1, 2, 3, 4});
+    auto step = Read(0, {1, 2, 3, 4});
+    world().service().ClearTable(At(1).first);
+    EXPECT_TRUE(world().client(0).Write(step->MakeWrite(1), step->token, nullptr).ok());
+    EXPECT_EQ(HeldLines(*cache()), 0u);
+    // The push met the new epoch: it was dropped and reported, or applied to the new content.
+    for (Key key : {1, 2, 3, 4})
+      EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
+    EXPECT_EQ(cache()->counters().discarded_ticks, policy == ClientConfig::kKeep ? 0u : 4u);
+    auto after = world().NewStep({{1, 2, 3, 4}});
+    EXPECT_TRUE(world().client(0).Read(after->MakeRead(), world().NewToken()).ok());
+    EXPECT_TRUE(world().client(0).Write(after->MakeWrite(0), 0, nullptr).ok());
+    Abandon();
+  }
+}
+
+TEST_F(Failure, DroppedTableFailsAlone) {
+  WorldConfig config = Bounded(3);
+  config.tables = 2;
+  Make(config);
+  auto both = world().NewStep({{1}, {2}});
+  ASSERT_TRUE(world().Read(0, both.get()).ok());
+  ASSERT_TRUE(world().Write(0, both.get()).ok());
+  const Schema gone = world().schema(0);
+  const Schema stays = world().schema(1);
+  world().service().DropTable(gone->id());
+
+  Client& client = world().client(0);
+  const Status flush = client.Flush();  // both tables' updates in one frame
+  EXPECT_EQ(flush.code(), Code::kFailedPrecondition);
+  EXPECT_NE(flush.message().find("partition 0"), std::string::npos) << flush.message();
+  EXPECT_NE(flush.message().find("no table"), std::string::npos) << flush.message();
+  EXPECT_EQ(client.cache(gone->id())->counters().discarded_ticks, 1u);
+  EXPECT_EQ(client.UnappliedTicks(stays->id(), 2), 1u) << "kept";
+  EXPECT_TRUE(client.Flush().ok());
+  EXPECT_EQ(world().ServerClock({stays->id(), 2}), 1);
+
+  auto again = world().NewStep({{1}, {2}});
+  EXPECT_EQ(client.Read(again->MakeRead(), world().NewToken()).code(), Code::kFailedPrecondition);
+  auto other = world().NewStep({{}, {2}});
+  EXPECT_TRUE(client.Read(other->MakeRead(), world().NewToken()).ok());
+  // Made again, it is a new table.
+  ASSERT_TRUE(world().service().CreateTable(gone).ok());
+  auto once_more = world().NewStep({{1}, {2}});
+  EXPECT_TRUE(client.Read(once_more->MakeRead(), world().NewToken()).ok());
+  Abandon();
+}
+
+TEST_F(Failure, AFlushOfManyRowsIsSeveralFrames) {
+  WorldConfig config = Bounded(kUnbounded);
+  config.client.max_frame_bytes = 100;
+  Make(config);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 50; ++key) keys.push_back(key);
+  Train(0, keys);
+  net().record = true;
+  Drained();
+  size_t rows = 0;
+  size_t frames = 0;
+  for (const Request& request : Sent(0)) {
+    if (request.tables.empty() || request.tables[0].push_keys.empty()) continue;
+    ++frames;
+    rows += request.tables[0].push_keys.size();
+    EXPECT_LE(request.tables[0].push_updates.size() * sizeof(float), 100u);
+  }
+  EXPECT_EQ(rows, 50u);
+  EXPECT_GE(frames, 8u);
+}
+
+TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
+  WorldConfig config = Bounded(0);
+  config.partitions = 3;
+  std::vector<std::string> notices;
+  config.client.notice = [&notices](const std::string& text) { notices.push_back(text); };
+  Make(config);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 30; ++key) keys.push_back(key);
+  auto step = Read(0, keys);
+  EXPECT_TRUE(notices.empty());
+  net().faults.refuse = 1;
+  const Status status = world().Write(0, step.get());
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_NE(
+      status.message().find("waited for 60 s; partitions 0, 1, 2: LOADING the test is loading, since 60 s"),
+      std::string::npos)
+      << status.message();
+  ASSERT_EQ(notices.size(), 4u) << "after 5, 10, 20 and 40 s";
+  EXPECT_NE(notices[3].find("a push waited for 40 s; partitions 0, 1, 2: "), std::string::npos) << notices[3];
+  EXPECT_EQ(HeldLines(*cache()), 0u);
+  net().faults.refuse = 0;
+  Drained();
+}
+
+TEST_F(Failure, AWriteThatCannotFetchChangesNothing) {
+  Make(Bounded(3, 0));
+  auto old = Read(0, {1, 2});
+  for (int i = 0; i < 10; ++i) Train(0, {1});
+  for (int i = 0; i < 10; ++i) Read(0, {50 + i});
+  Train(0, {7});
+  ASSERT_EQ(cache()->lines().Find(2), kNoRow);
+  net().faults.refuse = 1;
+  const uint64_t ticks = cache()->counters().ticks;
+  EXPECT_EQ(world().Write(0, old.get()).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(cache()->counters().ticks, ticks);
+  net().faults.refuse = 0;
+  for (auto& [where, part] : old->parts()) part.rows.assign(part.rows.size(), kNoRow);
+  EXPECT_TRUE(world().Write(0, old.get()).ok());
+  Drained();
+}
+
+// Memory is exhausted after any number of bytes, in client and store: a call fails or throws, and nothing is
+// lost or applied twice.
+TEST_F(Failure, MemoryEndsAnywhere) {
+  for (size_t room = 0; room < 60000; room += room < 4000 ? 64 : 1024) {
+    const bool in_write = room % 128 == 0;
+    WorldConfig config = Bounded(static_cast<int64_t>(room % 3), 4);
+    config.seed = room + 1;
+    config.cache.write_back_rows = 1;
+    Make(config);
+    Random& random = world().random();
+    for (int i = 0; i < 6; ++i) {
+      std::vector<Key> keys;
+      for (int n = 0; n < 40; ++n) keys.push_back(random.Between(0, 60));
+      auto step = world().NewStep({keys});
+      auto limited = [&](bool limit, auto call) {
+        if (limit) SetAllocLimit(AllocatedBytes() + room);
+        bool ok = false;
+        try {
+          ok = call().ok();
+        } catch (const std::bad_alloc&) {
+        }
+        SetAllocLimit(SIZE_MAX);
+        return ok;
+      };
+      if (limited(i == 3 && !in_write, [&] { return world().Read(0, step.get()); })) {
+        limited(i == 3 && in_write, [&] { return world().Write(0, step.get()); });
+      }
+      world().CheckConservation();
+      // An unsent frame goes out with the next call, of any kind.
+      const Status flushed = world().Flush(0);
+      ASSERT_TRUE(flushed.ok()) << room << " bytes: " << flushed.message();
+    }
+    Drained();
+    ASSERT_EQ(world().FirstError(), "") << room << " bytes";
+  }
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,128 @@
+// Overlapping steps: lookups whose gradients come late or never, validation in between, reads and pushes of a
+// key that cross on the wire.
+#include <gtest/gtest.h>
+
+#include "tests/testing/held_lines.h"
+#include "tests/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+using Overlap = WorldTest;
+
+// --- steps and holds
+
+TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
+  Make(Bounded(kUnbounded, 100));
+  for (int i = 0; i < 10000; ++i) Read(0, {i % 50, 1000 + i % 77});
+  EXPECT_LE(HeldLines(*cache()), 2 * LookupNumbers::kSteps);
+  EXPECT_LE(cache()->lines().size(), 100 + 2 * LookupNumbers::kSteps);
+  for (size_t i = 0; i < LookupNumbers::kSteps; ++i) Train(0, {1});
+  EXPECT_EQ(HeldLines(*cache()), 0u);
+  EXPECT_LE(cache()->lines().size(), 100u);
+}
+
+TEST_F(Overlap, ValidationBetweenReadAndWrite) {
+  Make(Bounded(kUnbounded, 4));
+  Train(0, {1, 2, 3, 4});
+  auto step = Read(0, {1, 2});
+  const Counters before = cache()->counters();
+  // Own unsent updates are seen; no row is admitted, evicted or counted as used.
+  auto validation = Read(0, {1, 2, 3, 50, 51, 52}, false);
+  EXPECT_EQ(validation->Value(At(1).first, 1)[0], kInitial - 1);
+  EXPECT_EQ(validation->Value(At(50).first, 50)[0], kInitial);
+  EXPECT_EQ(cache()->counters().inserts, before.inserts);
+  EXPECT_EQ(cache()->counters().evictions, before.evictions);
+  EXPECT_EQ(cache()->counters().transient_rows, before.transient_rows);
+  EXPECT_EQ(cache()->counters().reads, before.reads);
+  EXPECT_EQ(cache()->lines().size(), 4u);
+  EXPECT_EQ(HeldLines(*cache()), 2u);
+  Write(0, step.get());
+  Drained();
+}
+
+TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
+  Make(Bounded(kUnbounded, 3));
+  for (Key key : {1, 2, 3}) Train(0, {key});
+  Read(0, {1}, false);  // if it counted as a use, 2 would be evicted
+  Train(0, {4});
+  EXPECT_EQ(cache()->lines().Find(1), kNoRow);
+  EXPECT_NE(cache()->lines().Find(2), kNoRow);
+}
+
+TEST_F(Overlap, AReadMayBeAbandoned) {
+  Make(Bounded(0));
+  Train(0, {1, 2});
+  auto step = world().NewStep({{1, 2, 3}});
+  world().transport(0).HoldReplies(0, true);
+  auto op = world().client(0).BeginRead(step->MakeRead(), world().NewToken());
+  world().client(0).Progress(0);
+  EXPECT_EQ(HeldLines(*cache()), 2u);
+  op.reset();
+  world().transport(0).HoldReplies(0, false);
+  Train(0, {3});
+  Drained();
+}
+
+// Two reads fetch one row, which moves in between: the second read must not return the first read's row.
+TEST_F(Overlap, SecondReadGetsTheNewerRow) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  Make(config);
+  Train(0, {9});
+  std::vector<std::unique_ptr<TestStep>> steps;
+  std::vector<std::unique_ptr<ReadOp>> ops;
+  net(0).HoldRequests(0, true);
+  for (int i = 0; i < 2; ++i) {
+    if (i == 1) {
+      net(0).Serve(0);
+      Train(1, {1});
+    }
+    steps.push_back(world().NewStep({{1}}));
+    ops.push_back(world().BeginRead(0, steps.back().get(), true));
+    world().client(0).Progress(0);
+  }
+  ASSERT_EQ(net(0).requests(0), 1u);
+  net(0).HoldRequests(0, false);
+  for (size_t i : {1, 0}) {
+    while (!ops[i]->done()) world().client(0).Progress(0.05);
+    ASSERT_TRUE(world().FinishRead(0, ops[i].get(), steps[i].get()).ok());
+  }
+  EXPECT_EQ(steps[1]->Value(At(1).first, 1)[1], kInitial - 1);
+  Drained();
+}
+
+// --- pushes and fetches that cross
+
+TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
+  WorldConfig config = Bounded(3, 0);
+  config.cache.write_back_rows =
+      0;  // an evicted row goes into a frame at once, which is sent with the next call
+  Make(config);
+  Train(0, {1});
+  world().transport(0).record = true;
+  EXPECT_EQ(Read(0, {1})->Value(At(1).first, 1)[0], kInitial - 1);
+  const std::vector<Request> sent = Sent(0);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].tables.size(), 1u);
+  EXPECT_EQ(sent[0].tables[0].push_keys, Vector<Key>({1}));
+  EXPECT_EQ(sent[0].tables[0].fetch_keys, Vector<Key>({1}));
+  Drained();
+}
+
+TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
+  Make(Bounded(kUnbounded, 1));
+  Train(0, {1});
+  for (Key key = 2; key < 5; ++key) Read(0, {key});  // without the end of a step, some lookups make room
+  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
+  auto step = Read(0, {1});
+  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial - 1);
+  EXPECT_EQ(cache()->unsent().queue().Find(1), nullptr);
+  EXPECT_EQ(world().ServerClock(At(1)), 0);
+  Write(0, step.get());
+  Drained();
+  EXPECT_EQ(world().ServerClock(At(1)), 2);
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,468 @@
+// Saving tables of the embedded store to row files and loading them: other shapes, increments, refusals.
+#include "het_tf/core/store/local_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/ext/checkpoint/cc/merge.h"
+#include "het_tf/core/store/shard.h"
+#include "tests/testing/random.h"
+#include "tests/testing/stored_rows.h"
+#include "tests/testing/table_specs.h"
+#include "tests/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A store of any shape with these tables.
+class Embedded {
+ public:
+  Embedded(uint32_t partitions, uint64_t hash_seed, std::vector<Schema> schemas, uint32_t now = 1000)
+      : service_(partitions, hash_seed, [now] { return now; }), store_(&service_) {
+    for (const Schema& schema : schemas) EXPECT_TRUE(store_.CreateTable(schema).ok());
+  }
+  LocalStore* operator->() { return &store_; }
+  LocalStore* get() { return &store_; }
+  void Assign(const Schema& schema, Key key, float value) {
+    const std::vector<float> row(schema->row_floats(), value);
+    EXPECT_TRUE(store_.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+  }
+  void Remove(const Schema& schema, Key key) {
+    EXPECT_TRUE(store_.Remove(*schema, Span<const Key>(&key, 1)).ok());
+  }
+
+ private:
+  LocalService service_;
+  LocalStore store_;
+};
+
+class CheckpointStore : public ::testing::Test {
+ protected:
+  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
+  const std::vector<Schema> schemas = {NewSchema("a", 7, "adam"), NewSchema("b \"ü\"/keys", 1, "sgd"),
+                                       NewSchema("empty", 3, "adagrad")};
+  Embedded first(4, 5, schemas);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    const auto key = static_cast<Key>(i % 3 == 0 ? random() : random() % 500);
+    first.Assign(schemas[i % 2], key, static_cast<float>(i));
+  }
+  first.Assign(schemas[0], INT64_MIN, 1);
+  first.Assign(schemas[0], INT64_MAX, 2);
+  first.Remove(schemas[0], 7);
+  std::vector<StoredRows> wanted;
+  for (const Schema& schema : schemas) wanted.push_back(RowsOf(first.get(), *schema));
+  ASSERT_GT(wanted[0].size(), 500u);
+  ASSERT_TRUE(wanted[2].empty());
+
+  const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
+  std::vector<std::string> paths = Save(first.get(), In("4"), all);
+  const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 1}};
+  for (const auto& [partitions, seed] : shapes) {
+    Embedded next(partitions, seed, schemas, 5000);
+    next.Assign(schemas[0], 123456, 3);  // is not loaded
+    for (const Schema& schema : schemas) Load(next.get(), paths, schema);
+    for (size_t t = 0; t < schemas.size(); ++t) {
+      EXPECT_EQ(RowsOf(next.get(), *schemas[t]), wanted[t]) << partitions << " partitions";
+      for (const auto& [key, row] : wanted[t]) {  // each is where it is looked for
+        float value[7];
+        ASSERT_TRUE(next->Read(*schemas[t], {&key, 1}, value).ok());
+        ASSERT_EQ(value[0], std::get<3>(row)[0]) << key;
+      }
+    }
+    paths = Save(next.get(), In(std::to_string(partitions) + "of" + std::to_string(seed)), all);
+  }
+}
+
+// A table is in 8 of 64 partitions: shares of a 64th would keep an eighth of the rows.
+TEST(LocalStore, MaxRowsIsSharedByTheTablesPartitions) {
+  TableSpec spec = NewSchema("a", 2, "sgd")->spec();
+  spec.limits.emplace().max_rows = 800;
+  const Schema schema = TableSchema::Create(spec).value();
+  LocalService service(64, 5);
+  LocalStore store(&service);
+  ASSERT_TRUE(store.CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats());
+  for (Key key = 0; key < 4000; ++key) ASSERT_TRUE(store.Assign(*schema, {&key, 1}, row.data(), true).ok());
+  for (int i = 0; i < 64 * 20; ++i) service.SweepNext();
+  EXPECT_EQ(store.CountRows(*schema).value(), 800u);
+}
+
+TEST_F(CheckpointStore, FloorsAndPositions) {
+  const Schema schema = NewSchema("a", 2, "sgd");
+  Embedded first(4, 5, {schema});
+  for (Key key = 0; key < 50; ++key) first.Assign(schema, key, 1);
+  for (int i = 0; i < 9; ++i) first.Assign(schema, 3, 1);
+  first.Remove(schema, 3);
+  const Clock floor = first->State(*schema).value().clock_floor;
+  ASSERT_EQ(floor, 10 * 2 * kBirthGap) << "each assignment is a birth";
+  const auto paths = Save(first.get(), In("a"), {{schema}});
+  Embedded next(2, 9, {schema});
+  const auto before = next->State(*schema).value();
+  Load(next.get(), paths, schema, floor);
+  const auto after = next->State(*schema).value();
+  EXPECT_EQ(after.clock_floor, floor);
+  EXPECT_EQ(after.rows[0] + after.rows[1], 49u);
+  for (size_t p = 0; p < 2; ++p) EXPECT_NE(after.positions[p], before.positions[p]);
+  next.Assign(schema, 3, 1);
+  EXPECT_EQ(std::get<0>(RowsOf(next.get(), *schema)[3]), floor + 4 * kBirthGap)
+      << "not as if it had never gone";
+}
+
+// Base and increments equal the store after any changes, and an increment has only changed rows.
+TEST_F(CheckpointStore, IncrementsHoldWhatChanged) {
+  const Schema schema = NewSchema("a", 3, "adagrad");
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 6; ++round) {
+    auto store = std::make_unique<Embedded>(4, 5, std::vector<Schema>{schema});
+    for (Key key = 0; key < 300; ++key) store->Assign(schema, key, static_cast<float>(key));
+    const std::string prefix = In(std::to_string(round));
+    std::vector<Position> since = PositionsOf(store->get(), *schema);
+    std::vector<std::string> chain = Save(store->get(), prefix + "base", {{schema}});
+    StoredRows before = RowsOf(store->get(), *schema);
+    for (int increment = 0; increment < 3; ++increment) {
+      if (increment == 1) {  // meanwhile everything moves into a store of another shape
+        auto next = std::make_unique<Embedded>(24, 99, std::vector<Schema>{schema});
+        Load(next->get(), chain, schema, (*store)->State(*schema).value().clock_floor);
+        store = std::move(next);
+        since = PositionsOf(store->get(), *schema);
+      }
+      std::set<Key> removals;
+      for (int i = static_cast<int>(random() % 60); i > 0; --i) {
+        const auto key = static_cast<Key>(random() % 400);
+        if (random() % 3 == 0) {
+          store->Remove(schema, key);
+          removals.insert(key);
+        }
+        if (random() % 3 != 0) store->Assign(schema, key, static_cast<float>(random() % 1000));
+      }
+      const StoredRows now = RowsOf(store->get(), *schema);
+      std::set<Key> changed, removed;
+      for (const auto& [key, row] : now) {
+        if (before.count(key) == 0 || before[key] != row) changed.insert(key);
+      }
+      for (const auto& [key, row] : before) {
+        if (now.count(key) == 0) removed.insert(key);
+      }
+      const auto positions = PositionsOf(store->get(), *schema);
+      const auto paths = Save(store->get(), prefix + "inc" + std::to_string(increment), {{schema, since}});
+      since = positions;
+      std::set<Key> got_changed, got_removed;
+      for (const std::string& path : paths) {
+        const auto file = RowReader::Open(path);
+        ASSERT_TRUE(file.ok());
+        const RowTable& table = *file.value()->Find("a").value();
+        std::vector<Key> keys(std::max(table.rows, table.removed));
+        ASSERT_TRUE(file.value()->Read(table, kKeysColumn, 0, table.rows, keys.data()).ok());
+        got_changed.insert(keys.begin(), keys.begin() + static_cast<long>(table.rows));
+        ASSERT_TRUE(file.value()->Read(table, kRemovedColumn, 0, table.removed, keys.data()).ok());
+        got_removed.insert(keys.begin(), keys.begin() + static_cast<long>(table.removed));
+      }
+      EXPECT_EQ(got_changed, changed);
+      for (const Key key : removed) EXPECT_EQ(got_removed.count(key), 1u) << key;
+      for (const Key key : got_removed) {  // a row that came and went is only in the list
+        EXPECT_EQ(removals.count(key), 1u) << key;
+        EXPECT_EQ(now.count(key), 0u) << key;
+      }
+      chain.insert(chain.end(), paths.begin(), paths.end());
+      before = now;
+      Embedded restored(8, 1, {schema});
+      Load(restored.get(), chain, schema);
+      EXPECT_EQ(RowsOf(restored.get(), *schema), now);
+    }
+  }
+}
+
+// The bounds on rows and removals are those of the scan: else columns move, or a save begins anew.
+TEST_F(CheckpointStore, CountsAreWhatAnIncrementBrings) {
+  const Schema schema = NewSchema("a", 3, "adagrad");
+  Embedded store(2, 5, {schema});
+  for (Key key = 0; key < 600; ++key) store.Assign(schema, key, 1);
+  const auto since = PositionsOf(store.get(), *schema);
+  for (Key key = 0; key < 50; ++key) store.Assign(schema, key, 2);
+  for (Key key = 40; key < 60; ++key) store.Remove(schema, key);
+  for (Key key = 58; key < 70; ++key) store.Assign(schema, key, 3);
+  const auto count = store->CountChanges(*schema, since, AllPartitions(*store.get())).value();
+  EXPECT_EQ(count.kind, ChangesKind::kChanges);
+  EXPECT_EQ(count.rows, 40u + 12u);
+  EXPECT_EQ(count.removed, 20u);
+  const auto file = RowReader::Open(Save(store.get(), In("a"), {{schema, since}}).at(0));
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file.value()->tables()[0].rows, 52u);
+  EXPECT_EQ(file.value()->tables()[0].removed, 18u) << "two are back";
+}
+
+TEST_F(CheckpointStore, IncrementsOfAnyHistory) {
+  for (uint64_t seed = 0; seed < Scaled(100); ++seed) {
+    LocalService service(4, seed);
+    LocalStore store(&service);
+    CheckIncrements(&store, In(std::to_string(seed)), seed);
+  }
+}
+
+// A list that loses removals before or between the pages of an increment: rows that it no longer names would
+// come back with the base. So all rows are saved.
+TEST_F(CheckpointStore, AnIncrementThatLosesRemovalsBecomesWhole) {
+  class Removing : public LocalStore {
+   public:
+    using LocalStore::LocalStore;
+    Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
+                       Vector<Key>* removed) override {
+      for (; before_page == 0 && next < 14; ++next) {
+        EXPECT_TRUE(Remove(schema, Span<const Key>(&next, 1)).ok());
+      }
+      --before_page;
+      const Status status = LocalStore::ChangesSome(schema, partition, scan, rows, removed);
+      kinds.push_back(scan->kind);
+      return status;
+    }
+    int before_page = 0;
+    Key next = 10;
+    std::vector<ChangesKind> kinds;
+  };
+  const Schema schema = NewSchema("a", 4096, "sgd");
+  const Schema other = NewSchema("b", 3, "sgd");
+  const auto changes = ChangesKind::kChanges;
+  for (const auto& [page, kinds] : {std::pair(0, std::vector{ChangesKind::kKeys}),
+                                    std::pair(2, std::vector{changes, changes, ChangesKind::kKeys})}) {
+    LocalService service(1, 5);
+    Removing store(&service);
+    store.before_page = page;
+    ASSERT_TRUE(store.CreateTable(schema).ok() && store.CreateTable(other).ok());
+    service.WithPartition(0, [](Partition& p) {
+      p.changes().set_most_removals(3);
+      return 0;
+    });
+    const auto assign = [&](const Schema& table, Key first, Key end) {
+      const std::vector<float> row(table->row_floats(), static_cast<float>(first));
+      for (; first < end; ++first) ASSERT_TRUE(store.Assign(*table, {&first, 1}, row.data(), true).ok());
+    };
+    assign(schema, 0, 900);
+    assign(other, 0, 10);
+    const auto since = PositionsOf(&store, *schema);
+    assign(schema, 200, 900);  // pages of 255 rows
+    assign(other, 3, 5);
+    const auto saved = SaveRows(&store, In("a"), {{schema, since}, {other, since}}, {0});
+    ASSERT_TRUE(saved.ok()) << saved.status().message();
+    EXPECT_EQ(std::vector(store.kinds.begin(), store.kinds.begin() + static_cast<long>(kinds.size())), kinds);
+    EXPECT_FALSE(saved.value().tables[0].increment);
+    EXPECT_EQ(saved.value().tables[0].rows, 896u) << "all rows that are left, those of before the base, too";
+    EXPECT_FALSE(saved.value().tables[1].increment) << "the list is the partition's";
+    EXPECT_EQ(saved.value().tables[1].rows, 10u);
+    const StoredRows wanted = RowsOf(&store, *schema);
+    Load(&store, {In("a")}, schema, 0);
+    EXPECT_EQ(RowsOf(&store, *schema), wanted);
+    std::filesystem::remove(In("a"));
+  }
+}
+
+// Positions of another store, or from before a clear, make no increment.
+TEST_F(CheckpointStore, UnknownPositionsMakeNoIncrement) {
+  const Schema schema = NewSchema("a", 3, "adagrad");
+  Embedded store(2, 5, {schema});
+  store.Assign(schema, 1, 1);
+  const auto since = PositionsOf(store.get(), *schema);
+  EXPECT_EQ(store->CountChanges(*schema, {}, {0}).value().kind, ChangesKind::kWhole);
+  EXPECT_EQ(store->KindSince(*schema, {}).value(), ChangesKind::kWhole);
+  EXPECT_EQ(store->KindSince(*schema, since).value(), ChangesKind::kChanges);
+  ASSERT_TRUE(store->ClearTable(*schema).ok());
+  store.Assign(schema, 2, 1);
+  EXPECT_EQ(store->KindSince(*schema, since).value(), ChangesKind::kWhole);
+  const auto saved = SaveRows(store.get(), In("a"), {{schema, since}}, {0, 1});
+  ASSERT_TRUE(saved.ok()) << saved.status().message();
+  EXPECT_FALSE(saved.value().tables[0].increment);
+  EXPECT_EQ(saved.value().tables[0].rows, 1u);
+}
+
+// Rows arrive while others are saved: no earlier row may be missing because of them.
+TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
+  class Growing : public LocalStore {
+   public:
+    using LocalStore::LocalStore;
+    Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
+                    RowBatch* batch) override {
+      Grow(schema);
+      return LocalStore::ScanSome(schema, partition, cursor, batch);
+    }
+    Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
+                       Vector<Key>* removed) override {
+      Grow(schema);
+      return LocalStore::ChangesSome(schema, partition, scan, rows, removed);
+    }
+
+   private:
+    void Grow(const TableSchema& schema) {
+      for (int i = 0; i < 300; ++i, ++next_) {
+        const std::vector<float> row(schema.row_floats(), 2);
+        EXPECT_TRUE(Assign(schema, Span<const Key>(&next_, 1), row.data(), true).ok());
+      }
+    }
+    Key next_ = 1000;
+  };
+  const Schema schema = NewSchema("a", 3, "adagrad");
+  LocalService service(4, 5);
+  Growing store(&service);
+  ASSERT_TRUE(store.CreateTable(schema).ok());
+  const auto empty = PositionsOf(&store, *schema);
+  for (Key key = 0; key < 200; ++key) {
+    const std::vector<float> row(schema->row_floats(), 1);
+    ASSERT_TRUE(store.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+  }
+  for (bool increment : {false, true}) {
+    const std::string path = In(increment ? "increment" : "full");
+    const SavedTable table{schema, increment ? std::make_optional(empty) : std::nullopt};
+    ASSERT_TRUE(SaveRows(&store, path, {table}, {0, 1, 2, 3}).ok());
+    const auto file = RowReader::Open(path);
+    ASSERT_TRUE(file.ok());
+    const RowTable& rows = file.value()->tables()[0];
+    std::vector<Key> keys(rows.rows);
+    ASSERT_TRUE(file.value()->Read(rows, kKeysColumn, 0, rows.rows, keys.data()).ok());
+    const std::set<Key> saved(keys.begin(), keys.end());
+    for (Key key = 0; key < 200; ++key) EXPECT_EQ(saved.count(key), 1u) << key;
+    EXPECT_EQ(saved.size(), keys.size());
+  }
+}
+
+// One file for a full one and its increments, and one increment for two, in stores of another shape.
+TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
+  const std::vector<Schema> schemas = {NewSchema("a", 3, "adam"), NewSchema("b", 2, "sgd")};
+  Embedded first(4, 5, schemas);
+  std::vector<std::string> chain;
+  std::mt19937 random(1);
+  std::map<Schema, std::vector<Position>> since;
+  for (int step = 0; step < 4; ++step) {
+    std::vector<SavedTable> tables;
+    for (const Schema& schema : schemas) {
+      for (int i = 0; i < 60; ++i) first.Assign(schema, random() % 100, static_cast<float>(random() % 1000));
+      for (int i = 0; i < (step > 0 ? 20 : 0); ++i) first.Remove(schema, random() % 100);
+      tables.push_back({schema});
+      if (step > 0) tables.back().since = since[schema];
+    }
+    for (const Schema& schema : schemas) since[schema] = PositionsOf(first.get(), *schema);
+    const auto paths = Save(first.get(), In("step" + std::to_string(step)), tables, 2);
+    chain.insert(chain.end(), paths.begin(), paths.end());
+  }
+  const auto merge = [&](const std::string& name, bool complete, std::vector<std::string> files) {
+    std::vector<std::string> merged;
+    for (const uint32_t first : {0u, 10u}) {
+      std::vector<uint32_t> partitions(first == 0 ? 10 : 14);
+      std::iota(partitions.begin(), partitions.end(), first);
+      merged.push_back(In(name + std::to_string(merged.size())));
+      const auto done = MergeRows(
+          merged.back(),
+          {Layout(24, 9), partitions, {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
+      EXPECT_TRUE(done.ok()) << done.status().message();
+    }
+    return merged;
+  };
+  const auto same = [&](const std::vector<std::string>& paths) {
+    Embedded next(2, 7, schemas);
+    for (const Schema& schema : schemas) {
+      Load(next.get(), paths, schema);
+      EXPECT_EQ(RowsOf(next.get(), *schema), RowsOf(first.get(), *schema));
+    }
+  };
+  const std::vector<std::string> full = {chain[0], chain[1]};
+  same(merge("whole", true, chain));
+  auto parts = merge("full", true, full);
+  for (const auto& path : merge("rest", false, {chain.begin() + 2, chain.end()})) parts.push_back(path);
+  same(parts);
+
+  SetAllocLimit(AllocatedBytes() + 10000);  // checkpoint/test_row_files.py has the other refusals
+  const Status status = MergeRows(In("refused"), {Layout(3, 9), {0}, {{"a", 3, 7, true, full}}}).status();
+  SetAllocLimit(SIZE_MAX);
+  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were merged"));
+  EXPECT_FALSE(RowReader::Open(In("refused")).ok());
+}
+
+TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
+  const Schema schema = NewSchema("a", 3, "adam");
+  Embedded first(2, 5, {schema});
+  for (Key key = 0; key < 10; ++key) first.Assign(schema, key, 5);
+  const auto paths = Save(first.get(), In("a"), {{schema}});
+  const auto file = RowReader::Open(paths[0]);
+  ASSERT_TRUE(file.ok());
+  const RowTable& table = file.value()->tables()[0];
+  const auto load = [&](const Schema& to, bool slots) {
+    Embedded next(2, 5, {to});
+    const Status status = LoadRows(next.get(), *file.value(), table, *to, slots).status();
+    EXPECT_EQ(RowsOf(next.get(), *to).empty(), !status.ok());
+    return status;
+  };
+  EXPECT_THAT(load(NewSchema("x", 4, "adam"), true).message(), HasSubstr("has dim 3; table 'x' has 4"));
+  EXPECT_THAT(load(NewSchema("x", 3, "sgd"), true).message(),
+              HasSubstr("7 floats of slots a row; table 'x' (sgd) has 0"));
+  EXPECT_THAT(load(NewSchema("x", 3, "ftrl"), false).message(),
+              HasSubstr("computes its values from its slots (ftrl)"));
+  EXPECT_TRUE(load(NewSchema("x", 3, "sgd"), false).ok());
+  EXPECT_THAT(SaveRows(first.get(), In("p"), {{schema}}, {2}).status().message(),
+              HasSubstr("partition 2 cannot be saved; the store has the partitions 0 to 1"));
+  EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(), Code::kFile);
+}
+
+TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
+  const Schema adam = NewSchema("a", 3, "adam");
+  const Schema adagrad = NewSchema("a", 3, "adagrad");
+  Embedded first(2, 5, {adam});
+  for (Key key = 0; key < 10; ++key) first.Assign(adam, key, 5);
+  Embedded next(2, 5, {adagrad});
+  for (const std::string& path : Save(first.get(), In("a"), {{adam}})) {
+    const auto file = RowReader::Open(path);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(LoadRows(next.get(), *file.value(), file.value()->tables()[0], *adagrad, false).ok());
+  }
+  std::vector<float> row(adagrad->row_floats());
+  adagrad->InitRow(4, row.data());
+  std::fill_n(row.begin(), 3, 5.0f);
+  const StoredRows rows = RowsOf(next.get(), *adagrad);
+  EXPECT_EQ(rows.size(), 10u);
+  EXPECT_EQ(rows.at(4), StoredRow(4 * kBirthGap, 1000, 1, row));
+}
+
+// Memory does not grow with the table; when it is exhausted the error says so.
+TEST_F(CheckpointStore, Memory) {
+  const Schema schema = NewSchema("a", 256, "sgd");
+  Embedded store(2, 5, {schema});
+  const auto empty = PositionsOf(store.get(), *schema);
+  std::vector<float> rows(256 * 1000);
+  for (Key first = 0; first < 60000; first += 1000) {
+    std::vector<Key> keys(1000);
+    std::iota(keys.begin(), keys.end(), first);
+    ASSERT_TRUE(store->Assign(*schema, keys, rows.data(), false).ok());
+  }
+  ASSERT_GT(store->CountBytes(*schema).value(), size_t{60} << 20);
+  const auto limited = [&](size_t bytes, const std::string& name, const SavedTable& table) {
+    SetAllocLimit(AllocatedBytes() + bytes);
+    const Status status = SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
+    SetAllocLimit(SIZE_MAX);
+    return status;
+  };
+  EXPECT_EQ(limited(size_t{6} << 20, "full", {schema}).message(), "");
+  EXPECT_EQ(limited(size_t{10} << 20, "increment", {schema, empty}).message(), "");
+  const Status status = limited(100000, "none", {schema});
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were saved"));
+  Embedded next(3, 5, {schema});
+  const auto file = RowReader::Open(In("full"));
+  ASSERT_TRUE(file.ok());
+  SetAllocLimit(AllocatedBytes() + (size_t{20} << 20));
+  const Status loaded =
+      LoadRows(next.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
+  SetAllocLimit(SIZE_MAX);
+  EXPECT_EQ(loaded.code(), Code::kResourceExhausted) << loaded.message();
+}
+
+}  // namespace
+}  // namespace het::testing

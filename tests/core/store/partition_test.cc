@@ -1,0 +1,378 @@
+// The partition's side of the protocol: applied and refused frames; a refused frame changes nothing.
+#include "het_tf/core/store/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/testing/handle_frame.h"
+#include "tests/testing/packed_rows.h"
+#include "tests/testing/partition_bytes.h"
+#include "tests/testing/random.h"
+#include "tests/testing/table_specs.h"
+
+namespace het::testing::partition_test {
+namespace {
+
+constexpr uint64_t kEpoch = 77;
+constexpr ClientId kClient{1, 2};
+
+Schema MakeSchema(const std::string& optimizer = "sgd", uint32_t dim = 2, const std::string& name = "t") {
+  return NewSchema(name, dim, optimizer, {"constant", 1, 0});
+}
+
+class PartitionTest : public ::testing::Test {
+ protected:
+  PartitionTest()
+      : schema_(MakeSchema()), partition_(std::make_unique<Partition>(PartitionId{0, 1, 5}, 1000)) {
+    EXPECT_TRUE(partition_->CreateTable(schema_, kEpoch).ok());
+  }
+
+  Request NewRequest(uint64_t seq, uint64_t after_seq = 0) {
+    Request q;
+    q.request_id = ++last_id_;
+    q.time = 9;
+    q.partition = partition_->id();
+    q.client = kClient;
+    q.seq = seq;
+    q.after_seq = after_seq;
+    q.tables.emplace_back();
+    q.tables[0].table = schema_->id();
+    q.tables[0].epoch = kEpoch;
+    q.tables[0].update_floats = 2;
+    return q;
+  }
+  Request Push(uint64_t seq, std::vector<Key> keys, uint32_t ticks = 1) {
+    Request q = NewRequest(seq);
+    for (Key key : keys) {
+      q.tables[0].push_keys.push_back(key);
+      q.tables[0].push_ticks.push_back(ticks);
+      q.tables[0].push_updates.insert(q.tables[0].push_updates.end(), {10, 20});
+    }
+    return q;
+  }
+  Reply HandleBytes(Span<const uint8_t> frame) {
+    Bytes bytes;
+    HandleFrame(partition_.get(), frame, &bytes);
+    Reply reply;
+    EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+    EXPECT_EQ(reply.inc, reply.same_inc ? 0 : 1000u);
+    return reply;
+  }
+  Reply Handle(const Request& q) {
+    Bytes frame;
+    Encode(q, &frame);
+    Reply reply = HandleBytes(Span<const uint8_t>(frame.data(), frame.size()));
+    EXPECT_EQ(reply.request_id, q.request_id);
+    if (reply.same_seq) reply.last_seq = q.newest_seq();
+    return reply;
+  }
+  Bytes State() { return BytesOf(*partition_); }
+  Clock ClockOf(Key key) {
+    const RowStore& rows = partition_->Find(schema_->id())->rows();
+    const uint32_t row = rows.Find(key);
+    return row == kNoRow ? 0 : rows.meta(row).clock;
+  }
+
+  Schema schema_;
+  std::unique_ptr<Partition> partition_;
+  uint32_t last_id_ = 0;
+};
+
+TEST_F(PartitionTest, AppliesFramesInOrder) {
+  EXPECT_EQ(Handle(Push(1, {1, 2})).last_seq, 1u);
+  const Reply reply = Handle(Push(2, {2, 3}, 4));
+  EXPECT_EQ(reply.status, FrameStatus::kOk);
+  EXPECT_EQ(reply.last_seq, 2u);
+  EXPECT_EQ(ClockOf(1), 1);
+  EXPECT_EQ(ClockOf(2), 5);
+  const RowStore& rows = partition_->Find(schema_->id())->rows();
+  EXPECT_EQ(rows.data(rows.Find(2))[1], 41);
+  EXPECT_EQ(rows.meta(rows.Find(2)).count, 5);
+  EXPECT_EQ(rows.meta(rows.Find(2)).last_used, 9u);
+}
+
+TEST_F(PartitionTest, AnswersInTheFormatThatIsAskedFor) {
+  Request push = Push(1, {1});
+  push.tables[0].push_updates = {0.1f, 0.77f};
+  Handle(push);
+  const RowStore& rows = partition_->Find(schema_->id())->rows();
+  for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8}) {
+    Request q = NewRequest(0);
+    q.tables[0].row_format = format;
+    q.tables[0].block = 2;
+    q.tables[0].fetch_keys = {1};
+    q.tables[0].check_keys = {1};
+    q.tables[0].check_clocks = {5};  // ahead of the server: it is refreshed
+    const Reply reply = Handle(q);
+    ASSERT_EQ(reply.status, FrameStatus::kOk);
+    Vector<float> rounded(2);
+    RoundRow({format}, 2, 2, rows.data(rows.Find(1)), rounded.data());
+    EXPECT_NE(rounded[0], rows.data(rows.Find(1))[0]);
+    EXPECT_EQ(reply.tables[0].rows, Vector<float>({rounded[0], rounded[1], rounded[0], rounded[1]}));
+    // A request with another view of the table.
+    q.tables[0].block = 3;
+    EXPECT_EQ(Handle(q).status, FrameStatus::kBadFrame);
+  }
+}
+
+// A rounding remainder of earlier ticks.
+TEST_F(PartitionTest, UpdateWithoutATickChangesOnlyTheRow) {
+  Handle(Push(1, {1}));
+  Request q = Push(2, {1, 2}, 0);
+  q.time = 50;
+  const Reply reply = Handle(q);
+  EXPECT_EQ(reply.status, FrameStatus::kOk);
+  EXPECT_EQ(reply.last_seq, 2u);
+  const RowStore& rows = partition_->Find(schema_->id())->rows();
+  EXPECT_EQ(rows.data(rows.Find(1))[1], 41);
+  EXPECT_EQ(ClockOf(1), 1);
+  EXPECT_EQ(rows.meta(rows.Find(1)).count, 1);
+  EXPECT_EQ(rows.meta(rows.Find(1)).last_used, 9u);
+  EXPECT_EQ(rows.Find(2), kNoRow) << "the row of these ticks was removed";
+}
+
+TEST_F(PartitionTest, ADuplicateIsSkippedAndStillAnswered) {
+  Handle(Push(1, {1}));
+  Request again = Push(1, {1});
+  again.tables[0].fetch_keys = {1, 2};
+  const Bytes before = State();
+  const Reply reply = Handle(again);
+  EXPECT_EQ(reply.status, FrameStatus::kOk);
+  EXPECT_EQ(reply.last_seq, 1u);
+  EXPECT_EQ(State(), before);
+  ASSERT_EQ(reply.tables.size(), 1u);
+  EXPECT_THAT(reply.tables[0].fetched_clocks, ::testing::ElementsAre(1, 0));
+  EXPECT_EQ(reply.tables[0].rows, Vector<float>({11, 21}));
+}
+
+TEST_F(PartitionTest, AGapIsRefused) {
+  EXPECT_EQ(Handle(Push(2, {1})).status, FrameStatus::kGap) << "a client begins at 1";
+  EXPECT_EQ(Handle(Push(1, {1})).status, FrameStatus::kOk);
+  const Bytes before = State();
+  for (uint64_t seq : {uint64_t{3}, uint64_t{4}, UINT64_MAX}) {
+    const Reply reply = Handle(Push(seq, {1}));
+    EXPECT_EQ(reply.status, FrameStatus::kGap);
+    EXPECT_EQ(reply.last_seq, 1u);
+    EXPECT_TRUE(reply.tables.empty());
+  }
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(PartitionTest, AReadAheadOfItsPushesIsRefused) {
+  Handle(Push(1, {1}));
+  Request read = NewRequest(0, 2);
+  read.tables[0].fetch_keys = {1};
+  EXPECT_EQ(Handle(read).status, FrameStatus::kGap);
+  read.after_seq = 1;
+  EXPECT_EQ(Handle(read).status, FrameStatus::kOk);
+  // A frame's own push counts.
+  Request both = Push(2, {1});
+  both.after_seq = 2;
+  both.tables[0].fetch_keys = {1};
+  const Reply reply = Handle(both);
+  EXPECT_EQ(reply.status, FrameStatus::kOk);
+  EXPECT_EQ(reply.tables[0].fetched_clocks[0], 2) << "the push part comes first";
+}
+
+TEST_F(PartitionTest, ReadsChangeNoState) {
+  const Bytes before = State();
+  Request read = NewRequest(0);
+  read.tables[0].fetch_keys = {1, 2, 3};
+  read.tables[0].check_keys = {4};
+  read.tables[0].check_clocks = {0};
+  Handle(read);
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(PartitionTest, AnotherEpochRefusesTheWholeFrame) {
+  ASSERT_TRUE(partition_->CreateTable(MakeSchema("sgd", 2, "u"), kEpoch).ok());
+  Handle(Push(1, {1}));
+  partition_->Find(schema_->id())->Clear(78);
+  Request q = Push(2, {1});
+  q.tables.push_back(q.tables[0]);
+  q.tables[1].table = HashName("u");
+  const Reply reply = Handle(q);
+  EXPECT_EQ(reply.status, FrameStatus::kEpoch);
+  EXPECT_EQ(reply.last_seq, 1u);
+  ASSERT_EQ(reply.tables.size(), 2u);
+  EXPECT_EQ(reply.tables[0].epoch, 78u);
+  EXPECT_EQ(reply.tables[1].epoch, kEpoch);
+  EXPECT_EQ(partition_->Find(HashName("u"))->rows().size(), 0u);
+}
+
+TEST_F(PartitionTest, ChecksCompareWithTheBound) {
+  Handle(Push(1, {1, 2, 3, 4, 5}, 10));
+  Request q = NewRequest(0);
+  q.tables[0].bound = 4;
+  q.tables[0].check_keys = {1, 2, 3, 99, 4, 5};
+  q.tables[0].check_clocks = {6, 5, 11, 3, INT64_MIN, INT64_MAX};
+  const Reply reply = Handle(q);
+  // 1 is four behind; 2 five; 3 ahead of the server (it lost updates); 99 no longer exists.
+  EXPECT_EQ(reply.tables[0].refreshed, Vector<uint32_t>({1, 2, 3, 4, 5}));
+  EXPECT_THAT(reply.tables[0].refreshed_clocks, ::testing::ElementsAre(10, 10, 0, 10, 10));
+  EXPECT_EQ(reply.tables[0].rows.size(), 4 * 2u);
+  EXPECT_EQ(reply.tables[0].lag_histogram, Vector<uint64_t>({0, 0, 0, 1}));
+}
+
+TEST_F(PartitionTest, OtherPartitionOrTableIsRefused) {
+  Handle(Push(1, {1}));
+  const Bytes before = State();
+  Request q = Push(2, {1});
+  q.partition.count = 2;
+  EXPECT_EQ(Handle(q).status, FrameStatus::kWrongPartition);
+  q = Push(2, {1});
+  q.partition.hash_seed = 6;
+  EXPECT_EQ(Handle(q).status, FrameStatus::kWrongPartition);
+  q = Push(2, {1});
+  q.tables[0].table ^= 1;
+  const Reply no_table = Handle(q);
+  EXPECT_EQ(no_table.status, FrameStatus::kNoTable);
+  EXPECT_NE(no_table.message.find("no table"), std::string::npos);
+  q = Push(2, {1});
+  q.tables[0].update_floats = 1;
+  q.tables[0].push_updates.resize(1);
+  EXPECT_EQ(Handle(q).status, FrameStatus::kBadFrame);
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(PartitionTest, TruncatedAndExtendedFrames) {
+  Handle(Push(1, {1}));
+  Request q = Push(2, {1, 2, 3});
+  q.tables[0].check_keys = {1};
+  q.tables[0].check_clocks = {1};
+  q.tables[0].fetch_keys = {1, -5};
+  Bytes frame;
+  Encode(q, &frame);
+  const Bytes before = State();
+  for (size_t size = 0; size < frame.size(); ++size) {
+    ASSERT_EQ(HandleBytes(Span<const uint8_t>(frame.data(), size)).status, FrameStatus::kBadFrame) << size;
+  }
+  Bytes longer = frame;
+  longer.push_back(0);
+  EXPECT_EQ(HandleBytes(Span<const uint8_t>(longer.data(), longer.size())).status, FrameStatus::kBadFrame);
+  EXPECT_EQ(State(), before);
+  EXPECT_EQ(Handle(q).status, FrameStatus::kOk);
+}
+
+TEST_F(PartitionTest, ForgedCountsAllocateNothing) {
+  Bytes frame;
+  const Request q = Push(1, {1});
+  Encode(q, &frame);
+  // All bytes from the number of parts on become 0xff: enormous counts.
+  for (size_t from = 35; from < frame.size() - q.tables[0].push_updates.size() * sizeof(float); ++from) {
+    Bytes damaged = frame;
+    for (size_t i = from; i < damaged.size(); ++i) damaged[i] = 0xff;
+    const size_t before = AllocatedBytes();
+    SetAllocLimit(before + 64 * damaged.size() + 4096);
+    EXPECT_EQ(HandleBytes(Span<const uint8_t>(damaged.data(), damaged.size())).status,
+              FrameStatus::kBadFrame);
+    SetAllocLimit(SIZE_MAX);
+  }
+}
+
+// Memory is exhausted at any byte: the push is applied completely or not at all, as last_seq says.
+TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
+  Handle(Push(1, {1}));
+  std::vector<Key> keys;
+  for (Key key = 0; key < 100; ++key) keys.push_back(key);
+  Request q = Push(2, keys);
+  q.tables[0].fetch_keys.assign(keys.begin(), keys.end());
+  Bytes frame;
+  Encode(q, &frame);
+  const Bytes fresh = State();
+  int refused = 0;
+  bool fits = false;  // the frame, read, and from then on at any more room
+  for (size_t room = 0; room < 40000; room += 16) {
+    partition_ = std::move(PartitionOf(fresh, 1000).value());
+    Bytes bytes;
+    Reply reply;
+    SetAllocLimit(AllocatedBytes() + room);
+    bool threw = false;
+    try {
+      HandleFrame(partition_.get(), Span<const uint8_t>(frame.data(), frame.size()), &bytes);
+    } catch (const std::bad_alloc&) {
+      threw = true;
+    }
+    SetAllocLimit(SIZE_MAX);
+    if (threw) {
+      ASSERT_LT(room, 160u) << "a short answer, and why it is none, fits";
+      ASSERT_EQ(State(), fresh);
+      continue;
+    }
+    ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+    if (reply.status == FrameStatus::kOk) {
+      ASSERT_TRUE(reply.same_seq);
+      continue;
+    }
+    ++refused;
+    if (reply.status == FrameStatus::kBusy) {  // the frame could not even be read
+      ASSERT_EQ(reply.message, kStoreOutOfMemory);
+      ASSERT_EQ(State(), fresh);
+      ASSERT_FALSE(fits) << room;
+      continue;
+    }
+    fits = true;
+    ASSERT_EQ(reply.status, FrameStatus::kOutOfMemory);
+    ASSERT_EQ(reply.last_seq, partition_->clients().LastSeq(kClient))
+        << "otherwise a client would take it for a loss";
+    if (reply.last_seq == 1) {
+      ASSERT_EQ(State(), fresh) << room;
+      ASSERT_EQ(Handle(q).status, FrameStatus::kOk) << "there is memory again";
+    }
+    for (Key key : keys) ASSERT_EQ(ClockOf(key), key == 1 ? 2 : 1) << room;
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST_F(PartitionTest, BytesMakeItAgain) {
+  ASSERT_TRUE(partition_->CreateTable(MakeSchema("adam", 3, "u"), 99).ok());
+  for (uint64_t seq = 1; seq < 20; ++seq) Handle(Push(seq, {static_cast<Key>(seq * 1000003), INT64_MIN, -1}));
+  const Bytes bytes = State();
+  auto again = PartitionOf(bytes, 2000);
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value()->incarnation(), 2000u);
+  EXPECT_TRUE(again.value()->id() == partition_->id());
+  EXPECT_EQ(again.value()->clients().LastSeq(kClient), 19u);
+  EXPECT_EQ(again.value()->Find(HashName("u"))->epoch(), 99u);
+  EXPECT_EQ(again.value()->Find(HashName("u"))->schema().ToJson(), MakeSchema("adam", 3, "u")->ToJson());
+  EXPECT_EQ(BytesOf(*again.value()), bytes);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    ASSERT_FALSE(PartitionOf(Span<const uint8_t>(bytes.data(), size), 1).ok()) << size;
+  }
+  Bytes longer = bytes;
+  longer.push_back(0);
+  EXPECT_FALSE(PartitionOf(longer, 1).ok());
+}
+
+TEST_F(PartitionTest, CreateTableTwice) {
+  EXPECT_TRUE(partition_->CreateTable(MakeSchema(), 5).ok());
+  EXPECT_EQ(partition_->Find(schema_->id())->epoch(), kEpoch) << "nothing changed";
+  const Status other = partition_->CreateTable(MakeSchema("sgd", 3), 5);
+  EXPECT_EQ(other.code(), Code::kAlreadyExists);
+  EXPECT_NE(other.message().find(": dim is 2, and 3 is wanted. "), std::string::npos) << other.message();
+}
+
+TEST_F(PartitionTest, TheSameKeyTwiceInAPush) {
+  Handle(Push(1, {5, 5}, 2));
+  EXPECT_EQ(ClockOf(5), 4);
+}
+
+// A rounding remainder of a row that was removed since (Apply) meets a client that subscribes to the row.
+TEST_F(PartitionTest, PushWithoutTicksOfRemovedSubscribedRow) {
+  Request holds = NewRequest(0);
+  holds.tables[0].subscribe = true;
+  holds.tables[0].fetch_keys = {5};
+  holds.client = {1, 3};
+  EXPECT_EQ(Handle(holds).tables.at(0).fetched_clocks.at(0), 0);
+  EXPECT_EQ(partition_->subscribers().held(), 1u);
+  EXPECT_EQ(Handle(Push(1, {5}, 0)).last_seq, 1u);
+  EXPECT_EQ(ClockOf(5), 0);
+  EXPECT_EQ(partition_->subscribers().held(), 1u);
+  Handle(Push(2, {5}, 1));
+  EXPECT_EQ(ClockOf(5), 1);
+}
+
+}  // namespace
+}  // namespace het::testing::partition_test

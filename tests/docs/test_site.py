@@ -1,0 +1,129 @@
+"""The site of `make docs`: it builds without a warning, every link leads somewhere, every name is there.
+
+Links and anchors are read from the HTML; if Chromium is installed, it opens every page, too.
+"""
+
+import html.parser
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from tools_lib import script
+
+ROOT = Path(__file__).resolve().parents[2]
+MKDOCS = ROOT / ".venv-docs/bin/mkdocs"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not MKDOCS.exists(), reason=f"there is no {MKDOCS}; `make docs` makes it"),
+]
+
+
+class Page(html.parser.HTMLParser):
+    """Where the links of a page lead, and which anchors it has."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.fetched, self.anchors, self.text = [], [], set(), path.read_text()
+        self.feed(self.text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.anchors |= {found[name] for name in ("id", "name") if found.get(name)}
+        for name in ("href", "src"):
+            if found.get(name) is not None:
+                self.links.append(found[name])
+                if name == "src" or (tag == "link" and found.get("rel") != "canonical"):
+                    self.fetched.append(found[name])
+
+
+def opened(address, place):
+    """The document as Chromium has it when its scripts have run."""
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={place}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", address], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, f"{address}: {done.stderr[-500:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("site") / "site"
+    done = subprocess.run(
+        [MKDOCS, "build", "--strict", "--site-dir", place],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return place
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_link_and_anchor_resolves(site, pages):
+    broken = []
+    there = {str(path) for path in site.rglob("*")}
+    anchors = {str(path): page.anchors for path, page in pages.items()}
+    for path, page in pages.items():
+        for link in set(page.links):
+            parts = urlsplit(link)
+            if parts.scheme in ("http", "https", "mailto", "data", "javascript") or path.name == "404.html":
+                continue
+            target = os.path.normpath(path.parent / unquote(parts.path)) if parts.path else str(path)
+            if f"{target}/index.html" in there:
+                target += "/index.html"
+            if target not in there:
+                broken.append(f"{path.relative_to(site)}: {link}")
+            elif parts.fragment and target in anchors:
+                anchor = unquote(parts.fragment)
+                if anchor not in anchors[target] and not anchor.startswith("__"):  # Material's own
+                    broken.append(f"{path.relative_to(site)}: {link}: no such anchor")
+    assert len(pages) > 40
+    assert not broken, "\n".join(broken)
+
+
+def test_reference_lists_exactly_the_public_names(site, pages):
+    missing = []
+    for module, names in script("tools/docs_site").public_names().items():
+        assert names
+        page = pages[site / f"reference/{module}.html"]
+        missing += [f"{module}.{name}" for name in names if f"{module}.{name}" not in page.anchors]
+        missing += [f"{module}.{name}" for name in names if f"#{module}.{name}" not in page.links]  # summary
+        of_keras = ("call", "get_config", "compute_output_spec", "on_epoch_end", "save_own_variables")
+        missing += [name for name in page.anchors if name.rpartition(".")[2] in of_keras]
+    assert not missing
+
+
+def test_no_page_asks_another_host_for_anything(pages):
+    asked = {
+        (path.name, link)
+        for path, page in pages.items()
+        for link in page.fetched
+        if link.startswith(("http:", "https:", "//"))
+    }
+    assert not asked
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium; `apt-get install chromium`")
+def test_chromium_opens_every_page(site, pages, tmp_path):
+    for path in pages:
+        assert "<h1" in opened(path.as_uri(), tmp_path), path
+
+
+def test_the_search_knows_names_and_words(site):
+    found = json.loads((site / "search/search_index.json").read_text())["docs"]
+    locations = {one["location"] for one in found}
+    assert {"concepts.html#clocks-and-bounds", "reference/het_tf.html#het_tf.lookahead"} <= locations
+    assert sum("staleness" in one["text"] for one in found) > 5

@@ -1,0 +1,281 @@
+// Saving tables at Redis to row files and loading them: limits, the log, workers with warm caches, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "het_tf/ext/checkpoint/cc/checkpoints.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/ext/ps/client/redis_store.h"
+#include "tests/testing/redis/redis_server.h"
+#include "tests/testing/redis/remote_worker.h"
+#include "tests/testing/stored_rows.h"
+#include "tests/testing/table_specs.h"
+#include "tests/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& optimizer,
+                  std::optional<TableLimits> limits = std::nullopt) {
+  TableSpec spec = NewSpec(name, dim, optimizer);
+  spec.limits = limits;
+  return TableSchema::Create(spec).value();
+}
+
+class RedisCheckpoint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+    server_ = std::make_unique<RedisServer>();
+    ASSERT_TRUE(server_->up()) << server_->Log();
+  }
+  std::string Address() const { return "unix://" + server_->dir() + "/socket"; }
+  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
+  // Makes a namespace with `partitions` partitions.
+  std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
+    server_->Command(
+        {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
+    auto store = het::RedisStore::Open(ParseServerAddress(Address()).value(), name, 10, nullptr);
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    return std::move(store.value());
+  }
+
+  std::unique_ptr<RedisServer> server_;
+  TempFolder folder_;
+};
+
+TEST_F(RedisCheckpoint, LimitsStay) {
+  TableLimits limits;
+  limits.max_rows = 5000;
+  const Schema schema = MakeSchema("a", 3, "adagrad", limits);
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const auto before = store->State(*schema).value().limits;
+  ASSERT_EQ(before.max_rows, 5000u);
+  const auto paths = Save(store.get(), In("x"), {{schema}});
+  Load(store.get(), paths, MakeSchema("a", 3, "adagrad"), 17);
+  const auto after = store->State(*schema).value();
+  EXPECT_TRUE(after.limits.Same(before));
+  EXPECT_EQ(after.limits.since, before.since);
+  EXPECT_EQ(after.clock_floor, 17);
+}
+
+// A restart finds the loaded state, in the append-only file as at a replica.
+TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
+  server_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--appendonly", "yes"});
+  ASSERT_TRUE(server_->up());
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  StoredRows wanted;
+  TableState state;
+  const auto saved_epoch = [this](const RedisStore& of) {
+    const RedisReply page = server_->Command({"HET.STAT", of.keys()[0], "TABLES"});
+    return page.elements.at(1).elements.at(0).elements.at(2).text;
+  };
+  std::string epoch;
+  {
+    const auto store = Open("x", 2, 9);
+    ASSERT_TRUE(store->CreateTable(schema).ok());
+    for (Key key = 0; key < 50; ++key) {
+      const std::vector<float> row(schema->row_floats(), 1);
+      ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
+    }
+    const auto paths = Save(store.get(), In("x"), {{schema}});
+    Load(store.get(), paths, schema, 99);
+    wanted = RowsOf(store.get(), *schema);
+    state = store->State(*schema).value();
+    EXPECT_EQ(PositionsOf(store.get(), *schema), state.positions);
+    epoch = saved_epoch(*store);
+  }
+  ASSERT_TRUE(server_->Restart()) << server_->Log();
+  const auto store = Open("x", 2, 9);
+  EXPECT_EQ(RowsOf(store.get(), *schema), wanted);
+  EXPECT_EQ(saved_epoch(*store), epoch);
+  for (size_t p = 0; p < 2; ++p) {
+    const auto count = store->CountChanges(*schema, state.positions, {static_cast<uint32_t>(p)}).value();
+    EXPECT_EQ(count.kind, ChangesKind::kWhole) << "it may have lost updates";
+  }
+  EXPECT_EQ(store->State(*schema).value().clock_floor, 99);
+}
+
+TEST_F(RedisCheckpoint, IncrementsOfAnyHistory) {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    const auto store = Open("x" + std::to_string(seed), 4, seed);
+    CheckIncrements(store.get(), In(std::to_string(seed)), seed);
+  }
+}
+
+// Pages of several removals and rows, and the counts before them.
+TEST_F(RedisCheckpoint, IncrementsComeInPages) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats(), 1);
+  const auto assign = [&](Key first, Key end) {
+    for (; first < end; ++first) ASSERT_TRUE(store->Assign(*schema, {&first, 1}, row.data(), true).ok());
+  };
+  assign(0, 300);
+  const auto since = PositionsOf(store.get(), *schema);
+  std::vector<Key> keys(100);
+  std::iota(keys.begin(), keys.end(), 0);
+  ASSERT_EQ(store->Remove(*schema, keys).value(), 100u);
+  assign(90, 200);
+  const auto count = store->CountChanges(*schema, since, {0, 1}).value();
+  EXPECT_EQ(count.rows, 110u);
+  EXPECT_EQ(count.removed, 100u);
+  std::vector<Key> changed;
+  Vector<Key> removed;
+  int pages = 0;
+  for (uint32_t p = 0; p < 2; ++p) {
+    ChangesScan scan;
+    for (scan.since = since[p]; !scan.complete; ++pages) {
+      RowBatch rows(3, 3, 7);
+      ASSERT_TRUE(store->ChangesSome(*schema, p, &scan, &rows, &removed).ok());
+      ASSERT_EQ(scan.kind, ChangesKind::kChanges);
+      changed.insert(changed.end(), rows.keys(), rows.keys() + rows.size());
+    }
+  }
+  std::sort(changed.begin(), changed.end());
+  std::vector<Key> wanted(110);
+  std::iota(wanted.begin(), wanted.end(), 90);
+  EXPECT_EQ(changed, wanted);
+  std::sort(removed.begin(), removed.end());
+  EXPECT_EQ(std::vector<Key>(removed.begin(), removed.end()), keys);
+  EXPECT_GT(pages, 15);
+}
+
+// Removals between two pages of an increment, more than the server remembers: the rows that it no longer
+// names would come back with the base.
+TEST_F(RedisCheckpoint, AnIncrementThatLosesRemovalsBecomesWhole) {
+  const Schema schema = MakeSchema("a", 4096, "sgd");
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const std::vector<float> row(schema->row_floats(), 1);
+  const auto assign = [&] {
+    for (Key key = 0; key < 1200; ++key) {
+      ASSERT_TRUE(store->Assign(*schema, {&key, 1}, row.data(), true).ok());
+    }
+  };
+  assign();
+  ASSERT_TRUE(server_->Command({"CONFIG", "SET", "het.max-tombstones", "3"}).ok());
+  const auto since = PositionsOf(store.get(), *schema);
+  assign();
+  std::vector<Key> keys(20);
+  std::iota(keys.begin(), keys.end(), 0);
+  ChangesScan scan;
+  scan.since = since[0];
+  RowBatch rows(*schema, kBatchBytes);
+  Vector<Key> removed;
+  ASSERT_TRUE(store->ChangesSome(*schema, 0, &scan, &rows, &removed).ok());
+  ASSERT_EQ(scan.kind, ChangesKind::kChanges);
+  ASSERT_FALSE(scan.complete);
+  ASSERT_EQ(store->Remove(*schema, keys).value(), 20u);
+  rows.Clear();
+  ASSERT_TRUE(store->ChangesSome(*schema, 0, &scan, &rows, &removed).ok());
+  EXPECT_EQ(scan.kind, ChangesKind::kKeys) << "the scan has begun anew";
+  EXPECT_EQ(store->CountChanges(*schema, since, {0, 1}).value().kind, ChangesKind::kKeys);
+
+  const auto saved = SaveRows(store.get(), In("x"), {{schema, since}}, {0, 1});
+  ASSERT_TRUE(saved.ok()) << saved.status().message();
+  EXPECT_FALSE(saved.value().tables[0].increment);
+  EXPECT_EQ(saved.value().tables[0].rows, 1180u);
+}
+
+TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
+  server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
+  ClientConfig config;
+  config.deadline = 20;
+  RemoteWorker loader(Address(), config, 50);
+  RemoteWorker other(Address(), config, 50);
+  ASSERT_TRUE(loader.ok() && other.ok());
+  for (int i = 0; i < 3; ++i) loader.Train({1, 2});
+  ASSERT_TRUE(loader.engine().caches().Flush().ok());
+  SaveRequest save;
+  save.tables = {"t"};
+  save.partitions = {0, 1, 2, 3};
+  ASSERT_TRUE(SaveRows(&loader.engine(), In("rows"), save).ok());
+
+  for (int i = 0; i < 5; ++i) other.Train({2, 3});
+  ASSERT_TRUE(other.engine().caches().Flush().ok());
+  loader.Train({1});
+  other.Train({1, 2});  // both have unsent updates
+  ASSERT_EQ(other.Counter("discarded_ticks"), 0u);
+
+  ASSERT_TRUE(loader.engine().loads().Begin("loader", 60).ok());
+  EXPECT_EQ(loader.notices.With("1 updates that had not been sent were discarded").size(), 1u);
+  EXPECT_THAT(other.engine().loads().Begin("another", 60).message(), HasSubstr("loader loads since"));
+  ASSERT_TRUE(loader.engine().loads().Clear("t").ok());
+  std::atomic<bool> seen{false};
+  std::thread reader([&] {  // waits until the load is whole
+    EXPECT_EQ(other.Value(1), 3);
+    seen.store(true);
+  });
+  LoadRequest load;
+  load.tables["t"] = {"t", true};
+  ASSERT_TRUE(LoadRows(&loader.engine(), In("rows"), load).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(seen.load());
+  ASSERT_TRUE(loader.engine().loads().Commit({{"t", 70}}, {{"t", 3}}).ok());
+  reader.join();
+  for (RemoteWorker* worker : {&loader, &other}) {
+    EXPECT_EQ(worker->Value(1), 3);
+    EXPECT_EQ(worker->Value(2), 3);
+    EXPECT_EQ(worker->Value(3), 0);
+  }
+  for (RemoteWorker* worker : {&loader, &other}) {
+    worker->Train({1, 3});
+    ASSERT_TRUE(worker->engine().caches().Flush().ok());
+  }
+  EXPECT_EQ(loader.Counter("discarded_ticks"), 1u);
+  EXPECT_EQ(other.Counter("discarded_ticks"), 2u);
+  EXPECT_EQ(other.notices.With("2 updates of table 't' that had not been applied were discarded").size(), 1u);
+  RemoteWorker fresh(Address(), config, 0);
+  EXPECT_EQ(fresh.Value(1), 5) << "everything since then, once";
+  EXPECT_EQ(fresh.Value(2), 3);
+  EXPECT_EQ(fresh.Value(3), 2);
+}
+
+TEST_F(RedisCheckpoint, RefusedAndEnded) {
+  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const auto store = Open("x", 2, 9);
+  ASSERT_TRUE(store->CreateTable(schema).ok());
+  const auto other = Open("x", 2, 9);
+  ASSERT_TRUE(store->BeginLoad("first", 60).ok());
+  ASSERT_TRUE(store->BeginLoad("first", 60).ok()) << "renewed";
+  EXPECT_THAT(other->BeginLoad("second", 60).message(), HasSubstr("first loads since"));
+  EXPECT_FALSE(other->CommitLoad("second").ok());
+  EXPECT_TRUE(other->AbortLoad("second").ok()) << "it has none";
+  EXPECT_TRUE(store->CommitLoad("first").ok());
+  EXPECT_FALSE(store->CommitLoad("first").ok()) << "it is over";
+  // Another loader has marked one partition: the marks of the others are removed again.
+  const std::string key = store->keys()[1];
+  ASSERT_TRUE(server_->Command({"HET.TABLE", key, "BEGIN", "third", "60"}).ok());
+  EXPECT_FALSE(store->BeginLoad("first", 60).ok());
+  ASSERT_TRUE(server_->Command({"HET.TABLE", key, "ABORT", "third"}).ok());
+  EXPECT_TRUE(other->BeginLoad("second", 60).ok());
+  EXPECT_TRUE(other->AbortLoad("second").ok());
+  // No room.
+  for (Key k = 0; k < 1000; ++k) {
+    const std::vector<float> row(schema->row_floats(), 1);
+    ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&k, 1), row.data(), true).ok());
+  }
+  const auto paths = Save(store.get(), In("x"), {{schema}});
+  ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
+  const auto file = RowReader::Open(paths[0]);
+  ASSERT_TRUE(file.ok());
+  const Status full = LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
+  EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.message();
+  // A table that does not exist.
+  EXPECT_THAT(store->State(*MakeSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
+}
+
+}  // namespace
+}  // namespace het::testing

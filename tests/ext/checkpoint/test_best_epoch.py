@@ -1,0 +1,145 @@
+"""Which epoch is the best: the metric decides, in every version of Keras, and an unknown one is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from saving_lib import everything, keras, make_model, train
+
+import het_tf
+from het_tf.ext.checkpoint.python import direction
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
+
+
+class Say(keras.callbacks.Callback):
+    """Puts values under the names of metrics into the logs of each epoch."""
+
+    def __init__(self, name, values):
+        super().__init__()
+        self.name, self.values, self.rows = name, values, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs[self.name] = self.values[epoch]
+        self.rows.append(everything()["rows"])
+
+
+def f1(y_true, y_pred):
+    return y_pred * y_true
+
+
+class Own(keras.metrics.Mean):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(y_pred)
+
+
+class Directed(Own):
+    _direction = "up"
+
+
+METRICS = [
+    (lambda: keras.metrics.AUC(), "val_auc", 1),
+    (lambda: keras.metrics.AUC(name="mine"), "mine", 1),
+    (lambda: "accuracy", "val_accuracy", 1),
+    (lambda: "acc", "acc", 1),
+    (lambda: "mse", "val_mse", -1),
+    (lambda: "mae", "mae", -1),
+    (lambda: keras.metrics.RootMeanSquaredError(), "val_root_mean_squared_error", -1),
+    (lambda: keras.metrics.BinaryCrossentropy(), "val_binary_crossentropy", -1),
+    (lambda: keras.metrics.Precision(), "val_precision", 1),
+    (lambda: keras.metrics.RecallAtPrecision(0.5), "val_recall_at_precision", 1),
+    (lambda: keras.metrics.FalsePositives(), "val_false_positives", -1),
+    (lambda: keras.metrics.TruePositives(), "val_true_positives", 1),
+    (lambda: keras.metrics.CosineSimilarity(), "val_cosine_similarity", 1),
+    (lambda: keras.metrics.KLDivergence(), "val_kl_divergence", -1),
+    (lambda: het_tf.metrics.NormalizedEntropy(), "val_normalized_entropy", -1),
+    (lambda: het_tf.metrics.NDCG(1), "val_ndcg", 1),
+    (lambda: het_tf.metrics.RecallAtK(1), "val_recall_at_k", 1),
+    (lambda: het_tf.metrics.MeanReciprocalRank(), "val_mean_reciprocal_rank", 1),
+    (lambda: Directed(), "val_directed", 1),
+    (lambda: Own(), "val_own", 0),
+    (lambda: f1, "val_f1", 0),
+    (lambda: het_tf.metrics.Calibration(), "val_calibration", 0),
+    (lambda: "mse", "val_loss", -1),
+    (lambda: "mse", "unknown", 0),
+]
+
+
+@pytest.mark.parametrize(("metric", "monitor", "sign"), METRICS, ids=[one[1] for one in METRICS])
+def test_the_metric_decides_which_values_are_better(metric, monitor, sign):
+    one = metric()
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, activation="sigmoid")])
+    model.compile("sgd", "binary_crossentropy", metrics=[one])
+    name = monitor.removeprefix("val_")
+    if isinstance(one, keras.metrics.Metric) and name not in (one.name, "mine"):
+        monitor = monitor.replace(name, one.name)
+    model.train_on_batch(np.ones((4, 2)), np.array([[0.0], [1.0], [1.0], [0.0]]))
+    if sign:
+        assert direction.sign(model, monitor) == sign
+    else:
+        with pytest.raises(ValueError, match=r"give mode='max' or mode='min'"):
+            direction.sign(model, monitor)
+
+
+def test_a_metric_of_one_of_several_outputs():
+    x = keras.Input((2,))
+    outputs = {name: keras.layers.Dense(1, activation="sigmoid", name=name)(x) for name in ("click", "buy")}
+    model = keras.Model(x, outputs)
+    losses = dict.fromkeys(outputs, "binary_crossentropy")
+    model.compile("sgd", losses, metrics={"click": [keras.metrics.AUC(name="auc")], "buy": ["mse"]})
+    y = np.array([[0.0], [1.0]])
+    logs = model.fit(np.ones((2, 2)), {"click": y, "buy": y}, verbose=0).history
+    assert "click_auc" in logs
+    assert [direction.sign(model, f"val_{name}") for name in ("click_auc", "buy_mse", "buy_loss")] == [
+        1,
+        -1,
+        -1,
+    ]
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["one fit", "two fits"])
+def test_the_best_auc_is_restored(twice):
+    """Early versions of Keras would keep the smallest, the epoch of 0.55."""
+    model = make_model()
+    model.compile("sgd", "mse", metrics=[keras.metrics.RootMeanSquaredError(name="auc")])
+    model.compile("sgd", "mse", metrics=[Directed(name="auc")])
+    best = het_tf.callbacks.RestoreBest("val_auc")
+    for _ in range(1 + twice):
+        seen = Say("val_auc", [0.6, 0.9, 0.7, 0.55])
+        train(model, 4, callbacks=[seen, best])
+        np.testing.assert_array_equal(everything()["rows"], seen.rows[1])
+
+
+def test_checkpoints_of_better_epochs(tmp_path):
+    model = make_model()
+    model.compile("sgd", "mse", metrics=[Directed(name="auc")])
+    saver = het_tf.callbacks.Checkpoint(tmp_path, monitor="val_auc", save_best_only=True)
+    train(model, 5, callbacks=[Say("val_auc", [0.6, np.nan, 0.9, 0.7, 0.95]), saver])
+    steps = [het_tf.checkpoint.read_manifest(one).step for one in het_tf.checkpoint.checkpoints(tmp_path)]
+    assert steps == [4, 12, 20]
+
+
+@pytest.mark.parametrize("kind", ["best", "checkpoint"])
+def test_an_unknown_metric_needs_a_mode(kind, tmp_path):
+    def callback(**mode):
+        if kind == "best":
+            return het_tf.callbacks.RestoreBest("val_uplift", **mode)
+        return het_tf.callbacks.Checkpoint(tmp_path, monitor="val_uplift", save_best_only=True, **mode)
+
+    with pytest.raises(ValueError, match=r"monitor is 'val_uplift', and whether.*mode='max' or mode='min'"):
+        train(make_model(), 2, callbacks=[Say("val_uplift", [1.0, 2.0]), callback()])
+    assert not list(tmp_path.iterdir())
+    train(make_model(reuse=True), 2, callbacks=[Say("val_uplift", [1.0, 2.0]), callback(mode="max")])
+
+
+def test_best_alone_without_the_value_is_refused(tmp_path):
+    def saver(monitor):
+        return het_tf.callbacks.Checkpoint(tmp_path, monitor=monitor, save_best_only=True)
+
+    with pytest.raises(ValueError, match=r"monitor is 'val_loss', which no epoch had.*validation_data"):
+        train(make_model(), callbacks=[saver("val_loss")])
+    with pytest.raises(ValueError, match="monitor is 'los'; give one of loss"):
+        train(make_model(reuse=True), callbacks=[saver("los")])
+    with pytest.raises(ValueError, match="mode is 'largest'; give 'auto', 'min' or 'max'"):
+        het_tf.callbacks.Checkpoint(tmp_path, mode="largest")
+    assert not list(tmp_path.iterdir())

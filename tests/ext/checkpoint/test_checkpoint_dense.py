@@ -1,0 +1,295 @@
+"""dense.safetensors: dense weights and the optimizer's state, by name, type and order."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest
+from het_tf.ext.checkpoint.python.model import dense
+
+keras = tf.keras
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
+
+
+def make(units=3, optimizer="adam", names=(None, None), table="item"):
+    ids = keras.Input((2,), dtype="int64")
+    x = het_tf.keras.Embedding(4, combiner="sum", name=table)(ids)
+    x = keras.layers.BatchNormalization()(keras.layers.Dense(units, name=names[0])(x))
+    x = keras.layers.Dense(units, name=names[1])(keras.layers.Dropout(0.3)(x))
+    model = keras.Model(ids, keras.layers.Dense(1)(x))
+    if optimizer:
+        model.compile(optimizer, "mse", metrics=["mae"])
+    return model
+
+
+def train(model, steps=3):
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        model.train_on_batch(rng.integers(0, 30, (8, 2)), rng.random((8, 1), np.float32))
+
+
+def values(model, part=None):
+    return [
+        tf.convert_to_tensor(one.variable).numpy()
+        for one in dense.variables_of(model)
+        if part in (None, one.part)
+    ]
+
+
+def restore(place, entry, model, strict=True):
+    path = place / entry["name"]
+    manifest.verify(path, entry)
+    pairs, left_out = dense.match(path, dense.read_header(path), model, strict)
+    dense.assign(path, pairs)
+    return left_out
+
+
+def same(a, b):
+    assert len(a) == len(b)
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
+def test_rebuilt_model_restores_weights_and_optimizer(tmp_path, optimizer):
+    model = make(optimizer=optimizer)
+    train(model)
+    saved = values(model)
+    assert any(np.any(one) for one in saved)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    train(model)
+    again = make(optimizer=optimizer)  # Keras counts its names up
+    assert all(np.any(a != b) for a, b in zip(saved[:1], values(again)[:1], strict=True))
+    restore(tmp_path, entry, again)
+    same(values(again), saved)
+    restore(tmp_path, entry, model)
+    same(values(model), saved)
+    names = [one.name for one in dense.read_header(tmp_path / dense.FILE)]
+    assert "model/dense/kernel" in names and any(one.startswith("optimizer/") for one in names)
+    assert not any("anchor" in one for one in names if one.startswith("model/")), "an anchor is always 0"
+    assert not any("mae" in one or "loss" in one for one in names), "metrics begin anew"
+
+
+def test_the_file_is_plain_safetensors(tmp_path):
+    model = make()
+    train(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    content = (tmp_path / dense.FILE).read_bytes()
+    assert len(content) == entry["bytes"]
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    metadata = header.pop("__metadata__")
+    assert metadata.pop("order") == json.dumps([one.name for one in dense.variables_of(model)])
+    assert metadata == {"format": "het_tf dense", "version": "1"} and length % 8 == 0
+    ends = sorted(one["data_offsets"][1] for one in header.values())
+    assert ends[-1] == len(content) - 8 - length, "no holes"
+    begin, end = header["model/dense/kernel"]["data_offsets"]
+    raw = content[8 + length + begin : 8 + length + end]
+    kernel = np.frombuffer(raw, "<f4").reshape(header["model/dense/kernel"]["shape"])
+    dense_layers = [one for one in model.layers if isinstance(one, keras.layers.Dense)]
+    np.testing.assert_array_equal(kernel, dense_layers[0].get_weights()[0])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32",
+     "uint16", "uint8", "bool"],
+)  # fmt: skip
+def test_every_type_that_fits_comes_back_bit_for_bit(tmp_path, dtype):
+    kind = tf.as_dtype(dtype)
+    bits = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, (3, 5))
+    for shape in ((3, 5), (15,), (0, 4)):
+        value = bits.reshape(shape) if np.prod(shape) else np.zeros(shape)
+        variable = tf.Variable(value.astype(kind.as_numpy_dtype))
+        live = dense.Live("model", "model/x", dtype, shape, variable)
+        directory = tmp_path / "x".join(map(str, shape))
+        directory.mkdir()
+        entry = dense.write(directory, [live])
+        path = directory / entry["name"]
+        (found,) = dense.read_header(path)
+        assert (found.name, found.dtype, found.shape) == ("model/x", dtype, shape)
+        before = variable.numpy().copy()
+        variable.assign(np.zeros(shape, kind.as_numpy_dtype))
+        dense.assign(path, [(found, live)])
+        np.testing.assert_array_equal(variable.numpy(), before)
+
+
+def test_a_type_that_does_not_fit_is_refused(monkeypatch):
+    model = make()
+    monkeypatch.delitem(dense._TYPES, "float32")
+    message = (
+        r"variable 'model/dense/kernel' .* is float32, which a checkpoint of het_tf cannot hold; .*bfloat16"
+    )
+    with pytest.raises(TypeError, match=message):
+        dense.variables_of(model)
+
+
+def test_layers_of_one_name_are_told_apart(tmp_path):
+    class Twice(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = keras.layers.Dense(2, name="same"), keras.layers.Dense(2, name="same")
+
+        def call(self, x):
+            return self.two(self.one(x))
+
+    model = keras.Sequential([keras.Input((2,)), Twice()])
+    model.compile("sgd", "mse")
+    names = [one.name for one in dense.variables_of(model)]
+    assert len(set(names)) == len(names) > 4
+    saved = values(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    model.set_weights([one + 1 for one in model.get_weights()])
+    restore(tmp_path, entry, model)
+    same(values(model), saved)
+
+
+def test_names_go_before_order(tmp_path):
+    """Layers of one shape whose names say that they stand the other way round."""
+    model = make(names=("hidden_7", "hidden_8"), units=4)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    keras.backend.clear_session()  # names are counted from the beginning
+    turned = make(names=("hidden_8", "hidden_7"), units=4)
+    restore(tmp_path, entry, turned)
+    np.testing.assert_array_equal(
+        turned.get_layer("hidden_7").get_weights()[0], model.get_layer("hidden_7").get_weights()[0]
+    )
+
+
+def test_another_model_is_refused_with_what_differs_and_unchanged(tmp_path):
+    model = make()
+    train(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    path = tmp_path / entry["name"]
+    wider = make(units=5)
+    train(wider, 1)
+    before = values(wider)
+    with pytest.raises(
+        ValueError, match=r"(?s)kernel.*: float32 \[4, 3\] in the checkpoint, float32 \[4, 5\]"
+    ):
+        restore(tmp_path, entry, wider)
+    same(values(wider), before)
+    other = make(optimizer="sgd")
+    before = values(other)
+    with pytest.raises(ValueError, match=r"(?s)that was saved.*:\s+only the checkpoint has optimizer/"):
+        restore(tmp_path, entry, other)
+    same(values(other), before)
+    restore(tmp_path, entry, other, strict=False)
+    same(values(other, "model"), values(model, "model"))
+    more = make(names=(None, "extra"))
+    with pytest.raises(
+        ValueError, match=r"(?s)only the checkpoint has model/dense_1/.*only the model has model/extra/"
+    ):
+        dense.match(path, dense.read_header(path), more, True)
+
+
+def test_a_wider_layer_gets_what_fits_and_the_rest_is_listed(tmp_path):
+    model = make()
+    train(model)
+    checkpoint.save(tmp_path, model)
+    rows, saved = het_tf.Table("item").to_numpy()[1], values(model)
+    het_tf.reset()
+    keras.backend.clear_session()
+    wider = make(units=5)
+    before = {one.name: tf.convert_to_tensor(one.variable).numpy() for one in dense.variables_of(wider)}
+    with pytest.raises(ValueError, match="or give strict=False to restore those that fit"):
+        checkpoint.restore(tmp_path, wider)
+    with pytest.warns(het_tf.TablesNotSavedWarning, match=r"(?s)kernel: float32 \[4, 3\].*float32 \[4, 5\]"):
+        found = checkpoint.restore(tmp_path, wider, strict=False)
+    np.testing.assert_array_equal(het_tf.Table("item").to_numpy()[1], rows)
+    left_out = {line.partition(":")[0] for line in found.dense_left_out}
+    for one, was in zip(dense.variables_of(wider), saved, strict=True):
+        fits = one.shape == was.shape
+        assert (one.name in left_out) != fits
+        np.testing.assert_array_equal(tf.convert_to_tensor(one.variable), was if fits else before[one.name])
+    assert 0 < len(left_out) < len(saved)
+    train(wider)
+
+
+def test_a_model_of_which_nothing_fits_is_refused(tmp_path):
+    model = make()
+    train(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    ids = keras.Input((2,), dtype="int64")
+    rows = keras.layers.Flatten()(het_tf.keras.Embedding(4, name="item", reuse=True)(ids))
+    other = keras.Model(ids, keras.layers.Dense(7, name="top")(rows))
+    with pytest.raises(ValueError, match="build and compile the model that was saved:"):
+        restore(tmp_path, entry, other, strict=False)
+
+
+def test_layers_with_other_numbers_are_not_mistaken(tmp_path):
+    """A process that has built a Dense before calls the model's first one "dense_1", as the second was."""
+    model = make(names=(None, None))
+    train(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    het_tf.reset()
+    other = make(optimizer="sgd")  # its numbers go on
+    left_out = restore(tmp_path, entry, other, strict=False)  # the same layers: by their order
+    same(values(other, "model"), values(model, "model"))
+    assert len(left_out) == len(values(model, "optimizer")) + len(values(other, "optimizer"))
+    ids = keras.Input((2,), dtype="int64")
+    x = het_tf.keras.Embedding(4, combiner="sum", name="item", reuse=True)(ids)
+    for units in (3, 3, 3, 1):
+        x = keras.layers.Dense(units)(x)
+    more = keras.Model(ids, x)
+    before = values(more)
+    with pytest.raises(
+        ValueError, match=r"layers 'dense'.* numbered from \d+, but those in .*clear_session\(\)"
+    ):
+        restore(tmp_path, entry, more, strict=False)
+    same(values(more), before)
+
+
+def test_a_model_that_is_not_compiled_takes_the_weights(tmp_path):
+    model = make()
+    train(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    plain = make(optimizer=None)
+    restore(tmp_path, entry, plain)
+    same(values(plain), values(model, "model"))
+
+
+def test_what_has_no_weights_is_refused():
+    with pytest.raises(TypeError, match="give a Keras model"):
+        dense.variables_of("model")
+    with pytest.raises(RuntimeError, match="no weights yet; call it on a batch"):
+        dense.variables_of(keras.Sequential([keras.layers.Dense(1)]))
+
+
+def test_damage_is_noticed_before_anything_is_assigned(tmp_path):
+    model = make()
+    train(model)
+    entry = dense.write(tmp_path, dense.variables_of(model))
+    path = tmp_path / entry["name"]
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    before = values(model)
+    for place in (0, 9, 8 + length - 1, 8 + length, len(whole) - 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 4
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="is damaged: its checksum is"):
+            restore(tmp_path, entry, model)
+    for size in (0, 7, 100, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=f"it has {size} bytes, and the manifest says {len(whole)}"):
+            restore(tmp_path, entry, model)
+        with pytest.raises(ValueError, match="is damaged"):
+            dense.read_header(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"dense\.safetensors is missing, but the manifest"):
+        restore(tmp_path, entry, model)
+    same(values(model), before)
+
+
+def test_failed_write_names_the_file(tmp_path):
+    (tmp_path / dense.FILE).write_text("precious")
+    with pytest.raises(FileExistsError, match=r"dense\.safetensors"):
+        dense.write(tmp_path, dense.variables_of(make()))
+    assert (tmp_path / dense.FILE).read_text() == "precious"

@@ -1,0 +1,292 @@
+"""The manifest and the directory of checkpoints: all that needs no rows."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+from checkpoint_lib import SPEC, document
+
+import het_tf
+from het_tf.ext.checkpoint.python import directory, manifest
+
+
+def checkpoint(place: Path, number: int, base: int | None = None, **changes) -> Path:
+    """A complete one without files of rows."""
+    path = place / directory.name_of(number)
+    path.mkdir(parents=True)
+    of_base = None if base is None else {"name": directory.name_of(base), "id": f"{base:032x}"}
+    manifest.write(path, document(id=f"{number:032x}", base=of_base, step=number, **changes))
+    return path
+
+
+# --- manifest ----------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_comes_back_as_it_was_written(tmp_path):
+    written = manifest.write(tmp_path, document(namespace='ünï "quoted"'))
+    found = manifest.read_manifest(str(tmp_path))
+    assert found.document == written and len(written["xxh3"]) == 16
+    assert (found.id, found.created, found.step, found.base) == ("a" * 32, 1.5, 7, None)
+    assert (found.namespace, found.partitions, found.rows, found.bytes) == ('ünï "quoted"', 1, 2, 640)
+    assert found.tables["item"]["spec"] == SPEC and found.dense is None
+    with pytest.raises(FileExistsError):
+        manifest.write(tmp_path, document())
+
+
+def test_its_checksum_is_of_the_canonical_json(tmp_path):
+    manifest.write(tmp_path, document())
+    file = tmp_path / manifest.FILE
+    shuffled = dict(reversed(json.loads(file.read_text()).items()))
+    file.write_text(json.dumps(shuffled, indent=7))
+    assert manifest.read_manifest(tmp_path).step == 7
+
+
+def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path):
+    manifest.write(tmp_path, document())
+    file = tmp_path / manifest.FILE
+    whole = file.read_bytes()
+    meaning = json.loads(whole)
+    for place in range(0, len(whole), 3):
+        for bit in (0, 5):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            file.write_bytes(damaged)
+            try:
+                found = manifest.read_manifest(tmp_path).document
+            except ValueError:
+                continue
+            assert found == meaning, "white space alone was hit"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(version=2), r"version 2, and this het_tf reads version 5; .*that wrote it"),
+        (lambda d: d.update(version="2"), "version '2', and"),
+        (lambda d: d.update(format="other"), "not a manifest of het_tf"),
+        (lambda d: d.pop("step"), "'step' is missing"),
+        (lambda d: d.update(step=-1), "'step' of a manifest is -1"),
+        (lambda d: d["files"][0].update(name="../other"), "'name' of a file is \"../other\""),
+        (lambda d: d.update(base={"name": "a/b", "id": "x"}), "'base' of a manifest"),
+        (lambda d: d["tables"][0].pop("positions"), "a table has no 'positions'"),
+        (lambda d: d["tables"].append(3), "'tables' of a manifest"),
+        (lambda d: d.update(dense={"name": "dense", "bytes": "9", "xxh3": ""}), "'bytes' of a dense"),
+        (lambda d: d["store"].update(partitions=True), "'store' of a manifest"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path, change, message):
+    changed = copy.deepcopy(document())
+    change(changed)
+    manifest.write(tmp_path, changed)
+    with pytest.raises(ValueError, match=message) as caught:
+        manifest.read_manifest(tmp_path)
+    assert str(tmp_path / manifest.FILE) in str(caught.value)
+
+
+def test_what_is_not_there_or_no_json_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*nowhere"):
+        manifest.read_manifest(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"has no manifest\.json: it is not a checkpoint, or an"):
+        manifest.read_manifest(tmp_path)
+    file = tmp_path / manifest.FILE
+    for content in (b"{", b"", b"\xff\xfe", b"[1, 2"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="is damaged: it is not JSON"):
+            manifest.read_manifest(tmp_path)
+    file.write_bytes(b"[]")
+    with pytest.raises(ValueError, match="not a manifest of het_tf"):
+        manifest.read_manifest(tmp_path)
+    with pytest.raises(NotADirectoryError, match="give the directory"):
+        manifest.read_manifest(file)
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError, match="No space left") as caught, manifest.naming(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.filename == str(tmp_path / "file")
+
+
+# --- directory ---------------------------------------------------------------------------------------------
+
+
+def test_names_are_in_the_order_of_numbers(tmp_path):
+    assert directory.checkpoints(tmp_path / "none") == [] and directory.latest(tmp_path / "none") is None
+    paths = [checkpoint(tmp_path, number) for number in (9, 10, 123456789)]
+    (tmp_path / "ckpt-99999999999").mkdir()  # without a manifest
+    (tmp_path / "other").mkdir()
+    assert directory.checkpoints(tmp_path) == paths
+    assert directory.latest(str(tmp_path)) == paths[-1] == directory.resolve(tmp_path)
+    assert directory.resolve(paths[0]) == paths[0]
+    (tmp_path / "file").write_text("")
+    for action in (directory.latest, directory.checkpoints, directory.resolve):
+        with pytest.raises(NotADirectoryError, match="file is a file; give a directory"):
+            action(tmp_path / "file")
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        directory.resolve(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="neither a checkpoint nor a directory of"):
+        directory.resolve(tmp_path / "other")
+
+
+def test_a_checkpoint_appears_whole_and_numbers_grow(tmp_path):
+    place = tmp_path / "a" / "b"
+    directory.make(place)
+    directory.make(place)
+    pending = directory.Pending(place, None)
+    assert pending.target.name == "ckpt-00000001" and list(place.iterdir()) == [pending.path]
+    assert directory.checkpoints(place) == []
+    manifest.write(pending.path, document())
+    assert directory.checkpoints(place) == [], "it is not seen before it has its name"
+    assert pending.publish() == place / "ckpt-00000001" == directory.latest(place)
+    for number, name in ((5, "ckpt-00000005"), (None, "ckpt-00000006")):
+        pending = directory.Pending(place, number)
+        assert pending.target.name == name
+        manifest.write(pending.path, document())
+        pending.publish()
+    for number in (6, 2):
+        with pytest.raises(
+            ValueError, match=f"step is {number}, and .* has ckpt-00000006; give a later step"
+        ):
+            directory.Pending(place, number)
+    assert len(list(place.iterdir())) == 3
+
+
+def test_next_save_removes_only_leftovers(tmp_path):
+    for name in (".tmp-ckpt-00000001-0a0b0c0d", ".tmp-ckpt-00000003-11111111"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows").write_text("half")
+    for name in (".tmp-other", "notes"):
+        (tmp_path / name).mkdir()
+    pending = directory.Pending(tmp_path, 4)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [pending.path.name, ".tmp-other", "notes"]
+    (pending.path / "rows").write_text("half")
+    pending.abandon()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".tmp-other", "notes"]
+
+
+def test_two_cannot_save_into_one_directory_at_once(tmp_path):
+    pending = directory.Pending(tmp_path, 1)
+    with pytest.raises(RuntimeError, match=r"is saving in .*one at a time"):
+        directory.Pending(tmp_path, 2)
+    assert pending.path.exists(), "the other's files are no leftovers"
+    pending.abandon()
+    directory.Pending(tmp_path, 2).abandon()
+
+
+def test_forked_process_does_not_keep_lock(tmp_path):
+    pending = directory.Pending(tmp_path, 1)
+    end, wait = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(wait)
+        os.read(end, 1)
+        os._exit(0)
+    pending.abandon()
+    try:
+        directory.Pending(tmp_path, 1).abandon()
+    finally:
+        os.close(wait)
+        os.waitpid(child, 0)
+        os.close(end)
+
+
+def test_a_save_leaves_what_others_write_beside_it(tmp_path):
+    """Such as `het ckpt merge`, into the directory of checkpoints."""
+    theirs = directory.beside(tmp_path / "ckpt-00000005")
+    directory.Pending(tmp_path, 1).abandon()
+    assert theirs.is_dir()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(directory.fcntl, "flock", refuse)
+    with pytest.warns(het_tf.HetWarning, match="has no locks"):
+        directory.Pending(tmp_path, 1).abandon()
+
+
+def test_a_file_in_the_way_is_refused(tmp_path):
+    (tmp_path / "file").write_text("precious")
+    for place in (tmp_path / "file", tmp_path / "file" / "below" / "it"):
+        with pytest.raises(NotADirectoryError, match="file is a file; give a directory for checkpoints"):
+            directory.make(place)
+    assert (tmp_path / "file").read_text() == "precious"
+    with pytest.raises(FileExistsError, match="exists already"):
+        directory.beside(tmp_path / "file")
+
+
+def test_keep_removes_the_oldest_and_never_a_base(tmp_path):
+    def names():
+        return [directory.number_of(one) for one in directory.checkpoints(tmp_path)]
+
+    for number, base in ((1, None), (2, 1), (3, 2), (4, None), (5, 4), (6, 5)):
+        checkpoint(tmp_path, number, base)
+    directory.keep_newest(tmp_path, 4)
+    assert names() == [1, 2, 3, 4, 5, 6], "3 is kept, and it needs 2 and 1"
+    directory.keep_newest(tmp_path, 2)
+    assert names() == [4, 5, 6]
+    directory.keep_newest(tmp_path, 9)
+    assert names() == [4, 5, 6]
+    checkpoint(tmp_path, 7)
+    directory.keep_newest(tmp_path, 1)
+    assert names() == [7]
+
+
+def test_keep_removes_nothing_if_bases_are_unknown(tmp_path):
+    for number, base in ((1, None), (2, 1), (3, None)):
+        checkpoint(tmp_path, number, base)
+    (tmp_path / "ckpt-00000002" / manifest.FILE).write_text("{")
+    with pytest.warns(het_tf.HetWarning, match="no checkpoint of .* was removed"):
+        directory.keep_newest(tmp_path, 2)
+    assert len(directory.checkpoints(tmp_path)) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        directory.keep_newest(tmp_path, 1)  # 3 alone, and that is whole
+    assert len(directory.checkpoints(tmp_path)) == 1
+
+
+def test_a_checkpoint_goes_by_one_rename(tmp_path, monkeypatch):
+    path = checkpoint(tmp_path, 1)
+    seen = []
+
+    def look(where, *_, **__):
+        seen.append((directory.checkpoints(tmp_path), where.name))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(directory.shutil, "rmtree", look)
+    with pytest.raises(KeyboardInterrupt):
+        directory.remove([path])
+    assert seen[0][0] == [] and seen[0][1].startswith(".tmp-ckpt-00000001-")
+    monkeypatch.undo()
+    directory.Pending(tmp_path, None).abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chain_is_followed_and_must_be_whole(tmp_path):
+    for number, base in ((1, None), (2, 1), (5, 2)):
+        checkpoint(tmp_path, number, base)
+    found = directory.chain(tmp_path / "ckpt-00000005")
+    assert [one.step for one in found] == [1, 2, 5]
+    os.rename(tmp_path / "ckpt-00000001", tmp_path / "away")
+    message = "ckpt-00000002 holds the changes since ckpt-00000001, but .*ckpt-00000001 is missing"
+    with pytest.raises(FileNotFoundError, match=message):
+        directory.chain(tmp_path / "ckpt-00000005")
+    checkpoint(tmp_path, 1, namespace="another")
+    assert len(directory.chain(tmp_path / "ckpt-00000005")) == 3
+    (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
+    manifest.write(tmp_path / "ckpt-00000001", document(id="f" * 32))
+    with pytest.raises(ValueError, match=r"ckpt-00000001 is another one \(its id is ffff"):
+        directory.chain(tmp_path / "ckpt-00000005")
+    (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
+    manifest.write(
+        tmp_path / "ckpt-00000001",
+        document(id=f"{1:032x}", base={"name": "ckpt-00000005", "id": f"{5:032x}"}),
+    )
+    with pytest.raises(ValueError, match="is among its own bases"):
+        directory.chain(tmp_path / "ckpt-00000005")

@@ -1,0 +1,322 @@
+"""Tables in the files of Keras, and Keras' own callbacks that write and read them."""
+
+import gc
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+from floats_lib import assert_close
+from played_lib import Played
+from saving_lib import (
+    assert_equal,
+    build,
+    everything,
+    keras,
+    make_model,
+    predictions,
+    train,
+)
+
+import het_tf
+from het_tf.ext.checkpoint.python.collective import Ranks
+from het_tf.ext.checkpoint.python.saving import pack
+from het_tf.python.session import settings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("fresh", "eagerly"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
+
+
+def test_load_model_when_the_original_is_gone_goes_on(tmp_path):
+    model = make_model()
+    train(model)
+    path = str(tmp_path / "x.keras")
+    model.save(path)
+    train(model)
+    want = predictions(model)
+    del model
+    keras.backend.clear_session()
+    gc.collect()
+    loaded = keras.models.load_model(path)
+    train(loaded)
+    assert_close(predictions(loaded), want)
+
+
+def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
+    model = make_model()
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    model.save_weights(path)
+    prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
+    saved = predictions(model)
+    clone = keras.models.clone_model(model)
+    train(model)
+    before = everything()
+    for restore in (
+        lambda: clone.load_weights(path),
+        lambda: tf.train.Checkpoint(model=clone).read(prefix),
+    ):
+        het_tf.Table("t@2").clear()
+        restore()
+        np.testing.assert_array_equal(predictions(clone), saved)
+    assert_equal(everything(), before)
+
+
+def test_a_file_without_rows_and_one_of_another_table(tmp_path):
+    ids = keras.Input((3,), dtype="int64")
+    path = str(tmp_path / "x.weights.h5")
+    rows = keras.layers.Embedding(4, 4, name="embed")(ids)
+    hidden = keras.layers.Dense(8)(keras.layers.Flatten()(rows))
+    keras.Model(ids, keras.layers.Dense(1)(hidden)).save_weights(path)
+    model = make_model()
+    train(model)
+    before = everything()
+    with pytest.raises(ValueError, match="no rows of table 't'"):
+        keras.Model(model.input, model.output).load_weights(path)
+    assert_equal(everything(), before)
+
+
+def test_file_open_elsewhere_loads_every_time(tmp_path):
+    """HDF5 then takes the second opening for the first one."""
+    model = build()
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    model.save_weights(path)
+    saved, want = everything("a/b c"), predictions(model)
+    with h5py.File(path):
+        for _ in range(2):
+            train(model)
+            model.load_weights(path)
+            assert_equal(everything("a/b c"), saved)
+            np.testing.assert_array_equal(predictions(model), want)
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a slice"])
+def test_a_damaged_file_is_refused(tmp_path, damage):
+    model = make_model()
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    model.save_weights(path)
+    with h5py.File(path, "r+") as file:
+        found = []
+        file.visit(lambda name: found.append(name) if "t.values/00000" in name else None)
+        values = file[found[0]][...]
+        values.view(np.uint32)[3, 1] ^= 1
+        del file[found[0]]
+        file[found[0]] = values if damage == "a bit" else values[:-1]
+    before = everything()
+    with pytest.raises(ValueError, match=r"table 't' is unchanged: (.|\n)*t/values") as refused:
+        model.load_weights(path)
+    assert ".het_tf-" not in str(refused.value)
+    assert_equal(everything(), before)
+
+
+def test_weights_in_several_files_that_keras_would_lose(tmp_path, monkeypatch):
+    """Defect: Keras 3.10 to 3.14 write such files, and do not find all of their rows again."""
+    model = make_model()
+    path = str(tmp_path / "x.weights.json")
+    for store in ("H5IOStore", "ShardedH5IOStore"):
+        monkeypatch.delattr(f"keras.src.saving.saving_lib.{store}.has_path", raising=False)
+    with pytest.raises(ValueError, match="save without max_shard_size, or run: pip install 'keras"):
+        model.save_weights(path, max_shard_size=4e-6)
+
+
+@pytest.mark.skipif(keras.__version__ < "3.15", reason="Keras loses rows")
+def test_weights_in_several_files(tmp_path):
+    model = build()
+    train(model)
+    saved, want = everything("a/b c"), predictions(model)
+    path = str(tmp_path / "x.weights.json")
+    model.save_weights(path, max_shard_size=4e-6)  # GB
+    assert len(list(tmp_path.glob("*.h5"))) > 2
+    train(model)
+    model.load_weights(path)
+    assert_equal(everything("a/b c"), saved)
+    np.testing.assert_array_equal(predictions(model), want)
+
+
+def test_arrays_hold_no_rows(tmp_path):
+    model = make_model()
+    train(model)
+    before = everything()
+    for take in (
+        model.get_weights,
+        lambda: model.layers[1].set_weights([np.zeros((), np.float32)]),
+        lambda: model.save(str(tmp_path / "x.h5")),
+    ):
+        with pytest.raises(RuntimeError, match=r"table 't' is not an array.*RestoreBest"):
+            take()
+    dense = model.layers[-1]
+    dense.set_weights([one + 1 for one in dense.get_weights()])
+    assert_equal(everything(), before)
+
+
+def test_a_saved_model_says_so_too(tmp_path):
+    model = make_model()
+    with pytest.warns(het_tf.TablesNotSavedWarning, match=r"het_tf\.export"):
+        tf.saved_model.save(model, str(tmp_path))
+
+
+def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
+    two = Played()
+    model = make_model()
+    train(model)
+    path = str(tmp_path / "x.weights.h5")
+    saved = everything()
+    monkeypatch.setattr(settings.current, "hvd", two)
+    with pytest.warns(het_tf.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
+        model.save_weights(path)
+    model.layers[1].embeddings = None
+    het_tf.Table("t").clear()
+    two.me = 1
+    with pytest.warns(het_tf.TablesNotSavedWarning, match="Rank 0 restores"):
+        model.load_weights(path)
+    assert het_tf.Table("t").size == 0
+    two.me = 0
+    model.load_weights(path)
+    assert_equal(everything(), saved)
+
+
+# --- callbacks ------------------------------------------------------------------------------------------
+
+
+class Seen(keras.callbacks.Callback):
+    """Predictions at the end of each epoch; the loss is what a test says."""
+
+    def __init__(self, losses=None, crash_in=None):
+        super().__init__()
+        self.losses, self.crash_in, self.predictions = losses, crash_in, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.predictions.append(predictions(self.model))
+        if self.losses:
+            logs["loss"] = self.losses[epoch]
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.crash_in:
+            raise InterruptedError
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["weights", "model"])
+def test_model_checkpoint_keeps_the_best_epoch(tmp_path, whole):
+    path = str(tmp_path / ("best.keras" if whole else "best.weights.h5"))
+    best = keras.callbacks.ModelCheckpoint(path, "loss", save_best_only=True, save_weights_only=not whole)
+    seen = Seen([3.0, 1.0, 2.0])
+    model = make_model()
+    train(model, 3, callbacks=[seen, best])
+    model.load_weights(path)
+    np.testing.assert_array_equal(predictions(model), seen.predictions[1])
+    if whole:
+        train(model)  # goes on, beside the one that is loaded
+        loaded = keras.models.load_model(path)
+        np.testing.assert_array_equal(predictions(loaded), seen.predictions[1])
+
+
+@pytest.mark.parametrize("callback", [None, keras.callbacks.ModelCheckpoint, het_tf.callbacks.Checkpoint])
+@pytest.mark.parametrize("whole", [False, True], ids=["weights", "model"])
+def test_a_save_that_fails_leaves_the_file_before(tmp_path, whole, callback, monkeypatch):
+    """Keras alone empties it, and leaves it open while the error is held: the next save fails, too."""
+    path = tmp_path / ("x.keras" if whole else "x.weights.h5")
+    model = make_model()
+
+    def save():
+        if callback is None:
+            (model.save if whole else model.save_weights)(path)
+        else:
+            train(model, callbacks=[callback(str(path), save_weights_only=not whole)])
+
+    def full(directory):
+        raise OSError(28, "No space left on device")
+
+    train(model)
+    save()
+    before = path.read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left") as held:
+        patched.setattr(pack, "arrays", full)
+        save()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path], "nothing else stays behind"
+    save()
+    want = predictions(model)
+    train(model)
+    model.load_weights(path)
+    np.testing.assert_array_equal(predictions(model), want)
+    del held
+
+
+def test_early_stopping_that_would_restore_half_does_not_begin():
+    model = make_model()
+    stop = keras.callbacks.EarlyStopping("loss", restore_best_weights=True)
+    with pytest.raises(RuntimeError, match=r"restore_best_weights is True.*RestoreBest\('loss'\)"):
+        train(model, callbacks=[stop])
+    assert int(model.optimizer.iterations) == 0
+    plain = keras.Sequential([keras.layers.Dense(1)])
+    plain.compile("sgd", "mse")
+    train(plain, callbacks=[stop])
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["temporary", "directory"])
+def test_restore_best_leaves_the_best_epoch(tmp_path, given, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stop = keras.callbacks.EarlyStopping("loss", patience=2)
+    best = het_tf.callbacks.RestoreBest("loss", directory=tmp_path / "best" if given else None)
+    model = make_model()
+    for losses in ([3.0, 1.0, 2.0, 2.5], [np.nan, 9.0, 8.0, 9.0, 9.0]):  # another fit begins anew
+        seen, rows = Seen(losses), []
+        note = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_, to=rows: to.append(everything()))
+        train(model, len(losses), callbacks=[seen, note, stop, best])
+        place = losses.index(min(losses[1:]))
+        np.testing.assert_array_equal(predictions(model), seen.predictions[place])
+        assert_equal(everything(), rows[place])
+        if given:  # its checkpoint is of a later step than the optimizer's now
+            break
+    assert [path.name for path in tmp_path.iterdir()] == (["best"] if given else [])
+
+
+def test_restore_best_reads_the_value_of_rank_0():
+    ranks = []
+    best = het_tf.callbacks.RestoreBest("loss")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ranks, "first", lambda self, what, action: ranks.append(what) or 7.0)
+        patched.setattr(
+            keras.callbacks.ModelCheckpoint, "on_epoch_end", lambda self, epoch, logs: ranks.append(logs)
+        )
+        best.on_epoch_end(0, {"loss": 3.0, "mse": 4.0})
+    assert ranks == ["read the monitored value", {"loss": 7.0, "mse": 4.0}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "best"}, "mode is 'best'; give 'auto', 'min' or 'max'"),
+        ({"monitor": "los"}, "monitor is 'los'; give one of loss"),
+        ({"monitor": "val_loss"}, "monitor is 'val_loss', which no epoch had.*validation_data"),
+        ({"directory": 4}, "directory is 4; give a path"),
+    ],
+)
+def test_restore_best_refuses(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        train(make_model(), callbacks=[het_tf.callbacks.RestoreBest(**arguments)])
+
+
+def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
+    seen = Seen()
+    train(make_model(), 4, callbacks=[seen])
+    want = everything()
+    het_tf.reset()
+
+    def run(**options):
+        model = make_model()
+        backup = keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
+        train(model, 4, callbacks=[backup, Seen(**options)])
+        return model
+
+    with pytest.raises(InterruptedError):
+        run(crash_in=2)
+    het_tf.reset()  # the process has died
+    resumed = predictions(run())
+    assert_close(resumed, seen.predictions[-1])
+    np.testing.assert_array_equal(everything()["clocks"], want["clocks"])

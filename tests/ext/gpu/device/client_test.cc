@@ -1,0 +1,220 @@
+// The client's part for tables with caches on a device, where the random schedules
+// (protocol/schedules_test.cc) do not reach: calls of the wrong kind, reads that overlap events of their
+// partition, and the form of frames.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/store/local_transport.h"
+#include "tests/testing/world/world_test.h"
+
+namespace het::testing {
+namespace {
+
+// A read of partition 0, with its own memory for the rows.
+struct Rows {
+  Rows(const Schema& schema, std::vector<Key> k, std::vector<Clock> b)
+      : keys(std::move(k)),
+        bases(std::move(b)),
+        clocks(keys.size(), -7),
+        came(keys.size(), 7),
+        admit(keys.size(), 7),
+        rows(keys.size() * schema->row_floats(), -777) {
+    read.parts.push_back({schema->id(), 0, keys.size(), keys.data(), bases.data(), came.data(), admit.data(),
+                          clocks.data(), rows.data()});
+  }
+  std::vector<Key> keys;
+  std::vector<Clock> bases, clocks;
+  std::vector<uint8_t> came, admit;
+  std::vector<float> rows;
+  DeviceRead read;
+};
+
+// Updates of one tick each, for rows without earlier ticks: 1 in every float of the row.
+struct Ticks {
+  Ticks(const Schema& schema, std::vector<Key> k)
+      : keys(std::move(k)),
+        ticks(keys.size(), 1),
+        clocks(keys.size(), 1),
+        updates(keys.size() * schema->row_floats(), 1) {
+    push.parts.push_back({schema->id(), keys.size(), keys.data(), ticks.data(), clocks.data(), updates.data(),
+                          /*evicted=*/true});
+  }
+  std::vector<Key> keys;
+  std::vector<uint32_t> ticks;
+  std::vector<Clock> clocks;
+  std::vector<float> updates;
+  DevicePush push;
+};
+
+struct Lines : DeviceLines {
+  void Invalidate(uint32_t) override { ++invalidated; }
+  void Drop(uint32_t) override { ++dropped; }
+  void DropKeys(Span<const Key>) override {}
+  void DropClean() override {}
+  int invalidated = 0, dropped = 0;
+};
+
+// The test plays the device of worker 0's tables.
+class DeviceClient : public WorldTest {
+ protected:
+  void Make(const WorldConfig& config) {
+    Abandon();  // the test has its rows
+    WorldTest::Make(config);
+    for (uint32_t t = 0; t < config.tables; ++t) {
+      client().RemoveTable(world().schema(t)->id());
+      ASSERT_TRUE(client().devices().AddTable(world().schema(t), config.cache, &lines_).ok());
+    }
+  }
+  void TearDown() override { Abandon(); }
+  Client& client(size_t w = 0) { return world().client(w); }
+  const Schema& schema(size_t table = 0) { return world().schema(table); }
+
+  Lines lines_;
+};
+
+TEST_F(DeviceClient, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
+  WorldConfig config = Bounded(0);
+  config.workers = 2;
+  Make(config);
+  auto step = world().NewStep({{1}});
+  const Status read = client(0).Read(step->MakeRead(), 1);
+  EXPECT_EQ(read.code(), Code::kFailedPrecondition);
+  EXPECT_NE(read.message().find("'table0' is cached on a device"), std::string::npos) << read.message();
+  EXPECT_EQ(client(0).Write(step->MakeWrite(1), 1, nullptr).code(), Code::kFailedPrecondition);
+  Rows wanted(schema(), {1}, {kNoBase});
+  EXPECT_EQ(client(1).devices().Read(&wanted.read, true).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(wanted.came[0], 7) << "untouched";
+  Ticks ticks(schema(), {1});
+  EXPECT_EQ(client(1).devices().Push(ticks.push).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(log(1).frames().empty());
+  EXPECT_EQ(client(0).devices().Check(12345).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(client(0).devices().AddTable(schema(), config.cache, nullptr).code(), Code::kInvalidArgument);
+  config.cache.wire = RowFormat::kInt8;
+  const Status wire = client(0).devices().AddTable(schema(), config.cache, &lines_);
+  EXPECT_NE(wire.message().find("'int8'"), std::string::npos) << wire.message();
+  EXPECT_EQ(net(0).served() + net(1).served(), 0u);
+}
+
+// Of two reads of one partition, the second answer shows that the first is from an earlier life.
+TEST_F(DeviceClient, IncarnationChangesDuringRead) {
+  for (bool keep : {true, false}) {
+    for (bool cleared : {false, true}) {
+      SCOPED_TRACE(std::string(keep ? "keep" : "discard") + (cleared ? ", cleared" : ", reborn"));
+      WorldConfig config = Bounded(0);
+      config.workers = 2;
+      config.client.on_reload = keep ? ClientConfig::kKeep : ClientConfig::kDiscard;
+      Make(config);
+      Rows known(schema(), {9}, {kNoBase});  // its answer is from the current life
+      ASSERT_TRUE(client().devices().Read(&known.read, true).ok());
+      const Bytes empty = world().Snapshot(0);
+      Train(1, {1, 2, 3});
+      Rows first(schema(), {1, 2}, {1, kNoBase}), second(schema(), {3}, {1});
+      auto a = client().devices().BeginRead(&first.read, true);
+      client().Progress(0);
+      ASSERT_TRUE(a->done());
+      ASSERT_EQ(first.came, (std::vector<uint8_t>{0, 1}));
+      ASSERT_EQ(first.clocks[1], 1);
+      if (cleared) {
+        world().service().ClearTable(schema()->id());
+      } else {
+        world().Restart(0, empty, /*close=*/false);
+      }
+      lines_ = Lines();
+      auto b = client().devices().BeginRead(&second.read, true);
+      for (int i = 0; i < 1000 && !(a->done() && b->done()); ++i) client().Progress(0.05);
+      ASSERT_TRUE(client().FinishRead(a.get()).ok());
+      ASSERT_TRUE(client().FinishRead(b.get()).ok());
+      EXPECT_EQ(first.came, (std::vector<uint8_t>{1, 1})) << "checked rows are fetched";
+      EXPECT_EQ(first.clocks, (std::vector<Clock>{0, 0}));
+      EXPECT_EQ(first.rows[0], kInitial);
+      EXPECT_EQ(first.rows[schema()->row_floats()], kInitial);
+      EXPECT_EQ(second.came[0], 1);
+      EXPECT_EQ(second.rows[0], kInitial);
+      EXPECT_EQ(lines_.dropped > 0, cleared && !keep);
+      EXPECT_EQ(lines_.invalidated > 0, !cleared || keep);
+    }
+  }
+}
+
+TEST_F(DeviceClient, ATableThatIsGone) {
+  WorldConfig config = Bounded(3);
+  config.tables = 2;
+  Make(config);
+  Rows here(schema(0), {1}, {kNoBase}), there(schema(1), {1}, {kNoBase});
+  ASSERT_TRUE(client().devices().Read(&here.read, true).ok());
+  world().service().DropTable(schema(0)->id());
+  const Status read = client().devices().Read(&here.read, true);
+  EXPECT_EQ(read.code(), Code::kFailedPrecondition);
+  EXPECT_NE(read.message().find("no table"), std::string::npos) << read.message();
+  EXPECT_EQ(lines_.dropped, 1);
+  EXPECT_TRUE(client().devices().Read(&there.read, true).ok());
+}
+
+TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
+  WorldConfig config = Bounded(kUnbounded);
+  config.partitions = 2;
+  config.tables = 2;
+  config.client.max_frame_bytes = 100;
+  Make(config);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 50; ++key) keys.push_back(key);
+  Ticks ticks(schema(0), keys), more(schema(1), keys);
+  ticks.push.parts.push_back(more.push.parts[0]);
+  ASSERT_TRUE(client().devices().Push(ticks.push).ok());
+  ASSERT_TRUE(client().Flush().ok());  // epochs are known
+  net().record = true;
+  ASSERT_TRUE(client().devices().Push(ticks.push).ok());
+  ASSERT_TRUE(client().Flush().ok());
+  size_t rows = 0, frames = 0, shared = 0;
+  for (const Request& request : Sent(0)) {
+    size_t bytes = 0;
+    ++frames;
+    shared += request.tables.size() == 2;
+    for (const TableRequest& t : request.tables) {
+      rows += t.push_keys.size();
+      bytes += t.push_updates.size() * sizeof(float) + t.push_keys.size() * sizeof(Key);
+    }
+    EXPECT_LE(bytes, 100u);
+  }
+  EXPECT_EQ(rows, 100u);
+  EXPECT_GE(frames, 16u);
+  EXPECT_LE(frames, 30u);
+  EXPECT_GE(shared, 1u);
+  for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), 2);
+}
+
+TEST_F(DeviceClient, OnlyTrainingReadsAdmit) {
+  Make(Bounded(0, 10));
+  for (const bool training : {false, true}) {
+    Rows wanted(schema(), {1}, {kNoBase});
+    ASSERT_TRUE(client().devices().Read(&wanted.read, training).ok());
+    EXPECT_EQ(wanted.admit[0], training);
+  }
+}
+
+// Exported updates are accepted despite errors of the network, which the wait reports.
+TEST_F(DeviceClient, APartitionThatRefusesTheClient) {
+  Make(Bounded(0));
+  LocalService other(1, 4711);  // its partitions have another hash seed
+  struct Crossed : LocalTransport {
+    using LocalTransport::LocalTransport;
+    PartitionId id(uint32_t) const override { return {0, 1, 1}; }
+  } crossed(&other);
+  for (int64_t bound : {int64_t{0}, kUnbounded}) {
+    Client wrong(&crossed);
+    CacheConfig config;
+    config.push_bound = bound;
+    ASSERT_TRUE(wrong.devices().AddTable(schema(), config, &lines_).ok());
+    Ticks ticks(schema(), {1});
+    for (uint64_t pushes : {1, 2}) {
+      ASSERT_TRUE(wrong.devices().Push(ticks.push).ok());
+      EXPECT_EQ(wrong.UnappliedTicks(At(0).first, 1), pushes);
+      wrong.Progress(0);
+      EXPECT_EQ(wrong.devices().Wait().code(), Code::kFailedPrecondition);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace het::testing

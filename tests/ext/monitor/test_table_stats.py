@@ -1,0 +1,183 @@
+"""TableStats: what TensorBoard reads is what tables say."""
+
+from __future__ import annotations
+
+import events_lib
+import numpy as np
+import pytest
+import rules_lib
+import tensorflow as tf
+
+import het_tf
+from het_tf.ext.monitor.python import table_stats
+
+keras = tf.keras
+TableStats = het_tf.callbacks.TableStats
+
+
+def model(cache=None):
+    ids = keras.Input((3,), dtype="int64")
+    x = rules_lib.embedding(cache=cache)(ids)
+    plain = rules_lib.embedding(name="plain", dim=2)(ids)
+    x = keras.layers.Concatenate()([x, plain])
+    made = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    made.compile("sgd", "mse")
+    return made
+
+
+def fit(made, *callbacks, **options):
+    ids, y = rules_lib.data(64)
+    made.fit(ids, y, batch_size=8, verbose=0, callbacks=list(callbacks), **options)
+
+
+def bytes_in():
+    cache = het_tf.Table("t").stats()["cache"]
+    return cache["row_bytes_in"] + cache["metadata_bytes_in"]
+
+
+def test_points_are_what_the_tables_say(fresh, tmp_path):
+    made = model(het_tf.Cache(rows=4, staleness=2))
+    callback = TableStats(tmp_path / "new" / "logs", every=3)
+    fit(made, callback)  # 8 steps
+    table = het_tf.Table("t")
+    stats, cache = table.stats(), table.stats()["cache"]
+    found = events_lib.scalars(tmp_path / "new" / "logs" / "tables")
+    assert all(list(points) == [3, 6, 8] for tag, points in found.items()), "and what is left at the end"
+    last = {tag: points[8] for tag, points in found.items()}
+    assert last["t/rows"] == stats["rows"] == 10 and last["t/bytes"] == stats["bytes"]
+    assert last["t/updates"] == 8 and last["t/cache/rows"] == cache["rows"]
+    steps = {3: 3, 6: 3, 8: 2}
+    for tag, names in table_stats._PER_STEP.items():
+        total = sum(value * steps[step] for step, value in found[f"t/{tag}"].items())
+        assert total == pytest.approx(sum(cache[name] for name in names), rel=1e-6), tag
+    assert all(0 < value < 1 for value in found["t/cache/hit_rate"].values())
+    assert {tag for tag in found if tag.startswith("plain/")} == {
+        "plain/rows",
+        "plain/bytes",
+        "plain/updates",
+    }
+
+    fit(made, callback)  # a second fit goes on
+    assert list(events_lib.scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
+
+
+def test_figures_of_epochs(fresh):
+    layer = het_tf.keras.Embedding(
+        4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=het_tf.optimizers.SGD(0.1)
+    )
+    x = keras.Input((3,), dtype="int64")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    model.compile("sgd", "mse")
+    ids = np.random.default_rng(0).integers(0, 30, (64, 3))
+    stats = TableStats(log="all")
+    history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
+    assert history["t/updates"] == [8, 8, 8]
+    assert history["t/rows"][-1] == len(np.unique(ids))
+    assert history["t/bytes"][-1] > 30 * 4 * 4
+    assert history["t/cache_rows"] == [10, 10, 10]
+    assert 0 < history["t/cache_unsent_rows"][-1] <= 10 + 4096
+    assert history["t/cache_bytes"][-1] > 10 * 4 * 4
+    assert [epoch["t"]["hits"] for epoch in stats.epochs] == history["t/hits"]
+    for epoch in range(3):
+        assert 0 < history["t/hits"][epoch] <= history["t/reads"][epoch]
+        assert history["t/hit_rate"][epoch] == history["t/hits"][epoch] / history["t/reads"][epoch]
+    assert sum(history["t/miss_pull"]) > 0
+    assert all(requests >= 8 for requests in history["t/requests"])
+    assert all(size > 0 for size in history["t/metadata_bytes_in"])
+
+
+def test_log_has_two_figures_by_default(fresh):
+    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
+    x = keras.Input((3,), dtype="int64")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    model.compile("sgd", "mse")
+    for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
+        stats = TableStats(log=log) if log else TableStats()
+        history = model.fit(np.ones((8, 3), np.int64), np.ones((8, 1)), verbose=0, callbacks=[stats]).history
+        assert {name for name in history if name.startswith("t/")} == logged
+    assert stats.async_safe, "Keras waits for no step"
+    with pytest.raises(ValueError, match="log is 'rows'; give a list"):
+        TableStats(log="rows")
+
+
+def test_norms_of_drawn_rows_use_stored_values(fresh, tmp_path):
+    made = model(het_tf.Cache(rows=4, staleness=2))
+    fit(made, TableStats(tmp_path, every=4, norms={"t": 1000}))
+    het_tf.Table("t").flush()
+    found = events_lib.scalars(tmp_path / "tables")
+    norms = np.linalg.norm(het_tf.Table("t").to_numpy()[1], axis=1)
+    assert 0 < found["t/norm/mean"][8] <= found["t/norm/max"][8] == pytest.approx(norms.max(), rel=0.5)
+
+
+def test_norms_of_named_rows_do_not_count_as_traffic(fresh, tmp_path):
+    made = model(het_tf.Cache(rows=4, staleness=2))
+    callback = TableStats(tmp_path, every=4, norms={"t": np.arange(5)})
+    before, after = [], []
+    looks = [
+        keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs, to=to: to.append(bytes_in()))
+        for to in (before, after)
+    ]
+    fit(made, looks[0], callback, looks[1])
+    found = events_lib.scalars(tmp_path / "tables")
+    norms = np.linalg.norm(het_tf.Table("t").lookup(np.arange(5)), axis=1)
+    for name, value in (("mean", norms.mean()), ("median", np.median(norms)), ("max", norms.max())):
+        assert found[f"t/norm/{name}"][8] == pytest.approx(value)
+    assert not any(tag.startswith("plain/norm") for tag in found)
+    assert found["t/traffic/bytes_in"][8] * 4 == pytest.approx(before[7] - after[3])
+    assert after[3] > before[3], "reading them takes a fetch"
+    epoch = callback.epochs[0]["t"]
+    assert epoch["row_bytes_in"] + epoch["metadata_bytes_in"] == before[7] - (after[3] - before[3])
+
+
+def test_points_of_epochs(fresh, tmp_path):
+    fit(model(), TableStats(tmp_path, every="epoch"), epochs=3)
+    assert list(events_lib.scalars(tmp_path / "tables")["t/rows"]) == [8, 16, 24]
+
+
+def test_lags_and_rates_are_those_since_the_last_point():
+    def stats(reads, hits, observed, mean, p99):
+        lag = dict(observed=observed, mean_at_most=mean, p99_at_most=p99, max_at_most=9.0)
+        names = {name for names in table_stats._PER_STEP.values() for name in names}
+        counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
+        return table_stats._flat(
+            {
+                "updates": 0,
+                "unapplied_gradients": 0,
+                "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}},
+            }
+        )
+
+    found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
+    assert found["cache/hit_rate"] == 0.5 and found["reads"] == 20
+    assert found["lag/mean"] == 5, "(30 * 4 - 10 * 2) / 20"
+    assert found["lag/p99_so_far"] == 8
+
+
+def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
+    made = het_tf.horovod.distribute(model(het_tf.Cache(rows=4)))
+    for me in (0, 1):
+        played.me = me
+        fit(made, TableStats(tmp_path, every="epoch"))
+        found = events_lib.scalars(tmp_path / f"tables-rank-{me}")
+        assert ("t/rows" in found) == (me == 0) and "t/cache/rows" in found
+    assert "het_tf.table_stats" not in played.gathered
+
+
+def test_what_is_refused(fresh, tmp_path):
+    for every in (0, True, 2.5, "batch"):
+        with pytest.raises(ValueError, match="give a number of steps, an integer of 1 or more, or 'epoch'"):
+            TableStats(tmp_path, every=every)
+    with pytest.raises(ValueError, match="log_dir is None; give a directory"):
+        TableStats(norms={"t": 5})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
+        TableStats(tmp_path / "file")
+    with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows, .*ids of some rows"):
+        TableStats(tmp_path, norms={"t": [0.5]})
+    for rows in (0, True, 1.5):
+        with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows"):
+            TableStats(tmp_path, norms={"t": rows})
+    with pytest.raises(
+        ValueError, match=r"norms names \['u'\], but the tables of the model are 't', 'plain'"
+    ):
+        fit(model(), TableStats(tmp_path, norms={"u": [1]}))

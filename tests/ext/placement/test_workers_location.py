@@ -1,0 +1,194 @@
+"""Streams that het_tf.horovod.shard places by location, with a Horovod that is played."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.ext.workers.python.agreement import Stream
+from het_tf.ext.placement.python.location import Location, keys_of
+from het_tf.ext.placement.python.placement import Placement
+
+RANKS, BATCH, STEPS = 4, 8, 40
+SAMPLES = RANKS * BATCH * STEPS + 5
+PLACEMENT = Placement("location", RANKS, BATCH)
+
+
+def ids():
+    """Two features of one table, whose ids meet, and one of another table with the same numbers."""
+    rng = np.random.default_rng(2)
+    home = rng.integers(0, 60, SAMPLES)
+    near = lambda width: home[:, None] * 5 + rng.integers(0, 9, (SAMPLES, width))  # noqa: E731
+    return {"user": home, "seen": near(3), "item": near(2)}
+
+
+def layer():
+    users = het_tf.TableConfig("user", 4)
+    features = {
+        "user": het_tf.FeatureConfig(users),
+        "seen": het_tf.FeatureConfig(users, combiner="sum"),
+        "item": het_tf.FeatureConfig(het_tf.TableConfig("item", 4), combiner="sum"),
+    }
+    return het_tf.keras.EmbeddingCollection(features)
+
+
+def dataset(samples=SAMPLES):
+    columns = {name: column[:samples] for name, column in ids().items()}
+    columns["location"] = np.array([b"a field"] * samples, object)
+    return tf.data.Dataset.from_tensor_slices((columns, np.arange(samples)))
+
+
+def expected(fields=None):
+    """Numbers of samples [steps, ranks, batch], by the rule of het data."""
+    of = ids()
+    keys = keys_of(fields or [(0, of["user"][:, None]), (0, of["seen"]), (1, of["item"])])
+    rule, size = Location(PLACEMENT), PLACEMENT.samples
+    found = [PLACEMENT.order(rule.owners(keys[at : at + size])) + at for at in range(0, STEPS * size, size)]
+    return np.stack(found)
+
+
+def shard(ahead=None, **others):
+    return het_tf.horovod.shard(dataset(), by="location", batch=BATCH, lookahead=ahead or layer(), **others)
+
+
+def numbers(batches):
+    return np.stack([labels for _, labels in batches])
+
+
+def test_ranks_place_samples_as_het_data(four):
+    """Catches keys that tables share, or features of one table do not; a rule that forgets between batches,
+    where owners would go by turns; and a field of the name, which would be taken in place of the rule.
+    """
+    order = expected()
+    assert (order[-1] != order[0] + (order[-1].min() - order[0].min())).any()
+    for me in (0, RANKS - 1):
+        four.me = me
+        placed = shard()
+        assert placed.element_spec[0]["seen"].shape == (BATCH, 3) and int(placed.cardinality()) == STEPS
+        np.testing.assert_array_equal(numbers(placed), order[:, me])
+
+
+def test_a_pass_changes_no_other_one(four):
+    """Catches memory that belongs to the data set or to the process: of a pass that is begun again, of one
+    that looked at a batch and was left, or of two that are read in turns.
+    """
+    placed, mine = shard(), expected()[:, 0]
+    next(iter(placed))
+    one, other = iter(placed), iter(placed)
+    found = [(next(one)[1], next(other)[1]) for _ in range(STEPS)]
+    np.testing.assert_array_equal(np.stack([labels for labels, _ in found]), mine)
+    np.testing.assert_array_equal(np.stack([labels for _, labels in found]), mine)
+    np.testing.assert_array_equal(numbers(placed), mine)
+
+
+def test_a_restored_iterator_goes_on_as_it_would_have(four, tmp_path):
+    """Catches memory that an iterator does not save: ranks whose pipelines were at different batches would
+    remember different ones after a restart, and take some samples twice.
+    """
+    options = tf.data.Options()
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    it = iter(shard().with_options(options))
+    for _ in range(5):
+        next(it)
+    path = tf.train.Checkpoint(it=it).write(str(tmp_path / "it"))
+    for _ in range(9):
+        next(it)
+    again = iter(shard().with_options(options))
+    tf.train.Checkpoint(it=again).read(path)
+    np.testing.assert_array_equal(numbers(again), expected()[5:, 0])
+
+
+def test_ragged_ids_and_graphs_are_placed_as_others(four):
+    """Catches lists of ids, of one length or several, that are cut into samples at wrong places: a graph
+    model looks the nodes of all samples up hop by hop. And a field to place by that counts as a node.
+    """
+    home = ids()["user"]
+    once = 1000 + np.arange(SAMPLES)  # ids that come once say nothing
+    lengths = 1 + once % 2
+    values = np.stack([home, once], 1)[np.arange(2) < lengths[:, None]]
+    tags = het_tf.FeatureConfig(het_tf.TableConfig("tags", 4), combiner="sum")
+    ragged = tf.data.Dataset.from_tensor_slices(
+        ({"tags": tf.RaggedTensor.from_row_lengths(values, lengths)}, np.arange(SAMPLES))
+    )
+    hops = {"hop_0": home, "hop_1": np.stack([home + 60, once], 1), "community": home * 0}
+    graph = tf.data.Dataset.from_tensor_slices((hops, np.arange(SAMPLES)))
+    model = het_tf.models.GraphSAGE(2000, fanouts=(2,), units=4, embedding_dim=4)
+    for samples, plan, of in (
+        (ragged, het_tf.keras.EmbeddingCollection({"tags": tags}), np.stack([home, once], 1)),
+        (graph, model, np.stack([home, home + 60, once], 1)),
+    ):
+        placed = het_tf.horovod.shard(samples, by="location", batch=BATCH, lookahead=plan)
+        np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
+
+
+def test_samples_are_placed_by_lookups_of_the_model(four):
+    """Catches ids that are taken from the features and not from what the model makes of them: its lookup has
+    one column for each field.
+    """
+    data = het_tf.data.load("criteo_like:2000")
+    model = het_tf.models.DCNv2(data.description, embedding_dim=4)
+    placed = het_tf.horovod.shard(data.train, by="location", batch=BATCH, lookahead=model)
+    examples = data.train.read()
+    order = expected([(0, model.rows.ids(examples.inputs())["deep"].numpy())])[:, 0]
+    found = np.stack([label for _, label in placed.as_numpy_iterator()])
+    np.testing.assert_array_equal(found[: len(order)], examples.label[order])
+
+
+def test_nodes_are_placed_by_their_community(four, tmp_path):
+    """Catches labels of other nodes than those of the batch, and hops that do not go with their node."""
+    edges = np.stack([np.arange(199), np.arange(1, 200)], 1)
+    graph = het_tf.data.Graph.from_edges(tmp_path / "path.graph", edges)
+    ids, community = np.random.default_rng(0).permutation(200)[:170], np.arange(200) // 7
+    samples = het_tf.data.NodeSet(ids, ids % 3).samples(graph, (2,), community=community)
+    order = Placement("community", RANKS, BATCH).place(community[ids])
+    four.me = 2
+    found = list(het_tf.horovod.shard(samples, by="community", batch=BATCH).as_numpy_iterator())
+    assert len(found) == 5 == len(order)
+    for (fields, labels), mine in zip(found, order[:, 2], strict=True):
+        np.testing.assert_array_equal(fields["hop_0"], ids[mine])
+        np.testing.assert_array_equal(fields["community"], community[ids[mine]])
+        np.testing.assert_array_equal(labels, ids[mine] % 3)
+        assert (abs(fields["hop_1"] - fields["hop_0"][:, None]) == 1).all()
+    with pytest.raises(
+        ValueError, match=r"community has the shape \[9\]; give an integer for each of the 200"
+    ):
+        het_tf.data.NodeSet(ids, ids).samples(graph, community=community[:9])
+
+
+REFUSED = {
+    "no plan": (dict(lookahead=None), r"by is 'location', but lookahead is None; give lookahead=LAYER"),
+    "no rule": (dict(by=None, batch=None), r"lookahead=, sync= and inputs= need a placed stream"),
+    "no layer": (dict(lookahead=3), "layer is 3, a int, without lookups of het_tf"),
+    "no layers": (dict(lookahead=[]), "layer is empty"),
+    "other inputs": (dict(data=lambda: tf.data.Dataset.range(99)), r"ids are .* give them a batch axis|dict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_ids_is_refused(four, name):
+    """Catches errors of the plan that come from within tf.data, where the other ranks are not told."""
+    arguments, message = REFUSED[name]
+    arguments = {"data": dataset, "by": "location", "batch": BATCH, "lookahead": layer(), **arguments}
+    with pytest.raises(ValueError, match=message):
+        het_tf.horovod.shard(arguments.pop("data")(), **arguments)
+
+
+def test_ranks_that_look_up_or_read_others_are_told(played):
+    """Catches a comparison by field and batch only: ranks whose layers have other tables place differently.
+    And a fingerprint that does not cover all ids of a sample.
+    """
+    played.others = lambda mine: [(mine[0], {**mine[1], "type": "x"})]
+    with pytest.raises(RuntimeError, match="type is '3 features of 2 tables' on rank 0, 'x' on"):
+        shard()
+    played.others = lambda mine: [mine]
+    notes = []
+    for change in (0, 0, 1):
+        of = {name: column[:256] for name, column in ids().items()}
+        of["item"][3, 1] += change
+        samples = tf.data.Dataset.from_tensor_slices((of, np.arange(256)))
+        list(het_tf.horovod.shard(samples, by="location", batch=BATCH, lookahead=layer()))
+        notes.append(Stream._notes.newest.numpy()[-1])
+    assert [note[2] for note in notes] == [16] * 3
+    assert notes[0][3] == notes[1][3] != notes[2][3]

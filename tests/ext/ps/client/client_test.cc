@@ -1,0 +1,194 @@
+// The parts of the parameter server's client that need no server: addresses, keys and slots, redirects.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "het_tf/ext/ps/client/cluster.h"
+#include "het_tf/ext/ps/keyspace.h"
+
+namespace het {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Address, LoginAndNodes) {
+  auto address = ParseServerAddress("redis://me:a:b@c@host:1,[::1]:2,third/");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().user, "me");
+  EXPECT_EQ(address.value().password, "a:b@c") << "a password may contain separators";
+  EXPECT_EQ(address.value().ToString(), "host:1,::1:2,third:6379");
+}
+
+TEST(Address, Tls) {
+  EXPECT_FALSE(ParseServerAddress("redis://h").value().tls.has_value());
+  auto address = ParseServerAddress("rediss://h:7000");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  ASSERT_TRUE(address.value().tls.has_value());
+  EXPECT_EQ(address.value().tls->ca, "");
+  address = ParseServerAddress("rediss://me:a?b@h:1,i/?cert=/c@1/c.pem&key=/c@1/key&server_name=n&ca=/ca");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().password, "a?b");
+  EXPECT_EQ(address.value().ToString(), "h:1,i:6379");
+  const TlsSettings& tls = *address.value().tls;
+  EXPECT_EQ(tls.ca, "/ca");
+  EXPECT_EQ(tls.cert, "/c@1/c.pem");
+  EXPECT_EQ(tls.key, "/c@1/key");
+  EXPECT_EQ(tls.server_name, "n");
+}
+
+// Would catch a password that the server refuses because %40 is sent for @.
+TEST(Address, TheLoginIsPercentEncoded) {
+  const auto address = ParseServerAddress("redis://m%65:a%40b%2Fc%25%3a@host/");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().user, "me");
+  EXPECT_EQ(address.value().password, "a@b/c%:");
+  EXPECT_EQ(ParseServerAddress("unix://:100%25@/s").value().password, "100%");
+  for (const char* text : {"redis://u:100%@h", "redis://u:secret%zz@h", "redis://u%4:secret@h"}) {
+    const Status refused = ParseServerAddress(text).status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << text;
+    EXPECT_THAT(refused.message(), HasSubstr("write %25 for a %"));
+    EXPECT_THAT(refused.message(), Not(HasSubstr("secret")));
+  }
+}
+
+TEST(Address, Sentinels) {
+  const auto address = ParseServerAddress("rediss+sentinel://me:pw@a,b:7/models?ca=/ca");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().ToString(), "a:26379,b:7/models");
+  EXPECT_EQ(address.value().service, "models");
+  EXPECT_EQ(address.value().password, "pw");
+  EXPECT_EQ(address.value().tls->ca, "/ca");
+  for (const char* text :
+       {"redis+sentinel://a", "redis+sentinel://a/", "redis+sentinel://a/m/0", "unix+sentinel:///a/m"})
+    EXPECT_EQ(ParseServerAddress(text).status().code(), Code::kInvalidArgument) << text;
+}
+
+// Would catch a password that is read once: it is another one for the next connection.
+TEST(Address, WhereThePasswordIs) {
+  const std::string path = ::testing::TempDir() + "/het_password";
+  const auto of_file = ParseServerAddress("redis://me@h?password_file=" + path).value();
+  EXPECT_THAT(of_file.Password().status().message(), HasSubstr("password_file of the parameter server's"));
+  for (const char* text : {"first", "second\n", "third\r\n"}) {
+    std::ofstream(path) << text;
+    EXPECT_EQ(of_file.Password().value(),
+              std::string(text).substr(0, std::string(text).find_first_of("\r\n")));
+  }
+  std::ofstream(path) << "\n";
+  EXPECT_THAT(of_file.Password().status().message(), HasSubstr("is empty"));
+
+  const auto of_env = ParseServerAddress("rediss://h?password_env=HET_TEST_PASSWORD&ca=/ca").value();
+  unsetenv("HET_TEST_PASSWORD");
+  EXPECT_THAT(of_env.Password().status().message(), HasSubstr("HET_TEST_PASSWORD of"));
+  setenv("HET_TEST_PASSWORD", "one", 1);
+  EXPECT_EQ(of_env.Password().value(), "one");
+  setenv("HET_TEST_PASSWORD", "two", 1);
+  EXPECT_EQ(of_env.Password().value(), "two");
+
+  const auto ask = [] { return Result<std::string>(std::string("asked")); };
+  EXPECT_EQ(ParseServerAddress("unix://me@/s", ask).value().Password().value(), "asked");
+  for (const char* text : {"redis://u:p@h", "redis://h?password_file=/f"}) {
+    EXPECT_THAT(ParseServerAddress(text, ask).status().message(), HasSubstr("given twice")) << text;
+  }
+}
+
+TEST(Address, UnixSocket) {
+  auto address = ParseServerAddress("unix://:secret@/run/a@b,c");
+  ASSERT_TRUE(address.ok()) << address.status().message();
+  EXPECT_EQ(address.value().user, "");
+  EXPECT_EQ(address.value().password, "secret");
+  EXPECT_EQ(address.value().nodes[0].path, "/run/a@b,c");
+}
+
+TEST(Address, ErrorsShowTheFormsAndNoPassword) {
+  for (const char* text : {"",
+                           "host",
+                           "redis://",
+                           "redis://a,,b",
+                           "redis://a:0",
+                           "redis://a:65536",
+                           "redis://a:1x",
+                           "redis://u:secret@a:x",
+                           "redis://u@a",
+                           "redis://[::1",
+                           "unix://",
+                           "unix://relative",
+                           "unix://u:secret@relative",
+                           "redis://u:secret@h1,u:secret@h2",
+                           "redis://u:se/secret@h:x",
+                           "redis://u:secret@h?ca=/ca",
+                           "rediss://u:secret@h?cacert=/ca",
+                           "rediss://h?ca=/ca&ca=/b",
+                           "rediss://u:secret@h?ca=",
+                           "rediss://h?key=/secret@key",
+                           "rediss://h?cert=/c&key=/secret&x"}) {
+    const auto address = ParseServerAddress(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(address.status().message(), HasSubstr("redis://[USER:PASSWORD@]HOST"));
+    EXPECT_THAT(address.status().message(), Not(HasSubstr("secret")));
+  }
+}
+
+TEST(Keyspace, SlotsAreThoseOfRedis) {
+  // The answers of CLUSTER KEYSLOT in Redis 7.0.
+  EXPECT_EQ(SlotOf("123456789"), 12739u);
+  EXPECT_EQ(SlotOf("foo"), 12182u);
+  EXPECT_EQ(SlotOf("{foo}bar"), 12182u);
+  EXPECT_EQ(SlotOf("a{foo}{bar}"), 12182u);
+  EXPECT_EQ(SlotOf("{}foo"), SlotOf("{}foo")) << "an empty tag does not count";
+  EXPECT_NE(SlotOf("{}foo"), SlotOf("foo"));
+  EXPECT_EQ(SlotOf(""), 0u);
+}
+
+TEST(Keyspace, PartitionsSpreadEvenlyOverAnyNumberOfShards) {
+  for (uint32_t partitions : {1u, 2u, 7u, 64u, 1000u, kSlots}) {
+    const std::vector<std::string> keys = PartitionKeys("space", partitions);
+    ASSERT_EQ(keys.size(), partitions);
+    EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()).size(), partitions);
+    for (uint32_t shards : {1u, 2u, 3u, 5u, 8u}) {
+      std::vector<uint32_t> held(shards);
+      for (const std::string& key : keys) ++held[SlotOf(key) * shards / kSlots];
+      const auto [least, most] = std::minmax_element(held.begin(), held.end());
+      EXPECT_LE(*most - *least, 1u) << partitions << " partitions on " << shards << " shards";
+    }
+  }
+}
+
+TEST(Keyspace, NamespacesThatWouldMoveTheSlot) {
+  EXPECT_TRUE(CheckNamespace("").ok());
+  EXPECT_TRUE(CheckNamespace("any thing:else").ok());
+  EXPECT_THAT(CheckNamespace("a{b").message(), HasSubstr("namespace 'a{b'"));
+  EXPECT_FALSE(CheckNamespace(std::string(201, 'x')).ok());
+}
+
+TEST(Redirects, MovedAndAsk) {
+  const ServerNode from{"here", 1, ""};
+  Redirect redirect;
+  ASSERT_TRUE(ParseRedirect("MOVED 3999 10.0.0.2:6381", from, &redirect));
+  EXPECT_FALSE(redirect.ask);
+  EXPECT_EQ(redirect.slot, 3999u);
+  EXPECT_EQ(redirect.node.ToString(), "10.0.0.2:6381");
+  ASSERT_TRUE(ParseRedirect("ASK 16383 :6381", from, &redirect));
+  EXPECT_TRUE(redirect.ask);
+  EXPECT_EQ(redirect.node.ToString(), "here:6381") << "an empty host is the answering server's";
+  for (const char* text :
+       {"", "MOVED", "MOVED 1", "MOVED x a:1", "MOVED 16384 a:1", "MOVED 1 a", "OOM 1 a:1"}) {
+    EXPECT_FALSE(ParseRedirect(text, from, &redirect)) << text;
+  }
+}
+
+TEST(Redirects, ErrorsThatPass) {
+  EXPECT_TRUE(PassesByItself("LOADING Redis is loading the dataset in memory"));
+  EXPECT_TRUE(PassesByItself("CLUSTERDOWN The cluster is down"));
+  EXPECT_TRUE(PassesByItself("TRYAGAIN Multiple keys request during rehashing of slot"));
+  EXPECT_FALSE(PassesByItself("HETNOPART no partition at k"));
+  EXPECT_FALSE(PassesByItself("ERR unknown command"));
+  EXPECT_TRUE(MayHaveMoved("READONLY You can't write against a read only replica."));
+}
+
+}  // namespace
+}  // namespace het

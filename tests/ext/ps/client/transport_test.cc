@@ -1,0 +1,310 @@
+// The client over the wire, against a server that the test controls: refusals in mid-pipeline, redirects, a
+// slow link. Nothing is lost, and nothing is applied twice.
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "het_tf/core/base/steady_seconds.h"
+#include "tests/ext/ps/client/transport_fixture.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Pulls from a server on this machine are sent a few at a time, in order; those still held get the same event
+// when the connection closes.
+TEST_F(TransportTest, PullsFromALocalServerAreHeldBack) {
+  constexpr int kPulls = 40;
+  constexpr size_t kAnswer = 100000;
+  auto server = std::make_unique<FakeServer>(&service_);
+  std::atomic<int> seen{0};
+  server->SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (!command.frame()) return "";
+    ++seen;
+    return "$" + std::to_string(kAnswer) + "\r\n" + command.words[2] +
+           std::string(kAnswer - command.words[2].size(), 'x');
+  });
+  Connect(*server);
+  std::vector<Transport::Event> events;
+  auto partition_of = [](int i) { return static_cast<uint32_t>(i + 5 < kPulls ? i % 2 : 2); };
+  auto receive = [&](size_t count) {
+    for (const double end = SteadySeconds() + 30; SteadySeconds() < end && events.size() < count;)
+      transport_->Poll(0.01, &events);
+  };
+  const Bytes frame(100, 0);  // seq 0: no push
+  transport_->Send({{{0, 0}}, false, frame});
+  receive(1);
+  ASSERT_EQ(events.size(), 1u) << "now it knows the size of an answer";
+  events.clear();
+  for (int i = 0; i < kPulls; ++i) {
+    Bytes numbered = frame;
+    numbered[99] = static_cast<uint8_t>(i);
+    transport_->Send({{{partition_of(i), 0}}, false, numbered});
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for pulls that must not come
+  EXPECT_LT(seen.load(), 1 + kPulls / 2);
+  EXPECT_GT(transport_->LastMoved(2), 0) << "a held frame waits for moving bytes";
+  receive(kPulls);
+  ASSERT_EQ(events.size(), static_cast<size_t>(kPulls));
+  for (int i = 0; i < kPulls; ++i) {
+    EXPECT_EQ(events[static_cast<size_t>(i)].partition, partition_of(i));
+    EXPECT_EQ(events[static_cast<size_t>(i)].bytes[99], static_cast<uint8_t>(i));
+  }
+  events.clear();
+
+  for (int i = 0; i < kPulls; ++i) transport_->Send({{{i + 1 < kPulls ? 0u : 2u, 0}}, false, frame});
+  server.reset();
+  std::set<uint32_t> closed;
+  for (const double end = SteadySeconds() + 30; SteadySeconds() < end && closed.size() < 2;) {
+    transport_->Poll(0.01, &events);
+    for (const Transport::Event& event : events) {
+      if (event.kind == Transport::Event::kClosed) closed.insert(event.partition);
+    }
+    events.clear();
+  }
+  EXPECT_EQ(closed, std::set<uint32_t>({0, 2}));
+}
+
+// Every error that a server may answer instead of a frame, for every third frame, so that others are behind
+// it in the pipeline.
+TEST_F(TransportTest, RefusalsInMidPipeline) {
+  for (const std::string error :
+       {"-OOM command not allowed when used memory > 'maxmemory'.",
+        "-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "-LOADING Redis is loading the dataset in memory", "-NOREPLICAS Not enough good replicas to write.",
+        "-TRYAGAIN Multiple keys request during rehashing of slot", "-CLUSTERDOWN The cluster is down",
+        "-READONLY You can't write against a read only replica.", "-MASTERDOWN Link with MASTER is down"}) {
+    SCOPED_TRACE(error);
+    FakeServer server(&service_);
+    Connect(server);
+    std::atomic<int> frames{0};
+    server.SetScript([&](const FakeServer::Command& command) {
+      return command.frame() && ++frames % 3 == 0 ? error : "";
+    });
+    for (Key key = 0; key < 20; ++key) {
+      const Status status = Train({key, key + 100, key + 200, 77});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    ExpectExact();
+    EXPECT_GT(frames.load(), 30);
+    EXPECT_GT(Resends(), 0u);
+    client_.reset();
+  }
+}
+
+TEST_F(TransportTest, LastingRefusalIsExplained) {
+  FakeServer server(&service_);
+  ClientConfig config;
+  config.deadline = 2;
+  Connect(server, config, 0);
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  server.SetScript([](const FakeServer::Command& command) {
+    return command.words[0] == "HET.STEP" ? "-MISCONF cannot save" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              HasSubstr("partitions 0, 1, 2: " + server.endpoint() + ": MISCONF cannot save, since"));
+  EXPECT_THAT(status.message(), HasSubstr("are kept and will be sent. Check the servers"));
+  for (Key key = 1; key <= 8; ++key) ++expected_[key];  // the step was made
+  server.SetScript(nullptr);
+  ExpectExact();
+}
+
+TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
+  FakeServer server(&service_);
+  ClientConfig config;
+  config.deadline = 0.3;
+  Connect(server, config, 0);
+  server.pause_milliseconds = 1000;
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_THAT(status.message(),
+              HasSubstr("partitions 0, 1, 2 at " + server.endpoint() + ": no answer, since"));
+  server.pause_milliseconds = 0;
+}
+
+// A slot in the middle of its move: the old owner answers ASK, and the new one serves only frames behind
+// ASKING. Defect: ASK is taken for MOVED, and the client bounces between them until the move ends.
+TEST_F(TransportTest, AskIsNotMoved) {
+  FakeServer source(&service_);
+  FakeServer target(&service_);
+  source.cluster = true;
+  const std::string moving = keys_[1];
+  const std::string slot = std::to_string(SlotOf(moving));
+  ClientConfig config;
+  config.deadline = 5;
+  Connect(source, config, 0);
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+
+  source.SetGone({1});
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == moving ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && !command.asking ? "-MOVED " + slot + " " + source.endpoint() : "";
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_GT(target.frames.load(), 0);
+  // The move ends: the target needs no ASKING, and the source answers MOVED.
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == moving ? "-MOVED " + slot + " " + target.endpoint() : "";
+  });
+  target.SetScript(nullptr);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A server that was removed from its cluster knows no owner of a slot. Defect: the client asks until the
+// deadline.
+TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
+  FakeServer left(&service_);
+  FakeServer heir(&service_);
+  left.cluster = heir.cluster = true;
+  ClientConfig config;
+  config.deadline = 5;
+  Connect(left, config, 0);
+  // One partition's move shows the successor.
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  left.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-MOVED " + slot + " " + heir.endpoint() : "";
+  });
+  left.SetGone({1});
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  left.SetScript([](const FakeServer::Command& command) {
+    if (command.words[0] == "CLUSTER") return "*0";
+    return command.frame() ? "-CLUSTERDOWN Hash slot not served" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  ASSERT_TRUE(status.ok()) << status.message();
+  left.SetScript(nullptr);
+  const int before = left.frames.load();
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_EQ(left.frames.load(), before);
+  ExpectExact();
+}
+
+// A partition that is being moved is waited for; one that is missing at its server is gone.
+TEST_F(TransportTest, APartitionThatIsNotThere) {
+  FakeServer source(&service_);
+  FakeServer target(&service_);
+  source.cluster = true;
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  Connect(source, ClientConfig(), 0);
+  source.SetGone({1});
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  std::atomic<int> asked{0};
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && ++asked <= 3 ? "-HETNOPART no partition at k" : "";
+  });
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_GT(asked.load(), 3);
+  ExpectExact();
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() ? "-HETNOPART no partition at k" : "";
+  });
+  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at k (the server has lost the tables"));
+}
+
+// Most steps to partitions of one server are one frame. One moves: its part is sent separately.
+TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
+  for (const bool asks : {false, true}) {
+    SCOPED_TRACE(asks);
+    FakeServer source(&service_);
+    FakeServer target(&service_);
+    source.cluster = true;
+    for (const uint32_t moving : {2u, 0u}) {  // behind another's key, and under its own
+      Connect(source, ClientConfig(), 0);
+      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      const int before = source.many_parts.load();
+      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      EXPECT_EQ(source.many_parts.load() - before, 1) << "all pushes";
+      const std::string slot = std::to_string(SlotOf(keys_[moving]));
+      source.SetGone({moving});
+      source.SetScript([&](const FakeServer::Command& command) {
+        const char* word = asks ? "-ASK " : "-MOVED ";
+        return command.frame() && command.words[1] == keys_[moving] ? word + slot + " " + target.endpoint()
+                                                                    : "";
+      });
+      const int elsewhere = source.elsewhere.load();
+      const int at_target = target.frames.load();
+      for (int i = 0; i < 4; ++i) {
+        const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+        ASSERT_TRUE(status.ok()) << status.message();
+      }
+      EXPECT_EQ(source.elsewhere.load() - elsewhere, moving == 0 ? 0 : 1) << "told once";
+      EXPECT_EQ(target.frames.load() - at_target, 4);
+      EXPECT_EQ(target.many_parts.load(), 0) << "it has one partition";
+      source.SetGone({});
+      source.SetScript(nullptr);
+      ExpectExact();
+      client_.reset();
+    }
+  }
+}
+
+// A server that finds no partition but the first key's: each partition then gets frames of its own.
+TEST_F(TransportTest, NeighbourKeysAreMissingAtServer) {
+  FakeServer server(&service_);
+  Connect(server, ClientConfig(), 0);
+  server.SetGone({1, 2});
+  for (int i = 0; i < 5; ++i) {
+    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(server.elsewhere.load(), 2);
+  ExpectExact();
+}
+
+// An aborted move: the target no longer knows the slot.
+TEST_F(TransportTest, AMoveThatIsGivenUp) {
+  FakeServer source(&service_);
+  FakeServer target(&service_);
+  source.cluster = true;
+  const std::string slot = std::to_string(SlotOf(keys_[1]));
+  Connect(source, ClientConfig(), 0);
+  source.SetGone({1});
+  source.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
+  });
+  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  EXPECT_GT(target.frames.load(), 0);
+  source.SetGone({});
+  source.SetScript(nullptr);
+  target.SetScript([&](const FakeServer::Command& command) {
+    return command.frame() ? "-MOVED " + slot + " " + source.endpoint() : "";
+  });
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  ExpectExact();
+}
+
+// A flush longer than the time-out, in which bytes move all the time.
+TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
+  FakeServer server(&service_);
+  ClientConfig config;
+  config.request_timeout = 4;  // enough for a slow machine to serve the whole frame
+  config.max_frame_bytes = size_t{64} << 20;
+  Connect(server, config, 1000);
+  std::vector<Key> keys;
+  for (Key key = 0; key < 20000; ++key) keys.push_back(key);
+  ASSERT_TRUE(Train(keys).ok());
+  server.pause_milliseconds = 800;  // some 400 KB in pieces of at most 64 KiB
+  const double start = SteadySeconds();
+  const Status flushed = client_->Flush();
+  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  EXPECT_GT(SteadySeconds() - start, config.request_timeout);
+  server.pause_milliseconds = 0;
+  EXPECT_EQ(Resends(), 0u);
+  EXPECT_EQ(server.connections.load(), 2) << "one for the map, one for frames";
+  ExpectExact();
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,455 @@
+// The client and a real server: replicas that take over, pushes that continue between calls, and states in
+// which a server refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/ps/client/online_store.h"
+#include "het_tf/ext/ps/client/redis_store.h"
+#include "tests/testing/keep_and_apply.h"
+#include "tests/testing/redis/redis_server.h"
+#include "tests/testing/redis/remote_worker.h"
+#include "tests/testing/table_specs.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RedisClientTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+  static std::string AddressOf(const RedisServer& server) { return "unix://" + server.dir() + "/socket"; }
+};
+
+// --- replicas
+
+// A server and its replica behind one address, which a promotion switches.
+class FailoverTest : public RedisClientTest {
+ protected:
+  void Start() {
+    const std::string port = std::to_string(RedisServer::FreePort());
+    master_ = std::make_unique<RedisServer>(
+        RedisServer::Arguments{"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
+    replica_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--replicaof", "127.0.0.1 " + port});
+    ASSERT_TRUE(replica_->Await("replication", "master_link_status:up")) << replica_->Log();
+    // The master counts the replica a moment later.
+    ASSERT_TRUE(master_->Await("replication", "state=online")) << master_->Log();
+    PointAt(*master_);
+  }
+  void PointAt(const RedisServer& server) {
+    std::filesystem::remove(link());
+    std::filesystem::create_symlink(server.dir() + "/socket", link());
+  }
+  std::string link() const { return replica_->dir() + "/address"; }
+  // 20 steps that the replica has, 30 that it lacks, and 10 on the replica as the new master.
+  void LoseAndGoOn(RemoteWorker* worker) {
+    for (int i = 0; i < 20; ++i) worker->Train({i % 5, 7});
+    ASSERT_TRUE(master_->AwaitCopy(replica_.get()));
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());  // it gets no more updates
+    for (int i = 0; i < 30; ++i) worker->Train({i % 5, 7});
+    master_->Kill();
+    PointAt(*replica_);
+    for (int i = 0; i < 10; ++i) worker->Train({i % 5, 7});
+    const Status flushed = worker->engine().caches().Flush();
+    EXPECT_TRUE(flushed.ok()) << flushed.message();
+  }
+
+  std::unique_ptr<RedisServer> master_;
+  std::unique_ptr<RedisServer> replica_;
+};
+
+TEST_F(FailoverTest, ReplicatedLosesNothing) {
+  Start();
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  RemoteWorker worker("unix://" + link(), config);
+  ASSERT_TRUE(worker.ok());
+  LoseAndGoOn(&worker);
+  EXPECT_EQ(worker.Value(7), 60);
+  for (int64_t id = 0; id < 5; ++id) EXPECT_EQ(worker.Value(id), 12) << id;
+  EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
+  EXPECT_GT(worker.Counter("repaired"), 0u);
+  ASSERT_EQ(worker.notices.With("came to life again").size(), 1u);
+  EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("were kept and are sent again"));
+}
+
+// Two servers change places and back, as in an upgrade. Nothing is lost, no worker restarts, and the first
+// server has the same partitions as before.
+TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
+  Start();
+  ASSERT_TRUE(replica_->Command({"CONFIG", "SET", "port", std::to_string(RedisServer::FreePort())}).ok());
+  const std::string address = link();
+  ClientConfig config;
+  config.deadline = 10;
+  RemoteWorker worker("unix://" + address, config);
+  ASSERT_TRUE(worker.ok());
+  for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_TRUE(master_->AwaitCopy(replica_.get()));
+    const int64_t full = replica_->Info("stats", "sync_full");
+    ASSERT_TRUE(replica_->Command({"REPLICAOF", "NO", "ONE"}).ok());
+    const std::string port = std::to_string(replica_->Info("server", "tcp_port"));
+    ASSERT_TRUE(master_->Command({"REPLICAOF", "127.0.0.1", port}).ok());
+    ASSERT_TRUE(master_->Await("replication", "master_link_status:up")) << master_->Log();
+    EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it continues without a full resynchronisation";
+    master_.swap(replica_);
+    ASSERT_TRUE(master_->Await("replication", "state=online"));
+    std::filesystem::remove(address);
+    std::filesystem::create_symlink(master_->dir() + "/socket", address);
+    replica_->Command({"CLIENT", "KILL", "TYPE", "normal"});
+    for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
+  }
+  const Status flushed = worker.engine().caches().Flush();
+  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  EXPECT_EQ(worker.Value(7), 30);
+  EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
+}
+
+TEST_F(FailoverTest, AppliedCountsAndReportsWhatIsLost) {
+  Start();
+  RemoteWorker worker("unix://" + link(), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  LoseAndGoOn(&worker);
+  EXPECT_EQ(worker.Value(7), 30);
+  EXPECT_GE(worker.Counter("lost_pushes"), 30u);
+  EXPECT_EQ(worker.Counter("repaired"), 0u);
+  ASSERT_EQ(worker.notices.With("came to life again").size(), 1u);
+  EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("are lost"));
+}
+
+TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
+  Start();
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  config.keep_bytes = 3000;
+  RemoteWorker worker("unix://" + link(), config);
+  ASSERT_TRUE(worker.ok());
+  for (int i = 0; i < 100; ++i) worker.Train({1, 2, 3});
+  EXPECT_EQ(worker.Value(1), 100);
+  EXPECT_TRUE(worker.notices.With("").empty()) << worker.notices.With("")[0];
+}
+
+// The replica counts as connected but does not answer: steps go on, and their pushes are kept.
+TEST_F(FailoverTest, HangingReplicaDoesNotBlockTraining) {
+  Start();
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  RemoteWorker worker("unix://" + link(), config);
+  ASSERT_TRUE(worker.ok());
+  kill(replica_->pid(), SIGSTOP);
+  for (int i = 0; i < 50; ++i) worker.Train({1, 2, 3});
+  EXPECT_EQ(worker.Value(1), 50);
+  kill(replica_->pid(), SIGCONT);
+  EXPECT_TRUE(master_->AwaitCopy(replica_.get()));
+}
+
+TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
+  RedisServer alone;
+  ClientConfig config;
+  config.durability = Durability::kReplicated;
+  RemoteWorker worker(AddressOf(alone), config);
+  ASSERT_TRUE(worker.ok());
+  ASSERT_EQ(worker.notices.With("has 0 replicas").size(), 1u);
+  ASSERT_TRUE(alone.Command({"ACL", "SETUSER", "w", "on", ">pw", "~*", "+@all", "-wait"}).ok());
+  const auto engine =
+      OpenRemoteEngine(ParseServerAddress("unix://w:pw@" + alone.dir() + "/socket").value(), "", 1, config);
+  EXPECT_EQ(engine.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(engine.status().message(), HasSubstr("grant the user +wait"));
+}
+
+// --- between calls
+
+TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
+  RedisServer server;
+  const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
+  const auto open = [&] { return RedisStore::Open(address, "n", 10, nullptr); };
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());  // before the first worker
+  ASSERT_TRUE(open().ok());
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "7"}).error());
+  const Status refused = open().status();
+  EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("has 7 partitions, as the key 'het:n' says, and the first of them"));
+  EXPECT_THAT(refused.message(), HasSubstr("Remedy: set 'het:n' back"));
+  EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "no key was made";
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());
+  EXPECT_TRUE(open().ok());
+}
+
+// Its rows lie elsewhere: reads would get initial rows, and training would make a second copy.
+TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
+  RedisServer server;
+  const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
+  ASSERT_TRUE(RedisStore::Open(address, "n", 10, nullptr).ok());
+  ASSERT_TRUE(RedisOnlineStore::Open(address, "n", 10).ok());
+  ASSERT_FALSE(server.Command({"HSET", "het:n", "made", "1"}).error());
+  for (const Status& refused : {RedisStore::Open(address, "n", 10, nullptr).status(),
+                                RedisOnlineStore::Open(address, "n", 10).status()}) {
+    EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
+    EXPECT_THAT(refused.message(), HasSubstr("another version of het_tf made namespace 'n'"));
+    EXPECT_THAT(refused.message(), HasSubstr("by rule 1, this one by " + std::to_string(Layout::kRule)));
+    EXPECT_THAT(refused.message(), HasSubstr("delete 'het:n' and all of 'het:n:*'"));
+  }
+}
+
+// A lost table must not be waited for.
+TEST_F(RedisClientTest, FlushedServerIsNoticedAtOnce) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  ASSERT_TRUE(server.Command({"FLUSHALL"}).ok());
+  const Status status = worker.Step({1, 2, 3});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at het:"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("the server has lost the tables: it restarted without persistence"));
+  EXPECT_THAT(status.message(), HasSubstr("call het_tf.reset() and build the model again"));
+}
+
+// A load without rows discards no update.
+TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000);
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  auto store = RedisStore::Open(ParseServerAddress(AddressOf(server)).value(), "", 10, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
+  ASSERT_TRUE(store.value()->AbortLoad("job").ok());
+  worker.Train({1});
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
+  EXPECT_EQ(worker.Value(1), 2);
+  EXPECT_EQ(worker.Value(2), 1);
+  EXPECT_EQ(worker.Counter("discarded_ticks"), 0u);
+  EXPECT_TRUE(worker.notices.With("discarded").empty());
+}
+
+TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
+  ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "1"}).ok());
+  worker.Train({4, 5, 6});  // a push that no call waits for, and that is refused
+  EXPECT_EQ(server.Info("het", "het_rows"), 3);
+  ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "0"}).ok());
+  EXPECT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 6; })) << "no call was made";
+}
+
+TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
+  RedisServer server({"--appendonly", "yes", "--appendfsync", "always"});
+  RemoteWorker worker(AddressOf(server), ClientConfig(), 1000000, 0);
+  ASSERT_TRUE(worker.ok());
+  worker.Train({1, 2, 3});
+  ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
+  kill(server.pid(), SIGSTOP);
+  std::thread trainer([&] { worker.Train({4, 5, 6}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(server.Restart());
+  trainer.join();
+  EXPECT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 6; }));
+  EXPECT_EQ(worker.Value(4), 1);
+}
+
+TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
+  RedisServer server;
+  RemoteWorker worker(AddressOf(server), ClientConfig(), 3, 4);
+  ASSERT_TRUE(worker.ok());
+  std::vector<std::thread> threads;
+  std::atomic<bool> stop{false};
+  threads.emplace_back([&] {
+    while (!stop.load()) static_cast<void>(worker.engine().tables().Stats("t"));
+  });
+  threads.emplace_back([&] {
+    while (!stop.load()) {
+      EXPECT_TRUE(worker.engine().caches().Flush().ok());
+      std::this_thread::sleep_for(std::chrono::milliseconds(7));
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    worker.Train({i % 10, 77});
+    if (i % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(12));
+  }
+  stop.store(true);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(worker.Value(77), 100);
+}
+
+// --- rounding
+
+// A worker that sends row 1 in 4 bits after each step.
+class RoundingWorker {
+ public:
+  static constexpr size_t kDim = 64;
+
+  explicit RoundingWorker(const std::string& address)
+      : engine_(OpenRemoteEngine(ParseServerAddress(address).value(), "", 1).value()) {
+    TableOptions options;
+    options.cache = CacheConfig();
+    options.cache->capacity = 0;
+    options.cache->push_bound = 0;
+    options.cache->wire = RowFormat::kInt4;
+    EXPECT_TRUE(engine_->tables().Create(NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options).ok());
+    table_ = engine_->tables().Find("t").value();
+  }
+  std::vector<float> Read(uint64_t* token = nullptr) {
+    std::vector<float> row(kDim);
+    float* const out = row.data();
+    const Status status = engine_->steps().Lookup(batch_, {&out, 1}, token);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return row;
+  }
+  // A step whose update is about half way between two integers.
+  void Train() {
+    uint64_t token = 0;
+    Read(&token);
+    std::vector<float> gradients(kDim, -0.4f);
+    gradients[0] = -4;
+    const Status status = KeepAndApply(&engine_->steps(), batch_, token, gradients);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+ private:
+  const int64_t id_ = 1;
+  const FeatureIds feature_{0, {&id_, 1}, std::nullopt};
+  std::shared_ptr<Engine> engine_;
+  TablePtr table_;
+  const BatchCall batch_{{&table_, 1}, {&feature_, 1}};
+};
+
+// Defect: all workers draw the same random numbers, and the errors of synchronous workers add up.
+TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
+  RedisServer server;
+  RoundingWorker first(AddressOf(server)), second(AddressOf(server));
+  first.Train();
+  const std::vector<float> one = first.Read();
+  second.Train();
+  std::vector<float> other = first.Read();
+  for (size_t i = 0; i < other.size(); ++i) other[i] -= one[i];
+  EXPECT_EQ(one[0], 4);
+  EXPECT_EQ(other[0], 4);
+  EXPECT_NE(one, other);
+}
+
+// --- refusals
+
+// Commands that make a server refuse a step, and commands that end this.
+struct Refusal {
+  const char* name;
+  std::vector<RedisServer::Arguments> begin;
+  std::vector<RedisServer::Arguments> end;
+  const char* reason;
+};
+
+class Refusals : public RedisClientTest, public ::testing::WithParamInterface<Refusal> {};
+
+TEST_P(Refusals, NothingIsLostOrDoubled) {
+  const Refusal& refusal = GetParam();
+  const bool cluster = std::string(refusal.name) == "CLUSTERDOWN";
+  RedisServer::Arguments settings = {"--enable-protected-configs", "yes"};
+  if (cluster) {
+    settings = {"--port",
+                std::to_string(RedisServer::FreePort()),
+                "--bind",
+                "127.0.0.1",
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                std::to_string(RedisServer::FreePort())};
+  }
+  RedisServer server(settings);
+  ASSERT_TRUE(server.up()) << server.Log();
+  if (cluster) {
+    ASSERT_TRUE(server.Command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).ok());
+    ASSERT_TRUE(Eventually([&] {
+      return server.Command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") != std::string::npos;
+    }));
+  }
+  const std::string address = cluster ? "redis://127.0.0.1:" + settings[1] : AddressOf(server);
+  ClientConfig config;
+  config.deadline = 2;
+  RemoteWorker worker(address, config);
+  ASSERT_TRUE(worker.ok());
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < 200; ++id) ids.push_back(id);
+  worker.Train(ids);
+
+  const std::string elsewhere = server.dir() + "/gone";
+  auto tell = [&](const std::vector<RedisServer::Arguments>& commands) {
+    for (RedisServer::Arguments words : commands) {
+      if (words[0] == "mkdir") {
+        std::filesystem::create_directory(elsewhere);
+        continue;
+      }
+      if (words[0] == "rmdir") {
+        std::filesystem::remove(elsewhere);
+        continue;
+      }
+      for (std::string& word : words) {
+        if (word == "ELSEWHERE") word = elsewhere;
+        if (word == "HOME") word = server.dir();
+      }
+      const RedisReply reply = server.Command(words);
+      ASSERT_FALSE(reply.error()) << words[0] << " " << words[1] << ": " << reply.text;
+    }
+  };
+  tell(refusal.begin);
+  if (std::string(refusal.name) == "MISCONF") {
+    ASSERT_TRUE(server.Await("persistence", "rdb_last_bgsave_status:err"));
+  }
+  std::vector<int64_t> more;
+  for (int64_t id = 100; id < 300; ++id) more.push_back(id);
+  // While it refuses, the step reports the reason and the server...
+  Status status;
+  for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Step(more);
+  EXPECT_THAT(status.message(), HasSubstr(refusal.reason));
+  EXPECT_THAT(status.message(), HasSubstr("partitions "));
+  const bool made = status.message().find("a push waited") == 0;
+  tell(refusal.end);
+  // ...and its updates arrive later, once.
+  ASSERT_TRUE(Eventually([&] { return worker.engine().caches().Flush().ok(); }));
+  worker.Train(more);
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
+  EXPECT_EQ(worker.Value(50), 1);
+  EXPECT_EQ(worker.Value(150), made ? 3 : 2);
+  EXPECT_EQ(worker.Value(250), made ? 2 : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(States, Refusals,
+                         ::testing::Values(Refusal{"OOM",
+                                                   {{"CONFIG", "SET", "maxmemory", "1"}},
+                                                   {{"CONFIG", "SET", "maxmemory", "0"}},
+                                                   "the store is out of memory"},
+                                           Refusal{"MISCONF",
+                                                   {{"mkdir"},
+                                                    {"CONFIG", "SET", "dir", "ELSEWHERE"},
+                                                    {"rmdir"},
+                                                    {"CONFIG", "SET", "save", "3600 1"},
+                                                    {"CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"},
+                                                    {"BGSAVE"}},
+                                                   {{"CONFIG", "SET", "dir", "HOME"},
+                                                    {"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"}},
+                                                   "MISCONF"},
+                                           Refusal{"NOREPLICAS",
+                                                   {{"CONFIG", "SET", "min-replicas-to-write", "1"}},
+                                                   {{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+                                                   "NOREPLICAS"},
+                                           Refusal{"CLUSTERDOWN",
+                                                   {{"CLUSTER", "DELSLOTS", "0"}},
+                                                   {{"CLUSTER", "ADDSLOTS", "0"}},
+                                                   "CLUSTERDOWN"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,283 @@
+// A frame with several parts at a real server: each partition handles the part for its key.
+#include "het_tf/ext/ps/keyspace.h"
+#include "tests/testing/redis/redis_store.h"
+
+namespace het::testing {
+namespace {
+
+class RedisParts : public RedisTest {
+ protected:
+  static constexpr uint32_t kParts = 4;
+  static constexpr uint64_t kEpoch = 77;
+
+  void Begin(const RedisServer::Arguments& options = {}) {
+    Start(options);
+    schema_ = TableSchema::Create(MakeSpec("t", 2, "sgd")).value();
+    for (uint32_t p = 0; p < kParts; ++p) {
+      ASSERT_TRUE(
+          Command({"HET.TABLE", keys_[p], "CREATE", std::to_string(p), std::to_string(kParts), "9"}).ok());
+      Command({"HET.TABLE", keys_[p], "ADD", schema_->ToJson(), std::to_string(kEpoch)});
+    }
+  }
+  std::string Frame(uint64_t seq, uint32_t first = 0) {
+    std::vector<Request> all;
+    for (uint32_t p = first; p < kParts; ++p) {
+      Request& q = all.emplace_back();
+      q.partition = {p, kParts, 9};
+      q.client = {1, 2};
+      q.seq = seq;
+      q.after_seq = seq;
+      q.tables.resize(1);
+      TableRequest& t = q.tables[0];
+      t.table = schema_->id();
+      t.epoch = kEpoch;
+      t.update_floats = static_cast<uint32_t>(schema_->optimizer().wire_floats());
+      t.fetch_keys = {5};
+      if (seq == 0) continue;
+      t.push_keys = {5};
+      t.push_ticks = {1};
+      t.push_updates.assign(t.update_floats, 1.f);
+    }
+    Bytes bytes;
+    EncodeParts({all.data(), all.size()}, &bytes);
+    return ToText(bytes);
+  }
+  std::vector<Reply> Ask(const std::string& command, const std::string& key, const std::string& frame) {
+    const RedisReply answer = Command({command, key, frame});
+    EXPECT_FALSE(answer.error()) << answer.text;
+    ReplyParts parts;
+    EXPECT_TRUE(parts.Open(View(answer.text)).ok()) << answer.text;
+    std::vector<Reply> replies;
+    while (!parts.done()) {
+      if (!parts.Next(&replies.emplace_back()).ok()) break;
+    }
+    return replies;
+  }
+  std::vector<Clock> Clocks() {
+    std::vector<Clock> clocks;
+    for (const Reply& reply : Ask("HET.READ", keys_[0], Frame(0))) {
+      EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
+      clocks.push_back(reply.tables.at(0).fetched_clocks.at(0));
+    }
+    return clocks;
+  }
+
+  const std::vector<std::string> keys_ = PartitionKeys("space", kParts);
+  Schema schema_;
+};
+
+TEST_F(RedisParts, EveryPartIsAppliedAndLoggedAtItsKey) {
+  Begin({"--appendonly", "yes", "--appendfsync", "always"});
+  for (uint64_t seq = 1; seq <= 3; ++seq) {
+    const auto replies = Ask("HET.STEP", keys_[0], Frame(seq));
+    ASSERT_EQ(replies.size(), kParts);
+    for (const Reply& reply : replies) {
+      EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
+      EXPECT_TRUE(reply.same_seq);
+    }
+  }
+  EXPECT_EQ(server().Info("het", "het_pushes_applied"), 12);
+  EXPECT_EQ(Clocks(), std::vector<Clock>({3, 3, 3, 3}));
+  server().Restart();
+  EXPECT_EQ(Clocks(), std::vector<Clock>({3, 3, 3, 3}));
+  EXPECT_TRUE(Command({"HET.READ", keys_[0], Frame(4)}).StartsWith("HETERR the frame has a push part"));
+}
+
+TEST_F(RedisParts, MissingAndLoadingPartitionsInOneFrame) {
+  Begin();
+  Ask("HET.STEP", keys_[0], Frame(1));
+  Command({"DEL", keys_[2]});
+  ASSERT_FALSE(Command({"HET.TABLE", keys_[1], "BEGIN", "somebody", "60"}).error());
+  const auto replies = Ask("HET.STEP", keys_[0], Frame(2));
+  ASSERT_EQ(replies.size(), kParts);
+  EXPECT_EQ(replies[0].status, FrameStatus::kOk);
+  EXPECT_EQ(replies[1].status, FrameStatus::kBusy);
+  EXPECT_EQ(replies[1].message.rfind("LOADING " + keys_[1] + " is being loaded by somebody", 0), 0u)
+      << replies[1].message;
+  EXPECT_EQ(replies[2].status, FrameStatus::kElsewhere);
+  EXPECT_EQ(replies[3].status, FrameStatus::kOk);
+  EXPECT_EQ(server().Info("het", "het_refused_elsewhere"), 1);
+  EXPECT_EQ(server().Info("het", "het_refused_loading"), 1);
+  EXPECT_EQ(Command({"EXISTS", keys_[2]}).integer, 0) << "a request does not make it";
+}
+
+// The command's key must be the first part's, or that part is refused; an unrelated key finds no partition.
+TEST_F(RedisParts, KeysThatDoNotFit) {
+  Begin();
+  auto replies = Ask("HET.STEP", keys_[1], Frame(1));
+  ASSERT_EQ(replies.size(), kParts);
+  EXPECT_EQ(replies[0].status, FrameStatus::kWrongPartition);
+  EXPECT_EQ(replies[3].status, FrameStatus::kOk);
+  replies = Ask("HET.STEP", "p", Frame(1));
+  for (const Reply& reply : replies) EXPECT_NE(reply.status, FrameStatus::kOk);
+  EXPECT_EQ(Clocks(), std::vector<Clock>({0, 1, 1, 1}));
+}
+
+// Placing partitions by load needs each one's requests, without those of others in the same frame.
+TEST_F(RedisParts, EachPartitionCountsItsOwn) {
+  Begin();
+  Ask("HET.STEP", keys_[0], Frame(1));
+  Ask("HET.STEP", keys_[2], Frame(2, 2));
+  Ask("HET.STEP", keys_[2], Frame(2, 2));  // a duplicate: answered, and nothing is pushed
+  for (int i = 0; i < 300; ++i) Ask("HET.READ", keys_[3], Frame(0, 3));
+  const auto all = [&](const std::string& field) {
+    std::vector<int64_t> of;
+    for (const std::string& key : keys_) of.push_back(std::stoll(store().Stat(field, key)));
+    return of;
+  };
+  EXPECT_EQ(all("frames"), std::vector<int64_t>({1, 1, 3, 303}));
+  EXPECT_EQ(all("rows_pushed"), std::vector<int64_t>({1, 1, 2, 2}));
+  EXPECT_EQ(all("rows_pulled"), std::vector<int64_t>({1, 1, 3, 303}));
+  for (const std::string field : {"bytes_in", "bytes_out", "busy_us"}) {
+    const std::vector<int64_t> of = all(field);
+    const int64_t sum = of[0] + of[1] + of[2] + of[3];
+    if (field == "busy_us") {
+      EXPECT_GT(of[3], 0);
+      EXPECT_LE(sum, server().Info("het", "het_busy_us")) << "the rest is the server's";
+    } else {
+      EXPECT_GT(of[3], 10 * of[1]) << field;
+      EXPECT_EQ(sum, server().Info("het", "het_" + field)) << field;
+    }
+  }
+}
+
+// A user with a right to the command's key must not reach other keys through it.
+TEST_F(RedisParts, AclAppliesToEveryKeyOfAFrame) {
+  Begin();
+  const auto as = [&](const std::vector<std::string>& patterns) {
+    RedisServer::Arguments setuser = {"ACL", "SETUSER",   "u",         "reset", "on",
+                                      ">x",  "+het.step", "+het.read", "+auth"};
+    setuser.insert(setuser.end(), patterns.begin(), patterns.end());
+    ASSERT_TRUE(Command({"AUTH", "default", ""}).ok());
+    ASSERT_TRUE(Command(setuser).ok());
+    ASSERT_TRUE(Command({"AUTH", "u", "x"}).ok());
+  };
+  using S = FrameStatus;
+  const auto statuses = [](const std::vector<Reply>& replies) {
+    std::vector<S> all;
+    for (const Reply& reply : replies) all.push_back(reply.status);
+    return all;
+  };
+  as({"~" + keys_[0], "%R~" + keys_[2]});
+  EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(1))),
+            (std::vector<S>{S::kOk, S::kElsewhere, S::kElsewhere, S::kElsewhere}))
+      << "a right to read a key is not a right to push";
+  as({"~" + keys_[0], "~" + keys_[2]});
+  const std::vector<S> some = {S::kOk, S::kElsewhere, S::kOk, S::kElsewhere};
+  EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(1))), some);
+  EXPECT_EQ(statuses(Ask("HET.READ", keys_[0], Frame(0))), some);
+  EXPECT_TRUE(Command({"HET.READ", keys_[1], Frame(0, 1)}).StartsWith("NOPERM"))
+      << "a frame's only part gets the reason";
+  as({"~het:space:*"});
+  EXPECT_EQ(statuses(Ask("HET.STEP", keys_[0], Frame(2))),
+            (std::vector<S>{S::kOk, S::kGap, S::kOk, S::kGap}));
+  ASSERT_TRUE(Command({"AUTH", "default", ""}).ok());
+  EXPECT_EQ(Clocks(), std::vector<Clock>({2, 0, 2, 0}));
+}
+
+// In a script the caller is unknown: only the first part is done.
+TEST_F(RedisParts, AScriptAndATransaction) {
+  Begin();
+  const RedisReply script =
+      Command({"EVAL", "return redis.call('HET.STEP', KEYS[1], ARGV[1])", "1", keys_[0], Frame(1)});
+  ReplyParts parts;
+  ASSERT_TRUE(parts.Open(View(script.text)).ok()) << script.text;
+  std::vector<Reply> replies(kParts);
+  for (Reply& reply : replies) ASSERT_TRUE(parts.Next(&reply).ok());
+  EXPECT_EQ(replies[0].status, FrameStatus::kOk);
+  EXPECT_EQ(replies[1].status, FrameStatus::kElsewhere);
+  EXPECT_EQ(Clocks(), std::vector<Clock>({1, 0, 0, 0}));
+  ASSERT_TRUE(Command({"MULTI"}).ok());
+  Command({"HET.STEP", keys_[0], Frame(1)});
+  const RedisReply done = Command({"EXEC"});
+  ASSERT_EQ(done.elements.size(), 1u) << done.text;
+  EXPECT_EQ(Clocks(), std::vector<Clock>({1, 1, 1, 1}));
+}
+
+// The namespace has no partition with such a number; the key without a number is not one either.
+TEST_F(RedisParts, PartitionNumbersOutOfRange) {
+  Begin();
+  Command({"HET.TABLE", "", "CREATE", "7", "8", "9"});
+  Command({"HET.TABLE", "", "ADD", schema_->ToJson(), std::to_string(kEpoch)});
+  std::vector<Request> all(2);
+  for (Request& q : all) {
+    q.partition = {0, 4, 9};
+    q.client = {1, 2};
+  }
+  all[1].partition.index = 7;
+  Bytes bytes;
+  EncodeParts({all.data(), all.size()}, &bytes);
+  const auto replies = Ask("HET.READ", keys_[0], ToText(bytes));
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[0].status, FrameStatus::kOk) << replies[0].message;
+  EXPECT_EQ(replies[1].status, FrameStatus::kElsewhere) << replies[1].message;
+}
+
+class RedisSubscribers : public RedisParts {
+ protected:
+  // Checks partition 0, and fetches `rows` rows, which subscribes the client to them.
+  Request Question(uint64_t client, Key rows) {
+    Request q;
+    q.partition = {0, kParts, 9};
+    q.client = {1, client};
+    q.tables.resize(1);
+    q.tables[0].table = schema_->id();
+    q.tables[0].epoch = kEpoch;
+    q.tables[0].bound = 1;
+    q.tables[0].subscribe = true;
+    for (Key key = 0; key < rows; ++key) q.tables[0].fetch_keys.push_back(key);
+    return q;
+  }
+};
+
+TEST_F(RedisSubscribers, MovedRowsAreReported) {
+  Begin();
+  Request q = Question(3, 10);
+  const auto ask = [&] {
+    ++q.request_id;
+    Bytes bytes;
+    Encode(q, &bytes);
+    const Reply reply = Ask("HET.READ", keys_[0], ToText(bytes)).at(0);
+    EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
+    q.notified_ack = reply.notified;
+    q.tables[0].fetch_keys.clear();
+    const TableReply* const said = reply.Of(schema_->id());
+    return said == nullptr ? Vector<Key>() : said->notified_keys;
+  };
+  ask();
+  for (uint64_t seq = 1; seq <= 2; ++seq) {
+    EXPECT_EQ(ask(), Vector<Key>());
+    Ask("HET.STEP", keys_[0], Frame(seq));  // ticks key 5, by another client
+  }
+  EXPECT_EQ(ask(), Vector<Key>({5}));
+  EXPECT_EQ(ask(), Vector<Key>());
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 9);
+  EXPECT_EQ(server().Info("het", "het_notified_rows"), 1);
+}
+
+// A server without memory forgets its clients' subscriptions first.
+TEST_F(RedisSubscribers, NeedMemory) {
+  Begin();
+  Request q = Question(2, 1000);
+  const auto ask = [&] {
+    ++q.request_id;
+    Bytes bytes;
+    Encode(q, &bytes);
+    const Reply reply = Ask("HET.READ", keys_[0], ToText(bytes)).at(0);
+    EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
+    EXPECT_EQ(reply.tables.at(0).fetched_clocks.size(), 1000u);
+    return reply;
+  };
+  EXPECT_NE(ask().notified, 0u);
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 1000);
+  ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
+  const Reply full = ask();
+  EXPECT_EQ(full.notified, 0u);
+  EXPECT_TRUE(full.subscription_reset);
+  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 0);
+  ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "0"}).ok());
+  EXPECT_NE(ask().notified, 0u);
+}
+
+}  // namespace
+}  // namespace het::testing

@@ -1,0 +1,284 @@
+// A partition outlives its process, through dump files, append-only files and replicas: with the same rows,
+// clocks, tables and last_seq, and a new incarnation.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tests/testing/redis/redis_store.h"
+
+namespace het::testing {
+namespace {
+
+class RedisPersistenceTest : public RedisTest {
+ protected:
+  // Restarts the server by `restart`; the content must be the same afterwards.
+  template <typename Fn>
+  void ExpectToComeBack(Fn restart) {
+    store().Push(20);
+    store().ExpectEqual();
+    const std::string digest = store().Digest();
+    const std::string incarnation = store().Stat("incarnation");
+    restart();
+    ASSERT_TRUE(server().up()) << server().Log();
+    store().ExpectEqual();
+    EXPECT_EQ(store().Digest(), digest);
+    EXPECT_NE(store().Stat("incarnation"), incarnation);
+    EXPECT_EQ(store().Stat("hash_seed"), "99");
+    store().Push(5);
+    store().ExpectEqual();
+  }
+  // Rows of 32 MB, so that a partition takes several chunks.
+  void Enlarge() {
+    store().AddTable(MakeSpec("wide", 1024, "sgd"), 1003);
+    store().set_keys(1u << 30);
+    for (int i = 0; i < 4; ++i) {
+      store().Handle("HET.STEP",
+                     store().NewRequest(store().model().clients().LastSeq(RedisStore::kClient) + 1, 2000, 0));
+    }
+    store().set_keys(60);
+  }
+};
+
+// The entries of tables, by name.
+std::map<std::string, std::string> Epochs(RedisServer* server) {
+  std::map<std::string, std::string> epochs;
+  for (const RedisReply& table : RedisStore::TablesOf(server))
+    epochs[table.elements[0].text] = table.elements[2].text;
+  return epochs;
+}
+
+TEST_F(RedisPersistenceTest, SaveAndRestart) {
+  Start();
+  Enlarge();
+  ExpectToComeBack([&] {
+    ASSERT_TRUE(Command({"SAVE"}).ok());
+    server().Restart();
+  });
+}
+
+TEST_F(RedisPersistenceTest, DumpAndRestore) {
+  Start();
+  ExpectToComeBack([&] {
+    const std::string dump = Command({"DUMP", "p"}).text;
+    ASSERT_EQ(Command({"UNLINK", "p"}).integer, 1);
+    ASSERT_TRUE(Command({"RESTORE", "p", "0", dump}).ok());
+  });
+  ASSERT_TRUE(Command({"RESTORE", "q", "0", Command({"DUMP", "p"}).text}).ok());
+  EXPECT_EQ(store().Digest("q"), store().Digest());
+  EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "a new one at each start";
+  for (const char* field : {"frames", "rows_pulled", "rows_pushed", "bytes_in", "bytes_out", "busy_us"}) {
+    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " counts only the copy's own requests";
+  }
+  EXPECT_NE(store().Stat("frames"), "0");
+}
+
+TEST_F(RedisPersistenceTest, LogKillAndRestart) {
+  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  ExpectToComeBack([&] {
+    Command({"HET.STEP", "p", Encoded(store().NewRequest(5))});
+    Command({"HET.STEP", "p", Encoded(store().NewRequest(50))});
+    Command({"HET.READ", "p", Encoded(store().NewRequest(0))});
+    server().Restart();
+  });
+}
+
+TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
+  Start({"--appendonly", "yes"});
+  store().Push(10);
+  Request reads_much = store().NewRequest(11, 1, 500);
+  reads_much.after_seq = 10;
+  store().Handle("HET.STEP", reads_much);
+  store().Handle("HET.STEP", store().NewRequest(3));
+  store().Handle("HET.STEP", store().NewRequest(0));
+  store().Handle("HET.STEP", store().NewRequest(99));
+  std::string log;
+  for (const auto& entry : std::filesystem::directory_iterator(server().dir() + "/appendonlydir")) {
+    std::ostringstream text;
+    text << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+    if (entry.path().string().find(".incr.") != std::string::npos) log += text.str();
+  }
+  const std::string begin = "$8\r\nHET.STEP\r\n$1\r\np\r\n$";
+  std::vector<uint64_t> seqs;
+  for (size_t at = log.find(begin); at != std::string::npos; at = log.find(begin, at)) {
+    at += begin.size();
+    const size_t size = std::stoul(log.substr(at));
+    at = log.find("\r\n", at) + 2;
+    Request q;
+    ASSERT_TRUE(Decode(View(log.substr(at, size)), &q).ok());
+    seqs.push_back(q.seq);
+    EXPECT_TRUE(q.client == RedisStore::kClient);
+    EXPECT_LE(q.after_seq, q.seq);
+    EpochDigest epochs(0);
+    // In the frame, or behind it if the frame is the client's own.
+    uint64_t time = q.time;
+    if (const size_t behind = at + size + 2; log.compare(behind, 1, "$") == 0)
+      time = std::stoul(log.substr(log.find("\r\n", behind) + 2));
+    EXPECT_NEAR(time, UnixTime(), 60) << "the server's, not the client's";
+    for (const TableRequest& t : q.tables) {
+      epochs.Add(t.table, store().model().Find(t.table)->epoch());
+      EXPECT_FALSE(t.push_keys.empty());
+      EXPECT_TRUE(t.check_keys.empty());
+      EXPECT_TRUE(t.fetch_keys.empty());
+    }
+    EXPECT_EQ(q.digest, epochs.value(q.request_id));
+    EXPECT_FALSE(q.knows_inc) << "a copy has another incarnation";
+  }
+  EXPECT_EQ(seqs, std::vector<uint64_t>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+}
+
+TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
+  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  store().Push(5);
+  const std::string chunk =
+      Command({"HET.SCAN", "p", std::to_string(HashName("a")) + ":0"}).elements.at(1).text;
+  const std::string drawn =
+      Command({"HET.TABLE", "p", "ADD", "{\"name\":\"c\",\"dim\":4,\"optimizer\":{\"name\":\"sgd\"}}"}).text;
+  const std::string cleared = Command({"HET.TABLE", "p", "CLEAR", "a"}).text;
+  Command({"HET.TABLE", "p", "DROP", "b"});
+  const RedisReply half = Command({"HET.LOAD", "p", chunk, "nonsense"});
+  EXPECT_EQ(half.text.find("HETERR chunk 2 of 2"), 0u) << half.text;
+  const std::string digest = store().Digest();
+  const std::map<std::string, std::string> epochs = Epochs(&server());
+  server().Restart();
+  EXPECT_EQ(store().Digest(), digest);
+  EXPECT_EQ(Epochs(&server()), epochs);
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_EQ(epochs.at("c"), drawn);
+  EXPECT_NE(epochs.at("a"), cleared) << "rows were loaded later";
+}
+
+// Loaded rows give their table a new epoch, equal in every copy; assigned rows do not.
+TEST_F(RedisPersistenceTest, TheEpochOfLoadedRowsTravels) {
+  const std::string port = std::to_string(RedisServer::FreePort());
+  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
+         "--appendfsync", "always"});
+  store().Push(5);
+  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
+  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  const std::map<std::string, std::string> before = Epochs(&server());
+  const TableSchema& schema = store().model().Find(HashName("a"))->schema();
+  const std::vector<het::Key> keys = {3};
+  const std::vector<float> rows(schema.row_floats(), 1);
+  Bytes set;
+  EncodeSet(schema, {keys.data(), keys.size()}, rows.data(), &set);
+  EXPECT_EQ(Command({"HET.LOAD", "p", std::string(set.begin(), set.end())}).integer, 1);
+  EXPECT_EQ(Epochs(&server()), before);
+  const std::string chunk =
+      Command({"HET.SCAN", "p", std::to_string(HashName("a")) + ":0"}).elements.at(1).text;
+  EXPECT_GT(Command({"HET.LOAD", "p", chunk}).integer, 0);
+  const std::map<std::string, std::string> after = Epochs(&server());
+  EXPECT_NE(after.at("a"), before.at("a"));
+  EXPECT_EQ(after.at("b"), before.at("b"));
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
+  EXPECT_EQ(Epochs(&replica), after);
+  server().Restart();
+  EXPECT_EQ(Epochs(&server()), after);
+}
+
+class RedisRewriteTest : public RedisPersistenceTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(RedisRewriteTest, RewriteTheLogAndRestart) {
+  Start({"--appendonly", "yes", "--aof-use-rdb-preamble", GetParam()});
+  Enlarge();
+  ExpectToComeBack([&] {
+    ASSERT_TRUE(server().Await("persistence", "aof_rewrite_in_progress:0"));
+    ASSERT_FALSE(Command({"BGREWRITEAOF"}).error());
+    ASSERT_TRUE(server().Await("persistence", "aof_rewrite_in_progress:0"));
+    ASSERT_TRUE(server().Await("persistence", "aof_last_bgrewrite_status:ok"));
+    ASSERT_TRUE(Command({"CONFIG", "SET", "appendfsync", "always"}).ok());
+    server().Kill();
+    // No command in the rewritten log is larger than a chunk.
+    size_t base = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(server().dir() + "/appendonlydir")) {
+      if (entry.path().string().find(".base.") == std::string::npos) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      base += text.size();
+      for (size_t at = text.find("HET.LOAD\r\n$1\r\np\r\n$"); at != std::string::npos;
+           at = text.find("HET.LOAD\r\n$1\r\np\r\n$", at + 1)) {
+        EXPECT_LE(std::stoul(text.substr(at + 18)), kMaxChunkBytes);
+      }
+    }
+    EXPECT_GT(base, 30u << 20);
+    server().Start();
+  });
+  server().Restart();
+  store().ExpectEqual();
+}
+
+INSTANTIATE_TEST_SUITE_P(Preamble, RedisRewriteTest, ::testing::Values("yes", "no"));
+
+TEST_F(RedisPersistenceTest, Migrate) {
+  Start();
+  Enlarge();
+  store().Push(5);
+  const std::string port = std::to_string(RedisServer::FreePort());
+  RedisServer target({"--port", port, "--bind", "127.0.0.1"});
+  ASSERT_TRUE(target.up()) << target.Log();
+  const std::string digest = store().Digest();
+  const std::string incarnation = store().Stat("incarnation");
+  ASSERT_TRUE(Command({"MIGRATE", "127.0.0.1", port, "p", "0", "60000"}).ok());
+  store().ExpectEqual(&target);
+  EXPECT_EQ(target.Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text, digest);
+  EXPECT_NE(RedisStore::StatOf(&target, "incarnation"), incarnation);
+  EXPECT_TRUE(Command({"HET.STEP", "p", Encoded(store().NewRequest(6))}).StartsWith("HETNOPART "));
+}
+
+TEST_F(RedisPersistenceTest, AReplicaThatCannotFollowSaysSo) {
+  const std::string port = std::to_string(RedisServer::FreePort());
+  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
+  RedisServer replica({"--replicaof", "127.0.0.1 " + port, "--replica-read-only", "no"});
+  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  replica.Command({"HET.TABLE", "p", "CLEAR", "a"});
+  EXPECT_EQ(replica.Log().find("not equal"), std::string::npos);
+  store().Push(1);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
+  EXPECT_NE(replica.Log().find("a replicated push was not applied"), std::string::npos) << replica.Log();
+}
+
+TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
+  const std::string port = std::to_string(RedisServer::FreePort());
+  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
+  store().Push(10);
+  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
+  ASSERT_TRUE(replica.up()) << replica.Log();
+  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  store().ExpectEqual(&replica);
+  EXPECT_NE(RedisStore::StatOf(&replica, "incarnation"), store().Stat("incarnation"));
+  const uint64_t before = store().pushes_applied();
+  const int64_t pulled = replica.Info("het", "het_rows_pulled");
+  store().Push(20);
+  Request reads_much = store().NewRequest(31, 1, 500);
+  store().Handle("HET.STEP", reads_much);
+  store().Handle("HET.STEP", store().NewRequest(7));
+  store().Handle("HET.STEP", store().NewRequest(99));
+  store().Handle("HET.READ", store().NewRequest(0));
+  const std::string epoch = Command({"HET.TABLE", "p", "CLEAR", "b"}).text;
+  store().model().Find(HashName("b"))->Clear(std::stoull(epoch));
+  store().Push(3);
+  ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
+  EXPECT_EQ(replica.Info("het", "het_frames"), static_cast<int64_t>(store().pushes_applied() - before) + 1)
+      << "one read by ExpectEqual";
+  EXPECT_EQ(replica.Info("het", "het_pushes_applied"),
+            static_cast<int64_t>(store().pushes_applied() - before));
+  EXPECT_EQ(RedisStore::StatOf(&replica, "frames"), std::to_string(replica.Info("het", "het_frames")))
+      << "it counts replayed commands, from 0";
+  EXPECT_EQ(replica.Info("het", "het_rows_pulled"), pulled) << "no checks and no fetches";
+  EXPECT_EQ(replica.Info("het", "het_refused_gap"), 0);
+  store().ExpectEqual();
+  store().ExpectEqual(&replica);
+  const std::string digest = replica.Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text;
+  EXPECT_EQ(digest, store().Digest());
+  EXPECT_TRUE(replica.Command({"HET.STEP", "p", Encoded(store().NewRequest(0))}).StartsWith("READONLY"));
+  // After promotion it continues in the primary's state.
+  server().Kill();
+  ASSERT_TRUE(replica.Command({"REPLICAOF", "NO", "ONE"}).ok());
+  const Reply next = Decoded(replica.Command({"HET.STEP", "p", Encoded(store().NewRequest(35))}));
+  EXPECT_EQ(next.status, FrameStatus::kOk);
+  EXPECT_TRUE(next.same_seq);
+}
+
+}  // namespace
+}  // namespace het::testing

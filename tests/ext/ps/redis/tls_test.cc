@@ -1,0 +1,180 @@
+// The client and a real server under TLS: bytes in both directions, refusals and their messages, training.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "het_tf/ext/ps/client/cluster.h"
+#include "het_tf/ext/ps/client/redis_changes.h"
+#include "het_tf/ext/ps/client/tls_stream.h"
+#include "tests/testing/random.h"
+#include "tests/testing/redis/certificates.h"
+#include "tests/testing/redis/remote_worker.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TlsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = Certificates::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+    certificates_ = std::make_unique<Certificates>();
+    port_ = RedisServer::FreePort();
+  }
+  void Start(RedisServer::Arguments more = {}) {
+    RedisServer::Arguments settings = certificates_->Settings(port_);
+    settings.insert(settings.end(), more.begin(), more.end());
+    server_ = std::make_unique<RedisServer>(settings);
+    ASSERT_TRUE(server_->up()) << server_->Log();
+  }
+  std::string Address(const std::string& parameters = "", const std::string& scheme = "rediss") {
+    const std::string ca = parameters.find("ca=") == 0 ? "" : "ca=" + certificates_->Path("ca.crt");
+    return scheme + "://127.0.0.1:" + std::to_string(port_) + "?" + ca +
+           (ca.empty() || parameters.empty() ? "" : "&") + parameters;
+  }
+  // The error of a client that connects there; "" if it succeeds.
+  static std::string Complaint(const std::string& address) {
+    RedisCluster cluster(ParseServerAddress(address).value());
+    return cluster.Refresh(2).message();
+  }
+  void Show(const std::string& certificate) {
+    ASSERT_TRUE(server_
+                    ->Command({"CONFIG", "SET", "tls-cert-file", certificates_->Path(certificate + ".crt"),
+                               "tls-key-file", certificates_->Path(certificate + ".key")})
+                    .ok());
+  }
+
+  std::unique_ptr<Certificates> certificates_;
+  int port_ = 0;
+  std::unique_ptr<RedisServer> server_;
+};
+
+TEST_F(TlsTest, BytesBothWays) {
+  Start();
+  const ServerAddress address = ParseServerAddress(Address()).value();
+  BytePool pool;
+  RedisConnection connection(address.nodes[0], address, &pool);
+  std::vector<std::vector<std::string>> commands;
+  Random r(1);
+  for (int i = 0; i < 200; ++i) {
+    const size_t most = r.Chance(0.5) ? 100 : r.Chance(0.85) ? 3 * RedisConnection::kDirectBytes : 500000;
+    const size_t size = r.Below(most);
+    commands.push_back({"ECHO", std::string(size, static_cast<char>('a' + size % 26))});
+  }
+  std::vector<het::RedisReply> replies;
+  const Status status = connection.Ask(commands, 60, &replies);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(replies.size(), commands.size());
+  for (size_t i = 0; i < replies.size(); ++i) EXPECT_TRUE(replies[i].text() == commands[i][1]) << i;
+}
+
+TEST_F(TlsTest, CertificatesThatAreRefused) {
+  Start();
+  EXPECT_EQ(Complaint(Address()), "");
+  certificates_->MakeCa("other");
+  EXPECT_THAT(
+      Complaint(Address("ca=" + certificates_->Path("other.crt"))),
+      AllOf(HasSubstr("shows a certificate that is refused"), HasSubstr("is not the CA that signed it")));
+  EXPECT_THAT(Complaint("rediss://127.0.0.1:" + std::to_string(port_)), HasSubstr("by ?ca=FILE"));
+  certificates_->Issue("old", "IP:127.0.0.1", "ca", -1);
+  Show("old");
+  EXPECT_THAT(Complaint(Address()), HasSubstr("certificate has expired; renew"));
+  certificates_->Issue("elsewhere", "DNS:elsewhere,IP:127.0.0.2");
+  Show("elsewhere");
+  EXPECT_THAT(Complaint(Address()), AllOf(HasSubstr("IP address mismatch"), HasSubstr("?server_name=NAME")));
+  EXPECT_THAT(Complaint(Address("server_name=localhost")), HasSubstr("ostname mismatch"));
+  EXPECT_EQ(Complaint(Address("server_name=elsewhere")), "");
+  EXPECT_EQ(Complaint(Address("server_name=127.0.0.2")), "");
+}
+
+TEST_F(TlsTest, AWorkerTrainsThroughARestart) {
+  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  RemoteWorker worker(Address(), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  for (int i = 0; i < 20; ++i) worker.Train({i % 5, 7});
+  ASSERT_TRUE(server_->Restart()) << server_->Log();
+  for (int i = 0; i < 20; ++i) worker.Train({i % 5, 7});
+  EXPECT_EQ(worker.Value(7), 40);
+  for (int64_t id = 0; id < 5; ++id) EXPECT_EQ(worker.Value(id), 8) << id;
+}
+
+// Would catch a follower whose connections lack the TLS settings of its address.
+TEST_F(TlsTest, AFollowerReadsAChange) {
+  Start();
+  RemoteWorker worker(Address(), ClientConfig());
+  ASSERT_TRUE(worker.ok());
+  auto source = RedisChanges::Open(ParseServerAddress(Address()).value(), "", 10);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  worker.Train({7});
+  ASSERT_TRUE(worker.engine().caches().Flush().ok());
+  for (uint32_t p = 0; p < source.value()->partitions(); ++p) source.value()->AskPage(p, ChangesRequest());
+  std::vector<follow::ChangeAnswer> answers;
+  ASSERT_TRUE(Eventually([&] {
+    source.value()->Collect(&answers);
+    return answers.size() == source.value()->partitions();
+  }));
+  Vector<Key> keys;
+  for (const follow::ChangeAnswer& answer : answers) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+    for (const Bytes& chunk : answer.page.chunks) {
+      ChangedRows rows;
+      ASSERT_TRUE(DecodeChanges({chunk.data(), chunk.size()}, &rows).ok());
+      if (rows.what == ChangedRows::kValues) keys.insert(keys.end(), rows.keys.begin(), rows.keys.end());
+    }
+  }
+  EXPECT_EQ(keys, Vector<Key>{7});
+
+  certificates_->MakeCa("other");
+  const std::string wrong = "ca=" + certificates_->Path("other.crt");
+  EXPECT_THAT(RedisChanges::Open(ParseServerAddress(Address(wrong)).value(), "", 10).status().message(),
+              HasSubstr(wrong + " is not the CA that signed it"));
+}
+
+TEST_F(TlsTest, FilesThatCannotBeUsed) {
+  TlsSettings settings;
+  settings.ca = certificates_->Path("none.crt");
+  EXPECT_EQ(CheckTls(settings).code(), Code::kFile);
+  EXPECT_THAT(CheckTls(settings).message(), AllOf(HasSubstr("ca=" + settings.ca), HasSubstr("No such file")));
+  settings.ca = certificates_->Path("ca.key");
+  EXPECT_EQ(CheckTls(settings).code(), Code::kInvalidArgument);
+  EXPECT_THAT(CheckTls(settings).message(), HasSubstr("no certificate in PEM"));
+  settings.ca = certificates_->Path("ca.crt");
+  settings.cert = certificates_->Path("server.crt");
+  settings.key = certificates_->Path("none.key");
+  EXPECT_EQ(CheckTls(settings).code(), Code::kFile);
+  EXPECT_THAT(CheckTls(settings).message(),
+              AllOf(HasSubstr("key"), HasSubstr("No such file"), Not(HasSubstr("none"))));
+  certificates_->Run("openssl pkey -in server.key -aes128 -passout pass:words -out secret.key");
+  for (const char* key : {"ca.key", "secret.key"}) {
+    settings.key = certificates_->Path(key);
+    EXPECT_EQ(CheckTls(settings).code(), Code::kInvalidArgument) << key;
+    EXPECT_THAT(CheckTls(settings).message(), AllOf(HasSubstr("without a pass phrase"), Not(HasSubstr(key))));
+  }
+  settings.key = certificates_->Path("server.key");
+  EXPECT_TRUE(CheckTls(settings).ok()) << CheckTls(settings).message();
+}
+
+// A new process finds a broken library before the system's.
+TEST(TlsLibraryTest, OneThatCannotBeLoaded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  TempFolder folder;
+  std::ofstream(folder.path() + "/libssl.so.3").flush();
+  setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
+  const auto say = [] {
+    const Status status = CheckTls(TlsSettings());
+    std::fprintf(stderr, "%d: %s\n", static_cast<int>(status.code()), status.message().c_str());
+    std::exit(0);
+  };
+  EXPECT_EXIT(say(), ::testing::ExitedWithCode(0),
+              "9: libssl.so.3 cannot be loaded.*apt-get install libssl3");
+  unsetenv("LD_LIBRARY_PATH");
+}
+
+}  // namespace
+}  // namespace het::testing

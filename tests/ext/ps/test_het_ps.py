@@ -1,0 +1,355 @@
+"""het ps up, status, save and down, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis_lib
+from het_ps_lib import ask, caught_up, check, free_ports, het_ps, kill, picture, pids, train, up
+
+import het_tf
+from het_tf.ext.ps.python import layout, programs, redis_server, status
+from het_tf.ext.ps.python.redis_server import LocalServer
+
+pytestmark = redis_lib.MARKS
+
+
+def test_one_server_from_up_to_down(tmp_path):
+    directory, port = tmp_path / "ps", free_ports(1)
+    with up(directory, "--port", port, "--appendfsync", "always", "--maxmemory", "64mb") as done:
+        address = f"redis://127.0.0.1:{port}"
+        assert f"HET_PS={address}\n" in done.out
+        assert "shard-0: started" in done.err
+        assert (directory / "address").read_text() == address + "\n"
+        expected = train(address)
+
+        (server,) = picture("--dir", directory)["servers"]
+        assert (server["state"], server["role"], server["shard"]) == ("up", "primary", 0)
+        assert server["rows"] == sum(expected > 0) and server["partitions"] == 64
+        assert server["maxmemory"] == 64 << 20 and server["persistence"] == "aof"
+        table = het_ps("status", "--ps", address, "--interval", "0.05").out
+        assert f"shard 0  primary  up  127.0.0.1:{port}\n    64 partitions, {server['rows']} rows" in table
+        assert re.search(r"memory .* of 67.1 MB: .* partitions, .* replication; on disk: aof\n", table)
+        for path in (directory, *directory.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
+        assert re.search(r"[\d.]+ bytes a row", table)
+
+        before = pids(directory)
+        assert "runs already" in het_ps("up", "--dir", directory).err
+        assert pids(directory) == before
+
+        (old,) = (directory / "shard-0/appendonlydir").glob("*.base.rdb")
+        size = old.stat().st_size
+        assert "append-only file written" in het_ps("save", "--dir", directory).err
+        # The server removes the old one in the background.
+        (new,) = {*(directory / "shard-0/appendonlydir").glob("*.base.rdb")} - {old}
+        assert new.stat().st_size > size + 1000
+        assert ask(address, "INFO", "persistence").count("aof_last_bgrewrite_status:ok") == 1
+        assert not (directory / "shard-0/dump.rdb").exists()
+        assert "snapshot written" in het_ps("save", "--ps", address, "--rdb").err
+        assert (directory / "shard-0/dump.rdb").stat().st_size > 1000
+
+        redis_lib.leave()
+        het_ps("down", "--dir", directory)
+        assert pids(directory) == {"shard-0": None}
+        assert "does not run" in het_ps("down", "--dir", directory).err
+        gone = het_ps("status", "--dir", directory, "--interval", "0.05", status=1).out
+        assert f"shard 0  ?  down  127.0.0.1:{port}  shard-0" in gone
+        assert re.search(r"connection refused; its log ends: .*bye bye\. Start it \(`het ps up`\)", gone)
+
+        het_ps("up", "--dir", directory)  # with what it was told the first time
+        assert picture("--dir", directory)["servers"][0]["maxmemory"] == 64 << 20
+        het_tf.init(ps=address)
+        redis_lib.counter()
+        check(expected)
+
+
+@pytest.mark.long
+def test_rates_are_those_of_the_interval(tmp_path):
+    with redis_lib.running(tmp_path / "r") as server:
+        train(server.address)
+        done: list = []
+        thread = threading.Thread(
+            target=lambda: done.append(het_ps("status", "--ps", server.address, "--json", "--interval", "2"))
+        )
+        thread.start()
+        time.sleep(0.5)
+        for seed in range(3):
+            train(server.address, 5, seed)
+        thread.join()
+        assert '"pushes_per_second": 0.0' not in done[0].out
+        assert '"rows_pulled_per_second": 0.0' not in done[0].out
+        (idle,) = picture("--ps", server.address)["servers"]
+        assert idle["pushes_per_second"] == 0 and idle["rows_pulled_per_second"] == 0
+
+
+def test_two_shards_of_which_one_dies(tmp_path):
+    directory, port = tmp_path / "ps", free_ports(2)
+    with up(directory, "--shards", 2, "--port", port, "--appendfsync", "always"):
+        address = f"redis://127.0.0.1:{port},127.0.0.1:{port + 1}"
+        assert (directory / "address").read_text().strip() == address
+        expected = train(address)
+        seen = picture("--dir", directory)
+        assert [s["partitions"] for s in seen["servers"]] == [32, 32]
+        assert sum(s["rows"] for s in seen["servers"]) == sum(expected > 0)
+        assert [s["shard"] for s in seen["servers"]] == [0, 1] and not seen["faults"]
+        assert "written" in het_ps("save", "--dir", directory).err
+
+        before = pids(directory)
+        kill(directory, "shard-1")
+        for words in (["--dir", directory], ["--ps", address]):
+            seen = picture(*words, status=1)
+            assert [s["state"] for s in seen["servers"]] == ["up", "down"]
+            assert any("does not answer: connection refused" in fault for fault in seen["faults"])
+        assert "does not answer" in het_ps("save", "--dir", directory, status=1).err
+        again = het_ps("up", "--dir", directory).err
+        assert "shard-0: runs already" in again and "shard-1: started" in again
+        after = pids(directory)
+        assert after["shard-0"] == before["shard-0"] and after["shard-1"] not in (None, before["shard-1"])
+        check(expected)
+        check(expected + train(address, seed=1))
+
+        redis_lib.leave()
+        het_ps("down", "--dir", directory)
+        assert set(pids(directory).values()) == {None}
+
+
+@pytest.mark.long
+def test_two_shards_with_replicas(tmp_path):
+    directory, port = tmp_path / "ps", free_ports(4)
+    with up(directory, "--shards", 2, "--replicas", 1, "--port", port, "--node-timeout", 1) as done:
+        assert "With 2 shards a replica takes over only by `het ps promote`" in done.out
+        address = (directory / "address").read_text().strip()
+        expected = train(address)
+
+        def roles() -> dict:
+            seen = picture("--ps", address, status=0 if all(pids(directory).values()) else 1)
+            return {s["place"]: (s["shard"], s["role"], s["state"]) for s in seen["servers"]}
+
+        first, copy = f"127.0.0.1:{port}", f"127.0.0.1:{port + 2}"
+        assert roles()[first] == (0, "primary", "up") and roles()[copy] == (0, "replica", "up")
+        replica = caught_up(directory, copy)
+        assert replica["name"] == "shard-0-b" and replica["rows"] > 20
+
+        kill(directory, "shard-0-a")
+        faults = "\n".join(picture("--dir", directory, status=1)["faults"])
+        assert f"`het ps promote {copy}` does it" in faults and "no link to its primary" in faults
+        assert f"takes over from {first}" in het_ps("promote", copy, "--dir", directory).err
+        assert roles()[copy][1] == "primary" and roles()[first][2] == "down"
+        het_ps("up", "--dir", directory)
+        assert roles()[first] == (0, "replica", "up")
+        check(expected)
+
+        # And back, by plan, as before a restart of the promoted one.
+        assert "hands over" in het_ps("promote", first, "--dir", directory).err
+        assert roles()[first] == (0, "primary", "up") and roles()[copy] == (0, "replica", "up")
+        assert "is a primary already" in het_ps("promote", first, "--dir", directory, status=1).err
+        check(expected + train(address, seed=1))
+
+        redis_lib.leave()
+        stops = re.findall(r"^(\S+): stops$", het_ps("down", "--dir", directory).err, re.MULTILINE)
+        assert stops == ["shard-0-b", "shard-1-b", "shard-0-a", "shard-1-a"]
+
+
+@pytest.mark.long
+def test_three_shards_replace_a_primary_by_themselves(tmp_path):
+    directory, port = tmp_path / "ps", free_ports(6)
+    words = ("--shards", 3, "--replicas", 1, "--port", port, "--node-timeout", 1, "--appendfsync", "no")
+    with up(directory, *words) as done:
+        assert "het ps promote" not in done.out
+        expected = train((directory / "address").read_text().strip())
+        caught_up(directory, f"127.0.0.1:{port + 3}")
+        kill(directory, "shard-0-a")
+        for _ in range(300):
+            seen = {s["place"]: s for s in picture("--dir", directory, status=1)["servers"]}
+            if seen[f"127.0.0.1:{port + 3}"]["role"] == "primary":
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail(f"no failover: {seen}")
+        assert seen[f"127.0.0.1:{port}"]["state"] == "down"
+        assert sorted({s["shard"] for s in seen.values() if s["role"] == "primary" and s["rows"]}) == [
+            0,
+            1,
+            2,
+        ]
+        check(expected)
+
+
+def test_down_leaves_others_alone(tmp_path):
+    directory, port = tmp_path / "ps", free_ports(1)
+    with up(directory, "--port", port):
+        kill(directory, "shard-0")
+        file = directory / "shard-0/pid"
+        # The pid of a dead server belongs to another process, which may even run in the server's directory.
+        with (
+            subprocess.Popen(["sleep", "60"]) as stranger,
+            subprocess.Popen(["sleep", "60"], cwd=directory / "shard-0") as visitor,
+            LocalServer.start(port=port) as other,
+        ):
+            for pid in (stranger.pid, visitor.pid, other.pid, os.getpid(), 2**22 + 1):
+                file.write_text(f"{pid}\n")
+                done = het_ps("down", "--dir", directory, "--force", "--timeout", 3)
+                assert "shard-0: does not run" in done.err
+            file.write_text("nonsense")
+            het_ps("down", "--dir", directory, "--force")
+            assert stranger.poll() is None and visitor.poll() is None and other.alive()
+            # `up` takes none of them for its own either, and its port is taken.
+            done = het_ps("up", "--dir", directory, status=1)
+            assert f"cannot listen on 127.0.0.1:{port} for shard-0 (Address already in use)" in done.err
+            assert ask(other.address, "PING") == "PONG"
+            stranger.kill()
+            visitor.kill()
+
+
+@pytest.mark.long
+def test_a_server_that_hangs_is_killed_only_by_force(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "_ANSWER_SECONDS", 0.3)
+    directory = tmp_path / "ps"
+    with up(directory, "--port", free_ports(1)):
+        pid = pids(directory)["shard-0"]
+        os.kill(pid, signal.SIGSTOP)
+        seen = picture("--dir", directory, status=1)["servers"][0]
+        assert (seen["state"], seen["why"]) == ("down", "no answer")
+        done = het_ps("down", "--dir", directory, "--timeout", 0.5, status=1)
+        assert f"process {pid} is not gone after 0.5 s" in done.err and "use --force" in done.err
+        assert pids(directory)["shard-0"] == pid
+        assert "is killed" in het_ps("down", "--dir", directory, "--timeout", 0.5, "--force").err
+        assert pids(directory)["shard-0"] is None
+
+
+def test_where_nobody_can_listen(tmp_path):
+    done = het_ps("up", "--dir", tmp_path / "a", "--bind", "192.0.2.1", status=1)
+    assert "is 192.0.2.1 an address of this machine" in done.err and "another --port" not in done.err
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="there is no IPv6")
+def test_an_ipv6_address(tmp_path):
+    with up(tmp_path / "six", "--bind", "::1", "--port", free_ports(1)) as done:
+        assert "[::1]:" in done.out
+        (server,) = picture("--dir", tmp_path / "six")["servers"]
+        assert server["place"].startswith("[::1]:") and server["state"] == "up"
+
+
+@pytest.mark.long
+def test_ports_that_are_taken(tmp_path):
+    port = free_ports(2)
+    directory = tmp_path / "ps"
+    with LocalServer.start(port=port + 1):
+        done = het_ps("up", "--dir", directory, "--shards", 2, "--port", port, status=1)
+        assert f"127.0.0.1:{port + 1} for shard-1" in done.err and "another --port" in done.err
+        assert f"127.0.0.1:{port} " not in done.err
+        assert not list(directory.iterdir()), "nothing was made"
+        with LocalServer.start(port=port + 10000):
+            done = het_ps("up", "--dir", directory, "--shards", 2, "--port", port, status=1)
+            assert f"127.0.0.1:{port + 10000} for shard-0" in done.err and "each port + 10000" in done.err
+    with up(directory, "--shards", 2, "--port", port):
+        assert all(pids(directory).values())
+
+
+def plan_of(path: Path, shards: int) -> Path:
+    """A plan of het plan for servers of 1 GB."""
+    of = {"shards": shards, "replicas": 0, "maxmemory": 1 << 30}
+    path.write_text(json.dumps({"format": "het_tf plan", "version": 1, "servers": of}))
+    return path
+
+
+def test_what_up_refuses(tmp_path, monkeypatch):
+    directory, plan = tmp_path / "ps", plan_of(tmp_path / "plan.json", 4)
+    with up(directory, "--port", free_ports(1)):
+        before = pids(directory)
+        for words, why in [
+            (["--shards", 2], "has shards = 1, and 2 was asked for; leave the option out"),
+            (["--plan", plan], "has shards = 1, and 4 was asked for; leave the option out (or --plan)"),
+            (["--unix"], "has unix = False, and True was asked for"),
+            (["--maxmemory", "1gb"], "maxmemory cannot change while shard-0 run"),
+            (["--maxmemory", "1 gb"], "maxmemory is '1 gb'; write a number of bytes such as"),
+            (["--maxmemory", "12"], "maxmemory is '12', 12 bytes, but a server takes"),
+        ]:
+            assert why in het_ps("up", "--dir", directory, *words, status=1).err
+        assert pids(directory) == before
+        with layout.locked(directory):
+            assert "another het ps is at work" in het_ps("up", "--dir", directory, status=1).err
+            assert "another het ps is at work" in het_ps("down", "--dir", directory, status=1).err
+        het_ps("down", "--dir", directory)
+        one = plan_of(tmp_path / "one.json", 1)
+        het_ps("up", "--dir", directory, "--maxmemory", "1gb", "--plan", one)  # now it can
+        assert picture("--dir", directory)["servers"][0]["maxmemory"] == 1 << 30
+    record = directory / "het-ps.json"
+    record.write_text(record.read_text()[:-20])
+    assert "het-ps.json is damaged" in het_ps("up", "--dir", directory, status=1).err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").write_text("")
+    assert "has other files than het ps's" in het_ps("up", "--dir", tmp_path / "full", status=1).err
+    for words, why in [
+        (["--plan", plan, "--shards", 2], f"--shards 2 contradicts {plan}, which has 4"),
+        (["--plan", tmp_path / "none"], f"{tmp_path / 'none'}: No such file"),
+        (["--unix", "--shards", 2], "a cluster's servers are reached over TCP"),
+        (["--shards", 2, "--port", 60000], "the last server's port would be 70001"),
+    ]:
+        assert why in het_ps("up", "--dir", tmp_path / "new", *words, status=1).err
+        assert not (tmp_path / "new").exists()
+    for words in (
+        ["--shards", 0],
+        ["--port", 70000],
+        ["--bind", "0.0.0.0"],
+        ["--bind", "host"],
+        ["--replicas", -1],
+    ):
+        assert "error: argument" in het_ps("up", "--dir", tmp_path / "new", *words, status=2).err
+    assert "has no servers of het ps" in het_ps("down", "--dir", tmp_path, status=1).err
+    monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
+    assert "none.so is missing" in het_ps("up", "--dir", tmp_path / "new", status=1).err
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "_WHEEL", "het_tf_none")
+    assert "apt-get install redis-server" in het_ps("up", "--dir", tmp_path / "new", status=1).err
+
+
+@pytest.mark.long
+def test_a_server_that_does_not_start_quotes_its_log(tmp_path):
+    directory = tmp_path / "ps"
+    with up(directory, "--port", free_ports(1), "--appendfsync", "always") as _:
+        train((directory / "address").read_text().strip())
+        redis_lib.leave()
+        het_ps("down", "--dir", directory)
+        (base,) = (directory / "shard-0/appendonlydir").glob("*.incr.aof")
+        base.write_bytes(b"*3\r\nnonsense" + base.read_bytes())
+        done = het_ps("up", "--dir", directory, status=1)
+        assert "the server ended; its log" in done.err and "Bad file format" in done.err
+
+
+@pytest.mark.long
+def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(redis_server, "is_loopback", lambda host: False)
+    directory, port = tmp_path / "ps", free_ports(2)
+    with up(directory, "--port", port, "--replicas", 1, "--bind", "127.0.0.2") as done:
+        address = (directory / "address").read_text().strip()
+        password = re.fullmatch(r"redis://:([0-9a-f]{32})@127.0.0.2:\d+,127.0.0.2:\d+", address).group(1)
+        assert password not in done.out + done.err and "$(cat" in done.out
+        for file in (directory / "address", directory / "het-ps.json", directory / "shard-0-a/redis.conf"):
+            assert file.stat().st_mode & 0o77 == 0
+        check(train(address))
+        for words in (["--dir", directory], ["--ps", address]):
+            shown = het_ps("status", *words, "--interval", "0.05").out
+            assert "replica  up" in shown and password not in shown
+        wrong = address.replace(password, "guess")
+        done = het_ps("status", "--ps", wrong, status=1)
+        assert "WRONGPASS" in done.err and "guess" not in done.err
+        assert "NOAUTH" in het_ps("status", "--ps", f"redis://127.0.0.1:{port}", status=1).err
+
+
+def test_status_finds_servers_by_the_environment(tmp_path, monkeypatch):
+    with redis_lib.running(tmp_path / "r", module=False) as server:
+        monkeypatch.setenv("HET_PS", server.address)
+        seen = picture(status=1)
+        assert "has not loaded the module het" in seen["faults"][0]
+    assert "connection refused" in het_ps("status", status=1).err.lower()

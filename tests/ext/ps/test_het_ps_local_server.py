@@ -1,0 +1,259 @@
+"""The private server of a job: ready when `start` returns, and gone with the job however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis_lib
+from het_ps_lib import ask
+
+from het_tf.ext.ps.python import address, programs, redis_server
+from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.ps.python.node import Node, Refused
+from het_tf.ext.ps.python.redis_server import LocalServer
+
+pytestmark = [pytest.mark.slow, redis_lib.SERVER]
+
+PS = Path(redis_server.__file__).parent
+
+
+def runs(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pid: int, path: Path | None = None) -> bool:
+    """Waits until process and directory are no more."""
+    for _ in range(400):
+        if not runs(pid) and not (path and path.exists()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("unix", [False, True])
+def test_a_server_of_a_block(unix):
+    with LocalServer.start(unix=unix) as server:
+        assert server.address.startswith("unix:///" if unix else "redis://127.0.0.1:")
+        assert ask(server.address, "PING") == "PONG"
+        with Node.of(address.parse(server.address)) as node:
+            assert node.info("server")["process_id"] == str(server.pid)
+            for name, value in {"maxmemory-policy": "noeviction", "proto-max-bulk-len": str(4 << 30)}.items():
+                assert node.setting(name) == value
+            assert "slave 0 0 0" in node.setting("client-output-buffer-limit")
+        directory = server.directory
+        assert directory.exists() and server.alive()
+    assert not runs(server.pid) and not directory.exists() and not server.alive()
+    server.stop()  # once more: nothing
+
+
+# Where the tests run in the background of a shell, Ctrl-C is ignored, and children inherit that.
+JOB = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.path.insert(0, {tree!r})
+import het_tf.ext.ps.python.redis_server as r
+server = r.LocalServer.start(unix={unix})
+{more}
+print(server.pid, server.directory, server.address, flush=True)
+time.sleep(300)
+"""
+
+
+def job(unix: bool = False, more: str = "") -> tuple[subprocess.Popen, int, Path, str]:
+    text = JOB.format(tree=str(PS.parents[2]), unix=unix, more=more)
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    pid, directory, url = process.stdout.readline().split()
+    return process, int(pid), Path(directory), url
+
+
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGINT))],
+)
+def test_it_ends_with_its_job_and_leaves_nothing(how):
+    process, pid, directory, url = job(unix=True)
+    try:
+        assert ask(url, "PING") == "PONG"
+        assert runs(pid) and directory.exists()
+        process.send_signal(how)
+        process.wait(300)
+        assert gone(pid, directory)
+    finally:
+        process.kill()
+
+
+@pytest.mark.long
+def test_job_killed_during_stop_leaves_nothing():
+    more = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
+    process, pid, directory, _ = job(more=more)
+    process.kill()
+    process.wait(300)
+    assert gone(pid, directory)
+
+
+@pytest.mark.long
+def test_server_outlives_thread_but_not_job():
+    more = """
+import tempfile
+import threading
+thread = threading.Thread(target=lambda: globals().__setitem__("server", r.LocalServer.start()))
+server.stop(); thread.start(); thread.join()
+time.sleep(0.6)
+"""
+    process, pid, _, url = job(more=more)
+    try:
+        assert ask(url, "PING") == "PONG"
+        process.kill()
+        assert gone(pid)
+    finally:
+        process.kill()
+
+
+@pytest.mark.long
+def test_a_fork_neither_stops_nor_keeps_it():
+    more = """
+child = os.fork()
+if child == 0:
+    server.stop()      # not its own: nothing happens
+    time.sleep(300)
+    os._exit(0)
+time.sleep(0.5)
+print(0, 0, child, flush=True)
+"""
+    process, _, _, child = job(more=more)
+    try:
+        assert process.stdout
+        pid, directory, url = process.stdout.readline().split()
+        assert ask(url, "PING") == "PONG" and Path(directory).exists(), "the fork stopped it"
+        process.kill()
+        assert gone(int(pid), Path(directory)), "the fork, which lives on, keeps it"
+        assert runs(int(child))
+    finally:
+        process.kill()
+        os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.long
+def test_it_ends_with_its_keeper():
+    server = LocalServer.start()
+    try:
+        os.kill(server._keeper.pid, signal.SIGKILL)
+        assert gone(server.pid)
+        assert not server.alive()
+    finally:
+        server.stop()
+    assert not server.directory.exists()
+
+
+@pytest.mark.long
+def test_it_persists_where_it_is_told(tmp_path):
+    with LocalServer.start(tmp_path / "d", persist=True) as server:
+        assert ask(server.address, "SET", "a", "1") == "OK"
+        os.kill(server.pid, signal.SIGKILL)
+    with LocalServer.start(tmp_path / "d", persist=True, unix=True) as server:
+        assert ask(server.address, "GET", "a") == "1"
+    assert (tmp_path / "d/log").exists()
+
+
+def test_one_directory_has_one_server(tmp_path):
+    place = tmp_path / "ps"
+    with LocalServer.start(place, persist=True) as server:
+        with pytest.raises(ServerError, match="another server works in"):
+            LocalServer.start(place)
+        for path in (place, *place.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert gone(server.pid)
+    LocalServer.start(place).stop()
+
+
+@pytest.mark.long
+def test_workers_elsewhere_need_the_password():
+    with LocalServer.start(bind="0.0.0.0") as server:
+        assert ask(server.address, "PING") == "PONG"
+        assert ask(server.address_from("localhost"), "PING") == "PONG"
+        with pytest.raises(Refused, match=r"NOAUTH.*put the login into the address"):
+            ask(f"redis://127.0.0.1:{server.port}", "PING")
+        arguments = Path(f"/proc/{server.pid}/cmdline").read_bytes()
+        assert server.password and server.password.encode() not in arguments
+    with LocalServer.start() as server, pytest.raises(ValueError, match=r"start it with bind='0\.0\.0\.0'"):
+        server.address_from("elsewhere")
+
+
+def test_what_cannot_start_says_why(tmp_path, monkeypatch):
+    with LocalServer.start() as first:
+        # Whoever answers on that port, with or without a password, is not taken for the job's own server.
+        for more in ({}, {"requirepass": "x"}):
+            with (
+                LocalServer.start(settings=more) as other,
+                pytest.raises(ServerError, match="ddress already in use"),
+            ):
+                LocalServer.start(port=other.port)
+        assert ask(first.address, "PING") == "PONG"
+    with pytest.raises(ServerError, match=r"the server ended; its log .* ends:\n(.*\n)*.*nonsense"):
+        LocalServer.start(settings={"nonsense": "1"})
+    (tmp_path / "private").mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path / "private"))
+        with pytest.raises(ServerError, match=r"cannot listen on '192\.0\.2\.1'"):
+            LocalServer.start(bind="192.0.2.1")
+        with pytest.raises(ValueError, match="a setting is one line"):
+            LocalServer.start(settings={"dir": "a\nb"})
+    assert not list((tmp_path / "private").iterdir()), "nothing is left behind"
+    with pytest.raises(ValueError, match="107 bytes"):
+        LocalServer.start(tmp_path / ("x" * 100), unix=True)
+    with pytest.raises(ValueError, match="persist=True without a directory"):
+        LocalServer.start(persist=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServerError, match="file"):
+        LocalServer.start(tmp_path / "file")
+    monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
+    with pytest.raises(ServerError, match=r"server module .*none\.so is missing"):
+        LocalServer.start()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "_WHEEL", "het_tf_none")
+    with pytest.raises(ServerError, match="apt-get install redis-server"):
+        LocalServer.start()
+
+
+@pytest.mark.long
+def test_waiting_has_an_end_and_a_reason(tmp_path):
+    said: list[str] = []
+    url = f"redis://127.0.0.1:{redis_server.free_port()}"
+    with pytest.raises(ServerError, match=r"not ready within 0.3 s: .*connection refused"):
+        redis_server.wait_ready(url, 0.3, say=said.append)
+    assert len(said) == 1 and "connection refused" in said[0], "one line for one reason"
+    with redis_lib.running(tmp_path / "r", module=False) as server:
+        with pytest.raises(ServerError, match="has not loaded the module het; start it with --loadmodule"):
+            redis_server.wait_ready(server.address, 5)
+        os.kill(server.process.pid, signal.SIGSTOP)
+        timer = threading.Timer(1, os.kill, (server.process.pid, signal.SIGCONT))
+        timer.start()
+        with pytest.raises(ServerError, match="no answer"):
+            redis_server.wait_ready(server.address, 0.1)
+        timer.join()
+
+
+@pytest.mark.long
+def test_server_reads_back_written_settings(tmp_path):
+    place = tmp_path / 'a "b" #c'
+    with (
+        LocalServer.start(place, settings={"requirepass": 'p "#\\ q'}) as server,
+        Node.of(address.parse(server.address)) as node,
+    ):
+        assert server.password == 'p "#\\ q'
+        assert node.setting("dir") == str(place)
+    with pytest.raises(ValueError, match="a setting is one line"):
+        redis_server.config_text({"requirepass": "a\nb"})

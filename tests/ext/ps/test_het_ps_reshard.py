@@ -1,0 +1,346 @@
+"""het ps reshard and form, and the users of het ps conf, on real clusters."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis_lib
+from het_ps_lib import ask, check, free_ports, het_ps, partitions_of, picture, train, up
+
+import het_tf
+from het_tf.ext.ps.python import address, cluster, conf, redis_server, reshard
+from het_tf.ext.ps.python.redis_server import LocalServer
+
+pytestmark = [
+    pytest.mark.long,
+    redis_lib.SERVER,
+    pytest.mark.usefixtures("fresh"),
+]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Two shards; their address and URLs."""
+    directory, port = tmp_path_factory.mktemp("two") / "ps", free_ports(2)
+    with up(directory, "--shards", 2, "--port", port, "--appendfsync", "no"):
+        yield f"redis://127.0.0.1:{port}", [f"redis://127.0.0.1:{port + n}" for n in range(2)]
+
+
+def slots_of(urls: list[str]) -> list[set[int]]:
+    return [set(mine(url).slots) for url in urls]
+
+
+def mine(url: str) -> cluster.Peer:
+    with redis_node(url) as node:
+        return cluster.View(node).myself
+
+
+def redis_node(url: str):
+    return reshard.Node.of(address.parse(url))
+
+
+STEPS = ["importing", "migrating", "both", "half of the keys", "all keys", "told the target", "source forgot"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("way", [(0, 1), (1, 0)])
+def test_a_slot_left_open_is_repaired(two, step, way):
+    """As `redis-cli --cluster reshard` leaves it when it dies after each of its steps."""
+    url, urls = two
+    expected = train(url)
+    # A second namespace, so that the slot has two keys.
+    het_tf.reset()
+    het_tf.init(ps=url, namespace="other")
+    het_tf.keras.Embedding(2, name="t")
+    het_tf.reset("other")
+    het_tf.init(ps=url, namespace="")
+    source, target = (urls[n] for n in way)
+    ids = {source: mine(source).id, target: mine(target).id}
+    keys = [key for key in ask(source, "KEYS", "het:*}") if key.startswith("het::")]
+    slot = ask(source, "CLUSTER", "KEYSLOT", keys[7])
+    both = ask(source, "CLUSTER", "GETKEYSINSLOT", slot, 10)
+    assert len(both) == 2
+    done = STEPS.index(step)
+    if done != 1:
+        ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+    if done >= 1:
+        ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+    port = address.parse(target).places[0].port
+    for key in both[: {3: 1, 4: 2, 5: 2, 6: 1}.get(done, 0)]:
+        ask(source, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
+    if done == 5:
+        ask(target, "CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+
+    if done == 6:
+        ask(source, "CLUSTER", "SETSLOT", slot, "STABLE")
+
+    if done != 5:  # after that the source may hear of it by itself
+        assert any(f"slot {slot} is open" in fault for fault in picture("--ps", url, status=1)["faults"])
+        assert f"slot {slot} is open" in het_ps("reshard", "--ps", url, "--check", status=1).out
+    het_ps("reshard", "--ps", url, "--repair")
+    assert picture("--ps", url)["faults"] == []
+    assert slot in mine(source if done < 2 else target).slots
+    assert slots_of(urls)[0] | slots_of(urls)[1] == set(range(cluster.SLOTS))
+    assert sorted(ask(source if done < 2 else target, "CLUSTER", "GETKEYSINSLOT", slot, 10)) == sorted(both)
+    redis_lib.counter(rows=0)
+    check(expected)
+    het_tf.Table("t").drop()
+
+
+def test_a_key_on_both_sides_is_not_overwritten(two):
+    url, urls = two
+    train(url)
+    ids = [mine(one).id for one in urls]
+    key = ask(urls[0], "KEYS", "het::*")[3]
+    slot = ask(urls[0], "CLUSTER", "KEYSLOT", key)
+    ask(urls[1], "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+    ask(urls[0], "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+    ask(urls[0], "MIGRATE", "127.0.0.1", address.parse(urls[1]).places[0].port, key, 0, 5000, "COPY")
+    rows = ask(urls[0], "HET.STAT", key)
+    done = het_ps("reshard", "--ps", url, status=1)
+    assert f"{key} is both at" in done.err and "neither was changed" in done.err
+    assert ask(urls[0], "HET.STAT", key) == rows
+    # Follows the message.
+    with redis_node(urls[1]) as node:
+        pipe = node._redis.pipeline(transaction=False)
+        pipe.execute_command("ASKING")
+        pipe.execute_command("DEL", key)
+        assert pipe.execute()[1] == 1
+    het_ps("reshard", "--ps", url, "--repair")
+    assert picture("--ps", url)["faults"] == [] and slot in mine(urls[1]).slots
+    het_tf.Table("t").drop()
+
+
+@contextlib.contextmanager
+def training(name: str, ids: np.ndarray):
+    """A thread that trains rows of `ids` all the while; yields how often each was counted down."""
+    stop, faults, count = threading.Event(), [], np.zeros(ids.max() + 1)
+
+    def keep_training():
+        rng = np.random.default_rng(5)
+        layer = redis_lib.counter(name, staleness=2, rows=50)
+        try:
+            while not stop.is_set():
+                redis_lib.count(layer, rng.choice(ids, 100), count)
+        except Exception as error:  # the main thread reports it
+            faults.append(error)
+
+    thread = threading.Thread(target=keep_training)
+    thread.start()
+    try:
+        yield count
+    finally:
+        stop.set()
+        thread.join()
+    assert not faults
+
+
+def test_shards_come_and_go_while_training(two):
+    url, _ = two
+    counts = np.zeros(200)
+    with LocalServer.start(
+        port=(free := free_ports(1)), settings={"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+    ) as third:
+        counts += train(url, 2)
+        with training("u", np.arange(200)) as count:
+            done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{free}")
+            assert f"127.0.0.1:{free} joins the cluster" in done.err and "keys" in done.err
+            share = [s["partitions"] for s in picture("--ps", url)["servers"]]
+            assert sum(share) % 64 == 0 and max(share) - min(share) <= len(share)
+            assert "partitions are even" in het_ps("reshard", "--ps", third.address, "--check").out
+            done = het_ps("reshard", "--ps", url, "--remove", f"127.0.0.1:{free}")
+            assert "has left the cluster, is empty, and can be stopped" in done.out
+            with redis_node(third.address) as node:
+                assert list(cluster.View(node).peers) == [cluster.View(node).myself.id]
+                assert node.ask("DBSIZE") == 0
+        het_tf.flush()
+        np.testing.assert_array_equal(het_tf.Table("u").lookup(np.arange(200))[:, 0], -count)
+        check(counts)
+        assert "is not a server of this cluster; its servers are" in het_ps(
+            "reshard", "--ps", url, "--remove", "127.0.0.1:1", status=1
+        ).err  # fmt: skip
+        het_tf.Table("u").drop()
+        het_tf.Table("t").drop()
+    assert picture("--ps", url)["faults"] == [], "the third is stopped, and not waited for"
+
+
+def test_busy_partitions_spread_while_training(two):
+    """Each has as many partitions, and one all the work.
+
+    Would catch counters that no load reaches, and updates that are lost while a busy partition moves.
+    """
+    url, urls = two
+    train(url)
+    het_ps("reshard", "--ps", url)
+    busy = np.arange(4000)
+    of = partitions_of("u", busy, urls[0])
+    busy, of = busy[of < 32], {*of[of < 32].tolist()}
+    (shard,) = {tuple(sorted(slots)) for slots in slots_of(urls) if min(slots) == 0}
+    assert "no partition was busy in 0.2 s" in het_ps(
+        "reshard", "--ps", url, "--by", "load", "--interval", 0.2, "--check"
+    ).out  # fmt: skip
+    with training("u", busy) as count:
+        words = ("reshard", "--ps", url, "--by", "load", "--interval", 1)
+        done = het_ps(*words, "--check", status=1)
+        assert "load of each shard, 1 is the mean: " in done.out and "so that load is as even as" in done.out
+        assert slots_of(urls)[0] == set(shard), "--check moves nothing"
+        done = het_ps(*words)
+        moved = int(re.search(r"(\d+) slots moved, with", done.out)[1])
+        assert 1 <= moved <= 3, done.out
+        key = ask(urls[0], "KEYS", "het::*")[0]
+        ask(urls[0], "HET.TABLE", key, "BEGIN", "somebody", 60)
+        assert f"{key} is being loaded by somebody" in het_ps(*words, status=1).err
+        ask(urls[0], "HET.TABLE", key, "ABORT", "somebody")
+    het_tf.flush()
+    at = np.arange(len(count))
+    np.testing.assert_array_equal(het_tf.Table("u").lookup(at)[:, 0], -count)
+    gone = set(shard) - set(next(slots for slots in slots_of(urls) if min(slots) == 0))
+    assert len(gone) == moved, "the busy ones moved..."
+    assert {slot * 64 // 16384 for slot in gone} < of, "... and the rest stayed"
+    het_ps("reshard", "--ps", url)
+    het_tf.Table("u").drop()
+    het_tf.Table("t").drop()
+
+
+def test_a_server_that_is_gone_is_taken_out(two):
+    """`status` was at fault for ever, and its advice was to start a server that is gone."""
+    url, urls = two
+    settings = {"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+    with LocalServer.start(port=(free := free_ports(1)), settings=settings) as third:
+        place = f"127.0.0.1:{free}"
+        with redis_node(urls[0]) as first, redis_node(third.address) as node:
+            first.ask("CLUSTER", "MEET", "127.0.0.1", free, free + 10000)
+            cluster.await_true(lambda: "" if len(cluster.View(node).peers) == 3 else "alone", 30, print)
+            cluster.await_true(lambda: "" if len(cluster.View(first).peers) == 3 else "alone", 30, print)
+    (fault,) = picture("--ps", url, status=1)["faults"]
+    assert f"If it is gone for good: `het ps reshard --remove {place}`" in fault
+    assert f"{place} has left" in het_ps("reshard", "--ps", url, "--remove", place).out
+    assert picture("--ps", url)["faults"] == []
+    for one in urls:
+        with redis_node(one) as node:
+            assert len(cluster.View(node).peers) == 2
+
+
+def test_a_server_of_a_directory_stays(two, tmp_path_factory):
+    """`het ps up` would start it again, empty, and `status --dir` would miss it."""
+    url, _ = two
+    directory = tmp_path_factory.getbasetemp() / "two0/ps"
+    done = het_ps("reshard", "--dir", directory, "--remove", url.removeprefix("redis://"), status=1)
+    assert "belongs to" in done.err and "of a directory cannot be removed" in done.err
+
+
+def test_what_reshard_refuses(two):
+    url, _ = two
+    with LocalServer.start() as single:
+        assert "is a single server: there is nothing to move" in het_ps(
+            "reshard", "--ps", single.address, status=1
+        ).err  # fmt: skip
+        assert "is a single server" in het_ps("reshard", "--ps", single.address, "--by", "load", status=1).err
+        done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{single.port}", status=1)
+        assert "does not run with cluster-enabled yes" in done.err
+        assert "does not run with cluster-enabled" in het_ps("form", "--ps", f"{url},127.0.0.1:{single.port}",
+                                                             status=1).err  # fmt: skip
+    assert "cannot form shards" in het_ps("form", "--ps", url, status=1).err
+    assert "--interval 5 is for --by load" in het_ps("reshard", "--ps", url, "--interval", 5, status=1).err
+    done = het_ps("reshard", "--ps", url, "--by", "load", "--interval", 0, status=2)
+    assert "'0' is not a number of seconds > 0" in done.err
+
+
+@contextlib.contextmanager
+def servers_of_conf(directory: Path, count: int):
+    """Servers that run with nothing but the lines of `het ps conf --cluster`, and a port each."""
+    text = het_ps("conf", "--cluster", "--maxmemory", "100mb", "--appendfsync", "no").out
+    users = [
+        line.split()[1] for line in text.splitlines() if line.startswith("user ") and "CHANGE-ME" in line
+    ]
+    assert users == ["het-worker", "het-follower", "het-serving", "het-operator", "het-replica"]
+    assert text.count("CHANGE-ME") == len(users) + 1  # and masterauth
+    first = free_ports(count)
+    processes = []
+    try:
+        for number in range(count):
+            place = directory / str(number)
+            place.mkdir(parents=True)
+            more = {"port": str(first + number), "dir": str(place), "cluster-announce-ip": "127.0.0.1"}
+            (place / "conf").write_text(text.replace("CHANGE-ME", "pw") + redis_server.config_text(more))
+            with (place / "log").open("wb") as log:
+                processes.append(
+                    subprocess.Popen([redis_lib.PROGRAM, str(place / "conf")], stdout=log, stderr=log)
+                )
+        for number in range(count):
+            redis_server.wait_ready(
+                f"redis://het-operator:pw@127.0.0.1:{first + number}", 20, log=directory / str(number) / "log"
+            )
+        yield first
+    finally:
+        redis_lib.leave()
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
+    with servers_of_conf(tmp_path, 4) as port:
+        places = ",".join(f"127.0.0.1:{port + number}" for number in range(4))
+        operator = f"redis://het-operator:pw@{places}"
+        done = het_ps("form", "--ps", operator, "--replicas", 1)
+        assert "2 shards with 1 replicas each are ready" in done.err
+        het_ps("form", "--ps", operator, "--replicas", 1)  # once more: nothing to do
+        worker = f"redis://het-worker:pw@127.0.0.1:{port}"
+        expected = train(worker)
+        table = het_tf.Table("t")
+        table.assign([1000], np.ones((1, 2), np.float32))
+        assert table.remove([1000]) == 1
+        assert len(table.scan()["ids"]) == table.size == sum(expected > 0)
+        for since in (None, "latest"):  # the second one is an increment
+            het_tf.checkpoint.save(tmp_path / "saved", since=since)
+
+        seen = picture("--ps", operator)
+        assert [s["role"] for s in seen["servers"]] == ["primary", "replica"] * 2 and not seen["faults"]
+        assert "written" in het_ps("save", "--ps", operator).err
+        # Every right of het ps: moving slots with a login, and promoting.
+        ids = {n: mine(f"redis://het-operator:pw@127.0.0.1:{port + n}").id for n in range(2)}
+        keys = ask(f"redis://het-operator:pw@127.0.0.1:{port}", "SCAN", 0, "MATCH", "het:*}", "COUNT", 1000)[
+            1
+        ]
+        slot = ask(operator, "CLUSTER", "KEYSLOT", keys[0])
+        ask(f"redis://het-operator:pw@127.0.0.1:{port + 1}", "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+        ask(operator, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+        assert "is finished (1 keys went over)" in het_ps("reshard", "--ps", operator, "--repair").err
+        assert "1 slots moved, with 1 keys" in het_ps("reshard", "--ps", operator).out
+        het_ps("promote", f"127.0.0.1:{port + 2}", "--ps", operator)
+        check(expected)
+
+        for user, words in [
+            ("worker", "FLUSHALL"), ("worker", "CONFIG GET dir"), ("worker", "HGET a b"),
+            ("worker", "CLUSTER RESET"), ("operator", "FLUSHALL"), ("operator", "CONFIG SET dir /"),
+            ("replica", "GET het:a"),
+        ]:  # fmt: skip
+            with pytest.raises(Exception, match="NOPERM"):
+                ask(f"redis://het-{user}:pw@127.0.0.1:{port}", *words.split())
+        with pytest.raises(Exception, match="NOAUTH"):
+            ask(f"redis://127.0.0.1:{port}", "PING")
+        assert "`het ps conf` prints the rights" in het_ps("save", "--ps", worker, status=1).err
+
+
+def test_conf_is_what_up_uses(tmp_path):
+    text = het_ps("conf", "--no-acl", "--module", "/m/het.so").out
+    settings = dict(line.split(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    assert settings.pop("loadmodule") == "/m/het.so"
+    assert settings.items() >= redis_server.SETTINGS.items()
+    assert "user " not in text and set(conf.WHY) == set(redis_server.SETTINGS)
+    assert "maxmemory is 'x'" in het_ps("conf", "--maxmemory", "x", status=1).err
+    directory, port = tmp_path / "ps", free_ports(2)
+    with up(directory, "--shards", 2, "--port", port):
+        for name, value in {**settings, **conf.CLUSTER}.items():
+            (_, got) = ask(f"redis://127.0.0.1:{port}", "CONFIG", "GET", name)
+            value = value.strip('"')
+            if value[-2:] in (sizes := {"mb": 20, "gb": 30}):
+                value = str(int(value[:-2]) << sizes[value[-2:]])
+            assert got == value or value.replace("replica", "slave") in got, name

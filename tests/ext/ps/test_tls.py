@@ -1,0 +1,226 @@
+"""Tables, het ps and serving under TLS, in a process that has imported TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf  # its names of OpenSSL's functions are BoringSSL's, and were here first
+from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
+from redis.crc import key_slot
+
+import het_tf
+from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python import balance, programs, reshard, tls
+from het_tf.ext.ps.python.errors import ServerError
+
+
+def _missing() -> str:
+    if shutil.which("openssl") is None:
+        return "openssl is missing: apt-get install openssl"
+    try:
+        tls.check_server(programs.find_server())
+    except ServerError as error:
+        return str(error)
+    return ""
+
+
+pytestmark = [*redis_lib.MARKS, pytest.mark.skipif(bool(_missing()), reason=_missing() or "there is TLS")]
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """The directory of a server of `het ps up --tls`, and what that printed."""
+    directory = tmp_path_factory.mktemp("tls") / "ps"
+    with up(directory, "--port", free_ports(1), "--tls") as done:
+        yield directory, done.out
+
+
+@pytest.fixture
+def directory(one):
+    yield one[0]
+    ask(address_of(one[0]), "FLUSHALL")
+    redis_lib.leave()
+
+
+def address_of(directory: Path) -> str:
+    return (directory / "address").read_text().strip()
+
+
+def complaint(address: str) -> str:
+    """Errors of a training process for unusable addresses."""
+    with pytest.raises((ConnectionError, OSError, ValueError)) as caught:
+        het_tf.init(ps=address)
+    redis_lib.leave()
+    return str(caught.value)
+
+
+def test_one_server(one, directory):
+    address = address_of(directory)
+    assert address.startswith("rediss://127.0.0.1:") and address.endswith(f"?ca={directory}/tls/ca.crt")
+    assert f"HET_PS={address}\n" in one[1]
+    check(train(address))
+    assert not picture("--dir", directory)["faults"] and not picture("--ps", address)["faults"]
+    assert ask(address, "CONFIG", "GET", "port") == ["port", "0"], "nothing answers in the clear"
+    assert (directory / "tls").stat().st_mode & 0o77 == 0
+    for name in ("ca.key", "server.key"):
+        assert (directory / "tls" / name).stat().st_mode & 0o77 == 0
+    before = (directory / "tls/server.crt").read_bytes()
+    assert "runs already" in het_ps("up", "--dir", directory).err
+    assert (directory / "tls/server.crt").read_bytes() == before
+    assert "has tls = True, and False" not in het_ps("up", "--dir", directory, "--tls").err
+
+
+def test_both_clients_say_what_is_wrong(directory, tmp_path):
+    address = address_of(directory)
+    place = address.partition("?")[0]
+    tls.make_certificates(tmp_path / "other", "127.0.0.1")
+    for wrong, why in {
+        place.replace("rediss", "redis"): "a server that speaks TLS needs rediss://",
+        place: "give the CA that signed it by ?ca=FILE",
+        f"{place}?ca={tmp_path}/other/ca.crt": f"ca={tmp_path}/other/ca.crt is not the CA that signed it",
+        f"{address}&server_name=elsewhere": "that it names, or name one by ?server_name",
+        f"{place}?ca={tmp_path}/none.crt": "No such file or directory",
+    }.items():
+        assert why in complaint(wrong)
+        assert why in het_ps("status", "--ps", wrong, status=1).err
+    cert = tmp_path / "other/server.crt"
+    for key in (tmp_path / "hidden.key", tmp_path / "other/ca.key"):
+        for said in (
+            complaint(f"{address}&cert={cert}&key={key}"),
+            het_ps("status", "--ps", f"{address}&cert={cert}&key={key}", status=1).err,
+        ):
+            assert "key" in said and str(key) not in said
+    with redis_lib.running(tmp_path / "plain", "--port", str(port := redis_lib.free_port())):
+        wrong = f"rediss://127.0.0.1:{port}?ca={directory}/tls/ca.crt"
+        assert "does not speak TLS" in complaint(wrong)
+        assert "does not speak TLS" in het_ps("status", "--ps", wrong, status=1).err
+
+
+def test_certificates_for_clients_and_old_versions(tmp_path):
+    """Both were called a matter of the CA, or of the client's certificate: the wrong files to look at."""
+    tls.make_certificates(tmp_path / "tls", "127.0.0.1")
+    config = (tmp_path / "tls/openssl.cnf").read_text().replace("serverAuth, clientAuth", "clientAuth")
+    (tmp_path / "tls/openssl.cnf").write_text(config)
+    words = (
+        "req -x509 -config openssl.cnf -newkey rsa:2048 -nodes -extensions server -CA ca.crt -CAkey ca.key"
+    )
+    words = [*words.split(), "-keyout", "client.key", "-out", "client.crt"]
+    subprocess.run(["openssl", *words], cwd=tmp_path / "tls", check=True, capture_output=True)
+    for name, more, why in (
+        ("client", (), "it is for other uses: issue one with extendedKeyUsage = serverAuth"),
+        (
+            "server",
+            ("--tls-protocols", "TLSv1.1", "--tls-ciphers", "DEFAULT@SECLEVEL=0"),
+            "tls-protocols to 'TLSv",
+        ),
+    ):
+        port, files = redis_lib.free_port(), tmp_path / "tls"
+        words = [
+            "--tls-port",
+            str(port),
+            "--tls-cert-file",
+            str(files / f"{name}.crt"),
+            "--tls-auth-clients",
+            "no",
+        ]
+        words += ["--tls-key-file", str(files / f"{name}.key"), "--tls-ca-cert-file", str(files / "ca.crt")]
+        with redis_lib.running(tmp_path / name, "--port", str(redis_lib.free_port()), *words, *more):
+            address = f"rediss://127.0.0.1:{port}?ca={files}/ca.crt"
+            for said in (complaint(address), het_ps("status", "--ps", address, status=1).err):
+                assert why in said and "is not the CA" not in said and "cert=FILE" not in said
+
+
+def test_clients_show_certificates(directory, tmp_path):
+    address = address_of(directory)
+    certificates = directory / "tls"
+    shown = f"{address}&cert={certificates}/server.crt&key={certificates}/server.key"
+    ask(address, "CONFIG", "SET", "tls-auth-clients", "yes")
+    try:
+        assert "?cert=FILE&key=FILE" in complaint(address)
+        assert "?cert=FILE&key=FILE" in het_ps("status", "--ps", address, status=1).err
+        check(train(shown))
+        assert not picture("--ps", shown)["faults"]
+    finally:
+        redis_lib.leave()
+        ask(shown, "CONFIG", "SET", "tls-auth-clients", "optional")
+
+
+def test_online_serving(directory, tmp_path, monkeypatch):
+    address, certificates = address_of(directory), directory / "tls"
+    het_tf.init(ps=f"{address}&cert={certificates}/server.crt&key={certificates}/server.key")
+    ids = tf.keras.Input((), dtype="int64", name="ids")
+    model = tf.keras.Model({"ids": ids}, het_tf.keras.Embedding(2, name="t", initializer="zeros")(ids))
+    het_tf.Table("t").assign([1], np.full((1, 2), 5, np.float32))
+    with pytest.raises(ValueError, match=r"ps has the certificate of a client.*HET_SERVE_PS"):
+        het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False,
+                      ps=f"{address}&cert=/c")  # fmt: skip
+    het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
+    saved = b"".join(file.read_bytes() for file in (tmp_path / "m").rglob("*") if file.is_file())
+    assert address.encode() in saved and b"server.key" not in saved
+    serve = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
+    (rows,) = serve(ids=tf.constant([1], tf.int64)).values()
+    np.testing.assert_array_equal(rows, [[5, 5]])
+    monkeypatch.setenv("HET_SERVE_PS", address.partition("?")[0])
+    with pytest.raises(tf.errors.OpError, match=r"give the CA that signed it by \?ca=FILE"):
+        other = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
+        other(ids=tf.constant([1], tf.int64))
+
+
+def test_a_cluster_whose_slots_move(tmp_path):
+    """Replication, the bus, MIGRATE and MOVED: nothing of a cluster leaves TLS."""
+    directory, port = tmp_path / "ps", free_ports(4)
+    with up(directory, "--shards", 2, "--replicas", 1, "--port", port, "--tls"):
+        seen = picture("--dir", directory)
+        assert [s["role"] for s in seen["servers"]] == ["primary", "replica"] * 2 and not seen["faults"]
+        het_tf.init(ps=address_of(directory))
+        layer, expected = redis_lib.counter(staleness=0, rows=50), np.zeros(200)
+        redis_lib.count(layer, np.arange(200), expected)
+        with contextlib.ExitStack() as stack:
+            shards = reshard.Shards(addresses.parse(address_of(directory)), stack)
+            stays, leaves = shards.nodes
+            slots = {key_slot(key.encode()) for name, key in shards.partitions() if name == leaves}
+            assert sum(shards.run(balance.Move(slot, leaves, stays)) for slot in slots) == 32
+        redis_lib.count(layer, np.arange(200), expected)  # MOVED tells where the rows are
+        het_tf.flush()
+        check(expected)
+        (first, *_, last) = picture("--dir", directory)["servers"]
+        assert sorted((first["partitions"], last["partitions"])) == [0, 64]
+
+
+def test_what_up_needs(tmp_path, monkeypatch):
+    program = tmp_path / "redis-server"
+    program.write_text("#!/bin/sh\necho Failed finding TLS support. >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(programs, "find_server", lambda: str(program))
+    words = ("up", "--dir", tmp_path / "ps", "--port", free_ports(1), "--tls")
+    assert f"{program} is built without TLS; leave --tls out" in het_ps(*words, status=1).err
+    monkeypatch.undo()
+    monkeypatch.setattr(tls.shutil, "which", lambda _: None)
+    monkeypatch.setattr(
+        programs, "find_server", lambda: shutil.which("redis-server") or "/usr/bin/redis-server"
+    )
+    assert "apt-get install openssl" in het_ps(*words, status=1).err
+    done = het_ps("up", "--dir", tmp_path / "socket", "--unix", "--tls", status=1)
+    assert "--tls is for servers with a port" in done.err
+
+
+def test_tensorflow_comes_first_in_a_process(directory):
+    """Nothing has opened OpenSSL before. In the process of these tests redis-py has."""
+    program = f"""
+import tensorflow
+import het_tf, json
+het_tf.init(ps={address_of(directory)!r})
+layer = het_tf.keras.Embedding(2, name="t", initializer=het_tf.initializers.Constant(1.0))
+print(json.dumps(layer(tensorflow.constant([1])).numpy().tolist()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[1, 1]]

@@ -1,0 +1,301 @@
+"""The native export that follows training: rows and dense weights change while it is served."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis_lib
+import tensorflow as tf
+
+import het_tf
+from het_tf.ext.serving.python.publishing import blob, weights
+
+keras = tf.keras
+IDS = np.arange(-8, 8)
+
+pytestmark = [
+    redis_lib.SERVER,
+    pytest.mark.usefixtures("fresh"),
+]
+
+
+def make_model(units: int = 4) -> Any:
+    """Rows of a feature, through dense layers whose weights have all sizes, and a normalisation."""
+    table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0))
+    features = {
+        "id": het_tf.FeatureConfig(table),
+        "past": het_tf.FeatureConfig(table, combiner="mean", padding_id=-1),
+    }
+    inputs = {
+        "id": keras.Input((), dtype="int64", name="id"),
+        "past": keras.Input((3,), dtype="int64", name="past"),
+    }
+    rows = het_tf.keras.EmbeddingCollection(features)(inputs)
+    x = keras.layers.Concatenate()([rows["id"], rows["past"]])
+    x = keras.layers.BatchNormalization()(keras.layers.Dense(units, activation="tanh")(x))
+    x = keras.layers.Dropout(0.5)(x)
+    return keras.Model(inputs, {"y": keras.layers.Dense(2)(x), "row": rows["id"] * 1.0})
+
+
+def batch() -> dict[str, Any]:
+    past = np.stack([IDS, IDS[::-1], np.full(len(IDS), -1)], 1)
+    return {"id": tf.constant(IDS, tf.int64), "past": tf.constant(past, tf.int64)}
+
+
+def wanted(model: Any) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in model(batch(), training=False).items()}
+
+
+def answer(loaded: Any) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in loaded.signatures["serving_default"](**batch()).items()}
+
+
+def assert_close(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None:
+    assert got.keys() == want.keys()
+    for name in want:
+        np.testing.assert_allclose(got[name], want[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def packed(model: Any) -> bytes:
+    return blob.pack(weights.read(model))
+
+
+def train(model: Any, rng: np.random.Generator) -> None:
+    """Changes every row and every weight; rows to numbers that a cache of 16-bit rows has exactly."""
+    table = het_tf.Table("item")
+    table.assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
+    for _, variable in weights.variables_of(model):
+        variable.assign(rng.uniform(0.1, 1.0, variable.shape))
+
+
+@pytest.fixture
+def exported(server: Any, tmp_path: Path, fresh: np.random.Generator) -> tuple[Any, Path, Any]:
+    """A trained model, its export, and the server."""
+    het_tf.init(ps=het_tf.Store(server.address))
+    model = make_model()
+    train(model, fresh)
+    path = tmp_path / "model"
+    follow = het_tf.serving.Follow(server.address, max_age=30.0)
+    het_tf.export(model, path, "native", follow=follow, verbose=False)
+    return model, path, server
+
+
+def stats(path: Path) -> dict[str, Any]:
+    return next(one for one in het_tf.serving.stats()["follow"] if one["model"] == str(path))
+
+
+def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capfd: Any) -> None:
+    """Defect: an export is useless before its first follower, or serves rows of unknown age silently."""
+    model, path, _ = exported
+    loaded = tf.saved_model.load(str(path))
+    assert_close(answer(loaded), wanted(model))
+    answer(loaded)
+    state = stats(path)
+    assert (state["version"], state["age"], state["lookups"], state["stale"]) == (0, None, 2, 2)
+    told = [line for line in capfd.readouterr().err.splitlines() if "unknown age" in line]
+    assert told and f"het serve follow {path}" in told[0]
+
+
+def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: Any) -> None:
+    """Defect: rows that the follower brought are not served; or a filtered export is followed."""
+    from follow_lib import Writer
+
+    from het_tf.ext.serving.python.following import target
+
+    het_tf.init(ps=het_tf.Store(server.address))
+    model, path = make_model(), tmp_path / "model"
+    train(model, fresh)
+    het_tf.export(model, path, "native", verbose=False)
+    loaded = tf.saved_model.load(str(path))
+    assert_close(answer(loaded), wanted(model))
+    writer = Writer(path)
+    writer.put("item", IDS, np.ones((len(IDS), 3)))
+    writer.seen(age=1000.0)
+    time.sleep(1.1)
+    np.testing.assert_array_equal(answer(loaded)["row"], np.ones((len(IDS), 3)))
+    assert stats(path)["max_age"] is None and stats(path)["stale"] == 0
+    writer.close()
+    assert target.read(path).server == server.address and target.read(path).signature == ""
+    het_tf.export(model, path, "native", min_count=1, overwrite=True, verbose=False)
+    with pytest.raises(ValueError, match="cannot be followed: min_count"):
+        target.read(path)
+
+
+def test_beyond_max_age_requests_fail_where_that_is_asked_for(exported: Any, tmp_path: Path) -> None:
+    """Defect: rows older than the stated bound are served; or the error names no remedy."""
+    from follow_lib import Writer
+
+    model, _, server = exported
+    path = tmp_path / "strict"
+    how = het_tf.serving.Follow(server.address, max_age=5.0, stale="fail")
+    het_tf.export(model, path, "native", follow=how, verbose=False)
+    loaded = tf.saved_model.load(str(path))
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"unknown age.*het serve follow"):
+        answer(loaded)
+    writer = Writer(path)
+    writer.seen(age=100.0)
+    time.sleep(1.1)  # a reader looks for a new follower at most once a second
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"10\d\.\d s old, and max_age is 5\.0 s"):
+        answer(loaded)
+    writer.seen()
+    assert_close(answer(loaded), wanted(model))
+    writer.close()
+
+
+def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: Any) -> None:
+    """Defect: a constant in the graph, a file that is opened once, or weights of one layer left behind."""
+    from follow_lib import Writer
+
+    model, path, _ = exported
+    loaded = tf.saved_model.load(str(path))
+    before = answer(loaded)
+    writer = Writer(path)
+    writer.seen()
+    time.sleep(1.1)
+    assert_close(answer(loaded), before)
+    for version in (1, 2, 3):
+        train(model, fresh)
+        writer.put("item", IDS, het_tf.Table("item").lookup(IDS))
+        rows = answer(loaded)["row"]
+        np.testing.assert_array_equal(rows, wanted(model)["row"])
+        writer.flip(version, packed(model))
+        assert_close(answer(loaded), wanted(model))
+        state = stats(path)
+        assert state["version"] == version and state["stale"] == 1 and 0 <= state["age"] < 30
+    writer.close()
+    assert_close(answer(tf.saved_model.load(str(path))), wanted(model))
+
+
+def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any, fresh: Any) -> None:
+    """Defect: a copy of the dense weights for each request; or a tensor that dangles after a flip."""
+    from follow_lib import Writer
+
+    from het_tf.python.session import native
+
+    model, path, _ = exported
+    named = weights.variables_of(model)
+
+    def read() -> Any:
+        return native.ops.het_follow_dense(
+            path=str(path / "assets" / "follow.json"),
+            dtypes=[variable.dtype for _, variable in named],
+            weights=blob.described(weights.specs(named)),
+        )
+
+    def mapped(name: str) -> list[range]:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        places = [line.split()[0].split("-") for line in lines if name in line]
+        return [range(int(begin, 16), int(end, 16)) for begin, end in places]
+
+    values, ticket = read()
+    assert ticket.numpy() == 0
+    old = [value.numpy().copy() for value in values]
+    writer = Writer(path)
+    train(model, fresh)
+    file = writer.flip(7, packed(model))
+    time.sleep(1.1)
+    present, ticket = read()
+    assert ticket.numpy() == 7
+    (place,) = mapped(file.name)
+    for value, (name, variable) in zip(present, named, strict=True):
+        view = np.asarray(memoryview(value))  # the tensor's own bytes
+        assert view.ctypes.data in place and view.ctypes.data % 64 == 0, name
+        np.testing.assert_array_equal(value.numpy(), variable.numpy())
+    for value, was in zip(values, old, strict=True):
+        np.testing.assert_array_equal(value.numpy(), was)
+    train(model, fresh)
+    writer.flip(8, packed(model))
+    file.unlink()
+    read()
+    assert mapped(file.name), "tensors still use it"
+    del present, value, view
+    gc.collect()
+    assert not mapped(file.name), "nothing uses it"
+    writer.close()
+
+
+def test_weights_that_do_not_fit_are_refused(exported: Any) -> None:
+    """Defect: a version of another model is computed with."""
+    from follow_lib import Writer
+
+    _, path, _ = exported
+    writer = Writer(path)
+    writer.flip(1, packed(make_model(units=5)))
+    loaded = tf.saved_model.load(str(path))
+    with pytest.raises(tf.errors.DataLossError, match="does not have the weight"):
+        answer(loaded)
+    writer.close()
+
+
+def test_a_users_signature_follows_too(exported: Any, tmp_path: Path, fresh: Any) -> None:
+    """Defect: only the default signature's weights are replaced."""
+    from follow_lib import Writer
+
+    model, _, server = exported
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="item")])
+    def score(item: Any) -> dict[str, Any]:
+        return {"y": model({"id": item, "past": tf.stack([item] * 3, 1)}, training=False)["y"]}
+
+    path = tmp_path / "score"
+    het_tf.export(model, path, "native", signatures={"score": score}, follow=server.address, verbose=False)
+    loaded = tf.saved_model.load(str(path))
+    writer = Writer(path)
+    train(model, fresh)
+    writer.put("item", IDS, het_tf.Table("item").lookup(IDS))
+    writer.flip(1, packed(model))
+    ids = tf.constant([1, 5], tf.int64)
+    got = loaded.signatures["score"](item=ids)["y"].numpy()
+    want = model({"id": ids, "past": tf.stack([ids] * 3, 1)}, training=False)["y"].numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert len(loaded.variables if hasattr(loaded, "variables") else []) == 0
+    writer.close()
+
+
+def test_the_file_is_what_safetensors_reads(exported: Any) -> None:
+    """Defect: gaps that safetensors refuses, or a tensor that TensorFlow must copy to align."""
+    from safetensors import safe_open
+
+    model, path, _ = exported
+    named = weights.variables_of(model)
+    with safe_open(path / "assets" / "dense.safetensors", framework="np") as file:
+        for name, variable in named:
+            np.testing.assert_array_equal(file.get_tensor(name), variable.numpy())
+
+
+def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Path) -> None:
+    """Defect: a filter that the follower undoes; a secret in a file that is copied to every host."""
+    model, _, server = exported
+    for options, problem in (
+        ({"follow": 3}, "follow is 3"),
+        ({"follow": server.address, "min_count": 2}, "min_count and max_age"),
+        ({"follow": server.address, "max_age": 60.0}, "min_count and max_age"),
+        ({"follow": "redis://user:secret@host"}, "HET_SERVE_PS"),
+        ({"follow": "http://host"}, "begins with none of"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=problem):
+            het_tf.export(model, tmp_path / "no", "native", verbose=False, **options)
+    with pytest.raises(TypeError, match="no option 'follow'"):
+        het_tf.export(model, tmp_path / "no", "portable", follow=server.address)
+    for arguments in (
+        {"max_age": 0},
+        {"max_age": float("inf")},
+        {"stale": "ok"},
+        {"max_skew": -1.0},
+        {"max_skew": True},
+    ):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            het_tf.serving.Follow("redis://host", **arguments)
+    assert not (tmp_path / "no").exists()
+
+
+def test_tables_of_this_process_are_refused(tmp_path: Path) -> None:
+    """Defect: an export that waits for ever for a follower, since nobody can read its tables."""
+    model = make_model()
+    with pytest.raises(RuntimeError, match="the tables are in this process"):
+        het_tf.export(model, tmp_path / "no", "native", follow="redis://127.0.0.1:1", verbose=False)

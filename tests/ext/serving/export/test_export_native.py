@@ -1,0 +1,274 @@
+"""The native export: rows in files that are mapped, read by the op HetServe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from export_lib import embedding_model, fill, run_alone, serve
+
+import het_tf
+from het_tf.ext.serving.python.export import native, redirect
+from het_tf.ext.serving.python.export.rows import Source
+from het_tf.python.session import native as library
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("fresh", "eagerly"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
+
+keras = tf.keras
+LOWEST = 1 - 2**63  # -2**63 is refused
+
+
+def export(model: Any, path: Path, **options: Any) -> Any:
+    return het_tf.export(model, path, format="native", verbose=False, **options)
+
+
+def item_model(dim: int = 3, **options: Any) -> Any:
+    table = het_tf.TableConfig("item", dim)
+    return embedding_model(
+        {"id": het_tf.FeatureConfig(table)}, {"id": keras.Input((), dtype="int64", name="id")}, **options
+    )
+
+
+def asset(path: Path) -> Path:
+    (file,) = (path / "assets").glob("*.het")
+    return file
+
+
+# --- predictions --------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_input(rng, tmp_path):
+    table, other = het_tf.TableConfig("item", 3), het_tf.TableConfig("word", 2)
+    features = {
+        "one": het_tf.FeatureConfig(table),
+        "padded": het_tf.FeatureConfig(table, combiner="mean", padding_id=-1),
+        "apart": het_tf.FeatureConfig(table, padding_id=LOWEST),
+        "ragged": het_tf.FeatureConfig(other, combiner="sqrtn"),
+        "text": het_tf.FeatureConfig(other),
+    }
+    inputs = {
+        "one": keras.Input((), dtype="int64", name="one"),
+        "padded": keras.Input((3,), dtype="int64", name="padded"),
+        "apart": keras.Input((2, 2), dtype="int64", name="apart"),
+        "ragged": keras.Input((None,), dtype="int64", ragged=True, name="ragged"),
+        "text": keras.Input((), dtype="string", name="text"),
+    }
+    model = embedding_model(features, inputs)
+    fill("item", [1, 2, 3, LOWEST, 2**63 - 1], rng)
+    fill("word", [1, 2, 3], rng)
+    batch = {
+        "one": tf.constant([1, LOWEST, 2**63 - 1, 77], tf.int64),
+        "padded": tf.constant([[1, 2, -1], [-1, -1, -1], [3, 77, 3], [1, 1, 1]], tf.int64),
+        "apart": tf.constant([[[1, 2], [3, LOWEST]]] * 4, tf.int64),
+        "ragged": tf.ragged.constant([[1, 2], [], [3], [77, 3, 1]], dtype=tf.int64),
+        "text": tf.constant(["a", "b", "", "c"]),
+    }
+    export(model, tmp_path / "m", signatures={"serving_default": batch})
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+    flat = {name: value for name, value in batch.items() if name != "ragged"}
+    function = loaded.signatures["serving_default"]
+    names = function.structured_input_signature[1]
+    ragged = {name: spec for name, spec in names.items() if name not in flat}
+    for name, spec in ragged.items():
+        rank_1 = spec.dtype == tf.int64 and spec.shape.rank == 1
+        assert rank_1, name
+        splits = "splits" in name
+        flat[name] = batch["ragged"].row_splits if splits else batch["ragged"].values
+    got = function(**flat)
+    for name, want in model(batch, training=False).items():
+        np.testing.assert_array_equal(got[name].numpy(), want.numpy(), err_msg=name)
+
+
+@pytest.mark.parametrize("unknown", ["initial", "zeros"])
+def test_ids_without_a_row(unknown, rng, tmp_path):
+    model = item_model()
+    rows = fill("item", [5, -5], rng)
+    export(model, tmp_path / "m", unknown=unknown)
+    ids = np.array([5, 6, LOWEST, -5], np.int64)
+    got = serve(tmp_path / "m")(id=ids)["id"]
+    want = het_tf.Table("item").lookup(ids) if unknown == "initial" else np.zeros((4, 3), np.float32)
+    want[[0, 3]] = rows
+    np.testing.assert_array_equal(got, want)
+
+
+def test_an_empty_table_and_an_empty_batch(tmp_path):
+    model = item_model()
+    export(model, tmp_path / "m")
+    answer = serve(tmp_path / "m")
+    assert answer(id=np.zeros(0, np.int64))["id"].shape == (0, 3)
+    np.testing.assert_array_equal(answer(id=np.array([4]))["id"], het_tf.Table("item").lookup([4]))
+
+
+@pytest.mark.parametrize("rows", ["float16", "bfloat16", "int8"])
+def test_smaller_rows_are_those_of_the_portable_format(rows, rng, tmp_path):
+    model = item_model(dim=7)
+    ids = np.arange(200)
+    values = fill("item", ids, rng) * np.float32(10) ** rng.integers(-6, 4, (200, 1)).astype(np.float32)
+    het_tf.Table("item").assign(ids, values)
+    report = export(model, tmp_path / "n", row_dtype=rows)
+    het_tf.export(model, tmp_path / "p", row_dtype=rows, verbose=False)
+    got = serve(tmp_path / "n")(id=ids)["id"]
+    np.testing.assert_array_equal(got, serve(tmp_path / "p")(id=ids)["id"])
+    assert not np.array_equal(got, values)
+    assert report.tables[0].bytes == 200 * {"float16": 16, "bfloat16": 16, "int8": 12}[rows]
+
+
+# --- where it runs ------------------------------------------------------------------------------------------
+
+
+ALONE = """
+import json, sys
+import tensorflow as tf
+tf.load_op_library(sys.argv[1])
+answer = tf.saved_model.load(sys.argv[2]).signatures["serving_default"]
+print(json.dumps(answer(id=tf.constant(json.loads(sys.argv[3]), tf.int64))["id"].numpy().tolist()))
+print("het_tf" in sys.modules)
+maps = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswith(".het")]
+print([line[1] for line in maps])
+"""
+
+
+def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
+    model = item_model()
+    fill("item", np.arange(10), rng)
+    export(model, tmp_path / "first")
+    shutil.copytree(tmp_path / "first", tmp_path / "elsewhere" / "m")
+    shutil.rmtree(tmp_path / "first")
+    ids = [3, 7, 1234]
+    said = run_alone(ALONE, str(library.LIBRARY), str(tmp_path / "elsewhere" / "m"), json.dumps(ids))
+    rows, imported, mapped = said.strip().splitlines()[-3:]
+    np.testing.assert_array_equal(np.float32(json.loads(rows)), het_tf.Table("item").lookup(ids))
+    assert imported == "False"
+    assert mapped == "['r--s']"  # one copy for all processes, read-only
+
+
+def test_a_new_export_at_the_old_path(rng, tmp_path):
+    model = item_model()
+    first = fill("item", np.arange(4), rng)
+    export(model, tmp_path / "m")
+    old = serve(tmp_path / "m")
+    np.testing.assert_array_equal(old(id=np.arange(4))["id"], first)
+    second = fill("item", np.arange(4), rng)
+    export(model, tmp_path / "m", overwrite=True)
+    np.testing.assert_array_equal(serve(tmp_path / "m")(id=np.arange(4))["id"], second)
+    np.testing.assert_array_equal(old(id=np.arange(4))["id"], first)
+
+
+# --- the op -------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, rng: np.random.Generator, name: str = "item", dim: int = 3) -> Path:
+    """A serving file of the ids 0 to 9, rows.het, and its follow.json."""
+    if name not in het_tf.tables():
+        table = het_tf.TableConfig(name, dim)
+        embedding_model(
+            {"id": het_tf.FeatureConfig(table)}, {"id": keras.Input((), dtype="int64", name="id")}, name
+        )
+    fill(name, np.arange(10), rng)
+    folder.mkdir()
+    native.write(folder / "rows.het", Source(het_tf.TableConfig(name, dim), ""), redirect.Options())
+    describe(folder)
+    return folder / "rows.het"
+
+
+def describe(folder: Path, file: str = "rows.het", table: str = "item") -> None:
+    fields = {"dense": None, "max_age": None, "max_skew": None, "stale": "serve"}
+    text = json.dumps({"tables": [{"name": table, "file": file}], **fields})
+    (folder / native.FILE).write_text(text)
+
+
+def raw(ids: Any, folder: Path, dim: int = 3, files: Any = ("rows.het",), path: Any = None) -> Any:
+    return library.ops.het_serve(
+        ids=[tf.constant(ids, tf.int64)],
+        hints=[tf.zeros([0, dim])],
+        path=tf.constant(str(folder / native.FILE) if path is None else path),
+        ticket=[],
+        files=files,
+    )[0]
+
+
+def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
+    """Ids and path are constants here, and still the rows are those of the file as it is when it runs."""
+    folder = tmp_path / "m"
+    write(folder, rng)
+    first = het_tf.Table("item").lookup([1, 2])
+
+    @tf.function
+    def constants() -> Any:
+        return raw([1, 2], folder) + 0.0
+
+    graph = constants.get_concrete_function()
+    np.testing.assert_array_equal(graph().numpy(), first)
+    definition = graph.graph.as_graph_def()
+    assert [node.op for node in definition.node].count("HetServe") == 1
+    graphs = tf.Graph()
+    with graphs.as_default():
+        node = raw([1, 2], folder) + 0.0
+    shutil.rmtree(folder)
+    write(folder, rng)
+    with tf.compat.v1.Session(graph=graphs) as session:
+        np.testing.assert_array_equal(session.run(node), het_tf.Table("item").lookup([1, 2]))
+    assert not np.array_equal(first, het_tf.Table("item").lookup([1, 2]))
+
+
+def test_what_is_no_serving_file(rng, tmp_path):
+    folder = tmp_path / "m"
+    content = write(folder, rng).read_bytes()
+    with pytest.raises(tf.errors.NotFoundError, match=r"none/follow\.json.*copy or move it as a whole"):
+        raw([1], tmp_path / "none")
+    (folder / "cut.het").write_bytes(content[:-64])
+    describe(folder, "cut.het")
+    with pytest.raises(tf.errors.DataLossError, match=r"cut\.het is damaged.*copy it again"):
+        raw([1], folder, files=["cut.het"])
+    (folder / native.FILE).write_text("{}")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"follow\.json is not one of a native export"):
+        raw([1], folder)
+    describe(folder)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"no table in 'other\.het'"):
+        raw([1], folder, files=["other.het"])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"hint.*must be \[0, 3\]"):
+        raw([1], folder, dim=4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="string scalar"):
+        raw([1], folder, path=[str(folder)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 files for 1 features"):
+        raw([1], folder, files=["rows.het", "rows.het"])
+    assert raw([1], folder).shape == (1, 3)
+
+
+def test_inspect_says_what_a_file_holds(rng, tmp_path):
+    path = write(tmp_path / "m", rng)
+    found = native.inspect(path, verify=True)
+    assert (found["rows"], found["row_type"], found["row_bytes"], found["unknown"]) == (
+        10,
+        "float32",
+        12,
+        "initial",
+    )
+    assert found["spec"]["name"] == "item" and found["bytes"] == path.stat().st_size
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "bad.het").write_bytes(damaged)
+    native.inspect(tmp_path / "bad.het")
+    with pytest.raises(RuntimeError, match=r"bad\.het is damaged: the checksum of its index"):
+        native.inspect(tmp_path / "bad.het", verify=True)
+    with pytest.raises(OSError, match=r"rows\.het"):  # nothing is overwritten
+        native.write(path, Source(het_tf.TableConfig("item", 3), ""), redirect.Options())
+    assert native.inspect(path, verify=True) == found
+
+
+def test_an_asset_of_another_export_is_refused(rng, tmp_path):
+    model = item_model()
+    export(model, tmp_path / "m")
+    path = write(tmp_path / "other", rng, "other", 3)
+    shutil.copy(path, asset(tmp_path / "m"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has the rows of table 'other'"):
+        serve(tmp_path / "m")(id=np.array([1]))

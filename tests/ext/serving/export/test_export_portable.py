@@ -1,0 +1,227 @@
+"""The portable format's parts: the perfect hash, initial rows, groups of tables; and who can read it."""
+
+from __future__ import annotations
+
+import os
+
+import export_lib as lib
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import het_tf
+from het_tf.ext.serving.python.export import arrays, index
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("fresh", "eagerly"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
+
+keras = tf.keras
+SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))
+
+
+# --- the index ----------------------------------------------------------------------------------------------
+
+KINDS = {
+    "random": lambda rng, n: rng.integers(-(2**63), 2**63, 2 * n),
+    "consecutive": lambda rng, n: rng.permutation(np.arange(n) - n // 2),
+    "strided": lambda rng, n: np.arange(n) * 2**40,
+    "high bits": lambda rng, n: np.arange(n, dtype=np.int64) << 44,
+    "extremes": lambda rng, n: np.array([-(2**63), 2**63 - 1, 0, -1, 1]),
+}
+
+
+def found(made: index.Index, ids, tables=None):
+    function = tf.function(made.find)
+    slots, hit, _ = function(tf.constant(ids, tf.int64), None if tables is None else tf.constant(tables))
+    return slots.numpy(), hit.numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 3, 1000, 50_000])
+def test_index_maps_only_known_ids_to_distinct_slots(kind, size, rng):
+    ids = np.unique(KINDS[kind](rng, size))[: max(1, size)]
+    rng.shuffle(ids)
+    made = index.Index([ids])
+    slots, hit = found(made, ids)
+    assert hit.all()
+    assert len(np.unique(slots)) == len(ids) and slots.min() >= 0 and slots.max() < made.slots
+    np.testing.assert_array_equal(slots, made.regions[0].slot_of)
+    others = np.setdiff1d(
+        np.concatenate([rng.integers(-(2**63), 2**63, 20_000), np.arange(-5000, 5000)]), ids
+    )
+    slots, hit = found(made, others)
+    assert not hit.any()
+    assert slots.min() >= 0 and slots.max() < made.slots
+    assert made.slots <= len(ids) / index.LOAD + 2
+    assert made.bytes <= 9.7 * len(ids) + 100
+
+
+def test_an_empty_table_has_no_id():
+    ids = np.concatenate([np.arange(-3000, 3000), [-(2**63), 2**63 - 1]])
+    slots, hit = found(index.Index([np.zeros(0, np.int64)]), ids)
+    assert not hit.any() and slots.max() < 2
+
+
+def test_tables_of_a_group_stay_apart(rng):
+    tables = [rng.integers(-50, 50, 60), np.zeros(0, np.int64), np.arange(1000), np.array([7])]
+    tables = [np.unique(ids) for ids in tables]
+    made = index.Index(tables)
+    ids = np.tile(np.arange(-60, 1010), len(tables))
+    number = np.repeat(np.arange(len(tables), dtype=np.int32), 1070)
+    slots, hit = found(made, ids, number)
+    np.testing.assert_array_equal(hit, [i in tables[t] for i, t in zip(ids, number, strict=True)])
+    assert len(np.unique(slots[hit])) == sum(map(len, tables))
+
+
+def test_ids_that_cannot_be_placed():
+    with pytest.raises(ValueError, match="occurs twice"):
+        index.build(np.array([4, 4]), pilots=64)
+
+
+def test_other_seeds_are_tried_when_pilots_run_out():
+    ids = np.arange(40)
+    regions = [index.build(ids, pilots=limit) for limit in (24, 65536)]
+    assert [len(np.unique(region.slot_of)) for region in regions] == [40, 40]
+    assert regions[0].seed != 0 and regions[0].pilots.max() < 24
+    assert regions[1].seed == 0
+
+
+def test_variables_take_arrays_over():
+    for dtype in (np.float32, np.float16, np.int8, np.int64, np.uint16, tf.bfloat16.as_numpy_dtype):
+        array = arrays.zeros((100, 3), dtype)
+        array[:] = np.arange(300).reshape(100, 3) % 100
+        made = arrays.variable(array, "x")
+        np.testing.assert_array_equal(made.numpy().astype(np.float32), array.astype(np.float32))
+        assert made.dtype.as_numpy_dtype == dtype
+        if dtype is np.float32:
+            array[0, 0] = 5
+            assert made.numpy()[0, 0] == 5  # one copy in memory
+    assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").numpy().shape == (0, 3)
+
+
+# --- initial rows -------------------------------------------------------------------------------------------
+
+INITIALIZERS = [
+    het_tf.initializers.RandomUniform(),
+    het_tf.initializers.RandomUniform(0.1, 0.1),
+    het_tf.initializers.ScaledUniform(1.3),
+    het_tf.initializers.RandomNormal(0.3, 2.0),
+    het_tf.initializers.TruncatedNormal(0.1, 0.7),
+    het_tf.initializers.ScaledNormal(2.0),
+    het_tf.initializers.Constant(-0.3),
+]
+
+
+def test_unknown_ids_have_their_initial_rows_bit_for_bit(rng, tmp_path):
+    tables = [
+        het_tf.TableConfig(f"nä/{number}/{dim}", dim, initializer=initializer, seed=2**64 - dim)
+        for number, initializer in enumerate(INITIALIZERS)
+        for dim in (1, 5, 16)
+    ]
+    ids = keras.Input((), dtype="int64", name="ids")
+    layer = het_tf.keras.EmbeddingCollection({t.name: het_tf.FeatureConfig(t) for t in tables})
+    model = keras.Model({"ids": ids}, layer({t.name: ids for t in tables}))
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    x = np.concatenate([[0, -1, 2**63 - 1, -(2**63)], rng.integers(-(2**63), 2**63, int(20_000 * SCALE))])
+    got = lib.serve(tmp_path / "1")(ids=x)  # by way of Grappler, as it is served
+    for table in tables:
+        wanted = het_tf.Table(table.name).lookup(x)
+        np.testing.assert_array_equal(got[table.name].view(np.int32), wanted.view(np.int32), repr(table))
+
+
+def test_unknown_ids_read_zeros_by_choice(rng, tmp_path):
+    tables = [
+        het_tf.TableConfig("u", 3),
+        het_tf.TableConfig("c", 3, initializer=het_tf.initializers.Constant(2.0)),
+    ]
+    inputs = {name: keras.Input((), dtype="int64", name=name) for name in "uc"}
+    model = lib.embedding_model({t.name: het_tf.FeatureConfig(t) for t in tables}, inputs)
+    rows = {name: lib.fill(name, [1, 2], rng) for name in "uc"}
+    het_tf.export(model, tmp_path / "1", unknown="zeros", verbose=False)
+    got = lib.serve(tmp_path / "1")(u=np.array([9, 2]), c=np.array([1, -5]))
+    np.testing.assert_array_equal(got["u"], [[0, 0, 0], rows["u"][1]])
+    np.testing.assert_array_equal(got["c"], [rows["c"][0], [0, 0, 0]])
+    assert "If" not in lib.ops_of(tmp_path / "1")
+
+
+# --- groups -------------------------------------------------------------------------------------------------
+
+
+def test_many_tables_are_read_by_few_ops(rng, tmp_path):
+    """Tables of three dims, of four kinds of initial rows, shared and not, some empty, two namespaces."""
+    kinds = [None, "zeros", het_tf.initializers.RandomNormal(0, 1), het_tf.initializers.Constant(3.0)]
+    tables = [het_tf.TableConfig(f"t{n}", dim=(2, 3, 8)[n % 3], initializer=kinds[n % 4]) for n in range(24)]
+    features = {f"f{n}": het_tf.FeatureConfig(tables[n % 24]) for n in range(30)}
+    features["s"] = het_tf.FeatureConfig(tables[0], "mean", padding_id=0)
+    inputs = {name: keras.Input((), dtype="int64", name=name) for name in features if name != "s"}
+    inputs["s"] = keras.Input((4,), dtype="int64", name="s")
+    first = het_tf.keras.EmbeddingCollection(features, name="first")
+    with het_tf.namespace("other"):
+        second = het_tf.keras.EmbeddingCollection({"f0": het_tf.FeatureConfig(tables[0])}, name="second")
+    outputs = {**first(inputs), "other": second({"f0": inputs["f0"]})["f0"]}
+    model = keras.Model(inputs, outputs)
+    for n in range(0, 24, 2):
+        lib.fill(f"t{n}", np.arange(n, 50 + n), rng)
+    het_tf.Table("t0", "other").assign([1, 2], rng.normal(size=(2, 2)))
+    het_tf.export(model, tmp_path / "1", verbose=False)
+    x = {name: rng.integers(-5, 80, (100, 4) if name == "s" else 100) for name in inputs}
+    answer = lib.serve(tmp_path / "1")
+    got = answer(**x)
+    wanted = model({name: tf.constant(ids) for name, ids in x.items()}, training=False)
+    assert set(got) == set(wanted)
+    for name, rows in wanted.items():
+        np.testing.assert_array_equal(got[name], rows.numpy(), err_msg=name)
+    empty = {name: ids[:0] for name, ids in x.items()}
+    assert all(len(rows) == 0 for rows in answer(**empty).values())
+
+
+# --- who can read it ----------------------------------------------------------------------------------------
+
+_FRESH = """
+import sys
+sys.modules["het_tf"] = None
+import numpy as np, tensorflow as tf
+data = np.load(sys.argv[2])
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+out = serve(**{name: tf.constant(data[name]) for name in data.files})
+np.save(sys.argv[3] + "/by_load.npy", out["output_0"].numpy())
+
+from tensorflow.python.tools import saved_model_cli
+feeds = ";".join(f"{name}={sys.argv[2]}[{name}]" for name in data.files)
+sys.argv[1:] = ["run", "--dir", sys.argv[1], "--tag_set", "serve", "--signature_def", "serving_default",
+                "--inputs", feeds, "--outdir", sys.argv[3]]
+saved_model_cli.main()
+"""
+
+
+@pytest.mark.long  # het_tf.serving.check has such a process in each run
+def test_a_process_that_has_no_het_tf(exported, tmp_path):
+    """By tf.saved_model.load, saved_model_cli, and TensorFlow's C API: the same numbers."""
+    one = exported["WideDeep"]
+    path, wanted = one.paths["portable"], one.answers[1]
+    inputs = {name: column.numpy() for name, column in one.batches[1].items()}
+    # Only with the file: saved_model_cli takes arrays as files.
+    np.savez(tmp_path / "inputs.npz", **inputs)
+
+    lib.run_alone(_FRESH, str(path), str(tmp_path / "inputs.npz"), str(tmp_path))
+    for name in ("by_load", "output_0"):
+        lib.assert_predicts(np.load(tmp_path / f"{name}.npy"), wanted)
+    lib.assert_predicts(lib.by_c_api(path, inputs, "output_0"), wanted.reshape(-1))
+
+
+def test_rows_are_variables_and_no_constants(rng, tmp_path):
+    """A graph is a message of at most 2 GB: nothing in it may grow with the table."""
+    config = het_tf.TableConfig("item", 16)
+    ids = keras.Input((), dtype="int64", name="ids")
+    model = lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
+    sizes = []
+    for rows in (10, 20_000):
+        lib.fill("item", np.arange(rows), rng)
+        het_tf.export(model, tmp_path / str(rows), verbose=False)
+        sizes.append((tmp_path / str(rows) / "saved_model.pb").stat().st_size)
+        data = sum(file.stat().st_size for file in (tmp_path / str(rows) / "variables").iterdir())
+        assert data >= rows * 64
+    assert abs(sizes[1] - sizes[0]) < 200

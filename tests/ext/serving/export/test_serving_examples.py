@@ -1,0 +1,204 @@
+"""The files of examples/serving: they parse, fit one another, and ask for what an export has."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from tools_lib import script
+
+pytestmark = pytest.mark.long
+ROOT = Path(__file__).resolve().parents[4]
+SERVING = ROOT / "examples/serving"
+
+# The fields of TensorFlow Serving's messages that the files use, and a few beside them: its package would
+# bring another TensorFlow along. Types: s string, i int64, b bool, * repeated, or the name of a message.
+MESSAGES = {
+    "ModelServerConfig": {"model_config_list": "ModelConfigList"},
+    "ModelConfigList": {"config": "*ModelConfig"},
+    "ModelConfig": {
+        "name": "s", "base_path": "s", "model_platform": "s", "model_version_policy": "Policy",
+        "version_labels": "*Label",
+    },
+    "Policy": {"latest": "Latest", "specific": "Specific"},
+    "Latest": {"num_versions": "i"},
+    "Specific": {"versions": "*i"},
+    "Label": {"key": "s", "value": "i"},
+    "BatchingParameters": {
+        "max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value",
+        "max_enqueued_batches": "Int64Value", "num_batch_threads": "Int64Value", "allowed_batch_sizes": "*i",
+    },
+    "Int64Value": {"value": "i"},
+    "MonitoringConfig": {"prometheus_config": "PrometheusConfig"},
+    "PrometheusConfig": {"enable": "b", "path": "s"},
+}  # fmt: skip
+
+
+def parse(name: str, text: str) -> Any:
+    """Parses a message of text format; raises if it is invalid."""
+    proto = descriptor_pb2.FileDescriptorProto(name="serving.proto", package="serving")
+    kinds = {"s": 9, "i": 3, "b": 8}
+    for message, fields in MESSAGES.items():
+        one = proto.message_type.add(name=message)
+        for number, (field, kind) in enumerate(fields.items(), 1):
+            added = one.field.add(name=field, number=number, label=3 if kind.startswith("*") else 1)
+            kind = kind.lstrip("*")
+            added.type = kinds.get(kind, 11)
+            if kind not in kinds:
+                added.type_name = f".serving.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(proto)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"serving.{name}"))
+    return text_format.Parse(text, kind())
+
+
+def models() -> Any:
+    return parse("ModelServerConfig", (SERVING / "models.config").read_text()).model_config_list.config
+
+
+def test_configurations_parse_and_make_sense():
+    (clicks,) = models()
+    assert clicks.base_path == f"/models/{clicks.name}" and clicks.model_platform == "tensorflow"
+    assert clicks.model_version_policy.latest.num_versions == 2
+    batching = parse("BatchingParameters", (SERVING / "batching.config").read_text())
+    sizes = list(batching.allowed_batch_sizes)
+    assert sizes == sorted({*sizes}) and sizes[-1] == batching.max_batch_size.value  # what the server demands
+    monitoring = parse("MonitoringConfig", (SERVING / "monitoring.config").read_text())
+    assert monitoring.prometheus_config.enable and monitoring.prometheus_config.path.startswith("/")
+    with pytest.raises(text_format.ParseError):
+        parse("ModelServerConfig", "model_config_list { config { nam: 'x' } }")
+
+
+def test_the_document_speaks_of_fields_that_exist():
+    page = (ROOT / "docs/serving.md").read_text()
+    for text in re.findall(r"`((?:latest|specific) \{[^`]*\})`", page):
+        parse("Policy", text)
+    labels = re.findall(r"`(version_labels \{[^`]*\})`", page)
+    assert labels
+    for text in labels:
+        parse("ModelConfig", text)
+
+
+def test_compose_mounts_what_its_flags_name():
+    yaml = pytest.importorskip("yaml", reason="there is no YAML parser")
+    (server,) = yaml.safe_load((SERVING / "compose.yaml").read_text())["services"].values()
+    assert re.fullmatch(r"tensorflow/serving:\d+\.\d+\.\d+", server["image"])
+    flags = dict(word.removeprefix("--").split("=") for word in server["command"])
+    mounts = {
+        target: source for source, target in (one[: -len(":ro")].rsplit(":", 1) for one in server["volumes"])
+    }
+    for flag in ("model_config_file", "batching_parameters_file", "monitoring_config_file"):
+        source = mounts[flags[flag]]
+        assert source.startswith("./") and (SERVING / source).is_file()
+    assert "/models" in mounts and all(one.base_path.startswith("/models/") for one in models())
+    assert flags["enable_batching"] == "true"
+    assert any(one.endswith(":8501") for one in server["ports"])  # what client.py asks
+
+
+@pytest.fixture
+def exported(fresh, tmp_path):
+    import tensorflow as tf
+
+    import het_tf
+
+    inputs = {
+        "item": tf.keras.Input((), dtype="int64", name="item"),
+        "history": tf.keras.Input((3,), dtype="int64", name="history"),
+    }
+    rows = het_tf.keras.EmbeddingCollection({
+        "item": het_tf.FeatureConfig(het_tf.TableConfig("serving", 4)),
+        "history": het_tf.FeatureConfig(het_tf.TableConfig("serving_history", 4), combiner="mean"),
+    })(inputs)  # fmt: skip
+    joined = tf.keras.layers.Concatenate()([rows["item"], rows["history"]])
+    model = tf.keras.Model(inputs, {"click": tf.keras.layers.Dense(1, activation="sigmoid")(joined)})
+    path = tmp_path / "models/clicks/1"
+    het_tf.export(model, path, verbose=False)
+    return model, path
+
+
+SAMPLES = [{"item": 2**62, "history": [1, 2, 3]}, {"item": -5, "history": [4, 4, 4]}]
+
+
+def test_a_request_of_the_client_fits_a_real_signature(exported):
+    import export_lib as lib
+    import tensorflow as tf
+
+    model, path = exported
+    client = script("examples/serving/client")
+    request = json.loads(json.dumps(client.body(SAMPLES)))  # what goes over the wire
+    served = tf.saved_model.load(str(path)).signatures[request["signature_name"]]
+    specs = served.structured_input_signature[1]
+    assert specs.keys() == request["inputs"].keys()
+    tensors = {name: tf.constant(values, specs[name].dtype) for name, values in request["inputs"].items()}
+    expected = model({name: tf.constant(values) for name, values in tensors.items()}, training=False)["click"]
+    lib.assert_predicts(served(**tensors)["click"], expected)
+    assert client.url("h:1", "clicks") == "http://h:1/v1/models/clicks:predict"
+    assert client.url("h:1", "clicks", version=2) == "http://h:1/v1/models/clicks/versions/2:predict"
+    assert client.url("h:1", "clicks", label="canary") == "http://h:1/v1/models/clicks/labels/canary:predict"
+    for bad in ([], [{"item": 1}, {"other": 1}], [3]):
+        with pytest.raises(ValueError, match="samples must be"):
+            client.body(bad)
+
+
+def test_warm_up_requests_are_prediction_logs(exported, monkeypatch, capsys):
+    import tensorflow as tf
+
+    _, path = exported
+    warmup = script("examples/serving/warmup")
+
+    def run(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["warmup.py", str(path), *words])
+        return warmup.main()
+
+    assert run(json.dumps(SAMPLES), "--batch", "1", "--batch", "300") == 0
+    served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    sizes = []
+    for record in tf.data.TFRecordDataset(str(path / warmup.FILE)):
+        ((_, predict),) = fields(record.numpy(), [6])
+        ((_, request),) = fields(predict, [1])
+        (_, spec), *inputs = fields(request, [1, 2])
+        assert fields(spec, [1, 3]) == [(1, b"clicks"), (3, b"serving_default")]
+        tensors = {}
+        for _, entry in inputs:
+            (_, name), (_, raw) = fields(entry, [1, 2])
+            proto = tf.make_tensor_proto(0)
+            proto.ParseFromString(raw)
+            tensors[name.decode()] = tf.constant(tf.make_ndarray(proto))
+        sizes.append(len(served(**tensors)["click"]))
+        assert tensors["item"][0] == 2**62
+    assert sizes == [1, 300]
+    before = (path / warmup.FILE).read_bytes()
+    for samples, message in (
+        ('[{"item": 1}]', "a sample has ['item'], and the signature takes ['history', 'item']"),
+        ('[{"item": 1.5, "history": [1, 2, 3]}]', "item: "),
+        ('[{"item": 1, "history": [1, 2]}]', "history has the shape (1, 2)"),
+        ("[]", "at least one sample"),
+        ("x", "Expecting value"),
+    ):
+        assert run(samples) == 1
+        assert message in capsys.readouterr().err
+    assert (path / warmup.FILE).read_bytes() == before
+
+
+def fields(raw: bytes, numbers: list[int]) -> list[tuple[int, bytes]]:
+    """The length-delimited fields of a message, which has no others than these."""
+    found = []
+    at = 0
+    while at < len(raw):
+        number, kind = raw[at] >> 3, raw[at] & 7
+        assert kind == 2 and number in numbers
+        at += 1
+        length = shift = 0
+        while True:
+            length |= (raw[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if raw[at - 1] < 128:
+                break
+        found.append((number, raw[at : at + length]))
+        at += length
+    return found

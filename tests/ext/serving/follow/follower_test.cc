@@ -1,0 +1,311 @@
+// What a follower must do in one situation each.
+#include "het_tf/ext/serving/cc/follow/follower.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/ext/serving/follow/followed_store.h"
+
+namespace het::follow {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FollowerTest : public FollowedStore {
+ protected:
+  void Open(uint32_t partitions = 1) {
+    Start(partitions, 1);
+    OpenFollower();
+  }
+  nlohmann::json Report() const { return nlohmann::json::parse(follower_->Report()); }
+  std::string ErrorOf(size_t part) const { return Report()["partitions"][part]["error"]; }
+  void StepFor(double seconds) {
+    for (double passed = 0; passed < seconds; passed += 0.05) {
+      Pass(0.05);
+      follower_->Step();
+    }
+  }
+  Status Offer(uint64_t number, std::vector<Position> cut) {
+    Version version;
+    version.number = number;
+    version.dense_path = "dense";
+    return follower_->Offer(version, std::move(cut));
+  }
+};
+
+// Would catch an age that counts from the answer: rows are only as new as the server was at the request.
+TEST_F(FollowerTest, TheAgeCountsFromTheRequest) {
+  Open();
+  CatchUp();
+  StepFor(0.2);
+  source_->before_answer = [this] { Pass(3); };  // the question is under way for long
+  Pass(0.2);
+  const uint64_t sent = now_;
+  follower_->Step();
+  EXPECT_EQ(writer_->seen(), sent);
+  EXPECT_GT(now_ - sent, 2'900'000'000u);
+}
+
+// Would catch an age that counts from the last page: the rows of the first one are older.
+TEST_F(FollowerTest, TheAgeCountsFromTheFirstPage) {
+  Start(1, 1);
+  options_.max_page_bytes = 40;
+  OpenFollower();
+  source_->before_answer = [this] { Pass(1); };
+  const uint64_t sent = now_;
+  while (writer_->seen() == 0) follower_->Step();
+  EXPECT_GT(source_->asked, 5u);
+  EXPECT_EQ(writer_->seen(), sent);
+}
+
+// Would catch a follower that waits for all partitions before it asks again.
+TEST_F(FollowerTest, ASilentPartitionDoesNotDelayTheOthers) {
+  Open(2);
+  CatchUp();
+  source_->silent = {0};
+  StepFor(2);
+  const nlohmann::json report = Report();
+  EXPECT_GT(report["partitions"][0]["age"], 1.5);
+  EXPECT_LT(report["partitions"][1]["age"], 0.3);
+  EXPECT_GT(report["age"], 1.5) << "the age of all is that of the oldest";
+  source_->silent.clear();
+  CatchUp();
+  ExpectEqual();
+}
+
+// Would catch rows of a removed table that go on being served as new.
+TEST_F(FollowerTest, AMissingTableStopsTheAge) {
+  Open();
+  CatchUp();
+  const uint64_t seen = writer_->seen();
+  const size_t rows = writer_->rows(0);
+  service_->DropTable(schema(0)->id());
+  Set(1, 5, 9);
+  StepFor(3);
+  EXPECT_LE(writer_->seen(), seen + 200'000'000) << "it only grows older";
+  EXPECT_EQ(writer_->rows(0), rows);
+  EXPECT_THAT(Report()["tables"]["a"]["error"], HasSubstr("does not exist"));
+  EXPECT_EQ(Report()["tables"]["b"]["error"], "");
+  EXPECT_LT(source_->asked, 60u) << "it asks ever more seldom";
+  ASSERT_TRUE(store_->CreateTable(schema(0)).ok());
+  Set(0, 5, 8);
+  CatchUp();
+  EXPECT_EQ(Report()["tables"]["a"]["error"], "");
+  ExpectEqual();
+}
+
+// Would catch rows of another table of the same name and width.
+TEST_F(FollowerTest, ATableOfAnotherSeedIsRefused) {
+  Open();
+  CatchUp();
+  TableSpec spec = schema(0)->spec();
+  spec.seed = 99;
+  service_->DropTable(schema(0)->id());
+  const Schema other = TableSchema::Create(spec).value();
+  ASSERT_TRUE(store_->CreateTable(other).ok());
+  const std::vector<float> row(Dim(), 77);
+  const Key key = 0;
+  ASSERT_TRUE(store_->Assign(*other, {&key, 1}, row.data(), false).ok());
+  const auto served = Served(0, 0);
+  StepFor(1);
+  EXPECT_EQ(Served(0, 0), served);
+  EXPECT_THAT(Report()["tables"]["a"]["error"], HasSubstr("seed"));
+}
+
+// Would catch a follower that another optimizer stops: values do not depend on it.
+TEST_F(FollowerTest, ATableOfAnotherOptimizerIsFollowed) {
+  Start(1, 1);
+  TableSpec spec = schema(0)->spec();
+  spec.optimizer.name = "adam";
+  service_->DropTable(schema(0)->id());
+  ASSERT_TRUE(store_->CreateTable(TableSchema::Create(spec).value()).ok());
+  OpenFollower();
+  CatchUp();
+  EXPECT_EQ(Report()["tables"]["a"]["error"], "");
+}
+
+// Would catch removals by the layout of another store.
+TEST_F(FollowerTest, RowsOfAnotherPartitionAreRefused) {
+  Start(2, 1);
+  OpenFollower();
+  CatchUp();
+  const std::unique_ptr<LocalService> right = std::move(service_);
+  service_ = std::make_unique<LocalService>(2, /*hash_seed=*/5);
+  store_ = std::make_unique<LocalStore>(service_.get());
+  follower_.reset();
+  class Disguised : public LocalChanges {
+   public:
+    using LocalChanges::LocalChanges;
+    uint64_t hash_seed() const override { return 11; }
+  };
+  source_ = std::make_unique<Disguised>(service_.get(), 1);
+  for (const Schema& one : schemas_) ASSERT_TRUE(store_->CreateTable(one).ok());
+  for (Key key = 0; key < kKeys; ++key) {
+    const std::vector<float> row(Dim(), 6);
+    ASSERT_TRUE(store_->Assign(*schema(0), {&key, 1}, row.data(), false).ok());
+  }
+  OpenFollower();
+  const uint64_t seen = writer_->seen();
+  StepFor(1);
+  EXPECT_EQ(writer_->seen(), seen);
+  EXPECT_THAT(ErrorOf(0), HasSubstr("belongs to another one"));
+}
+
+// Would catch a skew that counts from an answer: the store may have changed while that was on its way.
+TEST_F(FollowerTest, TheSkewCountsFromTheRequest) {
+  Start(1, 1, /*same=*/true);
+  options_.base = Positions();
+  OpenFollower();
+  CatchUp();
+  source_->after_answer = [this] {
+    Set(0, 1, 7);
+    Pass(3);
+  };
+  StepFor(0.4);
+  EXPECT_EQ(Served(0, 1), 7);
+  EXPECT_GT(Report()["skew"], 3);
+}
+
+// Would catch a skew that the files of an earlier follower, or another version, still show.
+TEST_F(FollowerTest, TheSkewIsUnknownAfterARestart) {
+  Start(1, 1, /*same=*/true);
+  options_.base = Positions();
+  OpenFollower();
+  CatchUp();
+  ASSERT_TRUE(Offer(1, Positions()).ok());
+  StepFor(0.3);
+  EXPECT_EQ(reader_->skew().value(), 0.0);
+  follower_.reset();
+  writer_.reset();
+  OpenFollower();
+  CatchUp();
+  EXPECT_EQ(reader_->skew().value(), std::nullopt);
+}
+
+// Would catch a version whose rows are older than its cut.
+TEST_F(FollowerTest, AVersionWaitsForItsCut) {
+  Open(2);
+  CatchUp();
+  Set(0, 1, 7);
+  Set(1, 2, 7);
+  source_->silent = {1};
+  ASSERT_TRUE(Offer(1, Positions()).ok());
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 0u);
+  EXPECT_EQ(Report()["waiting"], nlohmann::json({1}));
+  source_->silent.clear();
+  StepFor(0.3);
+  EXPECT_EQ(writer_->version().number, 1u);
+  EXPECT_EQ(writer_->version().dense_path, "dense");
+  EXPECT_EQ(Report()["waiting"], nlohmann::json::array());
+}
+
+TEST_F(FollowerTest, OnlyTheNewestReachedVersionComesIntoForce) {
+  Open(1);
+  CatchUp();
+  const std::vector<Position> cut = Positions();
+  std::vector<Position> later = cut;
+  later[0].number += 1;
+  ASSERT_TRUE(Offer(3, later).ok());
+  ASSERT_TRUE(Offer(2, cut).ok());
+  ASSERT_TRUE(Offer(1, cut).ok());
+  StepFor(0.3);
+  EXPECT_EQ(writer_->version().number, 2u);
+  EXPECT_EQ(Report()["waiting"], nlohmann::json({3}));
+  ASSERT_TRUE(Offer(1, cut).ok());
+  Set(0, 1, 7);
+  StepFor(0.3);
+  EXPECT_EQ(writer_->version().number, 3u);
+}
+
+// Would catch a version that comes into force with the rows of before a restart.
+TEST_F(FollowerTest, ACutAfterARestartIsNotReachedByTheRowsBefore) {
+  Open(1);
+  CatchUp();
+  source_->silent = {0};
+  Restart(0, Snapshot(0));
+  Set(0, 1, 7);
+  ASSERT_TRUE(Offer(1, Positions()).ok());
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 0u);
+  source_->silent.clear();
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 1u);
+}
+
+// Would catch a version that waits for ever for an incarnation that has ended, or not at all.
+TEST_F(FollowerTest, ACutBeforeARestartIsReachedByAScanSinceTheOffer) {
+  Open(1);
+  const std::vector<Position> cut = Positions();
+  Restart(0, Snapshot(0));
+  CatchUp();
+  source_->silent = {0};
+  StepFor(0.2);
+  ASSERT_TRUE(Offer(1, cut).ok());
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 0u);
+  source_->silent.clear();
+  StepFor(1);
+  EXPECT_EQ(writer_->version().number, 1u);
+  EXPECT_EQ(Report()["partitions"][0]["kind"], "changes");
+}
+
+TEST_F(FollowerTest, ACutOfAnotherStoreIsRefused) {
+  Open(2);
+  const Status status = Offer(1, {Position{1, 1}});
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("2 partitions"));
+}
+
+// Would catch a whole scan where the positions of the export or of the follower before suffice.
+TEST_F(FollowerTest, OnlyChangesAreAskedForSinceTheExportAndSinceTheFollowerBefore) {
+  Start(1, 1, /*same=*/true);
+  options_.base = Positions();
+  Set(0, 1, 7);
+  OpenFollower();
+  CatchUp();
+  EXPECT_EQ(Report()["partitions"][0]["kind"], "changes");
+  EXPECT_EQ(Report()["rows"], 1);
+  ExpectEqual();
+  Set(0, 2, 8);
+  follower_.reset();
+  writer_.reset();
+  OpenFollower();
+  CatchUp();
+  EXPECT_EQ(Report()["partitions"][0]["kind"], "changes");
+  EXPECT_EQ(Report()["rows"], 1);
+  ExpectEqual();
+}
+
+// Would catch a full disk that ends the follower, damages rows, or lets it claim that they are new.
+TEST_F(FollowerTest, AFullDiskStopsTheAgeUntilThereIsRoom) {
+  Open();
+  CatchUp();
+  const uint64_t seen = writer_->seen();
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 1024;
+  signal(SIGXFSZ, SIG_IGN);
+  // More rows than the file has room for.
+  std::vector<Key> keys;
+  for (Key key = 1000; key < 3000; ++key) keys.push_back(key);
+  const std::vector<float> rows(keys.size() * Dim(), 4);
+  ASSERT_TRUE(store_->Assign(*schema(0), {keys.data(), keys.size()}, rows.data(), false).ok());
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  StepFor(3);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_LE(writer_->seen(), seen + 200'000'000);
+  EXPECT_NE(ErrorOf(0), "");
+  CheckServed(seen);
+  CatchUp();
+  EXPECT_EQ(ErrorOf(0), "");
+  ExpectEqual();
+  EXPECT_EQ(Read(reader_.get(), 0, {2999})[0], 4);
+}
+
+}  // namespace
+}  // namespace het::follow

@@ -1,0 +1,100 @@
+// A base of serving files, and live files of it, in a folder of their own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/ext/serving/cc/follow/boot_clock.h"
+#include "het_tf/ext/serving/cc/follow/live_reader.h"
+#include "het_tf/ext/serving/cc/follow/live_writer.h"
+#include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "tests/testing/table_specs.h"
+
+namespace het::follow {
+
+class LiveFilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    static std::atomic<int> number{0};
+    folder_ = std::filesystem::temp_directory_path() /
+              ("het_live_" + std::to_string(getpid()) + "_" + std::to_string(number++));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string Live() const { return Path("het_live"); }
+
+  static Schema MakeSchema(const std::string& name, uint32_t dim) {
+    TableSpec spec = het::testing::NewSpec(name, dim, "sgd", {"normal", 0, 0.1});
+    spec.seed = 7;
+    return TableSchema::Create(spec).value();
+  }
+  // Rows of keys 0, 1, ..., each full of `value`.
+  void WriteBase(const std::string& name, uint32_t dim, size_t rows, float value,
+                 serve::RowType type = serve::RowType::kFloat32) {
+    const Schema schema = MakeSchema(name, dim);
+    serve::WriteOptions options;
+    options.row_type = type;
+    std::filesystem::remove(Path(name + ".het"));
+    auto writer = serve::ServeWriter::Create(Path(name + ".het"), schema, options);
+    ASSERT_TRUE(writer.ok()) << writer.status().message();
+    const std::vector<float> row(dim, value);
+    for (size_t i = 0; i < rows; ++i) {
+      const Key key = static_cast<Key>(i);
+      ASSERT_TRUE(writer.value()->Add({&key, 1}, row.data(), dim).ok());
+    }
+    ASSERT_TRUE(writer.value()->Finish().ok());
+  }
+  std::unique_ptr<LiveWriter> OpenWriter(const std::vector<std::string>& names) const {
+    auto writer = LiveWriter::Open(Live(), Files(names));
+    EXPECT_TRUE(writer.ok()) << writer.status().message();
+    return writer.ok() ? std::move(writer.value()) : nullptr;
+  }
+  std::unique_ptr<LiveReader> OpenReader(const std::vector<std::string>& names) const {
+    auto reader = LiveReader::Open(Live(), Files(names));
+    EXPECT_TRUE(reader.ok()) << reader.status().message();
+    return reader.ok() ? std::move(reader.value()) : nullptr;
+  }
+  std::vector<std::string> Files(const std::vector<std::string>& names) const {
+    std::vector<std::string> files;
+    for (const std::string& name : names) files.push_back(Path(name + ".het"));
+    return files;
+  }
+
+  // 0, 1, ..., count - 1.
+  static std::vector<Key> KeysTo(Key count) {
+    std::vector<Key> keys;
+    for (Key key = 0; key < count; ++key) keys.push_back(key);
+    return keys;
+  }
+  // The row of a key, full of `value`.
+  static Status Put(LiveWriter* writer, size_t table, Key key, float value) {
+    const std::vector<float> row(writer->schema(table).dim(), value);
+    return writer->Put(table, {&key, 1}, row.data());
+  }
+  static std::vector<float> Read(LiveReader* reader, size_t table, const std::vector<Key>& keys,
+                                 uint64_t* seen = nullptr) {
+    std::vector<float> out(keys.size() * reader->base(table).dim());
+    const LiveRead read{table, {keys.data(), keys.size()}, out.data()};
+    uint64_t ignored = 0;
+    const Status status = reader->Lookup({&read, 1}, seen != nullptr ? seen : &ignored);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return out;
+  }
+  static std::vector<float> Initial(const Schema& schema, Key key) {
+    std::vector<float> row(schema->dim());
+    schema->InitValue(key, row.data());
+    return row;
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace het::follow

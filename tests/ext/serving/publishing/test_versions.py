@@ -1,0 +1,362 @@
+"""Versions at a server: what readers get, who may write, and what a publisher that dies leaves."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import redis_lib
+from versions_lib import DIGEST, version
+
+import het_tf
+from het_tf.ext.ps.python import address, conf, partitions
+from het_tf.ext.ps.python.client import Client
+from het_tf.ext.ps.python.node import Refused, Unreachable
+from het_tf.ext.serving.python.publishing import dense_store
+from het_tf.ext.serving.python.publishing import publish as publishing
+from het_tf.ext.serving.python.publishing.blob import DamagedError
+from het_tf.ext.serving.python.publishing.versions import (
+    TakenError,
+    Version,
+    VersionError,
+    Versions,
+    parse_entry,
+)
+
+pytestmark = redis_lib.MARKS
+
+
+@pytest.fixture
+def publisher(server):
+    """Publishes given arrays in the place of a model's; the namespace exists."""
+    het_tf.init(ps=server.address)
+    layer = redis_lib.counter()
+    layer(np.arange(3))
+    made = []
+
+    def publisher(keep=10, directory=None):
+        made.append(PublisherOfArrays(server.address, keep, directory))
+        return made[-1]
+
+    yield publisher
+    for one in made:
+        one.close()
+
+
+class PublisherOfArrays(publishing.Publisher):
+    def __init__(self, url, keep, directory):
+        self._client = Client(address.parse(url), seconds=5.0)
+        self._keep, self._kind = keep, "version"
+        self._versions = Versions(self._client, "")
+        here = directory is None
+        self._store = dense_store.AtServer(self._client, "") if here else dense_store.InDirectory(directory)
+
+    def publish(self, value):
+        return self.write(publishing.Taken([("w", np.array([value], np.float32))], value))
+
+
+def later(versions, entry, **wait):
+    return [parse_entry(*one) for one in versions.after(entry, **wait)]
+
+
+# --- the stream --------------------------------------------------------------------------------------------
+
+
+def test_readers_get_what_was_appended(client):
+    versions = Versions(client, "")
+    assert versions.last() == versions.after("0-0") == []
+    for number in range(1, 6):
+        versions.append(version(number))
+    versions.remove(["1-0"])
+    assert [one.number for one in versions.last()] == [2, 3, 4, 5]
+    assert versions.last(2) == [version(4), version(5)] == later(versions, "3-0")
+    assert versions.after("5-0", wait=0.01) == []
+    assert versions.get(2) == version(2)
+    with pytest.raises(LookupError, match="has no version 1; 2 to 5 are kept"):
+        versions.get(1)
+    with pytest.raises(LookupError, match="no version 1; none is kept"):
+        Versions(client, "other").get(1)
+
+
+def test_a_reader_that_waits_gets_the_next_version(server, client):
+    found = []
+
+    def read():
+        with Client(address.parse(server.address)) as own:
+            found.extend(later(Versions(own, ""), "0-0", wait=4.0))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while client.ask("x", "INFO", "clients").find("blocked_clients:1") < 0:
+        time.sleep(0.01)
+    Versions(client, "").append(version(1))
+    thread.join()
+    assert found == [version(1)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes", "why"),
+    [
+        ("7-1", {}, "its ID is no V-0"),
+        ("0-0", {}, "not in 1"),
+        ("7-0", {"kind": "rollback"}, "a newer het_tf may know"),
+        ("7-0", {"dense": "file:../x"}, "not redis:KEY or file:/PATH"),
+        ("7-0", {"sha256": DIGEST.upper()}, "not 64 hexadecimal digits"),
+        ("7-0", {"signature": DIGEST + "\n"}, "not 64 hexadecimal digits"),
+        ("7-0", {"bytes": "-1"}, "not a number of bytes"),
+        ("7-0", {"cut": "{}"}, "not a list of positions"),
+        ("7-0", {"cut": "[]"}, "not a list of positions"),
+        ("7-0", {"cut": '["1:2", "1:-2"]'}, "a position is not"),
+        ("7-0", {"cut": '["1:2", 3]'}, "a position is not"),
+        ("7-0", {"cut": "[" * 9000}, "not a list of positions"),
+        ("7-0", {"trained_through": "NaN"}, "not JSON"),
+        ("7-0", {"trained_through": '"' + "x" * 70000 + '"'}, "not JSON of at most 65536 bytes"),
+        ("7-0", {"time": "inf"}, "not seconds since 1970"),
+        ("7-0", {"time": "now"}, "not seconds since 1970"),
+        ("7-0", {"cut": None, "time": None}, "it lacks cut, time"),
+    ],
+)
+def test_entries_of_others_are_checked(entry, changes, why):
+    words = version(7).fields()
+    fields = {**dict(zip(words[::2], words[1::2], strict=True)), "more": "is ignored"}
+    assert Version.parse("7-0", [word for pair in fields.items() for word in pair]) == version(7)
+    fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
+    with pytest.raises(VersionError, match=why) as caught:
+        Version.parse(entry, [word for pair in fields.items() for word in pair])
+    assert caught.value.entry == entry
+
+
+def test_an_append_whose_answer_was_lost_is_no_error(client):
+    """Would catch a publisher that takes its own entry for another one's."""
+    versions = Versions(client, "")
+    versions.append(version(1))
+    versions.append(version(1))
+    with pytest.raises(TakenError, match="version 1 of namespace '' was not published: another process"):
+        versions.append(version(1, time=2.5))
+    assert versions.last() == [version(1)]
+
+
+def test_two_publishers_never_write_one_version(publisher):
+    """Would catch a number from the server's clock, and a refusal that overwrites."""
+    made, refused = [[], []], []
+
+    def publish(which):
+        one = publisher()
+        for number in range(20):
+            try:
+                made[which].append(one.publish(100 * which + number))
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=publish, args=(which,)) for which in (0, 1)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert all("A namespace has one publisher" in text for text in refused)
+    both = sorted(made[0] + made[1], key=lambda one: one.number)
+    assert [one.number for one in both] == list(range(1, 41 - len(refused)))
+    there = publisher()
+    assert there._versions.last() == both[-10:]
+    for one in both[-10:]:
+        assert dense_store.fetch(there._client, one).array("w") == [one.trained_through]
+
+
+# --- dense weights -----------------------------------------------------------------------------------------
+
+
+def blobs_at(client):
+    found = client.ask("x", "SCAN", 0, "MATCH", "het::dense:*", "COUNT", 10000)[1]
+    return {key.rpartition(":")[2] for key in found}
+
+
+def blobs_in(directory):
+    return {name.partition(".")[0] for name in os.listdir(directory)}
+
+
+@pytest.mark.parametrize("where", ["server", "directory"])
+def test_blobs_stay_as_long_as_a_version_names_them(publisher, client, tmp_path, where):
+    directory = tmp_path / "a" / "b" if where == "directory" else None
+    one = publisher(keep=2, directory=directory)
+    there = (lambda: blobs_in(directory)) if directory else (lambda: blobs_at(client))
+    same = [one.publish(1), one.publish(2), one.publish(1)]  # the last and the first share a blob
+    assert same[0].sha256 == same[2].sha256 and len(there()) == 2
+    last = [one.publish(3), one.publish(4)]
+    assert there() == {version.sha256 for version in last}
+    assert [dense_store.fetch(client, version).array("w")[0] for version in last] == [3, 4]
+    with pytest.raises(LookupError, match=r"the dense weights of version 1, .*, are gone; take a later"):
+        dense_store.fetch(client, same[0])
+
+
+@pytest.mark.parametrize("where", ["server", "directory"])
+def test_damaged_blobs_are_refused(publisher, client, tmp_path, where):
+    one = publisher(directory=tmp_path / "d" if where == "directory" else None)
+    made = one.publish(1)
+
+    def damage(content):
+        if where == "server":
+            client.ask("het::dense:", "SET", made.dense.removeprefix("redis:"), content)
+        else:
+            (tmp_path / "d" / f"{made.sha256}.safetensors").write_bytes(content)
+
+    content = bytearray(dense_store.fetch(client, made).content)
+    content[-1] ^= 1
+    damage(bytes(content))
+    with pytest.raises(DamagedError, match=r"of version 1, .*, are damaged: their sha256 is"):
+        dense_store.fetch(client, made)
+    content[-1] ^= 1
+    damage(bytes(content))
+    with pytest.raises(DamagedError, match=f"have the signature {made.signature}, and the version says 0123"):
+        dense_store.fetch(client, Version(**{**vars(made), "signature": DIGEST}))
+
+
+def test_blobs_too_large_for_the_server_need_a_directory(client, tmp_path):
+    dense_store.AtServer(client, "").check(64 << 20)
+    with pytest.raises(
+        ValueError, match=r"have 67.1 MB, and the parameter server takes 67.1 MB; give directory="
+    ):
+        dense_store.AtServer(client, "").check((64 << 20) + 1)
+    dense_store.InDirectory(tmp_path).check(1 << 40)
+
+
+def test_files_that_interrupted_writes_left_are_removed(publisher, tmp_path, monkeypatch):
+    """Would catch a directory that grows with every kill, and the removal of what others have put there."""
+    left, other = tmp_path / f".{DIGEST}.0a1b2c3d.tmp", tmp_path / "README"
+    left.touch()
+    other.touch()
+    one = publisher(directory=tmp_path)
+    one.publish(1)
+    assert left.exists(), "another publisher may be writing it"
+    monkeypatch.setattr(dense_store, "_ABANDONED_SECONDS", -1.0)
+    one.publish(2)
+    assert not left.exists() and other.exists()
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("where", ["server", "directory"])
+@pytest.mark.parametrize("point", ["positions", "before", "put", "append", "clean"])
+def test_a_publisher_that_dies_leaves_a_whole_version(publisher, client, tmp_path, monkeypatch, where, point):
+    """Would catch a version that is named before its weights are there, and blobs that stay for ever."""
+    directory = tmp_path / "d" if where == "directory" else None
+    one = publisher(keep=3, directory=directory)
+    first = one.publish(1)
+
+    def die(*_, **__):
+        raise Killed
+
+    def die_half_way(sha256, content):
+        put(sha256, content)
+        raise Killed
+
+    put = one._store.put
+    if point == "positions":
+        monkeypatch.setattr(publishing, "positions", die)
+    elif point == "before":
+        ask = one._client.ask
+        monkeypatch.setattr(
+            one._client, "ask", lambda key, *words: die() if words[0] == "SET" else ask(key, *words)
+        )
+        monkeypatch.setattr(dense_store, "sync", die)
+    elif point == "put":
+        monkeypatch.setattr(one._store, "put", die_half_way)
+    else:
+        monkeypatch.setattr(
+            *{"append": (one._versions, "append"), "clean": (one._store, "clean")}[point], die
+        )
+    with pytest.raises(Killed):
+        one.publish(2)
+    monkeypatch.undo()
+
+    last = Versions(client, "").last()[-1]
+    assert last.number == (2 if point == "clean" else 1)
+    assert dense_store.fetch(client, last).array("w")[0] == last.number == last.trained_through
+    assert last == first or point == "clean"
+    next_one = publisher(keep=3, directory=directory)
+    assert next_one.publish(3).number == last.number + 1
+    monkeypatch.setattr(dense_store, "_ABANDONED_SECONDS", -1.0)
+    next_one.publish(3)
+    named = {version.sha256 for version in Versions(client, "").last()}
+    assert (blobs_in(directory) if directory else blobs_at(client)) == named
+
+
+# --- servers -----------------------------------------------------------------------------------------------
+
+
+def test_every_key_is_at_its_server_of_a_cluster(fresh, tmp_path):
+    """Would catch keys of partitions by another rule than the core's, and redirections not followed."""
+    with redis_lib.cluster(tmp_path, 2) as cluster:
+        het_tf.init(ps=cluster.address)
+        layer = redis_lib.counter()
+        redis_lib.count(layer, np.arange(50), np.zeros(50))
+        het_tf.flush()
+        one = PublisherOfArrays(cluster.address, 3, None)
+        first = one.publish(1)
+        direct = []
+        for key in partitions.keys("", 64):
+            answers = [server.command("HET.STAT", key) for server in cluster.servers]
+            words = next(text for text in answers if not text.startswith(b"-MOVED")).split(b"\r\n")
+            number = {name: words[words.index(name) + 2] for name in (b"incarnation",)}
+            changes = words[words.index(b"changes") + 1].lstrip(b":")
+            direct.append(f"{number[b'incarnation'].decode()}:{changes.decode()}")
+        assert first.cut == tuple(direct)
+        assert sum(one.endswith(":0") for one in first.cut) == 64 - 8, "a table lies in 8 partitions"
+
+        # The stream moves, and a read comes between its keys and its slot: ASK, then MOVED.
+        key = "het::versions"
+        source = 0 if b"MOVED" not in cluster.servers[0].command("EXISTS", key) else 1
+        there = []
+        cluster.move(key, source, 1 - source, midway=lambda: there.append(one._versions.last()))
+        assert there == [[first]]
+        assert one.publish(2).number == 2
+        assert [version.trained_through for version in one._versions.last()] == [1, 2]
+        one.close()
+
+
+def test_a_client_waits_for_a_server_that_restarts(fresh, tmp_path):
+    with redis_lib.running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
+        with Client(address.parse(server.address), seconds=20.0) as client:
+            client.ask("x", "SET", "x", b"\xff\0")
+            server.kill()
+            threading.Timer(0.5, server.start).start()
+            assert client.ask("x", "GET", "x", raw=True) == b"\xff\0"
+        server.kill()
+        with Client(address.parse(server.address), seconds=0.2) as client:
+            with pytest.raises(Unreachable, match=r"redis\.sock"):
+                client.ask("x", "GET", "x")
+        server.start()
+
+
+def test_rights_of_conf_are_enough_and_no_more(publisher, server):
+    users = conf.users()
+    for name in ("het-worker", "het-follower", "het-serving"):
+        answer = server.command("ACL", "SETUSER", name, "on", ">pw", *users[name].split())
+        assert answer.startswith(b"+OK"), answer
+    try:
+        url = {name: server.address.replace("//", f"//{name}:pw@") for name in users}
+        worker = PublisherOfArrays(url["het-worker"], 2, None)
+        made = [worker.publish(number) for number in range(4)]  # which removes blobs, too
+        worker.close()
+        with Client(address.parse(url["het-follower"]), seconds=0.1) as follower:
+            versions = Versions(follower, "")
+            assert later(versions, "2-0") == versions.last() == made[2:] and versions.get(4) == made[3]
+            assert dense_store.fetch(follower, made[3]).array("w") == [3]
+            assert partitions.positions(follower, "") == made[3].cut
+            with pytest.raises(Refused, match="NOPERM"):
+                versions.append(version(9))
+        serving = PublisherOfArrays(url["het-serving"], 2, None)
+        with pytest.raises(RuntimeError, match=r"NOPERM.*`het ps conf` prints the rights that w"):
+            serving.publish(5)
+        serving.close()
+    finally:
+        server.command("ACL", "DELUSER", "het-worker", "het-follower", "het-serving")
+
+
+def test_namespaces_that_nobody_trains_are_named(client):
+    with pytest.raises(Exception, match="has no namespace 'x': no worker has trained there"):
+        partitions.positions(client, "x")

@@ -1,0 +1,165 @@
+// A follower's thread, the calls from Python, and lookups of serving threads, in one process: for
+// ThreadSanitizer. In served_faults_test.cc they are processes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "het_tf/ext/serving/capi/follow/follow.h"
+#include "het_tf/ext/serving/cc/follow/followed_model.h"
+#include "het_tf/ext/ps/client/redis_store.h"
+#include "tests/ext/serving/follow/live_files.h"
+#include "tests/testing/redis/redis_server.h"
+#include "tests/testing/redis/remote_worker.h"
+
+namespace het::follow {
+namespace {
+
+using het::testing::Eventually;
+using het::testing::RedisServer;
+using nlohmann::json;
+
+class RedisFollowing : public LiveFilesTest {
+ protected:
+  static constexpr Key kKeys = 40;
+  static constexpr uint32_t kDim = 2;
+
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+    LiveFilesTest::SetUp();
+    server_ = std::make_unique<RedisServer>();
+    ASSERT_TRUE(server_->up()) << server_->Log();
+    server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
+    auto store = het::RedisStore::Open(ParseServerAddress(Address()).value(), "", 30, nullptr);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    store_ = std::move(store.value());
+    ASSERT_TRUE(store_->CreateTable(schema_).ok());
+    SetRows(0);
+    std::filesystem::create_directories(Path("model/assets"));
+    std::filesystem::create_directories(Path("model/het_live/dense"));
+    WriteDense("model/assets/base", 0);
+    WriteBase("t", kDim, kKeys, 0);
+    std::filesystem::rename(Path("t.het"), Path("model/assets/t.het"));
+    std::ofstream(Path("model/assets/follow.json")) << json({{"tables", {{{"name", "t"}, {"file", "t.het"}}}},
+                                                             {"dense", {{"file", "base"}}},
+                                                             {"max_age", 60},
+                                                             {"max_skew", nullptr},
+                                                             {"stale", "serve"}});
+  }
+  std::string Address() const { return "unix://" + server_->dir() + "/socket"; }
+  // A file of the one weight "w".
+  void WriteDense(const std::string& name, float value) const {
+    std::string header = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    header.resize(DenseFile::kAlign * 2 - 8, ' ');
+    const uint64_t length = header.size();
+    std::ofstream file(Path(name), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&length), sizeof length);
+    file << header;
+    file.write(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void Open() {
+    const json options = {{"address", Address()},
+                          {"namespace", ""},
+                          {"directory", Path("model/het_live")},
+                          {"base", {Path("model/assets/t.het")}},
+                          {"positions", json::array()},
+                          {"poll", 0.001},
+                          {"page_bytes", 200},
+                          {"rows", "float32"},
+                          {"timeout", 10},
+                          {"keep_undo", 10},
+                          {"undo_bytes", 1 << 20}};
+    ASSERT_EQ(HetFollowOpen(options.dump().c_str(), &follower_), 0) << HetText();
+  }
+  void SetRows(float value) {
+    const std::vector<Key> keys = KeysTo(kKeys);
+    const std::vector<float> rows(keys.size() * kDim, value);
+    ASSERT_TRUE(store_->Assign(*schema_, {keys.data(), keys.size()}, rows.data(), false).ok());
+  }
+  // Rows and dense weights become `version`.
+  void Publish(uint64_t version) {
+    SetRows(static_cast<float>(version));
+    const std::string dense = "dense/" + std::to_string(version);
+    WriteDense("model/het_live/" + dense, static_cast<float>(version));
+    json cut = json::array();
+    const TableState state = store_->State(*schema_).value();
+    for (const Position& position : state.positions) cut.push_back(ToString(position));
+    const json offer = {{"number", version}, {"dense", dense}, {"cut", cut}, {"trained_through", nullptr}};
+    ASSERT_EQ(HetFollowOffer(follower_, offer.dump().c_str()), 0) << HetText();
+  }
+  json Report() const {
+    EXPECT_EQ(HetFollowStatus(follower_), 0) << HetText();
+    return json::parse(HetText());
+  }
+  void AwaitVersion(uint64_t version) {
+    ASSERT_TRUE(Eventually([&] { return Report()["version"] == version; })) << Report();
+  }
+  // A request of a serving thread.
+  void Serve() {
+    const auto dense = model_->ReadDense();
+    ASSERT_TRUE(dense.ok()) << dense.status().message();
+    float weight = 0;
+    std::memcpy(&weight, dense.value().file->Find("w")->bytes.data(), sizeof weight);
+    ASSERT_EQ(weight, static_cast<float>(dense.value().version));
+    std::vector<float> rows(static_cast<size_t>(kKeys) * kDim);
+    const std::vector<Key> keys = KeysTo(kKeys);
+    const LiveRead read{0, {keys.data(), keys.size()}, rows.data()};
+    ASSERT_TRUE(model_->Lookup({&read, 1}).ok());
+    ++served_;
+    if (gone_back_) return;  // the dense weights may be of before, the rows of the earlier version
+    for (const float value : rows) ASSERT_GE(value, weight) << "rows older than the version's cut";
+  }
+
+  const Schema schema_ = MakeSchema("t", kDim);
+  std::unique_ptr<RedisServer> server_;
+  std::unique_ptr<het::RedisStore> store_;
+  std::shared_ptr<FollowedModel> model_;
+  void* follower_ = nullptr;
+  std::atomic<bool> gone_back_{false};
+  std::atomic<uint64_t> served_{0};
+};
+
+// Would catch state of the follower that a call reads or writes without the lock of its thread, and state of
+// a model that two lookups share without one.
+TEST_F(RedisFollowing, CallsAndLookupsBesideTheThread) {
+  Open();
+  Publish(1);
+  AwaitVersion(1);
+  auto model = FollowedModel::Open(Path("model/assets/follow.json"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  model_ = std::move(model.value());
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!done && !HasFailure()) Serve();
+    });
+  }
+  threads.emplace_back([&] {
+    while (!done) EXPECT_NE(FollowedModel::AllStats(), "[]");
+  });
+  for (uint64_t version = 2; version <= 20 && !HasFailure(); ++version) {
+    Publish(version);
+    if (version % 4 == 0) AwaitVersion(version);
+  }
+  gone_back_ = true;
+  EXPECT_EQ(HetFollowRollBack(follower_, R"({"number": 16, "dense": null})"), 0) << HetText();
+  AwaitVersion(16);
+  EXPECT_EQ(HetFollowResume(follower_), 0) << HetText();
+  Publish(21);
+  AwaitVersion(21);
+  HetFollowClose(follower_);
+  Open();
+  Publish(22);
+  AwaitVersion(22);
+  const uint64_t before = served_;
+  EXPECT_TRUE(Eventually([&] { return served_ > before + 10; }));
+  done = true;
+  for (std::thread& one : threads) one.join();
+  HetFollowClose(follower_);
+}
+
+}  // namespace
+}  // namespace het::follow

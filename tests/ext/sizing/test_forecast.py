@@ -1,0 +1,255 @@
+"""Forecasts of het plan: rows, memory, time, text; and refused arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from cli_lib import het
+
+from het_tf.planner import Feature, Profiler, Stats
+from het_tf.ext.sizing.python import advice, cost, document, page, show
+from het_tf.ext.sizing.python.accuracy import cost as auc_cost
+from het_tf.ext.sizing.python.cost import Machine, step_time
+from het_tf.ext.sizing.python.forecast import Request, forecast
+from het_tf.ext.sizing.python.replay import Job, Replayed, Traffic
+
+SAMPLES = 40_000
+JOB = Job(workers=4, batch=128)
+
+
+@pytest.fixture(scope="module")
+def stats(tmp_path_factory):
+    """A stream of two tables: users with a flat law, items with a steep one."""
+    rng = np.random.default_rng(5)
+    items = rng.choice(3000, (SAMPLES, 2), p=(w := 1 / np.arange(1, 3001) ** 1.1) / w.sum())
+    users = rng.integers(0, 20_000, SAMPLES)
+    profiler = Profiler([Feature("user", "user", 8), Feature("item", "item", 16)], "clicks")
+    profiler.add({"user": users, "item": items})
+    return profiler.finish(tmp_path_factory.mktemp("stats"))
+
+
+@pytest.fixture(scope="module")
+def made(stats):
+    """Its forecast."""
+    return forecast(stats, Request(job=JOB, machine=Machine(compute=0.004), entries=400_000))
+
+
+def test_rows_at_the_end_are_between_those_now_and_in_proportion(stats, made):
+    assert [table.rows_at_end for table in made.tables] == [(of.rows, of.rows) for of in stats.tables]
+    request = dataclasses.replace(made.request, samples=3 * SAMPLES)
+    later = forecast(stats, request).tables
+    assert [table.rows_at_end for table in later] == [(of.rows, 3 * of.rows) for of in stats.tables]
+
+
+# --- time
+
+
+def replayed(**fields: float) -> Replayed:
+    zero = {field.name: 0 for field in dataclasses.fields(Replayed)}
+    return Replayed(**{**zero, "table": "t", "parts": {}, "frames": {}, **fields})  # type: ignore[arg-type]
+
+
+MOVED = Traffic(bytes_in=1000.0, bytes_out=3000.0, head_bytes=0.0, waits=1.0, waiting_writes=0.0)
+
+
+def test_a_step_is_its_parts_and_updates_overlap():
+    table = replayed(client_seconds=0.002, store_seconds=0.001)
+    machine = Machine(rate=1e6, round_trip=0.001, compute=0.010)
+    step = step_time(MOVED, [table], Job(workers=4, shards=2), machine)
+    assert step.parts == pytest.approx(
+        {"compute": 0.010, "worker CPU": 0.002, "server CPU": 0.002, "rows in": 0.002, "updates out": 0.006,
+         "round trips": 0.001}
+    )  # fmt: skip
+    assert step.seconds == pytest.approx((0.017**2 + 0.006**2) ** 0.5)
+    assert step.bound == "compute"
+
+
+def test_a_writer_that_waits_adds_its_updates():
+    exact = dataclasses.replace(MOVED, waiting_writes=1.0)
+    step = step_time(exact, [replayed()], Job(workers=1), Machine(rate=1e6, compute=0.010))
+    assert step.seconds == pytest.approx(0.010 + 0.001 + 0.003)
+
+
+def test_rows_that_come_early_overlap_with_the_computing():
+    machine = Machine(round_trip=0.010, compute=0.010)
+    late, early = (step_time(MOVED, [replayed()], JOB, machine, early) for early in (False, True))
+    assert late.seconds == pytest.approx(0.020)
+    assert early.seconds == pytest.approx(0.010 * 2**0.5)
+
+
+def test_a_byte_takes_time():
+    assert 1e-11 < cost.byte_seconds() < 1e-7
+
+
+# --- accuracy
+
+
+def test_the_measured_case_that_is_nearest_is_named():
+    default, adagrad = (
+        {"name": "row_wise_adagrad"},
+        {"name": "row_wise_adagrad", "params": {"decay_steps": 1}},
+    )
+    fixed = {"pull_bound": 100, "push_bound": 100}
+    of_adagrad = auc_cost({}, adagrad, 8, 1024, False)["clicks"]
+    assert (of_adagrad["bound"], of_adagrad["batch"], of_adagrad["workers"]) == ("30", 1024, 8)
+    assert auc_cost({}, adagrad, 40, 128, False)["clicks"]["workers"] == 32
+    assert auc_cost({}, adagrad, 8, 128, True)["clicks"]["planned"] is True
+    assert auc_cost(fixed, adagrad, 8, 128, False)["clicks"]["auc"] < -0.01
+    assert auc_cost({}, default, 8, 128, False)["rare"]["part"] == "packages"
+    assert auc_cost({"staleness": "synchronous"}, {"name": "adam"}, 8, 128, False)["any"]["auc"] == 0
+
+
+def test_what_was_not_measured_has_no_figure():
+    """Would see the figure of another rule, whose bounds are others."""
+    assert auc_cost({"staleness": 77}, {"name": "row_wise_adagrad"}, 8, 128, False) == {}
+    assert auc_cost({}, {"name": "row_wise_adagrad", "params": {"decay_steps": 7}}, 8, 128, False) == {}
+    assert auc_cost({}, {"name": "adam"}, 8, 128, False) == {}
+    assert set(auc_cost({}, {"name": "ftrl"}, 8, 128, False)) == {"clicks"}
+
+
+# --- a forecast
+
+
+def test_caches_get_a_tenth_of_rows_memory(made, stats):
+    rows = sum(table.stats.rows * table.one.line_bytes for table in made.tables)
+    assert 0.05 * rows < made.cache_bytes <= 0.1 * rows
+    assert made.not_filled == []
+    user, item = made.tables
+    assert item.one.hits / item.one.uses > user.one.hits / user.one.uses
+    assert item.one.capacity / item.stats.rows > user.one.capacity / user.stats.rows
+    assert user.one.uses == pytest.approx(128, rel=0.02)
+    assert stats.samples == SAMPLES
+
+
+def test_hot_rows_cover_nine_tenths_of_uses(made):
+    user, item = made.tables
+    assert item.hot < item.stats.rows / 2 and user.hot > user.stats.rows / 2
+
+
+def test_more_memory_is_more_hits(made, stats):
+    double = dataclasses.replace(made.request, cache_bytes=4 * made.cache_bytes)
+    assert forecast(stats, double).hit_rate > made.hit_rate + 0.02
+
+
+def test_the_hottest_rows_are_on_the_gpu(stats):
+    request = Request(job=JOB, gpu=40_000, cache_bytes=200_000, entries=400_000)
+    tables = forecast(stats, request).tables
+    on_gpu = sum(table.gpu_rows * table.one.line_bytes for table in tables)
+    assert 20_000 < on_gpu <= 40_000
+    assert sum(table.one.capacity * table.one.line_bytes for table in tables) <= 240_000
+    assert tables[1].gpu_rows / tables[1].stats.rows > tables[0].gpu_rows / tables[0].stats.rows
+
+
+def test_caches_that_the_sample_cannot_fill_are_named(tmp_path):
+    profiler = Profiler([Feature("user", "user", 8)], "few")
+    profiler.add({"user": np.random.default_rng(1).integers(0, 1 << 40, 4096)})
+    request = Request(job=JOB, cache_bytes=300_000)
+    assert forecast(profiler.finish(tmp_path), request).not_filled == ["user"]
+
+
+def test_servers_that_are_too_small_say_what_would_do(stats):
+    with pytest.raises(
+        ValueError, match=r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
+    ):
+        forecast(stats, Request(job=JOB, ram=100_000, entries=200_000))
+
+
+def test_caches_of_no_byte_are_legal_and_hit_nothing(stats):
+    none = forecast(stats, Request(job=JOB, cache_bytes=0, entries=200_000))
+    assert none.hit_rate == 0 and none.cache_bytes == 0
+
+
+def test_stream_too_short_for_job_is_refused(stats):
+    with pytest.raises(ValueError, match=r"which are 0 steps of 64 workers x 1024"):
+        forecast(stats, Request(job=Job(workers=64, batch=1024)))
+
+
+def test_every_change_is_tried_until_two_help(made, stats):
+    tried = []
+
+    def run(_: Stats, request: Request, __: object) -> object:
+        tried.append(request)
+        gain = 0.5 if request.job.window or request.job.shards > 1 else 1.0
+        step = dataclasses.replace(made.step, seconds=gain * made.step.seconds)
+        return dataclasses.replace(made, step=step)
+
+    found = advice.advise(stats, made, run=run)
+    assert [change.text.split(":")[0] for change in found] == ["plan the lookups", "twice the servers"]
+    assert [change.seconds for change in found] == [0.5, 0.5]
+    assert len(tried) == 4  # as it is, planned, caches, servers
+
+
+# --- text
+
+
+@pytest.fixture(scope="module")
+def plan(made):
+    """The document."""
+    text = "plan the lookups: " + "long " * 30
+    return json.loads(json.dumps(document.plan(made, [advice.Change(text, 0.8, 1.0)])))
+
+
+def test_classes_of_bytes_sum_up(plan):
+    for table in plan["tables"]:
+        of = table["forecast"]
+        classes = sum(of[f"{kind}_bytes"] for kind in ("miss", "update", "push", "evict"))
+        assert classes == pytest.approx(of["bytes"])
+    rows = sum(table["forecast"]["bytes"] for table in plan["tables"])
+    assert plan["forecast"]["bytes"] == pytest.approx(rows + plan["forecast"]["head_bytes"])
+
+
+def test_a_plan_is_text_of_80_columns(plan):
+    long = {**plan["tables"][0], "name": "a_table_of_a_very_long_name"}
+    lines = show.lines({**plan, "tables": [*plan["tables"], long], "not_filled": ["user"]}, "x" * 70, 12345)
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    for part in (
+        "item",
+        "a_table_of..",
+        "miss",
+        "server CPU",
+        "The sample could not fill",
+        "AUC",
+        "plan the",
+    ):
+        assert part in text
+
+
+def test_a_plan_is_a_page_with_three_plots(plan):
+    text = page.html(plan, "<clicks>", 12345)
+    assert text.count("<svg") == 3 and "&lt;clicks&gt;" in text and "<clicks>" not in text
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):  # no legend lies over bars
+        groups = {one.get("id"): one for one in ElementTree.fromstring(svg).iter() if one.get("id")}
+        inside = {one.get("id") for one in groups["axes_1"].iter()}
+        assert "legend_1" in groups and "legend_1" not in inside
+
+
+def test_the_commands_do_what_the_readme_says(tmp_path, stats):
+    job = ("--workers", 4, "--batch", 128, "--link", "10Gb", "--rtt", "0.2ms", "--ram", "64GB", "--no-advice")
+    files = ("--plan", tmp_path / "plan.json", "--html", tmp_path / "plan.html", "--json")
+    done = het("plan", "show", stats.directory, *job, *files)
+    plan = json.loads(done.out)
+    assert plan == json.loads((tmp_path / "plan.json").read_text())
+    assert (plan["workers"], plan["servers"]["maxmemory"]) == (4, 64 * 10**9)
+    assert "<svg" in (tmp_path / "plan.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
+        (["--rtt", "5"], "not a time, such as 0.2ms"),
+        (["--link", "10GB"], "'10GB' is not a rate in bits a second, such as 10Gb (B would be bytes)"),
+        (["--ram", "much"], "not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB"),
+        (["--ram", "64"], "'64' is not a number of bytes with its unit, such as 64GB"),
+        (["--cache", "1.2.3GB"], "'1.2.3GB' is not a number of bytes"),
+        (["--batch", "0"], "not a whole number of 1 or more"),
+    ],
+)
+def test_arguments_that_say_nothing_are_refused(stats, words, said):
+    assert said in het("plan", "show", stats.directory, *words, status=2).err

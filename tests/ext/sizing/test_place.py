@@ -1,0 +1,155 @@
+"""One budget of memory over tables: against every choice there is, and what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from het_tf.ext.sizing.python.place import Curve, split_budget, split_tiers
+
+EXAMPLE = [
+    Curve("user", 100, ((0, 9.0), (100, 4.0), (200, 3.0))),
+    Curve("item", 100, ((0, 6.0), (100, 4.0), (200, 2.0))),
+]
+
+
+def some_curves(seed, convex, tables=5, points=5):
+    """Random curves; what a row saves falls along a convex one."""
+    rng = np.random.default_rng(seed)
+    curves = []
+    for number in range(tables):
+        rows = np.cumsum(rng.integers(1, 40, points)) - (rng.integers(0, 2) if points > 1 else 0)
+        saved = rng.exponential(1, points - 1)
+        saved = np.sort(saved)[::-1] * np.diff(rows) if convex else saved * rng.integers(0, 2, points - 1)
+        cost = 100 - np.concatenate([[0], np.cumsum(saved)])
+        pairs = zip(rows.tolist(), cost.tolist(), strict=True)
+        curves.append(Curve(f"t{number}", int(rng.integers(1, 300)), tuple(pairs)))
+    return curves
+
+
+def budgets_of(curves, seed):
+    least = sum(curve.least for curve in curves)
+    most = sum(curve.points[-1][0] * curve.row_bytes for curve in curves)
+    return [least, *np.random.default_rng(seed).integers(least, most + 100, 3).tolist(), most]
+
+
+def taken(curves, rows):
+    return sum(rows[curve.name] * curve.row_bytes for curve in curves)
+
+
+def cost(curves, rows):
+    return sum(curve.cost(rows[curve.name]) for curve in curves)
+
+
+def best(curves, budget):
+    """The cheapest choice of one point a table, of all."""
+    return min(
+        sum(point[1] for point in choice)
+        for choice in itertools.product(*(curve.points for curve in curves))
+        if sum(curve.row_bytes * point[0] for curve, point in zip(curves, choice, strict=True)) <= budget
+    )
+
+
+def test_bytes_go_where_they_save_most():
+    """Would see a budget that is shared by rows, or in the order of the tables."""
+    assert split_budget(EXAMPLE, 30_000) == {"user": 100, "item": 200}
+    assert split_budget(EXAMPLE, 10_000) == {"user": 100, "item": 0}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_greedy_is_near_optimal_on_convex_curves(seed):
+    """Would see pieces out of order: no more than the last piece, in part, may lie between the two."""
+    curves = some_curves(seed, convex=True)
+    for budget in budgets_of(curves, seed):
+        rows = split_budget(curves, budget)
+        off = [curve for curve in curves if rows[curve.name] not in dict(curve.points)]
+        assert len(off) <= 1  # only the last piece is cut
+        row = (
+            max(curve.cost(r) - curve.cost(r + 1) for curve in off for r in [rows[curve.name]]) if off else 0
+        )
+        assert cost(curves, rows) <= best(curves, budget) + row + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_never_above_the_budget_nor_off_the_curve(seed):
+    """Would see a last piece that is rounded up, pieces counted twice, rows past the last point."""
+    curves = some_curves(seed, convex=False, tables=20, points=7)
+    for budget in budgets_of(curves, seed):
+        rows = split_budget(curves, budget)
+        assert taken(curves, rows) <= budget
+        assert all(c.points[0][0] <= rows[c.name] <= c.points[-1][0] for c in curves)
+        assert list(rows) == [c.name for c in curves]
+
+
+def test_rows_that_save_nothing_stay_unused():
+    """Would see a budget that is spent because it is there."""
+    flat = Curve("flat", 1, ((0, 5.0), (10, 5.0), (20, 6.0)))
+    dented = Curve("dented", 1, ((0, 5.0), (10, 6.0), (20, 1.0), (30, 1.0)))
+    assert split_budget([flat, dented], 1000) == {"flat": 0, "dented": 20}
+
+
+def test_small_first_saving_does_not_hide_second():
+    """Would see pieces in the order of their slopes where a curve is not convex: 10 rows each."""
+    late = Curve("late", 1, ((0, 10.0), (10, 9.0), (20, 0.0)))
+    even = Curve("even", 1, ((0, 10.0), (20, 2.0)))
+    assert split_budget([late, even], 20) == {"late": 20, "even": 0}
+
+
+def test_the_fastest_tier_has_the_rows_that_save_most():
+    """Would see tiers in the order they are given, rows in two tiers, a tier that ignores those before it."""
+    tiers = split_tiers(EXAMPLE, {"host": 15_000, "gpu": 15_000}, {"host": 1e-9, "gpu": 1e-11})
+    assert tiers == {"gpu": {"user": 100, "item": 50}, "host": {"user": 0, "item": 150}}
+    assert list(tiers) == ["gpu", "host"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_tier_gets_more_than_it_has(seed):
+    """Would see rows of a fast tier that a larger budget takes away, which leaves fewer than none below."""
+    curves = [
+        Curve(c.name, c.row_bytes, ((0, 101.0), *c.points[1:])) for c in some_curves(seed, convex=False)
+    ]
+    tiers = split_tiers(curves, {"gpu": 2_000, "host": 5_000}, {"gpu": 1.0, "host": 2.0})
+    assert all(rows >= 0 for of_tier in tiers.values() for rows in of_tier.values())
+    assert taken(curves, tiers["gpu"]) <= 2_000
+    # The row that the fast tier could not hold whole belongs to the next one.
+    assert taken(curves, tiers["host"]) <= 5_000 + max(curve.row_bytes for curve in curves)
+
+
+def test_a_budget_that_fits_nothing_says_what_would():
+    curves = [Curve("a", 64, ((100, 2.0), (200, 1.0))), Curve("b", 36, ((100, 2.0),))]
+    with pytest.raises(ValueError, match=r"budget is 9,000 bytes, 1,000 less .* 2 tables; give 10,000"):
+        split_budget(curves, 9_000)
+    assert split_budget(curves, 10_000) == {"a": 100, "b": 100}
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "points", "message"),
+    [
+        (0, ((0, 1.0),), "row_bytes of table 't' is 0"),
+        (4, (), "points of table 't' are of"),
+        (4, ((-1, 1.0),), "ascending sizes"),
+        (4, ((5, 1.0), (5, 0.5)), "ascending sizes"),
+        (4, ((0, 1.0), (5, float("nan"))), "'t' costs nan with 5 rows"),
+    ],
+)
+def test_a_curve_that_is_none(row_bytes, points, message):
+    with pytest.raises(ValueError, match=message):
+        Curve("t", row_bytes, points)
+
+
+def test_two_curves_of_one_table():
+    with pytest.raises(ValueError, match="table 'user' has 2 curves"):
+        split_budget([EXAMPLE[0], EXAMPLE[0]], 10_000)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "seconds", "message"),
+    [
+        ({"gpu": 1}, {"host": 1.0}, r"budgets are of \['gpu'\] and seconds of \['host'\]"),
+        ({}, {}, "name the same tiers"),
+        ({"gpu": -1}, {"gpu": 1.0}, "the budget of 'gpu' is -1 bytes"),
+    ],
+)
+def test_tiers_that_do_not_fit_together(budgets, seconds, message):
+    with pytest.raises(ValueError, match=message):
+        split_tiers(EXAMPLE, budgets, seconds)

@@ -1,0 +1,398 @@
+"""Counts of a profile: against plain Python, for any batches, in bounded memory."""
+
+from __future__ import annotations
+
+import collections
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from het_tf.planner import Feature, Profiler, Stats
+from het_tf.ext.sizing.python import entries as stream
+from het_tf.ext.sizing.python import profile as profile_lib
+from het_tf.ext.sizing.python.counts import Head, quantiles
+from het_tf.ext.sizing.python.entries import Entries, is_kept, unique_of
+
+RNG = np.random.default_rng(3)
+SAMPLES = 3000
+USERS = RNG.zipf(1.3, SAMPLES) % 700
+ITEMS = RNG.zipf(1.2, (SAMPLES, 3)) % 900 - 1  # -1 is padding
+LENGTHS = RNG.integers(0, 5, SAMPLES)
+HISTORY = RNG.zipf(1.2, LENGTHS.sum()) % 900
+ENDS = np.cumsum(LENGTHS)
+FEATURES = [Feature("user", "user", 8), Feature("item", "item", 4, -1), Feature("history", "item", 4)]
+
+
+def batch(begin: int, end: int) -> dict[str, object]:
+    first = ENDS[begin - 1] if begin else 0
+    history = HISTORY[first : ENDS[end - 1]], LENGTHS[begin:end]
+    return {"user": USERS[begin:end].astype(np.int32), "item": ITEMS[begin:end], "history": history}
+
+
+def profiled(out: Path, sizes: list[int], **arguments: object) -> Stats:
+    profiler = Profiler(FEATURES, "test", **arguments)
+    begin = 0
+    for size in sizes:
+        profiler.add(batch(begin, begin + size))
+        begin += size
+    return profiler.finish(out)
+
+
+def stream_of_items() -> list[tuple[int, int]]:
+    """Sample and id of each use of the table "item", in order."""
+    found = []
+    for sample in range(SAMPLES):
+        found += [(sample, one) for one in ITEMS[sample] if one != -1]
+        found += [(sample, one) for one in HISTORY[ENDS[sample] - LENGTHS[sample] : ENDS[sample]]]
+    return found
+
+
+def test_small_streams_are_counted_exactly(tmp_path):
+    stats = profiled(tmp_path, [1000, 2000])
+    uses = stream_of_items()
+    counts = collections.Counter(one for _, one in uses)
+    user, item = stats.tables
+    assert (stats.samples, stats.source) == (SAMPLES, "test")
+    assert [(one.name, one.table) for one in stats.features] == [
+        ("user", "user"), ("item", "item"), ("history", "item"),
+    ]  # fmt: skip
+    assert stats.features[1].ids_per_sample == np.mean(np.sum(ITEMS != -1, axis=1))
+    assert stats.features[2].ids_per_sample == LENGTHS.mean()
+    assert (user.name, user.dim, user.uses, user.rows) == ("user", 8, SAMPLES, len(set(USERS)))
+    assert (item.uses, item.rows, item.rows_exact) == (len(uses), len(counts), True)
+    assert (item.ratio, item.until) == (1, SAMPLES)
+    keys, ids, samples = stats.keys(1)
+    assert (keys.dtype, ids.dtype, samples.dtype) == (np.int64, np.uint32, np.uint32)
+    assert list(zip(samples, keys[ids], strict=True)) == uses
+    assert len(keys) == len(counts) and item.entries == len(uses)
+
+
+def test_figures_of_a_table_are_those_of_its_stream(tmp_path):
+    item = profiled(tmp_path, [SAMPLES]).tables[1]
+    uses = stream_of_items()
+    for size, unique in item.unique:
+        batches = {(sample // size, one) for sample, one in uses if sample < 2048}
+        assert unique == len(batches) / (2048 // size)
+    assert [size for size, _ in item.unique] == [1 << j for j in range(12)]
+    counts = np.cumsum(sorted(collections.Counter(one for _, one in uses).values(), reverse=True))
+    shares = [0.0, *counts / counts[-1]]
+    assert len(item.quantiles) == 64 and item.quantiles[-1] == [1.0, 1.0]
+    for rows, share in item.quantiles:
+        assert share == pytest.approx(np.interp(rows * item.rows, range(item.rows + 1), shares))
+
+
+@pytest.mark.parametrize("limit", [2000, 100_000])
+def test_batches_of_any_size_make_the_same_files(tmp_path, limit, monkeypatch):
+    """Blocks of 400 ids: a profile that counts what comes together differs when it makes room."""
+    monkeypatch.setattr(profile_lib, "_IDS", 400)
+    monkeypatch.setattr(profile_lib, "_HEAD", 30)
+    monkeypatch.setattr(stream, "FEWEST", 20)
+    sizes = {"one": [SAMPLES], "many": [7] * (SAMPLES // 7) + [SAMPLES % 7], "few": [1, 999, 2, 1998]}
+    for name, of in sizes.items():
+        profiled(tmp_path / name, of, limit=limit)
+    for file in ("stats.json", "keys.npz"):
+        contents = [(tmp_path / name / file).read_bytes() for name in sizes]
+        assert contents[0] == contents[1] == contents[2]
+
+
+def test_arrays_can_be_used_again(tmp_path):
+    """The waiting part of a block is a copy."""
+    profiler, given = Profiler(FEATURES), batch(0, SAMPLES)
+    arrays = [given["user"], given["item"].copy(), *(of.copy() for of in given["history"])]
+    profiler.add({"user": arrays[0], "item": arrays[1], "history": tuple(arrays[2:])})
+    for array in arrays:
+        array[:] = 5
+    profiler.finish(tmp_path / "one")
+    profiled(tmp_path / "other", [SAMPLES])
+    assert (tmp_path / "one/keys.npz").read_bytes() == (tmp_path / "other/keys.npz").read_bytes()
+
+
+def test_samples_are_counted_up_to_the_most(tmp_path):
+    profiler = Profiler(FEATURES, most=1500)
+    for begin in (0, 1000, 2000):
+        profiler.add(batch(begin, begin + 1000))
+        assert profiler.full == (begin > 0)
+    stats = profiler.finish(tmp_path / "cut")
+    assert stats.samples == 1500
+    profiled(tmp_path / "whole", [1500])
+    assert (tmp_path / "cut/keys.npz").read_bytes() == (tmp_path / "whole/keys.npz").read_bytes()
+
+
+def zipf(samples: int, seed: int) -> np.ndarray:
+    """Ids of a stream whose tail goes on."""
+    return np.random.default_rng(seed).zipf(1.2, samples) * 0x9E3779B97F4A7C1 % (1 << 61)
+
+
+def test_table_above_limit_keeps_ids_by_hash(tmp_path, monkeypatch):
+    """Twenty streams of other ids: estimates are right on average, and scatter as a sample's do."""
+    monkeypatch.setattr(profile_lib, "_HEAD", 100)
+    samples, rows_off, sigmas = 20_000, [], []
+    for seed in range(20):
+        ids = zipf(samples, seed) + seed
+        profiler = Profiler([Feature("a", "a")], limit=samples // 3)
+        profiler.add({"a": ids})
+        stats = profiler.finish(tmp_path)
+        (table,) = stats.tables
+        keys, numbers, of = stats.keys(0)
+        kept = is_kept(ids, table.ratio)
+        assert table.ratio > 1 and not table.rows_exact and table.until == samples
+        assert np.array_equal(keys[numbers], ids[kept]) and np.array_equal(of, np.flatnonzero(kept))
+        assert table.rows == table.ratio * len(keys) and table.uses == samples
+        rows = len(np.unique(ids))
+        rows_off.append(table.rows - rows)
+        sigmas.append(np.sqrt(rows * (table.ratio - 1)))
+    assert abs(np.mean(rows_off)) < 4 * np.mean(sigmas) / np.sqrt(20)
+    assert np.max(np.abs(np.divide(rows_off, sigmas))) < 4
+
+
+def test_the_tail_of_quantiles_is_estimated_by_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(profile_lib, "_HEAD", 200)
+    ids = zipf(60_000, 1)
+    exact, guessed = (
+        np.array(quantiles(head, tail, ratio, len(ids)))
+        for head, tail, ratio in [
+            (np.unique(ids, return_counts=True)[1], np.zeros(0, np.int32), 1),
+            (lambda u, c: (np.sort(c)[-200:], c[np.argsort(c, kind="stable")[:-200]][::8], 8))(
+                *np.unique(ids, return_counts=True)
+            ),
+        ]
+    )
+    assert np.abs(exact - guessed).max() < 0.03
+
+
+def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
+    """Hashes might keep none or all of five ids; and a table of many beside it is halved by ids."""
+    few, many = RNG.integers(0, 5, 40_000), RNG.integers(0, 1 << 40, 40_000)
+    few[-1] = 6  # which is in no entry
+    profiler = Profiler([Feature("few", "few"), Feature("many", "many")], limit=20_000)
+    profiler.add({"few": few, "many": many})
+    stats = profiler.finish(tmp_path)
+    table = stats.tables[0]
+    keys, ids, samples = stats.keys(0)
+    assert (table.ratio, table.rows, table.rows_exact) == (1, 6, True) and table.until < 40_000
+    assert np.array_equal(keys[ids], few[: table.until])
+    assert np.array_equal(samples, np.arange(table.until))
+    assert table.quantiles[-1] == [1.0, 1.0]
+    assert stats.tables[1].ratio > 1 and stats.tables[1].until == 40_000
+
+
+def test_single_id_stream_stays_below_limit(tmp_path):
+    profiler = Profiler([Feature("a", "a")], limit=1000)
+    profiler.add({"a": np.zeros((3000, 40), np.int64)})
+    stats = profiler.finish(tmp_path)
+    assert stats.tables[0].entries <= 1000 and stats.tables[0].rows == 1
+
+
+def test_unique_ids_are_those_before_any_was_left_out():
+    """The number of a batch's unique ids is not one of the sample's."""
+    ids, held = zipf(5000, 2), Entries(1, limit=4500)
+    for begin in range(0, 5000, 500):
+        held.add(0, ids[begin : begin + 500], np.arange(begin, begin + 500))
+        held.whole = begin + 500
+    assert held.ratios[0] > 1
+    assert held.unique[0][-1] == [4096, len(np.unique(ids[:4096]))]
+    assert held.unique[0] == unique_of(ids[:4096].copy(), np.arange(4096, dtype=np.uint32), 4096)
+
+
+def test_unique_ids_are_not_counted_of_what_is_left():
+    """The first ids that were added are more than there is room for: no batch has all of its ids."""
+    held = Entries(1, limit=1000)
+    held.add(0, zipf(3000, 2), np.arange(3000))
+    held.whole = 3000
+    held.count_unique()
+    assert held.unique == [[]]
+
+
+def test_samples_beyond_32_bits():
+    held = Entries(1, limit=100)
+    held.add(0, np.arange(50), np.arange(50))
+    held.add(0, np.arange(50, 60), np.arange(10) + (1 << 32) - 5)
+    ((ids, samples),) = held.take()
+    assert samples.dtype == np.int64 and samples[-1] == (1 << 32) + 4
+    assert np.array_equal(ids, np.arange(60))
+    wide = Entries(1, limit=1000)
+    wide.add(0, np.zeros(900, np.int64), np.arange(900) + (1 << 32))
+    assert len(next(wide.take())[0]) <= 800  # of 20 bytes
+
+
+def test_head_is_exact_until_ids_are_dropped():
+    """New ids get a chance to stay, and no count is above the truth."""
+    head, truth = Head(50), collections.Counter()
+    rng = np.random.default_rng(0)
+    for turn in range(60):
+        block = np.concatenate(
+            [np.repeat(np.arange(20), 30), rng.integers(1000 * turn, 1000 * turn + 900, 300)]
+        )
+        if turn >= 30:
+            block = np.concatenate([block, np.full(100, 7777777)])
+        head.add(block)
+        truth.update(block.tolist())
+    found = dict(zip(head.keys.tolist(), head.uses.tolist(), strict=True))
+    assert len(found) <= 100 and head.missed > 0
+    assert all(found[one] == truth[one] for one in range(20))
+    assert truth[7777777] - head.missed <= found[7777777] <= truth[7777777]
+    assert all(uses <= truth[one] for one, uses in found.items())
+
+
+def test_late_frequent_id_enters_head():
+    """Fifty ids of long ago have more uses than it ever has between two times that others are left out."""
+    head = Head(50)
+    for _ in range(10):
+        head.add(np.repeat(np.arange(50), 20))
+    for turn in range(30):
+        head.add(np.concatenate([np.full(20, 77), np.arange(300) + 1000 * (turn + 1)]))
+    assert 77 in head.keys and 200 <= head.uses[head.keys == 77] <= 600
+
+
+def test_the_hash_is_even_whatever_the_ids():
+    for ids in (np.arange(1 << 16), np.arange(1 << 16) << 20, -np.arange(1 << 16) * 1000003):
+        for ratio in (2, 8, 64):
+            share = is_kept(ids, ratio).mean()
+            assert abs(share * ratio - 1) < 4 * np.sqrt(ratio / (1 << 16))
+
+
+MEMORY = r"""
+import sys, tracemalloc
+import numpy as np
+from het_tf.planner import Feature, Profiler
+
+tracemalloc.start()
+fields, rng = [f"C{n}" for n in range(int(sys.argv[1]))], np.random.default_rng(0)
+profiler = Profiler([Feature(name, name) for name in fields])
+for turn in range(int(sys.argv[2])):
+    profiler.add({name: rng.integers(0, 1 << 60, 8192) for name in fields})
+profiler.finish(sys.argv[3])
+print(tracemalloc.get_traced_memory()[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fields", "turns"), [(26, 16), pytest.param(1, 1000, marks=pytest.mark.long)])
+def test_a_long_stream_takes_no_more_than_150_MB(tmp_path, fields, turns):
+    """All ids differ, which is the worst: each has an entry, a key, and is new to the head.
+
+    What Python and NumPy ask for is counted; what the process takes for it is the allocator's to decide.
+    """
+    words = [sys.executable, "-c", MEMORY, str(fields), str(turns), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 150e6
+    assert (tmp_path / "keys.npz").stat().st_size <= 64e6
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"user": np.array([None] * 10)}, "'user': ids are object"),
+        ({"user": np.ones(10, np.float32)}, "'user': ids are float32.*give integers"),
+        ({"user": np.ones(10, bool)}, "'user': ids are bool"),
+        ({"user": np.ones(9, np.int64)}, "different numbers of samples: {'user': 9"),
+        ({"item": np.ones((10, 2, 2), np.int64)}, r"'item': ids have shape \(10, 2, 2\)"),
+        ({"history": (np.arange(4), np.ones(10, np.int64))}, r"'history'.*counts \(10,\).*sum up to m"),
+        ({"history": (np.arange(2), np.array([3, -1] + [0] * 8))}, "'history'.*sum up to m"),
+        ({"history": (np.arange(10), np.ones(10))}, "'history'.*counts float64"),
+    ],
+)
+def test_a_batch_that_does_not_fit_changes_nothing(tmp_path, change, text):
+    profiler = Profiler(FEATURES)
+    profiler.add(batch(0, 1000))
+    with pytest.raises(ValueError, match=text):
+        profiler.add({**batch(1000, 1010), **change})
+    with pytest.raises(ValueError, match="'history' is missing; the batch has"):
+        profiler.add({"user": USERS[:10], "item": ITEMS[:10]})
+    assert profiler.samples == 1000
+    profiler.add(batch(1000, SAMPLES))
+    profiler.finish(tmp_path / "one")
+    profiled(tmp_path / "other", [SAMPLES])
+    stats = [json.loads((tmp_path / name / "stats.json").read_text()) for name in ("one", "other")]
+    assert stats[0]["tables"] == stats[1]["tables"]
+
+
+def test_arguments_of_a_profiler(tmp_path):
+    with pytest.raises(ValueError, match="one or more"):
+        Profiler([])
+    with pytest.raises(ValueError, match="each by another name"):
+        Profiler([FEATURES[0], FEATURES[0]])
+    for most in (0, 1.5, True):
+        with pytest.raises(ValueError, match=f"samples is {most}; give a whole number"):
+            Profiler(FEATURES, most=most)
+    with pytest.raises(ValueError, match="clicks has no samples"):
+        Profiler(FEATURES, "clicks").finish(tmp_path)
+    padding = Profiler([Feature("a", "a", padding=0)])
+    padding.add({"a": np.zeros(3, np.int64)})
+    with pytest.raises(ValueError, match="no ids but padding"):
+        padding.finish(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_without_ids_is_there_beside_others(tmp_path):
+    profiler = Profiler([Feature("a", "a", padding=0), Feature("b", "b")])
+    profiler.add({"a": np.zeros(3, np.int64), "b": np.arange(3)})
+    stats = profiler.finish(tmp_path)
+    assert (stats.tables[0].uses, stats.tables[0].rows) == (0, 0)
+    assert [len(one) for one in stats.keys(0)] == [0, 0, 0]
+
+
+def test_stats_are_read_as_they_were_written(tmp_path):
+    written = profiled(tmp_path, [SAMPLES])
+    assert Stats.load(str(tmp_path)) == written
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_stats_that_cannot_be_read(tmp_path):
+    again = "het plan profile"
+    with pytest.raises(ValueError, match=rf"missing has no stats\.json; make it with {again} --out"):
+        Stats.load(tmp_path / "missing")
+    profiled(tmp_path, [SAMPLES])
+    stats, keys = tmp_path / "stats.json", tmp_path / "keys.npz"
+    good, good_keys = stats.read_text(), keys.read_bytes()
+    for text in (good[:100], "[]", "{}", good.replace('"uses"', '"used"'), good.replace('"sha256"', '"md5"')):
+        stats.write_text(text)
+        with pytest.raises(ValueError, match=rf"stats.json is damaged \(.*; make it again with {again}"):
+            Stats.load(tmp_path)
+    stats.write_text(good)
+    edit(stats, version=1)
+    with pytest.raises(ValueError, match=r"version 1, not 'het_tf stats', version 3; make it again with"):
+        Stats.load(tmp_path)
+    edit(stats, version=3, format="plan")
+    with pytest.raises(ValueError, match="is 'plan', version 3, not"):
+        Stats.load(tmp_path)
+    stats.write_text(good)
+    keys.write_bytes(good_keys[:-1])
+    with pytest.raises(ValueError, match=r"keys\.npz is damaged, or does not belong to stats\.json"):
+        Stats.load(tmp_path)
+    keys.unlink()
+    with pytest.raises(ValueError, match=r"has no keys\.npz"):
+        Stats.load(tmp_path)
+
+
+def test_a_stream_that_does_not_fit_its_stats(tmp_path):
+    stats = profiled(tmp_path, [SAMPLES])
+    arrays = dict(np.load(tmp_path / "keys.npz"))
+    ids, samples = arrays["t0_ids"], arrays["t0_samples"]
+    changed = {
+        "entries": {"t0_ids": ids[:-1]},
+        "number 4294967295 of": {"t0_ids": np.concatenate([ids[:-1], [2**32 - 1]]).astype(np.uint32)},
+        "do not ascend below": {"t0_samples": samples[::-1].copy()},
+    }
+    for text, change in changed.items():
+        np.savez(tmp_path / "keys.npz", **{**arrays, **change})
+        with pytest.raises(ValueError, match=f"'user' has .*{text}.*make it again"):
+            stats.keys(0)
+    np.savez(tmp_path / "keys.npz", t1_keys=ids)
+    with pytest.raises(ValueError, match="has no stream of table 'user'"):
+        stats.keys(0)
+    cut = (tmp_path / "keys.npz").read_bytes()[:-9]
+    for content in (b"no zip", cut):
+        (tmp_path / "keys.npz").write_bytes(content)
+        with pytest.raises(ValueError, match="has no stream of table 'user'"):
+            stats.keys(0)

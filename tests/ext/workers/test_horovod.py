@@ -1,0 +1,336 @@
+"""het_tf.horovod with a Horovod that is played: init, what is reduced, what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+
+import numpy as np
+import pytest
+import rules_lib
+import tensorflow as tf
+from floats_lib import MODEL, assert_close
+from played_lib import Played
+
+import het_tf
+from het_tf.ext.ps.python import job_server
+from het_tf.ext.ps.python.errors import ServerError
+from het_tf.python.session import settings
+
+keras = tf.keras
+
+
+def data(rows=32):
+    ids, y = rules_lib.data(rows)
+    return ids, y
+
+
+# --- init --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hvd(fresh, monkeypatch):
+    """A played Horovod of two ranks that the program has initialised."""
+    hvd = Played()
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", hvd)
+    return hvd
+
+
+def test_init_finds_horovod(fresh, hvd, monkeypatch):
+    hvd.ranks, hvd.initialized = 1, False
+    monkeypatch.setattr(hvd, "init", lambda: setattr(hvd, "initialized", True), raising=False)
+    het_tf.init()
+    assert settings.horovod() is None and het_tf.horovod.rank() == 0, "nothing has started ranks"
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="one of 2 ranks, but Horovod has found 1"):
+        het_tf.init()
+    hvd.initialized = False
+    monkeypatch.setenv("HOROVOD_SIZE", "1")
+    het_tf.init()
+    assert settings.horovod() is None, "one rank needs no Horovod"
+    hvd.initialized = True
+    het_tf.init()
+    assert settings.horovod() is hvd
+    het_tf.keras.Embedding(2, name="t")
+    assert het_tf.Table("t").stats()["mode"] == "direct", "one rank needs no server"
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)  # not installed
+    monkeypatch.delenv("HOROVOD_SIZE")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match=r"one of 2 ranks, but Horovod does not import .*het_tf\.doctor"):
+        het_tf.init()
+
+
+def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
+    with pytest.raises(ValueError, match="every rank would train its own tables"):
+        het_tf.init(ps="")
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    calls = (
+        lambda: het_tf.keras.Embedding(2, name="t"),
+        lambda: het_tf.horovod.distribute(keras.Sequential()),
+        lambda: het_tf.horovod.shard(np.arange(4)),
+        het_tf.horovod.rank,
+    )
+    for initialized, call in itertools.product((True, False), calls):
+        hvd.initialized = initialized
+        with pytest.raises(RuntimeError, match=r"2 ranks, .* call het_tf\.init\(\)"):
+            call()
+    monkeypatch.setenv("HOROVOD_SIZE", "1")
+    for call in calls:
+        call()
+
+
+def test_ranks_must_agree(fresh, hvd):
+    hvd.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
+    with pytest.raises(
+        ValueError,
+        match=r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS",
+    ):
+        het_tf.init()
+    hvd.others = lambda mine: [{**mine, "namespace": "b"}]
+    with pytest.raises(ValueError, match="namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"):
+        het_tf.init(ps="redis://localhost:1", namespace="a")
+    hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
+    with pytest.raises(
+        ValueError, match=r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"
+    ):
+        het_tf.init(ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
+    hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
+    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het ps up"):
+        het_tf.init()
+    with pytest.warns(RuntimeWarning, match="names a different machine on each of 2 machines"):
+        with pytest.raises(ConnectionError):
+            het_tf.init(ps="redis://localhost:1")
+    compared = []
+    hvd.others = lambda mine: [compared.append(mine["address"]) or mine]
+    with pytest.raises(OSError, match=r"ca=/of/this/machine .*No such file"):
+        het_tf.init(ps="rediss://localhost:1?ca=/of/this/machine")
+    assert compared == ["rediss://localhost:1"]
+    assert settings.horovod() is None
+
+
+@pytest.mark.parametrize("me", [0, 1])
+def test_a_missing_server_program_is_said_on_every_rank(hvd, monkeypatch, me):
+    def start(**_):
+        raise ServerError(
+            "neither valkey-server nor redis-server is on PATH; run: apt-get install redis-server"
+        )
+
+    hvd.me = me
+    monkeypatch.setattr(job_server.LocalServer, "start", start)
+    if me:  # rank 0 tells
+        monkeypatch.setattr(
+            hvd, "broadcast_object", lambda *_, **__: ("", "run: apt-get install redis-server")
+        )
+    with pytest.raises(RuntimeError, match=r"rank 0 could not start one: .*apt-get install redis-server"):
+        het_tf.init()
+
+
+@pytest.mark.parametrize(
+    ("failed", "stopped", "leaving", "ends", "told"),
+    [
+        (False, True, 29, 60, "at most 31 s more"),
+        (False, False, 0, 60, "at most 55 s more"),
+        (True, False, 29, 29, "rank 1 has not ended after 29 s"),
+        (True, False, 0, 10, "rank 1 has not ended after 10 s"),
+        (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
+    ],
+)
+def test_wait_for_rank_ends_at_time_limit(monkeypatch, capsys, failed, stopped, leaving, ends, told):
+    """A failed rank 0 that waits for a stopped process only holds the job up."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    class Server:
+        """The server of the job, and a connection to it: rank 1 does not go."""
+
+        address = "unix:///s"
+
+        def alive(self):
+            return True
+
+        mine = stop = alive
+
+        def ask(self, *_):
+            return "id=3 name=het_rank_1_77 age=1"
+
+    clock, server = Clock(), Server()
+    monkeypatch.setattr(job_server, "time", clock)
+    monkeypatch.setattr(job_server, "_server", server)
+    monkeypatch.setattr(job_server, "_stopped", lambda process: stopped and process == 77)
+    monkeypatch.setattr(job_server, "_leave", lambda: clock.sleep(leaving))
+    monkeypatch.setattr(job_server.Node, "of", lambda address: contextlib.nullcontext(server))
+    monkeypatch.setattr(sys, "last_value", RuntimeError() if failed else None, raising=False)
+    job_server._end_of_job()
+    assert ends <= clock.now < ends + 1
+    assert told in capsys.readouterr().err
+
+
+# --- distribute --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", rules_lib.MODES)
+@pytest.mark.parametrize("late", [False, True])
+def test_distribute_reduces_every_gradient_once(played, mode, late):
+    model = rules_lib.make_model("adam", mode=mode)
+    if not late:
+        optimizer, model.optimizer = model.optimizer, None
+        assert het_tf.horovod.distribute(het_tf.horovod.distribute(model)) is model
+        model.optimizer = optimizer
+    else:
+        played.ranks = 1
+        model.fit(*data(), verbose=0, batch_size=32)  # traced once without
+        played.ranks = 2
+        het_tf.horovod.distribute(het_tf.horovod.distribute(model))
+    model.fit(*data(), verbose=0, batch_size=32)
+    assert model.train_on_batch(*data()) is not None
+    numbers = [name.rpartition(".")[2] for name in played.reduced if "gradient" in name]
+    steps = 2 if mode == "eager" else len(numbers) // 3  # as often as Keras traces
+    assert steps and numbers == ["0", "1", "2"] * steps  # anchor, kernel, bias
+    assert "apply" not in vars(model.optimizer) and "apply_gradients" not in vars(model.optimizer)
+
+
+def test_dense_weights_see_the_average_and_rows_their_share(played):
+    """The other rank does the same: the average is the gradient itself, and each rank gives rows a half."""
+    found = []
+    for ranks in (0, 1, 2):
+        played.ranks = max(ranks, 1)
+        keras.utils.set_random_seed(3)
+        with het_tf.namespace(f"ranks{ranks}"):
+            model = het_tf.horovod.distribute(rules_lib.make_model("sgd", het_tf.optimizers.SGD(0.1)))
+            if ranks:
+                model.fit(*data(), verbose=0, batch_size=32)
+            found.append((model.layers[-1].get_weights(), rules_lib.rows()))
+    (_, initial), (one, rows_of_one), (two, rows_of_two) = found
+    for a, b in zip(one, two, strict=True):
+        assert_close(a, b, MODEL)
+    assert_close(rows_of_one - initial, 2 * (rows_of_two - initial), MODEL, magnitude=np.abs(rows_of_one))
+    assert np.abs(rows_of_one - initial).max() > 1e-4
+
+
+def test_distribute_refuses(fresh, monkeypatch):
+    model = rules_lib.make_model()
+    fit = model.fit
+    assert het_tf.horovod.distribute(model) is model and model.fit == fit, "one worker"
+    monkeypatch.setattr(settings.current, "hvd", Played())
+    with pytest.raises(TypeError, match="give a Keras model"):
+        het_tf.horovod.distribute("model")
+    model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
+    with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
+        het_tf.horovod.distribute(model)
+    monkeypatch.setattr(settings.current, "hvd", None)
+
+
+def test_a_fit_that_nothing_reduces_is_refused(played):
+    model = rules_lib.make_model()
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"distribute\(model\) before fit"):
+        model.fit(*data(), verbose=0)
+    model.evaluate(*data(), verbose=0)
+    model.predict(data()[0], verbose=0)
+    with tf.GradientTape() as tape:  # a custom loop reduces by itself
+        loss = tf.reduce_sum(model(data()[0], training=True))
+    variables = model.trainable_variables
+    gradients = tape.gradient(loss, variables)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"reduce_gradients \(not through Horovod's"):
+        model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    gradients = het_tf.horovod.reduce_gradients(gradients, variables)
+    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+
+def test_a_mean_of_the_ranks_tickets_is_refused(played):
+    """As Horovod's own tape takes it. Would catch: rows trained by a mean of two ranks' norms."""
+    layer = rules_lib.embedding()
+    tickets = []
+    for rank in range(2):
+        played.me = rank
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(np.array([1])))
+        (ticket,) = het_tf.horovod.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
+        tickets.append(tf.roll(ticket, -rank, 0))  # each rank's is its first
+    with pytest.raises(tf.errors.InvalidArgumentError, match="averaged over workers"):
+        het_tf.apply([((tickets[0] + tickets[1]) / 2, layer.anchor)])
+    assert het_tf.Table("t").updates == 0
+
+
+def test_train_step_bypassing_optimizer_is_refused(played):
+    class Own(keras.Sequential):
+        def train_step(self, batch):
+            x, y = batch
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+            for weight, gradient in zip(
+                self.trainable_weights, tape.gradient(loss, self.trainable_weights), strict=True
+            ):
+                weight.assign_sub(0.1 * gradient)
+            return {"loss": loss}
+
+    model = Own([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    het_tf.horovod.distribute(model)
+    x = np.ones((4, 3), np.float32)
+    with pytest.raises(RuntimeError, match="reduce_gradients"):
+        model.fit(x, x[:, :1], verbose=0)
+
+
+def test_ranks_that_differ_are_named(played):
+    model = het_tf.horovod.distribute(rules_lib.make_model())
+    played.others = lambda mine: [{**mine, "tables": []}] if isinstance(mine, dict) else [mine]
+    for _ in range(2):  # it is compared again, and refused again
+        with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
+            model.fit(*data(), verbose=0)
+    played.others = lambda mine: [7 if isinstance(mine, int) else mine]
+    with pytest.raises(RuntimeError, match="1, 7 batches an epoch"):
+        model.fit(*data(), verbose=0, batch_size=32)
+
+
+def test_reduce_gradients_keeps_the_nest(played):
+    nest = [tf.constant([1.0, 2.0]), None, {"a": tf.constant(3.0)}]
+    variables = [tf.Variable([0.0, 0.0]), tf.Variable(0.0), {"a": tf.Variable(0.0)}]
+    reduced = het_tf.horovod.reduce_gradients(nest, variables)
+    assert reduced[1] is None and float(reduced[2]["a"]) == 3.0
+    assert len(played.reduced) == 2
+    played.ranks = 1
+    assert het_tf.horovod.reduce_gradients(nest, variables) is nest
+
+
+def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
+    """Grappler takes ops away that have neither users nor side effects, and Horovod's has none."""
+    reduced = []
+
+    def allreduce(tensor, **_):
+        run = lambda x: reduced.append(1) or x  # noqa: E731
+        out = tf.numpy_function(run, [tensor], tensor.dtype, stateful=False)
+        out.set_shape(tensor.shape)
+        return out
+
+    monkeypatch.setattr(played, "allreduce", allreduce)
+
+    variable = tf.Variable(0.0)
+
+    @tf.function
+    def step(gradient):
+        with tf.control_dependencies(het_tf.horovod.reduce_gradients([gradient], [variable])):
+            return gradient + 1.0
+
+    step(tf.constant(1.0))
+    assert reduced == [1]
+
+
+def test_an_update_waits_for_all_ranks_at_staleness_0_alone(played):
+    for staleness, waits in ((0, 1), (1, 0), (None, 0)):
+        layer = rules_lib.embedding(name=f"s{staleness}", cache=het_tf.Cache(staleness=staleness, rows=10))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(np.array([1, 2, 2])))
+        variables = layer.trainable_variables
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        before = len(played.reduced)
+        het_tf.apply(zip(gradients, variables, strict=True))
+        names = played.reduced[before:]
+        assert [name.startswith("het_tf.updated") for name in names] == [True] * waits

@@ -1,0 +1,92 @@
+// What a serving process maps: a file with the rows of a table. Any bytes are
+// opened or refused, and whatever was opened can be read from end to end.
+//
+// The header's checksum, and the spec's, are made right before the file is
+// opened: else nothing but them would be tried.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <string>
+
+#include "het_tf/core/base/checksum.h"
+#include "het_tf/ext/serving/cc/serve/serve_lookup.h"
+#include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "tests/fuzz/target.h"
+
+namespace het::fuzz {
+namespace {
+
+using namespace het::serve;
+
+std::string Path(const char *name) { return "/tmp/het_serve_fuzz_" + std::to_string(getpid()) + name; }
+
+Bytes MakeFile(const Schema &schema, const WriteOptions &options, Key keys) {
+  const std::string path = Path("_seed");
+  auto writer = ServeWriter::Create(path, schema, options);
+  if (!writer.ok()) Fail("no seed");
+  for (Key key = 0; key < keys; ++key) {
+    const std::vector<float> row(schema->dim(), static_cast<float>(key));
+    if (!writer.value()->Add({&key, 1}, row.data(), row.size()).ok()) Fail("no row");
+  }
+  if (!writer.value()->Finish().ok()) Fail("a good file cannot be written");
+  Bytes bytes(writer.value()->bytes());
+  const int file = open(path.c_str(), O_RDONLY);
+  if (read(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) Fail("no seed");
+  close(file);
+  unlink(path.c_str());
+  return bytes;
+}
+
+void MakeChecksumsRight(Bytes *bytes) {
+  if (bytes->size() < sizeof(Header)) return;
+  Header header;
+  std::memcpy(&header, bytes->data(), sizeof header);
+  if (header.spec_offset <= bytes->size() && header.spec_bytes <= bytes->size() - header.spec_offset) {
+    header.spec_checksum = Checksum::Of(bytes->data() + header.spec_offset, header.spec_bytes);
+  }
+  header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
+  std::memcpy(bytes->data(), &header, sizeof header);
+}
+
+void ReadAll(const ServeFile &file) {
+  std::vector<Key> ids = {0, 1, -1, INT64_MIN, INT64_MAX};
+  for (Key key = 0; key < 300; ++key) ids.push_back(key);
+  // A row may be as wide as a table's can be, whatever the file holds.
+  const size_t some = std::max<size_t>(1, std::min<size_t>(ids.size(), (1 << 20) / file.dim()));
+  std::vector<float> out(some * file.dim());
+  const ServeRead read{&file, {ids.data(), some}, out.data()};
+  static_cast<void>(Lookup({&read, 1}));
+  static_cast<void>(file.Verify());
+}
+
+std::vector<Bytes> Seeds() {
+  std::vector<Bytes> seeds;
+  for (const Schema &schema : Schemas()) {
+    for (const RowType type : {RowType::kFloat32, RowType::kFloat16, RowType::kBfloat16, RowType::kInt8}) {
+      seeds.push_back(MakeFile(schema, {type, Unknown::kInitial}, 7));
+    }
+  }
+  seeds.push_back(MakeFile(Schemas()[0], {RowType::kFloat32, Unknown::kZeros}, 0));
+  seeds.push_back(MakeFile(Schemas()[0], {RowType::kFloat32, Unknown::kZeros}, 60));
+  return seeds;
+}
+
+void Run(const uint8_t *data, size_t size) {
+  Bytes bytes(data, data + size);
+  MakeChecksumsRight(&bytes);
+  static const std::string path = Path("");
+  // A new file each time: what is mapped must not change.
+  unlink(path.c_str());
+  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
+  if (write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) Fail("no file");
+  close(file);
+  auto opened = serve::ServeFile::Open(path);
+  if (opened.ok()) ReadAll(*opened.value());
+  unlink(path.c_str());
+}
+
+const bool registered = Register({"serve", Run, Seeds});
+
+}  // namespace
+}  // namespace het::fuzz

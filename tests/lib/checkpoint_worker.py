@@ -1,0 +1,161 @@
+"""Cases of ranks that save and restore together (ranks_worker.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+from checkpoint_lib import fit, model, tables, weights
+from horovod_worker import refused
+
+import het_tf
+from het_tf import checkpoint
+from het_tf.ext.checkpoint.python.model import dense
+from het_tf.python.session import native
+
+
+def make(hvd, whole=True):
+    made = het_tf.horovod.distribute(model(whole=whole))
+    het_tf.horovod.broadcast(made)
+    return made
+
+
+def batches(hvd, made, begin, end):
+    """Each rank has batches of its own."""
+    fit(made, 1000 * hvd.rank() + begin, 1000 * hvd.rank() + end)
+    het_tf.flush(all_ranks=True)
+
+
+def state(made):
+    """Rows and dense weights; the same on all ranks."""
+    found = tables()["item"]
+    dense_weights = {f"w{number}": one for number, one in enumerate(weights(made))}
+    applies = {"applies": np.int64(het_tf.Table("item").updates)}
+    return {name: found[name] for name in ("ids", "clocks", "counts", "rows")} | dense_weights | applies
+
+
+def equal(found, expected, what):
+    assert sorted(found) == sorted(expected), (sorted(found), sorted(expected))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=f"{what}: {name}")
+
+
+def save(hvd, place):
+    """Two ranks train, save, go on; a second job of them continues from the checkpoint and ends equal."""
+    made = make(hvd)
+    batches(hvd, made, 0, 4)
+    calls = []
+    native_call, native.call = native.call, None
+
+    def count(function, *arguments):
+        calls.append(function)
+        return native_call(function, *arguments)
+
+    native.call = count
+    path = checkpoint.save(place / "c", made, step=4)
+    native.call = native_call
+    assert calls.count("HetSaveRows") == 8, "each rank writes half of the 16 files"
+    assert calls.count("HetMarkDurable") == 1
+    expected = state(made)
+    np.savez(place / f"saved{hvd.rank()}.npz", **expected)
+    batches(hvd, made, 4, 7)
+    uninterrupted = state(made)
+    batches(hvd, made, 20, 22)
+    assert checkpoint.restore(place / "c", made).step == 4
+    equal(state(made), expected, "restored")
+    batches(hvd, made, 4, 7)
+    equal(state(made), uninterrupted, "resumed")
+    increment = checkpoint.save(place / "c", made, step=7, since="latest", keep=1)
+    assert checkpoint.checkpoints(place / "c") == [path, increment]
+    assert checkpoint.verify(increment).base is not None
+    np.savez(place / f"later{hvd.rank()}.npz", **uninterrupted)
+
+
+def load(hvd, place):
+    """As many ranks as like restore what others have saved, and train on."""
+    made = make(hvd)
+    batches(hvd, made, 50, 51)
+    checkpoint.restore(place / "c", made)
+    equal(state(made), dict(np.load(place / "later0.npz")), "restored")
+    batches(hvd, made, 60, 62)
+    of_ranks = hvd.allgather_object(state(made), name="state")
+    for one in of_ranks:
+        equal(one, of_ranks[0], "ranks")
+    checkpoint.restore(place / "c" / "ckpt-00000004", made)
+    equal(state(made), dict(np.load(place / "saved0.npz")), "the first one")
+
+
+def fail(hvd, place):
+    """An error of one rank is raised on all, no rank waits, and the last checkpoint stays."""
+    place = place / f"fail{hvd.size()}"
+    made = make(hvd)
+    batches(hvd, made, 0, 2)
+    path = checkpoint.save(place, made, step=1)
+    expected = state(made)
+    last = hvd.size() - 1
+    native_call = native.call
+
+    def broken(function, error):
+        def call(name, *arguments):
+            if name == function and hvd.rank() == last:
+                raise error
+            return native_call(name, *arguments)
+
+        return call
+
+    theirs = "" if hvd.rank() == last else f"rank {last} could not "
+    for function, error, what in (
+        ("HetFlush", ConnectionError("no server"), "send what its caches held back: "),
+        ("HetSaveRows", OSError(28, "No space left on device"), "write its share: "),
+        ("HetSaveRows", MemoryError("out of memory"), "write its share: "),
+    ):
+        native.call = broken(function, error)
+        part = theirs and theirs + what
+        refused(type(error), part, lambda: checkpoint.save(place, made, step=2))
+        native.call = native_call
+        het_tf.horovod.barrier()
+        assert list(place.iterdir()) == [path], list(place.iterdir())
+    for function, what in (("HetStoreInfo", "read the checkpoint: damaged"), ("HetFlush", "send")):
+        native.call = broken(function, ValueError("damaged"))
+        refused(ValueError, theirs and theirs + what, lambda: checkpoint.restore(place, made))
+        native.call = native_call
+        equal(state(made), expected, function)
+    native.call = broken("HetLoadRows", ConnectionError("no server"))
+    refused(ConnectionError, "given up half-way", lambda: checkpoint.restore(place, made))
+    native.call = native_call
+    checkpoint.restore(place, made)
+    equal(state(made), expected, "restored at last")
+
+    # Only rank 0: dense weights, the directory.
+    write = dense.write
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device", "dense.safetensors")
+
+    dense.write = no_space
+    part = "" if hvd.rank() == 0 else "rank 0 could not end the save: "
+    refused(OSError, part, lambda: checkpoint.save(place, made, step=2))
+    dense.write = write
+    (place.parent / "file").write_text("")
+    het_tf.horovod.barrier()
+    refused(NotADirectoryError, "is a file", lambda: checkpoint.save(place.parent / "file", made))
+    refused(FileNotFoundError, "there is no checkpoint", lambda: checkpoint.restore(place / "nowhere", made))
+    refused(ValueError, "give a later step", lambda: checkpoint.save(place, made, step=1))
+
+    refused(ValueError, "different arguments", lambda: checkpoint.save(place, made, step=5 + hvd.rank()))
+    assert checkpoint.checkpoints(place) == [path]
+    equal(state(made), expected, "in the end")
+    callback(hvd, place.parent)
+
+
+def callback(hvd, place):
+    """The callback saves on all ranks."""
+    made = make(hvd)
+    rng = np.random.default_rng(hvd.rank())
+    ids, x, y = rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32), rng.random((32, 1), np.float32)
+    saver = het_tf.callbacks.Checkpoint(place / "callback", keep=2)
+    made.fit([ids, x], y, batch_size=8, epochs=4, verbose=0, callbacks=[saver])
+    found = checkpoint.checkpoints(place / "callback")
+    assert [one.name for one in found] == ["ckpt-00000012", "ckpt-00000016"], found
+    expected = state(made)
+    made.fit([ids, x], y, batch_size=8, verbose=0)
+    checkpoint.restore(place / "callback", made)
+    equal(state(made), expected, "restored")

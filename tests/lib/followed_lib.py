@@ -1,0 +1,88 @@
+"""A model that trains at a server, its export, and the processes of het serve that follow it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from cli_lib import het
+
+import het_tf
+
+keras = tf.keras
+IDS = np.arange(10)
+
+
+def make_model(units: int = 2) -> Any:
+    table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0), initializer="zeros")
+    inputs = {"id": keras.Input((), dtype="int64", name="id")}
+    rows = het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(table)})(inputs)["id"]
+    outputs = {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0}
+    return keras.Model(inputs, outputs)
+
+
+class Followed:
+    """A model that trains, its export, and the processes of het serve."""
+
+    def __init__(self, server: Any, directory: Path, units: int = 2, **follow: Any) -> None:
+        self.server = server
+        het_tf.init(ps=het_tf.Store(server.address))
+        self.model = make_model(units)
+        self.train(1.0)
+        self.path = directory / "model"
+        how = het_tf.serving.Follow(server.address, max_age=300.0, **follow)
+        het_tf.export(self.model, self.path, format="native", follow=how)
+        self.loaded = tf.saved_model.load(str(self.path))
+        self.log = directory / "log"
+
+    def train(self, value: float) -> None:
+        """Every row and weight is `value`."""
+        het_tf.Table("item").assign(IDS, np.full((len(IDS), 3), value))
+        for weight in self.model.get_layer("top").weights:
+            weight.assign(tf.fill(weight.shape, value))
+
+    def served(self) -> tuple[float, float]:
+        """Of id 3: the value of its row; of the model: a dense weight, if the row is consistent."""
+        answer = self.loaded.signatures["serving_default"](id=tf.constant([3], tf.int64))
+        row = float(answer["row"][0, 0])
+        # y = 3 * row * weight + weight
+        return row, float(answer["y"][0, 0]) / (3 * row + 1)
+
+    def command(self, *words: object, **environment: str) -> subprocess.Popen:
+        log = self.log.open("a")
+        return subprocess.Popen(
+            [sys.executable, "-m", "het_tf.ext.serving.python.following", "follow", str(self.path), *map(str, words)],
+            stderr=log,
+            env={**os.environ, **environment},
+        )
+
+    @contextlib.contextmanager
+    def follower(self, *words: object, **environment: str) -> Iterator[subprocess.Popen]:
+        process = self.command(*words, **environment)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def says(self, text: str) -> bool:
+        return text in self.log.read_text()
+
+    def until(self, holds: Callable[[], bool], seconds: float = 300) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.02)
+
+    def status(self, exit_status: int) -> dict[str, Any]:
+        done = het("serve", "status", self.path, "--json", status=exit_status)
+        return json.loads(done.out)

@@ -1,0 +1,73 @@
+"""A GPU for tests: one in poisoned host memory, or with HET_TEST_GPU=real TensorFlow's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from het_tf.python import versions
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("HET_TEST_BUILD", ROOT / "build" / "release"))
+LIBRARIES = ROOT / "het_tf" / "lib"
+REAL = os.environ.get("HET_TEST_GPU") == "real"
+
+POISONED_GPU = BUILD / "libhet_poisoned_gpu.so"
+DEVICE_LIBRARY = LIBRARIES / "libhet_cuda.so" if REAL else BUILD / "libhet_cuda_host.so"
+GPU_OPS = LIBRARIES / "libhet_tf_gpu.so"
+
+
+def what_is_missing() -> str:
+    """Why these tests cannot run here; "" if they can."""
+    needed = [DEVICE_LIBRARY, GPU_OPS] + ([] if REAL else [POISONED_GPU])
+    missing = [str(path) for path in needed if not path.exists()]
+    return f"not built: {', '.join(missing)}" if missing else ""
+
+
+def gpu_ops_for_this_tensorflow(folder: Path) -> Path:
+    """libhet_tf_gpu.so for the TensorFlow that is here; of another one than the tree's it is made anew."""
+    import tensorflow as tf
+
+    if versions.gpu_ops_tensorflow(GPU_OPS) == tf.__version__:
+        return GPU_OPS
+    library = folder / "libhet_tf_gpu.so"
+    include = tf.sysconfig.get_include()
+    flags = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("-I")]
+    command = [
+        os.environ.get("CXX", "g++"), *flags, "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}",
+        "-isystem", include, f'-DHET_TF_HEADERS="{tf.__version__}"', "-Wl,--no-undefined", "-o", str(library),
+        *(str(source) for source in (ROOT / "het_tf" / "kernels" / "gpu").glob("*.cc")),
+        f"-L{LIBRARIES}", "-l:libhet_tf.so", *tf.sysconfig.get_link_flags(),
+    ]  # fmt: skip
+    subprocess.run(command, check=True, timeout=300)
+    return library
+
+
+def run_checks(target: Path, *names: str, timeout: int = 600, **environment: str) -> dict[str, str]:
+    """Runs checks of gpu_worker.py in one new process. Returns what came of each: "ok", or why not."""
+    settings = {
+        "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}",
+        "HET_DEVICE_LIBRARY": str(DEVICE_LIBRARY),
+        "HET_TEST_POISONED_GPU": str(POISONED_GPU),
+        "HET_TEST_GPU_OPS": str(gpu_ops_for_this_tensorflow(target.parent)),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("gpu_worker.py")), str(target), *names],
+        env={**os.environ, **settings, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )
+    outcome: dict[str, str] = json.loads(target.read_text()) if target.exists() else {}
+    print(done.stdout[-20000:])
+    if not outcome:
+        raise RuntimeError(f"the process ended with {done.returncode} before its first check")
+    return {
+        name: text if text == "ok" else f"{text}\nstatus of the process: {done.returncode}"
+        for name, text in outcome.items()
+    }

@@ -1,0 +1,116 @@
+"""For the tests of het ps: runs the command in this process, and finds ports for its servers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import het_ckpt_lib
+import numpy as np
+import redis_lib
+from cli_lib import Done, het
+
+import het_tf
+from het_tf.python import cli
+from het_tf.ext.ps.python import address, layout
+from het_tf.ext.ps.python.node import Node
+
+
+def het_ps(*words: object, status: int = 0) -> Done:
+    """Runs `het ps WORDS` and checks its exit status."""
+    return het("ps", *words, status=status)
+
+
+def picture(*words: object, status: int = 0) -> dict[str, Any]:
+    return json.loads(het_ps("status", *words, "--json", "--interval", "0.05", status=status).out)
+
+
+def caught_up(directory: Path, place: str) -> dict[str, Any]:
+    """The replica at `place`, once it has all that its primary wrote. Replicas say so once a second."""
+    until = time.monotonic() + 300
+    while True:
+        replica = next(s for s in picture("--dir", directory)["servers"] if s["place"] == place)
+        if replica["lag_bytes"] == 0:
+            return replica
+        assert time.monotonic() < until, replica
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` ports in a row that are free, as are those 10,000 above."""
+    for _ in range(200):
+        first = 10000 + redis_lib.free_port() % 20000
+        sockets = [socket.socket() for _ in range(2 * count)]
+        try:
+            for number in range(count):
+                sockets[2 * number].bind(("127.0.0.1", first + number))
+                sockets[2 * number + 1].bind(("127.0.0.1", first + number + 10000))
+            return first
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+    raise RuntimeError("no free ports")
+
+
+def pids(directory: Path) -> dict[str, int | None]:
+    return {member.name: member.pid() for member in layout.need(directory).members}
+
+
+def kill(directory: Path, name: str) -> None:
+    """kill -9 of one server, and waits until it is gone."""
+    member = next(m for m in layout.need(directory).members if m.name == name)
+    pid = member.pid()
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    while member.pid():
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def up(directory: Path, *words: object):
+    """Servers of `het ps up`, gone after the block."""
+    try:
+        yield het_ps("up", "--dir", directory, *words)
+    finally:
+        redis_lib.leave()
+        if layout.load(directory):
+            with contextlib.redirect_stderr(io.StringIO()):
+                cli.main(["ps", "down", "--dir", str(directory), "--force", "--no-save", "--timeout", "5"])
+
+
+def ask(url: str, *words: object) -> Any:
+    with Node.of(address.parse(url)) as node:
+        return node.ask(*words)
+
+
+def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
+    """Trains a table at a store; returns how often each of 200 rows was counted down."""
+    het_tf.reset()
+    het_tf.init(ps=url)
+    layer = redis_lib.counter(staleness=2, rows=50)
+    expected = np.zeros(200)
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        redis_lib.count(layer, rng.integers(0, 200, 100), expected)
+    het_tf.flush()
+    return expected
+
+
+def check(expected: np.ndarray) -> None:
+    """Checks that the store has the counts of `train`."""
+    np.testing.assert_array_equal(het_tf.Table("t").lookup(np.arange(200))[:, 0], -expected)
+
+
+def partitions_of(table: str, ids: np.ndarray, url: str) -> np.ndarray:
+    """In which of the 64 partitions of the default namespace each row of a table lies."""
+    stat = ask(url, "HET.STAT", ask(url, "KEYS", "het::*")[0])
+    seed = int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
+    return np.array([het_ckpt_lib.partition(int(key), table, 64, seed) for key in ids])

@@ -1,0 +1,451 @@
+"""Cases of ranks that train together (ranks_worker.py): every way, bulk-synchronous, and a death."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+import het_tf
+from het_tf.ext.placement.python.placement import Placement
+
+keras = tf.keras
+STEPS, BATCH, IDS = 16, 8, 24
+
+
+def integers(y_true, y_pred):
+    """A loss whose gradients are small integers that depend on the rows: a row too old or too new shows."""
+    del y_true
+    factor = tf.stop_gradient(tf.math.floormod(tf.floor(y_pred * 4.0), 5.0) - 2.0)
+    return factor * y_pred
+
+
+def batches(ranks, seed=5):
+    """For each step and rank: ids [BATCH, 2], numbers [BATCH, 3], labels [BATCH, 1]; small integers."""
+    rng = np.random.default_rng(seed)
+    shape = (STEPS, ranks, BATCH)
+    ids = rng.integers(0, IDS, (*shape, 2))
+    x = rng.integers(-1, 2, (*shape, 3)).astype(np.float32)
+    return ids, x, (ids.sum(-1, keepdims=True) % 3 == 0).astype(np.float32)
+
+
+def part(ranks, rank):
+    """All batches of one rank, one after the other; of all ranks together, step by step, if rank is None."""
+    chosen = slice(None) if rank is None else slice(rank, rank + 1)
+    return [one[:, chosen].reshape(-1, one.shape[-1]) for one in batches(ranks)]
+
+
+class Slow(keras.layers.Layer):
+    """Passes ids on, on some steps late: as when the ranks are not equally fast."""
+
+    def __init__(self, seed, **options):
+        super().__init__(**options)
+        self.rng = np.random.default_rng(seed)
+
+    def call(self, ids):
+        def wait(x):
+            time.sleep(0.03 * float(self.rng.random() < 0.4))
+            return x
+
+        out = tf.numpy_function(wait, [ids], tf.int64)
+        out.set_shape(ids.shape)
+        return out
+
+
+def make(name, whole_numbers, rank=0, cache_rows=None):
+    """A model of rows and of dense weights."""
+    keras.utils.set_random_seed(7)
+    ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    late = Slow(rank, dtype="int64")(ids) if rank is not None else ids
+    optimizer = het_tf.optimizers.SGD(1.0 if whole_numbers else 0.05)
+    initializer = "zeros" if whole_numbers else None
+    rows = het_tf.keras.Embedding(
+        4,
+        combiner="sum",
+        name=name,
+        optimizer=optimizer,
+        initializer=initializer,
+        cache=het_tf.Cache(staleness=0, rows=cache_rows),
+    )(late)
+    dense = keras.layers.Dense(1, kernel_initializer="zeros" if whole_numbers else "glorot_uniform")
+    if whole_numbers:
+        out = keras.ops.sum(rows, axis=-1, keepdims=True) + dense(x)
+    else:
+        out = dense(keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), rows]))
+    model = keras.Model([ids, x], out)
+    loss = integers if whole_numbers else "mse"
+    eagerly = name in ("float", "placed", "on_demand_small_cache")  # the others are graphs
+    model.compile(keras.optimizers.SGD(1.0 if whole_numbers else 0.05), loss, run_eagerly=eagerly)
+    return model
+
+
+def fit(model, data, batch, callbacks=()):
+    ids, x, y = data
+    model.fit([ids, x], y, batch_size=batch, shuffle=False, verbose=0, callbacks=list(callbacks))
+
+
+def result(model, name):
+    """Dense weights, and the rows and clocks of the table."""
+    het_tf.flush()
+    scan = het_tf.Table(name).scan()
+    weights = [w.value.numpy() for w in model.trainable_weights if w.shape != ()]
+    return {f"{name}/w{i}": w for i, w in enumerate(weights)} | {
+        f"{name}/{column}": scan[column] for column in ("ids", "rows")
+    }
+
+
+CELLS = {
+    "whole_small_cache": dict(whole_numbers=True, cache_rows=3),
+    "float": dict(whole_numbers=False),
+    "placed": dict(whole_numbers=True),
+    "on_demand": dict(whole_numbers=True),
+    "on_demand_small_cache": dict(whole_numbers=True, cache_rows=3),
+}
+MORE = ("float", "on_demand_small_cache")  # cells that are like the others, and take as long
+LEFT = 10  # steps of a first pass of the streams of "on_demand", which is left then
+
+
+def placed(ranks, seed=None, **more):
+    """The batches of this rank, of those of all ranks together placed by the first id; shuffled before."""
+    ids, x, y = part(ranks, None)
+    samples = tf.data.Dataset.from_tensor_slices(({"first": ids[:, 0], "ids": ids, "x": x}, y))
+    if seed is not None:
+        samples = samples.shuffle(len(y), seed=seed).repeat()
+    batches = het_tf.horovod.shard(samples, by="first", batch=BATCH, **more)
+    return batches.map(lambda features, y: ((features["ids"], features["x"]), y))
+
+
+def union(ranks):
+    """The same in one process, on the batches of all ranks."""
+    found = {}
+    for name, cell in CELLS.items():
+        model = make(name, rank=None, **cell)
+        if name.startswith("on_demand"):
+            fit(model, [one[: LEFT * ranks * BATCH] for one in part(ranks, None)], ranks * BATCH)
+        fit(model, part(ranks, None), ranks * BATCH)
+        found |= result(model, name)
+    return found
+
+
+def exact(hvd, out, more=False):
+    """Bulk-synchronous training of cells; what each rank ends with is in OUT/RANK.npz."""
+    rank, ranks = hvd.rank(), hvd.size()
+    found = {}
+    for name, cell in CELLS.items():
+        if name in MORE and not more:
+            continue
+        model = het_tf.horovod.distribute(make(name, rank=rank, **cell))
+        if name == "placed":
+            mine = placed(ranks)
+            firsts = np.concatenate([ids[:, 0] for (ids, _), _ in mine])
+            everyone = part(ranks, None)[0][:, 0]
+            order = Placement("first", ranks, BATCH).place(everyone)
+            np.testing.assert_array_equal(firsts, everyone[order[:, rank].ravel()])
+            assert np.any(firsts != part(ranks, rank)[0][:, 0]), "in turns it would be another part"
+            model.fit(mine, verbose=0)
+        elif name.startswith("on_demand"):
+            on_demand(model, name, ranks)
+        else:
+            fit(model, part(ranks, rank), BATCH)
+        het_tf.flush(all_ranks=True)
+        found |= result(model, name)
+    out.mkdir(exist_ok=True)
+    np.savez(out / f"{rank}.npz", **found)
+
+
+def on_demand(model, name, ranks):
+    """Two passes, of which the first is left: `fit` has the ranks send what they have held back."""
+    rows = model.get_layer(name)
+    ids_of = dict(lookahead=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
+    mine = placed(ranks, **ids_of)
+    model.fit(mine, verbose=0, steps_per_epoch=LEFT)
+    model.fit(mine, verbose=0)
+    assert het_tf.Table(name).stats()["planned"] == LEFT + STEPS
+
+
+# --- the ways to train ------------------------------------------------------------------------------------
+
+
+class Subclassed(keras.Model):
+    """Has no weights before its first batch."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.rows = het_tf.keras.Embedding(4, combiner="mean", name=name, cache=het_tf.Cache(staleness=3))
+        self.out = keras.layers.Dense(1)
+
+    def call(self, inputs):
+        return self.out(keras.ops.concatenate([self.rows(inputs[0]), inputs[1]], axis=1))
+
+
+class TwoOptimizers(Subclassed):
+    """A train_step of its own, with a second optimizer beside the compiled one."""
+
+    def train_step(self, data):
+        (ids, x), y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self([ids, x]) - y) ** 2)
+        weights = self.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        for optimizer, chosen in ((self.optimizer, 0), (self.second, 1)):
+            pairs = [one for i, one in enumerate(zip(gradients, weights, strict=True)) if i % 2 == chosen]
+            optimizer.apply_gradients(pairs)
+        return {"loss": loss}
+
+
+def functional(name, staleness=3, normalize=True):
+    ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    rows = het_tf.keras.Embedding(4, combiner="sum", name=name, cache=het_tf.Cache(staleness=staleness))(ids)
+    hidden = keras.layers.Concatenate()([rows, keras.layers.Dense(4)(x)])
+    hidden = keras.layers.BatchNormalization()(hidden) if normalize else hidden
+    return keras.Model([ids, x], keras.layers.Dense(1, dtype="float32")(keras.layers.Dropout(0.2)(hidden)))
+
+
+def sequential(name):
+    return keras.Sequential([
+        keras.Input((2,), dtype="int64"), het_tf.keras.Embedding(4, combiner="sum", name=name),
+        keras.layers.Dense(1),
+    ])  # fmt: skip
+
+
+def ways(more):
+    """Name, model, compile arguments: those that differ most, and the other ones."""
+    opt = keras.optimizers
+    if not more:
+        yield "clipnorm", functional, dict(optimizer=opt.Adam(0.01, global_clipnorm=0.1))
+        yield "two", TwoOptimizers, dict(optimizer="sgd", run_eagerly=True)
+        return
+    yield "eager", functional, dict(optimizer="adagrad", run_eagerly=True)
+    yield "subclassed", Subclassed, dict(optimizer="adam")
+    yield "ema", functional, dict(optimizer=opt.SGD(0.1, use_ema=True, ema_overwrite_frequency=3))
+    yield "many", functional, dict(optimizer="rmsprop", steps_per_execution=4)
+    yield "scaled", functional, dict(optimizer=opt.LossScaleOptimizer(opt.Adam(0.01), initial_scale=2.0**10))
+    yield "sequential", sequential, dict(optimizer="adam")
+
+
+def weights_of(model):
+    return [w.value.numpy() for w in model.trainable_weights]
+
+
+def same(hvd, what, values):
+    """Asserts that the ranks hold equal arrays."""
+    of_ranks = hvd.allgather_object([np.asarray(v) for v in values], name="same")
+    for one in of_ranks[1:]:
+        for a, b in zip(of_ranks[0], one, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=what)
+
+
+def refused(error, part, call):
+    try:
+        call()
+    except error as found:
+        assert part in str(found), str(found)
+    else:
+        raise AssertionError(f"not refused: {part}")
+
+
+def train_in_every_way(hvd, more=False):
+    """Every way to train keeps the dense weights of the ranks equal."""
+    rank = hvd.rank()
+    keras.utils.set_random_seed(100 + rank)  # the ranks begin with different weights
+    ids, x, y = (one[:64] for one in part(2, rank))
+    for name, build, options in ways(more):
+        model = build(name)
+        if name == "sequential":
+            model.compile(loss="mse", **options)
+            het_tf.horovod.distribute(model)
+        else:
+            het_tf.horovod.distribute(het_tf.horovod.distribute(model)).compile(loss="mse", **options)
+        if name == "two":
+            model.second = keras.optimizers.SGD(0.1)
+        inputs = ids if name == "sequential" else [ids, x]
+        history = model.fit(inputs, y, batch_size=BATCH, epochs=2, verbose=0).history
+        same(hvd, name, [*weights_of(model), history["loss"]])
+        assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
+        assert all(np.isfinite(w).all() for w in weights_of(model))
+
+
+def orders(hvd):
+    """Ranks that place one stream in two orders are told before a dense update, and none waits."""
+    model = functional("orders", staleness=0)
+    het_tf.horovod.distribute(model).compile("sgd", "mse")
+    steps = []
+    look = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: steps.append(weights_of(model))
+    )
+    fit = partial(model.fit, verbose=0, callbacks=[look])
+    mine = placed(hvd.size(), seed=hvd.rank())
+    said = "ranks place samples differently: in pass 1 of"
+    refused(tf.errors.InvalidArgumentError, said, lambda: fit(mine, steps_per_epoch=100))
+    assert 0 < len(steps) <= 100
+    same(hvd, "orders", [len(steps), *steps[-1]])
+    same(hvd, "orders", weights_of(model))
+    samples = tf.data.Dataset.from_tensor_slices({"id": np.arange(100)})
+    batch = 2 + hvd.rank()
+    said = "batch is 2 on rank 0, 3 on rank 1"
+    refused(RuntimeError, said, lambda: het_tf.horovod.shard(samples, by="id", batch=batch))
+
+
+def filtered(batches):
+    """A dataset of unknown length."""
+    ids, x, y = (one[: batches * BATCH] for one in part(2, 0))
+    return tf.data.Dataset.from_tensor_slices(((ids, x), y)).batch(BATCH).filter(lambda *_: True)
+
+
+def end_together(hvd):
+    """Ranks whose streams have unknown lengths stop with the shortest; eagerly: test_shortest.py."""
+    mine = filtered(7 + 4 * hvd.rank())
+    model = functional("end_many", staleness=0)
+    het_tf.horovod.distribute(model).compile("sgd", "mse", steps_per_execution=4)
+    batches = []
+    count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
+    model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=[count])
+    model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[count])
+    same(hvd, "many", [batches, *weights_of(model)])
+    assert batches[:4] == [3, 7] * 2
+    model, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
+    het_tf.horovod.broadcast(model)
+
+    @tf.function(autograph=False)  # which would convert Keras, too
+    def step(ids, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
+        gradients = het_tf.horovod.reduce_gradients(
+            tape.gradient(loss, model.trainable_variables), model.trainable_variables
+        )
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    stream = het_tf.horovod.until_shortest(mine)
+    if hvd.rank() == 1:
+        next(iter(stream))  # a single rank may look
+    for (ids, x), y in stream:
+        step(ids, x, y)
+    assert int(optimizer.iterations) == 7, optimizer.iterations
+    same(hvd, "end_loop", weights_of(model))
+
+
+def metrics(hvd, place):
+    """Metrics over ranks with unequal rows are those of one process with all rows."""
+    model = functional("metrics", normalize=False)
+    auc = keras.metrics.AUC(num_thresholds=50, from_logits=True, name="auc")
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile("sgd", loss, metrics=[auc, "mse"], run_eagerly=True)
+    het_tf.horovod.broadcast(model)
+    ids, x, y = part(2, None)
+    pieces = [slice(0, 100), slice(100, 220)]  # of two ranks; rank 1 has more
+    mine = pieces[hvd.rank()]
+    model.evaluate([ids[mine], x[mine]], y[mine], batch_size=16, verbose=0)
+    found = het_tf.horovod.global_metrics(model)
+    local = model.get_metrics_result()
+    model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
+    expected = {name: float(value) for name, value in model.get_metrics_result().items()}
+    assert set(found) == {"loss", "auc", "mse"}
+    assert abs(found["auc"] - expected["auc"]) < 1e-7 and abs(found["auc"] - float(local["auc"])) > 1e-4
+    for name in found:
+        assert abs(found[name] - expected[name]) < 1e-5, (name, found, expected)
+    gauc_of_all_samples(model, ids, x, y, pieces, hvd.rank())
+    # The same through fit, at a learning rate that leaves the weights as they are.
+    model = functional("metrics", normalize=False)
+    het_tf.horovod.distribute(model).get_layer("metrics").trainable = False
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=[auc])
+    ids_, x_, y_ = part(2, hvd.rank())
+    trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
+    log = model.fit(
+        [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
+        callbacks=[trace],
+    ).history  # fmt: skip
+    assert all(0 < one["workers"] < one["step"] and one["lookup"] > 0 for one in trace.steps_traced)
+    events = json.loads((place / f"trace-rank-{hvd.rank()}.json").read_text())["traceEvents"]
+    of_workers = [one["name"] for one in events if one.get("cat") == "workers"]
+    assert len(of_workers) >= 3 and all("het_tf." in one for one in of_workers), of_workers
+    same(hvd, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
+    model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
+    assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6
+
+
+def gauc_of_all_samples(model, ids, x, y, pieces, rank):
+    """GAUC gathers samples, also where a rank has none."""
+    scores = model.predict([ids[:220], x[:220]], verbose=0)
+
+    def fed(part):
+        gauc = het_tf.metrics.GAUC()
+        gauc.update_state(y[part], scores[part], groups=ids[part, 0])
+        return gauc
+
+    union = fed(slice(0, 220))
+    for part in (pieces[rank], slice(0, 220 * rank)):
+        gauc = fed(part)
+        with het_tf.horovod.global_states([gauc]):
+            assert float(gauc.result()) == float(union.result()), (gauc.result(), union.result())
+            assert (gauc.groups, gauc.left_out) == (union.groups, union.left_out)
+
+
+def loops(hvd, place):
+    """A custom loop."""
+    ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
+    model, optimizer = functional("loop", staleness=0), keras.optimizers.Adam(0.01)
+    het_tf.horovod.broadcast(model)
+
+    @tf.function(autograph=False)
+    def step(ids, x, y):
+        weights = model.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
+        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights), weights)
+        optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+    for begin in range(0, 80, BATCH):
+        step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
+    same(hvd, "loop", weights_of(model))
+    in_step(hvd, place)
+
+
+def in_step(hvd, place):
+    """A reduction that only orders ops keeps the ranks in step: none is more than a step ahead."""
+    layer = het_tf.keras.Embedding(2, name="ordered", cache=het_tf.Cache(staleness=math.inf))
+    log = [place / f"steps-{rank}" for rank in (0, 1)]
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(ids))
+        gradients = tape.gradient(loss, [layer.anchor])
+        with tf.control_dependencies(het_tf.horovod.reduce_gradients(gradients, [layer.anchor])):
+            return tf.identity(loss)
+
+    def steps(rank):
+        return len(log[rank].read_text())
+
+    log[hvd.rank()].write_text("")
+    het_tf.horovod.barrier()
+    for _ in range(20):
+        if hvd.rank() == 1:
+            time.sleep(0.02)  # the other one would be ahead
+        step(tf.constant([1], tf.int64))
+        with log[hvd.rank()].open("a") as file:
+            file.write(".")
+        assert steps(hvd.rank()) <= steps(1 - hvd.rank()) + 1
+    het_tf.horovod.barrier()
+
+
+def die(hvd, place, victim_and_how):
+    """One rank ends in the middle of training."""
+    victim, _, how = victim_and_how.partition(":")
+    model = functional("dying", staleness=0)
+    het_tf.horovod.distribute(model).compile("sgd", "mse")
+    ids, x, y = part(2, hvd.rank())
+
+    class End(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5 and hvd.rank() == int(victim):
+                if how == "error":
+                    raise ValueError("the data is bad here")
+                os.kill(os.getpid(), signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+
+    model.fit([ids, x], y, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[End()])

@@ -1,0 +1,28 @@
+// The module's replication, in process: passes on the parts that a copy needs.
+#pragma once
+
+#include <vector>
+
+#include "het_tf/core/store/chunk.h"
+#include "het_tf/core/store/partition.h"
+#include "tests/testing/handle_frame.h"
+
+namespace het::testing {
+
+// `done` is the result of handling `frame`. Returns false if the copy refuses any part.
+inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, Partition* copy) {
+  const Replication& made = done.replication;
+  bool taken = true;
+  if (done.applied) {
+    Handling how;
+    Bytes reply;
+    if (made.frame) how.applied_at = made.time;
+    const Span<const uint8_t> push(made.push.data(), made.push.size());
+    taken = HandleFrame(copy, made.frame ? frame : push, &reply, how).applied;
+  }
+  for (const Bytes& chunk : made.removals)
+    taken = LoadChunk({chunk.data(), chunk.size()}, copy).ok() && taken;
+  return taken;
+}
+
+}  // namespace het::testing

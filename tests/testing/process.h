@@ -1,0 +1,137 @@
+// A training process with one table: an engine as TensorFlow's step uses it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/engine/engine.h"
+#include "het_tf/core/store/local_store.h"
+#include "het_tf/core/store/local_transport.h"
+#include "tests/testing/keep_and_apply.h"
+
+namespace het::testing {
+
+// The ids of one worker's step, with possible duplicates, and a gradient for each.
+struct Batch {
+  std::vector<int64_t> ids;
+  std::vector<float> gradients;
+
+  void Append(const Batch& other) {
+    ids.insert(ids.end(), other.ids.begin(), other.ids.end());
+    gradients.insert(gradients.end(), other.gradients.begin(), other.gradients.end());
+  }
+};
+
+class Process {
+ public:
+  static constexpr uint32_t kDim = 3;
+
+  // The reference: its table "t" is in its own memory and has no cache.
+  explicit Process(const TableSpec& spec) : engine_(std::make_unique<Engine>("one")) { Create(spec, {}); }
+  // A worker of the store.
+  Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
+      : Process(spec, service, cache, std::make_unique<LocalTransport>(service)) {}
+  Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache,
+          std::unique_ptr<Transport> transport)
+      : engine_(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(service),
+                                         std::move(transport), ClientConfig())) {
+    TableOptions options;
+    options.cache = cache;
+    Create(spec, options);
+  }
+
+  Engine& engine() { return *engine_; }
+  const TablePtr& table() const { return table_; }
+  uint64_t token() const { return token_; }
+
+  // Calls fn(call) for the lookup or the gradient of these ids.
+  template <typename Fn>
+  auto WithCall(const std::vector<int64_t>& ids, Fn fn) {
+    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+    return fn(BatchCall{{&table_, 1}, {&feature, 1}, kLayer});
+  }
+  // A training lookup: one row of kDim floats for each id. Apply then takes the gradients of the same ids.
+  Status TryLookup(const std::vector<int64_t>& ids, std::vector<float>* rows) {
+    rows->resize(ids.size() * kDim);
+    float* const out[] = {rows->data()};
+    return WithCall(ids, [&](const BatchCall& call) {
+      return engine_->steps().Lookup(call, {out, 1}, &token_);
+    });
+  }
+  std::vector<float> Lookup(const std::vector<int64_t>& ids) {
+    std::vector<float> rows;
+    const Status status = TryLookup(ids, &rows);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return rows;
+  }
+  // Passes the gradients, for the token of the last lookup.
+  template <typename Fn>
+  auto WithGradients(const Batch& batch, float learning_rate, Fn fn) {
+    const float* const gradients[] = {batch.gradients.data()};
+    ApplyArgs args;
+    args.token = token_;
+    args.gradients = {gradients, 1};
+    args.learning_rates = {&learning_rate, 1};
+    return WithCall(batch.ids, [&](const BatchCall& call) { return fn(call, args); });
+  }
+  void Apply(const Batch& batch, float learning_rate) {
+    const Status status =
+        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
+          return KeepAndApply(&engine_->steps(), call, args);
+        });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // Keeps the gradients, whose tickets are added to *tickets: [KeptGradients::kSlots, 2].
+  Status TryKeep(const Batch& batch, std::vector<float>* tickets, uint32_t worker = 0, float factor = 1) {
+    std::vector<KeptGradients::Given> given;
+    const uint64_t variable = kVariable;
+    const Status status = WithGradients(batch, 0, [&](const BatchCall& call, const ApplyArgs& args) {
+      return engine_->steps().Keep(call, args, {&variable, 1}, worker, nullptr, &given);
+    });
+    tickets->resize(2 * KeptGradients::kSlots);
+    for (const KeptGradients::Given& one : given) {
+      for (size_t i = 0; i < 2; ++i) (*tickets)[2 * one.slot + i] += factor * one.ticket[i];
+    }
+    return status;
+  }
+  // fn(call): ApplyKept, or its first half.
+  template <typename Fn>
+  auto WithTickets(const std::vector<float>& tickets, float learning_rate, Fn fn) {
+    return fn(KeptCall{kVariable, {&table_, 1}, {tickets.data(), tickets.size()}, {&learning_rate, 1}});
+  }
+  Status TryApplyKept(const std::vector<float>& tickets, float learning_rate) {
+    return WithTickets(tickets, learning_rate,
+                       [&](const KeptCall& call) { return engine_->steps().ApplyKept(call); });
+  }
+  // Returns key -> clock and row, slots included.
+  std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
+    const TableRows all = engine_->tables().Scan("t").value();
+    const size_t floats = table_->schema->row_floats();
+    std::map<Key, std::pair<Clock, std::vector<float>>> rows;
+    for (size_t i = 0; i < all.keys.size(); ++i) {
+      const float* row = all.rows.data() + i * floats;
+      rows[all.keys[i]] = {all.clocks[i], std::vector<float>(row, row + floats)};
+    }
+    return rows;
+  }
+
+  static constexpr uint64_t kLayer = 1;
+  static constexpr uint64_t kVariable = 9;
+
+ private:
+  void Create(const TableSpec& spec, const TableOptions& options) {
+    const Status status = engine_->tables().Create(spec, options);
+    if (!status.ok()) std::abort();
+    table_ = engine_->tables().Find("t").value();
+  }
+
+  std::unique_ptr<Engine> engine_;
+  TablePtr table_;
+  uint64_t token_ = 0;
+};
+
+}  // namespace het::testing

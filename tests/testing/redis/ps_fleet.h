@@ -1,0 +1,62 @@
+// Several worker processes and one parameter server, controlled by the test: it starts the workers, disturbs
+// them or the servers, watches the servers' content, and finally counts.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/redis/ps_worker.h"
+#include "tests/testing/redis/redis_shards.h"
+
+namespace het::testing {
+
+constexpr uint32_t kFleetPartitions = 6;
+
+class PsFleet {
+ public:
+  PsFleet(const PsWorkerConfig& config, RedisShards* shards);
+  ~PsFleet();
+
+  Ledger& ledger() { return *ledger_; }
+  const PsWorkerConfig& config() const { return config_; }
+  const std::vector<std::string>& partition_keys() { return observer_->store().keys(); }
+
+  void Start();
+  // kill -9.
+  void KillWorker(uint32_t w);
+  bool Running();
+  // Waits until it holds, all workers have ended, or five minutes have passed, which is a failure.
+  template <typename Fn>
+  void Await(Fn done) {
+    for (int tries = 0; tries < 150000; ++tries) {
+      if (done() || !Running() || ledger_->errors > 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    ADD_FAILURE() << "five minutes are over";
+  }
+  // Waits for `more` further pushes.
+  void AwaitPushes(uint64_t more);
+  // Waits until the workers end, by themselves or on request.
+  void Finish();
+
+  // I1 at the server: it has all ticks of a worker's ended steps, except s_push.
+  void CheckServer();
+  // I5 at the end: the server holds every tick and change of every worker once. Rows of the killed worker
+  // `dead` may lack as many ticks as may be unsent, and those of the running step.
+  void CheckConserved(uint32_t dead = kMostWorkers);
+
+ private:
+  PsWorkerConfig config_;
+  SharedLedger ledger_;
+  std::vector<pid_t> pids_;
+  std::vector<int> exits_;
+  std::unique_ptr<PsClient> observer_;
+};
+
+}  // namespace het::testing

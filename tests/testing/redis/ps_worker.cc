@@ -1,0 +1,238 @@
+#include "tests/testing/redis/ps_worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/testing/table_specs.h"
+
+namespace het::testing {
+
+TableSpec PsWorkerConfig::spec() const {
+  return NewSpec("counting", workers + 1, "sgd", {"constant", kLedgerInitial, 0});
+}
+
+int64_t PsWorkerConfig::MostUnseen(Clock ticks, int64_t in_progress) const {
+  if (cache.pull_bound == kUnbounded || cache.push_bound == kUnbounded) return kUnbounded;
+  const int64_t held_back = cache.sync().most_unapplied(ticks);
+  return cache.pull_bound.Of(ticks) + (static_cast<int64_t>(workers) - 1) * (held_back + in_progress);
+}
+
+PsClient::PsClient(const PsWorkerConfig& config, const CacheConfig& cache)
+    : schema_(TableSchema::Create(config.spec()).value()),
+      store_(std::move(RedisStore::Open(config.address, "", kOpenSeconds, nullptr).value())),
+      cluster_(config.address) {
+  if (!store_->CreateTable(schema_).ok() || !cluster_.Refresh(kOpenSeconds).ok()) std::abort();
+  transport_ = std::make_unique<RedisTransport>(std::move(cluster_), store_->keys(), store_->hash_seed());
+  client_ = std::make_unique<Client>(transport_.get(), config.client);
+  if (!client_->AddTable(schema_, cache).ok()) std::abort();
+}
+
+std::unique_ptr<TestStep> PsClient::NewStep(const std::vector<Key>& keys) {
+  auto step = std::make_unique<TestStep>();
+  step->Add(*schema_, transport_->id(0), keys);
+  return step;
+}
+
+PsWorker::PsWorker(const PsWorkerConfig& config, Ledger* ledger, uint32_t rank)
+    : config_(config),
+      ledger_(ledger),
+      rank_(rank),
+      random_(config.seed * kMostWorkers + rank),
+      ps_(config, config.cache),
+      observer_(config, CacheConfig()) {}
+
+void PsWorker::Run() {
+  Mine().ready = true;
+  for (uint32_t v = 0; v < config_.workers; ++v) {
+    while (!ledger_->workers[v].ready) std::this_thread::yield();
+  }
+  for (uint64_t i = 0; config_.steps == 0 ? !ledger_->stop : i < config_.steps; ++i) {
+    if (!OneStep()) return;
+    ++Mine().steps;
+    Publish();
+    if (random_.Chance(0.2)) Pause();
+  }
+  // A worker resends a partition's lost updates at its next contact.
+  std::vector<Key> all;
+  for (Key key = 0; key < kLedgerKeys; ++key) all.push_back(key);
+  if (Read(ps_.NewStep(all), /*training=*/false) == nullptr) return;
+  Succeeds(ps_.client().Flush(), "the last flush");
+  Publish();
+}
+
+void PsWorker::Pause() {
+  std::this_thread::sleep_for(std::chrono::duration<double>(random_.Unit() * config_.most_pause));
+}
+
+bool PsWorker::Succeeds(const Status& status, const char* what) {
+  if (!status.ok()) ledger_->Error("worker " + std::to_string(rank_) + ", " + what + ": " + status.message());
+  return status.ok();
+}
+
+void PsWorker::Publish() {
+  uint64_t pushes = 0;
+  for (uint32_t p = 0; p < ps_.store().keys().size(); ++p)
+    pushes += ps_.client().session(p).log().next_seq() - 1;
+  Mine().pushes = pushes;
+  Mine().resends = ps_.client().Stats(ps_.schema().id()).resends;
+  Mine().lost = ps_.client().Stats(ps_.schema().id()).lost_pushes;
+}
+
+std::vector<Key> PsWorker::Keys() {
+  std::vector<Key> keys;
+  for (uint64_t n = random_.Below(13); n > 0; --n) {
+    keys.push_back(random_.Between(0, random_.Chance(0.5) ? 3 : kLedgerKeys - 1));
+  }
+  return keys;
+}
+
+bool PsWorker::OneStep() {
+  if (random_.Chance(config_.flushes)) return Succeeds(ps_.client().Flush(), "a flush");
+  const uint64_t what = random_.Below(20);
+  if (what == 1) return Read(ps_.NewStep(Keys()), /*training=*/false) != nullptr;
+  if (what == 2) return Read(ps_.NewStep(Keys()), true) != nullptr;  // its gradient never comes
+  if (what == 3 && open_ == nullptr) {
+    open_ = Read(ps_.NewStep(Keys()), true);
+    return open_ != nullptr;
+  }
+  if (what == 4 && open_ != nullptr) return Write(std::move(open_));
+  auto step = Read(ps_.NewStep(Keys()), true);
+  if (random_.Chance(0.05)) Pause();
+  return step != nullptr && Write(std::move(step));
+}
+
+std::unique_ptr<TestStep> PsWorker::Read(std::unique_ptr<TestStep> step, bool training) {
+  step->token = training ? ++last_token_ : 0;
+  const bool ask = random_.Chance(0.2);
+  // An inference read: the observer keeps no row, so it fetches every row.
+  if (ask && !Succeeds(observer_.client().Read(step->MakeRead(), 0), "a look at the server")) return nullptr;
+  std::map<Key, Before> now;
+  for (Key key = 0; key < kLedgerKeys; ++key) {
+    for (uint32_t v = 0; v < config_.workers; ++v) {
+      now[key].done[v] = TicksOf(v, key).done;
+      now[key].begun[v] = TicksOf(v, key).begun;
+    }
+  }
+  for (auto& [where, part] : step->parts()) {
+    for (size_t u = 0; u < part.keys.size() && ask; ++u) {
+      now[part.keys[u]].foreign_at_server = Foreign(part.values[u]);
+    }
+  }
+  if (!Succeeds(ps_.client().Read(step->MakeRead(), step->token), "a lookup")) return nullptr;
+  // With notified checks, bounds hold as of the answer to the lookup before.
+  const bool earlier = training && config_.cache.checks != Checks::kAsked && !before_.empty();
+  for (auto& [where, part] : step->parts()) {
+    for (size_t u = 0; u < part.keys.size(); ++u) {
+      CheckRow(part.keys[u], part.values[u], (earlier ? before_ : now)[part.keys[u]]);
+    }
+  }
+  if (training && !step->parts().empty()) before_ = std::move(now);  // an empty lookup does not count
+  return step;
+}
+
+bool PsWorker::Write(std::unique_ptr<TestStep> step) {
+  for (auto& [where, part] : step->parts()) {
+    for (size_t u = 0; u < part.keys.size(); ++u) {
+      part.touched[u] = !random_.Chance(0.1);
+      if (!part.touched[u]) continue;
+      float* g = part.sums.data() + u * part.dim;
+      // 4 bits can represent integers up to 7.
+      const bool small = config_.cache.wire == RowFormat::kInt4;
+      const int64_t last = small ? random_.Between(0, 1) : random_.Between(-3, 3);
+      std::fill_n(g, part.dim, 0.0f);
+      g[rank_] = 1;
+      g[config_.workers] = static_cast<float>(last);
+      TicksOf(rank_, part.keys[u]).sum += last;
+      ++TicksOf(rank_, part.keys[u]).begun;
+    }
+  }
+  std::map<Key, Clock> before;
+  for (auto& [where, part] : step->parts()) {
+    for (Key key : part.keys) before[key] = ClockOf(key);
+  }
+  if (!Succeeds(ps_.client().Write(step->MakeWrite(1), step->token, nullptr), "an update")) return false;
+  for (auto& [where, part] : step->parts()) {
+    for (size_t u = 0; u < part.keys.size(); ++u) {
+      if (!part.touched[u]) continue;
+      ++TicksOf(rank_, part.keys[u]).done;
+      // The base may have fallen meanwhile, with the store's clock; or the row has left.
+      const Clock now = ClockOf(part.keys[u]);
+      const Clock clock = std::max(now == 0 ? AllTicks(part.keys[u]) : now, before[part.keys[u]] + 1);
+      const int64_t bound = config_.cache.sync().most_unapplied(clock);
+      if (bound == kUnbounded) continue;
+      const auto unapplied =
+          static_cast<int64_t>(ps_.client().UnappliedTicks(ps_.schema().id(), part.keys[u]));
+      ledger_->held_back += unapplied > 0;
+      if (unapplied > bound) {
+        ledger_->Error("I1: worker " + std::to_string(rank_) + " ends a step with " +
+                       std::to_string(unapplied) + " unapplied ticks of key " + std::to_string(part.keys[u]));
+      }
+    }
+  }
+  return true;
+}
+
+Clock PsWorker::ClockOf(Key key) {
+  const TableCache* cache = ps_.client().cache(ps_.schema().id());
+  const uint32_t line = cache->lines().Find(key);
+  return line == kNoRow ? 0 : cache->lines().clock(line);
+}
+
+Clock PsWorker::AllTicks(Key key) {
+  Clock ticks = 0;
+  for (uint32_t v = 0; v < config_.workers; ++v) ticks += TicksOf(v, key).begun;
+  return ticks;
+}
+
+int64_t PsWorker::Foreign(const float* value) const {
+  int64_t ticks = 0;
+  for (uint32_t v = 0; v < config_.workers; ++v) {
+    if (v != rank_) ticks += static_cast<int64_t>(kLedgerInitial - value[v]);
+  }
+  return ticks;
+}
+
+void PsWorker::CheckRow(Key key, const float* value, const Before& before) {
+  const auto error = [&](const std::string& what) {
+    ledger_->Error(what + " (worker " + std::to_string(rank_) + ", key " + std::to_string(key) + ", step " +
+                   std::to_string(Mine().steps) + ")");
+  };
+  int64_t unseen = 0, unseen_done = 0;
+  for (uint32_t v = 0; v < config_.workers; ++v) {
+    const auto seen = static_cast<int64_t>(kLedgerInitial - value[v]);
+    const int64_t there_are = TicksOf(v, key).begun;
+    const bool all = v == rank_ && config_.losses != PsWorkerConfig::kLost;
+    if (seen < 0 || seen > there_are || (all && seen != there_are)) {
+      error((v == rank_ ? "I4: sees " : "sees ") + std::to_string(seen) + " of " + std::to_string(there_are) +
+            " ticks of worker " + std::to_string(v));
+    }
+    if (v == rank_) continue;
+    unseen += std::max<int64_t>(before.begun[v] - seen, 0);
+    unseen_done += std::max<int64_t>(before.done[v] - seen, 0);
+  }
+  ++ledger_->reads;
+  Ledger::Raise(&ledger_->largest, unseen);
+  if (config_.losses != PsWorkerConfig::kNone) return;
+  const int64_t behind = before.foreign_at_server - Foreign(value);
+  if (config_.cache.pull_bound != kUnbounded && before.foreign_at_server >= 0 &&
+      behind > config_.cache.pull_bound.Of(AllTicks(key))) {
+    error("I2: the row lacks " + std::to_string(behind) + " foreign ticks that the server had");
+  }
+  const int64_t most = config_.most_unseen(AllTicks(key));
+  if (most == kUnbounded) return;
+  const int64_t most_done = config_.most_unseen_done(AllTicks(key));
+  if (unseen > most || unseen_done > most_done) {
+    error("I3: " + std::to_string(unseen) + " foreign ticks unseen, " + std::to_string(unseen_done) +
+          " of them of ended steps; allowed are " + std::to_string(most) + " and " +
+          std::to_string(most_done));
+  }
+}
+
+}  // namespace het::testing

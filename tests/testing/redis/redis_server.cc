@@ -1,0 +1,204 @@
+#include "tests/testing/redis/redis_server.h"
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace het::testing {
+namespace {
+
+// hiredis may write to a server that has just ended: SIGPIPE must not end the test. Only during a call: other
+// signals of ours must arrive.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    const timespec now = {0, 0};
+    while (sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+};
+
+std::string Setting(const char* variable, const char* otherwise) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+}  // namespace
+
+std::string RedisServer::Missing() {
+  if (!std::filesystem::exists(Module())) return Module() + " is not built";
+  if (std::system(("command -v " + Program() + " >/dev/null 2>&1").c_str()) != 0) {
+    return Program() + " is not installed (apt-get install redis-server)";
+  }
+  return "";
+}
+
+std::string RedisServer::Program() { return Setting("HET_TEST_SERVER", "redis-server"); }
+std::string RedisServer::Module() { return Setting("HET_TEST_MODULE", HET_REDIS_MODULE); }
+
+int RedisServer::FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0) return 0;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+RedisServer::RedisServer(Arguments settings) : settings_(std::move(settings)) {
+  char path[] = "/tmp/het_redis_XXXXXX";
+  dir_ = mkdtemp(path);
+  Start();
+}
+
+RedisServer::~RedisServer() {
+  Kill();
+  // A saving child may still write for a moment.
+  for (int tries = 0; tries < 100 && std::filesystem::exists(dir_); ++tries) {
+    std::error_code error;
+    std::filesystem::remove_all(dir_, error);
+    if (error) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+std::string RedisServer::Log() const {
+  std::ostringstream text;
+  text << std::ifstream(dir_ + "/log").rdbuf();
+  return text.str();
+}
+
+bool RedisServer::Start() {
+  Arguments args = {Program(),
+                    "--port",
+                    "0",
+                    "--unixsocket",
+                    dir_ + "/socket",
+                    "--dir",
+                    dir_,
+                    "--logfile",
+                    dir_ + "/log",
+                    "--save",
+                    "",
+                    "--loadmodule",
+                    Module(),
+                    "--enable-debug-command",
+                    "yes"};
+  args.insert(args.end(), settings_.begin(), settings_.end());
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  pid_ = fork();
+  if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  for (int tries = 0; tries < 30000; ++tries) {
+    if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
+      pid_ = -1;
+      return false;
+    }
+    context_.reset(redisConnectUnix((dir_ + "/socket").c_str()));
+    if (context_ != nullptr && context_->err == 0 && Command({"PING"}).text == "PONG") return true;
+    context_.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+void RedisServer::Kill() {
+  context_.reset();
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+  std::filesystem::remove(dir_ + "/socket");
+}
+
+bool RedisServer::Restart() {
+  Kill();
+  return Start();
+}
+
+RedisReply RedisServer::Command(const Arguments& args) {
+  std::vector<const char*> pointers;
+  std::vector<size_t> sizes;
+  for (const std::string& arg : args) {
+    pointers.push_back(arg.data());
+    sizes.push_back(arg.size());
+  }
+  if (context_ == nullptr) return RedisReply();
+  const WithoutSigpipe server_may_be_gone;
+  auto* reply = static_cast<redisReply*>(
+      redisCommandArgv(context_.get(), static_cast<int>(args.size()), pointers.data(), sizes.data()));
+  if (reply == nullptr) return RedisReply();
+  RedisReply copy = Copy(*reply);
+  freeReplyObject(reply);
+  return copy;
+}
+
+int64_t RedisServer::Info(const std::string& section, const std::string& field) {
+  std::istringstream lines(Command({"INFO", section}).text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.compare(0, field.size() + 1, field + ":") == 0)
+      return std::atoll(line.c_str() + field.size() + 1);
+  }
+  return -1;
+}
+
+bool RedisServer::Await(const std::string& section, const std::string& line) {
+  for (int tries = 0; tries < 30000; ++tries) {
+    if (Command({"INFO", section}).text.find(line) != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+bool RedisServer::AwaitCopy(RedisServer* replica) {
+  if (!replica->Await("replication", "master_link_status:up")) return false;
+  const int64_t until = Info("replication", "master_repl_offset");
+  for (int tries = 0; tries < 30000; ++tries) {
+    if (replica->Info("replication", "slave_repl_offset") >= until) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+RedisReply RedisServer::Copy(const redisReply& reply) {
+  RedisReply copy;
+  copy.type = reply.type;
+  copy.text = reply.str == nullptr ? "" : std::string(reply.str, reply.len);
+  copy.integer = reply.integer;
+  for (size_t i = 0; i < reply.elements; ++i) copy.elements.push_back(Copy(*reply.element[i]));
+  return copy;
+}
+
+}  // namespace het::testing

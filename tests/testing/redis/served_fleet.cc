@@ -1,0 +1,256 @@
+#include "tests/testing/redis/served_fleet.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "het_tf/ext/serving/cc/follow/boot_clock.h"
+#include "het_tf/ext/serving/cc/follow/follower.h"
+#include "het_tf/ext/serving/cc/follow/live_reader.h"
+#include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "het_tf/ext/ps/client/redis_changes.h"
+#include "tests/testing/random.h"
+#include "tests/testing/redis/remote_worker.h"
+#include "tests/testing/table_specs.h"
+
+namespace het::testing {
+namespace {
+
+constexpr uint64_t kHashSeed = 99;
+
+// The table of RemoteWorker.
+Schema ServedSchema() { return NewSchema("t", RemoteWorker::kDim, "sgd", {"zeros", 0, 0}); }
+
+void Sleep(uint64_t microseconds) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }
+
+}  // namespace
+
+ServedFleet::ServedFleet(RedisShards* servers, uint64_t seed)
+    : address_(servers->address()), seed_(seed), rows_(NewServedRows()) {
+  RedisCluster cluster(address_);
+  EXPECT_TRUE(cluster.Refresh(10).ok());
+  const auto made = cluster.Ask(MetaKey(""),
+                                {"HSET", MetaKey(""), "partitions", std::to_string(kServedPartitions),
+                                 "hash_seed", std::to_string(kHashSeed)},
+                                10);
+  EXPECT_TRUE(made.ok() && made.value().ok());
+  auto base = serve::ServeWriter::Create(folder_.path() + "/t.het", ServedSchema(), serve::WriteOptions());
+  EXPECT_TRUE(base.ok() && base.value()->Finish().ok());
+  // Makes the partitions and the table, which the follower looks for. In another process: it has threads.
+  pids_["maker"] = fork();
+  if (pids_["maker"] == 0) _exit(RemoteWorker(Text(), ClientConfig()).ok() ? 0 : 1);
+  int status = 0;
+  waitpid(pids_["maker"], &status, 0);
+  EXPECT_EQ(status, 0);
+  pids_.erase("maker");
+}
+
+ServedFleet::~ServedFleet() {
+  while (!pids_.empty()) Kill(std::string(pids_.begin()->first));
+}
+
+std::string ServedFleet::PartitionKeyOf(uint32_t partition) const {
+  return PartitionKeys("", kServedPartitions)[partition];
+}
+
+std::string ServedFleet::Text() const {
+  std::string nodes;
+  for (const ServerNode& node : address_.nodes) nodes += (nodes.empty() ? "" : ",") + node.ToString();
+  return (address_.nodes[0].path.empty() ? "redis://" : "unix://") + nodes;
+}
+
+void ServedFleet::Start(const std::string& name) {
+  const pid_t pid = fork();
+  if (pid != 0) {
+    pids_[name] = pid;
+    return;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (name == "follower") Follow();
+  if (name == "publisher") Publish();
+  if (name.rfind("reader", 0) == 0) Read();
+  if (name.rfind("writer", 0) == 0) Write(static_cast<uint32_t>(name.back() - '0'));
+  _exit(0);
+}
+
+void ServedFleet::StartAll() {
+  for (const char* name : {"writer0", "writer1", "follower", "publisher", "reader"}) Start(name);
+  AwaitServed();
+}
+
+void ServedFleet::Kill(const std::string& name, int signal) {
+  const pid_t pid = pids_.at(name);
+  kill(pid, signal);
+  waitpid(pid, nullptr, 0);
+  pids_.erase(name);
+}
+
+bool ServedFleet::AwaitServed() {
+  const uint64_t now = follow::BootNanoseconds();
+  const uint64_t version = rows_->published;
+  return Await("rows and a version of now are served", [&] {
+    return rows_->last_seen > now && (pids_.count("publisher") == 0 || rows_->in_force > version);
+  });
+}
+
+void ServedFleet::Pause() {
+  rows_->resting = 0;
+  rows_->pause = true;
+  const auto writers = static_cast<uint32_t>(
+      std::count_if(pids_.begin(), pids_.end(), [](const auto& p) { return p.first[0] == 'w'; }));
+  Await("writers rest", [&] { return rows_->resting == writers; });
+}
+
+void ServedFleet::Finish() {
+  Resume();
+  AwaitServed();
+  rows_->stop = true;
+  for (const auto& [name, pid] : std::exchange(pids_, {})) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << name << " ended with " << status;
+  }
+  EXPECT_EQ(rows_->errors, 0u) << rows_->first_error;
+  EXPECT_GT(rows_->checked, 100u);
+}
+
+void ServedFleet::Write(uint32_t writer) {
+  Random random(seed_ * 100 + writer);
+  ClientConfig config;
+  config.max_backoff = 0.1;
+  config.deadline = 60;
+  RemoteWorker worker(Text(), config);
+  std::vector<Key> mine;
+  for (Key key = writer; key < kServedKeys; key += kWriters) mine.push_back(key);
+  std::map<Key, float> values;
+  while (!rows_->stop) {
+    if (rows_->pause) {
+      ++rows_->resting;
+      while (rows_->pause && !rows_->stop) Sleep(1000);
+      continue;
+    }
+    const Key removed = random.Pick(mine);
+    if (removed >= kServedKeys - kRemovedKeys && values[removed] > 0) {
+      const uint64_t event = rows_->rows[removed].Begin(0);
+      // A removal is not sent again by itself: it may have been carried out.
+      for (;;) {
+        size_t count = 0;
+        const Status status = worker.engine().tables().Remove("t", {&removed, 1}, &count);
+        if (status.ok()) break;
+        if (status.code() != Code::kUnavailable) return rows_->Error("a removal: " + status.message());
+        if (rows_->stop) return;
+      }
+      rows_->rows[removed].Ack(event);
+      values[removed] = 0;
+    }
+    std::set<int64_t> ids;
+    for (int i = 0; i < 4; ++i) ids.insert(random.Pick(mine));
+    std::vector<std::pair<Key, uint64_t>> events;
+    for (const Key id : ids) events.emplace_back(id, rows_->rows[id].Begin(++values[id]));
+    const Status status = worker.Step({ids.begin(), ids.end()});
+    if (!status.ok()) return rows_->Error("a step: " + status.message());
+    for (const auto& [key, event] : events) rows_->rows[key].Ack(event);
+    Sleep(random.Below(3000));
+  }
+}
+
+void ServedFleet::Follow() {
+  auto source = RedisChanges::Open(address_, "", 3);
+  for (; !source.ok() && !rows_->stop; source = RedisChanges::Open(address_, "", 3)) Sleep(20000);
+  if (!source.ok()) return;
+  auto live = follow::LiveWriter::Open(folder_.path() + "/live", {folder_.path() + "/t.het"});
+  if (!live.ok()) return rows_->Error("live files: " + live.status().message());
+  follow::FollowerOptions options;
+  options.poll = 0.05;
+  options.max_page_bytes = 200;  // several pages a scan
+  auto made = follow::Follower::Create(source.value().get(), live.value().get(), options);
+  if (!made.ok()) return rows_->Error("follower: " + made.status().message());
+  follow::Follower& follower = *made.value();
+  std::vector<pollfd> descriptors;
+  // A follower that starts again gets the kept versions.
+  for (uint64_t offered = rows_->published > 10 ? rows_->published - 10 : 0; !rows_->stop;) {
+    for (; offered < rows_->published; ++offered) {
+      const ServedVersion& version = rows_->versions[offered + 1];
+      std::vector<Position> cut;
+      for (const auto& position : version.cut) cut.push_back({position[0], position[1]});
+      follow::Version offer;
+      offer.number = offered + 1;
+      const Status status = follower.Offer(offer, std::move(cut));
+      if (!status.ok()) return rows_->Error("an offer: " + status.message());
+    }
+    const double pause = follower.Step();
+    descriptors.clear();
+    source.value()->Descriptors(&descriptors);
+    poll(descriptors.data(), descriptors.size(), static_cast<int>(std::clamp(pause * 1000, 1.0, 20.0)));
+  }
+}
+
+void ServedFleet::Publish() {
+  RedisCluster cluster(address_);
+  while (!rows_->stop) {
+    const uint64_t number = rows_->published + 1;
+    if (number == kMostVersions) return rows_->Error("too many versions");
+    ServedVersion& version = rows_->versions[number];
+    for (Key key = 0; key < kServedKeys; ++key) version.least[key] = rows_->rows[key].LastAcked();
+    std::vector<RedisCluster::Command> stats;
+    for (const std::string& key : PartitionKeys("", kServedPartitions))
+      stats.push_back({key, {"HET.STAT", key}});
+    std::vector<het::RedisReply> replies;
+    if (!(cluster.known() || cluster.Refresh(5).ok()) || !cluster.AskAll(stats, 5, &replies).ok()) {
+      Sleep(50000);
+      continue;
+    }
+    for (uint32_t p = 0; p < kServedPartitions; ++p) {
+      const auto& fields = replies[p].array;
+      for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+        const auto& value = fields[i + 1];
+        const uint64_t as_number = value.kind == het::RedisReply::kInteger
+                                       ? static_cast<uint64_t>(value.integer)
+                                       : std::strtoull(value.text().c_str(), nullptr, 10);
+        if (fields[i].text() == "incarnation") version.cut[p][0] = as_number;
+        if (fields[i].text() == "changes") version.cut[p][1] = as_number;
+      }
+    }
+    version.ready = true;
+    rows_->published = number;
+    Sleep(100000);
+  }
+}
+
+void ServedFleet::Read() {
+  auto opened = follow::LiveReader::Open(folder_.path() + "/live", {folder_.path() + "/t.het"});
+  if (!opened.ok()) return rows_->Error("reader: " + opened.status().message());
+  follow::LiveReader& reader = *opened.value();
+  std::vector<Key> keys;
+  for (Key key = 0; key < kServedKeys; ++key) keys.push_back(key);
+  std::vector<float> values(keys.size() * RemoteWorker::kDim);
+  std::vector<uint64_t> newest(kServedKeys);
+  while (!rows_->stop) {
+    const auto version = reader.version();
+    uint64_t seen = 0;
+    const follow::LiveRead read = {0, {keys.data(), keys.size()}, values.data()};
+    const Status status = reader.Lookup({&read, 1}, &seen);
+    if (!version.ok() || !status.ok()) return rows_->Error("a lookup: " + status.message());
+    for (const Key key : keys) {
+      const uint64_t event = rows_->Check(key, values.data() + key * RemoteWorker::kDim, RemoteWorker::kDim,
+                                          seen, version.value().number);
+      if (event < newest[key] && key < kServedKeys - kRemovedKeys) {
+        rows_->Error("key " + std::to_string(key) + " went back from event " + std::to_string(newest[key]) +
+                     " to " + std::to_string(event));
+      }
+      newest[key] = event;
+    }
+    rows_->last_seen = seen;
+    rows_->in_force = version.value().number;
+    Sleep(500);
+  }
+}
+
+}  // namespace het::testing

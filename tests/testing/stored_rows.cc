@@ -1,0 +1,149 @@
+#include "tests/testing/stored_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/store/local_store.h"
+#include "tests/testing/table_specs.h"
+
+namespace het::testing {
+
+StoredRows RowsOf(TableStore* store, const TableSchema& schema, size_t some) {
+  StoredRows rows;
+  RowBatch batch(schema.dim(), schema.row_floats() - schema.dim(), some);
+  for (uint32_t p = 0; p < store->partitions(); ++p) {
+    for (uint64_t cursor = 0; cursor != TableStore::kScanned; batch.Clear()) {
+      const Status status = store->ScanSome(schema, p, &cursor, &batch);
+      EXPECT_TRUE(status.ok()) << status.message();
+      if (!status.ok()) return rows;
+      for (size_t i = 0; i < batch.size(); ++i) {
+        std::vector<float> row(schema.row_floats());
+        batch.CopyRow(i, row.data());
+        const StoredRow stored(batch.clocks()[i], batch.last_used()[i], batch.counts()[i], std::move(row));
+        EXPECT_TRUE(rows.emplace(batch.keys()[i], stored).second) << "twice: " << batch.keys()[i];
+      }
+    }
+  }
+  return rows;
+}
+
+std::vector<uint32_t> AllPartitions(const TableStore& store) {
+  std::vector<uint32_t> all(store.partitions());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::vector<Position> PositionsOf(TableStore* store, const TableSchema& schema) {
+  const auto state = store->State(schema);
+  EXPECT_TRUE(state.ok()) << state.status().message();
+  return state.value().positions;
+}
+
+std::vector<std::string> Save(TableStore* store, const std::string& prefix,
+                              const std::vector<SavedTable>& tables, uint32_t group) {
+  std::vector<std::string> paths;
+  for (uint32_t first = 0; first < store->partitions(); first += group) {
+    std::vector<uint32_t> partitions;
+    for (uint32_t p = first; p < std::min(first + group, store->partitions()); ++p) partitions.push_back(p);
+    paths.push_back(prefix + "-" + std::to_string(first));
+    const auto saved = SaveRows(store, paths.back(), tables, partitions);
+    EXPECT_TRUE(saved.ok()) << saved.status().message();
+  }
+  return paths;
+}
+
+void Load(TableStore* store, const std::vector<std::string>& paths, const Schema& schema, Clock floor) {
+  ASSERT_TRUE(store->BeginLoad("test", 60).ok());
+  ASSERT_TRUE(store->ClearTable(*schema).ok());
+  for (const std::string& path : paths) {
+    const auto file = RowReader::Open(path);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    const auto table = file.value()->Find(schema->spec().name);
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    const auto loaded = LoadRows(store, *file.value(), *table.value(), *schema, true);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_EQ(loaded.value().rows, table.value()->rows);
+  }
+  ASSERT_TRUE(store->RaiseFloor(*schema, floor).ok());
+  const Status committed = store->CommitLoad("test");
+  ASSERT_TRUE(committed.ok()) << committed.message();
+}
+
+namespace {
+
+// One table, the files of its last checkpoint, and the positions that its next increment begins at.
+struct History {
+  Schema schema;
+  std::vector<std::string> chain = {};
+  std::vector<Position> since = {};
+};
+
+History NewHistory(const std::string& name, uint32_t dim, const std::string& optimizer) {
+  return {NewSchema(name, dim, optimizer)};
+}
+
+// Returns whether it was an increment.
+bool SaveAndCompare(TableStore* store, const std::string& prefix, History* of) {
+  const TableSchema& schema = *of->schema;
+  const auto count = store->CountChanges(schema, of->since, AllPartitions(*store));
+  EXPECT_TRUE(count.ok()) << count.status().message();
+  SavedTable table{of->schema};
+  const bool increment = count.value().kind == ChangesKind::kChanges;
+  if (increment) {
+    table.since = of->since;
+  } else {
+    of->chain.clear();
+  }
+  of->since = PositionsOf(store, schema);
+  for (const std::string& path : Save(store, prefix, {table})) of->chain.push_back(path);
+  LocalService service(8, 1);
+  LocalStore restored(&service);
+  EXPECT_TRUE(restored.CreateTable(of->schema).ok());
+  Load(&restored, of->chain, of->schema);
+  EXPECT_EQ(RowsOf(&restored, schema), RowsOf(store, schema)) << prefix;
+  return increment;
+}
+
+}  // namespace
+
+void CheckIncrements(TableStore* store, const std::string& prefix, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  History tables[] = {NewHistory("a", 2, "adam"), NewHistory("b", 3, "sgd")};
+  for (const History& table : tables) ASSERT_TRUE(store->CreateTable(table.schema).ok());
+  int increments = 0;
+  int whole = 0;
+  for (int step = 0; step < 120; ++step) {
+    History& table = tables[random() % 2];
+    const TableSchema& schema = *table.schema;
+    std::vector<Key> keys(1 + random() % 20);
+    for (Key& key : keys) key = static_cast<Key>(random() % 100);
+    const std::vector<float> rows(keys.size() * schema.row_floats(), static_cast<float>(step));
+    const uint64_t action = random() % 100;
+    if (action < 40) {
+      ASSERT_TRUE(store->Assign(schema, keys, rows.data(), true).ok());
+    } else if (action < 65) {
+      ASSERT_TRUE(store->Remove(schema, keys).ok());
+    } else if (action < 68) {
+      ASSERT_TRUE(store->ClearTable(schema).ok());
+    } else if (action < 70) {
+      ASSERT_TRUE(store->DropTable(schema).ok());
+      ASSERT_TRUE(store->CreateTable(table.schema).ok());
+    } else if (action < 75 && !table.chain.empty()) {
+      Load(store, table.chain, table.schema);
+      table.since = PositionsOf(store, schema);
+    } else if (action >= 75) {
+      ++(SaveAndCompare(store, prefix + "-" + std::to_string(step), &table) ? increments : whole);
+    }
+  }
+  EXPECT_GT(increments, 5);
+  EXPECT_GT(whole, 1);
+}
+
+}  // namespace het::testing

@@ -1,0 +1,117 @@
+#include "tests/testing/world/device_cache.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/engine/step_store.h"
+
+namespace het::testing {
+namespace {
+
+// New tables of the reference get buckets of `rows` rows.
+void MakeBuckets(uint64_t rows) {
+  void* const library = dlopen(DeviceLibrary::Get().value()->path().c_str(), RTLD_NOW);
+  reinterpret_cast<void (*)(uint64_t)>(dlsym(library, "HetDevReferenceBucket"))(rows);
+}
+
+}  // namespace
+
+std::string DeviceLibraryPath() {
+  const char* const given = std::getenv("HET_DEVICE_LIBRARY");
+  return given == nullptr ? HET_DEVICE_LIBRARY : given;
+}
+
+// One feature for each part, a table's keys in one partition.
+struct DeviceCache::Batch {
+  template <typename Parts>
+  Batch(const Parts& parts, const std::map<uint64_t, TablePtr>& by_id, bool on_device)
+      : memory{on_device, nullptr} {
+    std::map<uint64_t, uint32_t> number;
+    for (const auto& part : parts) {
+      const auto [at, added] = number.try_emplace(part.table, static_cast<uint32_t>(tables.size()));
+      if (added) tables.push_back(by_id.at(part.table));
+      features.push_back({at->second, Span<const Key>(part.keys, part.uniques), std::nullopt});
+    }
+  }
+  BatchCall call() const { return {tables, features, 0, memory}; }
+  uint32_t dim(size_t feature) const { return tables[features[feature].table]->schema->dim(); }
+
+  std::vector<TablePtr> tables;
+  std::vector<FeatureIds> features;
+  CallMemory memory;
+};
+
+DeviceCache::DeviceCache(Client* client, const PartitionId& store, uint64_t seed)
+    : client_(client), random_(seed), tables_(client, store) {
+  if (!DeviceLibrary::Load(DeviceLibraryPath(), 0).ok()) std::abort();
+}
+
+Status DeviceCache::AddTable(const Schema& schema, const CacheConfig& config) {
+  MakeBuckets(std::min<uint64_t>(config.capacity, 4));
+  const Status added = tables_.Add(schema, config);
+  MakeBuckets(DeviceTable::kBucket);
+  HET_RETURN_IF_ERROR(added);
+  by_id_[schema->id()] = std::make_shared<Table>();
+  by_id_[schema->id()]->schema = schema;
+  return tables_.ConnectWithClient(schema->id(), config);
+}
+
+Status DeviceCache::Read(CachedRead* read, uint64_t token) {
+  const Batch batch(read->parts, by_id_, random_.Chance(0.5));
+  std::vector<float*> out;
+  for (size_t f = 0; f < read->parts.size(); ++f) {
+    CachedRead::Part& part = read->parts[f];
+    Vector<float>& rows = read->private_rows.emplace_back(part.uniques * batch.dim(f));
+    out.push_back(rows.data());
+    for (size_t u = 0; u < part.uniques; ++u) part.values[u] = rows.data() + u * batch.dim(f);
+  }
+  HET_RETURN_IF_ERROR(tables_.Lookup(batch.call(), out, token));
+  if (token == 0) return Status();
+  kept_.push_back(token);
+  if (kept_.size() > StepStore::kKept) Release(kept_.front());
+  return Status();
+}
+
+Status DeviceCache::Write(const CachedWrite& write, uint64_t token) {
+  const Batch batch(write.parts, by_id_, random_.Chance(0.5));
+  std::vector<const float*> gradients;
+  for (const CachedWrite::Part& part : write.parts) gradients.push_back(part.sums);
+  const std::vector<float> rates(batch.tables.size(), write.parts.empty() ? 0 : write.parts[0].learning_rate);
+  const std::vector<uint8_t> active(gradients.size(), 1);
+  ApplyArgs args;
+  args.token = token;
+  args.gradients = gradients;
+  args.learning_rates = rates;
+  args.active = active;
+  std::vector<uint8_t> changed;
+  const Status status = tables_.Apply(batch.call(), args, &changed);
+  Release(token);
+  return status;
+}
+
+Status DeviceCache::Flush() {
+  HET_RETURN_IF_ERROR(tables_.Flush());
+  return client_->Flush();
+}
+
+uint64_t DeviceCache::UnappliedTicks(uint64_t table, Key key) {
+  return client_->UnappliedTicks(table, key) + Find(table, key).ticks;
+}
+
+HetDevRowState DeviceCache::Find(uint64_t table, Key key, std::vector<float>* values) {
+  const TableSchema& schema = *by_id_.at(table)->schema;
+  std::vector<float> row(schema.row_floats());
+  const HetDevRowState state = tables_.Inspect(table, key, row.data());
+  if (values != nullptr && state.found) values->assign(row.begin(), row.begin() + schema.dim());
+  return state;
+}
+
+void DeviceCache::Release(uint64_t token) {
+  tables_.Release(token);
+  kept_.erase(std::remove(kept_.begin(), kept_.end(), token), kept_.end());
+}
+
+}  // namespace het::testing

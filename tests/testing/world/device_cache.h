@@ -1,0 +1,50 @@
+// The caches of a worker whose tables are on a device: the product's driver (ext/gpu/cc) over the reference
+// device (device/reference), with a client's reads and writes (CachedRead, CachedWrite).
+//
+// Buckets are small, so that few keys evict each other. A random choice puts ids, rows and gradients on the
+// host or the device.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/client/cached_rows.h"
+#include "het_tf/ext/gpu/cc/device_tables.h"
+#include "tests/testing/random.h"
+
+namespace het::testing {
+
+// The library that HET_DEVICE_LIBRARY names, or the reference.
+std::string DeviceLibraryPath();
+
+class DeviceCache {
+ public:
+  DeviceCache(Client* client, const PartitionId& store, uint64_t seed);
+
+  Status AddTable(const Schema& schema, const CacheConfig& config);
+
+  // --- as Client's
+  Status Read(CachedRead* read, uint64_t token);
+  // Touches every key of the write.
+  Status Write(const CachedWrite& write, uint64_t token);
+  Status Flush();
+  uint64_t UnappliedTicks(uint64_t table, Key key);
+
+  // Reads a row of the cache; values: dim floats, empty if the row is absent.
+  HetDevRowState Find(uint64_t table, Key key, std::vector<float>* values = nullptr);
+
+ private:
+  struct Batch;
+  void Release(uint64_t token);
+
+  Client* const client_;
+  Random random_;
+  DeviceTables tables_;
+  std::map<uint64_t, TablePtr> by_id_;
+  std::deque<uint64_t> kept_;  // tokens of kept steps, oldest first, as in StepStore
+};
+
+}  // namespace het::testing

@@ -1,0 +1,339 @@
+// Steps, the store's failures and content. world_checks.cc compares them with the oracle.
+#include "tests/testing/world/world.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "het_tf/core/wire/layout.h"
+#include "tests/testing/optimizer_of.h"
+#include "tests/testing/partition_bytes.h"
+#include "tests/testing/table_specs.h"
+
+namespace het::testing {
+
+World::World(const WorldConfig& config)
+    : config_(config),
+      service_(config.partitions, config.seed * 7919, [this] { return now; }),
+      random_(config.seed) {
+  const uint32_t dim = config.dim == 0 ? config.workers + 1 : config.dim;
+  for (uint32_t t = 0; t < config.tables; ++t) {
+    TableSpec spec = NewSpec("table" + std::to_string(t), dim + t, OptimizerOf(config.optimizer),
+                             {"constant", kInitial, 0});
+    spec.limits = config.limits;
+    schemas_.push_back(TableSchema::Create(spec).value());
+    Require(service_.CreateTable(schemas_.back()));
+  }
+  if (config.age > 0) AgeRows();
+  for (uint32_t p = 0; p < config.partitions; ++p) {
+    replica_[p] = Snapshot(p);
+    LimitSubscriptions(p);
+  }
+  for (uint32_t w = 0; w < config.workers; ++w) AddWorker();
+}
+
+World::~World() = default;
+
+std::unique_ptr<TestStep> World::NewStep(const std::vector<std::vector<Key>>& keys_of_tables) {
+  auto step = std::make_unique<TestStep>();
+  for (size_t t = 0; t < keys_of_tables.size(); ++t)
+    step->Add(*schemas_[t], service_.id(0), keys_of_tables[t]);
+  return step;
+}
+
+Status World::Read(size_t w, TestStep* step, bool training) {
+  if (step->token == 0 && training) {
+    step->token = NewToken();
+    BeginTraining(w, step);
+  }
+  const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
+                                             : client(w).Read(step->MakeRead(), step->token);
+  if (status.ok()) CheckRead(w, step);
+  return status;
+}
+
+void World::ReadEarly(size_t w, TestStep* step) {
+  step->token = NewToken();
+  NoteBegin(step);
+  BeginTraining(w, step);
+  client(w).ReadEarly(step->MakeRead(), step->token);
+}
+
+std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
+  step->token = training ? NewToken() : 0;
+  if (device(w) != nullptr) return std::make_unique<ReadOp>();
+  NoteBegin(step);
+  if (training) BeginTraining(w, step);
+  return client(w).BeginRead(step->MakeRead(), step->token);
+}
+
+Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
+  if (device(w) != nullptr) return Read(w, step, step->token != 0);
+  const Status status = client(w).FinishRead(op);
+  if (status.ok()) CheckRead(w, step);
+  return status;
+}
+
+Status World::Write(size_t w, TestStep* step) {
+  FillGradients(w, step);
+  std::map<TableKey, std::vector<float>> gradients;
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      const float* const g = p.sums.data() + u * p.dim;
+      if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
+    }
+  }
+  const uint64_t before = Ticks(w);
+  std::map<TableKey, Clock> before_clocks;
+  for (auto& [key, g] : gradients) before_clocks[key] = WorkerClock(w, key);
+  CachedWrite* write = step->MakeWrite(learning_rate());
+  const Status status = device(w) != nullptr ? device(w)->Write(*write, step->token)
+                                             : client(w).Write(write, step->token, nullptr);
+  if (!status.ok()) blocked_ = true;
+  if (Ticks(w) != before) {
+    for (auto& [key, g] : gradients) Issue(w, key, g);
+  }
+  if (status.ok()) CheckWrite(w, step, before_clocks);
+  return status;
+}
+
+void World::FillGradients(size_t w, TestStep* step) {
+  for (auto& [where, p] : step->parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      float* g = p.sums.data() + u * p.dim;
+      // 4 bits can represent integers up to 7: the sum of a few updates of 0 or 1.
+      const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
+      const int64_t high = low == 0 ? 1 : 3;
+      for (uint32_t i = 0; i < p.dim; ++i) {
+        g[i] = static_cast<float>(random_.Between(low, high)) * (counting() ? 1.0f : 0.25f);
+        if (counting() && i < config_.workers && p.dim > config_.workers) g[i] = i == w ? 1 : 0;
+      }
+    }
+  }
+}
+
+TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
+  TestStep step;
+  for (size_t t = 0; t < schemas_.size(); ++t) {
+    MergedSums::OfTable& of = sums->tables[t];
+    const size_t dim = schemas_[t]->dim();
+    // A key occurs once for each sender.
+    std::map<Key, std::vector<float>> whole;
+    for (size_t i = 0; i < of.keys.size(); ++i) {
+      float* const g = of.sums.data() + i * dim;
+      std::vector<float>& sum = whole[of.keys[i]];
+      const bool first = sum.empty();
+      sum.resize(dim);
+      for (size_t c = 0; c < dim; ++c) {
+        if (c < config_.workers) g[c] = c == w && first ? 1 : 0;
+        if (c >= config_.workers && !first && config_.cache.wire == RowFormat::kInt4) g[c] = 0;
+        sum[c] += g[c];
+      }
+    }
+    std::vector<Key> keys;
+    for (const auto& [key, sum] : whole) keys.push_back(key);
+    step.Add(*schemas_[t], service_.id(0), keys);
+    for (auto& [where, part] : step.parts()) {
+      if (part.table != schemas_[t]->id()) continue;
+      for (size_t u = 0; u < part.keys.size(); ++u) {
+        std::copy_n(whole.at(part.keys[u]).data(), dim, part.sums.data() + u * dim);
+      }
+    }
+  }
+  return step;
+}
+
+std::vector<TableKey> World::Keys() const {
+  std::vector<TableKey> keys;
+  for (const auto& [key, issued] : issued_) keys.push_back(key);
+  return keys;
+}
+
+uint64_t World::MostUnapplied(size_t w) {
+  uint64_t most = 0;
+  for (auto& [key, issued] : issued_) most = std::max(most, UnappliedTicks(w, key));
+  return most;
+}
+
+Status World::Flush(size_t w) {
+  const Status status = device(w) != nullptr ? device(w)->Flush() : client(w).Flush();
+  if (!status.ok()) return status;
+  for (auto& [key, issued] : issued_) {
+    if (UnappliedTicks(w, key) != 0) Error("unapplied ticks after a flush", w, key);
+  }
+  return status;
+}
+
+Bytes World::Snapshot(uint32_t p) { return BytesOf(&service_, p); }
+
+void World::Restart(uint32_t p, const Bytes& bytes, bool close) {
+  ++restarts_;
+  Revive(&service_, p, bytes);
+  LimitSubscriptions(p);
+  if (!close) return;
+  for (auto& worker : workers_) worker.transport->PartitionMoved(p);
+}
+
+void World::Failover(uint32_t p, const Bytes& older) {
+  lossy_ = true;
+  Restart(p, older);
+}
+
+Status World::Drain() {
+  for (size_t w = 0; w < workers_.size(); ++w) transport(w).faults = Faults::None();
+  for (int round = 0; round < 2; ++round) {
+    for (size_t w = 0; w < workers_.size(); ++w) {
+      std::vector<std::vector<Key>> all(schemas_.size());
+      for (auto& [key, issued] : issued_) {
+        for (size_t t = 0; t < schemas_.size(); ++t) {
+          if (schemas_[t]->id() == key.first) all[t].push_back(key.second);
+        }
+      }
+      for (size_t t = 0; t < all.size(); ++t) {
+        for (Key key = 1000000; key < 1000000 + 8 * service_.partitions(); ++key) all[t].push_back(key);
+      }
+      std::unique_ptr<TestStep> step = NewStep(all);
+      HET_RETURN_IF_ERROR(Read(w, step.get(), false));
+      HET_RETURN_IF_ERROR(Flush(w));
+    }
+  }
+  return Status();
+}
+
+uint64_t World::UnappliedTicks(size_t w, const TableKey& key) {
+  return device(w) != nullptr ? device(w)->UnappliedTicks(key.first, key.second)
+                              : client(w).UnappliedTicks(key.first, key.second);
+}
+
+template <typename Fn>
+void World::OnServer(const TableKey& key, Fn fn) {
+  const uint64_t hash = HashKey(key.second, service_.hash_seed());
+  service_.WithPartition(Layout(service_.id(0)).Of(key.first, hash), [&](Partition& p) {
+    const Shard* shard = p.Find(key.first);
+    const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key.second, hash);
+    if (row != kNoRow) fn(*shard, row);
+  });
+}
+
+int64_t World::ServerClock(const TableKey& key) {
+  Clock clock = 0;
+  OnServer(key, [&](const Shard& shard, uint32_t row) { clock = shard.rows().meta(row).clock; });
+  return clock;
+}
+
+Clock World::WorkerClock(size_t w, const TableKey& key) {
+  if (device(w) != nullptr) {
+    const HetDevRowState row = device(w)->Find(key.first, key.second);
+    return row.base + row.ticks;
+  }
+  const TableCache* cache = client(w).cache(key.first);
+  const uint32_t line = cache->lines().Find(key.second);
+  return line == kNoRow ? 0 : cache->lines().clock(line);
+}
+
+std::vector<float> World::ServerRow(const TableKey& key) {
+  const TableSchema& schema = *SchemaOf(key.first);
+  std::vector<float> copy(schema.row_floats());
+  schema.InitRow(key.second, copy.data());
+  OnServer(key, [&](const Shard& shard, uint32_t row) {
+    const float* const data = shard.rows().data(row);
+    copy.assign(data, data + shard.rows().row_floats());
+  });
+  return copy;
+}
+
+uint64_t World::Sum(uint64_t Counters::*counter) {
+  uint64_t sum = 0;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    for (const Schema& schema : schemas_) sum += client(w).Stats(schema->id()).*counter;
+  }
+  return sum;
+}
+
+void World::Require(const Status& status) {
+  if (!status.ok()) std::abort();
+}
+
+void World::LimitSubscriptions(uint32_t p) {
+  service_.WithPartition(p,
+                         [&](Partition& partition) { partition.subscribers().set_limit(config_.most_held); });
+}
+
+void World::AgeRows() {
+  for (const Schema& schema : schemas_) {
+    for (Key key = -2; key <= 9; ++key) {
+      const auto ticks = static_cast<uint32_t>(random_.Below(config_.age + 1));
+      if (ticks == 0) continue;
+      const uint64_t hash = HashKey(key, service_.hash_seed());
+      service_.WithPartition(Layout(service_.id(0)).Of(schema->id(), hash), [&](Partition& partition) {
+        Shard* const shard = partition.Find(schema->id());
+        bool created = false;
+        const uint32_t row = shard->FindOrCreate(key, hash, &created);
+        shard->rows().meta(row).clock += ticks;
+        shard->rows().data(row)[0] -= static_cast<float>(ticks);
+        shard->RaiseNewest(shard->rows().meta(row).clock);
+      });
+      std::vector<uint64_t>& issued = issued_[{schema->id(), key}];
+      issued.resize(config_.workers);
+      issued[0] += ticks;
+      std::vector<float>& sum = sums_[{schema->id(), key}];
+      sum.resize(schema->dim());
+      sum[0] += static_cast<float>(ticks);
+    }
+  }
+}
+
+void World::AddWorker() {
+  Worker worker;
+  auto transport = std::make_unique<FaultyTransport>(&service_, random_.Next(), config_.shards);
+  worker.transport = transport.get();
+  worker.transport->faults = config_.faults;
+  worker.transport->replicate = [this](uint32_t p) {
+    if (replica_stands_still) return false;
+    replica_[p] = Snapshot(p);
+    return true;
+  };
+  ClientConfig client = config_.client;
+  client.seed = workers_.size();
+  CacheConfig cache = config_.cache;
+  if (config_.stream != StreamMode::kNone) {
+    worker.process = std::make_unique<StreamWorker>(&service_, std::move(transport), client, cache, schemas_);
+    worker.client = &worker.process->client();
+    return workers_.push_back(std::move(worker));
+  }
+  worker.own_transport = std::move(transport);
+  worker.own_client = std::make_unique<Client>(worker.transport, client);
+  worker.client = worker.own_client.get();
+  if (workers_.size() < config_.devices) {
+    worker.device = std::make_unique<DeviceCache>(worker.client, service_.id(0), random_.Next());
+    // As het_tf.Cache(device="gpu").
+    cache.checks = Checks::kAsked;
+    cache.wire = RowFormat::kFloat32;
+    cache.capacity = std::max<size_t>(cache.capacity, 1);
+    cache.layer = 0;
+    cache.push_max_age.reset();
+  }
+  for (const Schema& schema : schemas_) {
+    Require(worker.device != nullptr ? worker.device->AddTable(schema, cache)
+                                     : worker.client->AddTable(schema, cache));
+  }
+  workers_.push_back(std::move(worker));
+}
+
+uint64_t World::Ticks(size_t w) {
+  uint64_t ticks = 0;
+  for (const Schema& schema : schemas_) ticks += client(w).Stats(schema->id()).ticks;
+  return ticks;
+}
+
+const Schema& World::SchemaOf(uint64_t id) const {
+  for (const Schema& schema : schemas_) {
+    if (schema->id() == id) return schema;
+  }
+  std::abort();
+}
+
+}  // namespace het::testing

@@ -1,0 +1,190 @@
+// A small world for protocol tests: a store, workers with caches behind faulty networks, and an oracle that
+// knows all requests.
+//
+// Counting tables make the state readable. With optimizer "sgd", learning rate 1 and dim = workers + 1, the
+// gradient of worker w has 1 in coordinate w and a random integer in the last. So coordinate v of any copy of
+// a row is exactly the number of worker v's ticks in it, and all values are small integers, bit for bit.
+//
+// With another optimizer and one worker the oracle keeps a mirror: the same ticks on a local row.
+//
+// Checks append errors to errors(); an empty list means success.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "het_tf/core/client/client.h"
+#include "het_tf/core/store/local_service.h"
+#include "tests/testing/random.h"
+#include "tests/testing/test_step.h"
+#include "tests/testing/world/device_cache.h"
+#include "tests/testing/world/faulty_transport.h"
+#include "tests/testing/world/stream_worker.h"
+#include "tests/testing/world/world_config.h"
+
+namespace het::testing {
+
+class World {
+ public:
+  explicit World(const WorldConfig& config);
+  ~World();
+
+  uint32_t now = 1700000000;  // the store's time in seconds
+
+  LocalService& service() { return service_; }
+  const WorldConfig& config() const { return config_; }
+  const Schema& schema(size_t table) const { return schemas_[table]; }
+  FaultyTransport& transport(size_t w) { return *workers_[w].transport; }
+  Client& client(size_t w) { return *workers_[w].client; }
+  // The worker's engine, in a world whose workers read a stream (stream.h); else null.
+  StreamWorker* process(size_t w) { return workers_[w].process.get(); }
+  // Null: the worker's caches are in the client's memory.
+  DeviceCache* device(size_t w) { return workers_[w].device.get(); }
+  Random& random() { return random_; }
+  const std::vector<std::string>& errors() const { return errors_; }
+  std::string FirstError() const;
+  bool counting() const { return config_.optimizer == "sgd"; }
+  bool lossy() const { return lossy_; }
+  bool keeps() const { return config_.client.durability != Durability::kApplied; }
+  bool blocked() const { return blocked_; }
+  float learning_rate() const { return counting() ? 1.0f : 0.1f; }
+
+  // --- steps
+  std::unique_ptr<TestStep> NewStep(const std::vector<std::vector<Key>>& keys_of_tables);
+  uint64_t NewToken() { return ++last_token_; }
+
+  // A step whose lookup began early must be a training step.
+  Status Read(size_t w, TestStep* step, bool training = true);
+  // Not for a worker whose caches are on a device.
+  void ReadEarly(size_t w, TestStep* step);
+  // A read that other calls may overtake until FinishRead.
+  std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training);
+  Status FinishRead(size_t w, ReadOp* op, TestStep* step);
+  // Gives every touched key a tick.
+  Status Write(size_t w, TestStep* step);
+  Status Flush(size_t w);
+
+  // --- steps of a stream
+  // Draws gradients for all keys of a step of worker w.
+  void FillGradients(size_t w, TestStep* step);
+  // Calls write(), which ticks the keys of the step with its sums, and notes the ticks if there were any.
+  template <typename Fn>
+  void Written(size_t w, const TestStep& step, Fn write);
+  // Makes sums that worker w applies count as ticks of its own. Returns a step with them.
+  TestStep CountAsOwn(size_t w, MergedSums* sums);
+  // After a read between steps of all workers: the row has all ticks of this worker, and of the others all
+  // but those that the bounds allow.
+  void CheckLockStep(size_t w, TestStep* step, bool exact);
+  // The largest number of unapplied ticks of a row.
+  uint64_t MostUnapplied(size_t w);
+
+  // --- failures of the store
+  Bytes Snapshot(uint32_t p);
+  // Restarts the partition from `bytes`; connections close, or (with a proxy in between) do not.
+  void Restart(uint32_t p, const Bytes& bytes, bool close = true);
+  void Failover(uint32_t p, const Bytes& older);
+  // The only replica, whose state is that of the last AskReplicas, takes over.
+  void Promote(uint32_t p) { Failover(p, replica_[p]); }
+  bool replica_stands_still = false;
+
+  // --- invariants
+
+  // I5, at any moment: every tick is exactly once at the server, in an unapplied frame, queued or in a line.
+  void CheckConservation();
+  // A worker that has had time to send has no tick that has been unsent for push_max_age.
+  void CheckAges(size_t w);
+  // After a complete flush: the server holds every tick and every change.
+  void CheckDrained();
+  // Contacts every partition from every worker, which learns of restarts, then flushes.
+  Status Drain();
+
+  // Keys of rows that have had a tick.
+  std::vector<TableKey> Keys() const;
+  uint64_t UnappliedTicks(size_t w, const TableKey& key);
+  int64_t ServerClock(const TableKey& key);
+  std::vector<float> ServerRow(const TableKey& key);
+  uint64_t Issued(size_t w, const TableKey& key);
+  uint64_t Sum(uint64_t Counters::*counter);
+  // Call at the end of a read through BeginRead and Progress.
+  void CheckRead(size_t w, TestStep* step);
+  void Error(const std::string& what, size_t w, const TableKey& key);
+
+ private:
+  struct Worker {
+    FaultyTransport* transport;
+    Client* client;
+    // What owns them: the process, or the next two.
+    std::unique_ptr<StreamWorker> process;
+    std::unique_ptr<FaultyTransport> own_transport;
+    std::unique_ptr<Client> own_client;
+    std::unique_ptr<DeviceCache> device;
+  };
+
+  static void Require(const Status& status);
+  void LimitSubscriptions(uint32_t p);
+  // Gives rows ticks of the first worker before the world begins, in its own coordinate.
+  void AgeRows();
+  void AddWorker();
+  uint64_t Ticks(size_t w);
+  const Schema& SchemaOf(uint64_t id) const;
+  // Calls fn(shard, row) if the store has the row.
+  template <typename Fn>
+  void OnServer(const TableKey& key, Fn fn);
+
+  void Issue(size_t w, const TableKey& key, const std::vector<float>& g);
+  float* Mirror(const TableKey& key);
+  void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
+
+  // The clock of worker w's copy of a row; 0: no copy.
+  Clock WorkerClock(size_t w, const TableKey& key);
+
+  using TableOfWorker = std::pair<size_t, uint64_t>;
+  TestStep::Begin Now(const TableKey& key);
+  // The row's state when the newest training read of the table began.
+  TestStep::Begin Before(const TableOfWorker& table, Key key);
+  void NoteBegin(TestStep* step);
+  // Begins a training read. With notified checks I2 and I3 count from the begin of the read before.
+  void BeginTraining(size_t w, TestStep* step);
+
+  // Checks I2, I3 and I4 for one value that a read has returned.
+  void CheckValue(size_t w, const TableKey& key, const float* value, const TestStep& step);
+  // before[key]: WorkerClock at the begin of the write.
+  void CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>& before);
+
+  const WorldConfig config_;
+  LocalService service_;
+  Random random_;
+  std::vector<Schema> schemas_;
+  std::vector<Worker> workers_;
+  // Rows with ticks, in their state when the newest training read of the table began.
+  std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
+  uint64_t last_token_ = 0;
+  uint64_t restarts_ = 0;                             // number of partitions' restarts
+  bool lossy_ = false;                                // a failover lost acknowledged frames
+  bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
+  std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
+  std::map<TableKey, std::map<size_t, std::vector<double>>> ticked_;  // by worker: when, at the latest
+  std::map<TableKey, std::map<size_t, int64_t>> held_back_;  // by worker: its push bound at its last write
+  std::map<TableKey, std::vector<float>> sums_;              // of gradients
+  std::map<TableKey, std::vector<float>> mirror_;
+  std::map<uint32_t, Bytes> replica_;  // the replica's partitions
+  std::vector<std::string> errors_;
+};
+
+template <typename Fn>
+void World::Written(size_t w, const TestStep& step, Fn write) {
+  const uint64_t before = Ticks(w);
+  if (!write().ok()) blocked_ = true;
+  if (Ticks(w) == before) return;
+  for (const auto& [where, p] : step.parts()) {
+    for (size_t u = 0; u < p.keys.size(); ++u) {
+      const float* const g = p.sums.data() + u * p.dim;
+      Issue(w, {p.table, p.keys[u]}, std::vector<float>(g, g + p.dim));
+    }
+  }
+}
+
+}  // namespace het::testing

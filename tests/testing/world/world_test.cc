@@ -1,0 +1,65 @@
+#include "tests/testing/world/world_test.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace het::testing {
+
+WorldConfig Bounded(int64_t bound, size_t capacity) {
+  WorldConfig config;
+  config.cache.pull_bound = bound;
+  config.cache.push_bound = bound;
+  config.cache.capacity = capacity;
+  config.cache.policy = Policy::kLru;
+  config.cache.checks = Checks::kAsked;
+  return config;
+}
+
+void WorldTest::Make(const WorldConfig& config) {
+  if (world_ != nullptr) Check();
+  world_ = std::make_unique<World>(config);
+}
+
+void WorldTest::TearDown() {
+  if (world_ != nullptr) Check();
+}
+
+void WorldTest::Check() {
+  world_->CheckConservation();
+  EXPECT_EQ(world_->FirstError(), "");
+}
+
+std::unique_ptr<TestStep> WorldTest::Read(size_t w, const std::vector<Key>& keys, bool training) {
+  auto step = world_->NewStep({keys});
+  const Status status = world_->Read(w, step.get(), training);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return step;
+}
+
+void WorldTest::Write(size_t w, TestStep* step) {
+  const Status status = world_->Write(w, step);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+void WorldTest::Drained() {
+  const Status status = world_->Drain();
+  EXPECT_TRUE(status.ok()) << status.message();
+  world_->CheckDrained();
+}
+
+std::vector<Request> WorldTest::Sent(size_t w) {
+  std::vector<Request> requests;
+  for (const OutFrame& frame : net(w).recorded) {
+    RequestParts parts;
+    EXPECT_TRUE(parts.Open(frame.view()).ok());
+    while (parts.left() > 0) {
+      requests.emplace_back();
+      EXPECT_TRUE(parts.Next(&requests.back()).ok());
+    }
+  }
+  net(w).recorded.clear();
+  return requests;
+}
+
+}  // namespace het::testing
