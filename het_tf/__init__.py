@@ -47,13 +47,13 @@ if _TYPE_CHECKING:
         planner,
         serving,
     )
+    from het_tf.ext.checkpoint.python.saving import TablesNotSavedWarning
     from het_tf.ext.convert.python.front import ConversionWarning, convert
     from het_tf.ext.serving.python.export.front import export
-    from het_tf.python.ids import hash_ids
-    from het_tf.ext.window.python.lookahead import lookahead
-    from het_tf.python.layer.variable import apply
     from het_tf.ext.serving.python.publishing.publish import publish
-    from het_tf.ext.checkpoint.python.saving import TablesNotSavedWarning
+    from het_tf.ext.window.python.lookahead import lookahead
+    from het_tf.python.ids import hash_ids
+    from het_tf.python.layer.variable import apply
     from het_tf.python.session.connection import Store, init
     from het_tf.python.session.scopes import namespace
     from het_tf.python.table.cache import Bounds, Cache
@@ -67,22 +67,22 @@ _MODULES = (
     "planner", "serving",
 )  # fmt: skip
 _HOMES = {
-    "saving": ("TablesNotSavedWarning",),
-    "convert.front": ("ConversionWarning", "convert"),
-    "export.front": ("export",),
-    "ids": ("hash_ids",),
-    "layer.plan": ("lookahead",),
-    "layer.variable": ("apply",),
-    "publishing.publish": ("publish",),
-    "session.connection": ("Store", "init"),
-    "session.scopes": ("namespace",),
-    "table.cache": ("Bounds", "Cache"),
-    "table.config": ("FeatureConfig", "TableConfig"),
-    "table.notes": ("HetWarning",),
-    "table.registry": ("OldRowsWarning",),
-    "table.table": ("Table", "flush", "reset", "tables"),
+    "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
+    "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
+    "het_tf.ext.serving.python.export.front": ("export",),
+    "het_tf.python.ids": ("hash_ids",),
+    "het_tf.ext.window.python.lookahead": ("lookahead",),
+    "het_tf.python.layer.variable": ("apply",),
+    "het_tf.ext.serving.python.publishing.publish": ("publish",),
+    "het_tf.python.session.connection": ("Store", "init"),
+    "het_tf.python.session.scopes": ("namespace",),
+    "het_tf.python.table.cache": ("Bounds", "Cache"),
+    "het_tf.python.table.config": ("FeatureConfig", "TableConfig"),
+    "het_tf.python.table.notes": ("HetWarning",),
+    "het_tf.python.table.registry": ("OldRowsWarning",),
+    "het_tf.python.table.table": ("Table", "flush", "reset", "tables"),
 }
-_HOME_OF = {name: f"het_tf.python.{module}" for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 _registering.install()
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from het_tf._version import __version__
+from het_tf.ext.ps.python import programs
 from het_tf.python import versions
 from het_tf.python.cli import JSON, Group, Options, answer
-from het_tf.ext.ps.python import programs
 from het_tf.python.show import size
 
 
@@ -90,8 +90,8 @@ def of_horovod() -> str:
 
 def gpu() -> str:
     """Checks that caches on the GPU work: TensorFlow sees a GPU, and both libraries load."""
-    from het_tf.python.session import native
     from het_tf.ext.gpu.python import device
+    from het_tf.python.session import native
 
     device.start()
     found = json.loads(native.call("HetDescribeDevice"))

@@ -1,139 +1,55 @@
-"""Checks which folder includes, or imports, which: arrows of the tree point downward only.
+"""Checks which part of het_tf includes, or imports, which: every arrow is in a table.
 
-    python tools/check_arrows.py [ROOT]
+    python tools/check_arrows.py [--write]
 
-C++: ops, capi -> kernels -> ext/ps/client -> core <- ext/ps/module, and within core each folder includes
-those that stand before it in CORE; inputs -> core/base. Python: each package imports those that stand
-before it in PYTHON, in functions too. Prints file:line and the rule of everything that goes up; the exit
-status is its presence.
+tools/arrows.toml has the parts (a folder of core/, of ext/, of python/, or of het_tf/) with the parts that
+each may use, of C++ and of Python. Nothing of core/ may use an extension. An arrow from one extension to
+another is an exception: a line of its own in the table. An arrow that nobody uses is an error until `--write`
+has taken it out, so that the table may only shrink; `--write` adds none.
+
+het_tf/core/PORTS lists the headers of core/ that files outside of it may include: again, no more and no less.
+tools/gpu_check.sh builds files of core/ with a compiler alone, so what they include may need no library.
 """
 
+from __future__ import annotations
+
+import argparse
 import ast
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import tomllib
+
 ROOT = Path(__file__).resolve().parent.parent
+TABLE = Path(__file__).with_name("arrows.toml")
+PORTS = "het_tf/core/PORTS"
 SUFFIXES = {".h", ".cc", ".cu"}
 INCLUDE = re.compile(r'\s*#\s*include\s+"(het_tf/[^"]+)"')
+FOREIGN = re.compile(r"\s*#\s*include\s+<((?:nlohmann|boost|tensorflow)/[^>]+)>")
+BUILDER = "tools/gpu_check.sh"
 
-CORE = "base row wire store cache client plan checkpoint device engine replay serve follow".split()
-
-# What the files of a folder may include beside those of the folder itself; "core" stands for all of core.
-# A folder that is not named here belongs to the longest one above it that is.
-ALLOWED = {
-    **{f"core/{folder}": [f"core/{lower}" for lower in CORE[:i]] for i, folder in enumerate(CORE)},
-    "ps": ["core"],
-    "ext/ps/client": ["core", "ps"],
-    "ext/ps/module": ["core", "ps"],
-    "kernels": ["core", "ps", "ext/ps/client", "kernels/tf"],
-    "kernels/cuda": ["core/base", "ext/gpu/cc", "core/wire"],
-    "kernels/gpu": ["kernels"],
-    "capi": ["core", "ps", "ext/ps/client", "kernels"],
-    "kernels/tf": ["core/base"],
-    "ops": [],
-    "inputs": ["core/base", "kernels/tf", "ops"],
-}
-# The packages of Python, lowest first. A module belongs to the longest name that its own begins with.
-PYTHON = [
-    "het_tf._version",
-    "het_tf.python.show",  # numbers and sizes for people
-    "het_tf.python.cli",  # the command het; it loads the module of the group that is called
-    "het_tf.python.files",  # files that may come from anywhere
-    "het_tf.python.quoting",  # names in messages
-    "het_tf.python.versions",  # what was built, and which library this CPU takes; loads nothing
-    "het_tf.python.calling",  # how a native library is called, without TensorFlow
-    "het_tf.python.library",  # TensorFlow, and how it loads a native library
-    "het_tf.python.hashing",  # the hashes of ids, in numpy
-    "het_tf.python.ids",  # ids that a user feeds
-    "het_tf.python.metrics",  # states of metrics, which workers exchange
-    "het_tf.inputs.python",  # readers of Criteo text, of tables and of graphs
-    "het_tf.ext.sizing.python.place",  # arithmetic of budgets, which tables' caches may ask too
-    "het_tf.ext.ps.python",  # servers, without TensorFlow
-    "het_tf.python.session",  # the plugin, settings, the connection, scopes, collectives
-    "het_tf.python.table",  # what tables are and how they are cached, without Keras
-    "het_tf.ext.checkpoint.python",  # checkpoints: files, rows between them and tables, whole models, het ckpt
-    "het_tf.ext.checkpoint.python.saving",  # how Keras and TensorFlow save tables
-    "het_tf.ext.placement.python",  # which worker takes a sample; `cli` is het data
-    "het_tf.python.layer",  # the Keras layers
-    "het_tf.ext.workers.python",  # several workers
-    "het_tf.ext.monitor.python",  # windows of metrics, figures in TensorBoard, traces
-    "het_tf.ext.serving.python.publishing",  # versions of a model at the server
-    "het_tf.ext.serving.python.following",  # a served model follows them, without TensorFlow; het serve
-    "het_tf.python.callbacks",  # checkpoints and versions while `fit` runs
-    "het_tf.ext.serving.python.export",
-    "het_tf.ext.serving.python.releasing",  # which version they serve; het publish
-    "het_tf.ext.convert.python",  # models of Keras, and rows in files of others
-    "het_tf.ext.sizing.python",  # what a job will cost, before it runs; het plan
-    "het_tf.inputs",
-    "het_tf.zoo",  # models, data sets, ranking metrics
-    "het_tf",  # the public names
-]
-# The zoo imports public names (het_tf, het_tf.keras, ...) and these; only the public modules import it.
-ZOO = "het_tf.zoo"
-OPEN_TO_ZOO = {f"het_tf.python.{name}" for name in ("show", "files", "quoting", "hashing", "ids", "metrics")}
-OPEN_TO_ZOO |= {ZOO, "het_tf", "het_tf.inputs.python"}
+# (a file, its line, the file that it uses)
+Use = tuple[str, int, str]
 
 
-def folder_of(name: str) -> str | None:
-    """The folder of ALLOWED that a file of het_tf/ belongs to; name: relative to it."""
-    for parent in Path(name).parents:
-        if parent.as_posix() in ALLOWED:
-            return parent.as_posix()
-    return None
+def part_of(name: str) -> str:
+    """The part that a file of het_tf/ belongs to: core/cache, ext/serving, python/layer, kernels, public."""
+    parts = name.removeprefix("het_tf/").split("/")
+    if len(parts) == 1:
+        return "public"
+    if parts[0] in ("core", "ext", "python") and len(parts) > 2:
+        return f"{parts[0]}/{parts[1]}"
+    return parts[0]
 
 
-def fault(name: str, included: str) -> str | None:
-    """What is wrong with an include of one file of het_tf/ by another."""
-    source, target = folder_of(name), folder_of(included)
-    if source is None or target is None:
-        place = name if source is None else included
-        return f"{Path(place).parent} is no folder that tools/check_arrows.py knows; add it to ALLOWED"
-    allowed = ALLOWED[source]
-    if target in (source, *allowed) or (target.startswith("core/") and "core" in allowed):
-        return None
-    return f"{source} may include {', '.join(allowed) or 'nothing'} of het_tf, and {target} is none of it"
-
-
-def includes(root: Path) -> Iterator[tuple[str, str | None]]:
-    """Every include of one file of het_tf/ by another: place and text, and what is wrong with it."""
-    tree = root / "het_tf"
-    for path in sorted(p for p in tree.rglob("*") if p.suffix in SUFFIXES):
+def includes(root: Path) -> Iterator[Use]:
+    """Every include of one file of het_tf/ by another."""
+    for path in sorted(p for p in (root / "het_tf").rglob("*") if p.suffix in SUFFIXES):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             if found := INCLUDE.match(line):
-                wrong = fault(path.relative_to(tree).as_posix(), found[1].removeprefix("het_tf/"))
-                yield f"{path.relative_to(root)}:{number}: includes {found[1]}", wrong
-
-
-# It builds files of core with a compiler and nothing else: no file that they include needs a library.
-BUILDER = "tools/gpu_check.sh"
-FOREIGN = re.compile(r"\s*#\s*include\s+<((?:nlohmann|boost|tensorflow)/[^>]+)>")
-
-
-def foreign_includes(root: Path) -> Iterator[tuple[str, str | None]]:
-    """Of all files that BUILDER's own include, however far: what needs a library."""
-    script = root / BUILDER
-    left = re.findall(r"het_tf/core/[a-z_/]+\.cc", script.read_text()) if script.exists() else []
-    seen = set()
-    while left:
-        name = left.pop()
-        seen.add(name)
-        for number, line in enumerate((root / name).read_text().splitlines(), start=1):
-            if (found := INCLUDE.match(line)) and found[1] not in seen:
-                left.append(found[1])
-            if found := FOREIGN.match(line):
-                yield (
-                    f"{name}:{number}: includes {found[1]}",
-                    f"{BUILDER} builds it without libraries",
-                )
-
-
-def package_of(module: str) -> str | None:
-    """The package of PYTHON that a module, or a name in one, belongs to."""
-    while module and module not in PYTHON:
-        module = module.rpartition(".")[0]
-    return module or None
+                yield path.relative_to(root).as_posix(), number, found[1]
 
 
 def names_of(node: ast.AST) -> list[str]:
@@ -147,37 +63,101 @@ def names_of(node: ast.AST) -> list[str]:
     return [name for name in names if name.split(".")[0] == "het_tf"]
 
 
-def wrong_import(module: str, source: str, name: str, target: str) -> str | None:
-    """What is wrong with an import of `name`, of package `target`, by `module`, of package `source`."""
-    for imported, package in ((module, source), (name, target)):
-        if package == "het_tf" and imported.startswith(("het_tf.python.", "het_tf.inputs.", "het_tf.zoo.")):
-            return f"the package of {imported} is not in PYTHON of tools/check_arrows.py; add it"
-    if source == ZOO:
-        return None if target in OPEN_TO_ZOO else f"the zoo imports public names only; {target} is private"
-    if PYTHON.index(target) > PYTHON.index(source):
-        return f"{target} stands above {source} in PYTHON"
-    return None
+def file_of(root: Path, name: str) -> str:
+    """The file of the module that a dotted name is, or is in."""
+    parts = name.split(".")
+    while True:
+        path = "/".join(parts)
+        for file in (f"{path}.py", f"{path}/__init__.py"):
+            if (root / file).exists():
+                return file
+        parts.pop()
 
 
-def imports(root: Path) -> Iterator[tuple[str, str | None]]:
-    """As `includes`, of Python. het_tf/__init__.py is left out: it imports nothing before it is asked to."""
+def imports(root: Path) -> Iterator[Use]:
+    """Every import of one module of het_tf/ by another, within functions too."""
     for path in sorted((root / "het_tf").rglob("*.py")):
-        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        source = package_of(module)
-        for node in ast.walk(ast.parse(path.read_text())) if module != "het_tf" else ():
+        for node in ast.walk(ast.parse(path.read_text())):
             for name in names_of(node):
-                target = package_of(name)
-                wrong = wrong_import(module, str(source), name, str(target))
-                yield f"{path.relative_to(root)}:{node.lineno}: imports {name}", wrong
+                yield path.relative_to(root).as_posix(), node.lineno, file_of(root, name)
 
 
-def main(root: Path = ROOT) -> int:
+def against(uses: list[Use], table: dict[str, list[str]], group: str) -> Iterator[str]:
+    """A line for each arrow that the table does not have, and for each that only the table has."""
+    used: dict[str, set[str]] = {part: set() for part in table}
+    for file, line, other in uses:
+        source, target = part_of(file), part_of(other)
+        if source == target:
+            continue
+        used.setdefault(source, set()).add(target)
+        if source.startswith("core/") and target.startswith("ext/"):
+            yield f"{file}:{line}: {other}: the core uses no extension; let it register at a port"
+        elif target not in table.get(source, []):
+            yield f"{file}:{line}: {other}: {source} may not use {target} ({TABLE.name}, [{group}])"
+    for source, targets in table.items():
+        for target in targets:
+            if target not in used[source]:
+                yield f"{TABLE.name}, [{group}]: {source} uses {target} no more; run check_arrows.py --write"
+
+
+def ports(root: Path, uses: list[Use]) -> Iterator[str]:
+    """A line for each header that is used as a port and is none, and for each port that nobody uses."""
+    listed = {line for line in (root / PORTS).read_text().splitlines() if line and not line.startswith("#")}
+    seen = set()
+    for file, line, other in uses:
+        if other.startswith("het_tf/core/") and not file.startswith("het_tf/core/"):
+            name = other.removeprefix("het_tf/core/")
+            seen.add(name)
+            if name not in listed:
+                yield f"{file}:{line}: {name} is no port; use one that {PORTS} lists"
+    yield from (f"{PORTS}: nobody uses {name}; take it out" for name in sorted(listed - seen))
+
+
+def foreign_includes(root: Path) -> Iterator[str]:
+    """Of all files that BUILDER's own include, however far: what needs a library."""
+    script = root / BUILDER
+    left = re.findall(r"het_tf/core/[a-z_/]+\.cc", script.read_text()) if script.exists() else []
+    seen = set()
+    while left:
+        name = left.pop()
+        seen.add(name)
+        for number, line in enumerate((root / name).read_text().splitlines(), start=1):
+            if (found := INCLUDE.match(line)) and found[1] not in seen:
+                left.append(found[1])
+            if found := FOREIGN.match(line):
+                yield f"{name}:{number}: includes {found[1]}, and {BUILDER} builds it without libraries"
+
+
+def without_unused(text: str, faults: list[str]) -> str:
+    """The text of the table without the arrows that nobody uses."""
+    for fault in faults:
+        if found := re.match(rf"{TABLE.name}, \[(\w+)\]: (\S+) uses (\S+) no more", fault):
+            group, source, target = found.groups()
+            head, section, rest = text.partition(f"[{group}]")
+            line = re.compile(rf'^("{re.escape(source)}" = \[.*?)"{re.escape(target)}"(?:, )?(.*\])', re.M)
+            text = head + section + line.sub(lambda m: f"{m[1]}{m[2]}".replace(", ]", "]"), rest, count=1)
+    return text
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Prints one line for each fault; the exit status is their presence."""
-    found = [*includes(root), *foreign_includes(root), *imports(root)]
-    faults = [f"{place}: {wrong}" for place, wrong in found if wrong]
-    print("\n".join(faults) or f"{len(found)} includes and imports: all point downward")
-    return bool(faults)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="take out of the table what nobody uses")
+    options = parser.parse_args(arguments)
+    uses = {"cc": list(includes(root)), "python": list(imports(root))}
+
+    def faults() -> list[str]:
+        table = tomllib.loads(TABLE.read_text())
+        found = [fault for group in uses for fault in against(uses[group], table[group], group)]
+        return [*found, *ports(root, uses["cc"]), *foreign_includes(root)]
+
+    found = faults()
+    if options.write:
+        TABLE.write_text(without_unused(TABLE.read_text(), found))
+        found = faults()
+    print("\n".join(found) or f"{sum(map(len, uses.values()))} includes and imports: all in {TABLE.name}")
+    return bool(found)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*[Path(argument) for argument in sys.argv[1:2]]))
+    sys.exit(main())

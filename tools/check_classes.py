@@ -2,7 +2,7 @@
 
     python tools/check_classes.py [ROOT]
 
-A class of het_tf/core has a limit of methods, constructors and accessors included, and of data members;
+A class of het_tf/core or of an extension has a limit of methods, constructors and accessors included, and of data members;
 constants count as neither. A file of het_tf has a limit of lines. LARGER lists what is larger, with its
 size and the reason. The list only shrinks: an entry is an error when its class or file has another size,
 or is within the limits. Prints one line for each fault; the exit status is their presence.
@@ -92,14 +92,14 @@ def classes(text: str) -> Iterator[tuple[str, Size]]:
 
 
 def sizes(root: Path) -> Iterator[tuple[str, Size]]:
-    """Every class of het_tf/core, as NAME, and every file of het_tf, as its path."""
+    """Every class of the core and of extensions, as NAME, and every file of het_tf, as its path."""
     for path in sorted((root / "het_tf").rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.suffix not in {".h", ".cc", ".cu", ".cuh", ".py"} or name.startswith("het_tf/lib/"):
             continue
         text = path.read_text()
         yield name, (text.count("\n"),)
-        if name.startswith("het_tf/core/") and path.suffix != ".py":
+        if re.match(r"het_tf/(core|ext/\w+/cc)/", name) and path.suffix != ".py":
             yield from classes(text)
 
 

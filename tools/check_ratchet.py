@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import check_arrows
 import check_classes
 import tomllib
 
@@ -151,6 +152,24 @@ def for_tests_alone(root: Path) -> list[str]:
     return sorted(only - CALLED_BY_OTHERS)
 
 
+def names_of_ports(root: Path) -> int:
+    """How many functions and types the headers declare that files outside of the core may include."""
+    names = set()
+    for line in (root / check_arrows.PORTS).read_text().splitlines():
+        if line and not line.startswith("#"):
+            text = without_comments((root / "het_tf/core" / line).read_text())
+            for pattern in (DECLARED, re.compile(r"^(?:class|struct|enum class|using) (\w+)", re.MULTILINE)):
+                names.update((line, name) for name in pattern.findall(text))
+    return len(names)
+
+
+def arrows_between_extensions() -> int:
+    """How many pairs of extensions one of which uses the other."""
+    table = tomllib.loads(check_arrows.TABLE.read_text())
+    pairs = {(part, used) for group in table.values() for part, others in group.items() for used in others}
+    return sum(part.startswith("ext/") and used.startswith("ext/") for part, used in pairs)
+
+
 def measured(
     root: Path, table: dict[str, dict[str, int]], homes: dict[str, list[str]]
 ) -> dict[str, dict[str, int]]:
@@ -164,6 +183,8 @@ def measured(
             "methods of a class": max(methods for methods, _ in sizes),
             "public names": len((root / "tests/docs/public_api.txt").read_text().splitlines()),
             "names for tests alone": len(for_tests_alone(root)),
+            "names in port headers": names_of_ports(root),
+            "arrows between extensions": arrows_between_extensions(),
         },
     }
 

@@ -33,7 +33,7 @@ for target in "${targets[@]}"; do
   "${replay[@]}" --seeds "$work/seeds"
   [ ! -e "$pack" ] || "${replay[@]}" --unpack "$pack" "$work/old"
   echo "==> $target for $seconds s (log: build/fuzz/$target.log)"
-  if ! UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/tests/cpp/${target}_fuzzer" \
+  if ! UBSAN_OPTIONS=print_stacktrace=1 "build/fuzz/tests/${target}_fuzzer" \
     -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$found/" \
     "$work"/{new,old,seeds} "$found" >build/fuzz/"$target".log 2>&1; then
     echo "    FAILED:"
@@ -42,7 +42,7 @@ for target in "${targets[@]}"; do
   fi
   grep -E "DONE|BINGO" build/fuzz/"$target".log | tail -1 || true
   # The fewest inputs that reach all of it, the small ones first.
-  "build/fuzz/tests/cpp/${target}_fuzzer" -merge=1 -max_len=1024 "$work"/{kept,old,new,seeds} "$found" >/dev/null 2>&1
+  "build/fuzz/tests/${target}_fuzzer" -merge=1 -max_len=1024 "$work"/{kept,old,new,seeds} "$found" >/dev/null 2>&1
   "${replay[@]}" --pack "$work/kept" "$pack"
   echo "    kept $(find "$work/kept" -type f | wc -l) inputs, $(stat -c %s "$pack") bytes"
 done

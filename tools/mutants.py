@@ -58,7 +58,7 @@ class Test:
             return file.exists() and f"def {self.name}(" in file.read_text()
         suite, case = self.name.partition("/")[0].split(".")
         words = re.compile(rf"^TEST(_F|_P)?\({suite},\s*{case}\)", re.MULTILINE)
-        return any(words.search(path.read_text()) for path in (ROOT / "tests" / "cpp").rglob("*_test.cc"))
+        return any(words.search(path.read_text()) for path in (ROOT / "tests").rglob("*_test.cc"))
 
     def passes(self, log: Path) -> bool:
         """False: it failed or crashed. RuntimeError: it did not run, or did not end."""

@@ -16,11 +16,12 @@ git -C "$previous" checkout --quiet --detach "$commit"
   cmake --build --preset release -j "${JOBS:-2}" --target het_redis_module redis) >"$previous/build.log" ||
   { tail -n 40 "$previous/build.log"; exit 1; }
 
+program() { find "$1" -name redis -type f -executable | head -n 1; }
 status=0
 meet() {  # WORKER MODULE
   echo "a worker of $1 at a server with $2:"
   HET_TEST_MODULE=$2 "$1" --gtest_filter='RedisVersions.*' --gtest_brief=1 || status=1
 }
-meet "$PWD/build/check/tests/ext/ps/redis" "$previous/build/release/het.so"
-meet "$previous/build/release/tests/ext/ps/redis" "$PWD/build/release/het.so"
+meet "$(program build/check)" "$previous/build/release/het.so"
+meet "$(program "$previous/build/release")" "$PWD/build/release/het.so"
 exit $status

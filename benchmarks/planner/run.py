@@ -34,12 +34,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks import report
 from benchmarks.planner.streams import STREAMS, Tables, recorded
+from het_tf.ext.ps.python import redis_server
 from het_tf.ext.sizing.python import cost, document
 from het_tf.ext.sizing.python.forecast import Request, forecast, thinned
 from het_tf.ext.sizing.python.profile import Feature, Profiler
 from het_tf.ext.sizing.python.replay import Job, Sample, replay, traffic
 from het_tf.ext.sizing.python.stats import Stats
-from het_tf.ext.ps.python import redis_server
 
 PLACE = ROOT / "build/traffic"
 DIM, BATCH, WORKERS = 16, 128, 2
@@ -212,7 +212,15 @@ def time_of_show() -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         profile(make(PLACE, samples), Path(folder) / "stats")
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        command = [sys.executable, "-m", "het_tf.ext.sizing.python", "show", f"{folder}/stats", "--batch", "128"]
+        command = [
+            sys.executable,
+            "-m",
+            "het_tf.ext.sizing.python",
+            "show",
+            f"{folder}/stats",
+            "--batch",
+            "128",
+        ]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

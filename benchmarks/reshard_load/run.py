@@ -29,10 +29,10 @@ from het_ckpt_lib import partition
 
 import het_tf
 from benchmarks import report
-from het_tf.python import cli
 from het_tf.ext.checkpoint.python.row_files import place_of
 from het_tf.ext.ps.python import layout
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.python import cli
 
 SHARDS, PARTITIONS, DIM = 4, 64, 16
 POOL = 8192  # rows of each partition

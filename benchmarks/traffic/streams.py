@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.inputs.python.criteo import CATEGORICAL_NAMES
 from het_tf.ext.placement.python.location import LOCATION, Location, keys_of
 from het_tf.ext.placement.python.placement import RULE, Placement
+from het_tf.inputs.python.criteo import CATEGORICAL_NAMES
 
 MAGIC = 0x31534D4152545348
 FORMAT = 5

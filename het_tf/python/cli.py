@@ -33,7 +33,10 @@ GROUPS = {
     "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
     "data": ("het_tf.ext.placement.python.cli.cli", "place samples on the workers that share their rows"),
     "plan": ("het_tf.ext.sizing.python.cli", "forecast the cost of a job"),
-    "serve": ("het_tf.ext.serving.python.following.cli", "keep an exported model up to date while it is served"),
+    "serve": (
+        "het_tf.ext.serving.python.following.cli",
+        "keep an exported model up to date while it is served",
+    ),
     "publish": ("het_tf.ext.serving.python.releasing.cli", "release versions of a model, and roll them back"),
     "doctor": ("het_tf.doctor", "check this installation"),
 }

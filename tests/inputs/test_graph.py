@@ -14,7 +14,7 @@ from het_tf.inputs.python.graph import writer as writer_lib
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.inputs.python.graph.writer import GraphWriter
 
-GOLDEN = Path(__file__).parents[1] / "cpp" / "golden" / "graph.bin"
+GOLDEN = Path(__file__).parents[1] / "golden" / "graph.bin"
 TRIANGLE = [[0, 1], [1, 2], [2, 0]]
 
 

@@ -26,8 +26,8 @@ from gpu_checks_lib import (
 )
 
 import het_tf
-from het_tf.python.session import native
 from het_tf.ext.gpu.python import device
+from het_tf.python.session import native
 
 CHECKS = {}
 

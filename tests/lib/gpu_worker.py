@@ -18,8 +18,8 @@ import tensorflow as tf
 from gpu_checks import CHECKS
 from gpu_checks_lib import REAL, fresh
 
-from het_tf.python.session import connection
 from het_tf.ext.gpu.python import device
+from het_tf.python.session import connection
 
 
 def main():

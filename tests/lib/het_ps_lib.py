@@ -18,9 +18,9 @@ import redis_lib
 from cli_lib import Done, het
 
 import het_tf
-from het_tf.python import cli
 from het_tf.ext.ps.python import address, layout
 from het_tf.ext.ps.python.node import Node
+from het_tf.python import cli
 
 
 def het_ps(*words: object, status: int = 0) -> Done:

@@ -19,12 +19,12 @@ import saving_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.workers.python.agreement import Stream
 from het_tf.ext.ps.python import address
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.publishing import dense_store, weights
 from het_tf.ext.serving.python.publishing.versions import Versions
+from het_tf.ext.workers.python.agreement import Stream
 from het_tf.python.session import settings
 from het_tf.python.table import registry
 

@@ -22,7 +22,10 @@ FOREIGN = set("tf keras np hvd pd pa pq horovod tensorflow numpy os json math st
 OF_KERAS = set("name dtype trainable autocast input_shape inputs outputs activity_regularizer".split())
 # Who takes the further keywords of a function or class of ours: arguments of these, too.
 PASSED_ON = {
-    "export": ("het_tf.ext.serving.python.export.online.Backend", "het_tf.ext.serving.python.export.native.Backend"),
+    "export": (
+        "het_tf.ext.serving.python.export.online.Backend",
+        "het_tf.ext.serving.python.export.native.Backend",
+    ),
     "Checkpoint": ("keras.callbacks.ModelCheckpoint",),
     "TwoTower": ("het_tf.zoo.models.two_tower.Tower",),
 }

@@ -1,1 +1,1 @@
-"""checkpoint: see README.md."""
+"""Checkpoints: README.md beside this file says more."""

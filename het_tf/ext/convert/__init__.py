@@ -1,1 +1,1 @@
-"""convert: see README.md."""
+"""Conversion of models: README.md beside this file says more."""

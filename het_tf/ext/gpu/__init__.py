@@ -1,1 +1,1 @@
-"""gpu: see README.md."""
+"""Caches on a GPU: README.md beside this file says more."""

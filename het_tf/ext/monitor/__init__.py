@@ -1,1 +1,1 @@
-"""monitor: see README.md."""
+"""Figures of a running job: README.md beside this file says more."""

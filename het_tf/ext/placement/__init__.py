@@ -1,1 +1,1 @@
-"""placement: see README.md."""
+"""Placed streams: README.md beside this file says more."""

@@ -1,1 +1,1 @@
-"""ps: see README.md."""
+"""Parameter servers: README.md beside this file says more."""

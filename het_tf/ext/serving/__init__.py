@@ -1,1 +1,1 @@
-"""serving: see README.md."""
+"""Exports, followers, publishing: README.md beside this file says more."""

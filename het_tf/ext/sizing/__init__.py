@@ -1,1 +1,1 @@
-"""sizing: see README.md."""
+"""Forecasts of a job: README.md beside this file says more."""

@@ -1,1 +1,1 @@
-"""window: see README.md."""
+"""Planned lookups: README.md beside this file says more."""

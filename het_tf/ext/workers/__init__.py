@@ -1,1 +1,1 @@
-"""workers: see README.md."""
+"""Several workers: README.md beside this file says more."""

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python import ids as ids_lib
 from het_tf.ext.checkpoint.python import saving
+from het_tf.python import ids as ids_lib
 from het_tf.python.layer import inputs as inputs_lib
 from het_tf.python.layer import ops, params, source, strategies, variable
 from het_tf.python.session import scopes, settings

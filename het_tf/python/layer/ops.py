@@ -14,9 +14,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from het_tf.ext.gpu.python import device
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
-from het_tf.ext.gpu.python import device
 from het_tf.python.table.layer_state import Call
 
 

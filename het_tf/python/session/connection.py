@@ -176,7 +176,7 @@ def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str
             "would train its own tables. Leave ps out, and rank 0 starts a server for the job, or give an "
             "address"
         )
-    from het_tf.ext.ps.python import job_server# needs redis-py, which one worker does not
+    from het_tf.ext.ps.python import job_server  # needs redis-py, which one worker does not
 
     if hvd.rank() == 0:
         _warn_of_stalls()

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from het_tf.ext.gpu.python import device
 from het_tf.ext.ps.python import plan_file
 from het_tf.python.quoting import quoted
 from het_tf.python.session import native
 from het_tf.python.session.native import plain
-from het_tf.ext.gpu.python import device
 from het_tf.python.table.config import TableConfig
 
 BOUNDS = ("staleness", "pull_bound", "push_bound")  # names in the core

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from het_tf.ext.gpu.python import device
 from het_tf.python.quoting import quoted
 from het_tf.python.session import connection, native, settings
 from het_tf.python.session.native import tf
-from het_tf.ext.gpu.python import device
 from het_tf.python.table import optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig

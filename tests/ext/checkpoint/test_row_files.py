@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import het_tf
-from het_tf.python import calling
 from het_tf.ext.checkpoint.python.row_files import verify_rows
+from het_tf.python import calling
 from het_tf.python.session import native
 
 pytestmark = pytest.mark.usefixtures("fresh")

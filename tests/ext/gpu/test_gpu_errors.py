@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.python import versions
 from het_tf.ext.gpu.python import device
+from het_tf.python import versions
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
 if gpu_lib.REAL:

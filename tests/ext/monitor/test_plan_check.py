@@ -10,11 +10,11 @@ import tensorflow as tf
 from events_lib import scalars
 
 import het_tf
-from het_tf.planner import Feature, Profiler
 from het_tf.ext.monitor.python.plan_check import compare, text
 from het_tf.ext.sizing.python import document
 from het_tf.ext.sizing.python.forecast import Request, forecast
 from het_tf.ext.sizing.python.replay import Job
+from het_tf.planner import Feature, Profiler
 
 STEPS, BATCH, DIM = 120, 64, 4
 

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.workers.python import agreement
-from het_tf.ext.workers.python.agreement import Stream
 from het_tf.ext.placement.python.pieces import Pieces
 from het_tf.ext.placement.python.placement import Placement
+from het_tf.ext.workers.python import agreement
+from het_tf.ext.workers.python.agreement import Stream
 
 RANKS, BATCH, SAMPLES = 4, 8, 4 * 8 * 6 + 5
 

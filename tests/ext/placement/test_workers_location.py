@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.workers.python.agreement import Stream
 from het_tf.ext.placement.python.location import Location, keys_of
 from het_tf.ext.placement.python.placement import Placement
+from het_tf.ext.workers.python.agreement import Stream
 
 RANKS, BATCH, STEPS = 4, 8, 40
 SAMPLES = RANKS * BATCH * STEPS + 5

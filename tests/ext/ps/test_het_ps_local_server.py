@@ -72,7 +72,7 @@ time.sleep(300)
 
 
 def job(unix: bool = False, more: str = "") -> tuple[subprocess.Popen, int, Path, str]:
-    text = JOB.format(tree=str(PS.parents[2]), unix=unix, more=more)
+    text = JOB.format(tree=str(PS.parents[3]), unix=unix, more=more)
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert process.stdout
     pid, directory, url = process.stdout.readline().split()

@@ -158,7 +158,16 @@ def test_a_sentinel_names_the_server(tmp_path):
             words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "models")
             await_that(lambda: list(client.execute_command(*words)) == named)
         trains(layer, counts)
-        command = [sys.executable, "-m", "het_tf.ext.ps.python", "status", "--ps", address, "--interval", "0.1"]
+        command = [
+            sys.executable,
+            "-m",
+            "het_tf.ext.ps.python",
+            "status",
+            "--ps",
+            address,
+            "--interval",
+            "0.1",
+        ]
         shown = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert f"primary  up  {two.place}" in shown.stdout, shown
 

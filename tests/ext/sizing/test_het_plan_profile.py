@@ -13,8 +13,8 @@ import pytest
 from cli_lib import Done, het
 
 import het_tf.planner
-from het_tf.planner import Stats
 from het_tf.ext.placement.python.placement import hashes
+from het_tf.planner import Stats
 
 SAMPLES = 500
 USERS = np.random.default_rng(1).zipf(1.4, SAMPLES) % 100

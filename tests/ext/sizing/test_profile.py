@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from het_tf.planner import Feature, Profiler, Stats
 from het_tf.ext.sizing.python import entries as stream
 from het_tf.ext.sizing.python import profile as profile_lib
 from het_tf.ext.sizing.python.counts import Head, quantiles
 from het_tf.ext.sizing.python.entries import Entries, is_kept, unique_of
+from het_tf.planner import Feature, Profiler, Stats
 
 RNG = np.random.default_rng(3)
 SAMPLES = 3000

@@ -24,7 +24,7 @@ def printed():
     script = Path(replicas_worker.__file__)
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{script.parents[3]}:{script.parent}",
+        "PYTHONPATH": f"{script.parents[2]}:{script.parent}",
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
     return subprocess.run(

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 import het_tf
 from het_tf import callbacks, checkpoint
-from het_tf.python import cli, files
-from het_tf.ext.serving.python.export.check import check
 from het_tf.ext.monitor.python import log_dir
 from het_tf.ext.placement.python.pieces import Pieces
+from het_tf.ext.serving.python.export.check import check
 from het_tf.ext.sizing.python.stats import Stats
+from het_tf.python import cli, files
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

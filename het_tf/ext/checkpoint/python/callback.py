@@ -13,8 +13,8 @@ from het_tf.ext.checkpoint.python import directory as directories
 from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.model.restore import restore
 from het_tf.ext.checkpoint.python.model.save import save
-from het_tf.python.files import local_path
 from het_tf.ext.checkpoint.python.saving import workers
+from het_tf.python.files import local_path
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.table import flush

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.calling import tools
 from het_tf.ext.checkpoint.python.manifest import open_part
+from het_tf.python.calling import tools
 
 
 def merge_rows(

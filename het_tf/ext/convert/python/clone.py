@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from het_tf.ext.convert.python import graph
 from het_tf.ext.checkpoint.python.saving import moment
+from het_tf.ext.convert.python import graph
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 

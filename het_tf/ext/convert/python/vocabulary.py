@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import ids as ids_lib
 from het_tf.ext.convert.python import graph
+from het_tf.python import ids as ids_lib
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 

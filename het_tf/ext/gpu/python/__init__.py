@@ -1,1 +1,1 @@
-"""The Python of gpu."""
+"""How Python asks for a cache on a GPU."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.files import local_path
-from het_tf.ext.workers.python.metrics import global_states
-from het_tf.python.metrics import states
 from het_tf.ext.monitor.python.observer import Observer
+from het_tf.ext.workers.python.metrics import global_states
+from het_tf.python.files import local_path
+from het_tf.python.metrics import states
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 

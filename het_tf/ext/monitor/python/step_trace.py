@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.files import local_path
 from het_tf.ext.monitor.python import calls
 from het_tf.ext.monitor.python import spans as measured
 from het_tf.ext.monitor.python.spans import Span
+from het_tf.python.files import local_path
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.layer_state import layers_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.ext.placement.python.placement import Int64Array, Numpy, Placement, mixed
 from het_tf.python.calling import tools
 from het_tf.python.hashing import GAMMA
-from het_tf.ext.placement.python.placement import Int64Array, Numpy, Placement, mixed
 
 LOCATION = "location"
 """The `by` of a `Placement` by location."""

@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.files import local_path, parse_json, read_bytes
 from het_tf.ext.placement.python.placement import RULE, Placement
+from het_tf.python.files import local_path, parse_json, read_bytes
 
 MANIFEST = "placement.json"
 FORMAT = "het_tf pieces"

@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.ext.workers.python.agreement import Stream, agree
-from het_tf.ext.placement.python.workers_location import ByLocation
-from het_tf.ext.window.python.planned import ON_DEMAND, Planned
-from het_tf.ext.workers.python.tensors import Tensors
 from het_tf.ext.placement.python.location import LOCATION
 from het_tf.ext.placement.python.pieces import Pieces
 from het_tf.ext.placement.python.placement import Placement, hashes
+from het_tf.ext.placement.python.workers_location import ByLocation
+from het_tf.ext.window.python.planned import ON_DEMAND, Planned
+from het_tf.ext.workers.python.agreement import Stream, agree
+from het_tf.ext.workers.python.tensors import Tensors
 from het_tf.python.session import collective
 from het_tf.python.session.native import tf
 

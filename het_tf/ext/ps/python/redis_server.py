@@ -20,12 +20,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.python import files
-from het_tf.python.files import local_path
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python import programs
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node, Refused, Unreachable
+from het_tf.python import files
+from het_tf.python.files import local_path
 
 # Settings of every server of partitions; docs/parameter-server.md gives the reason of each.
 SETTINGS: dict[str, str] = {

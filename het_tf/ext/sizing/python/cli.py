@@ -9,12 +9,12 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_0, at_least_1
-from het_tf.python.files import local
 from het_tf.ext.placement.python.cli.formats import FORMATS
 from het_tf.ext.sizing.python import sources
 from het_tf.ext.sizing.python.profile import Feature
 from het_tf.ext.sizing.python.stats import KEYS, STATS, Stats
+from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_0, at_least_1
+from het_tf.python.files import local
 from het_tf.python.show import bar, number, size
 
 HET = Group("""\

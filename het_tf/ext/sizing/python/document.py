@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from het_tf.ext.ps.python.plan_file import FORMAT, VERSION
 from het_tf.ext.sizing.python.accuracy import cost
 from het_tf.ext.sizing.python.advice import Change
 from het_tf.ext.sizing.python.forecast import Forecast, TableForecast
-from het_tf.ext.ps.python.plan_file import FORMAT, VERSION
 
 
 def class_bytes(table: TableForecast) -> dict[str, float]:

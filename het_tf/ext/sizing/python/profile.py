@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.files import local_path
 from het_tf.ext.placement.python.placement import Int64Array
 from het_tf.ext.sizing.python import counts, entries
 from het_tf.ext.sizing.python.stats import (
@@ -22,6 +21,7 @@ from het_tf.ext.sizing.python.stats import (
     sha256_of,
     write_keys,
 )
+from het_tf.python.files import local_path
 
 _SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, which ends with the sample of its last id
 _HEAD, _HEADS = 1 << 16, 3 << 17  # ids to count of a table, of all tables

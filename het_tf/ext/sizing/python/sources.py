@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.files import local_path
 from het_tf.ext.placement.python.cli.formats import open_samples
 from het_tf.ext.placement.python.cli.samples import SEVERAL
 from het_tf.ext.placement.python.placement import Numpy, hashes
 from het_tf.ext.sizing.python.profile import Feature, Profiler
 from het_tf.ext.sizing.python.stats import Stats
+from het_tf.python.files import local_path
 from het_tf.python.show import bar
 
 SCHEMES = "criteo:FILE, csv:GLOB, parquet:GLOB, tfrecord:GLOB, graph:FILE or module:function"

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.files import local_path, open_file, parse_json, read_bytes
 from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.python.files import local_path, open_file, parse_json, read_bytes
 
 FORMAT, VERSION = "het_tf stats", 3
 STATS, KEYS = "stats.json", "keys.npz"

@@ -1,1 +1,1 @@
-"""The Python of window."""
+"""Planned lookups, and streams whose steps are announced."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.hashing import GAMMA
 from het_tf.ext.placement.python.placement import Placement, mixed
+from het_tf.python.hashing import GAMMA
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.ext.workers.python import checks
 from het_tf.ext.window.python import planned
+from het_tf.ext.workers.python import checks
 from het_tf.ext.workers.python.metrics import global_metrics
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf

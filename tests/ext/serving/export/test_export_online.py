@@ -141,7 +141,7 @@ class Serving:
     """A process that serves an export: one line of ids in, one line of outputs back."""
 
     def __init__(self, path: Path, **environment: str) -> None:
-        source = str(Path(het_tf.__file__).parents[2])
+        source = str(Path(het_tf.__file__).parents[1])
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVE, str(path)],
             stdin=subprocess.PIPE,

@@ -12,8 +12,8 @@ from cli_lib import het
 from followed_lib import IDS, Followed, make_model
 
 import het_tf
-from het_tf.ext.serving.python.following import target
 from het_tf.ext.ps.python import conf
+from het_tf.ext.serving.python.following import target
 
 pytestmark = [
     *redis_lib.MARKS,

@@ -12,8 +12,8 @@ import tensorflow as tf
 from played_lib import Played
 
 import het_tf
-from het_tf.ext.serving.python.publishing import callback as callbacks
 from het_tf.ext.ps.python import partitions
+from het_tf.ext.serving.python.publishing import callback as callbacks
 from het_tf.ext.serving.python.publishing import dense_store, weights
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import Versions

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python import files
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python.rowfile import Tensor, TensorFile
+from het_tf.python import files
 
 _VERSION = 1
 _SLICE_BYTES = 8 << 20

@@ -4,13 +4,13 @@ import dataclasses
 import textwrap
 from typing import Any
 
-from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
-from het_tf.python.files import local
 from het_tf.ext.placement.python.cli.formats import FORMATS, format_of, open_samples
 from het_tf.ext.placement.python.cli.profile import FieldFigures, Rows, profile
 from het_tf.ext.placement.python.cli.samples import Samples
 from het_tf.ext.placement.python.cli.split import split
 from het_tf.ext.placement.python.placement import Placement
+from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
+from het_tf.python.files import local
 from het_tf.python.show import bar, number, size
 
 HET = Group("""\

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from het_tf.inputs.python.criteo import CATEGORICAL_NAMES, NUMERIC_NAMES, TENTHS, Part, parse, read_lines
 from het_tf.ext.placement.python.cli.samples import Samples, Writer
 from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.inputs.python.criteo import CATEGORICAL_NAMES, NUMERIC_NAMES, TENTHS, Part, parse, read_lines
 
 
 class CriteoLines(Samples[list[bytes]]):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from het_tf.ext.checkpoint.python import directory
-from het_tf.python.files import open_file
 from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.python.files import open_file
 
 Rows = TypeVar("Rows")
 

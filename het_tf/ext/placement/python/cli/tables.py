@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.inputs.python.tables import is_index, is_list, open_table, pyarrow
 from het_tf.ext.placement.python.cli.samples import SEVERAL, Samples, Writer
 from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.inputs.python.tables import is_index, is_list, open_table, pyarrow
 
 _GROUP = 1 << 16  # rows per row group that is written
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import files
 from het_tf.ext.serving.python.export import redirect, signatures
 from het_tf.ext.serving.python.export.front import RECORD
+from het_tf.python import files
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 from het_tf.python.table.table import Table

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from het_tf._version import __version__
-from het_tf.python import show
 from het_tf.ext.serving.python.export import quantise, redirect, signatures
 from het_tf.ext.serving.python.export.publish import publish, staging_of
 from het_tf.ext.serving.python.export.rows import Filter, Source
+from het_tf.python import show
 from het_tf.python.files import local_path
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf

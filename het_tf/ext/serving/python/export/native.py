@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.ext.checkpoint.python.store import store_info
-from het_tf.ext.serving.python.export import redirect
-from het_tf.ext.serving.python.export.follow import Follow
-from het_tf.ext.serving.python.export.rows import Source
-from het_tf.python.layer import ops
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import positions
+from het_tf.ext.serving.python.export import redirect
+from het_tf.ext.serving.python.export.follow import Follow
+from het_tf.ext.serving.python.export.rows import Source
 from het_tf.ext.serving.python.publishing import blob, weights
+from het_tf.python.layer import ops
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 

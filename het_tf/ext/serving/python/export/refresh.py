@@ -19,10 +19,10 @@ import numpy as np
 from het_tf.ext.serving.python.export.front import RECORD
 from het_tf.ext.serving.python.export.portable import arrays_of
 from het_tf.ext.serving.python.export.publish import publish, staging_of
-from het_tf.python.files import parse_json
 from het_tf.ext.serving.python.following import native
 from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.blob import Blob
+from het_tf.python.files import parse_json
 from het_tf.python.session.native import FloatArray, Int64Array, tf
 
 _TRIES = 10  # a follower may remove dense weights while they are read

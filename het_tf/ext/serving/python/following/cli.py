@@ -3,10 +3,10 @@
 import dataclasses
 import os
 
+from het_tf.ext.serving.python.following import follow, live, native, target
 from het_tf.python import show
 from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_0, within
 from het_tf.python.files import local
-from het_tf.ext.serving.python.following import follow, live, native, target
 
 HET = Group("""\
 Keeps an exported model up to date while it is served.

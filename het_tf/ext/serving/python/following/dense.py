@@ -9,8 +9,8 @@ import secrets
 from collections.abc import Collection
 from pathlib import Path
 
-from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.ps.python.client import Client
+from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Version
 

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from het_tf.python import show
-from het_tf.ext.serving.python.following import dense, live, native
-from het_tf.ext.serving.python.following.live import Live
-from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.ps.python.address import Address, parse
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.serving.python.following import dense, live, native
+from het_tf.ext.serving.python.following.live import Live
+from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.versions import (
     Decision,
     History,
@@ -23,6 +22,7 @@ from het_tf.ext.serving.python.publishing.versions import (
     Versions,
     parse_entry,
 )
+from het_tf.python import show
 
 Say = Callable[[str], None]
 

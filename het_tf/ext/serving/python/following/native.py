@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import calling, versions
 from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.versions import Version
+from het_tf.python import calling, versions
 
 
 class Follower:

@@ -18,13 +18,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
-from het_tf.python import show
 from het_tf.ext.checkpoint.python.directory import sync
-from het_tf.python.files import read_bytes
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import meta_key
 from het_tf.ext.serving.python.publishing.blob import Blob, DamagedError
 from het_tf.ext.serving.python.publishing.versions import Version
+from het_tf.python import show
+from het_tf.python.files import read_bytes
 
 LIMIT = 64 << 20
 """The most bytes of a blob at the parameter server, whose one thread copies it for every reader."""

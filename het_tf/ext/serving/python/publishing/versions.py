@@ -32,12 +32,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python.files import parse_json
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.cluster import SLOTS
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Refused
 from het_tf.ext.ps.python.partitions import meta_key
+from het_tf.python.files import parse_json
 
 MOST_KEPT = 1000
 """The most versions that a stream keeps."""

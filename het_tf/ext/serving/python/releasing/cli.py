@@ -7,12 +7,12 @@ import textwrap
 import time
 from collections.abc import Iterator
 
-from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
-from het_tf.python.files import local
-from het_tf.ext.serving.python.following import target
 from het_tf.ext.ps.python.address import FORM, parse
 from het_tf.ext.ps.python.client import Client
+from het_tf.ext.serving.python.following import target
 from het_tf.ext.serving.python.publishing.versions import History, Versions
+from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
+from het_tf.python.files import local
 from het_tf.python.show import date, size, when
 
 HET = Group("""\
