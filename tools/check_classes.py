@@ -2,10 +2,11 @@
 
     python tools/check_classes.py [ROOT]
 
-A class of het_tf/core or of an extension has a limit of methods, constructors and accessors included, and of data members;
-constants count as neither. A file of het_tf has a limit of lines. LARGER lists what is larger, with its
-size and the reason. The list only shrinks: an entry is an error when its class or file has another size,
-or is within the limits. Prints one line for each fault; the exit status is their presence.
+A class of the core or of an extension has a limit of methods, constructors and accessors included, and
+of data members; constants count as neither. A file of het_tf has a limit of lines. LARGER lists what is
+larger, with its size and the reason. The list only shrinks: an entry is an error when its class or file
+has another size, or is within the limits. Prints one line for each fault; the exit status is their
+presence.
 """
 
 import re

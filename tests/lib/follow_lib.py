@@ -1,4 +1,4 @@
-"""A follower whose every step a test takes: the writer of live files, by tests/ext/serving/follow/live_c.cc."""
+"""A follower whose every step a test takes: the writer of live files, by live_c.cc."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Store:
         self._options()
 
     def _options(self) -> str:
-        """Returns the options of ext/ps/client/remote_options.h as JSON, checked and completed by the core."""
+        """Returns the options of remote_options.h (ext/ps/client) as JSON, completed by the core."""
         options = {name: plain(value) for name, value in vars(self).items() if name not in _NO_OPTIONS}
         for name, value in options.items():
             if isinstance(value, float) and math.isinf(value):  # JSON lacks it

@@ -1,4 +1,4 @@
-"""Files of rows, read and written by the native library without TensorFlow (ext/serving/capi/follow/files.h)."""
+"""Files of rows, read and written by the native library without TensorFlow (capi/tools/files.h)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Places a sample on the worker that used its rows last (het_tf/ext/placement/cc/location.h), without TensorFlow."""
+"""Places a sample on the worker that used its rows last (cc/location.h), without TensorFlow."""
 
 from __future__ import annotations
 

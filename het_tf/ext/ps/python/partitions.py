@@ -1,6 +1,6 @@
 """The partitions of a namespace: their keys, and how far each has changed.
 
-The keys follow the rule of het_tf/ext/ps/keyspace.h: a partition's tag is the smallest number whose slot lies in
+The keys follow the rule of ext/ps/keyspace.h: a partition's tag is the smallest number whose slot lies in
 the middle of its share of the slots.
 """
 

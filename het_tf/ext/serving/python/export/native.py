@@ -14,7 +14,7 @@ needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/
 
 With `follow` the model is traced with its weights replaced by the outputs of HetFollowDense. Each lookup
 takes the op's ticket, so that a request reads its rows after its dense weights
-(het_tf/ext/serving/cc/follow/followed_model.h). Without, a follower may come later and bring rows; the dense weights
+(cc/follow/followed_model.h). Without, a follower may come later and bring rows; the dense weights
 stay those of the export.
 """
 
@@ -107,7 +107,8 @@ class Backend(redirect.Backend):
                 "the tables are in this process, so no follower can read them; train at a parameter server "
                 "(het_tf.init(ps=...)), or leave follow out"
             )
-        address, since = "", ()
+        address = ""
+        since: tuple[str, ...] = ()
         if remote and not refused:
             server = addresses.parse(settings.parameter_server(), settings.ask_password())
             address = (addresses.parse(follow.address) if follow else server.public()).url()

@@ -1,4 +1,4 @@
-"""The follower of rows in C++ (ext/serving/capi/follow/follow.h)."""
+"""The follower of rows in C++ (capi/tools/follow.h)."""
 
 import contextlib
 import ctypes
@@ -57,7 +57,7 @@ class Follower:
         calling.tools()("HetFollowResume", self._handle)
 
     def status(self) -> dict[str, Any]:
-        """Returns what ext/serving/capi/follow/follow.h says of HetFollowStatus."""
+        """Returns what capi/tools/follow.h says of HetFollowStatus."""
         return dict(json.loads(calling.tools()("HetFollowStatus", self._handle)))
 
 
@@ -66,12 +66,12 @@ def _files(target: Target) -> dict[str, Any]:
 
 
 def inspect(target: Target) -> dict[str, Any]:
-    """Returns what ext/serving/capi/follow/follow.h says of HetFollowInspect."""
+    """Returns what capi/tools/follow.h says of HetFollowInspect."""
     return dict(json.loads(calling.tools()("HetFollowInspect", json.dumps(_files(target)))))
 
 
 def copy(target: Target, to: Path) -> dict[str, Any]:
-    """Copies the present rows into files of a folder; see HetFollowCopy of ext/serving/capi/follow/follow.h."""
+    """Copies the present rows into files of a folder; see HetFollowCopy of capi/tools/follow.h."""
     return dict(json.loads(calling.tools()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
 
 

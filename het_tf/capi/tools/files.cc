@@ -1,4 +1,4 @@
-#include "het_tf/ext/serving/capi/follow/files.h"
+#include "het_tf/capi/tools/files.h"
 
 #include <nlohmann/json.hpp>
 
