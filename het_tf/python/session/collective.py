@@ -33,7 +33,7 @@ def find_horovod() -> Any:
     except ImportError as error:
         raise RuntimeError(
             f"this process is one of {launched} ranks, but Horovod does not import ({error}); `python -m "
-            "het_tf.doctor` prints the remedy"
+            "het_tf doctor` prints the remedy"
         ) from None
     hvd.init()
     if not settings.is_elastic_job() and hvd.size() != launched:
