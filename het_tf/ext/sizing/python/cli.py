@@ -209,7 +209,7 @@ def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None
         help="samples of the whole job; default: those of the profile",
     ),
     arg("--passes", type=at_least_1, default=1, metavar="N", help="over the same samples; 2 stands for more"),
-    arg("--window", type=at_least_0, default=0, metavar="N", help="batches that het_tf.plan plans (0: none)"),
+    arg("--window", type=at_least_0, default=0, metavar="N", help="batches that het_tf.lookahead plans (0: none)"),
     arg("--staleness", type=_staleness, metavar="S", help="as of Cache; or 'synchronous', 'unbounded'"),
     arg("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache"),
     arg("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache"),
