@@ -1,7 +1,7 @@
 // HetLookup: the rows of all features of a model, in one call. The specs choose the kernel: one for tables of
 // this process's engine, one for a serving process that reads tables from a live server.
-#include "het_tf/kernels/lookup_outputs.h"
 #include "het_tf/ext/serving/kernels/online_tables.h"
+#include "het_tf/kernels/lookup_outputs.h"
 
 namespace het {
 namespace {

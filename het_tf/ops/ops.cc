@@ -166,9 +166,9 @@ void RegisterApplyCount() {
   Register(op, &UnknownShape);
 }
 
-// The dense weights in force of a model that follows training (ext/serving/cc/follow/followed_model.h), in place in
-// their file. `ticket`: their version's number. A lookup takes it as an input, so that the request's rows are
-// read after its dense weights.
+// The dense weights in force of a model that follows training (ext/serving/cc/follow/followed_model.h), in
+// place in their file. `ticket`: their version's number. A lookup takes it as an input, so that the request's
+// rows are read after its dense weights.
 void RegisterFollowDense() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetFollowDense");
   TF_OpDefinitionBuilderAddInput(op, "path: string");  // of follow.json, as the asset gives it
@@ -179,8 +179,8 @@ void RegisterFollowDense() {
   Register(op, &UnknownShape);                           // Python sets the shapes
 }
 
-// The rows of `ids` of a native export (ext/serving/cc/follow/followed_model.h). Stateful like the others: what a path
-// leads to is no constant of the graph, so nobody may compute the op before it is served.
+// The rows of `ids` of a native export (ext/serving/cc/follow/followed_model.h). Stateful like the others:
+// what a path leads to is no constant of the graph, so nobody may compute the op before it is served.
 void RegisterServe() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetServe");
   TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
@@ -194,9 +194,9 @@ void RegisterServe() {
   Register(op, &ServeShape);
 }
 
-// The workers that take the samples of a global batch (ext/placement/cc/location.h), keys [workers * batch, width]
-// of which are hashes of table and id. slots: what the batches before it in its pass have left, number of
-// them.
+// The workers that take the samples of a global batch (ext/placement/cc/location.h), keys [workers * batch,
+// width] of which are hashes of table and id. slots: what the batches before it in its pass have left, number
+// of them.
 void RegisterPlaceSamples() {
   TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlaceSamples");
   TF_OpDefinitionBuilderAddInput(op, "keys: uint64");

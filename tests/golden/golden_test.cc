@@ -110,7 +110,8 @@ TEST(Golden, Layout) {
       places += static_cast<char>(Layout(partitions, 99).OfKey(kTable + partitions, key * 1000003));
     }
   }
-  Golden("layout", places, 0, "Layout::kRule (wire/layout.h) and VERSION (ext/checkpoint/python/manifest.py)");
+  Golden("layout", places, 0,
+         "Layout::kRule (wire/layout.h) and VERSION (ext/checkpoint/python/manifest.py)");
 }
 
 // In RDB files and append-only logs, between servers, and from and to workers that save and load.

@@ -28,12 +28,11 @@ inline std::string Golden(const std::string& name, const std::string& encoded, s
   }
   size_t at = 0;
   while (at < golden.size() && at < encoded.size() && golden[at] == encoded[at]) ++at;
-  EXPECT_TRUE(golden == encoded)
-      << "the format '" << name << "' has other bytes than " << GoldenPath(name)
-      << ": they differ from offset " << at << " on"
-      << (raised ? "" : ", and the version in them is the same")
-      << ". Remedy: " << (raised ? "" : "raise " + constant + ", then ")
-      << "HET_GOLDEN_WRITE=1 build/check/tests/files --gtest_filter='*Golden*'";
+  EXPECT_TRUE(golden == encoded) << "the format '" << name << "' has other bytes than " << GoldenPath(name)
+                                 << ": they differ from offset " << at << " on"
+                                 << (raised ? "" : ", and the version in them is the same")
+                                 << ". Remedy: " << (raised ? "" : "raise " + constant + ", then ")
+                                 << "HET_GOLDEN_WRITE=1 build/check/tests/files --gtest_filter='*Golden*'";
   return golden;
 }
 

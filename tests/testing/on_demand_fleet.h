@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/ext/window/cc/window.h"
 #include "het_tf/core/plan/gradient_sums.h"
+#include "het_tf/ext/window/cc/window.h"
 #include "tests/testing/optimizer_of.h"
 #include "tests/testing/process.h"
 #include "tests/testing/random.h"

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <vector>
 
+#include "het_tf/core/store/table_store.h"
 #include "het_tf/ext/checkpoint/cc/load.h"
 #include "het_tf/ext/checkpoint/cc/save.h"
-#include "het_tf/core/store/table_store.h"
 
 namespace het::testing {
 

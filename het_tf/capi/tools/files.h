@@ -1,5 +1,5 @@
-// Row files of checkpoints (ext/checkpoint/cc), and placing by location (ext/placement/cc/location.h), for Python
-// without TensorFlow. Codes and HetText() as in management.h.
+// Row files of checkpoints (ext/checkpoint/cc), and placing by location (ext/placement/cc/location.h), for
+// Python without TensorFlow. Codes and HetText() as in management.h.
 #pragma once
 
 #include <cstddef>

@@ -11,10 +11,10 @@
 
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/base/background.h"
+#include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/serving/cc/follow/follower.h"
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
-#include "het_tf/ext/ps/client/redis_changes.h"
 
 namespace het::follow {
 namespace {

@@ -1,5 +1,6 @@
-// The follower (ext/serving/cc/follow/follower.h) for Python: libhet_tools.so, which does not need TensorFlow. Codes
-// and HetText() as in management.h. One thread at a time calls these functions for one follower.
+// The follower (ext/serving/cc/follow/follower.h) for Python: libhet_tools.so, which does not need
+// TensorFlow. Codes and HetText() as in management.h. One thread at a time calls these functions for one
+// follower.
 #pragma once
 
 #include "het_tf/core/base/c_text.h"

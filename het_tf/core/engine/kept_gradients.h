@@ -14,10 +14,10 @@
 // describes. Every worker has other directions, and so has a slot each time that it is used again: tickets
 // that were averaged over workers, or whose gradient was dropped, are known by it.
 //
-// Memory. The newest gradient of a variable keeps its step, with the plan. One that was applied may be applied
-// again until its layer's next training lookup, which then gets its plan: the CPU's caches have it. Others are
-// only keys and sums. Of each variable the newest kSlots gradients are kept; Table::dropped counts those that
-// leave without having been applied.
+// Memory. The newest gradient of a variable keeps its step, with the plan. One that was applied may be
+// applied again until its layer's next training lookup, which then gets its plan: the CPU's caches have it.
+// Others are only keys and sums. Of each variable the newest kSlots gradients are kept; Table::dropped counts
+// those that leave without having been applied.
 //
 // Thread-safe; a leaf lock. What a kept gradient has is protected by the engine's lock of updates.
 #pragma once

@@ -17,8 +17,8 @@
 // A row's number is its position: bucket * 32 + slot. A call's rows have kOfCall set and are numbered from 0.
 #pragma once
 
-#include "het_tf/ext/gpu/cc/abi.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/gpu/cc/abi.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
 #include "het_tf/kernels/cuda/optimizers.h"
 

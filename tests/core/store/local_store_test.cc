@@ -10,8 +10,8 @@
 #include <set>
 
 #include "het_tf/core/base/alloc.h"
-#include "het_tf/ext/checkpoint/cc/merge.h"
 #include "het_tf/core/store/shard.h"
+#include "het_tf/ext/checkpoint/cc/merge.h"
 #include "tests/testing/random.h"
 #include "tests/testing/stored_rows.h"
 #include "tests/testing/table_specs.h"

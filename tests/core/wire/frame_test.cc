@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "tests/testing/packed_rows.h"
 #include "tests/core/wire/random_frames.h"
+#include "tests/testing/packed_rows.h"
 
 namespace het::testing::frame_test {
 namespace {

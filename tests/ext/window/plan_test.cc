@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "het_tf/core/engine/engine.h"
-#include "het_tf/ext/window/cc/window.h"
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/ext/window/cc/window.h"
 #include "tests/testing/keep_and_apply.h"
 #include "tests/testing/random.h"
 #include "tests/testing/table_specs.h"

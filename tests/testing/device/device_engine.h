@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/gpu/cc/device_backend.h"
 #include "het_tf/core/engine/engine.h"
+#include "het_tf/ext/gpu/cc/device_backend.h"
 #include "tests/testing/world/device_cache.h"
 
 namespace het::testing {

@@ -61,8 +61,8 @@ class RedisServer {
   int64_t Info(const std::string& section, const std::string& field);
   // Waits until INFO has this line.
   bool Await(const std::string& section, const std::string& line);
-  // Waits until a replica has everything that this server has. WAIT is no answer: it looks at the writes of its
-  // own connection alone.
+  // Waits until a replica has everything that this server has. WAIT is no answer: it looks at the writes of
+  // its own connection alone.
   bool AwaitCopy(RedisServer* replica);
 
  private:

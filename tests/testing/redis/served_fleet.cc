@@ -11,11 +11,11 @@
 #include <set>
 #include <utility>
 
+#include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/serving/cc/follow/boot_clock.h"
 #include "het_tf/ext/serving/cc/follow/follower.h"
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
-#include "het_tf/ext/ps/client/redis_changes.h"
 #include "tests/testing/random.h"
 #include "tests/testing/redis/remote_worker.h"
 #include "tests/testing/table_specs.h"

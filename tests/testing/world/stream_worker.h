@@ -12,9 +12,9 @@
 #include "het_tf/core/engine/caches.h"
 #include "het_tf/core/engine/steps.h"
 #include "het_tf/core/engine/tables.h"
-#include "het_tf/ext/window/cc/window.h"
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/store/local_store.h"
+#include "het_tf/ext/window/cc/window.h"
 #include "tests/testing/test_step.h"
 
 namespace het::testing {

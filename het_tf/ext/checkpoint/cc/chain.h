@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "het_tf/core/row/key_index.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/checkpoint/cc/row_reader.h"
 
 namespace het {
 

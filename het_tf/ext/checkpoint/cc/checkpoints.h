@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/checkpoint/cc/requests.h"
 #include "het_tf/core/engine/engine.h"
+#include "het_tf/ext/checkpoint/cc/requests.h"
 
 namespace het {
 

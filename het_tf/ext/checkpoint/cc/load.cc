@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <new>
 
-#include "het_tf/ext/checkpoint/cc/save.h"
 #include "het_tf/core/store/shard.h"
+#include "het_tf/ext/checkpoint/cc/save.h"
 
 namespace het {
 namespace {

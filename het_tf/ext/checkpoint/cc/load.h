@@ -9,8 +9,8 @@
 
 #include <string>
 
-#include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "het_tf/core/store/table_store.h"
+#include "het_tf/ext/checkpoint/cc/row_reader.h"
 
 namespace het {
 

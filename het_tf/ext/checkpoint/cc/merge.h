@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/checkpoint/cc/row_writer.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/checkpoint/cc/row_writer.h"
 
 namespace het {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/row/row_batch.h"
 #include "het_tf/ext/checkpoint/cc/file.h"
 #include "het_tf/ext/checkpoint/cc/row_file.h"
-#include "het_tf/core/row/row_batch.h"
 
 namespace het {
 

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/checkpoint/cc/row_writer.h"
 #include "het_tf/core/store/table_store.h"
+#include "het_tf/ext/checkpoint/cc/row_writer.h"
 
 namespace het {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "het_tf/core/base/checksum.h"
-#include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "het_tf/core/store/shard.h"
+#include "het_tf/ext/checkpoint/cc/row_reader.h"
 
 namespace het {
 namespace {

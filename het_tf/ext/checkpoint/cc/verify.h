@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/checkpoint/cc/row_file.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/checkpoint/cc/row_file.h"
 
 namespace het {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "het_tf/capi/answer.h"
-#include "het_tf/ext/gpu/cc/library.h"
 #include "het_tf/ext/gpu/cc/device_backend.h"
+#include "het_tf/ext/gpu/cc/library.h"
 
 using het::Answer;
 using het::Status;

@@ -1,8 +1,8 @@
 /* The embedding cache in device memory: a plain C ABI, and all that code outside this folder knows of it.
  *
  * Two libraries implement it from one source: libhet_cuda.so (nvcc, a GPU) and libhet_cuda_host.so (the host
- * plays the device, for machines and tests without one). tests/ext/gpu/device has a third, written as plainly as
- * possible, as the reference for both. Callers load one of them at run time.
+ * plays the device, for machines and tests without one). tests/ext/gpu/device has a third, written as plainly
+ * as possible, as the reference for both. Callers load one of them at run time.
  *
  *   HetDevLookup ──► rows that are here and within their bound
  *        │ wanted: keys that are absent, and rows whose clock the store must check

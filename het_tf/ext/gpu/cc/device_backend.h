@@ -2,8 +2,8 @@
 // memory; the device plans the step.
 #pragma once
 
-#include "het_tf/ext/gpu/cc/device_tables.h"
 #include "het_tf/core/engine/cached_backend.h"
+#include "het_tf/ext/gpu/cc/device_tables.h"
 
 namespace het {
 

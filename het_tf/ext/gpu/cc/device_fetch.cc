@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "het_tf/core/client/client.h"
-#include "het_tf/ext/gpu/cc/device_step.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/gpu/cc/device_step.h"
 
 namespace het {
 

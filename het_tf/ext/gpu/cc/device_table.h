@@ -7,8 +7,8 @@
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/client/device_rows.h"
-#include "het_tf/ext/gpu/cc/library.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/ext/gpu/cc/library.h"
 
 namespace het {
 

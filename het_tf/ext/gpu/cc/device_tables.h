@@ -28,9 +28,9 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/plan/batch_call.h"
 #include "het_tf/ext/gpu/cc/device_calls.h"
 #include "het_tf/ext/gpu/cc/device_table.h"
-#include "het_tf/core/plan/batch_call.h"
 
 namespace het {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/serving/cc/serve/online_spec.h"
 #include "het_tf/ext/ps/client/cluster.h"
+#include "het_tf/ext/serving/cc/serve/online_spec.h"
 
 namespace het {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/serving/cc/follow/change_source.h"
 #include "het_tf/ext/ps/client/redis_pipeline.h"
+#include "het_tf/ext/serving/cc/follow/change_source.h"
 
 namespace het {
 

@@ -1,5 +1,5 @@
-// Models that follow training, for Python (ext/serving/cc/follow): a C ABI like that of management.h, with the same
-// answers.
+// Models that follow training, for Python (ext/serving/cc/follow): a C ABI like that of management.h, with
+// the same answers.
 #pragma once
 
 #include "het_tf/capi/management.h"

@@ -6,10 +6,10 @@
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/row/schema_json.h"
+#include "het_tf/ext/ps/client/online_store.h"
 #include "het_tf/ext/serving/cc/serve/row_codec.h"
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
-#include "het_tf/ext/ps/client/online_store.h"
 
 namespace het {
 namespace {

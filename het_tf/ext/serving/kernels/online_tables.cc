@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "het_tf/core/base/after_fork.h"
-#include "het_tf/ext/serving/cc/serve/online_spec.h"
 #include "het_tf/ext/ps/client/online_store.h"
+#include "het_tf/ext/serving/cc/serve/online_spec.h"
 
 namespace het {
 namespace {

@@ -1,5 +1,5 @@
-// The tables of a lookup that reads a live parameter server (ext/serving/cc/serve/online_reader.h). They are resolved
-// at the first call and kept, so that a model can load before its server runs.
+// The tables of a lookup that reads a live parameter server (ext/serving/cc/serve/online_reader.h). They are
+// resolved at the first call and kept, so that a model can load before its server runs.
 #pragma once
 
 #include <memory>

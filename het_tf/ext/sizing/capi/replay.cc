@@ -5,8 +5,8 @@
 
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/engine/table_options.h"
-#include "het_tf/ext/sizing/cc/replay.h"
 #include "het_tf/core/row/schema_json.h"
+#include "het_tf/ext/sizing/cc/replay.h"
 
 namespace het {
 namespace {

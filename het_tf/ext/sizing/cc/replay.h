@@ -16,8 +16,8 @@
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/plan/batch_plan.h"
-#include "het_tf/ext/window/cc/global_step.h"
 #include "het_tf/ext/sizing/cc/network.h"
+#include "het_tf/ext/window/cc/global_step.h"
 
 namespace het {
 

@@ -23,10 +23,10 @@
 #include <mutex>
 #include <vector>
 
-#include "het_tf/ext/window/cc/next_uses.h"
 #include "het_tf/core/engine/step_store.h"
 #include "het_tf/core/plan/batch_call.h"
 #include "het_tf/ext/window/cc/global_step.h"
+#include "het_tf/ext/window/cc/next_uses.h"
 
 namespace het {
 

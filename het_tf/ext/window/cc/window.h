@@ -56,9 +56,9 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/window/cc/coming_steps.h"
 #include "het_tf/core/engine/engine_parts.h"
 #include "het_tf/core/engine/lookahead.h"
+#include "het_tf/ext/window/cc/coming_steps.h"
 
 namespace het {
 

@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "het_tf/ext/checkpoint/cc/checkpoints.h"
 #include "het_tf/core/store/local_store.h"
+#include "het_tf/ext/checkpoint/cc/checkpoints.h"
 #include "het_tf/ext/ps/client/redis_store.h"
 #include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"

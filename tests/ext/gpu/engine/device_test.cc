@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "het_tf/core/base/alloc.h"
-#include "het_tf/ext/gpu/cc/device_table.h"
 #include "het_tf/ext/checkpoint/cc/checkpoints.h"
+#include "het_tf/ext/gpu/cc/device_table.h"
 #include "tests/testing/device/device_engine.h"
 #include "tests/testing/temp_folder.h"
 

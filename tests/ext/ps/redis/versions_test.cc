@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "het_tf/ext/checkpoint/cc/checkpoints.h"
 #include "het_tf/core/store/chunk_format.h"
 #include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/ext/checkpoint/cc/checkpoints.h"
 #include "het_tf/ext/ps/keyspace.h"
 #include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/ext/serving/cc/follow/follower.h"
 #include "het_tf/core/store/local_store.h"
+#include "het_tf/ext/serving/cc/follow/follower.h"
 #include "tests/ext/serving/follow/live_files.h"
 #include "tests/ext/serving/follow/local_changes.h"
 #include "tests/testing/partition_bytes.h"

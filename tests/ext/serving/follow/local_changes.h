@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/ext/serving/cc/follow/change_source.h"
 #include "het_tf/core/store/local_service.h"
+#include "het_tf/ext/serving/cc/follow/change_source.h"
 #include "tests/testing/random.h"
 
 namespace het::follow {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "het_tf/ext/serving/cc/serve/online_reader.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/serving/cc/serve/online_reader.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
 #include "tests/testing/table_specs.h"

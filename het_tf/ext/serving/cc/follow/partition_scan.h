@@ -12,9 +12,9 @@
 
 #include <vector>
 
-#include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/core/store/changes.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/serving/cc/follow/live_writer.h"
 
 namespace het::follow {
 

@@ -32,9 +32,9 @@
 #include <string>
 #include <vector>
 
+#include "het_tf/core/row/key_index.h"
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/follow/undo_journal.h"
-#include "het_tf/core/row/key_index.h"
 
 namespace het::follow {
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "het_tf/core/base/status.h"
-#include "het_tf/ext/serving/cc/follow/version.h"
 #include "het_tf/core/store/changes.h"
+#include "het_tf/ext/serving/cc/follow/version.h"
 
 namespace het::follow {
 

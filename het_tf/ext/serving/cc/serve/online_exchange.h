@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "het_tf/core/client/backoff.h"
-#include "het_tf/ext/serving/cc/serve/online_table.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/transport.h"
+#include "het_tf/ext/serving/cc/serve/online_table.h"
 
 namespace het::serve {
 

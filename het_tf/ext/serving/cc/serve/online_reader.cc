@@ -9,8 +9,8 @@
 
 #include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/client/messages.h"
-#include "het_tf/ext/serving/cc/serve/online_exchange.h"
 #include "het_tf/core/wire/layout.h"
+#include "het_tf/ext/serving/cc/serve/online_exchange.h"
 
 namespace het::serve {
 namespace {

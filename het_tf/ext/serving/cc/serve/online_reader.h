@@ -35,10 +35,10 @@
 
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/row/schema.h"
-#include "het_tf/ext/serving/cc/serve/online_cache.h"
-#include "het_tf/ext/serving/cc/serve/online_table.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/transport.h"
+#include "het_tf/ext/serving/cc/serve/online_cache.h"
+#include "het_tf/ext/serving/cc/serve/online_table.h"
 
 namespace het::serve {
 

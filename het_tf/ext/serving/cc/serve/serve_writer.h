@@ -17,8 +17,8 @@
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/checksum.h"
 #include "het_tf/core/base/span.h"
-#include "het_tf/ext/checkpoint/cc/file.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/ext/checkpoint/cc/file.h"
 #include "het_tf/ext/serving/cc/serve/serve_format.h"
 
 namespace het::serve {

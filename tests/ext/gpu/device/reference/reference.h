@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/gpu/cc/abi.h"
 #include "het_tf/core/row/schema.h"
+#include "het_tf/ext/gpu/cc/abi.h"
 
 namespace het::reference {
 
@@ -78,7 +78,8 @@ struct Sums {
 // Sets this thread's message.
 int Fail(int code, const std::string& message);
 
-// Returns where the bytes at a caller's device address are (HetDevHostAlias, tests/ext/gpu/device/host/memory.h).
+// Returns where the bytes at a caller's device address are (HetDevHostAlias,
+// tests/ext/gpu/device/host/memory.h).
 const void* ReadableAddress(const void* device);
 template <typename T>
 T* ReadableAddress(T* device) {
