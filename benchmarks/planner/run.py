@@ -147,7 +147,8 @@ def cells() -> list[Figures]:
             sample, rows = samples["graph" if model == "graphsage" else "criteo_scaled"]
             dims = (128,) if model == "graphsage" else (128, 1)  # the first order of Wide & Deep
             cache = systems(round(0.1 * rows))[system]
-            rule = {"name": "row_wise_adagrad", "decay_steps": 1} if system == "adagrad" else {"name": "sgd"}
+            adagrad = {"name": "row_wise_adagrad", "params": {"decay_steps": 1}}
+            rule = adagrad if system == "adagrad" else {"name": "sgd"}
             specs = [{"name": f"t{dim}", "dim": dim, "optimizer": rule} for dim in dims]
             tables = [replay(sample, spec, cache, job) for spec in specs]
             replayed[key] = (tables, traffic(tables, job))

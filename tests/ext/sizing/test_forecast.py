@@ -108,7 +108,7 @@ def test_what_was_not_measured_has_no_figure():
     """Would see the figure of another rule, whose bounds are others."""
     assert auc_cost({"staleness": 77}, {"name": "row_wise_adagrad"}, 8, 128, False) == {}
     assert auc_cost({}, {"name": "row_wise_adagrad", "params": {"decay_steps": 7}}, 8, 128, False) == {}
-    assert auc_cost({}, {"name": "adam"}, 8, 128, False) == {}
+    assert auc_cost({}, {"name": "rmsprop"}, 8, 128, False) == {}
     assert set(auc_cost({}, {"name": "ftrl"}, 8, 128, False)) == {"clicks"}
 
 
