@@ -72,8 +72,7 @@ void Window::NotifyOfUnplanned(const BatchCall& call) {
   parts_->notice("the last " + std::to_string(ComingSteps::kTellAfter) + " lookups of table '" +
                  call.tables[0]->name() +
                  "' were of other ids than het_tf.lookahead has planned, and gained nothing by it. Plan what "
-                 "the layer is "
-                 "called on: het_tf.lookahead(..., inputs=) says where the ids are");
+                 "the layer is called on: het_tf.lookahead(..., inputs=) says where the ids are");
 }
 
 Status Window::Begin(StepCall* step, bool training) {
