@@ -216,7 +216,8 @@ def time_of_show() -> Figures:
         command = [
             sys.executable,
             "-m",
-            "het_tf.ext.sizing.python",
+            "het_tf",
+            "plan",
             "show",
             f"{folder}/stats",
             "--batch",

@@ -60,14 +60,7 @@ class Followed:
     def command(self, *words: object, **environment: str) -> subprocess.Popen:
         log = self.log.open("a")
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "het_tf.ext.serving.python.following",
-                "follow",
-                str(self.path),
-                *map(str, words),
-            ],
+            [sys.executable, "-m", "het_tf", "serve", "follow", str(self.path), *map(str, words)],
             stderr=log,
             env={**os.environ, **environment},
         )

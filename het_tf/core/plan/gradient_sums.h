@@ -23,6 +23,7 @@
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
+#include "het_tf/core/wire/ids.h"
 
 namespace het {
 

@@ -46,9 +46,7 @@ class Disk:
         )  # fmt: skip
 
     def het_ps(self, command: str, *words: object) -> subprocess.Popen[str]:
-        return self.start(
-            sys.executable, "-m", "het_tf.ext.ps.python", command, "--dir", self.place / "ps", *words
-        )
+        return self.start(sys.executable, "-m", "het_tf", "ps", command, "--dir", self.place / "ps", *words)
 
     def close(self) -> None:
         self.het_ps("down", "--force", "--no-save", "--timeout", 5).communicate()

@@ -161,7 +161,8 @@ def test_a_sentinel_names_the_server(tmp_path):
         command = [
             sys.executable,
             "-m",
-            "het_tf.ext.ps.python",
+            "het_tf",
+            "ps",
             "status",
             "--ps",
             address,
