@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parent.parent / "tests" / "python" / "docs" / "public_api.txt"
+FILE = Path(__file__).resolve().parent.parent / "tests" / "docs" / "public_api.txt"
 ZOO = ("data", "metrics", "models")
 
 

@@ -118,7 +118,7 @@ def test_command_line_has_all_optimizers(monkeypatch: pytest.MonkeyPatch) -> Non
 
     from het_tf.python.table import optimizers
 
-    assert set(arguments.TABLE_OPTIMIZERS) == {one.name for one in optimizers._CLASSES}
+    assert set(arguments.TABLE_OPTIMIZERS) == {one._name for one in optimizers._CLASSES}
     assert all(getattr(arguments.parse(arguments.parser(""), []), name) for name in ("epochs", "hidden"))
 
 

@@ -4,4 +4,4 @@ import gc
 import sys
 
 gc.set_threshold(100_000, 50, 100)
-sys.modules.update({"matplotlib": None, "pandas": None, "sklearn": None})
+sys.modules.update({"matplotlib": None, "sklearn": None})

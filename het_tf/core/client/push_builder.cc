@@ -209,17 +209,17 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
                        Vector<DeviceFrames>* made) const {
   const Optimizer& optimizer = cache.schema()->optimizer();
   const size_t row_bytes = RowBytes(cache);
-  const size_t fit = std::max<size_t>(1, max_frame_bytes_ / row_bytes);
   PartitionLines rows(made->size());
   for (uint32_t i = 0; i < part.n; ++i) rows[tables_->PartitionOf(cache, part.keys[i])].push_back(i);
   for (uint32_t p = 0; p < rows.size(); ++p) {
     auto& [frames, bytes] = (*made)[p];
-    for (size_t begin = 0; begin < rows[p].size(); begin += fit) {
-      const size_t end = std::min(begin + fit, rows[p].size());
-      if (frames.empty() || bytes + (end - begin) * row_bytes > max_frame_bytes_) {
+    for (size_t begin = 0, end = 0; begin < rows[p].size(); begin = end) {
+      if (frames.empty() || bytes + row_bytes > max_frame_bytes_) {
         frames.emplace_back();
         bytes = 0;
       }
+      const size_t fit = max_frame_bytes_ > bytes ? (max_frame_bytes_ - bytes) / row_bytes : 0;
+      end = begin + std::clamp<size_t>(fit, 1, rows[p].size() - begin);
       TablePush& push = *frames.back().Add(cache.schema(), RowFormat::kFloat32, end - begin);
       Writer updates(&push.rows);
       for (size_t at = begin; at < end; ++at) {

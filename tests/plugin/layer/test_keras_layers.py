@@ -347,8 +347,8 @@ def test_public_names():
     from het_tf.keras import Embedding, EmbeddingCollection
     from het_tf.optimizers import RMSprop
 
-    assert RMSprop().name == "rmsprop" and issubclass(Embedding, EmbeddingCollection)
-    assert RandomUniform().name == "uniform"
+    assert RMSprop()._name == "rmsprop" and issubclass(Embedding, EmbeddingCollection)
+    assert RandomUniform()._name == "uniform"
     assert [name for name in het_tf.__all__ if not hasattr(het_tf, name)] == []
     assert set(het_tf.__all__) <= set(dir(het_tf))
     with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):

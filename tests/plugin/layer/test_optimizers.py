@@ -71,7 +71,9 @@ def combinations():
 
 
 @pytest.mark.parametrize(
-    ("case", "mode", "dim"), list(combinations()), ids=lambda x: x[0].name if isinstance(x, tuple) else str(x)
+    ("case", "mode", "dim"),
+    list(combinations()),
+    ids=lambda x: x[0]._name if isinstance(x, tuple) else str(x),
 )
 def test_training_equals_the_oracle(fresh, case, mode, dim):
     optimizer, oracle_class, slots, params = case
@@ -147,7 +149,7 @@ NOT_OF_KERAS = [
 @pytest.mark.parametrize(
     "case",
     [case for case in CASES if case[0] in KERAS and (case[0], case[3]) not in NOT_OF_KERAS],
-    ids=lambda case: case[0].name,
+    ids=lambda case: case[0]._name,
 )
 def test_dense_gradients_equal_the_optimizer_of_keras(fresh, case):
     """Parameters that a case leaves out hold Keras' defaults on both sides."""
