@@ -1,0 +1,1 @@
+"""Exports, versions at the server, and followers."""
