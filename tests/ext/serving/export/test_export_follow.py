@@ -116,7 +116,7 @@ def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: A
     writer = Writer(path)
     writer.put("item", IDS, np.ones((len(IDS), 3)))
     writer.seen(age=1000.0)
-    time.sleep(1.1)
+    time.sleep(1.1)  # a reader looks for a new follower at most once a second
     np.testing.assert_array_equal(answer(loaded)["row"], np.ones((len(IDS), 3)))
     assert stats(path)["max_age"] is None and stats(path)["stale"] == 0
     writer.close()
