@@ -126,10 +126,11 @@ def played(fresh, monkeypatch):
     from played_lib import Played
 
     from het_tf.ext.workers.python.agreement import Stream
+    from het_tf.ext.workers.python.horovod_workers import Horovod
     from het_tf.python.session import settings
 
     hvd = Played()
-    monkeypatch.setattr(settings.current, "hvd", hvd)
+    monkeypatch.setattr(settings.current, "workers", Horovod(hvd))
     # Streams of other tests are not compared with this one's, nor these with theirs.
     for name, value in (("newest", None), ("_notes", None), ("_passes", [])):
         monkeypatch.setattr(Stream, name, value)

@@ -135,7 +135,7 @@ class EmbeddingCollection(keras.layers.Layer):
         """Makes the tables, and the arguments of the ops."""
         strategies.check(self.name)
         namespace = scopes.current_namespace()
-        in_use = LayerCache(cache, features.tables, settings.workers())
+        in_use = LayerCache(cache, features.tables, settings.workers().size)
         features.use([registry.table_of(namespace, table, self) for table in features.tables])
         tables = features.tables
         entries = [registry.declare(namespace, table, in_use, self, reuse) for table in tables]

@@ -72,7 +72,6 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     norm: Any = 0.0
     if place == "gpu":  # there gradients of equal ids are summed when they are applied
         norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(one)) for one in dense]))
-    hvd = settings.horovod()
     with tf.device(device.OPS_DEVICE[place]):
         tickets = native.ops.het_keep_grad(
             ids=list(op.inputs[:count]),
@@ -81,7 +80,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
             norm=norm,
             tables=[tf.compat.as_str(name) for name in op.get_attr("tables")],
             specs=text,
-            worker=0 if hvd is None else hvd.rank(),
+            worker=settings.workers().rank,
         )
     tickets.set_shape(op.inputs[count].shape)
     return [None] * count + [tickets] + [None] * count
@@ -168,14 +167,12 @@ def _exchange(call: Update, ticket: Any, rates: Any, scale: Any) -> Any:
     with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's
     hash. The parts also carry errors: all workers get an error of one.
     """
-    hvd = settings.horovod()
+    workers = settings.workers()
     with tf.device("CPU:0"):
         parts = native.ops.het_sum_grads(
-            tickets=ticket, scale=scale, workers=hvd.size_op(), **call.attributes
+            tickets=ticket, scale=scale, workers=workers.size_tensor(), **call.attributes
         )
-        received, lengths = hvd.alltoall(
-            parts.payload, parts.splits, name=collective.name("accumulate"), ignore_name_scope=True
-        )
+        received, lengths = workers.exchange(parts.payload, parts.splits, collective.name("accumulate"))
         return native.ops.het_apply_sums(
             received=received, lengths=lengths, learning_rates=rates, layout=parts.layout, **call.attributes
         )
@@ -186,10 +183,5 @@ def _await_workers(done: Any) -> None:
 
     `reduce_gradients` has kept the updates behind all workers' reads.
     """
-    hvd = settings.horovod()
-    if hvd is None or not settings.several_workers():
-        return
-    arrived = hvd.allreduce(done, op=hvd.Sum, name=collective.name("updated"), ignore_name_scope=True)
-    if not tf.executing_eagerly():
-        # A graph runs an op without side effects only for its result; an assertion has side effects.
-        tf.raw_ops.Assert(condition=True, data=[arrived])
+    if settings.several_workers():
+        settings.workers().sum(done, collective.name("updated"))

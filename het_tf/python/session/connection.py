@@ -10,9 +10,11 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal
 
+from het_tf.ext.workers.python import find
 from het_tf.python.session import collective, interrupts, native, settings
 from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
+from het_tf.python.session.workers import Workers
 
 log = logging.getLogger("het_tf")
 GRADIENT_SCALES = ("mean", "sum")
@@ -90,8 +92,9 @@ def init(
 ) -> None:
     """Sets up het_tf. Optional for one worker: its tables are then in this process.
 
-    Under `horovodrun` or `mpirun` it initialises Horovod, if the program has not done so, and this process
-    becomes one of several workers. Every rank must call it with the same arguments: the ranks compare them.
+    Under `het run` and other launchers (docs/where-it-runs.md) it finds the other ranks, and this process
+    becomes one of several workers; under `horovodrun` it initialises Horovod, if the program has not done so.
+    Every rank must call it with the same arguments: the ranks compare them.
 
     Call it before the first layer is made, and after `tf.config` (threads, devices): with several ranks it
     exchanges tensors, which starts TensorFlow and freezes its settings.
@@ -117,8 +120,9 @@ def init(
         durability without a parameter server, several ranks with ps="", or arguments that differ
         between ranks.
       ConnectionError: No server answers at the address, or it refuses the login.
+      TimeoutError: Some of the ranks did not come.
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
-        or several ranks were started, but Horovod does not import.
+        or horovodrun started ranks, but Horovod does not import.
     """
     if gradient_scale not in GRADIENT_SCALES:
         raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
@@ -126,23 +130,25 @@ def init(
         raise ValueError(f"accumulate is {accumulate!r}; give True or False")
     store = ps if isinstance(ps, Store) else Store(ps)
     threads = _checked_threads(threads)
-    hvd = collective.find_horovod()
     address = os.environ.get("HET_PS", "") if store.address is None else store.address
     if store.durability not in (None, "applied") and not address:
         raise ValueError(f"durability is {store.durability!r}, but there is no parameter server; give ps=...")
     options = store._options()
-    if settings.is_elastic_job():
+    if store.address == "":
+        _refuse_own_stores(*find.launched())
+    workers = find.workers(address, settings.password_function(store.password))
+    if workers.elastic:
         _require_address(address)  # not collective: workers that join later call it alone
-    elif hvd is not None and hvd.size() > 1:
+    elif workers.size > 1:
         equal = {
             "gradient_scale": gradient_scale,
             "accumulate": accumulate,
             "namespace": namespace,
             **json.loads(options),
         }
-        address = _agree(hvd, store.address, address, equal)
+        address = _agree(workers, address, equal)
     _connect(address, checked_namespace(namespace), options, store.password if address else None)
-    settings.current.hvd = hvd
+    settings.current.workers = workers
     settings.current.gradient_scale = gradient_scale
     settings.current.accumulate = accumulate
     settings.current.namespace = namespace
@@ -168,19 +174,21 @@ def _require_address(address: str) -> None:
         )
 
 
-def _agree(hvd: Any, ps: str | None, address: str, equal: dict[str, Any]) -> str:
-    """Returns the address of the tables for all ranks; `equal` has further arguments that must agree."""
-    if ps == "":
+def _refuse_own_stores(launcher: str, ranks: int) -> None:
+    if ranks > 1:
         raise ValueError(
-            f'ps is "", the store inside each process, but Horovod runs {hvd.size()} ranks: every rank '
-            "would train its own tables. Leave ps out, and rank 0 starts a server for the job, or give an "
-            "address"
+            f'ps is "", the store inside each process, but {launcher} runs {ranks} ranks: every rank '
+            "would train its own tables. Leave ps out, and the job gets a server, or give an address"
         )
+
+
+def _agree(workers: Workers, address: str, equal: dict[str, Any]) -> str:
+    """Returns the address of the tables for all ranks; `equal` has further arguments that must agree."""
     from het_tf.ext.ps.python import job_server  # needs redis-py, which one worker does not
 
-    if hvd.rank() == 0:
+    if workers.rank == 0 and workers.kind == "Horovod":
         _warn_of_stalls()
-    return job_server.agree(hvd, address, equal, _leave_the_job)
+    return job_server.agree(workers, address, equal, _leave_the_job)
 
 
 def _warn_of_stalls() -> None:
@@ -204,11 +212,7 @@ def _warn_of_stalls() -> None:
 
 def _leave_the_job() -> None:
     settings.leave()
-    hvd = settings.horovod()
-    if hvd is not None:
-        # As at every exit under Horovod. A rank that still waits for this one learns of its exit now, not
-        # after rank 0 has waited for all others.
-        hvd.shutdown()
+    settings.workers().leave()
 
 
 def _connect(

@@ -1,13 +1,13 @@
 """The settings of `het_tf.init`, for the whole process.
 
-A leaf: it imports neither TensorFlow nor other modules of het_tf. Only connection.py writes `current`;
-all others use the functions.
+It imports no TensorFlow. Only connection.py writes `current`; all others use the functions.
 """
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+
+from het_tf.python.session.workers import Workers
 
 
 @dataclass
@@ -15,6 +15,7 @@ class Settings:
     """The arguments of `init`, and their state in the engine.
 
     Attributes:
+      workers: The workers of the job; one process until init() has found others.
       threads: None: as TensorFlow's intra-op threads.
       threads_set: The number last passed to the engine.
       ps: None: HET_PS has not been read yet.
@@ -27,7 +28,7 @@ class Settings:
     threads_set: int = 0
     gradient_scale: str = "mean"
     accumulate: bool = False
-    hvd: Any = None
+    workers: Workers = field(default_factory=Workers)
     ps: str | None = None
     ps_options: str = "{}"
     ps_password: str | Callable[[], str] | None = None
@@ -38,9 +39,9 @@ current = Settings()
 _leaving: list[Callable[[], None]] = []
 
 
-def horovod() -> Any:
-    """The module horovod.tensorflow that init() has found, or None."""
-    return current.hvd
+def workers() -> Workers:
+    """The workers that init() has found; one process before."""
+    return current.workers
 
 
 def parameter_server() -> str:
@@ -58,14 +59,9 @@ def ask_password() -> Callable[[], str] | None:
     return password_function(current.ps_password)
 
 
-def workers() -> int:
-    """The number of workers now; 1 without Horovod."""
-    return 1 if current.hvd is None else int(current.hvd.size())
-
-
 def is_first_worker() -> bool:
     """Whether this is the only worker, or rank 0; False for all workers of an elastic job."""
-    return current.hvd is None or not (is_elastic_job() or current.hvd.rank())
+    return not current.workers.elastic and current.workers.rank == 0
 
 
 def is_elastic_job() -> bool:
@@ -73,14 +69,9 @@ def is_elastic_job() -> bool:
     return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
 
 
-def elastic() -> bool:
-    """Whether the number of workers may change while the process lives."""
-    return current.hvd is not None and is_elastic_job()
-
-
 def several_workers() -> bool:
     """Whether a graph traced now may run with several workers, now or after others have joined."""
-    return elastic() or workers() > 1
+    return current.workers.elastic or current.workers.size > 1
 
 
 def accumulates() -> bool:

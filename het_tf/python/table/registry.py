@@ -228,7 +228,7 @@ def follow_workers() -> None:
     """Passes the present number of workers to caches, whose bounds depend on it."""
     for (namespace, name), entry in list(_entries.items()):
         for cache in list(entry.users.values()):
-            cache.workers = settings.workers()
+            cache.workers = settings.workers().size
             native.call("HetSetWorkers", namespace, name, cache.workers)
 
 

@@ -15,6 +15,7 @@ import het_tf
 from het_tf import checkpoint
 from het_tf.ext.checkpoint.python import reading, writing
 from het_tf.ext.checkpoint.python.saving import moment
+from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import native, settings
 
 keras = tf.keras
@@ -159,7 +160,7 @@ def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     def gone(_):
         raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(settings.current, "hvd", two)
+    monkeypatch.setattr(settings.current, "workers", Horovod(two))
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
         checkpoint.restore(path)

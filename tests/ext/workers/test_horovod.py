@@ -16,7 +16,9 @@ from played_lib import Played
 import het_tf
 from het_tf.ext.ps.python import job_server
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
+from het_tf.python.session.workers import Workers
 
 keras = tf.keras
 
@@ -41,24 +43,27 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
     hvd.ranks, hvd.initialized = 1, False
     monkeypatch.setattr(hvd, "init", lambda: setattr(hvd, "initialized", True), raising=False)
     het_tf.init()
-    assert settings.horovod() is None and het_tf.horovod.rank() == 0, "nothing has started ranks"
+    assert settings.workers().size == 1 and het_tf.horovod.rank() == 0, "nothing has started ranks"
     monkeypatch.setenv("HOROVOD_SIZE", "2")
     with pytest.raises(RuntimeError, match="one of 2 ranks, but Horovod has found 1"):
         het_tf.init()
     hvd.initialized = False
     monkeypatch.setenv("HOROVOD_SIZE", "1")
     het_tf.init()
-    assert settings.horovod() is None, "one rank needs no Horovod"
+    assert settings.workers().kind == "one process", "one rank needs no Horovod"
     hvd.initialized = True
     het_tf.init()
-    assert settings.horovod() is hvd
+    assert settings.workers().hvd is hvd
     het_tf.keras.Embedding(2, name="t")
     assert het_tf.Table("t").stats()["mode"] == "direct", "one rank needs no server"
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)  # not installed
+    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    with pytest.raises(RuntimeError, match=r"Horovod does not import .*het_tf doctor.*`het run` needs no"):
+        het_tf.init()
     monkeypatch.delenv("HOROVOD_SIZE")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    with pytest.raises(RuntimeError, match=r"one of 2 ranks, but Horovod does not import .*het_tf doctor"):
-        het_tf.init()
+    with pytest.raises(ValueError, match=r"mpirun runs 2 ranks, .* no parameter server is given; .*HET_PS"):
+        het_tf.init()  # they are connected without it
 
 
 def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
@@ -106,7 +111,7 @@ def test_ranks_must_agree(fresh, hvd):
     with pytest.raises(OSError, match=r"ca=/of/this/machine .*No such file"):
         het_tf.init(ps="rediss://localhost:1?ca=/of/this/machine")
     assert compared == ["rediss://localhost:1"]
-    assert settings.horovod() is None
+    assert settings.workers().kind == "one process"
 
 
 @pytest.mark.parametrize("me", [0, 1])
@@ -219,13 +224,13 @@ def test_distribute_refuses(fresh, monkeypatch):
     model = rules_lib.make_model()
     fit = model.fit
     assert het_tf.horovod.distribute(model) is model and model.fit == fit, "one worker"
-    monkeypatch.setattr(settings.current, "hvd", Played())
+    monkeypatch.setattr(settings.current, "workers", Horovod(Played()))
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.horovod.distribute("model")
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
     with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
         het_tf.horovod.distribute(model)
-    monkeypatch.setattr(settings.current, "hvd", None)
+    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 def test_a_fit_that_nothing_reduces_is_refused(played):

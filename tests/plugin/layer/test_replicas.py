@@ -13,6 +13,7 @@ import tensorflow as tf
 from played_lib import Played
 from rules_lib import embedding, step
 
+from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 
 pytestmark = pytest.mark.slow
@@ -68,6 +69,6 @@ def test_mirrored_strategy_across_hosts_is_refused(fresh, monkeypatch):
         embedding()
     Mirrored.worker_devices = ("/device:CPU:0", "/device:CPU:1")
     embedding()
-    monkeypatch.setattr(settings.current, "hvd", Played())
+    monkeypatch.setattr(settings.current, "workers", Horovod(Played()))
     with pytest.raises(RuntimeError, match=r"2 replicas in a job of several ranks.*horovodrun"):
         embedding(name="other")

@@ -145,9 +145,8 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
             return
         # Rank 0 writes while the others wait: dense weights and tables are of one moment.
         flush(all_ranks=True)
-        hvd = settings.horovod()
         with collective.together("checkpoint", "write the checkpoint"):
-            if hvd is None or hvd.rank() == 0:
+            if settings.workers().rank == 0:
                 with workers.have_met():
                     super()._save_model(*args, **kwargs)
 

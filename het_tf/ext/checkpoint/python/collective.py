@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from het_tf.python.session import collective, settings
+from het_tf.python.session.workers import Workers
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class Ranks:
     """The ranks that take part.
 
     Args:
-      alone: Only this process, also under Horovod.
+      alone: Only this process, also as one of several ranks.
 
     Attributes:
       rank: Rank of this process, from 0.
@@ -34,9 +35,8 @@ class Ranks:
     """
 
     def __init__(self, alone: bool = False) -> None:
-        hvd = None if alone else settings.horovod()
-        self.rank = 0 if hvd is None else int(hvd.rank())
-        self.size = 1 if hvd is None else int(hvd.size())
+        workers = Workers() if alone else settings.workers()
+        self.rank, self.size = workers.rank, workers.size
 
     def together(self, what: str, action: Callable[[], T]) -> list[T]:
         """Runs `action` on every rank and waits for all. Every rank must call it.

@@ -172,8 +172,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
             self._observer = None
 
     def _write(self, values: Sequence[Any], begin: bool = False) -> None:
-        hvd = settings.horovod()
-        if self.path is None or (hvd is not None and hvd.rank() != 0):
+        if self.path is None or settings.workers().rank != 0:
             return
         try:
             with self.path.open("w" if begin else "a", newline="") as file:

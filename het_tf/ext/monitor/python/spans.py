@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 KINDS = [
     ("lookup", re.compile("HetLookup")),
     ("input", re.compile("Iterator")),
+    ("workers", re.compile("Horovod|HetReduce|HetGather|HetExchange")),
     ("update", re.compile("Het")),
-    ("workers", re.compile("Horovod")),
     ("compute", re.compile("")),
 ]
 _OP = re.compile(r"[^ ]*[^ :]:(\w+)")

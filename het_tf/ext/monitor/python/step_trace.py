@@ -22,7 +22,7 @@ _ROWS = {
     "step": "steps",
     "lookup": "lookup: rows for the model",
     "update": "update: gradients to rows",
-    "workers": "workers: Horovod",
+    "workers": "workers: all-reduces and exchanges",
     "input": "input: next batch",
     "compute": "compute: all other ops",
     "pipeline": "tf.data, beside the steps",
@@ -83,10 +83,9 @@ class StepTrace(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Checks that the file can be written."""
-        hvd = settings.horovod()
-        self._rank = 0 if hvd is None else hvd.rank()
+        self._rank = settings.workers().rank
         self._file = self._path
-        if hvd is not None and hvd.size() > 1:
+        if settings.workers().size > 1:
             self._file = self._path.with_name(f"{self._path.stem}-rank-{self._rank}{self._path.suffix}")
         try:
             self._file.open("a").close()

@@ -123,9 +123,9 @@ class TableStats(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Records the counters."""
-        hvd = settings.horovod()
-        run = "tables" if hvd is None or hvd.size() == 1 else f"tables-rank-{hvd.rank()}"
-        self._first = hvd is None or hvd.rank() == 0
+        workers = settings.workers()
+        run = "tables" if workers.size == 1 else f"tables-rank-{workers.rank}"
+        self._first = workers.rank == 0
         self._tables = {
             (layer.namespace, table.name): Table(table.name, layer.namespace)
             for layer in layers_of(self.model)

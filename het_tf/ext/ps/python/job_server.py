@@ -29,15 +29,15 @@ _leave: Callable[[], None] | None = None  # what rank 0 does before it waits for
 _presence: Node | None = None  # on the other ranks: open for as long as the process lives
 
 
-def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], None]) -> str:
+def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[[], None]) -> str:
     """Returns the address of the tables for all ranks. Every rank must call it.
 
     Args:
-      hvd: The module horovod.tensorflow.
+      workers: The workers of the job, a `session.workers.Workers`.
       address: The address that this rank was given, or "".
       settings: Further arguments of init() that must be equal on all ranks.
       leave: Called at the exit of rank 0 if it runs the server of the job: sends this process's pending
-        updates and ends Horovod.
+        updates and leaves the other ranks.
 
     Returns:
       `address`, or that of the server that rank 0 has started.
@@ -50,7 +50,7 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
     mine = {"address": addresses.without_files(address), "machine": _machine(), **settings}
     # Not LocalServer.address: the server may have stopped or died, and cannot hold tables then.
     mine["server"] = _server.address if _server is not None and _server.alive() else ""
-    of_ranks = hvd.allgather_object(mine, name="het_tf.init")
+    of_ranks = workers.gather_objects(mine, "het_tf.init")
     for name in ("address", *settings):
         if any(one[name] != of_ranks[0][name] for one in of_ranks):
             text = ", ".join(
@@ -60,7 +60,7 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
             raise ValueError(f"{name} differs between the ranks: {text}{hint}; give all ranks one value")
     machines = list(dict.fromkeys(one["machine"] for one in of_ranks))
     if address:
-        if len(machines) > 1 and _is_local(address) and hvd.rank() == 0:
+        if len(machines) > 1 and _is_local(address) and workers.rank == 0:
             warnings.warn(
                 f"het_tf: {addresses.redacted(address)} names a different machine on each of {len(machines)} "
                 "machines; unless it is a tunnel to one server, give the server's name in the network",
@@ -77,17 +77,17 @@ def agree(hvd: Any, address: str, settings: dict[str, Any], leave: Callable[[], 
         )
     running = next((one["server"] for one in of_ranks if one["server"]), "")
     if running:
-        return _use(hvd.rank(), running)
+        return _use(workers.rank, running)
     global _leave
     _leave = leave
-    found = _start() if hvd.rank() == 0 else None
-    address, error = hvd.broadcast_object(found, root_rank=0, name="het_tf.server")
+    found = _start() if workers.rank == 0 else None
+    address, error = workers.broadcast(found, "het_tf.server")
     if error:
         raise RuntimeError(
-            f"{hvd.size()} ranks need a parameter server for their tables, and rank 0 could not start one: "
+            f"{workers.size} ranks need a parameter server for their tables, and rank 0 could not start one: "
             f"{error}; or give the address of a running one by HET_PS or het_tf.init(ps=...)"
         )
-    return _use(hvd.rank(), address)
+    return _use(workers.rank, address)
 
 
 def _use(rank: int, address: str) -> str:

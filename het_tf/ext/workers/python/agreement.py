@@ -39,7 +39,7 @@ def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
     except Exception as error:  # tell the others first: they wait for this rank
         failed = error
     # A worker that joins an elastic job would enter alone.
-    of_ranks = [] if settings.elastic() else collective.gather((str(failed or ""), said), "placement")
+    of_ranks = [] if settings.workers().elastic else collective.gather((str(failed or ""), said), "placement")
     if failed is not None:
         raise failed
     for rank, (text, _) in enumerate(of_ranks):
@@ -131,14 +131,13 @@ def compare(after: list[Any]) -> list[Any]:
     """
     if Stream._notes is None:
         return []
-    if settings.elastic():
+    if settings.workers().elastic:
         _refuse_other_workers()
         return []
-    notes, hvd = Stream._notes, settings.horovod()
-    name = collective.name("placed")
+    notes, name = Stream._notes, collective.name("placed")
 
     def exchange() -> Any:
-        every = hvd.allgather(notes.newest[None], name=name, ignore_name_scope=True)
+        every = settings.workers().gather(notes.newest[None], name)
         same = tf.reduce_all(tf.equal(every[:, :, None, :3], every[0, None, None, :, :3]), axis=-1)
         other = tf.not_equal(every[:, :, None, 3], every[0, None, None, :, 3])
         found = tf.where(same & other)  # rank, note of it, note of rank 0
@@ -163,7 +162,7 @@ def _tell(every: Any, found: Any) -> Any:
 
 
 def _refuse_other_workers() -> None:
-    newest, now = Stream.newest, settings.workers()
+    newest, now = Stream.newest, settings.workers().size
     if newest is not None and newest.workers != now:
         raise RuntimeError(
             f"the stream was placed for {newest.workers} workers, but there are {now}; call "

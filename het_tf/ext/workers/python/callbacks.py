@@ -17,8 +17,6 @@ from het_tf.python.table.table import flush
 
 _Callback: Any = tf.keras.callbacks.Callback
 _PLACE = 5  # of `callbacks` among the arguments of Model.fit
-# Types that Horovod can broadcast; others, such as Keras' uint32 seeds, go as Python objects.
-_DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
 
 
 def broadcast(model: Any) -> None:
@@ -42,21 +40,14 @@ def broadcast(model: Any) -> None:
     apart = {id(one) for one in layer_state.variables_of(model)}  # always 0
     weights = [one for one in model.weights if id(one) not in apart]
     variables = [*weights, *dense_optimizer.optimizer_variables(model)]
-    hvd = settings.horovod()
-    if settings.workers() == 1:
+    if settings.workers().size == 1:
         return
     # Ranks with another number of them would wait forever.
     checks.compare(
         model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
     )
     for variable in variables:
-        # One by one, eagerly: hvd.broadcast_variables would trace a function forevery model.
-        value = tf.convert_to_tensor(variable)
-        if value.dtype.name in _DTYPES:
-            value = hvd.broadcast(value, root_rank=0, name="het_tf.variable")
-        else:
-            value = hvd.broadcast_object(value.numpy(), root_rank=0, name="het_tf.variable")
-        variable.assign(value)
+        variable.assign(settings.workers().broadcast(tf.convert_to_tensor(variable), "het_tf.variable"))
 
 
 def _dtype_name(variable: Any) -> str:
@@ -70,7 +61,7 @@ def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fit)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not takes or settings.elastic() or settings.workers() == 1:
+        if not takes or settings.workers().elastic or settings.workers().size == 1:
             return fit(*args, **kwargs)
         given = args[_PLACE] if len(args) > _PLACE else kwargs.pop("callbacks", None)
         if isinstance(given, tf.keras.callbacks.CallbackList):
@@ -129,7 +120,7 @@ class _Together(_Callback):
         sums = collective.sum_over_ranks([0.0, *(float(logs[name]) for name in shared)], "log_values")[1:]
         logs.update({name: exact[name] for name in logs if name in exact})
         logs.update(
-            {name: float(value) / settings.workers() for name, value in zip(shared, sums, strict=True)}
+            {name: float(value) / settings.workers().size for name, value in zip(shared, sums, strict=True)}
         )
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -151,8 +142,7 @@ def on_rank_zero(callback: Any) -> Any:
     For callbacks that write or print. Callbacks that change training (learning rate, early stopping) belong
     on every rank.
     """
-    hvd = settings.horovod()
-    return callback if hvd is None or hvd.rank() == 0 else _Callback()
+    return callback if settings.workers().rank == 0 else _Callback()
 
 
 class LearningRateScaling(_Callback):
@@ -188,14 +178,14 @@ class LearningRateScaling(_Callback):
         if optimizers.is_schedule(dense_optimizer.inner(optimizer)._learning_rate):
             raise ValueError(
                 "the learning rate is a schedule, which cannot be assigned; multiply its rates by "
-                "hvd.size() where it is made, and leave LearningRateScaling out"
+                "the number of ranks where it is made, and leave LearningRateScaling out"
             )
         base, reached = getattr(optimizer, "_het_rates", (None, None))
         rate = self._rate()
         if base is None or reached is None or not np.isclose(rate, reached, rtol=1e-5):
             base = rate
         self._base = base
-        self._final = base * (settings.workers() if self.factor is None else self.factor)
+        self._final = base * (settings.workers().size if self.factor is None else self.factor)
         self._warm = base == rate
         if not self.warmup_epochs:
             self._set(self._final)

@@ -32,7 +32,7 @@ def compare_ranks(model: Any) -> None:
     Raises:
       RuntimeError: They differ; every rank names the difference.
     """
-    if settings.workers() == 1 or settings.elastic():
+    if settings.workers().size == 1 or settings.workers().elastic:
         return  # a worker that joins an elastic job would compare alone; ElasticState has synchronised it
     weights = model.trainable_weights
     mine = {

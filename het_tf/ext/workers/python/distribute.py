@@ -50,7 +50,7 @@ def distribute(model: Any) -> Any:
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     collective.require_init()
-    if settings.horovod() is None or hasattr(model, "_het_distributed"):
+    if not settings.several_workers() or hasattr(model, "_het_distributed"):
         return model
     _refuse(model)
     step = _Step(model, model.train_step)
@@ -74,7 +74,7 @@ def _refuse(model: Any) -> None:
         )
     # Keras would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
-    if jit and settings.workers() > 1:
+    if jit and settings.workers().size > 1:
         raise RuntimeError(
             "the model is compiled with jit_compile=True, but XLA has no kernels of Horovod's all-reduce nor "
             "of het_tf's lookup; compile with jit_compile=False"
@@ -94,7 +94,7 @@ class _Step:
         self._inner = inner
         self._compared = False
         # A worker that joins an elastic job would broadcast alone; ElasticState does it.
-        self.before_update: Any = None if settings.elastic() else partial(callbacks.broadcast, model)
+        self.before_update: Any = None if settings.workers().elastic else partial(callbacks.broadcast, model)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model's train_step with its optimizers intercepted."""
@@ -162,7 +162,7 @@ class _Interception:
 
     def check(self) -> None:
         """Raises RuntimeError if the step did not use an intercepted optimizer."""
-        if not self._applied and self._model.trainable_weights and settings.workers() > 1:
+        if not self._applied and self._model.trainable_weights and settings.workers().size > 1:
             raise RuntimeError(
                 f"train_step of model {self._model.name!r} called apply of no optimizer that is an "
                 "attribute of the model, so nothing was reduced over the ranks; make the optimizer an "

@@ -23,6 +23,7 @@ from typing import Any
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
+from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state, registry
@@ -33,13 +34,13 @@ _LOST = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledErro
 
 
 def _horovod() -> Any:
-    hvd = settings.horovod()
-    if hvd is None:
+    workers = settings.workers()
+    if not isinstance(workers, Horovod):
         raise RuntimeError(
             "an elastic job needs Horovod; call het_tf.init() first, in a program that horovodrun --min-np "
             "has started"
         )
-    return hvd
+    return workers.hvd
 
 
 class ElasticState(ObjectState):

@@ -32,8 +32,7 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
         orders.
       RuntimeError: In an elastic job: the stream was placed for another number of workers.
     """
-    hvd = settings.horovod()
-    if hvd is None or not settings.several_workers():
+    if not settings.several_workers():
         return gradients
     flat, of = tf.nest.flatten(gradients), tf.nest.flatten(variables)
     if len(flat) != len(of):
@@ -45,20 +44,18 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
     prefix, values = collective.name("gradient"), _values(flat)
     shortest.compare(values)
     with tf.control_dependencies(agreement.compare(values)):
-        reduced = [
-            None
-            if gradient is None
-            # Of a ticket only whether it is finite: 0 or NaN.
-            else hvd.allreduce(
-                tf.reduce_sum(0.0 * gradient) if ticket else gradient,
-                op=hvd.Average,
-                name=f"{prefix}.{number}",
-                ignore_name_scope=True,
+        means = iter(
+            settings.workers().mean(
+                [
+                    # Of a ticket only whether it is finite: 0 or NaN.
+                    tf.reduce_sum(0.0 * gradient) if ticket else gradient
+                    for gradient, ticket in zip(flat, tickets, strict=True)
+                    if gradient is not None
+                ],
+                prefix,
             )
-            for number, (gradient, ticket) in enumerate(zip(flat, tickets, strict=True))
-        ]
-    if not tf.executing_eagerly():
-        _keep(reduced)
+        )
+    reduced = [None if gradient is None else next(means) for gradient in flat]
     # A table's update comes after all ranks' lookups, which are before their gradients. The order of a
     # ticket's numbers tells that it has been here.
     with tf.control_dependencies([one for one in reduced if one is not None]):
@@ -72,14 +69,3 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
 def _values(gradients: list[Any]) -> list[Any]:
     """Their tensors."""
     return [one.values if isinstance(one, tf.IndexedSlices) else one for one in gradients if one is not None]
-
-
-def _keep(reduced: list[Any]) -> None:
-    """Makes the graph run these all-reduces.
-
-    Grappler removes an op without side effects if no op with side effects uses its data. An assertion
-    has side effects: it takes the first number of each.
-    """
-    values = _values(reduced)
-    if values:
-        tf.raw_ops.Assert(condition=True, data=[tf.reshape(value, [-1])[:1] for value in values])

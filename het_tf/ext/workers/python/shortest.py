@@ -119,12 +119,12 @@ def until_shortest(dataset: Any) -> Any:
     if not isinstance(dataset, tf.data.Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches")
     collective.require_init()
-    if settings.elastic():
+    if settings.workers().elastic:
         raise RuntimeError(
             "het_tf.horovod.until_shortest was called in an elastic job, whose workers begin a pass at "
             "different times; count the steps: dataset.repeat(), and the same number of steps everywhere"
         )
-    if settings.workers() == 1:
+    if settings.workers().size == 1:
         return dataset
     _Pass.current().active.assign(True)
     return _cut(dataset, 1)
@@ -168,17 +168,17 @@ def compare(after: list[Any]) -> None:
     Args:
       after: Tensors of the step that come first: they depend on its batch.
     """
-    if settings.elastic():
+    if settings.workers().elastic:
         return
-    state, hvd, name = _Pass.current(), settings.horovod(), collective.name("shortest")
+    state, workers, name = _Pass.current(), settings.workers(), collective.name("shortest")
 
     def exchange() -> Any:
-        ends = hvd.allgather(state.mine[None], name=name, ignore_name_scope=True)
+        ends = workers.gather(state.mine[None], name)
         end, before = tf.reduce_min(ends), state.end + 0
         with tf.control_dependencies([before]):
             state.steps.assign_add(1)
             state.end.assign(end)
-        if hvd.rank() == 0:
+        if workers.rank == 0:
             news = (end < before) & (tf.reduce_max(ends) > end)
             tf.cond(news, lambda: tf.numpy_function(_tell, [ends], tf.bool), lambda: False)
         return True
@@ -207,7 +207,7 @@ def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fit)
     def run(x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if settings.workers() == 1 or settings.elastic():
+        if settings.workers().size == 1 or settings.workers().elastic:
             return fit(x, *args, **kwargs)
         try:
             given = signature.bind(x, *args, **kwargs).arguments

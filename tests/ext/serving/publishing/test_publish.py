@@ -17,7 +17,9 @@ from het_tf.ext.serving.python.publishing import callback as callbacks
 from het_tf.ext.serving.python.publishing import dense_store, weights
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import Versions
+from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
+from het_tf.python.session.workers import Workers
 
 pytestmark = redis_lib.MARKS
 
@@ -130,17 +132,17 @@ def test_a_namespace_has_its_own_versions(server, client):
 def test_only_rank_0_writes(model, client, monkeypatch):
     """Would catch a rank that appends its own version, and an error that the other ranks do not get."""
     fit(model)
-    monkeypatch.setattr(settings.current, "hvd", Played(me=1))
+    monkeypatch.setattr(settings.current, "workers", Horovod(Played(me=1)))
     assert het_tf.publish(model) is None and Versions(client, "").last() == []
     hvd = Played(me=0)
-    monkeypatch.setattr(settings.current, "hvd", hvd)
+    monkeypatch.setattr(settings.current, "workers", Horovod(hvd))
     assert het_tf.publish(model).number == 1
     met = len(hvd.gathered)
     hvd.others = lambda value: [(None, (["OSError"], "no space")) if isinstance(value, tuple) else ""]
     with pytest.raises(OSError, match="rank 1 could not begin to publish: no space"):
         het_tf.publish(model)
     assert len(hvd.gathered) == met + 1
-    monkeypatch.setattr(settings.current, "hvd", None)
+    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 # --- the callback ------------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ def begun(model, monkeypatch):
 def test_a_version_is_due_after_so_many_seconds(begun, monkeypatch):
     """Would catch an exchange of the ranks at every step, and versions that drift with the steps' length."""
     exchanged = []
-    monkeypatch.setattr(settings.current, "hvd", hvd := Played())
+    monkeypatch.setattr(settings.current, "workers", Horovod(hvd := Played()))
     callback, clock, recorded = begun(every=1.0, trained_through=lambda: clock.now)
     for _ in range(1010):
         clock.now += 0.01
@@ -221,14 +223,14 @@ def test_a_version_is_due_after_so_many_seconds(begun, monkeypatch):
     np.testing.assert_allclose(recorded.taken, np.arange(1, 10.001), atol=0.1)
     assert len(exchanged) < 40, exchanged
     clock.now += 0.01
-    monkeypatch.setattr(settings.current, "hvd", None)
+    monkeypatch.setattr(settings.current, "workers", Workers())
     callback.on_train_end()
 
 
 @pytest.mark.parametrize(("ranks", "late"), [(1, 2), (2, 100)])
 def test_steps_that_become_longer_make_versions_late_by_few_steps(begun, monkeypatch, ranks, late):
     """Would catch a number of steps to the next version that is trusted for hours."""
-    monkeypatch.setattr(settings.current, "hvd", Played(ranks))
+    monkeypatch.setattr(settings.current, "workers", Horovod(Played(ranks)))
     callback, clock, recorded = begun(every=1.0)
     for _ in range(30):
         clock.now += 0.001
@@ -238,7 +240,7 @@ def test_steps_that_become_longer_make_versions_late_by_few_steps(begun, monkeyp
         callback.on_train_batch_end(0)
     assert recorded.taken
     callback.on_train_end()
-    monkeypatch.setattr(settings.current, "hvd", None)
+    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 def test_a_slow_server_makes_versions_fewer_and_stops_no_step(begun):

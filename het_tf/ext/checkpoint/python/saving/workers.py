@@ -23,7 +23,7 @@ def have_met() -> Iterator[None]:
 
 def before_saving(layer: Any) -> None:
     """Warns if other workers may be training while this one saves."""
-    if settings.workers() > 1 and not _met.get():
+    if settings.workers().size > 1 and not _met.get():
         notes.warn(
             f"layer {layer.name!r}: the rows of table {notes.names(layer)} are saved from the parameter "
             "server, which lacks the pending updates of other workers, and these may go on meanwhile. "
@@ -33,12 +33,12 @@ def before_saving(layer: Any) -> None:
 
 def restores(layer: Any) -> bool:
     """Whether this worker must restore the tables, which all share; on others False, with a warning."""
-    hvd = settings.horovod()
-    if hvd is None or hvd.size() == 1 or hvd.rank() == 0:
+    rank = settings.workers().rank
+    if rank == 0:
         return True
     notes.without_rows(
         layer,
-        f"restored on rank {hvd.rank()}",
+        f"restored on rank {rank}",
         "Rank 0 restores them for all; have the others wait for it, or use het_tf.checkpoint.restore on "
         "every rank",
     )

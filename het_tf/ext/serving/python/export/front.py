@@ -136,12 +136,12 @@ def export(
       OSError: The path cannot be written; it does not exist then.
     """
     asked = redirect.Options(row_dtype, unknown)
-    writes = settings.workers() == 1 or settings.horovod().rank() == 0
+    writes = settings.workers().rank == 0
     with collective.together("export_check", "export"):
         layers = _check(model, format, asked, min_count, max_age)
         _check_options(format, options)
         target = _check_path(path, overwrite) if writes else Path()
-    if settings.workers() > 1:
+    if settings.workers().size > 1:
         flush(all_ranks=True)
     result: Export | None = None
     with collective.together("export", "export"):

@@ -1,0 +1,233 @@
+// HetReduce, HetGather and HetExchange: collectives over the ranks of a job, without Horovod.
+//
+// A kernel waits for the other ranks, and a process may have one thread for ops. So the collectives of a
+// graph run one after the other: their input `order`, the handle of one variable, makes tf.function chain
+// them.
+#include <cstring>
+
+#include "het_tf/core/base/interrupt.h"
+#include "het_tf/ext/workers/cc/mesh.h"
+#include "het_tf/ext/workers/cc/reduce.h"
+#include "het_tf/kernels/tf/tf_util.h"
+#include "het_tf/ops/op_definition.h"
+
+namespace het {
+namespace {
+
+Result<std::shared_ptr<Mesh>> GetMesh() {
+  std::shared_ptr<Mesh> mesh = TheMesh();
+  if (mesh != nullptr) return mesh;
+  return FailedPrecondition("this process is connected to no other ranks; call het_tf.init() first");
+}
+
+template <typename T>
+Status SumAll(Mesh* mesh, const std::string& label, bool mean, TF_DataType type,
+              const std::vector<TF_Tensor*>& all) {
+  size_t count = 0;
+  for (TF_Tensor* one : all) {
+    if (TF_TensorType(one) == type) count += static_cast<size_t>(TF_TensorElementCount(one));
+  }
+  if (count == 0) return Status();
+  Vector<T> values(count);
+  T* at = values.data();
+  for (TF_Tensor* one : all) {
+    if (TF_TensorType(one) != type) continue;
+    if (TF_TensorByteSize(one) != 0) std::memcpy(at, TF_TensorData(one), TF_TensorByteSize(one));
+    at += TF_TensorElementCount(one);
+  }
+  HET_RETURN_IF_ERROR(SumOverRanks(mesh, label, mean, values.data(), count));
+  at = values.data();
+  for (TF_Tensor* one : all) {
+    if (TF_TensorType(one) != type) continue;
+    if (TF_TensorByteSize(one) != 0) std::memcpy(TF_TensorData(one), at, TF_TensorByteSize(one));
+    at += TF_TensorElementCount(one);
+  }
+  return Status();
+}
+
+// Inputs: values, order. Outputs: the sums, or means, of each. All values of a type travel as one vector.
+class ReduceKernel {
+ public:
+  static Result<std::unique_ptr<ReduceKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<ReduceKernel>();
+    HET_ASSIGN_OR_RETURN(kernel->label_, GetStringAttr(context, "label"));
+    HET_ASSIGN_OR_RETURN(kernel->mean_, GetBoolAttr(context, "mean"));
+    return kernel;
+  }
+
+  Status Compute(TF_OpKernelContext* context) {
+    const Interrupts interrupts(Interrupts::By::kOp);
+    HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+    std::vector<TfTensor> outputs;
+    std::vector<TF_Tensor*> all;
+    for (int i = 0; i + 1 < TF_NumInputs(context); ++i) {
+      HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, i));
+      const TF_DataType type = TF_TensorType(input.get());
+      const std::vector<int64_t> shape = ShapeOf(input.get());
+      HET_ASSIGN_OR_RETURN(TfTensor output,
+                           NewOutput(context, i, type, {shape.data(), shape.size()}, TF_DataTypeSize(type)));
+      const size_t bytes = TF_TensorByteSize(input.get());
+      if (bytes != 0) std::memcpy(TF_TensorData(output.get()), TF_TensorData(input.get()), bytes);
+      all.push_back(output.get());
+      outputs.push_back(std::move(output));
+    }
+    HET_RETURN_IF_ERROR(SumAll<float>(mesh.get(), label_ + "/float", mean_, TF_FLOAT, all));
+    HET_RETURN_IF_ERROR(SumAll<double>(mesh.get(), label_ + "/double", mean_, TF_DOUBLE, all));
+    HET_RETURN_IF_ERROR(SumAll<int32_t>(mesh.get(), label_ + "/int32", false, TF_INT32, all));
+    return SumAll<int64_t>(mesh.get(), label_ + "/int64", false, TF_INT64, all);
+  }
+
+ private:
+  std::string label_;
+  bool mean_ = false;
+};
+
+// Inputs: value, order. Output: the values of all ranks, one after the other; the first axes may differ.
+class GatherKernel {
+ public:
+  static Result<std::unique_ptr<GatherKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<GatherKernel>();
+    HET_ASSIGN_OR_RETURN(kernel->label_, GetStringAttr(context, "label"));
+    return kernel;
+  }
+
+  Status Compute(TF_OpKernelContext* context) {
+    const Interrupts interrupts(Interrupts::By::kOp);
+    HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+    HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, 0));
+    const TF_DataType type = TF_TensorType(input.get());
+    std::vector<int64_t> shape = ShapeOf(input.get());
+    if (shape.empty()) return InvalidArgument("collective " + label_ + " gathers a scalar; give it an axis");
+    size_t row = TF_DataTypeSize(type);
+    for (size_t axis = 1; axis < shape.size(); ++axis) row *= static_cast<size_t>(shape[axis]);
+    if (row == 0) return InvalidArgument("collective " + label_ + " gathers rows without elements");
+    const Span<const uint8_t> mine(static_cast<const uint8_t*>(TF_TensorData(input.get())),
+                                   TF_TensorByteSize(input.get()));
+    const std::vector<int64_t> rest(shape.begin() + 1, shape.end());
+    const std::string what = "type " + std::to_string(type) + " [?]" + ShapeText({rest.data(), rest.size()});
+    std::vector<Bytes> received;
+    HET_RETURN_IF_ERROR(
+        mesh->Exchange(label_, what, std::vector<Span<const uint8_t>>(mesh->size(), mine), &received));
+    size_t bytes = mine.size();
+    for (const Bytes& one : received) bytes += one.size();
+    shape[0] = static_cast<int64_t>(bytes / row);
+    HET_ASSIGN_OR_RETURN(const TfTensor output,
+                         NewOutput(context, 0, type, {shape.data(), shape.size()}, TF_DataTypeSize(type)));
+    auto* to = static_cast<uint8_t*>(TF_TensorData(output.get()));
+    for (uint32_t rank = 0; rank < mesh->size(); ++rank) {
+      const Span<const uint8_t> one =
+          rank == mesh->rank() ? mine : Span<const uint8_t>(received[rank].data(), received[rank].size());
+      if (!one.empty()) std::memcpy(to, one.data(), one.size());
+      to += one.size();
+    }
+    return Status();
+  }
+
+ private:
+  std::string label_;
+};
+
+// Inputs: payload, splits (how much of it each rank gets), order. Outputs: what came from all ranks, one
+// after the other, and how much from each.
+class ExchangeKernel {
+ public:
+  static Result<std::unique_ptr<ExchangeKernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<ExchangeKernel>();
+    HET_ASSIGN_OR_RETURN(kernel->label_, GetStringAttr(context, "label"));
+    return kernel;
+  }
+
+  Status Compute(TF_OpKernelContext* context) {
+    const Interrupts interrupts(Interrupts::By::kOp);
+    HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+    HET_ASSIGN_OR_RETURN(const TfTensor payload, GetInput(context, 0));
+    HET_ASSIGN_OR_RETURN(const TfTensor splits, GetInput(context, 1));
+    const auto* data = static_cast<const uint8_t*>(TF_TensorData(payload.get()));
+    const auto* split = static_cast<const int32_t*>(TF_TensorData(splits.get()));
+    int64_t end = 0;
+    std::vector<Span<const uint8_t>> parts;
+    for (int64_t rank = 0; rank < TF_TensorElementCount(splits.get()); ++rank) {
+      if (split[rank] < 0) return InvalidArgument("collective " + label_ + ": a split is negative");
+      parts.emplace_back(data + end, static_cast<size_t>(split[rank]));
+      end += split[rank];
+    }
+    if (parts.size() != mesh->size() || end != TF_TensorElementCount(payload.get())) {
+      return InvalidArgument("collective " + label_ +
+                             ": the splits do not divide the payload among the ranks");
+    }
+    std::vector<Bytes> received;
+    HET_RETURN_IF_ERROR(mesh->Exchange(label_, "bytes", parts, &received));
+    const Span<const uint8_t> mine = parts[mesh->rank()];
+    received[mesh->rank()].assign(mine.begin(), mine.end());
+    int64_t bytes = 0;
+    for (const Bytes& one : received) bytes += static_cast<int64_t>(one.size());
+    const int64_t ranks = mesh->size();
+    HET_ASSIGN_OR_RETURN(const TfTensor all, NewOutput(context, 0, TF_UINT8, {&bytes, 1}, 1));
+    HET_ASSIGN_OR_RETURN(const TfTensor lengths,
+                         NewOutput(context, 1, TF_INT32, {&ranks, 1}, sizeof(int32_t)));
+    auto* to = static_cast<uint8_t*>(TF_TensorData(all.get()));
+    auto* length = static_cast<int32_t*>(TF_TensorData(lengths.get()));
+    for (const Bytes& one : received) {
+      if (!one.empty()) std::memcpy(to, one.data(), one.size());
+      to += one.size();
+      *length++ = static_cast<int32_t>(one.size());
+    }
+    return Status();
+  }
+
+ private:
+  std::string label_;
+};
+
+void SameShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const int n = static_cast<int>(TF_ShapeInferenceContextNumInputs(context)) - 1;
+  for (int i = 0; i < n && Ok(status); ++i) {
+    const Shape shape(TF_NewShapeHandle());
+    TF_ShapeInferenceContextGetInput(context, i, shape.get(), status);
+    if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, i, shape.get(), status);
+  }
+}
+
+void TwoVectors(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
+  for (int i = 0; i < 2 && Ok(status); ++i)
+    TF_ShapeInferenceContextSetOutput(context, i, vector.get(), status);
+}
+
+bool RegisterCollectives() {
+  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReduce");
+  TF_OpDefinitionBuilderAddInput(op, "values: T");
+  TF_OpDefinitionBuilderAddInput(op, "order: resource");
+  TF_OpDefinitionBuilderAddOutput(op, "sums: T");
+  TF_OpDefinitionBuilderAddAttr(op, "T: list({float, double, int32, int64})");
+  TF_OpDefinitionBuilderAddAttr(op, "label: string");
+  TF_OpDefinitionBuilderAddAttr(op, "mean: bool");
+  Register(op, &SameShapes);
+
+  op = TF_NewOpDefinitionBuilder("HetGather");
+  TF_OpDefinitionBuilderAddInput(op, "value: T");
+  TF_OpDefinitionBuilderAddInput(op, "order: resource");
+  TF_OpDefinitionBuilderAddOutput(op, "values: T");
+  TF_OpDefinitionBuilderAddAttr(op, "T: numbertype");
+  TF_OpDefinitionBuilderAddAttr(op, "label: string");
+  Register(op, &UnknownShape);
+
+  op = TF_NewOpDefinitionBuilder("HetExchange");
+  TF_OpDefinitionBuilderAddInput(op, "payload: uint8");
+  TF_OpDefinitionBuilderAddInput(op, "splits: int32");
+  TF_OpDefinitionBuilderAddInput(op, "order: resource");
+  TF_OpDefinitionBuilderAddOutput(op, "received: uint8");
+  TF_OpDefinitionBuilderAddOutput(op, "lengths: int32");
+  TF_OpDefinitionBuilderAddAttr(op, "label: string");
+  Register(op, &TwoVectors);
+
+  RegisterCpuKernel<ReduceKernel>("HetReduce");
+  RegisterCpuKernel<GatherKernel>("HetGather");
+  RegisterCpuKernel<ExchangeKernel>("HetExchange");
+  return true;
+}
+
+const bool registered = RegisterCollectives();
+
+}  // namespace
+}  // namespace het
