@@ -2,9 +2,9 @@
 
     python benchmarks/workers/run.py [--rounds N] [--steps N] [--kills N] [--out FILE]
 
-Two ranks under horovodrun connect their mesh beside Horovod, so both work in the same two processes, in turns
-on the same tensors: an all-reduce of dense gradients of 1 kB to 10 MB, and steps of Wide & Deep on samples like
-Criteo's. Figures are medians over rounds. Then a rank of three is killed, and what is measured is the time
+Two ranks under horovodrun connect their mesh beside Horovod, so both work in the same two processes, in
+turns on the same tensors: an all-reduce of dense gradients of 1 kB to 10 MB, and steps of a model with 26
+fields. Figures are medians over rounds. Then a rank of three is killed, and what is measured is the time
 until the others have failed with its number in their error.
 """
 
