@@ -30,7 +30,8 @@ PY220 := $(VENV220)/bin/python
 # A stamp's name carries the hash of what was installed: set-up happens again when a file changes.
 REQUIREMENTS := requirements/build.txt requirements/tensorflow.txt requirements/dev.txt
 hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
-STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh tools/install_horovod.sh)
+STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh)
+STAMPHOROVOD := $(VENV)/.het-horovod-$(call hash,$(STAMP),tools/install_horovod.sh)
 STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
 STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMPRELEASE := $(VENVRELEASE)/.het-$(call hash,,requirements/release.txt tools/make_venv.sh)
@@ -43,7 +44,7 @@ help: ## this list
 
 # --- set-up ---------------------------------------------------------------------------------------
 .PHONY: setup system venv
-setup: system venv ## compilers, .venv with TensorFlow, Keras and Horovod; once
+setup: system venv ## compilers, .venv with TensorFlow and Keras; once
 
 system:
 	@$(STAGE) system "system packages (compiler, CMake, GoogleTest)" tools/system_packages.sh "$(PYTHON)"
@@ -54,6 +55,11 @@ $(STAMP): | system
 	@mkdir -p build && sed 's/^tensorflow-cpu==/$(TENSORFLOW)==/' requirements/tensorflow.txt >build/tensorflow.txt
 	@$(STAGE) venv "$(VENV): $(TENSORFLOW), Keras and tools (versions pinned in requirements/)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENV)" requirements/build.txt build/tensorflow.txt requirements/dev.txt
+	@touch $@
+
+.PHONY: horovod
+horovod: $(STAMPHOROVOD) ## Horovod in .venv, for horovodrun and the tests; once, one or two minutes
+$(STAMPHOROVOD): $(STAMP)
 	@$(STAGE) horovod "Horovod (built once for this TensorFlow; 1-2 minutes)" \
 	  tools/install_horovod.sh "$(VENV)"
 	@touch $@
@@ -128,7 +134,7 @@ test-exact: build ## of `make test`: numbers and random schedules, release build
 	@$(STAGE) build-exact "C++ tests of numbers and random schedules, build" $(call cmake,release,exact)
 	@$(STAGE) exact "C++ tests of numbers and random schedules, release" $(call ctest,exact,0.05)
 
-python-libraries: build
+python-libraries: build $(STAMPHOROVOD)
 	@$(STAGE) build-python "libraries that Python's tests load" $(call cmake,release,python-tests)
 
 test-python: python-libraries ## of `make test`: Python
@@ -204,10 +210,10 @@ test-all-instructions: build ## instructions that a cached row costs, against be
 	@$(STAGE) --show instructions "instructions that a cached row costs" $(PY) benchmarks/instructions/run.py
 
 .PHONY: notebooks test-all-notebooks
-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials and store their outputs; NOTEBOOKS= for some of them
+notebooks: build $(STAMP_NOTEBOOKS) $(STAMPHOROVOD) ## execute the tutorials and store their outputs; NOTEBOOKS= for some of them
 	@$(STAGE) --show notebooks "tutorials, executed and stored" $(PY) tools/notebooks.py --write $(NOTEBOOKS)
 
-test-all-notebooks: build $(STAMP_NOTEBOOKS) ## execute the tutorials, docs/tutorials (five minutes)
+test-all-notebooks: build $(STAMP_NOTEBOOKS) $(STAMPHOROVOD) ## execute the tutorials, docs/tutorials (five minutes)
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
 test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 \

@@ -105,7 +105,7 @@ def test_who_does_not_know_the_token_is_not_accepted(server, client):
 
 
 def test_a_server_that_does_not_answer_is_an_error():
-    with pytest.raises(ConnectionError, match=r"the ranks meet at the parameter server: .*connection refused"):
+    with pytest.raises(ConnectionError, match="the ranks meet at the parameter server: "):
         mesh._meet(place(0), parse("redis://127.0.0.1:1"), 1.0)
 
 
