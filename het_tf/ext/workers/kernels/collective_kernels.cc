@@ -20,28 +20,27 @@ Result<std::shared_ptr<Mesh>> GetMesh() {
   return FailedPrecondition("this process is connected to no other ranks; call het_tf.init() first");
 }
 
+// Sums the tensors of one type, as one vector.
 template <typename T>
 Status SumAll(Mesh* mesh, const std::string& label, bool mean, TF_DataType type,
-              const std::vector<TF_Tensor*>& all) {
-  size_t count = 0;
-  for (TF_Tensor* one : all) {
-    if (TF_TensorType(one) == type) count += static_cast<size_t>(TF_TensorElementCount(one));
-  }
-  if (count == 0) return Status();
-  Vector<T> values(count);
-  T* at = values.data();
-  for (TF_Tensor* one : all) {
-    if (TF_TensorType(one) != type) continue;
-    if (TF_TensorByteSize(one) != 0) std::memcpy(at, TF_TensorData(one), TF_TensorByteSize(one));
-    at += TF_TensorElementCount(one);
-  }
-  HET_RETURN_IF_ERROR(SumOverRanks(mesh, label, mean, values.data(), count));
-  at = values.data();
-  for (TF_Tensor* one : all) {
-    if (TF_TensorType(one) != type) continue;
-    if (TF_TensorByteSize(one) != 0) std::memcpy(TF_TensorData(one), at, TF_TensorByteSize(one));
-    at += TF_TensorElementCount(one);
-  }
+              const std::vector<TfTensor>& inputs, const std::vector<TfTensor>& outputs) {
+  size_t size = 0;
+  for (const TfTensor& one : inputs)
+    size += TF_TensorType(one.get()) == type ? TF_TensorByteSize(one.get()) : 0;
+  if (size == 0) return Status();
+  Bytes packed(size);
+  // Copies between the vector and tensors of this type, one after the other.
+  const auto each = [&](const std::vector<TfTensor>& tensors, const auto& copy) {
+    uint8_t* at = packed.data();
+    for (const TfTensor& one : tensors) {
+      const size_t bytes = TF_TensorType(one.get()) == type ? TF_TensorByteSize(one.get()) : 0;
+      if (bytes != 0) copy(at, TF_TensorData(one.get()), bytes);
+      at += bytes;
+    }
+  };
+  each(inputs, [](uint8_t* at, void* data, size_t bytes) { std::memcpy(at, data, bytes); });
+  HET_RETURN_IF_ERROR(SumOverRanks(mesh, label, mean, reinterpret_cast<T*>(packed.data()), size / sizeof(T)));
+  each(outputs, [](uint8_t* at, void* data, size_t bytes) { std::memcpy(data, at, bytes); });
   return Status();
 }
 
@@ -58,23 +57,20 @@ class ReduceKernel {
   Status Compute(TF_OpKernelContext* context) {
     const Interrupts interrupts(Interrupts::By::kOp);
     HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
-    std::vector<TfTensor> outputs;
-    std::vector<TF_Tensor*> all;
+    std::vector<TfTensor> inputs, outputs;
     for (int i = 0; i + 1 < TF_NumInputs(context); ++i) {
-      HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, i));
+      HET_ASSIGN_OR_RETURN(TfTensor input, GetInput(context, i));
       const TF_DataType type = TF_TensorType(input.get());
       const std::vector<int64_t> shape = ShapeOf(input.get());
       HET_ASSIGN_OR_RETURN(TfTensor output,
                            NewOutput(context, i, type, {shape.data(), shape.size()}, TF_DataTypeSize(type)));
-      const size_t bytes = TF_TensorByteSize(input.get());
-      if (bytes != 0) std::memcpy(TF_TensorData(output.get()), TF_TensorData(input.get()), bytes);
-      all.push_back(output.get());
+      inputs.push_back(std::move(input));
       outputs.push_back(std::move(output));
     }
-    HET_RETURN_IF_ERROR(SumAll<float>(mesh.get(), label_ + "/float", mean_, TF_FLOAT, all));
-    HET_RETURN_IF_ERROR(SumAll<double>(mesh.get(), label_ + "/double", mean_, TF_DOUBLE, all));
-    HET_RETURN_IF_ERROR(SumAll<int32_t>(mesh.get(), label_ + "/int32", false, TF_INT32, all));
-    return SumAll<int64_t>(mesh.get(), label_ + "/int64", false, TF_INT64, all);
+    HET_RETURN_IF_ERROR(SumAll<float>(mesh.get(), label_ + "/float", mean_, TF_FLOAT, inputs, outputs));
+    HET_RETURN_IF_ERROR(SumAll<double>(mesh.get(), label_ + "/double", mean_, TF_DOUBLE, inputs, outputs));
+    HET_RETURN_IF_ERROR(SumAll<int32_t>(mesh.get(), label_ + "/int32", false, TF_INT32, inputs, outputs));
+    return SumAll<int64_t>(mesh.get(), label_ + "/int64", false, TF_INT64, inputs, outputs);
   }
 
  private:
