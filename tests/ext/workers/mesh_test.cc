@@ -34,11 +34,11 @@ std::vector<std::vector<int>> Pairs(uint32_t ranks) {
   return sockets;
 }
 
-std::vector<std::unique_ptr<Mesh>> Ranks(uint32_t count, double timeout = kLong) {
+std::vector<std::unique_ptr<Mesh>> Ranks(uint32_t count, double timeout = kLong, double patience = kLong) {
   auto sockets = Pairs(count);
   std::vector<std::unique_ptr<Mesh>> ranks;
   for (uint32_t rank = 0; rank < count; ++rank) {
-    ranks.push_back(std::make_unique<Mesh>(rank, std::move(sockets[rank]), timeout));
+    ranks.push_back(std::make_unique<Mesh>(rank, std::move(sockets[rank]), timeout, patience));
   }
   return ranks;
 }
@@ -172,7 +172,7 @@ TEST(MeshTest, RanksWithOtherDataAreTold) {
 }
 
 TEST(MeshTest, RanksThatWaitInDifferentCollectivesAreTold) {
-  const auto ranks = Ranks(2, /*timeout=*/0.2);
+  const auto ranks = Ranks(2, /*timeout=*/1);
   const auto all =
       OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, mesh->rank() == 0 ? "logs" : "metrics"); });
   EXPECT_EQ(all[0].code(), Code::kAborted);
@@ -195,7 +195,7 @@ TEST(MeshTest, ARankThatEndsFailsOnlyWhoNeedsIt) {
 // The last message must arrive although its sender closes at once, with unread bytes in its socket.
 TEST(MeshTest, WhatARankSentBeforeItsEndIsRead) {
   for (int round = 0; round < 20; ++round) {
-    auto ranks = Ranks(2, /*timeout=*/0.5);
+    auto ranks = Ranks(2);
     std::thread first([&] {
       EXPECT_TRUE(Meet(ranks[0].get(), "last").ok());
       ranks[0].reset();
@@ -238,16 +238,19 @@ TEST(MeshTest, ASilentRankIsLostAfterTheTimeout) {
   close(sockets[1][0]);
 }
 
-TEST(MeshTest, ARankThatComputesIsNotSilent) {
-  const auto ranks = Ranks(2, /*timeout=*/0.2);
+TEST(MeshTest, ARankThatComputesIsNotLostAndTheOtherSaysWhomItWaitsFor) {
+  const auto ranks = Ranks(2, /*timeout=*/1, /*patience=*/0.2);
+  ::testing::internal::CaptureStderr();
   std::promise<void> waited;
   std::thread computes([&] {
     // Many timeouts, in which rank 0 waits and rank 1 calls nothing.
-    waited.get_future().wait_for(std::chrono::milliseconds(600));
+    waited.get_future().wait_for(std::chrono::milliseconds(1500));
     EXPECT_TRUE(Meet(ranks[1].get(), "step").ok());
   });
   EXPECT_TRUE(Meet(ranks[0].get(), "step").ok());
   computes.join();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("s in collective step for rank 1, which lives\n"));
 }
 
 TEST(MeshTest, BytesOfSomethingElseLoseTheRank) {

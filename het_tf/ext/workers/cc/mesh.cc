@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -49,7 +50,8 @@ void SetMesh(std::shared_ptr<Mesh> mesh) {
   MeshOfProcess().swap(mesh);
 }
 
-Mesh::Mesh(uint32_t rank, std::vector<int> sockets, double timeout) : rank_(rank), timeout_(timeout) {
+Mesh::Mesh(uint32_t rank, std::vector<int> sockets, double timeout, double patience)
+    : rank_(rank), timeout_(timeout), patience_(patience) {
   woke_ = SteadySeconds();
   for (const int socket : sockets) {
     if (peers_.size() == rank) {
@@ -161,6 +163,7 @@ Status Mesh::Receive(const std::string& label, double since, std::vector<Message
   for (uint32_t rank = 0; rank < size(); ++rank) {
     if (rank != rank_) missing.push_back(rank);
   }
+  bool told = false;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     const auto take = [&](uint32_t from) {
@@ -175,6 +178,13 @@ Status Mesh::Receive(const std::string& label, double since, std::vector<Message
     missing.erase(std::remove_if(missing.begin(), missing.end(), take), missing.end());
     if (missing.empty()) return Status();
     for (const uint32_t from : missing) HET_RETURN_IF_ERROR(Doubt(from, label, since));
+    if (!told && SteadySeconds() - since > patience_) {
+      told = true;
+      std::string ranks;
+      for (const uint32_t from : missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(from);
+      std::fprintf(stderr, "het_tf: rank %u has waited %.0f s in collective %s for rank %s, which lives\n",
+                   rank_, SteadySeconds() - since, label.c_str(), ranks.c_str());
+    }
     if (Interrupts::Due(since)) return Status(Code::kCancelled, "interrupted in collective " + label);
     arrived_.wait_for(lock, std::chrono::milliseconds(kPollMilliseconds));
   }

@@ -38,7 +38,8 @@ namespace het {
 class Mesh {
  public:
   // `sockets`: a connected stream socket for each rank; that of this rank is -1. The mesh owns them.
-  Mesh(uint32_t rank, std::vector<int> sockets, double timeout);
+  // `patience`: seconds after which an exchange says on stderr for which ranks it waits, though they live.
+  Mesh(uint32_t rank, std::vector<int> sockets, double timeout, double patience = 60);
   // Tells the other ranks that this one has ended.
   ~Mesh();
   Mesh(const Mesh&) = delete;
@@ -104,6 +105,7 @@ class Mesh {
 
   const uint32_t rank_;
   const double timeout_;
+  const double patience_;
   std::vector<std::unique_ptr<Peer>> peers_;  // null for this rank
 
   std::mutex mutex_;
