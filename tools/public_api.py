@@ -4,9 +4,11 @@
     python tools/public_api.py --write    # keeps them: after a change that users must follow
 
 One line for each class, function, method and attribute: names, order, kinds and defaults of arguments,
-without types. The zoo (het_tf.models, het_tf.data, het_tf.metrics) may still change and is left out.
+without types. Arguments of a dataclass are its attributes, and have no lines of their own. The zoo
+(het_tf.models, het_tf.data, het_tf.metrics) may still change and is left out.
 """
 
+import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator
@@ -33,7 +35,14 @@ def members(name: str, kind: type) -> Iterator[str]:
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("het_tf"):
             found |= {one: value for one, value in vars(base).items() if not one.startswith("_")}
+    fields = (
+        {field.name for field in dataclasses.fields(kind) if field.init}
+        if dataclasses.is_dataclass(kind)
+        else set()
+    )
     for one, value in sorted(found.items()):
+        if one in fields:
+            continue
         value = getattr(value, "__func__", value)  # of a classmethod
         yield f"{name}.{one}{arguments(value) if inspect.isfunction(value) else ''}"
 

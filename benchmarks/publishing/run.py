@@ -87,9 +87,9 @@ def trainer(server: str, orders: Any, answers: Any, probes: list[Any], rows: int
         counts[:] = value
 
     def export(path: str, follow: bool) -> float:
-        options = {"follow": het_tf.serving.Follow(server, max_age=5.0)} if follow else {}
+        how = het_tf.serving.Follow(server, max_age=5.0) if follow else None
         begin = now()
-        het_tf.export(model, path, format="native", verbose=False, **options)
+        het_tf.export(model, path, het_tf.serving.Native(follow=how), verbose=False)
         if not follow:
             loaded = tf.saved_model.load(path)
             loaded.signatures["serving_default"](id=tf.constant([0], tf.int64))

@@ -116,7 +116,9 @@ def make(count: int, directory: Path) -> dict[str, Any]:
         if name == "dense":
             Dense(values, head).save(directory / name)
         else:
-            het_tf.export(model, directory / name, format=name, verbose=False)
+            serving = het_tf.serving
+            format = serving.Portable() if name == "portable" else serving.Native()
+            het_tf.export(model, directory / name, format, verbose=False)
         made[name] = {
             "save_s": time.perf_counter() - begin,
             "bytes": sum(file.stat().st_size for file in (directory / name).rglob("*") if file.is_file()),

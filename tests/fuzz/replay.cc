@@ -2,9 +2,9 @@
 // one file: u32 size | input, ...
 //
 //   fuzz_replay TARGET PACK                  the test
-//   fuzz_replay TARGET --seeds FOLDER        the seeds as files, for libFuzzer
-//   to begin with fuzz_replay TARGET --unpack PACK FOLDER fuzz_replay TARGET
-//   --pack FOLDER PACK
+//   fuzz_replay TARGET --seeds FOLDER        writes the seeds as files
+//   fuzz_replay TARGET --unpack PACK FOLDER
+//   fuzz_replay TARGET --pack FOLDER PACK
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

@@ -1,12 +1,10 @@
 // A fuzz target: a reader of bytes from elsewhere, fed with any bytes. Each
 // *_target.cc registers one.
 //
-//   libfuzzer.cc (preset `fuzz`, clang)   a program a target: finds inputs that
-//   reach new code, for as long
-//                                         as one likes
-//   replay.cc (every build)               one program of all targets: runs the
-//   seeds and the kept inputs
-//                                         (corpus/NAME.pack) once, as a test
+//   libfuzzer.cc (preset `fuzz`, clang)   a program a target: searches for
+//                                         inputs that reach new code
+//   replay.cc (every build)               one program of all targets: runs
+//                                         seeds and corpus/NAME.pack once
 //
 // A target ends the process (Fail, a sanitizer, a crash) when a reader does
 // what it must not.

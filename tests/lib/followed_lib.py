@@ -40,7 +40,7 @@ class Followed:
         self.train(1.0)
         self.path = directory / "model"
         how = het_tf.serving.Follow(server.address, max_age=300.0, **follow)
-        het_tf.export(self.model, self.path, format="native", follow=how)
+        het_tf.export(self.model, self.path, het_tf.serving.Native(follow=how))
         self.loaded = tf.saved_model.load(str(self.path))
         self.log = directory / "log"
 

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import checkpoint_worker
+import exact_worker
 import horovod_worker
 import numpy as np
 import saving_lib
@@ -123,7 +124,7 @@ class BuildsItself(horovod_worker.Subclassed):
 def begin(hvd, place):
     """Weights that the first step makes: all ranks take it with rank 0's, in `fit` and without it."""
     tf.keras.utils.set_random_seed(hvd.rank())
-    ids, x, y = (one[:64] for one in horovod_worker.part(2, hvd.rank()))
+    ids, x, y = (one[:64] for one in exact_worker.part(2, hvd.rank()))
     for name in ("begin", "begin_batch"):
         model = het_tf.horovod.distribute(BuildsItself(name))
         model.compile("sgd", "mse")
@@ -160,8 +161,8 @@ CASES = {
     "metrics": horovod_worker.metrics,
     "loops": horovod_worker.loops,
     "orders": lambda hvd, place: horovod_worker.orders(hvd),
-    "exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact"),
-    "more_exact": lambda hvd, place: horovod_worker.exact(hvd, place / "exact", more=True),
+    "exact": lambda hvd, place: exact_worker.exact(hvd, place / "exact"),
+    "more_exact": lambda hvd, place: exact_worker.exact(hvd, place / "exact", more=True),
     "save": checkpoint_worker.save,
     "fail": checkpoint_worker.fail,
     "load": checkpoint_worker.load,

@@ -5,7 +5,7 @@ from typing import Any
 
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session.native import tf
-from het_tf.python.table.config import FeatureConfig, TableConfig
+from het_tf.python.table.config import Combiner, FeatureConfig, TableConfig
 from het_tf.python.table.initializers import Initializer, of_keras
 from het_tf.python.table.optimizers import Optimizer
 
@@ -51,7 +51,7 @@ class Embedding(EmbeddingCollection):
     def __init__(
         self,
         dim: int | TableConfig | None = None,
-        combiner: str | None = None,
+        combiner: Combiner | None = None,
         padding_id: int | None = None,
         table: str | None = None,
         optimizer: str | Optimizer | None = None,

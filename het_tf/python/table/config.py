@@ -2,13 +2,13 @@
 
 import copy
 import json
-from typing import Any
+from typing import Any, Literal, get_args
 
 from het_tf.python.session import native
 from het_tf.python.table import initializers, optimizers
 from het_tf.python.table.spec import check_number, integer
 
-COMBINERS = ("sum", "mean", "sqrtn")
+Combiner = Literal["sum", "mean", "sqrtn"]
 
 
 class TableConfig:
@@ -161,15 +161,17 @@ class FeatureConfig:
     def __init__(
         self,
         table: TableConfig,
-        combiner: str | None = None,
+        combiner: Combiner | None = None,
         padding_id: int | None = None,
         max_sequence_length: int | None = None,
         name: str | None = None,
     ) -> None:
         if not isinstance(table, TableConfig):
             raise ValueError(f"table is {table!r}; give a het_tf.TableConfig")
-        if combiner is not None and combiner not in COMBINERS:
-            raise ValueError(f"combiner is {combiner!r}; give one of {COMBINERS}, or None to keep rows apart")
+        if combiner is not None and combiner not in get_args(Combiner):
+            raise ValueError(
+                f"combiner is {combiner!r}; give one of {get_args(Combiner)}, or None to keep rows apart"
+            )
         self.table = table
         self.combiner = combiner
         self.padding_id = (

@@ -4,7 +4,7 @@ Items with equal scores have no order. A list then counts with the mean over all
 Najork, ECIR 2008), in closed form, so that results depend neither on a sort nor on chance.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -255,7 +255,7 @@ class NDCG(_OfLists):
     def __init__(
         self,
         k: int,
-        gain: str = "exponential",
+        gain: Literal["exponential", "linear"] = "exponential",
         sparse: bool = False,
         name: str | None = None,
         dtype: Any = None,

@@ -1,13 +1,13 @@
 """One step of GraphSAGE: computes a node's vector from its own and its neighbours' vectors."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
 keras: Any = tf.keras
 
-AGGREGATORS = ("mean", "gcn", "pool")
+Aggregator = Literal["mean", "gcn", "pool"]
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -41,7 +41,7 @@ class SageLayer(keras.layers.Layer):
     def __init__(
         self,
         units: int,
-        aggregator: str = "mean",
+        aggregator: Aggregator = "mean",
         activation: Any = "relu",
         normalize: bool = True,
         l2: float = 0.0,
@@ -49,8 +49,8 @@ class SageLayer(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if aggregator not in AGGREGATORS:
-            raise ValueError(f"aggregator is {aggregator!r}; give one of {AGGREGATORS}")
+        if aggregator not in get_args(Aggregator):
+            raise ValueError(f"aggregator is {aggregator!r}; give one of {get_args(Aggregator)}")
         if units < 1:
             raise ValueError(f"units is {units}; give the floats of a vector, 1 or more")
         self.units, self.aggregator, self.normalize, self.l2, self.seed = (

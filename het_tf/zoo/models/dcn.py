@@ -1,7 +1,7 @@
 """DCN-v2."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
 
-STRUCTURES = ("parallel", "stacked")
+Structure = Literal["parallel", "stacked"]
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -43,14 +43,14 @@ class DCNv2(ClickModel):
         *args: Any,
         cross_layers: int = 2,
         cross_rank: int | None = None,
-        structure: str = "parallel",
+        structure: Structure = "parallel",
         **kwargs: Any,
     ) -> None:
         super().__init__(description, *args, **kwargs)
         if cross_layers < 0:
             raise ValueError(f"cross_layers is {cross_layers}; give 0 or more")
-        if structure not in STRUCTURES:
-            raise ValueError(f"structure is {structure!r}; give one of {STRUCTURES}")
+        if structure not in get_args(Structure):
+            raise ValueError(f"structure is {structure!r}; give one of {get_args(Structure)}")
         self._arguments |= {"cross_layers": cross_layers, "cross_rank": cross_rank, "structure": structure}
         self.crosses = [Cross(cross_rank, name=f"cross_{number + 1}") for number in range(cross_layers)]
         self.structure = structure

@@ -218,8 +218,9 @@ class EmbeddingSide(keras.layers.Layer):
             if part.single:
                 features[part.name] = FeatureConfig(table)
             for field in part.sequences:
-                combiner = None if field.name in part.apart else "mean"
-                features[part.key(field)] = FeatureConfig(table, combiner, padding_id=PADDING)
+                features[part.key(field)] = FeatureConfig(
+                    table, None if field.name in part.apart else "mean", padding_id=PADDING
+                )
         self.collection = EmbeddingCollection(features, cache=cache, name="tables")
 
     def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:

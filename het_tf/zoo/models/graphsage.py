@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from het_tf import Cache, optimizers
 from het_tf.zoo.data.graph.nodes import hop_name
-from het_tf.zoo.models.aggregators import SageLayer
+from het_tf.zoo.models.aggregators import Aggregator, SageLayer
 from het_tf.zoo.models.embedding_side import config_of
 from het_tf.zoo.models.node_rows import NodeRows
 
@@ -75,7 +75,7 @@ class GraphSAGE(keras.Model):
         classes: int | None = None,
         fanouts: Sequence[int] = (25, 10),
         units: int | Sequence[int] = 128,
-        aggregator: str = "mean",
+        aggregator: Aggregator = "mean",
         embedding_dim: int = 0,
         features: Any = None,
         dropout: float = 0.0,

@@ -67,7 +67,7 @@ def saved(tmp_path_factory):
     model.save(place / "m.keras")
     model.save_weights(place / "m.weights.h5")
     tf.train.Checkpoint(model=model).write(str(place / "point"))
-    het_tf.export(model, place / "native", format="native", verbose=False)
+    het_tf.export(model, place / "native", het_tf.serving.Native(), verbose=False)
     np.save(place / "ids.npy", np.arange(12).reshape(4, 3))
     return place, model(np.load(place / "ids.npy")).numpy()
 

@@ -160,9 +160,8 @@ def test_online_serving(directory, tmp_path, monkeypatch):
     model = tf.keras.Model({"ids": ids}, het_tf.keras.Embedding(2, name="t", initializer="zeros")(ids))
     het_tf.Table("t").assign([1], np.full((1, 2), 5, np.float32))
     with pytest.raises(ValueError, match=r"ps has the certificate of a client.*HET_SERVE_PS"):
-        het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False,
-                      ps=f"{address}&cert=/c")  # fmt: skip
-    het_tf.export(model, tmp_path / "m", format="online", pull_bound=0, verbose=False)
+        het_tf.serving.Online(pull_bound=0, ps=f"{address}&cert=/c")
+    het_tf.export(model, tmp_path / "m", het_tf.serving.Online(pull_bound=0), verbose=False)
     saved = b"".join(file.read_bytes() for file in (tmp_path / "m").rglob("*") if file.is_file())
     assert address.encode() in saved and b"server.key" not in saved
     serve = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]

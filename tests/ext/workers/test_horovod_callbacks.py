@@ -8,6 +8,8 @@ import rules_lib
 import tensorflow as tf
 
 import het_tf
+from het_tf.ext.window.python import planned
+from het_tf.ext.workers.python import callbacks
 from het_tf.python.session import collective, native
 
 keras = tf.keras
@@ -82,6 +84,22 @@ def test_each_fit_begins_with_rank_0(played):
     assert np.abs(kernel.numpy()).max() > 0.9, "only a first batch"
     model.fit(*data(), verbose=0)
     assert np.abs(kernel.numpy()).max() < 1e-6
+
+
+def test_a_fit_flushes_for_its_own_passes(played, monkeypatch):
+    """Defect: a fit flushes for a stream on demand that an earlier one has ended; or a rank does so alone."""
+    flushed = []
+    monkeypatch.setattr(callbacks, "flush", lambda all_ranks: flushed.append(all_ranks))
+    monkeypatch.setattr(planned._Passes, "begun", planned._Passes())
+    monkeypatch.setattr(planned._Passes, "ended", 0)
+    model = het_tf.horovod.distribute(rules_lib.make_model())
+    begin = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: planned._Passes.begin())
+    for callback, wanted in ((begin, 3), (None, 3)):
+        model.fit(*data(), epochs=2, verbose=0, validation_data=data(), callbacks=callback)
+        assert flushed == [True] * wanted  # at each evaluation, and at the end
+    played.others = lambda value: [value + 1 if "passes" in played.gathered[-1] else value]
+    model.fit(*data(), verbose=0)
+    assert len(flushed) == 5
 
 
 @pytest.mark.parametrize("how", ["list", "keras", "one", "place"])

@@ -29,16 +29,16 @@ def job(tmp_path_factory):
 
 @pytest.mark.parametrize("case", ["ways", "begin", "metrics", "loops", "fail", "export", "publish"])
 def test_both_ranks_are_through(job, case):
-    """The assertions of a case are in horovod_worker.py, checkpoint_worker.py and ranks_worker.py."""
+    """The assertions of a case are in the workers of tests/lib."""
     job[0].wait(case)
 
 
 @pytest.fixture(scope="module")
 def union():
-    import horovod_worker
+    import exact_worker
 
     het_tf.reset()
-    yield horovod_worker.union(2)
+    yield exact_worker.union(2)
     het_tf.reset()
 
 

@@ -25,6 +25,7 @@ class _Passes:
     """
 
     begun: "_Passes | None" = None
+    ended = 0  # of the count
 
     def __init__(self) -> None:
         with tf.init_scope(), tf.device("/CPU:0"):
@@ -36,9 +37,18 @@ class _Passes:
         return _Passes.begun.count.assign_add(1) * 2**40 + 1  # type: ignore[union-attr]
 
 
-def holds_back() -> bool:
-    """Whether a stream of this process has made ranks hold back updates that others do not need next."""
-    return _Passes.begun is not None
+def passes() -> int | None:
+    """Returns the number of passes since `end_passes`; None if no stream's rows travel on demand.
+
+    In each, this rank holds back updates that others do not need next. Its pipeline is ahead of the steps by
+    an unknown time, so ranks agree on the number before they act on it.
+    """
+    return None if _Passes.begun is None else int(_Passes.begun.count) - _Passes.ended
+
+
+def end_passes() -> None:
+    """Call it when no iterator goes on, and all ranks have flushed: none holds back anything."""
+    _Passes.ended += passes() or 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +71,7 @@ class Planned:
                 "sync is 'on_demand' without lookahead=; give the layer or model that looks the ids up: "
                 "shard(..., lookahead=layer, sync='on_demand')"
             )
-        if self.layer is None:
-            return
-        collections = plan_lib.check(self.layer)
+        collections = [] if self.layer is None else plan_lib.check(self.layer)
         if self.sync == ON_DEMAND:
             _check_layers(collections)
 

@@ -124,13 +124,14 @@ class _Together(_Callback):
         )
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Flushes for readers of rows after `fit`."""
+        """Flushes for readers of rows after `fit`, whose iterators are gone then."""
         _settle()
+        planned.end_passes()
 
 
 def _settle() -> None:
-    """Flushes on all ranks, if a stream has made them hold back rows (`shard(sync="on_demand")`)."""
-    if planned.holds_back():
+    """Flushes on all ranks, if a pass of a stream has begun in which one holds back rows (planned.py)."""
+    if (passes := planned.passes()) is not None and any(collective.gather(passes, "passes")):
         flush(all_ranks=True)
 
 

@@ -30,9 +30,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
     for cls in (WideDeep, DeepFM, DCNv2):
         het_tf.reset()
         model = export_lib.trained(cls, rng, cache=het_tf.Cache(rows=4) if cls is DeepFM else None)
-        paths = {format: place / f"{cls.__name__}-{format}" for format in ("portable", "native")}
+        formats = {"portable": het_tf.serving.Portable(), "native": het_tf.serving.Native()}
+        paths = {format: place / f"{cls.__name__}-{format}" for format in formats}
         for format, path in paths.items():
-            het_tf.export(model, path, format=format, verbose=False)
+            het_tf.export(model, path, formats[format], verbose=False)
         # Two thirds of the hashes are unknown to the model.
         batches = [export_lib.tensors(export_lib.toy_examples(rng, rows, ids=30)) for rows in (1, 7, 500)]
         answers = [model(batch, training=False).numpy() for batch in batches]

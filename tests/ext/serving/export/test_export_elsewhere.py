@@ -38,14 +38,14 @@ np.savez(outputs, release=tf.__version__, **{name: answer.numpy() for name, answ
 """
 
 
-@pytest.mark.parametrize("format", ["portable", "native"])
-def test_another_tensorflow_answers_alike(format: str, rng: np.random.Generator, tmp_path: Path) -> None:
+@pytest.mark.parametrize("format", [het_tf.serving.Portable(), het_tf.serving.Native()])
+def test_another_tensorflow_answers_alike(format: Any, rng: np.random.Generator, tmp_path: Path) -> None:
     model: Any = trained(het_tf.models.DeepFM, rng)
     given = {name: tensor.numpy() for name, tensor in tensors(toy_examples(rng, 32)).items()}
-    het_tf.export(model, tmp_path / "1", format=format, verbose=False)
+    het_tf.export(model, tmp_path / "1", format, verbose=False)
     here = serve(tmp_path / "1")(**given)
     np.savez(tmp_path / "inputs.npz", **given)
-    library = str(versions.PLUGIN) if format == "native" else ""
+    library = str(versions.PLUGIN) if isinstance(format, het_tf.serving.Native) else ""
     files = [tmp_path / "1", tmp_path / "inputs.npz", tmp_path / "outputs.npz"]
     subprocess.run([PYTHON, "-c", ANSWER, library, *map(str, files)], check=True, timeout=600, cwd=tmp_path)
     with np.load(tmp_path / "outputs.npz") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,24 @@ def exported(server: Any, tmp_path: Path, fresh: np.random.Generator) -> tuple[A
     train(model, fresh)
     path = tmp_path / "model"
     follow = het_tf.serving.Follow(server.address, max_age=30.0)
-    het_tf.export(model, path, "native", follow=follow, verbose=False)
+    het_tf.export(model, path, het_tf.serving.Native(follow=follow), verbose=False)
     return model, path, server
 
 
 def stats(path: Path) -> dict[str, Any]:
     return next(one for one in het_tf.serving.stats()["follow"] if one["model"] == str(path))
+
+
+def found(path: Path) -> None:
+    """Waits until the reader has found the follower; `stats` looks for it as a lookup does."""
+    until(lambda: stats(path)["age"] is not None)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 300
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capfd: Any) -> None:
@@ -110,18 +123,18 @@ def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: A
     het_tf.init(ps=het_tf.Store(server.address))
     model, path = make_model(), tmp_path / "model"
     train(model, fresh)
-    het_tf.export(model, path, "native", verbose=False)
+    het_tf.export(model, path, het_tf.serving.Native(), verbose=False)
     loaded = tf.saved_model.load(str(path))
     assert_close(answer(loaded), wanted(model))
     writer = Writer(path)
     writer.put("item", IDS, np.ones((len(IDS), 3)))
     writer.seen(age=1000.0)
-    time.sleep(1.1)  # a reader looks for a new follower at most once a second
+    found(path)
     np.testing.assert_array_equal(answer(loaded)["row"], np.ones((len(IDS), 3)))
     assert stats(path)["max_age"] is None and stats(path)["stale"] == 0
     writer.close()
     assert target.read(path).server == server.address and target.read(path).signature == ""
-    het_tf.export(model, path, "native", min_count=1, overwrite=True, verbose=False)
+    het_tf.export(model, path, het_tf.serving.Native(min_count=1), overwrite=True, verbose=False)
     with pytest.raises(ValueError, match="cannot be followed: min_count"):
         target.read(path)
 
@@ -133,13 +146,13 @@ def test_beyond_max_age_requests_fail_where_that_is_asked_for(exported: Any, tmp
     model, _, server = exported
     path = tmp_path / "strict"
     how = het_tf.serving.Follow(server.address, max_age=5.0, stale="fail")
-    het_tf.export(model, path, "native", follow=how, verbose=False)
+    het_tf.export(model, path, het_tf.serving.Native(follow=how), verbose=False)
     loaded = tf.saved_model.load(str(path))
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"unknown age.*het serve follow"):
         answer(loaded)
     writer = Writer(path)
     writer.seen(age=100.0)
-    time.sleep(1.1)  # a reader looks for a new follower at most once a second
+    found(path)
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"10\d\.\d s old, and max_age is 5\.0 s"):
         answer(loaded)
     writer.seen()
@@ -156,7 +169,7 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
     before = answer(loaded)
     writer = Writer(path)
     writer.seen()
-    time.sleep(1.1)
+    found(path)
     assert_close(answer(loaded), before)
     for version in (1, 2, 3):
         train(model, fresh)
@@ -198,9 +211,8 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     writer = Writer(path)
     train(model, fresh)
     file = writer.flip(7, packed(model))
-    time.sleep(1.1)
-    present, ticket = read()
-    assert ticket.numpy() == 7
+    until(lambda: read()[1].numpy() == 7)
+    present, _ = read()
     (place,) = mapped(file.name)
     for value, (name, variable) in zip(present, named, strict=True):
         view = np.asarray(memoryview(value))  # the tensor's own bytes
@@ -243,7 +255,8 @@ def test_a_users_signature_follows_too(exported: Any, tmp_path: Path, fresh: Any
         return {"y": model({"id": item, "past": tf.stack([item] * 3, 1)}, training=False)["y"]}
 
     path = tmp_path / "score"
-    het_tf.export(model, path, "native", signatures={"score": score}, follow=server.address, verbose=False)
+    format = het_tf.serving.Native(follow=het_tf.serving.Follow(server.address))
+    het_tf.export(model, path, format, signatures={"score": score}, verbose=False)
     loaded = tf.saved_model.load(str(path))
     writer = Writer(path)
     train(model, fresh)
@@ -271,17 +284,16 @@ def test_the_file_is_what_safetensors_reads(exported: Any) -> None:
 def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Path) -> None:
     """Defect: a filter that the follower undoes; a secret in a file that is copied to every host."""
     model, _, server = exported
-    for options, problem in (
-        ({"follow": 3}, "follow is 3"),
-        ({"follow": server.address, "min_count": 2}, "min_count and max_age"),
-        ({"follow": server.address, "max_age": 60.0}, "min_count and max_age"),
-        ({"follow": "redis://user:secret@host"}, "HET_SERVE_PS"),
-        ({"follow": "http://host"}, "begins with none of"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=problem):
-            het_tf.export(model, tmp_path / "no", "native", verbose=False, **options)
-    with pytest.raises(TypeError, match="no option 'follow'"):
-        het_tf.export(model, tmp_path / "no", "portable", follow=server.address)
+    follow = het_tf.serving.Follow(server.address)
+    for options in ({"min_count": 2}, {"max_age": 60.0}):
+        format = het_tf.serving.Native(follow=follow, **options)
+        with pytest.raises(ValueError, match="min_count and max_age"):
+            het_tf.export(model, tmp_path / "no", format)
+    for given, problem in (("redis://user:secret@host", "HET_SERVE_PS"), ("http://host", "begins with none")):
+        with pytest.raises(ValueError, match=problem):
+            het_tf.serving.Follow(given)
+    with pytest.raises(TypeError, match="follow is 'redis://host'; give het_tf"):
+        het_tf.serving.Native(follow="redis://host")
     for arguments in (
         {"max_age": 0},
         {"max_age": float("inf")},
@@ -298,4 +310,5 @@ def test_tables_of_this_process_are_refused(tmp_path: Path) -> None:
     """Defect: an export that waits for ever for a follower, since nobody can read its tables."""
     model = make_model()
     with pytest.raises(RuntimeError, match="the tables are in this process"):
-        het_tf.export(model, tmp_path / "no", "native", follow="redis://127.0.0.1:1", verbose=False)
+        follow = het_tf.serving.Follow("redis://127.0.0.1:1")
+        het_tf.export(model, tmp_path / "no", het_tf.serving.Native(follow=follow), verbose=False)

@@ -13,7 +13,8 @@ import tensorflow as tf
 from export_lib import embedding_model, fill, run_alone, serve
 
 import het_tf
-from het_tf.ext.serving.python.export import native, redirect
+from het_tf.ext.serving.python.export import native
+from het_tf.ext.serving.python.export.formats import Native
 from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python.session import native as library
 
@@ -27,8 +28,9 @@ keras = tf.keras
 LOWEST = 1 - 2**63  # -2**63 is refused
 
 
-def export(model: Any, path: Path, **options: Any) -> Any:
-    return het_tf.export(model, path, format="native", verbose=False, **options)
+def export(model: Any, path: Path, *, signatures: Any = None, overwrite: bool = False, **options: Any) -> Any:
+    format = Native(**options)
+    return het_tf.export(model, path, format, signatures=signatures, overwrite=overwrite, verbose=False)
 
 
 def item_model(dim: int = 3, **options: Any) -> Any:
@@ -115,7 +117,7 @@ def test_smaller_rows_are_those_of_the_portable_format(rows, rng, tmp_path):
     values = fill("item", ids, rng) * np.float32(10) ** rng.integers(-6, 4, (200, 1)).astype(np.float32)
     het_tf.Table("item").assign(ids, values)
     report = export(model, tmp_path / "n", row_dtype=rows)
-    het_tf.export(model, tmp_path / "p", row_dtype=rows, verbose=False)
+    het_tf.export(model, tmp_path / "p", het_tf.serving.Portable(row_dtype=rows), verbose=False)
     got = serve(tmp_path / "n")(id=ids)["id"]
     np.testing.assert_array_equal(got, serve(tmp_path / "p")(id=ids)["id"])
     assert not np.array_equal(got, values)
@@ -175,7 +177,7 @@ def write(folder: Path, rng: np.random.Generator, name: str = "item", dim: int =
         )
     fill(name, np.arange(10), rng)
     folder.mkdir()
-    native.write(folder / "rows.het", Source(het_tf.TableConfig(name, dim), ""), redirect.Options())
+    native.write(folder / "rows.het", Source(het_tf.TableConfig(name, dim), ""), Native())
     describe(folder)
     return folder / "rows.het"
 
@@ -261,7 +263,7 @@ def test_inspect_says_what_a_file_holds(rng, tmp_path):
     with pytest.raises(RuntimeError, match=r"bad\.het is damaged: the checksum of its index"):
         native.inspect(tmp_path / "bad.het", verify=True)
     with pytest.raises(OSError, match=r"rows\.het"):  # nothing is overwritten
-        native.write(path, Source(het_tf.TableConfig("item", 3), ""), redirect.Options())
+        native.write(path, Source(het_tf.TableConfig("item", 3), ""), Native())
     assert native.inspect(path, verify=True) == found
 
 

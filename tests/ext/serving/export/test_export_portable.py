@@ -140,7 +140,7 @@ def test_unknown_ids_read_zeros_by_choice(rng, tmp_path):
     inputs = {name: keras.Input((), dtype="int64", name=name) for name in "uc"}
     model = lib.embedding_model({t.name: het_tf.FeatureConfig(t) for t in tables}, inputs)
     rows = {name: lib.fill(name, [1, 2], rng) for name in "uc"}
-    het_tf.export(model, tmp_path / "1", unknown="zeros", verbose=False)
+    het_tf.export(model, tmp_path / "1", het_tf.serving.Portable(unknown="zeros"), verbose=False)
     got = lib.serve(tmp_path / "1")(u=np.array([9, 2]), c=np.array([1, -5]))
     np.testing.assert_array_equal(got["u"], [[0, 0, 0], rows["u"][1]])
     np.testing.assert_array_equal(got["c"], [rows["c"][0], [0, 0, 0]])

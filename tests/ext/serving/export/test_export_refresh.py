@@ -79,8 +79,8 @@ def test_groups_of_tables_and_unknown_rows(server, tmp_path):
     for number, name in enumerate(begins):
         het_tf.Table(name).assign(IDS, np.full((len(IDS), 4), number + 1.0))
     follow = het_tf.serving.Follow(server.address)
-    het_tf.export(model, tmp_path / "model", format="native", follow=follow)
-    het_tf.export(model, tmp_path / "base", row_dtype="int8")
+    het_tf.export(model, tmp_path / "model", het_tf.serving.Native(follow=follow))
+    het_tf.export(model, tmp_path / "base", het_tf.serving.Portable(row_dtype="int8"))
     for number, name in enumerate(begins):
         ids = np.arange(100 * number, 100 * number + 700)
         het_tf.Table(name).assign(ids, np.full((len(ids), 4), number + 10.0))

@@ -22,7 +22,6 @@ keras = tf.keras
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "protobuf"}, "format is 'protobuf'"),
         ({"row_dtype": "int4"}, "row_dtype is 'int4'"),
         ({"unknown": "ones"}, "unknown is 'ones'"),
         ({"min_count": -1}, "min_count is -1"),
@@ -31,22 +30,21 @@ keras = tf.keras
         ({"max_age": 0}, "max_age is 0"),
         ({"max_age": True}, "max_age is True"),
         ({"max_age": float("nan")}, "max_age is nan"),
-        ({"format": "online", "row_dtype": "int8"}, "exports no rows"),
     ],
 )
-def test_bad_arguments(options, message, tmp_path):
+@pytest.mark.parametrize("format", [het_tf.serving.Portable, het_tf.serving.Native])
+def test_bad_arguments(format, options, message):
     with pytest.raises(ValueError, match=message):
-        het_tf.export(lib.one_table(), tmp_path / "1", **options)
-    assert not list(tmp_path.iterdir())
+        format(**options)
 
 
-def test_an_option_that_the_format_lacks(tmp_path):
-    with pytest.raises(TypeError, match=r"format='portable' has no option 'staleness'.*: none$"):
-        het_tf.export(lib.one_table(), tmp_path / "1", staleness=3)
-    with pytest.raises(TypeError, match=r"format='online' has no option 'cache_row'.*: cache_rows, conn"):
-        het_tf.export(lib.one_table(), tmp_path / "1", format="online", max_lag=1.0, cache_row=3)
+def test_what_is_no_format_or_no_path(tmp_path):
+    model = lib.one_table()
+    for format in ("native", het_tf.serving.Native, None):
+        with pytest.raises(TypeError, match=r"format is .*; give het_tf\.serving\.Portable\(\), Native"):
+            het_tf.export(model, tmp_path / "1", format)
     with pytest.raises(TypeError, match="path is None; give a path"):
-        het_tf.export(lib.one_table(), None)
+        het_tf.export(model, None)
     assert not list(tmp_path.iterdir())
 
 

@@ -14,8 +14,11 @@ import tensorflow as tf
 from rules_lib import learn
 
 import het_tf
-from het_tf.ext.serving.python.export import check, front, quantise
+from het_tf.ext.serving.python.export import check, front
+from het_tf.serving import Portable
 from het_tf.zoo.models import DeepFM
+
+ROWS = ("float32", "float16", "bfloat16", "int8")
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
@@ -31,7 +34,7 @@ def model_of(dim=16, name="item", **kwargs):
 # --- smaller rows -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", quantise.ROWS)
+@pytest.mark.parametrize("rows", ROWS)
 def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     model = model_of()
     ids = np.arange(1000)
@@ -39,7 +42,7 @@ def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     values[7] = 0
     values[8, 3] = 1e4
     het_tf.Table("item").assign(ids, values)
-    result = het_tf.export(model, tmp_path / "1", row_dtype=rows, verbose=False)
+    result = het_tf.export(model, tmp_path / "1", Portable(row_dtype=rows), verbose=False)
     got = lib.serve(tmp_path / "1")(ids=np.concatenate([ids, [5000]]))["ids"]
     if rows == "int8":
         scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
@@ -62,15 +65,15 @@ def test_float16_is_refused_where_it_cannot_hold_a_value(rng, tmp_path):
     model = model_of()
     het_tf.Table("item").assign([1, 2], np.full((2, 16), 7e4))
     with pytest.raises(ValueError, match=r"table 'item' has values up to 70000.*bfloat16"):
-        het_tf.export(model, tmp_path / "1", row_dtype="float16")
+        het_tf.export(model, tmp_path / "1", Portable(row_dtype="float16"))
     assert not list(tmp_path.iterdir())
-    het_tf.export(model, tmp_path / "1", row_dtype="bfloat16", verbose=False)
+    het_tf.export(model, tmp_path / "1", Portable(row_dtype="bfloat16"), verbose=False)
 
 
 def test_constants_of_unknown_ids_in_every_type(tmp_path):
     model = model_of(initializer=het_tf.initializers.Constant(0.1))
-    for rows in quantise.ROWS:
-        het_tf.export(model, tmp_path / rows, row_dtype=rows, verbose=False)
+    for rows in ROWS:
+        het_tf.export(model, tmp_path / rows, Portable(row_dtype=rows), verbose=False)
         got = lib.serve(tmp_path / rows)(ids=np.array([3]))["ids"]
         np.testing.assert_allclose(got, np.float32(0.1), rtol=0 if rows == "float32" else 1e-2)
 
@@ -85,7 +88,7 @@ def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
         inputs = {"ids": tf.constant(ids, tf.int64)}
         learn(layer, lambda: tf.reduce_sum(layer(inputs, training=True)["ids"]))  # noqa: B023
     live = het_tf.Table("item")
-    result = het_tf.export(model, tmp_path / "1", min_count=2)
+    result = het_tf.export(model, tmp_path / "1", Portable(min_count=2))
     assert "2 rows of 2" in capsys.readouterr().out
     (summary,) = result.tables
     assert (summary.rows, summary.dropped, summary.bytes) == (2, 1, 16)
@@ -94,17 +97,18 @@ def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
     np.testing.assert_array_equal(got[:2], live.lookup([1, 2]))
     live.remove([3])  # its initial row again
     np.testing.assert_array_equal(got[2], live.lookup([3])[0])
-    everything = het_tf.export(model, tmp_path / "2", min_count=4, verbose=False)
+    everything = het_tf.export(model, tmp_path / "2", Portable(min_count=4), verbose=False)
     assert everything.tables[0].rows == 0
 
 
 def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
     model = model_of(dim=2)
     lib.fill("item", [1, 2, 3], rng)
-    assert het_tf.export(model, tmp_path / "1", max_age=600, verbose=False).tables[0].dropped == 0
+    format = Portable(max_age=600)
+    assert het_tf.export(model, tmp_path / "1", format, verbose=False).tables[0].dropped == 0
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() + 1000)
-    summary = het_tf.export(model, tmp_path / "2", max_age=600, verbose=False).tables[0]
+    summary = het_tf.export(model, tmp_path / "2", format, verbose=False).tables[0]
     assert (summary.rows, summary.dropped) == (0, 3)
 
 
@@ -113,8 +117,8 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
 
 def test_check_export(rng, tmp_path, capsys, monkeypatch):
     model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4, wire="int8"))
-    for name, options in {"a": {}, "b": {"row_dtype": "int8", "format": "native"}}.items():  # a process each
-        het_tf.export(model, tmp_path / name, verbose=False, **options)
+    for name, format in {"a": Portable(), "b": het_tf.serving.Native(row_dtype="int8")}.items():
+        het_tf.export(model, tmp_path / name, format, verbose=False)  # a process each
     sample = lib.tensors(lib.toy_examples(rng, 50))
     ask, answers = check._ask, []
     monkeypatch.setattr(check, "_ask", lambda *given: answers.append(ask(*given)) or answers[-1])
@@ -181,7 +185,7 @@ def test_tables_at_a_parameter_server(server, rng, tmp_path):
 def test_the_record_says_what_an_export_is(rng, tmp_path):
     model = model_of()
     lib.fill("item", [1], rng)
-    het_tf.export(model, tmp_path / "1", row_dtype="float16", unknown="zeros", verbose=False)
+    het_tf.export(model, tmp_path / "1", Portable(row_dtype="float16", unknown="zeros"), verbose=False)
     record = json.loads((tmp_path / "1" / front.RECORD).read_text())
     assert (record["format"], record["row_dtype"], record["unknown"]) == ("portable", "float16", "zeros")
     assert record["tables"] == [

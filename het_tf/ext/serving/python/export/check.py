@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.ext.serving.python.export import redirect, signatures
+from het_tf.ext.serving.python.export.formats import Portable
 from het_tf.ext.serving.python.export.front import RECORD
 from het_tf.python import files
 from het_tf.python.session import native
@@ -120,7 +121,7 @@ def check(
     wanted: dict[str, Any] | None = None
     if model is not None:
         inputs = tf.nest.pack_sequence_as(sample, values)
-        with redirect.to(_Stored((), redirect.Options(), Path()), model):
+        with redirect.to(_Stored((), Portable(), Path()), model):
             outputs = signatures.outputs_of(model, model(inputs, training=False))
         wanted = {name: np.asarray(one) for name, one in outputs.items()}
     checks = []

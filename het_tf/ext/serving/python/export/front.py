@@ -1,16 +1,16 @@
-"""The function `het_tf.export`: checks its arguments, traces the model, writes and publishes it."""
+"""The function `het_tf.export`: checks arguments, traces the model, writes and publishes it."""
 
 import importlib
-import inspect
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from het_tf._version import __version__
-from het_tf.ext.serving.python.export import quantise, redirect, signatures
+from het_tf.ext.serving.python.export import signatures
+from het_tf.ext.serving.python.export.formats import Format, Online, Portable, name_of
 from het_tf.ext.serving.python.export.publish import publish, staging_of
 from het_tf.ext.serving.python.export.rows import Filter, Source
 from het_tf.python import show
@@ -22,8 +22,6 @@ from het_tf.python.table.table import flush
 
 keras = tf.keras
 
-FORMATS = ("portable", "native", "online")
-UNKNOWN = ("initial", "zeros")
 RECORD = "assets.extra/het_tf.json"
 """The record in each export, for `het_tf.serving.check` and for people."""
 
@@ -54,21 +52,20 @@ class Export:
 
     Attributes:
       path: The SavedModel.
-      format, row_dtype, unknown: The arguments of `export`.
+      format: The argument of `export`.
       signatures: Names of the signatures.
       tables: One summary for each table.
     """
 
     path: Path
-    format: str
-    row_dtype: str
-    unknown: str
+    format: Format
     signatures: list[str]
     tables: list[TableSummary]
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: {self.format}, {self.row_dtype} rows, signatures {', '.join(self.signatures)}"
+            f"{self.path}: {name_of(self.format)}, {self.format.row_dtype} rows, "
+            f"signatures {', '.join(self.signatures)}"
         ]
         for table in self.tables:
             if table.rows is None:
@@ -81,27 +78,23 @@ class Export:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Export({str(self.path)!r}, format={self.format!r}, {len(self.tables)} tables)"
+        return f"Export({str(self.path)!r}, format={name_of(self.format)}, {len(self.tables)} tables)"
 
 
 def export(
     model: Any,
     path: str | os.PathLike[str],
-    format: Literal["portable", "native", "online"] = "portable",
+    format: Format = Portable(),  # noqa: B008  (frozen)
     *,
     signatures: Any = None,
-    row_dtype: Literal["float32", "float16", "bfloat16", "int8"] = "float32",
-    unknown: Literal["initial", "zeros"] = "initial",
-    min_count: int = 0,
-    max_age: float | None = None,
     overwrite: bool = False,
     verbose: bool = True,
-    **options: Any,
 ) -> Export | None:
     """Writes a model with its tables as a SavedModel that answers like `model(x, training=False)`.
 
         het_tf.export(model, "models/clicks/1")
         tf.saved_model.load("models/clicks/1").signatures["serving_default"](item=..., user=...)
+        het_tf.export(model, "models/clicks/2", het_tf.serving.Native(row_dtype="int8"))
 
     It sends pending updates of caches first, and leaves out optimizer slots. Under Horovod every rank must
     call it: all send their pending updates, rank 0 writes, and all return when the export exists.
@@ -110,36 +103,29 @@ def export(
       model: A built Keras model with layers of het_tf. It does not change.
       path: Path of the SavedModel, a local directory that must not exist; its parents are made. It gets its
         name when everything is written: readers never see a part of it.
-      format: "portable": TensorFlow's own ops and variables, for unmodified TensorFlow Serving,
-        `saved_model_cli` and the C API. "native": rows in a memory-mapped file that the serving processes
-        of a machine share; needs the library of het_tf. With follow=`het_tf.serving.Follow(address)` its rows
-        and dense weights follow training while it is served. "online": reads the parameter server.
+      format: `het_tf.serving.Portable()`: for unmodified TensorFlow. `Native()`: rows in mapped files, which
+        can follow training. `Online(max_lag=...)`: reads the parameter server. Each has its own arguments,
+        such as the type of stored rows, the rows to leave out, and the bound on a row's age.
       signatures: Its signatures. None: "serving_default" with the model's inputs, by their names. Else
         a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure of its
         inputs), or a batch of them, or a tf.function with an input_signature that calls the model and
         returns a dict of tensors.
-      row_dtype: Type of stored rows: "float32", "float16", "bfloat16", or "int8" (with a scale for each row).
-      unknown: The row of an id without one: "initial": its initial row, as in training; "zeros".
-      min_count: Leaves out rows with fewer updates than this, 0 to 65535.
-      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: no limit.
       overwrite: Whether a SavedModel at the path may be replaced.
       verbose: Whether to print a summary.
-      **options: Options of the format, see docs/serving.md.
 
     Returns:
       The summary; None on other ranks than 0.
 
     Raises:
-      TypeError: model is not a Keras model; the format lacks an option.
-      ValueError: The model has no weights yet, or no layers of het_tf; an argument is out of range.
+      TypeError: model is not a Keras model, or format no format.
+      ValueError: The model has no weights yet, or no layers of het_tf; it does not fit the signatures.
       FileExistsError: The path exists.
       OSError: The path cannot be written; it does not exist then.
+      Further errors, as the format says.
     """
-    asked = redirect.Options(row_dtype, unknown)
     writes = settings.workers().rank == 0
     with collective.together("export_check", "export"):
-        layers = _check(model, format, asked, min_count, max_age)
-        _check_options(format, options)
+        layers = _check(model, format)
         target = _check_path(path, overwrite) if writes else Path()
     if settings.workers().size > 1:
         flush(all_ranks=True)
@@ -148,8 +134,7 @@ def export(
         for namespace in dict.fromkeys(layer.namespace for layer in layers):
             native.call("HetRefresh", namespace)  # every rank continues with the exported rows
         if writes:
-            sources = _sources(layers, Filter(min_count, max_age))
-            result = _export(model, target, format, signatures, asked, sources, overwrite, options)
+            result = _export(model, target, format, signatures, _sources(layers, format), overwrite)
     if verbose and result is not None:
         print(result)
     return result
@@ -158,16 +143,14 @@ def export(
 def _export(
     model: Any,
     target: Path,
-    format: str,
+    format: Format,
     wanted: Any,
-    asked: redirect.Options,
     sources: list[Source],
     overwrite: bool,
-    options: dict[str, Any],
 ) -> Export:
-    kind = _backend(format)
+    module_of_backend = importlib.import_module(f"het_tf.ext.serving.python.export.{name_of(format)}")
     with staging_of(target) as (staging, work):
-        backend = kind(sources, asked, work, **options)
+        backend = module_of_backend.Backend(sources, format, work)
         functions = signatures.functions(model, wanted, backend)
         module = tf.Module()
         module.backend = backend.trackables()
@@ -178,8 +161,6 @@ def _export(
         summary = Export(
             target,
             format,
-            asked.row_dtype,
-            asked.unknown,
             list(functions),
             [
                 TableSummary(
@@ -203,27 +184,13 @@ def _export(
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max_age: Any) -> list[Any]:
+def _check(model: Any, format: Format) -> list[Any]:
     """Checks arguments. Returns the layers of het_tf in the model."""
     if not isinstance(model, keras.Model):
         raise TypeError(f"model is {type(model).__name__}; give a built keras.Model")
-    for argument, value, known in (
-        ("format", format, FORMATS),
-        ("row_dtype", asked.row_dtype, quantise.ROWS),
-        ("unknown", asked.unknown, UNKNOWN),
-    ):
-        if value not in known:
-            raise ValueError(f"{argument} is {value!r}; give one of {known}")
-    if isinstance(min_count, bool) or not isinstance(min_count, int) or not 0 <= min_count <= 65535:
-        raise ValueError(f"min_count is {min_count!r}; give a number of updates from 0 to 65535")
-    if max_age is not None and not (
-        isinstance(max_age, (int, float)) and max_age is not True and max_age > 0
-    ):
-        raise ValueError(f"max_age is {max_age!r}; give seconds > 0, or None for no limit")
-    if format == "online" and (asked.row_dtype != "float32" or min_count or max_age is not None):
-        raise ValueError(
-            "format is 'online', which exports no rows; row_dtype, min_count and max_age need 'portable' "
-            "or 'native' (max_lag bounds the age of a served row)"
+    if not isinstance(format, Format):
+        raise TypeError(
+            f"format is {format!r}; give het_tf.serving.Portable(), Native() or Online(max_lag=...)"
         )
     if not model.built:
         raise ValueError(
@@ -233,18 +200,6 @@ def _check(model: Any, format: str, asked: redirect.Options, min_count: Any, max
     if not layers:
         raise ValueError(f"model {model.name!r} has no layers of het_tf; use Keras' model.export(path)")
     return layers
-
-
-def _check_options(format: str, options: dict[str, Any]) -> None:
-    """Checks options: the keyword-only arguments of the format's backend."""
-    parameters = inspect.signature(_backend(format).__init__).parameters.values()
-    known = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
-    foreign = sorted(set(options) - known)
-    if foreign:
-        has = ", ".join(sorted(known)) or "none"
-        raise TypeError(
-            f"format={format!r} has no option {', '.join(map(repr, foreign))}; its options are: {has}"
-        )
 
 
 def _check_path(path: Any, overwrite: bool) -> Path:
@@ -260,8 +215,9 @@ def _check_path(path: Any, overwrite: bool) -> Path:
     return target
 
 
-def _sources(layers: Sequence[Any], which: Filter) -> list[Source]:
+def _sources(layers: Sequence[Any], format: Format) -> list[Source]:
     """Returns each table of the layers once."""
+    which = Filter() if isinstance(format, Online) else Filter(format.min_count, format.max_age)
     found = {
         (layer.namespace, table.name): Source(table, layer.namespace, which)
         for layer in layers
@@ -270,14 +226,10 @@ def _sources(layers: Sequence[Any], which: Filter) -> list[Source]:
     return list(found.values())
 
 
-def _backend(format: str) -> Any:
-    return importlib.import_module(f"het_tf.ext.serving.python.export.{format}").Backend
-
-
-def _check_ops(format: str, functions: dict[str, Any]) -> None:
+def _check_ops(format: Format, functions: dict[str, Any]) -> None:
     """Refuses signatures that read live tables: they were not traced with the backend."""
     native_ops = {"HetServe", "HetFollowDense"}
-    allowed = {"portable": set(), "native": native_ops, "online": {"HetLookup"}}[format]
+    allowed = {"portable": set(), "native": native_ops, "online": {"HetLookup"}}[name_of(format)]
     for name, function in functions.items():
         graph = function.graph.as_graph_def()
         nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
@@ -304,9 +256,9 @@ def _captured(model: Any, functions: Any) -> list[Any]:
 
 def _record(staging: Path, summary: Export, details: dict[str, Any]) -> None:
     record = {
-        "format": summary.format,
-        "row_dtype": summary.row_dtype,
-        "unknown": summary.unknown,
+        "format": name_of(summary.format),
+        "row_dtype": summary.format.row_dtype,
+        "unknown": summary.format.unknown,
         "signatures": summary.signatures,
         "het_tf": __version__,
         "tensorflow": tf.__version__,

@@ -88,7 +88,7 @@ def build(ids: Int64Array, pilots: int = PILOTS) -> Region:
       ValueError: 2^31 or more ids; an id that occurs twice.
     """
     if ids.size >= 1 << 31:
-        raise ValueError(f"a table has {ids.size} rows; format='portable' takes fewer than 2**31 of each")
+        raise ValueError(f"a table has {ids.size} rows; a portable export takes fewer than 2**31 of each")
     if ids.size == 0:
         return _empty()
     for seed in range(SEEDS):

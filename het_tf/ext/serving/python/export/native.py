@@ -30,7 +30,7 @@ from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.export import redirect
-from het_tf.ext.serving.python.export.follow import Follow
+from het_tf.ext.serving.python.export.formats import Native
 from het_tf.ext.serving.python.export.rows import Source
 from het_tf.ext.serving.python.publishing import blob, weights
 from het_tf.python.layer import ops
@@ -46,34 +46,22 @@ class Backend(redirect.Backend):
 
     Args:
       sources: See `redirect.Backend`. With `follow` they have no filters, and are of one namespace.
-      options: See `redirect.Backend`.
-      directory: See `redirect.Backend`.
-      follow: A `Follow`, or its address; None: dense weights and limits are not followed.
+      format, directory: See `redirect.Backend`.
 
     Raises:
-      TypeError: `follow` is something else.
       ValueError: With `follow`: rows are filtered; the model has tables of several namespaces.
       RuntimeError: With `follow`: the tables are not at a parameter server.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        options: redirect.Options,
-        directory: Path,
-        *,
-        follow: Follow | str | None = None,
-    ) -> None:
-        super().__init__(sources, options, directory)
-        self._follow = Follow(follow) if isinstance(follow, str) else follow
-        if not isinstance(self._follow, Follow | None):
-            raise TypeError(f"follow is {follow!r}; give het_tf.serving.Follow(address), or an address")
+    def __init__(self, sources: Sequence[Source], format: Native, directory: Path) -> None:
+        super().__init__(sources, format, directory)
+        self._follow = format.follow
         self._document = self._described(sources)
         self._files: dict[tuple[str, str], Path] = {}
         self._bytes: dict[tuple[str, str], int] = {}
         for number, source in enumerate(sources):
             path = directory / f"rows-{number:03d}.het"
-            written = write(path, source, options)
+            written = write(path, source, format)
             self._files[source.key] = path
             self._bytes[source.key] = written["rows"] * written["row_bytes"]
         self._document["tables"] = [
@@ -95,7 +83,7 @@ class Backend(redirect.Backend):
         if any(source.filter.min_count or source.filter.max_age is not None for source in sources):
             refused = (
                 "min_count and max_age leave rows out, but a follower brings all that the server has; leave "
-                "them out (follow=het_tf.serving.Follow(address, max_age=...) bounds the age of a served row)"
+                "them out (Follow(address, max_age=...) bounds the age of a served row)"
             )
         elif len(namespaces) > 1:
             refused = f"the tables are of several namespaces, {namespaces}; one follower reads one"
@@ -186,13 +174,13 @@ class Backend(redirect.Backend):
         return self._bytes
 
 
-def write(path: Path, source: Source, options: redirect.Options) -> dict[str, Any]:
+def write(path: Path, source: Source, format: Native) -> dict[str, Any]:
     """Writes the rows of a table to a serving file in chunks.
 
     Args:
       path: The new file.
       source: The table and its filter; gets the number of dropped rows.
-      options: The type of stored rows, and the rows of unknown ids.
+      format: The type of stored rows, and the rows of unknown ids.
 
     Returns:
       As `inspect`, and "dropped".
@@ -203,8 +191,8 @@ def write(path: Path, source: Source, options: redirect.Options) -> dict[str, An
       OSError: `path` exists, or cannot be written.
     """
     how: dict[str, Any] = {
-        "rows": options.row_dtype,
-        "unknown": options.unknown,
+        "rows": format.row_dtype,
+        "unknown": format.unknown,
         "min_count": source.filter.min_count,
     }
     if source.filter.max_age is not None:

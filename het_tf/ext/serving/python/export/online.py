@@ -15,6 +15,7 @@ from typing import Any
 
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.serving.python.export import redirect
+from het_tf.ext.serving.python.export.formats import Online
 from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python.layer import ops
 from het_tf.python.session import native, settings
@@ -28,56 +29,18 @@ class Backend(redirect.Backend):
 
     Args:
       sources: See `redirect.Backend`. They have no filters: the whole table is served.
-      options: See `redirect.Backend`. Rows are float32, and unknown ids read their initial row.
-      directory: See `redirect.Backend`.
-      ps: Address of the parameter server, `redis://HOST[:PORT][,...]`, `rediss://...` or `unix://PATH`;
-        None: this process's. In the serving process the environment's HET_SERVE_PS overrides it and
-        may have a login and a client's certificate, which a SavedModel never has.
-      max_lag: Seconds that a served row may be behind the server; or
-      pull_bound: Updates that it may be behind. Give one of the two.
-      cache_rows: Rows of each table that a serving process keeps; default 262,144.
-      stale_ok: If the server does not answer within the deadline: False (default): the call
-        fails. True: cached rows are served, counted ("stale" in `het_tf.serving.stats`) and
-        reported on stderr; a call with rows that were never read fails.
-      deadline: Seconds that a call waits for the server; default 2.
-      connections: Number of simultaneous calls to the server; others wait for a connection. Default 4.
+      format, directory: See `redirect.Backend`.
 
     Raises:
-      ValueError: An argument is out of range, or does not suit this format.
+      ValueError: An argument is out of range; there is no parameter server.
       RuntimeError: The server lacks the namespace or a table.
       ConnectionError: No server answers.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        options: redirect.Options,
-        directory: Path,
-        *,
-        ps: str | None = None,
-        max_lag: float | None = None,
-        pull_bound: int | None = None,
-        cache_rows: int | None = None,
-        stale_ok: bool | None = None,
-        deadline: float | None = None,
-        connections: int | None = None,
-    ) -> None:
-        super().__init__(sources, options, directory)
-        if options.unknown != "initial":
-            raise ValueError(
-                f'unknown is {options.unknown!r}, but with format="online" an id without a row reads its '
-                "initial row, as in training; leave it out"
-            )
-        address, stored = _address(ps)
-        given = {
-            "ps": stored,
-            "max_lag": max_lag,
-            "pull_bound": pull_bound,
-            "cache_rows": cache_rows,
-            "stale_ok": stale_ok,
-            "deadline": deadline,
-            "connections": connections,
-        }
+    def __init__(self, sources: Sequence[Source], format: Online, directory: Path) -> None:
+        super().__init__(sources, format, directory)
+        address, stored = _address(format.ps)
+        given = {**vars(format), "ps": stored}
         self._online = {name: value for name, value in given.items() if value is not None}
         for namespace in dict.fromkeys(source.namespace for source in sources):
             tables = [source.table for source in sources if source.namespace == namespace]
@@ -118,22 +81,12 @@ class Backend(redirect.Backend):
 
 def _address(ps: str | None) -> tuple[str, str]:
     """Returns the address, and the part of it that a SavedModel may have."""
-    if ps is not None and not isinstance(ps, str):
-        raise ValueError(f"ps is {ps!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'")
-    address = settings.parameter_server() if ps is None else ps
+    if ps is not None:
+        return ps, ps
+    address = settings.parameter_server()
     if not address:
         raise ValueError(
-            'format="online" reads the tables of a parameter server, but there is none; give ps=..., or '
-            'format="native"'
+            "Online() reads the tables of a parameter server, but there is none; give Online(ps=...), or "
+            "take het_tf.serving.Native()"
         )
-    parsed = addresses.parse(address, settings.ask_password() if ps is None else None)
-    stored = parsed.public()
-    if stored == parsed:
-        return address, address
-    if ps is not None:
-        what = "a password" if parsed.has_login else "the certificate of a client"
-        raise ValueError(
-            f"ps has {what}, which must not be in a SavedModel; leave it out of ps, and give the serving"
-            " process the whole address by the environment's HET_SERVE_PS"
-        )
-    return address, stored.url()
+    return address, addresses.parse(address, settings.ask_password()).public().url()

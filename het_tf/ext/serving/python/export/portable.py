@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.ext.serving.python.export import quantise, redirect
+from het_tf.ext.serving.python.export.formats import Portable
 from het_tf.ext.serving.python.export.index import Index
 from het_tf.ext.serving.python.export.initial import Form, InitialRows
 from het_tf.ext.serving.python.export.rows import Source
@@ -101,14 +102,14 @@ class _Group:
 class Backend(redirect.Backend):
     """See the module, and `redirect.Backend`."""
 
-    def __init__(self, sources: Sequence[Source], options: redirect.Options, directory: Path) -> None:
-        super().__init__(sources, options, directory)
+    def __init__(self, sources: Sequence[Source], format: Portable, directory: Path) -> None:
+        super().__init__(sources, format, directory)
         alike: dict[tuple[int, str], list[tuple[Source, Form | None]]] = {}
         for source in self.sources.values():
-            form = Form(source.table) if options.unknown == "initial" else None
+            form = Form(source.table) if format.unknown == "initial" else None
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
-        self._groups = [_Group(members, options.row_dtype, directory) for members in alike.values()]
+        self._groups = [_Group(members, format.row_dtype, directory) for members in alike.values()]
         self._weights: list[tuple[str, Any]] = []  # names and variables
         self._group_of = {key: group for group in self._groups for key in group.number}
 

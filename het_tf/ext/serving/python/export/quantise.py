@@ -15,9 +15,6 @@ import numpy as np
 from het_tf.ext.serving.python.export import arrays
 from het_tf.python.session.native import FloatArray, tf
 
-ROWS = ("float32", "float16", "bfloat16", "int8")
-"""The values of `row_dtype`."""
-
 _CHUNK = 1 << 16  # rows converted at a time
 
 
@@ -25,7 +22,7 @@ class RowArray:
     """Rows of equal dim: filled first, then read by ops.
 
     Args:
-      row_dtype: Type of stored rows, one of `ROWS`.
+      row_dtype: Type of stored rows, as in `formats.Portable`.
       count: Number of rows.
       dim: Floats of a row.
     """

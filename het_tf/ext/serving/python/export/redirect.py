@@ -15,24 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from het_tf.ext.serving.python.export.formats import Format
 from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python.layer import source
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 from het_tf.python.table.config import FeatureConfig, TableConfig
-
-
-@dataclass(frozen=True)
-class Options:
-    """The user's options, checked.
-
-    Attributes:
-      row_dtype: Type of stored rows: "float32", "float16", "bfloat16" or "int8".
-      unknown: The row of an id without one: "initial" or "zeros".
-    """
-
-    row_dtype: str = "float32"
-    unknown: str = "initial"
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,7 @@ class Backend(abc.ABC):
 
     Every export makes one, and uses it in this order:
 
-        backend = Backend(sources, options, directory, **options of the format)
+        backend = Backend(sources, format, directory)
         tf.function, once for each signature: with redirect.to(backend, model): model(...)  # around, lookup
         module.backend = backend.trackables()
         tf.saved_model.save(module, path)
@@ -70,14 +58,14 @@ class Backend(abc.ABC):
 
     Args:
       sources: One for each table of the model. `source.read(directory)` returns the rows.
-      options: See `Options`. A backend refuses unsupported ones by a ValueError that names the argument.
+      format: The user's, of the backend's own class.
       directory: Empty, on the file system of the export, removed after it: for files that become assets
         (`tf.saved_model.Asset` copies them into the SavedModel).
     """
 
-    def __init__(self, sources: Sequence[Source], options: Options, directory: Path) -> None:
+    def __init__(self, sources: Sequence[Source], format: Format, directory: Path) -> None:
         self.sources = {source.key: source for source in sources}
-        self.options = options
+        self.format = format
         self.directory = directory
 
     @abc.abstractmethod
@@ -89,7 +77,7 @@ class Backend(abc.ABC):
 
         Returns:
           For each float32 of shape `ids.shape + [dim]`, on the CPU. An id without a row has its initial row,
-          or zeros, by `options.unknown`.
+          or zeros, by `format.unknown`.
         """
 
     def around(self, model: Any) -> contextlib.AbstractContextManager[None]:

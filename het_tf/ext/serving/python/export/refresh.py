@@ -1,6 +1,6 @@
 """Portable exports with the present rows and dense weights of a followed model: `het publish portable`.
 
-    export of format="portable" ─┐
+    portable export ─────────────┐
     live files of a follower ────┴─► OUT/SECONDS/, OUT/SECONDS/, ...     for unmodified TensorFlow Serving
 
 The graph stays that of the portable export; its index, rows and dense weights get new values. It needs
@@ -38,7 +38,7 @@ class Refresher:
     """Writes portable exports with present rows.
 
     Args:
-      base: An export of format="portable".
+      base: A portable export.
       target: The followed export of the same model.
 
     Raises:
@@ -51,9 +51,7 @@ class Refresher:
         except (FileNotFoundError, NotADirectoryError, TypeError, ValueError):
             self._record = {}
         if self._record.get("format") != "portable" or "groups" not in self._record:
-            raise ValueError(
-                f'{base} is no portable export; make one by het_tf.export(model, DIR, format="portable")'
-            )
+            raise ValueError(f"{base} is no portable export; make one by het_tf.export(model, DIR)")
         document = json.loads((target.directory / "assets" / "follow.json").read_text())
         self._tables = {table["name"]: number for number, table in enumerate(document["tables"])}
         wanted = {name for group in self._record["groups"] for name in group["tables"]}

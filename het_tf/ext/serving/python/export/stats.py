@@ -9,7 +9,7 @@ from het_tf.python.session import native
 def stats() -> dict[str, list[dict[str, Any]]]:
     """Returns the counters of the exports that this process has loaded.
 
-    Exports of format "portable" have none.
+    Portable exports have none.
 
     Returns:
       "follow": for each native export, "model" (its directory), "version" in force (0: the export's),

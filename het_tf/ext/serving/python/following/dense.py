@@ -47,7 +47,7 @@ def bring(client: Client, target: Target, version: Version) -> str:
     """
     if not target.signature:
         raise ValueError(
-            "the export keeps its own dense weights, and only its rows follow; export with follow=..."
+            "the export keeps its own dense weights, and only its rows follow; export with Native(follow=...)"
         )
     if version.signature != target.signature:
         raise ValueError(

@@ -72,7 +72,7 @@ def read(directory: Path) -> Target:
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{directory} is no SavedModel that can be followed: it has no assets/follow.json; export the "
-            'model with het_tf.export(model, DIR, format="native")'
+            "model with het_tf.export(model, DIR, het_tf.serving.Native())"
         ) from None
     try:
         if len(content) > _MOST_BYTES:

@@ -164,7 +164,7 @@ def resume(options: Options) -> int:
 @HET.command(
     "portable",
     "write portable exports with the present rows and dense weights",
-    arg("base", type=local, metavar="BASE", help='an export of the model, format="portable"'),
+    arg("base", type=local, metavar="BASE", help='a portable export of the model'),
     arg("--from", type=local, required=True, metavar="DIR", dest="source",
         help="the followed SavedModel of this host"),
     arg("--to", type=local, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"),

@@ -1,0 +1,188 @@
+"""The formats of `het_tf.export`: what each takes, and its defaults."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from het_tf.ext.ps.python import address as addresses
+
+RowDtype = Literal["float32", "float16", "bfloat16", "int8"]
+Unknown = Literal["initial", "zeros"]
+Stale = Literal["serve", "fail"]
+
+
+@dataclass(frozen=True)
+class Follow:
+    """How a native export follows training: `Native(follow=Follow(address))`.
+
+    Attributes:
+      address: The parameter server that trains the tables, `redis://HOST[:PORT][,...]`, `rediss://...` or
+        `unix://PATH`, without a password and a client's certificate: the follower gets those by the
+        environment's HET_SERVE_PS.
+      max_age: Seconds: the largest allowed age of a served row. The age is the time since the follower asked
+        the server for the state that it shows; it is unknown, and beyond, before a follower has run.
+      stale: What happens beyond: "serve": rows are served, counted, and reported on stderr; "fail": the
+        request fails.
+      max_skew: Seconds: how much newer than the dense weights in force rows should be at most. Beyond, rows
+        go on, and `het serve status` reports it. None: no limit.
+
+    Raises:
+      ValueError: An argument is out of range.
+    """
+
+    address: str
+    max_age: float = 2.0
+    stale: Stale = "serve"
+    max_skew: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        check_public("address", self.address)
+        _check_seconds("max_age", self.max_age, "")
+        _check_one_of("stale", self.stale, Stale)
+        if self.max_skew is not None:
+            _check_seconds("max_skew", self.max_skew, ", or None for no limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """A format that stores rows."""
+
+    row_dtype: RowDtype = "float32"
+    unknown: Unknown = "initial"
+    min_count: int = 0
+    max_age: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        _check_one_of("row_dtype", self.row_dtype, RowDtype)
+        _check_one_of("unknown", self.unknown, Unknown)
+        count = self.min_count
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 65535:
+            raise ValueError(f"min_count is {count!r}; give a number of updates from 0 to 65535")
+        if self.max_age is not None:
+            _check_seconds("max_age", self.max_age, ", or None for no limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portable(_Stored):
+    """TensorFlow's own ops and variables: for unmodified TensorFlow Serving, `saved_model_cli` and the C API.
+
+    Every process that serves the model has its own copy of all rows in memory.
+
+    Attributes:
+      row_dtype: Type of stored rows. "float32": as trained, to the bit. "float16" and "bfloat16": half the
+        bytes. "int8": a quarter, and a scale for each row. Reads widen to float32.
+      unknown: The row of an id without one: "initial": its initial row, as in training; "zeros".
+      min_count: Leaves out rows with fewer updates than this, 0 to 65535; they read as unknown ids.
+      max_age: Leaves out rows whose last update is longer ago than this, in seconds. None: no limit.
+
+    Raises:
+      ValueError: An argument is out of range. At the export: a value is too large for float16.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Native(_Stored):
+    """Rows in memory-mapped files, which the serving processes of a machine share.
+
+    Serving needs het_tf's library of ops. Rows of an export without filters can follow training at a
+    parameter server (`het serve follow`), also if that was not planned; with `follow` dense weights do too.
+
+    Attributes:
+      row_dtype, unknown, min_count, max_age: As in `Portable`. With `follow` no row may be left out.
+      follow: A `Follow`: dense weights follow, and the age of served rows has a bound. None: neither.
+
+    Raises:
+      TypeError: `follow` is no `Follow`.
+      ValueError: As in `Portable`. At the export, with `follow`: rows are filtered; the model has tables of
+        several namespaces.
+      RuntimeError: At the export, with `follow`: the tables are not at a parameter server.
+    """
+
+    follow: Follow | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        super().__post_init__()
+        if not isinstance(self.follow, Follow | None):
+            raise TypeError(f"follow is {self.follow!r}; give het_tf.serving.Follow(address)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Online:
+    """No rows: the serving process reads the live tables at the parameter server, through a cache.
+
+    Serving needs het_tf's library of ops, and the server at every request that the cache cannot answer. Rows
+    are float32, and an id without one has its initial row. None means an argument's default, which the core
+    fills in; it checks the numbers at the export.
+
+    Attributes:
+      max_lag: Seconds that a served row may be behind the server, 0 to 1e9; or
+      pull_bound: Updates that it may be behind, 0 to 1e15. Give one of the two.
+      cache_rows: Rows of each table that a serving process keeps, 0 to 4e9; default 262,144.
+      stale_ok: If the server does not answer within the deadline: False (default): the call
+        fails. True: cached rows are served, counted ("stale" in `het_tf.serving.stats`) and
+        reported on stderr; a call with rows that were never read fails.
+      deadline: Seconds that a call waits for the server, 0.001 to 1e6; default 2.
+      connections: Number of simultaneous calls to the server, 1 to 1024; others wait for a connection.
+        Default 4.
+      ps: Address of the parameter server, `redis://HOST[:PORT][,...]`, `rediss://...` or `unix://PATH`;
+        None: that of the exporting process. In the serving process the environment's HET_SERVE_PS overrides
+        it and may have a login and a client's certificate, which a SavedModel never has.
+
+    Raises:
+      ValueError: `ps` has a secret, or is no address. At the export: an argument is out of range, or there
+        is no parameter server.
+      RuntimeError: At the export: the server lacks the namespace or a table.
+      ConnectionError: At the export: no server answers.
+    """
+
+    max_lag: float | None = None
+    pull_bound: int | None = None
+    cache_rows: int | None = None
+    stale_ok: bool | None = None
+    deadline: float | None = None
+    connections: int | None = None
+    ps: str | None = None
+    row_dtype: ClassVar[RowDtype] = "float32"
+    unknown: ClassVar[Unknown] = "initial"
+
+    def __post_init__(self) -> None:
+        """Checks the address."""
+        if self.ps is not None:
+            check_public("ps", self.ps)
+
+
+Format = Portable | Native | Online
+
+
+def name_of(format: Format) -> str:
+    """The name of a format in texts and records, which is that of the module of its backend."""
+    return type(format).__name__.lower()
+
+
+def check_public(argument: str, address: object) -> None:
+    """Refuses what is not the address of a server, or has a secret. ValueError names the argument."""
+    if not isinstance(address, str):
+        raise ValueError(
+            f"{argument} is {address!r}; give an address, such as 'redis://HOST:PORT' or 'unix:///PATH'"
+        )
+    parsed = addresses.parse(address)
+    if parsed.public() != parsed:
+        what = "a password" if parsed.has_login else "the certificate of a client"
+        raise ValueError(
+            f"{argument} has {what}, which must not be in a SavedModel; leave it out, and give the process "
+            "that serves, or follows, the whole address by the environment's HET_SERVE_PS"
+        )
+
+
+def _check_one_of(argument: str, value: object, literal: object) -> None:
+    if value not in get_args(literal):
+        raise ValueError(f"{argument} is {value!r}; give one of {get_args(literal)}")
+
+
+def _check_seconds(argument: str, value: object, otherwise: str) -> None:
+    right = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+    if not right:
+        raise ValueError(f"{argument} is {value!r}; give seconds > 0{otherwise}")
