@@ -8,6 +8,7 @@ Each rank writes what it has seen to `OUT/RANK.json`; rank 0 also the tables to 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import on_demand_lib
 import tensorflow as tf
 
 import het_tf
+from het_tf.ext.workers.python import find
 
 BATCH = 12  # of one worker
 NONE = -7  # padding
@@ -102,13 +104,13 @@ class Model:
         return {name + end: ids[:, 1] if end else ids for name in OPTIMIZERS for end in ("", "_other")}
 
     @tf.autograph.experimental.do_not_convert  # which would take longer than the steps
-    def step(self, batch: dict[str, Any], samples: int, hvd: Any = None, scale: str = "mean") -> None:
+    def step(self, batch: dict[str, Any], samples: int, workers: Any = None, scale: str = "mean") -> None:
         """One step; `samples`: what the sum of losses is divided by; `scale`: as gradient_scale."""
         with tf.GradientTape() as tape:
             loss = self.loss(batch, samples)
         variables = [self.dense, *self.anchors]
         gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
-        factor = hvd.size() if hvd is not None and scale == "sum" else 1
+        factor = workers.size if workers is not None and scale == "sum" else 1
         ((of_dense, dense),) = het_tf.apply(zip(gradients, variables, strict=True))
         dense.assign_sub(0.01 * factor * of_dense)
 
@@ -161,22 +163,22 @@ def train_stream(model: Model, of_worker: Any, *rest: Any) -> None:
 # --- what the workers run -------------------------------------------------------------------------
 
 
-def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
-    steps = batches(hvd.size(), given["steps"])
+def exact(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
+    steps = batches(workers.size, given["steps"])
     het_tf.init(
         ps=given["ps"], accumulate=True, gradient_scale=given.get("scale", "mean"),
         namespace=given["namespace"],
     )  # fmt: skip
     model = Model(cache=het_tf.Cache(staleness=0, rows=given["cache_rows"]))
     scale = given.get("scale", "mean")
-    samples = BATCH if scale == "mean" else BATCH * hvd.size()
+    samples = BATCH if scale == "mean" else BATCH * workers.size
     if given["how"] == "on_demand":
-        train_stream(model, stream(model, hvd.size(), given["steps"]), samples, hvd, scale)
+        train_stream(model, stream(model, workers.size, given["steps"]), samples, workers, scale)
     else:
-        train(model, [of_worker(step, hvd.rank()) for step in steps], given["how"], samples, hvd, scale)
+        train(model, [of_worker(step, workers.rank) for step in steps], given["how"], samples, workers, scale)
     het_tf.flush()
-    hvd.allreduce(tf.zeros([]), name="all_have_flushed")
-    if hvd.rank() == 0:
+    het_tf.horovod.barrier()
+    if workers.rank == 0:
         columns = {
             f"{table}/{column}": values
             for table, scan in model.tables().items()
@@ -189,10 +191,10 @@ def exact(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
+def agreement(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
     """A fault at worker 1 raises at all workers."""
     het_tf.init(ps=given["ps"], accumulate=True, namespace="agreement")
-    one = hvd.rank() == 1
+    one = workers.rank == 1
     seen: dict[str, Any] = {}
 
     def attempt(name: str, run: Any) -> None:
@@ -229,7 +231,7 @@ def agreement(hvd: Any, given: dict[str, Any]) -> dict[str, Any]:
         return 0.0
 
     def rows(embed: Any) -> Any:
-        hvd.allreduce(tf.zeros([]), name="barrier")
+        het_tf.horovod.barrier()
         return het_tf.Table(embed.name).lookup([1, 2])[:, 0].tolist()
 
     embed = layer("plain")
@@ -269,18 +271,16 @@ WHAT = {"exact": exact, "agreement": agreement, "beside": on_demand_lib.beside_a
 
 
 def main() -> None:
-    import horovod.tensorflow as hvd
-
-    hvd.init()
+    workers = find.workers(os.environ.get("HET_PS", ""))
     result = {}
     out = None
     for given in json.loads(sys.argv[1]):
         out = Path(given["out"])
         name = given.get("name", given["what"])
-        result[name] = WHAT[given["what"]](hvd, given)
+        result[name] = WHAT[given["what"]](workers, given)
         het_tf.reset(given.get("namespace", given["what"]))  # the next job may be at another server
     assert out is not None
-    (out / f"{hvd.rank()}.json").write_text(json.dumps(result))
+    (out / f"{workers.rank}.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -12,15 +12,15 @@ from het_tf.ext.checkpoint.python.model import dense
 from het_tf.python.session import native
 
 
-def make(hvd, whole=True):
+def make(workers, whole=True):
     made = het_tf.horovod.distribute(model(whole=whole))
     het_tf.horovod.broadcast(made)
     return made
 
 
-def batches(hvd, made, begin, end):
+def batches(workers, made, begin, end):
     """Each rank has batches of its own."""
-    fit(made, 1000 * hvd.rank() + begin, 1000 * hvd.rank() + end)
+    fit(made, 1000 * workers.rank + begin, 1000 * workers.rank + end)
     het_tf.flush(all_ranks=True)
 
 
@@ -38,10 +38,10 @@ def equal(found, expected, what):
         np.testing.assert_array_equal(found[name], value, err_msg=f"{what}: {name}")
 
 
-def save(hvd, place):
+def save(workers, place):
     """Two ranks train, save, go on; a second job of them continues from the checkpoint and ends equal."""
-    made = make(hvd)
-    batches(hvd, made, 0, 4)
+    made = make(workers)
+    batches(workers, made, 0, 4)
     calls = []
     native_call, native.call = native.call, None
 
@@ -55,53 +55,53 @@ def save(hvd, place):
     assert calls.count("HetSaveRows") == 8, "each rank writes half of the 16 files"
     assert calls.count("HetMarkDurable") == 1
     expected = state(made)
-    np.savez(place / f"saved{hvd.rank()}.npz", **expected)
-    batches(hvd, made, 4, 7)
+    np.savez(place / f"saved{workers.rank}.npz", **expected)
+    batches(workers, made, 4, 7)
     uninterrupted = state(made)
-    batches(hvd, made, 20, 22)
+    batches(workers, made, 20, 22)
     assert checkpoint.restore(place / "c", made).step == 4
     equal(state(made), expected, "restored")
-    batches(hvd, made, 4, 7)
+    batches(workers, made, 4, 7)
     equal(state(made), uninterrupted, "resumed")
     increment = checkpoint.save(place / "c", made, step=7, since="latest", keep=1)
     assert checkpoint.checkpoints(place / "c") == [path, increment]
     assert checkpoint.verify(increment).base is not None
-    np.savez(place / f"later{hvd.rank()}.npz", **uninterrupted)
+    np.savez(place / f"later{workers.rank}.npz", **uninterrupted)
 
 
-def load(hvd, place):
+def load(workers, place):
     """As many ranks as like restore what others have saved, and train on."""
-    made = make(hvd)
-    batches(hvd, made, 50, 51)
+    made = make(workers)
+    batches(workers, made, 50, 51)
     checkpoint.restore(place / "c", made)
     equal(state(made), dict(np.load(place / "later0.npz")), "restored")
-    batches(hvd, made, 60, 62)
-    of_ranks = hvd.allgather_object(state(made), name="state")
+    batches(workers, made, 60, 62)
+    of_ranks = workers.gather_objects(state(made), "state")
     for one in of_ranks:
         equal(one, of_ranks[0], "ranks")
     checkpoint.restore(place / "c" / "ckpt-00000004", made)
     equal(state(made), dict(np.load(place / "saved0.npz")), "the first one")
 
 
-def fail(hvd, place):
+def fail(workers, place):
     """An error of one rank is raised on all, no rank waits, and the last checkpoint stays."""
-    place = place / f"fail{hvd.size()}"
-    made = make(hvd)
-    batches(hvd, made, 0, 2)
+    place = place / f"fail{workers.size}"
+    made = make(workers)
+    batches(workers, made, 0, 2)
     path = checkpoint.save(place, made, step=1)
     expected = state(made)
-    last = hvd.size() - 1
+    last = workers.size - 1
     native_call = native.call
 
     def broken(function, error):
         def call(name, *arguments):
-            if name == function and hvd.rank() == last:
+            if name == function and workers.rank == last:
                 raise error
             return native_call(name, *arguments)
 
         return call
 
-    theirs = "" if hvd.rank() == last else f"rank {last} could not "
+    theirs = "" if workers.rank == last else f"rank {last} could not "
     for function, error, what in (
         ("HetFlush", ConnectionError("no server"), "send what its caches held back: "),
         ("HetSaveRows", OSError(28, "No space left on device"), "write its share: "),
@@ -131,7 +131,7 @@ def fail(hvd, place):
         raise OSError(28, "No space left on device", "dense.safetensors")
 
     dense.write = no_space
-    part = "" if hvd.rank() == 0 else "rank 0 could not end the save: "
+    part = "" if workers.rank == 0 else "rank 0 could not end the save: "
     refused(OSError, part, lambda: checkpoint.save(place, made, step=2))
     dense.write = write
     (place.parent / "file").write_text("")
@@ -140,16 +140,16 @@ def fail(hvd, place):
     refused(FileNotFoundError, "there is no checkpoint", lambda: checkpoint.restore(place / "nowhere", made))
     refused(ValueError, "give a later step", lambda: checkpoint.save(place, made, step=1))
 
-    refused(ValueError, "different arguments", lambda: checkpoint.save(place, made, step=5 + hvd.rank()))
+    refused(ValueError, "different arguments", lambda: checkpoint.save(place, made, step=5 + workers.rank))
     assert checkpoint.checkpoints(place) == [path]
     equal(state(made), expected, "in the end")
-    callback(hvd, place.parent)
+    callback(workers, place.parent)
 
 
-def callback(hvd, place):
+def callback(workers, place):
     """The callback saves on all ranks."""
-    made = make(hvd)
-    rng = np.random.default_rng(hvd.rank())
+    made = make(workers)
+    rng = np.random.default_rng(workers.rank)
     ids, x, y = rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32), rng.random((32, 1), np.float32)
     saver = het_tf.callbacks.Checkpoint(place / "callback", keep=2)
     made.fit([ids, x], y, batch_size=8, epochs=4, verbose=0, callbacks=[saver])

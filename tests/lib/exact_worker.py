@@ -128,9 +128,9 @@ def union(ranks):
     return found
 
 
-def exact(hvd, out, more=False):
+def exact(workers, out, more=False):
     """Bulk-synchronous training of cells; what each rank ends with is in OUT/RANK.npz."""
-    rank, ranks = hvd.rank(), hvd.size()
+    rank, ranks = workers.rank, workers.size
     found = {}
     for name, cell in CELLS.items():
         if name in MORE and not more:

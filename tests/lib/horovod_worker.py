@@ -79,9 +79,9 @@ def weights_of(model):
     return [w.value.numpy() for w in model.trainable_weights]
 
 
-def same(hvd, what, values):
+def same(workers, what, values):
     """Asserts that the ranks hold equal arrays."""
-    of_ranks = hvd.allgather_object([np.asarray(v) for v in values], name="same")
+    of_ranks = workers.gather_objects([np.asarray(v) for v in values], "same")
     for one in of_ranks[1:]:
         for a, b in zip(of_ranks[0], one, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=what)
@@ -96,9 +96,9 @@ def refused(error, part, call):
         raise AssertionError(f"not refused: {part}")
 
 
-def train_in_every_way(hvd, more=False):
+def train_in_every_way(workers, more=False):
     """Every way to train keeps the dense weights of the ranks equal."""
-    rank = hvd.rank()
+    rank = workers.rank
     keras.utils.set_random_seed(100 + rank)  # the ranks begin with different weights
     ids, x, y = (one[:64] for one in part(2, rank))
     for name, build, options in ways(more):
@@ -112,12 +112,12 @@ def train_in_every_way(hvd, more=False):
             model.second = keras.optimizers.SGD(0.1)
         inputs = ids if name == "sequential" else [ids, x]
         history = model.fit(inputs, y, batch_size=BATCH, epochs=2, verbose=0).history
-        same(hvd, name, [*weights_of(model), history["loss"]])
+        same(workers, name, [*weights_of(model), history["loss"]])
         assert name == "two" or history["loss"][1] < history["loss"][0], (name, history)
         assert all(np.isfinite(w).all() for w in weights_of(model))
 
 
-def orders(hvd):
+def orders(workers):
     """Ranks that place one stream in two orders are told before a dense update, and none waits."""
     model = functional("orders", staleness=0)
     het_tf.horovod.distribute(model).compile("sgd", "mse")
@@ -126,14 +126,14 @@ def orders(hvd):
         on_train_batch_end=lambda batch, logs: steps.append(weights_of(model))
     )
     fit = partial(model.fit, verbose=0, callbacks=[look])
-    mine = placed(hvd.size(), seed=hvd.rank())
+    mine = placed(workers.size, seed=workers.rank)
     said = "ranks place samples differently: in pass 1 of"
     refused(tf.errors.InvalidArgumentError, said, lambda: fit(mine, steps_per_epoch=100))
     assert 0 < len(steps) <= 100
-    same(hvd, "orders", [len(steps), *steps[-1]])
-    same(hvd, "orders", weights_of(model))
+    same(workers, "orders", [len(steps), *steps[-1]])
+    same(workers, "orders", weights_of(model))
     samples = tf.data.Dataset.from_tensor_slices({"id": np.arange(100)})
-    batch = 2 + hvd.rank()
+    batch = 2 + workers.rank
     said = "batch is 2 on rank 0, 3 on rank 1"
     refused(RuntimeError, said, lambda: het_tf.horovod.shard(samples, by="id", batch=batch))
 
@@ -144,16 +144,16 @@ def filtered(batches):
     return tf.data.Dataset.from_tensor_slices(((ids, x), y)).batch(BATCH).filter(lambda *_: True)
 
 
-def end_together(hvd):
+def end_together(workers):
     """Ranks whose streams have unknown lengths stop with the shortest; eagerly: test_shortest.py."""
-    mine = filtered(7 + 4 * hvd.rank())
+    mine = filtered(7 + 4 * workers.rank)
     model = functional("end_many", staleness=0)
     het_tf.horovod.distribute(model).compile("sgd", "mse", steps_per_execution=4)
     batches = []
     count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
-    model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + hvd.rank()), callbacks=[count])
+    model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + workers.rank), callbacks=[count])
     model.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[count])
-    same(hvd, "many", [batches, *weights_of(model)])
+    same(workers, "many", [batches, *weights_of(model)])
     assert batches[:4] == [3, 7] * 2
     model, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
     het_tf.horovod.broadcast(model)
@@ -168,15 +168,15 @@ def end_together(hvd):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
     stream = het_tf.horovod.until_shortest(mine)
-    if hvd.rank() == 1:
+    if workers.rank == 1:
         next(iter(stream))  # a single rank may look
     for (ids, x), y in stream:
         step(ids, x, y)
     assert int(optimizer.iterations) == 7, optimizer.iterations
-    same(hvd, "end_loop", weights_of(model))
+    same(workers, "end_loop", weights_of(model))
 
 
-def metrics(hvd, place):
+def metrics(workers, place):
     """Metrics over ranks with unequal rows are those of one process with all rows."""
     model = functional("metrics", normalize=False)
     auc = keras.metrics.AUC(num_thresholds=50, from_logits=True, name="auc")
@@ -185,7 +185,7 @@ def metrics(hvd, place):
     het_tf.horovod.broadcast(model)
     ids, x, y = part(2, None)
     pieces = [slice(0, 100), slice(100, 220)]  # of two ranks; rank 1 has more
-    mine = pieces[hvd.rank()]
+    mine = pieces[workers.rank]
     model.evaluate([ids[mine], x[mine]], y[mine], batch_size=16, verbose=0)
     found = het_tf.horovod.global_metrics(model)
     local = model.get_metrics_result()
@@ -195,22 +195,22 @@ def metrics(hvd, place):
     assert abs(found["auc"] - expected["auc"]) < 1e-7 and abs(found["auc"] - float(local["auc"])) > 1e-4
     for name in found:
         assert abs(found[name] - expected[name]) < 1e-5, (name, found, expected)
-    gauc_of_all_samples(model, ids, x, y, pieces, hvd.rank())
+    gauc_of_all_samples(model, ids, x, y, pieces, workers.rank)
     # The same through fit, at a learning rate that leaves the weights as they are.
     model = functional("metrics", normalize=False)
     het_tf.horovod.distribute(model).get_layer("metrics").trainable = False
     model.compile(keras.optimizers.SGD(0.0), loss, metrics=[auc])
-    ids_, x_, y_ = part(2, hvd.rank())
+    ids_, x_, y_ = part(2, workers.rank)
     trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
     log = model.fit(
         [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
         callbacks=[trace],
     ).history  # fmt: skip
     assert all(0 < one["workers"] < one["step"] and one["lookup"] > 0 for one in trace.steps_traced)
-    events = json.loads((place / f"trace-rank-{hvd.rank()}.json").read_text())["traceEvents"]
+    events = json.loads((place / f"trace-rank-{workers.rank}.json").read_text())["traceEvents"]
     of_workers = [one["name"] for one in events if one.get("cat") == "workers"]
     assert len(of_workers) >= 3 and all("het_tf." in one for one in of_workers), of_workers
-    same(hvd, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
+    same(workers, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
     model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
     assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6
 
@@ -232,9 +232,9 @@ def gauc_of_all_samples(model, ids, x, y, pieces, rank):
             assert (gauc.groups, gauc.left_out) == (union.groups, union.left_out)
 
 
-def loops(hvd, place):
+def loops(workers, place):
     """A custom loop."""
-    ids, x, y = (tf.constant(one) for one in part(2, hvd.rank()))
+    ids, x, y = (tf.constant(one) for one in part(2, workers.rank))
     model, optimizer = functional("loop", staleness=0), keras.optimizers.Adam(0.01)
     het_tf.horovod.broadcast(model)
 
@@ -248,11 +248,11 @@ def loops(hvd, place):
 
     for begin in range(0, 80, BATCH):
         step(*(one[begin : begin + BATCH] for one in (ids, x, y)))
-    same(hvd, "loop", weights_of(model))
-    in_step(hvd, place)
+    same(workers, "loop", weights_of(model))
+    in_step(workers, place)
 
 
-def in_step(hvd, place):
+def in_step(workers, place):
     """A reduction that only orders ops keeps the ranks in step: none is more than a step ahead."""
     layer = het_tf.keras.Embedding(2, name="ordered", cache=het_tf.Cache(staleness=math.inf))
     log = [place / f"steps-{rank}" for rank in (0, 1)]
@@ -268,28 +268,28 @@ def in_step(hvd, place):
     def steps(rank):
         return len(log[rank].read_text())
 
-    log[hvd.rank()].write_text("")
+    log[workers.rank].write_text("")
     het_tf.horovod.barrier()
     for _ in range(20):
-        if hvd.rank() == 1:
+        if workers.rank == 1:
             time.sleep(0.02)  # the other one would be ahead
         step(tf.constant([1], tf.int64))
-        with log[hvd.rank()].open("a") as file:
+        with log[workers.rank].open("a") as file:
             file.write(".")
-        assert steps(hvd.rank()) <= steps(1 - hvd.rank()) + 1
+        assert steps(workers.rank) <= steps(1 - workers.rank) + 1
     het_tf.horovod.barrier()
 
 
-def die(hvd, place, victim_and_how):
+def die(workers, place, victim_and_how):
     """One rank ends in the middle of training."""
     victim, _, how = victim_and_how.partition(":")
     model = functional("dying", staleness=0)
     het_tf.horovod.distribute(model).compile("sgd", "mse")
-    ids, x, y = part(2, hvd.rank())
+    ids, x, y = part(2, workers.rank)
 
     class End(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            if batch == 5 and hvd.rank() == int(victim):
+            if batch == 5 and workers.rank == int(victim):
                 if how == "error":
                     raise ValueError("the data is bad here")
                 os.kill(os.getpid(), signal.SIGSTOP if how == "stop" else signal.SIGKILL)

@@ -21,10 +21,10 @@ REMEDY = "het_tf.flush(all_ranks=True)"
 class Job:
     """A table, the samples that train it, and the rows that it must have."""
 
-    def __init__(self, name: str, hvd: Any) -> None:
-        self.hvd, self.name = hvd, name
+    def __init__(self, name: str, workers: Any) -> None:
+        self.workers, self.name = workers, name
         rng = np.random.default_rng(len(name))
-        self.ids = rng.integers(0, KEYS, STEPS * hvd.size() * BATCH)
+        self.ids = rng.integers(0, KEYS, STEPS * workers.size * BATCH)
         self.factors = rng.integers(-3, 4, len(self.ids)).astype(np.float32)
         self.layer = het_tf.keras.Embedding(
             DIM, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
@@ -52,7 +52,7 @@ class Job:
             gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
             het_tf.apply(zip(gradients, variables, strict=True))
             np.testing.assert_array_equal(rows, self.expected[batch["id"].numpy()], f"step {self.at}")
-            of_step = slice(self.at * self.hvd.size() * BATCH, (self.at + 1) * self.hvd.size() * BATCH)
+            of_step = slice(self.at * self.workers.size * BATCH, (self.at + 1) * self.workers.size * BATCH)
             np.subtract.at(self.expected, self.ids[of_step], self.factors[of_step, None])
             self.at += 1
 
@@ -90,9 +90,9 @@ def refused(what: str, call: Any) -> None:
     raise AssertionError(f"{what} was served")
 
 
-def a_look_within_a_pass(hvd: Any, place: Path) -> None:
+def a_look_within_a_pass(workers: Any, place: Path) -> None:
     """It is refused, and changes nothing; after the pass it is served."""
-    job = Job("look", hvd)
+    job = Job("look", workers)
     job.expect_rows()
     iterator = job.new_pass()
     for _ in range(STEPS // 3):
@@ -106,9 +106,9 @@ def a_look_within_a_pass(hvd: Any, place: Path) -> None:
     assert next(iterator, None) is None
 
 
-def a_checkpoint_within_a_pass(hvd: Any, place: Path) -> None:
+def a_checkpoint_within_a_pass(workers: Any, place: Path) -> None:
     """It has all updates, and a restore leaves no copy from before it."""
-    job = Job("checkpoint", hvd)
+    job = Job("checkpoint", workers)
     iterator = job.new_pass()
     job.train(iterator, 5)
     het_tf.checkpoint.save(place / "ckpts")
@@ -121,24 +121,24 @@ def a_checkpoint_within_a_pass(hvd: Any, place: Path) -> None:
     job.train(job.new_pass(), STEPS)
 
 
-def a_file_of_one_rank_within_a_pass(hvd: Any, place: Path) -> None:
+def a_file_of_one_rank_within_a_pass(workers: Any, place: Path) -> None:
     """Keras' files have this rank's view of the store: refused, on whichever rank."""
-    job = Job("file", hvd)
+    job = Job("file", workers)
     model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), job.layer])
     iterator = job.new_pass()
     job.train(iterator, 5)
-    refused("a file", lambda: model.save_weights(place / f"{hvd.rank()}.weights.h5"))
+    refused("a file", lambda: model.save_weights(place / f"{workers.rank}.weights.h5"))
     het_tf.flush(all_ranks=True)
-    model.save_weights(place / f"{hvd.rank()}.weights.h5")
+    model.save_weights(place / f"{workers.rank}.weights.h5")
     job.train(iterator, 2)
 
 
-def iterators_of_another_process(hvd: Any, place: Path) -> None:
+def iterators_of_another_process(workers: Any, place: Path) -> None:
     """Batches that were ready have no plan after a restore. Another table is as good as another process."""
-    first = Job("table_1", hvd)  # names of one length: jobs of the same samples
+    first = Job("table_1", workers)  # names of one length: jobs of the same samples
     iterator = first.new_pass()
     first.train(iterator, 4)
-    path = tf.train.Checkpoint(iterator=iterator).write(str(place / f"iterator{hvd.rank()}"))
+    path = tf.train.Checkpoint(iterator=iterator).write(str(place / f"iterator{workers.rank}"))
     het_tf.flush(all_ranks=True)
 
     def restored(job: Job) -> Any:
@@ -146,15 +146,15 @@ def iterators_of_another_process(hvd: Any, place: Path) -> None:
         tf.train.Checkpoint(iterator=iterator).restore(path)
         return iterator
 
-    every = Job("table_2", hvd)
+    every = Job("table_2", workers)
     iterator, every.at = restored(every), 4
     every.train(iterator, STEPS - 4)
     het_tf.flush(all_ranks=True)
     every.expect_rows()
 
-    one = Job("table_3", hvd)
-    iterator, one.at = (one.new_pass() if hvd.rank() else restored(one)), 4
-    for _ in range(4 * hvd.rank()):
+    one = Job("table_3", workers)
+    iterator, one.at = (one.new_pass() if workers.rank else restored(one)), 4
+    for _ in range(4 * workers.rank):
         next(iterator)
     one.train(iterator, STEPS - 4)
     het_tf.flush(all_ranks=True)
@@ -162,7 +162,7 @@ def iterators_of_another_process(hvd: Any, place: Path) -> None:
     one.train(one.new_pass(), STEPS)
 
 
-def beside_a_stream(hvd: Any, job: dict[str, Any]) -> list[str]:
+def beside_a_stream(workers: Any, job: dict[str, Any]) -> list[str]:
     """Plays all cases, and returns their names."""
     done = []
     for case in (
@@ -172,7 +172,7 @@ def beside_a_stream(hvd: Any, job: dict[str, Any]) -> list[str]:
         iterators_of_another_process,
     ):
         het_tf.init(ps=job["ps"], namespace=case.__name__, gradient_scale="sum")
-        case(hvd, Path(job["out"]))
+        case(workers, Path(job["out"]))
         het_tf.flush(all_ranks=True)
         done.append(case.__name__)
     return done

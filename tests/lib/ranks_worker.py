@@ -30,7 +30,7 @@ from het_tf.python.session import settings
 from het_tf.python.table import registry
 
 
-def keras_files(hvd, place):
+def keras_files(workers, place):
     """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
     # push: a rank holds back what it has trained; pull 0: in the end rank 0 reads what there is.
     model = het_tf.horovod.distribute(
@@ -38,7 +38,7 @@ def keras_files(hvd, place):
             "sgd", cache=het_tf.Cache(rows=64, staleness=het_tf.Bounds(0, 50), wire="float32")
         )
     )
-    ids, labels = saving_lib.data(seed=hvd.rank())
+    ids, labels = saving_lib.data(seed=workers.rank)
     saves = [
         het_tf.callbacks.Checkpoint(str(place / "x.weights.h5"), save_weights_only=True),
         het_tf.callbacks.Checkpoint(str(place / "x.keras")),
@@ -51,11 +51,11 @@ def keras_files(hvd, place):
         )  # fmt: skip
     het_tf.flush(all_ranks=True)
     found = {**saving_lib.everything(), "predictions": saving_lib.predictions(model)}
-    if hvd.rank() == 0:
+    if workers.rank == 0:
         np.savez(place / "keras_files.npz", **found)
 
 
-def export(hvd, place):
+def export(workers, place):
     """Rank 0 writes an export that has the rows of both ranks, and its error is one of both."""
     table = het_tf.TableConfig("item", 4)
     ids = tf.keras.Input((), dtype="int64", name="ids")
@@ -64,31 +64,31 @@ def export(hvd, place):
     )
     model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
     with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
-        rows = layer({"ids": tf.constant([10 * hvd.rank(), 1], tf.int64)}, training=True)["ids"]
+        rows = layer({"ids": tf.constant([10 * workers.rank, 1], tf.int64)}, training=True)["ids"]
         loss = tf.reduce_sum(rows)
     variables = layer.trainable_variables
     gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
     het_tf.apply(zip(gradients, variables, strict=True))
     path = place / "export"
     result = het_tf.export(model, path, verbose=False)
-    assert (result is not None) == (hvd.rank() == 0)
+    assert (result is not None) == (workers.rank == 0)
     assert (path / "saved_model.pb").exists()  # whichever rank returns
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
     asked = tf.constant([0, 1, 10, 99], tf.int64)
     stored = het_tf.Table("item").lookup(asked.numpy(), stored=True)
     np.testing.assert_array_equal(serve(ids=asked)["ids"].numpy(), stored)
     assert het_tf.Table("item").size == 3
-    elsewhere = path if hvd.rank() == 0 else place / "elsewhere"
+    elsewhere = path if workers.rank == 0 else place / "elsewhere"
     # Only rank 0 has something in the way, and the other one does not wait for it.
     horovod_worker.refused((FileExistsError, RuntimeError), "exists", lambda: het_tf.export(model, elsewhere))
 
 
-def publish(hvd, place):
+def publish(workers, place):
     """Versions while both ranks train, and one with what both held back; rank 0 alone writes."""
     model = het_tf.horovod.distribute(
         saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, staleness=math.inf))
     )
-    ids, labels = saving_lib.data(seed=hvd.rank())
+    ids, labels = saving_lib.data(seed=workers.rank)
     publisher = het_tf.callbacks.Publish(every=0.01, keep=1000)
     model.fit(ids, labels, batch_size=2, epochs=2, verbose=0, callbacks=[publisher])
     with Client(address.parse(settings.parameter_server())) as client:
@@ -104,7 +104,7 @@ def publish(hvd, place):
         before = positions(client, "")
         het_tf.horovod.barrier()
         version = het_tf.publish(model)
-        assert (version is not None) == (hvd.rank() == 0)
+        assert (version is not None) == (workers.rank == 0)
         het_tf.horovod.barrier()
         there = Versions(client, "").last(1)[0]
         assert there.number == versions[-1].number + 1 and there.cut == positions(client, "") != before
@@ -121,10 +121,10 @@ class BuildsItself(horovod_worker.Subclassed):
         self.built = True
 
 
-def begin(hvd, place):
+def begin(workers, place):
     """Weights that the first step makes: all ranks take it with rank 0's, in `fit` and without it."""
-    tf.keras.utils.set_random_seed(hvd.rank())
-    ids, x, y = (one[:64] for one in exact_worker.part(2, hvd.rank()))
+    tf.keras.utils.set_random_seed(workers.rank)
+    ids, x, y = (one[:64] for one in exact_worker.part(2, workers.rank))
     for name in ("begin", "begin_batch"):
         model = het_tf.horovod.distribute(BuildsItself(name))
         model.compile("sgd", "mse")
@@ -132,20 +132,20 @@ def begin(hvd, place):
             model.fit([ids, x], y, batch_size=16, verbose=0)
         else:
             model.train_on_batch([ids, x], y)
-        horovod_worker.same(hvd, name, horovod_worker.weights_of(model))
+        horovod_worker.same(workers, name, horovod_worker.weights_of(model))
 
 
-def leave_nothing(hvd):
+def leave_nothing(workers):
     """No tables, here and at the server."""
     het_tf.flush(all_ranks=True)
     keys = registry.keys()
-    if hvd.rank() == 0:
+    if workers.rank == 0:
         het_tf.horovod.barrier()  # the others know of no table
         for namespace, name in keys:
             het_tf.Table(name, namespace).drop()
     for namespace in {"", *registry.namespaces()}:
         het_tf.reset(namespace)
-    if hvd.rank() != 0:
+    if workers.rank != 0:
         het_tf.horovod.barrier()
     tf.keras.backend.clear_session()
     # Streams that were placed: a case has ranks that disagree on them.
@@ -156,35 +156,34 @@ def leave_nothing(hvd):
 
 CASES = {
     "begin": begin,
-    "ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd),
-    "more_ways": lambda hvd, place: horovod_worker.train_in_every_way(hvd, more=True),
+    "ways": lambda workers, place: horovod_worker.train_in_every_way(workers),
+    "more_ways": lambda workers, place: horovod_worker.train_in_every_way(workers, more=True),
     "metrics": horovod_worker.metrics,
     "loops": horovod_worker.loops,
-    "orders": lambda hvd, place: horovod_worker.orders(hvd),
-    "exact": lambda hvd, place: exact_worker.exact(hvd, place / "exact"),
-    "more_exact": lambda hvd, place: exact_worker.exact(hvd, place / "exact", more=True),
+    "orders": lambda workers, place: horovod_worker.orders(workers),
+    "exact": lambda workers, place: exact_worker.exact(workers, place / "exact"),
+    "more_exact": lambda workers, place: exact_worker.exact(workers, place / "exact", more=True),
     "save": checkpoint_worker.save,
     "fail": checkpoint_worker.fail,
     "load": checkpoint_worker.load,
     "keras_files": keras_files,
     "export": export,
     "publish": publish,
-    "end": lambda hvd, place: horovod_worker.end_together(hvd),
+    "end": lambda workers, place: horovod_worker.end_together(workers),
     "die": horovod_worker.die,
 }
 
 
 def main() -> None:
-    import horovod.tensorflow as hvd
-
     het_tf.init()
+    workers = settings.workers()
     gc.freeze()  # clear_session looks at all that is left, after each case
     for words in sys.argv[2:]:
         name, *arguments = words.split(":", 1)
-        CASES[name](hvd, Path(sys.argv[1]), *arguments)
+        CASES[name](workers, Path(sys.argv[1]), *arguments)
         print(f"{words}: ok", flush=True)
-        leave_nothing(hvd)
-    print(f"rank {hvd.rank()} is done")
+        leave_nothing(workers)
+    print(f"rank {workers.rank} is done")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from het_tf.ext.workers.python import environments
 from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
 
+_connected: dict[environments.Place, Workers] = {}  # the process's own place: ranks meet once
+
 
 def launched() -> tuple[str, int]:
     """What has started ranks, and their number; ("", 1) if nothing has."""
@@ -44,13 +46,15 @@ def workers(address: str, ask_password: Callable[[], str] | None = None) -> Work
     if not address:
         raise ValueError(
             f"{place.launcher} runs {place.size} ranks, which share tables, and no parameter server is "
-            "given; give its address by HET_PS or het_tf.init(ps=...), or start the ranks by `het run`, which "
-            "starts one"
+            "given; give its address by HET_PS or het_tf.init(ps=...), or start the ranks by `het run`, "
+            "which starts one"
         )
     from het_tf.ext.ps.python import address as addresses
     from het_tf.ext.workers.python.mesh import Mesh
 
-    return Mesh(place, addresses.parse(address, ask_password))
+    if place not in _connected:
+        _connected[place] = Mesh(place, addresses.parse(address, ask_password))
+    return _connected[place]
 
 
 def _initialised() -> Any:
