@@ -4,7 +4,7 @@ import socket
 
 from het_tf.ext.workers.python.environments.place import Environment, Place, count, number, run_id
 
-VARIABLES = ("JOB_COMPLETION_INDEX", "HET_WORLD_SIZE", "HET_RUN_ID", "HOSTNAME")
+VARIABLES = ("JOB_COMPLETION_INDEX", "HET_WORLD_SIZE", "HET_RUN_ID")
 
 
 def present(env: Environment) -> bool:

@@ -6,7 +6,7 @@ from het_tf.ext.workers.python.environments.place import Environment, Place, cou
 
 VARIABLES = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_PROCID", "SLURM_NTASKS",
-    "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE",
 )  # fmt: skip
 _SPECIAL = 0xFFFFFFF0  # from here on steps are a batch script, an interactive shell, or Slurm's own
 _OF_MPIRUN = ("OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
