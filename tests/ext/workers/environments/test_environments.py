@@ -32,7 +32,7 @@ TORCHRUN = {
 }  # fmt: skip
 SLURM = {
     "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "1", "SLURM_PROCID": "4", "SLURM_NTASKS": "7",
-    "SLURM_STEP_NUM_TASKS": "7", "SLURM_LOCALID": "0", "SLURM_NODEID": "2", "SLURM_NNODES": "4",
+    "SLURM_STEP_NUM_TASKS": "7", "SLURM_LOCALID": "0", "SLURM_NODEID": "2",
     "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_TASKS_PER_NODE": "2(x3),1",
 }  # fmt: skip
 OPEN_MPI = {
@@ -126,9 +126,9 @@ def test_half_of_a_launch_is_one_process(env: dict[str, str]) -> None:
         (SLURM | {"SLURM_PROCID": "7"}, "Slurm's variables say rank 7 of 7"),
         (SLURM | {"SLURM_STEP_TASKS_PER_NODE": "two"}, "SLURM_STEP_TASKS_PER_NODE is 'two'"),
         (OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "²"}, "OMPI_COMM_WORLD_SIZE is '²'"),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "HET_RUN_ID is not set, and this mpirun gives a job no name"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "HET_RUN_ID is not set, and mpirun gives a job no name"),
         ({"JOB_COMPLETION_INDEX": "0"}, '{name: HET_WORLD_SIZE, value: "4"}'),
-        (KUBERNETES | {"HOSTNAME": "pod"}, "HET_RUN_ID is not set, and this pod gives"),
+        (KUBERNETES | {"HOSTNAME": "pod"}, "HET_RUN_ID is not set, and Kubernetes gives"),
         ({"TF_CONFIG": "worker"}, "TF_CONFIG is no JSON"),
         ({"TF_CONFIG": "[1]"}, "TF_CONFIG has [1]"),
         ({"TF_CONFIG": '{"cluster": {"worker": "a:1"}}'}, 'TF_CONFIG has {"worker": "a:1"}'),
@@ -161,7 +161,7 @@ def test_variables_are_those_that_are_read() -> None:
     for launcher, env in zip(environments.LAUNCHERS, all_of, strict=True):
         asked.clear()
         assert launcher.present(Recorded(env)) and launcher.place(Recorded(env))
-        assert asked and asked - {"HET_RUN_ID", "HOSTNAME"} <= {*launcher.VARIABLES}
+        assert asked and asked - {"", "HET_RUN_ID", "HOSTNAME"} <= {*launcher.VARIABLES}
 
 
 def test_neither_tensorflow_nor_redis_is_imported() -> None:

@@ -20,7 +20,7 @@ DEPLOY = ROOT / "examples/deploy"
 PAGE = (ROOT / "docs/where-it-runs.md").read_text()
 TRAIN = """
 from het_tf.ext.workers.python import environments
-print(environments.find())
+print(repr(environments.find()))
 """
 # A launcher of two nodes with two tasks each, or one where it is asked.
 PLAYED = """#!{python}

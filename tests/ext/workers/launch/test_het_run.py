@@ -221,7 +221,7 @@ def test_each_killed_rank_is_named(run: Launches) -> None:
         (["--nproc", "0", "x.py"], {}, 2, "'0' is not a whole number of 1 or more"),
         (["--nnodes", "2:1", "x.py"], {}, 2, "'2:1' is not MIN or MIN:MAX"),
         (["--nnodes", "two", "x.py"], {}, 2, "'two' is not MIN or MIN:MAX"),
-        (["--rdzv-id", "a b", "x.py"], {}, 2, "'a b' is not a word"),
+        (["--rdzv-id", "a b", "x.py"], {}, 2, "'a b' is not a word of letters"),
         (["--timeout", "0", "x.py"], {}, 2, "'0' is not a number of seconds"),
         ([], {}, 1, "there is no program; write `het run"),
         (["x.py"], {}, 1, "there is no script x.py"),

@@ -82,7 +82,7 @@ def test_a_failure_is_told_and_ends_ranks_on_all_nodes(run: Launches, node: Node
     assert not any(alive(jobs[0].note("began", rank, of)["pid"]) for rank in (0, 1) for of in (0, 1))
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_node_that_dies_is_replaced(run: Launches, node: Node, store: LocalServer, victim: int) -> None:
     """Also the one that leads."""
     script = run.script(TRAIN)
@@ -99,6 +99,7 @@ def test_a_node_that_dies_is_replaced(run: Launches, node: Node, store: LocalSer
     assert "is lost: no sign of it for 2 s\n" in jobs[1 - victim].end().err
 
 
+@pytest.mark.long
 def test_a_job_goes_on_with_fewer_nodes(run: Launches, node: Node) -> None:
     script = run.script(TRAIN)
     jobs = [node(script, "--nnodes", "1:2", "--max-restarts", 1) for _ in range(2)]
@@ -163,6 +164,7 @@ def test_a_signal_to_one_node_ends_the_others(run: Launches, node: Node) -> None
     assert not any(map(alive, ranks))
 
 
+@pytest.mark.long
 def test_a_stopped_node_is_lost_and_ends_its_ranks_when_it_goes_on(run: Launches, node: Node) -> None:
     script = run.script(TRAIN)
     jobs = [node(script, "--nnodes", 2) for _ in range(2)]

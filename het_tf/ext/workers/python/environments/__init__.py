@@ -7,21 +7,14 @@ says; and VARIABLES, those that it reads. Half of a launcher's variables, as in 
 are no launch: the process is alone.
 """
 
+import importlib
 import os
 from types import ModuleType
 
-from het_tf.ext.workers.python.environments import (
-    het_run,
-    horovodrun,
-    kubernetes,
-    mpi,
-    slurm,
-    tf_config,
-    torchrun,
-)
 from het_tf.ext.workers.python.environments.place import Environment, Place
 
-LAUNCHERS: tuple[ModuleType, ...] = (het_run, horovodrun, torchrun, tf_config, slurm, mpi, kubernetes)
+_ORDER = ("het_run", "horovodrun", "torchrun", "tf_config", "slurm", "mpi", "kubernetes")
+LAUNCHERS: list[ModuleType] = [importlib.import_module(f"{__name__}.{name}") for name in _ORDER]
 """In the order in which they are asked: the innermost launcher first."""
 
 

@@ -1,10 +1,9 @@
 """Under `het run`."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, count, number, run_id
+from het_tf.ext.workers.python.environments.place import Environment, Place, read
 
-VARIABLES = (
-    "HET_RANK", "HET_WORLD_SIZE", "HET_LOCAL_RANK", "HET_LOCAL_WORLD_SIZE", "HET_RUN_ID", "HET_RESTART",
-)  # fmt: skip
+_NAMES = ("HET_RANK", "HET_WORLD_SIZE", "HET_LOCAL_RANK", "HET_LOCAL_WORLD_SIZE")
+VARIABLES = (*_NAMES, "HET_RUN_ID", "HET_RESTART")
 
 
 def present(env: Environment) -> bool:
@@ -19,12 +18,4 @@ def place(env: Environment) -> Place:
             f"HET_RANK is '{env['HET_RANK']}' and HOROVOD_RANK is '{env['HOROVOD_RANK']}'; a process is "
             "started by `het run` or by horovodrun: leave one out"
         )
-    size = count(env, "HET_WORLD_SIZE")
-    return Place(
-        "het run",
-        number(env, "HET_RANK"),
-        size,
-        number(env, "HET_LOCAL_RANK", 0),
-        count(env, "HET_LOCAL_WORLD_SIZE", 1),
-        run_id(env, "", "het run"),
-    )
+    return read(env, "het run", _NAMES, "")

@@ -1,11 +1,10 @@
 """Under horovodrun, where it starts ranks itself (Gloo). With MPI it calls mpirun: `mpi`."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, count, number, run_id
+from het_tf.ext.workers.python.environments.place import Environment, Place, read
 
-VARIABLES = (
-    "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
-    "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT",
-)  # fmt: skip
+_NAMES = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
+_WHERE = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
+VARIABLES = (*_NAMES, *_WHERE)
 
 
 def present(env: Environment) -> bool:
@@ -15,12 +14,5 @@ def present(env: Environment) -> bool:
 
 def place(env: Environment) -> Place:
     """Its place. The run is named by the address at which its ranks meet."""
-    where = [env.get(f"HOROVOD_GLOO_RENDEZVOUS_{part}", "") for part in ("ADDR", "PORT")]
-    return Place(
-        "horovodrun",
-        number(env, "HOROVOD_RANK"),
-        count(env, "HOROVOD_SIZE"),
-        number(env, "HOROVOD_LOCAL_RANK", 0),
-        count(env, "HOROVOD_LOCAL_SIZE", 1),
-        run_id(env, ":".join(where) if all(where) else "", "horovodrun"),
-    )
+    word = ":".join(env[name] for name in _WHERE) if all(env.get(name) for name in _WHERE) else ""
+    return read(env, "horovodrun", _NAMES, word)

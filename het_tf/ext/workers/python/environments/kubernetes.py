@@ -2,7 +2,7 @@
 
 import socket
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, count, number, run_id
+from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
 
 VARIABLES = ("JOB_COMPLETION_INDEX", "HET_WORLD_SIZE", "HET_RUN_ID")
 
@@ -26,11 +26,6 @@ def place(env: Environment) -> Place:
         )
     host = env.get("HOSTNAME") or socket.gethostname()
     job = host.removesuffix(f"-{rank}")
-    return Place(
-        "Kubernetes",
-        rank,
-        count(env, "HET_WORLD_SIZE"),
-        0,
-        1,
-        run_id(env, job if job != host else "", "this pod"),
+    return read(
+        env, "Kubernetes", ("JOB_COMPLETION_INDEX", "HET_WORLD_SIZE", "", ""), job if job != host else ""
     )

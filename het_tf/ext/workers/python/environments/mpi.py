@@ -1,32 +1,19 @@
 """Under mpirun of Open MPI, and under that of MPICH and Intel (PMI)."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, count, number, run_id
+from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
 
-VARIABLES = (
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-)  # fmt: skip
-_KINDS = (
-    tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-)  # fmt: skip
+_OPEN = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+_PMI = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+VARIABLES = (*_OPEN, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", *_PMI)
 
 
 def present(env: Environment) -> bool:
     """Whether an mpirun has started this process."""
-    return any(names[0] in env for names in _KINDS)
+    return _OPEN[0] in env or _PMI[0] in env
 
 
 def place(env: Environment) -> Place:
     """Its place. The run is named by Open MPI's job id; others give none."""
-    rank, size, local_rank, local_size = next(names for names in _KINDS if names[0] in env)
+    names = _OPEN if _OPEN[0] in env else _PMI
     job = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
-    return Place(
-        "mpirun",
-        number(env, rank),
-        count(env, size),
-        number(env, local_rank, 0),
-        count(env, local_size, number(env, local_rank, 0) + 1),
-        run_id(env, job, "this mpirun"),
-    )
+    return read(env, "mpirun", names, job, number(env, names[2], 0) + 1)

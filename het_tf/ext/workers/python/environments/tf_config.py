@@ -49,8 +49,7 @@ def place(env: Environment) -> Place:
     twice = next((one for one in places if places.count(one) > 1), "")
     if twice:
         raise ValueError(f"TF_CONFIG names the task {twice} twice; give each task an address of its own")
-    if isinstance(index, str) and index.isdigit():  # some schedulers write it as text
-        index = int(index)
+    index = int(index) if isinstance(index, str) and index.isdigit() else index  # some write it as text
     if (kind, index) not in ranks:
         raise ValueError(
             f"TF_CONFIG has the task {kind} {index}, and its cluster has {len(cluster.get(kind, []))} of "
@@ -60,11 +59,5 @@ def place(env: Environment) -> Place:
     hosts = [address.rpartition(":")[0] for address in places]
     digest = hashlib.sha256(json.dumps(cluster, sort_keys=True).encode()).hexdigest()[:16]
     here = hosts[rank]
-    return Place(
-        "TF_CONFIG",
-        rank,
-        len(ranks),
-        hosts[:rank].count(here),
-        hosts.count(here),
-        run_id(env, digest, "TF_CONFIG"),
-    )
+    local = hosts[:rank].count(here), hosts.count(here)
+    return Place("TF_CONFIG", rank, len(ranks), *local, run_id(env, digest, "TF_CONFIG"))

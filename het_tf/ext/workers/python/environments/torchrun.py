@@ -1,11 +1,9 @@
 """Under torchrun, and what sets its variables, such as Kubeflow's PyTorchJob."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, count, number, run_id
+from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
 
-VARIABLES = (
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-)  # fmt: skip
+_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+VARIABLES = (*_NAMES, "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def present(env: Environment) -> bool:
@@ -15,12 +13,5 @@ def present(env: Environment) -> bool:
 
 def place(env: Environment) -> Place:
     """Its place. The run is named by torchrun's id, its restarts, and the address of rank 0."""
-    start = [env.get("TORCHELASTIC_RUN_ID", ""), str(number(env, "TORCHELASTIC_RESTART_COUNT", 0))]
-    return Place(
-        "torchrun",
-        number(env, "RANK"),
-        count(env, "WORLD_SIZE"),
-        number(env, "LOCAL_RANK", 0),
-        count(env, "LOCAL_WORLD_SIZE", 1),
-        run_id(env, ".".join([*start, f"{env['MASTER_ADDR']}:{number(env, 'MASTER_PORT')}"]), "torchrun"),
-    )
+    start = f"{env.get('TORCHELASTIC_RUN_ID', '')}.{number(env, 'TORCHELASTIC_RESTART_COUNT', 0)}"
+    return read(env, "torchrun", _NAMES, f"{start}.{env['MASTER_ADDR']}:{number(env, 'MASTER_PORT')}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from het_tf._version import __version__
 from het_tf.ext.ps.python import address as addresses
@@ -15,7 +16,6 @@ from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Refused
 from het_tf.ext.workers.python import environments
-from het_tf.ext.workers.python.environments.place import Place
 
 _SECONDS = 5.0
 _PROBE = "het:run:check"  # a key that is never written
@@ -41,44 +41,39 @@ def reachable(address: str) -> None:
                 raise
 
 
-def _launcher() -> Iterator[str]:
-    for one in environments.LAUNCHERS:
-        for name in one.VARIABLES:
-            if name in os.environ:
-                yield f"variable   {name}={os.environ[name]}"
-
-
-def lines(nproc: int, least: int, most: int, store: str) -> Iterator[tuple[bool, str]]:
-    """Yields whether each finding is right, and its line.
+def show(
+    nproc: int, nodes: tuple[int, int], store: str, program: Callable[[], str] | None, job: Callable[[], str]
+) -> int:
+    """Prints what is found, and returns 1 if something is wrong, else 0.
 
     Args:
       nproc: Ranks of this node.
-      least: Nodes at least.
-      most: Nodes at most.
+      nodes: MIN and MAX.
       store: An address; "": none was given.
+      program: Returns what ranks would execute. None: no job is asked of, but what a process finds.
+      job: Whether these arguments are right.
     """
-    yield from dict.fromkeys((True, line) for line in _launcher())
-    try:
-        place = environments.find({"HET_WORLD_SIZE": str(most), **os.environ})
-        yield True, f"launcher   {_words(place)}"
-    except ValueError as error:
-        yield False, f"launcher   {error}"
-    nodes = f"{least}" if least == most else f"{least} to {most}"
-    cores = len(os.sched_getaffinity(0))
-    yield True, f"node       {socket.gethostname()}, {cores} cores; the job has {nodes}"
-    yield True, f"processes  {nproc} on this node"
-    try:
-        yield True, f"store      {_store(nproc, store)}"
-    except (ServerError, ValueError) as error:
-        yield False, f"store      {error}"
-    yield True, f"versions   het_tf {__version__}, Python {platform.python_version()}, {_tensorflow()}"
-
-
-def _words(place: Place | None) -> str:
-    if place is None:
-        return "none: this process is alone"
-    local = f"{place.local_rank} of {place.local_size} on its node"
-    return f"{place.launcher}: rank {place.rank} of {place.size}, {local}, run {place.run_id}"
+    names = dict.fromkeys(name for one in environments.LAUNCHERS for name in one.VARIABLES)
+    for name in names:
+        if name in os.environ:
+            print(f"variable   {name}={os.environ[name]}")
+    env = {"HET_WORLD_SIZE": str(nodes[1]), **os.environ}
+    host, cores = socket.gethostname(), len(os.sched_getaffinity(0))
+    right = True
+    findings: dict[str, Callable[[], str]] = {
+        "launcher": lambda: str(environments.find(env) or "none: this process is alone"),
+        "node": lambda: f"{host}, {cores} cores, ranks {nproc}; nodes {nodes[0]} to {nodes[1]}",
+        **({"program": program, "job": job} if program is not None else {}),
+        "store": lambda: _store(nproc, store),
+        "versions": lambda: f"het_tf {__version__}, Python {platform.python_version()}, {_tensorflow()}",
+    }
+    for name, find in findings.items():
+        try:
+            print(f"{name:10} {find()}")
+        except (ServerError, ValueError) as error:
+            print(f"{name:10} {error}")
+            right = False
+    return 0 if right else 1
 
 
 def _store(nproc: int, store: str) -> str:
@@ -92,8 +87,6 @@ def _store(nproc: int, store: str) -> str:
 
 def _tensorflow() -> str:
     for name in ("tensorflow", "tensorflow-cpu"):
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return f"{name} {importlib.metadata.version(name)}"
-        except importlib.metadata.PackageNotFoundError:
-            pass
     return "no TensorFlow"

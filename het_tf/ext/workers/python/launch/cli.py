@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from het_tf.ext.workers.python.launch import check
-from het_tf.ext.workers.python.launch.job import Job, outside, program, run
+from het_tf.ext.workers.python.launch.job import Job, outside, program
 from het_tf.ext.workers.python.launch.meeting import Terms
 from het_tf.python.cli import Group, Options, arg, at_least_0, at_least_1, either, within
 from het_tf.python.files import local
@@ -31,24 +31,18 @@ def _nodes(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,4})(?::(\d{1,4}))?", text)
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= least <= most:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not MIN or MIN:MAX, whole numbers with 1 <= MIN <= MAX"
-        )
+        raise argparse.ArgumentTypeError(f"'{text}' is not MIN or MIN:MAX with 1 <= MIN <= MAX")
     return least, most
 
 
 def _id(text: str) -> str:
     if not _ID.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a word of at most 100 letters, digits, '.', '_', '-'"
-        )
+        raise argparse.ArgumentTypeError(f"'{text}' is not a word of letters, digits, '.', '_' and '-'")
     return text
 
 
 def _program(parser: Any) -> None:
-    words = parser.add_argument(
-        "program", nargs=argparse.PARSER, metavar="PROGRAM", help="script or program, and its arguments"
-    )
+    words = parser.add_argument("program", nargs=argparse.PARSER, metavar="PROGRAM", help="and its arguments")
     words.required = False  # for --check
 
 
@@ -81,50 +75,30 @@ def start(options: Options) -> int:
         words = words[1:]
     store = options.rdzv or os.environ.get("HET_PS", "")
     if options.check:
-        return _check(options, words, store)
+        return check.show(
+            options.nproc, options.nnodes, store,
+            (lambda: " ".join(program(words, options.module, options.no_python))) if words else None,
+            lambda: str(_terms(options, words, store) and "can begin"),
+        )  # fmt: skip
     if not words:
         raise ValueError("there is no program; write `het run --nproc 2 train.py`")
     command = program(words, options.module, options.no_python)
     terms = _terms(options, words, store)
     if store:
         check.reachable(store)
-    return run(Job(options.nproc, terms, store, options.log_dir, command))
+    return Job(options.nproc, terms, store, options.log_dir, command).run()
 
 
 def _terms(options: Options, words: list[str], store: str) -> Terms:
     """What the nodes agree on; without a name of the job this node is alone."""
     least, most = options.nnodes
     place = outside(most)
-    job = options.rdzv_id or ""
-    if most > 1:
-        job = job or (place.run_id if place is not None and place.size > 1 else "")
-        if not job:
-            raise ValueError(
-                "--nnodes without --rdzv-id: give a word that is the same on all nodes of this job"
-            )
+    job = options.rdzv_id or (place.run_id if place is not None and most > 1 and place.size > 1 else "")
+    if most > 1 and not job:
+        raise ValueError("--nnodes without --rdzv-id: give a word that is the same on all nodes of this job")
     if job and not store:
         raise ValueError(
             "several nodes meet at a store: start one that all can reach (`het ps up --dir DIR --bind IP`), "
             "and give its address by --rdzv or HET_PS"
         )
     return Terms(job, least, most, options.max_restarts, options.timeout, tuple(words), options.join_timeout)
-
-
-def _check(options: Options, words: list[str], store: str) -> int:
-    fine = True
-    if words:
-        try:
-            print(f"program    {' '.join(program(words, options.module, options.no_python))}")
-        except ValueError as error:
-            print(f"program    {error}")
-            fine = False
-        try:  # without a program it is asked what a process finds, whoever starts it
-            _terms(options, words, store)
-        except ValueError as error:
-            print(f"job        {error}")
-            fine = False
-    least, most = options.nnodes
-    for right, line in check.lines(options.nproc, least, most, store):
-        print(line)
-        fine = fine and right
-    return 0 if fine else 1

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from het_tf.ext.ps.python import address as addresses
@@ -19,36 +20,12 @@ from het_tf.ext.ps.python.redis_server import LocalServer
 from het_tf.ext.workers.python import environments
 from het_tf.ext.workers.python.environments.place import Place
 from het_tf.ext.workers.python.launch.meeting import Meeting, Memory, Round, Store, Terms
-from het_tf.ext.workers.python.launch.ranks import (
-    GRACE_SECONDS,
-    LEAVE_SECONDS,
-    TICK_SECONDS,
-    Guard,
-    Ranks,
-    Signals,
-)
+from het_tf.ext.workers.python.launch.ranks import TICK_SECONDS, Guard, Ranks, Signals
 from het_tf.python.show import say
 
 _STORE_SECONDS = 2.0  # for one answer, and for trying again
-
-
-@dataclass(frozen=True)
-class Job:
-    """What `het run` was asked.
-
-    Attributes:
-      nproc: Ranks of this node.
-      terms: What all nodes agree on.
-      store: The address of the store; "": none was given.
-      log_dir: Where each rank's output goes; None: to the terminal.
-      command: What each rank executes.
-    """
-
-    nproc: int
-    terms: Terms
-    store: str
-    log_dir: Path | None
-    command: Sequence[str]
+GRACE_SECONDS = 4.0  # for ranks to end by themselves after a failure
+LEAVE_SECONDS = 30.0  # the same after a signal from outside: they may save
 
 
 def program(words: Sequence[str], module: bool, as_it_is: bool) -> list[str]:
@@ -101,46 +78,53 @@ def outside(most: int) -> Place | None:
     return place
 
 
-def run(job: Job) -> int:
-    """Runs a job to its end. Returns 0, 1, or 130 after Ctrl-C."""
-    with ExitStack() as stack:
-        store: Store = Memory()
-        if job.terms.job:
-            store = stack.enter_context(Client(addresses.parse(job.store), _STORE_SECONDS, _STORE_SECONDS))
-        signals, guard = Signals(), Guard()
-        stack.callback(signals.close)
-        stack.callback(guard.close)
-        return _Node(job, Meeting(store, job.terms, job.nproc), signals, guard, stack).run()
+@dataclass
+class Job:
+    """One node of it; `run` does everything.
 
+    Attributes:
+      nproc: Ranks of this node.
+      terms: What all nodes agree on.
+      store: The address of the store; "": none was given.
+      log_dir: Where each rank's output goes; None: to the terminal.
+      command: What each rank executes.
+    """
 
-class _Node:
-    """This node. `stack` stops the store that it may start."""
-
-    def __init__(self, job: Job, meeting: Meeting, signals: Signals, guard: Guard, stack: ExitStack) -> None:
-        self._job = job
-        self._meeting = meeting
-        self._signals = signals
-        self._guard = guard
-        self._stack = stack
-        self._server: LocalServer | None = None
+    nproc: int
+    terms: Terms
+    store: str
+    log_dir: Path | None
+    command: Sequence[str]
 
     def run(self) -> int:
-        try:
-            self._meeting.join(self._pause)
-            while True:
-                now = self._meeting.wait(self._pause)
-                if now.state != "over":
-                    now = self._round(now)
-                _tell(now.why)
-                if now.state == "over":
-                    self._meeting.leave(self._pause)
-                    return 1 if now.why else 0
-                most = self._job.terms.restarts
-                say(f"het run: all ranks begin anew ({now.failures} of {most} failures)")
-        except _Ended as end:
-            number = end.args[0]
-            say(f"het run: ended by {signal.Signals(number).name}")
-            return 130 if number == signal.SIGINT else 1
+        """Runs it to its end. Returns 0, 1, or 130 after Ctrl-C."""
+        with ExitStack() as self._stack:
+            store: Store = Memory()
+            if self.terms.job:
+                address = addresses.parse(self.store)
+                store = self._stack.enter_context(Client(address, _STORE_SECONDS, _STORE_SECONDS))
+            self._server: LocalServer | None = None
+            self._signals, self._guard = Signals(), Guard()
+            self._meeting = Meeting(store, self.terms, self.nproc)
+            try:
+                return self._rounds()
+            except _Ended as end:
+                say(f"het run: ended by {signal.Signals(end.args[0]).name}")
+                return 130 if end.args[0] == signal.SIGINT else 1
+
+    def _rounds(self) -> int:
+        self._meeting.join(self._pause)
+        while True:
+            now = self._meeting.wait(self._pause)
+            if now.state != "over":
+                now = self._round(now)
+            first, _, rest = now.why.partition("\n")
+            if first:  # the traceback stands below the line
+                say("\n".join([f"het run: {first}", *(f"  {line}" for line in rest.splitlines())]))
+            if now.state == "over":
+                self._meeting.leave(self._pause)
+                return 1 if now.why else 0
+            say(f"het run: all ranks begin anew ({now.failures} of {self.terms.restarts} failures)")
 
     def _round(self, now: Round) -> Round:
         """Runs the ranks of one round. Returns what follows."""
@@ -148,14 +132,14 @@ class _Node:
         before = [member for member, *_ in now.members].index(self._meeting.id)
         first = sum(count for _, _, count in now.members[:before])
         size = sum(count for _, _, count in now.members)
-        store = self._store(size)
-        if self._job.log_dir is not None:
-            self._job.log_dir.mkdir(parents=True, exist_ok=True)
+        store = self._address(size)
+        if self.log_dir is not None:
+            self.log_dir.mkdir(parents=True, exist_ok=True)
         with Ranks(self._guard, self._signals) as ranks:
-            for local in range(self._job.nproc):
+            for local in range(self.nproc):
                 env = self._environment(now, first + local, size, local, store)
-                log = self._job.log_dir and self._job.log_dir / f"{first + local}.log"
-                ranks.start(first + local, self._job.command, env, log)
+                log = self.log_dir and self.log_dir / f"{first + local}.log"
+                ranks.start(first + local, self.command, env, log)
             return self._watch(now, ranks)
 
     def _watch(self, now: Round, ranks: Ranks) -> Round:
@@ -163,41 +147,37 @@ class _Node:
         while new.id == now.id and new.state == "run":
             ranks.pump(TICK_SECONDS)
             if self._signals.came:
-                self._end(ranks, self._signals.came[0])
+                number = self._signals.came[0]
+                ranks.send(number)
+                why = f"the node {self._meeting.host} was ended by {signal.Signals(number).name}"
+                ranks.end(LEAVE_SECONDS, partial(self._meeting.step, "failed", why))
+                self._meeting.step("failed", why)
+                break
             state = "failed" if ranks.failure else "running" if ranks.running else "done"
             new = self._meeting.step(state, ranks.failure)
         # After a failure others notice it by themselves, and may say so.
         failed = new.state == "over" or new.failures != now.failures
-        ranks.end(GRACE_SECONDS if failed else 0, lambda: self._meeting.step("ending"))
+        ranks.end(GRACE_SECONDS if failed else 0, partial(self._meeting.step, "ending"))
         if self._signals.came:
             raise _Ended(self._signals.came[0])
         return new
 
-    def _end(self, ranks: Ranks, number: int) -> None:
-        """Passes a signal on, and waits for the ranks. Raises _Ended."""
-        why = f"the node {self._meeting.host} was ended by {signal.Signals(number).name}"
-        ranks.send(number)
-        ranks.end(LEAVE_SECONDS, lambda: self._meeting.step("failed", why))
-        self._meeting.step("failed", why)
-        raise _Ended(number)
-
     def _environment(self, now: Round, rank: int, size: int, local: int, store: str) -> dict[str, str]:
-        ranks = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": self._job.nproc}
-        own = {
-            **{f"HET_{name}": str(value) for name, value in ranks.items()},
-            **{name: str(value) for name, value in ranks.items()},
-            "HET_RUN_ID": f"{self._job.terms.job or 'local'}.{now.id}",
+        ranks = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": self.nproc}
+        own = {f"{prefix}{name}": str(value) for name, value in ranks.items() for prefix in ("", "HET_")}
+        own |= {
+            "HET_RUN_ID": f"{self.terms.job or 'local'}.{now.id}",
             "HET_RESTART": str(now.number),
-            "HET_WORKERS_TIMEOUT": f"{self._job.terms.timeout:g}",
+            "HET_WORKERS_TIMEOUT": f"{self.terms.timeout:g}",
         }
         if store:
             own["HET_PS"] = os.environ.get("HET_PS") or store
-        return {"PYTHONUNBUFFERED": "1", **os.environ, **own}
+        return {**os.environ, **own}
 
-    def _store(self, size: int) -> str:
+    def _address(self, size: int) -> str:
         """The address of the store, which this process runs if none was given and ranks must share one."""
-        if self._job.store or size == 1:
-            return self._job.store
+        if self.store or size == 1:
+            return self.store
         if self._server is None or not self._server.alive():
             try:
                 self._server = LocalServer.start(unix=True)
@@ -225,13 +205,6 @@ class _Node:
         self._signals.clear()
         if self._signals.came:
             raise _Ended(self._signals.came[0])
-
-
-def _tell(why: str) -> None:
-    """Prints why a round has ended: a line, and the traceback below it."""
-    first, _, rest = why.partition("\n")
-    if first:
-        say("\n".join([f"het run: {first}", *(f"  {line}" for line in rest.splitlines())]))
 
 
 class _Ended(Exception):

@@ -15,11 +15,12 @@ other: nodes follow the last one. One node alone meets in its own memory.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -97,7 +98,7 @@ class Round:
 
     id: str
     state: str
-    members: tuple[tuple[str, str, int], ...] = ()
+    members: Sequence[Sequence[Any]] = ()
     number: int = 0
     failures: int = 0
     why: str = ""
@@ -216,7 +217,8 @@ class Meeting:
         while self._leads() and len(self._nodes) > 1 and time.monotonic() < end:
             self.step("done")
             pause()
-        self._store.ask(self._key(self._place), "UNLINK", self._key(self._place))
+        with contextlib.suppress(ServerError):  # it expires by itself, too
+            self._store.ask(self._key(self._place), "UNLINK", self._key(self._place))
 
     def _key(self, what: int | str) -> str:
         return f"het:run:{{{self._terms.job}}}:{what}"
@@ -237,10 +239,7 @@ class Meeting:
 
     def _read_round(self) -> Round | None:
         text = self._store.ask(self._key("round"), "GET", self._key("round"))
-        if not text:
-            return None
-        value = json.loads(text)
-        return Round(**{**value, "members": tuple(tuple(one) for one in value["members"])})
+        return Round(**json.loads(text)) if text else None
 
     def _leads(self) -> bool:
         return min(self._nodes, default=-1) == self._place
@@ -253,12 +252,11 @@ class Meeting:
             self._old = found.id  # its nodes have all gone
         if found is not None and found.id == self._old:
             found = None
-        if not self._leads():
-            self._round = found or self._round
-            return
-        self._round = self._next(found or Round(secrets.token_hex(8), "gather"), now)
-        value, key = json.dumps(asdict(self._round)), self._key("round")
-        self._store.ask(key, "SET", key, value, "PX", int(self._terms.timeout * 2000))
+        if self._leads():
+            found = self._next(found or Round(secrets.token_hex(8), "gather"), now)
+            value, key = json.dumps(asdict(found)), self._key("round")
+            self._store.ask(key, "SET", key, value, "PX", int(self._terms.timeout * 2000))
+        self._round = found or self._round
 
     def _next(self, now: Round, time_now: float) -> Round:
         """What follows of a round and the states of the nodes."""
@@ -268,24 +266,23 @@ class Meeting:
         if now.state == "gather" and all(node["state"] == "waiting" for node in nodes):
             settled = time_now - self._changed >= SETTLE_SECONDS
             if len(nodes) == self._terms.most or (len(nodes) >= self._terms.least and settled):
-                members = tuple((node["id"], node["host"], node["nproc"]) for node in nodes)
+                members = [(node["id"], node["host"], node["nproc"]) for node in nodes]
                 return replace(now, id=secrets.token_hex(8), state="run", members=members)
         return now
 
     def _judge(self, now: Round, nodes: dict[str, dict[str, Any]]) -> Round:
         """Whether a round goes on."""
         states = {member: nodes[member] for member, *_ in now.members if member in nodes}
-        failed = [
-            one["why"] for one in states.values() if one["state"] == "failed" and one["round"] == now.id
-        ]
+        told = [one for one in states.values() if one["round"] == now.id]
+        failed = [one["why"] for one in told if one["state"] == "failed"]
         lost = [host for member, host, _ in now.members if member not in nodes]
         if failed or lost:
-            silence = f"no sign of it for {self._terms.timeout:g} s"
-            why = failed[0] if failed else f"the node {lost[0]} is lost: {silence}"
+            silence = f"is lost: no sign of it for {self._terms.timeout:g} s"
+            why = failed[0] if failed else f"the node {lost[0]} {silence}"
             if now.failures >= self._terms.restarts:
                 return replace(now, state="over", why=why)
             return self._again(now, why, now.failures + 1)
-        if all(one["state"] == "done" and one["round"] == now.id for one in states.values()):
+        if [one["state"] for one in told] == ["done"] * len(states):
             return replace(now, state="over", why="")
         new = [node["host"] for member, node in nodes.items() if member not in states]
         return self._again(now, f"the node {new[0]} has come", now.failures) if new else now

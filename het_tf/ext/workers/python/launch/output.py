@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 from typing import IO
 
 _CHUNK = 1 << 16
@@ -14,23 +15,23 @@ _LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen")
 class Output:
     """One stream of a rank.
 
-    Without a prefix bytes pass as they come, so that a bar that returns to the beginning of its line looks
-    as it should. With one, whole lines pass, without what a bar has overwritten.
+    Whole lines pass, so that those of several ranks do not mix, without what a bar has overwritten. Where the
+    prefix is None bytes pass as they come: a bar that returns to the beginning of its line looks right.
 
     Args:
       source: The reading end of a pipe.
       terminal: The file descriptor that it goes to; -1: none.
-      prefix: Stands in front of each line there.
+      prefix: Stands in front of each line there, or None.
       log: A file that it goes to as well.
     """
 
-    def __init__(self, source: IO[bytes], terminal: int, prefix: bytes, log: IO[bytes] | None) -> None:
+    def __init__(self, source: IO[bytes], terminal: int, prefix: bytes | None, log: Path | None) -> None:
         os.set_blocking(source.fileno(), False)
         self.source = source
         self.kept = bytearray()
         self._terminal = terminal
         self._prefix = prefix
-        self._log = log
+        self._log = open(log, "ab", buffering=0) if log is not None else None
         self._line = bytearray()
 
     def read(self) -> bool:
@@ -54,9 +55,11 @@ class Output:
         if self._line:
             self._show(b"\n")
         self.source.close()
+        if self._log is not None:
+            self._log.close()
 
     def _show(self, data: bytes) -> None:
-        if self._prefix:
+        if self._prefix is not None:
             self._line += data
             *lines, rest = bytes(self._line).split(b"\n")
             if len(rest) > _CHUNK:

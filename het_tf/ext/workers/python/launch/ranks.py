@@ -11,26 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import IO
 
 from het_tf.ext.workers.python.launch.output import Output, last_words
 
 TICK_SECONDS = 0.5  # between two looks at the meeting
-GRACE_SECONDS = 4.0  # for ranks to end by themselves, and again after SIGTERM
-LEAVE_SECONDS = 30.0  # the same after a signal from outside: they may save
+TERM_SECONDS = 4.0  # after SIGTERM, before SIGKILL
 
 
 class Guard:
     """The process that kills the ranks should this one die without a word (`guard.py`)."""
 
     def __init__(self) -> None:
-        script = str(Path(__file__).with_name("guard.py"))
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, start_new_session=True
-        )
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None
         self._pipe = self._process.stdin.fileno()
 
@@ -40,44 +35,25 @@ class Guard:
 
     def forget(self, group: int) -> None:
         """Nothing of a group is left."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._pipe, b"-%d\n" % group)
-
-    def close(self) -> None:
-        """Ends it."""
-        self._process.communicate()
+        os.write(self._pipe, b"-%d\n" % group)
 
 
 class Signals:
-    """Wakes `pump` when a child ends, and when this process is told to end."""
-
-    _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    """Wakes `pump` when a child ends, and when this process is told to end; `came` has the numbers."""
 
     def __init__(self) -> None:
         self.came: list[int] = []
-        self.read_end, self._write_end = os.pipe()
-        os.set_blocking(self.read_end, False)
-        os.set_blocking(self._write_end, False)
-        self._fd = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        self._before = {one: signal.signal(one, self._take) for one in (*self._ENDS, signal.SIGCHLD)}
-
-    def _take(self, number: int, _: FrameType | None) -> None:
-        if number != signal.SIGCHLD:
-            self.came.append(number)
+        self.read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self.came.append(number))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def clear(self) -> bool:
-        """Forgets what has woken. Returns False: nothing more follows for now."""
+        """Forgets what has woken. More may follow."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.read_end, 4096)
-        return False
-
-    def close(self) -> None:
-        """Puts back what was."""
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
-        signal.set_wakeup_fd(self._fd)
-        os.close(self.read_end)
-        os.close(self._write_end)
+        return True
 
 
 @dataclass(eq=False)
@@ -86,8 +62,8 @@ class Rank:
 
     number: int
     process: subprocess.Popen[bytes]
-    outputs: list[Output] = field(default_factory=list)
-    log: IO[bytes] | None = None
+    outputs: list[Output]
+    log: Path | None
 
     def __str__(self) -> str:
         return f"rank {self.number} (process {self.process.pid} on {socket.gethostname()})"
@@ -130,8 +106,8 @@ class Ranks:
     def start(self, number: int, command: Sequence[str], env: dict[str, str], log: Path | None) -> None:
         """Starts a rank.
 
-        Rank 0 has this process's stdin, and its stdout unless there is a log: to its program it seems as if
-        it ran alone. stderr always passes through here.
+        Rank 0 has this process's stdin, and a terminal without a log as stdout: to its program it seems as
+        if it ran alone. stderr always passes through here.
 
         Args:
           number: Its number.
@@ -140,27 +116,30 @@ class Ranks:
           log: The file that its output goes to; of rank 0 also the terminal.
         """
         first = number == 0
-        file = open(log, "ab", buffering=0) if log else None
+        direct = first and log is None and os.isatty(1)
+        env = env if direct else {"PYTHONUNBUFFERED": "1", **env}
         process = subprocess.Popen(
             command, env=env, start_new_session=True, preexec_fn=self._guard.watch,
             stdin=None if first else subprocess.DEVNULL,
-            stdout=None if first and log is None else subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=None if direct else subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        rank = Rank(number, process, log=file)
+        rank = Rank(number, process, [], log)
         self.running.append(rank)
-        for source, terminal in ((process.stdout, 1), (process.stderr, 2)):
+        for terminal, source in ((1, process.stdout), (2, process.stderr)):
             if source is not None:
-                shown = terminal if first or log is None else -1
-                output = Output(source, shown, b"" if first else b"[%d] " % number, file)
-                rank.outputs.append(output)
-                self._selector.register(source, selectors.EVENT_READ, output.read)
+                prefix = b"[%d] " % number if not first else None if os.isatty(terminal) else b""
+                terminal = terminal if first or log is None else -1
+                rank.outputs.append(Output(source, terminal, prefix, log))
+                self._selector.register(source, selectors.EVENT_READ, rank.outputs[-1].read)
 
     def pump(self, seconds: float) -> None:
-        """Passes output on, for `seconds` at most or until something happens."""
-        for key, _ in self._selector.select(seconds):
-            if not key.data() and key.fd != self._signals.read_end:
-                self._selector.unregister(key.fileobj)
-        ended = [rank for rank in self.running if self._has_ended(rank)]
+        """Passes output on for `seconds`, or until a rank has ended or a signal has come."""
+        came, end, ended = len(self._signals.came), time.monotonic() + seconds, list[Rank]()
+        while not ended and len(self._signals.came) == came and (left := end - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                if not key.data():
+                    self._selector.unregister(key.fileobj)
+            ended = [rank for rank in self.running if self._has_ended(rank)]
         failed = [(rank, status) for rank in ended if (status := self._take(rank)) != 0]
         if failed and not self.failure and not self._ending:
             # Of several at once the one that was killed is the cause: others fail of it.
@@ -180,21 +159,17 @@ class Ranks:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(output.source)
             output.close()
-        if rank.log is not None:
-            rank.log.close()
         self.running.remove(rank)
         return status
 
     def _reason(self, rank: Rank, status: int) -> str:
-        how = f"exit status {status}"
-        if status < 0:
-            how = f"killed by {signal.Signals(-status).name}"
+        how = f"exit status {status}" if status > 0 else f"killed by {signal.Signals(-status).name}"
         why, traceback = last_words(bytes(rank.outputs[-1].kept))
         text = f"{rank} failed first: {how}" + (f": {why}" if why else "")
         stopped = [str(one) for one in self.running if one.stopped()]
         if stopped:  # the others fail of it
             text = f"{', '.join(stopped)} is stopped (SIGSTOP), and is killed; then {text}"
-        log = f"\nlog: {rank.log.name}" if rank.log is not None else ""
+        log = f"\nlog: {rank.log}" if rank.log is not None else ""
         return text + log + (f"\n{traceback}" if traceback else "")
 
     def send(self, number: int) -> None:
@@ -215,9 +190,8 @@ class Ranks:
         for rank in self.running:
             if rank.stopped():
                 rank.send(signal.SIGKILL)
-        for number, wait in ((0, seconds), (signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
-            if number:
-                self.send(number)
+        for number, wait in ((0, seconds), (signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, TERM_SECONDS)):
+            self.send(number)  # 0 is none
             came, end = len(self._signals.came), time.monotonic() + wait
             while self.running and len(self._signals.came) == came and time.monotonic() < end:
                 self.pump(TICK_SECONDS)
