@@ -29,6 +29,7 @@ Run = Callable[[Options], int]
 
 # The groups: the module of each, and what `het --help` says of it.
 GROUPS = {
+    "run": ("het_tf.ext.workers.python.launch.cli", "start the ranks of a job, on one machine or on several"),
     "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard"),
     "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
     "data": ("het_tf.ext.placement.python.cli.cli", "place samples on the workers that share their rows"),
@@ -173,7 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and (program := Path(sys.argv[0]).name).startswith("het-"):
         words.insert(0, program.removeprefix("het-"))
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if words[:1] != ["run"]:  # its programs have a log of their own
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         try:
             return _status(words)

@@ -47,6 +47,8 @@ def in_message(lint, words):
         ("run het ps up --shard 2 first", "no option --shard"),
         ("`het ps [up|down] --dir DIR` and het ps itself", None),
         ("`het ps up --shards 2 --dir DIR` | tee", None),
+        ("`het run --nproc 2 train.py --epochs 3`", None),
+        ("`het run --ranks 2 train.py`", "no option --ranks"),
         ("then `make weel`", "no target 'weel'"),
         ("`make wheel DIST=here` or make it again", None),
         ("`python -m het_tf.python.doctor`", "no module het_tf.python.doctor"),

@@ -120,10 +120,13 @@ def _against(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
         if not action.option_strings:
             several = action.nargs in ("*", "+") or action.nargs is argparse.REMAINDER
             room += float("inf") if several else action.nargs if isinstance(action.nargs, int) else 1
+    program = any(one.nargs == argparse.PARSER and not subcommands(parser) for one in parser._actions)
     given = list(words)
     while given:
         word = given.pop(0)
         if not re.match(r"--?[a-zA-Z]", word):
+            if program:
+                return None  # what follows are its own words
             room -= 1
             continue
         option, equal, value = word.partition("=")

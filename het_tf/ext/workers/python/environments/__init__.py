@@ -1,30 +1,34 @@
-"""What started this process, and which rank it is."""
+"""Where a process runs: found by the variables that launchers set, a file each.
 
+Imports neither TensorFlow nor Redis.
+
+A launcher's module has `present(env)`, whether it has started this process; `place(env)`, which reads what it
+says; and VARIABLES, those that it reads. Half of a launcher's variables, as in an interactive shell of Slurm,
+are no launch: the process is alone.
+"""
+
+import importlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from types import ModuleType
+
+from het_tf.ext.workers.python.environments.place import Environment, Place
+
+_ORDER = ("het_run", "horovodrun", "torchrun", "tf_config", "slurm", "mpi", "kubernetes")
+LAUNCHERS: list[ModuleType] = [importlib.import_module(f"{__name__}.{name}") for name in _ORDER]
+"""In the order in which they are asked: the innermost launcher first."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a process runs."""
+def find(env: Environment = os.environ) -> Place | None:
+    """Returns the place of this process; None: no launcher has started it.
 
-    launcher: str
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    run_id: str
+    Args:
+      env: The variables.
 
-
-def find(env: Mapping[str, str] = os.environ) -> Place | None:
-    """Placeholder."""
-    if "HET_RANK" in env:
-        return Place("het run", int(env["HET_RANK"]), int(env["HET_WORLD_SIZE"]), 0, 1, env["HET_RUN_ID"])
-    for a, b, name in (
-        ("HOROVOD_RANK", "HOROVOD_SIZE", "horovodrun"),
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"),
-    ):
-        if env.get(b, "").isdigit():
-            return Place(name, int(env.get(a, "0")), int(env[b]), 0, 1, "")
+    Raises:
+      ValueError: A launcher's variables contradict each other; the message names variable and remedy.
+    """
+    for launcher in LAUNCHERS:
+        if launcher.present(env):
+            found: Place = launcher.place(env)
+            return found
     return None

@@ -1,0 +1,18 @@
+"""Under horovodrun, where it starts ranks itself (Gloo). With MPI it calls mpirun: `mpi`."""
+
+from het_tf.ext.workers.python.environments.place import Environment, Place, read
+
+_NAMES = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
+_WHERE = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
+VARIABLES = (*_NAMES, *_WHERE)
+
+
+def present(env: Environment) -> bool:
+    """Whether horovodrun has started this process."""
+    return "HOROVOD_RANK" in env
+
+
+def place(env: Environment) -> Place:
+    """Its place. The run is named by the address at which its ranks meet."""
+    word = ":".join(env[name] for name in _WHERE) if all(env.get(name) for name in _WHERE) else ""
+    return read(env, "horovodrun", _NAMES, word)

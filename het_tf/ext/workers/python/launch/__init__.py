@@ -1,0 +1,1 @@
+"""`het run`: starts ranks, watches them, and ends them together. Nothing here imports TensorFlow."""
