@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal
 
-from het_tf.python.session import collective, interrupts, native, settings
+from het_tf.python.session import collective, interrupts, native, reporting, settings
 from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 
@@ -233,6 +233,7 @@ def _connect(
                 raise
     settings.current.ps, settings.current.ps_options = address, options
     settings.current.ps_password = password
+    reporting.start()
 
 
 # A server's connections may be made as long as the process lives.
