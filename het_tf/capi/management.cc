@@ -174,6 +174,18 @@ int HetStats(const char* name_space, const char* table) {
   });
 }
 
+int HetReport() {
+  return Answer([] {
+    auto report = nlohmann::json::object();
+    for (const std::string& name : het::EngineNames()) {
+      const std::shared_ptr<Engine> engine = het::FindEngine(name);
+      if (engine != nullptr) report[name] = het::AsJson(engine->tables().StatsHere(), *engine->trace());
+    }
+    Text() = report.dump();
+    return Status();
+  });
+}
+
 int HetTraceBegin(const char* name_space) {
   return WithEngine(name_space, [](Engine& engine) {
     engine.trace()->Begin();

@@ -52,6 +52,10 @@ HET_EXPORT int HetRemove(const char* name_space, const char* table, const int64_
 HET_EXPORT int HetClear(const char* name_space, const char* table);
 // Text: a JSON object of counters.
 HET_EXPORT int HetStats(const char* name_space, const char* table);
+// Text: {namespace: {"tables": {name: as HetStats, without rows and bytes of the store}, "phases": {name:
+// {"seconds", "counts"}}}} (core/base/trace_log.h, TraceLog::Total), of all that this process uses. Asks no
+// server.
+HET_EXPORT int HetReport();
 
 // Records the phases of step calls (core/base/trace_log.h) between the two. Text of the second: {"left_out":
 // n, "entries": [[kind, thread, begin, end], ...]}, nanoseconds since 1970.

@@ -30,7 +30,7 @@ Run = Callable[[Options], int]
 # The groups: the module of each, and what `het --help` says of it.
 GROUPS = {
     "run": ("het_tf.ext.workers.python.launch.cli", "start the ranks of a job, on one machine or on several"),
-    "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard"),
+    "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard, exporter"),
     "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
     "data": ("het_tf.ext.placement.python.cli.cli", "place samples on the workers that share their rows"),
     "plan": ("het_tf.ext.sizing.python.cli", "forecast the cost of a job"),
@@ -41,6 +41,8 @@ GROUPS = {
     "publish": ("het_tf.ext.serving.python.releasing.cli", "release versions of a model, and roll them back"),
     "doctor": ("het_tf.doctor", "check this installation"),
 }
+# Modules that add commands to a group's.
+MORE = {"ps": "het_tf.ext.monitor.python.web.cli"}
 EXIT = {
     0: "done",
     1: "something is wrong: a line says what",
@@ -157,7 +159,10 @@ def parser(*groups: str) -> argparse.ArgumentParser:
     for name, (module, summary) in GROUPS.items():
         sub = subs.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in groups:
-            importlib.import_module(module).HET.add_to(sub)
+            group = importlib.import_module(module).HET
+            if name in MORE:
+                importlib.import_module(MORE[name])
+            group.add_to(sub)
     return top
 
 

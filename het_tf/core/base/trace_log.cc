@@ -1,5 +1,6 @@
 #include "het_tf/core/base/trace_log.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -27,7 +28,15 @@ TraceLog::Entries TraceLog::End() {
   return std::exchange(entries_, {});
 }
 
-void TraceLog::Add(TraceKind kind, int64_t begin, int64_t end) {
+void TraceLog::Add(TraceKind kind, int64_t begin, int64_t end, bool keep) {
+  const uint64_t length =
+      static_cast<uint64_t>(std::max<int64_t>(end - begin, 0));  // a clock may be set back
+  size_t bucket = 0;
+  for (uint64_t most = 1000; bucket < Total::kBuckets && length > most; most *= 4) ++bucket;
+  Total& total = totals_[static_cast<size_t>(kind)];
+  total.counts[bucket].fetch_add(1, std::memory_order_relaxed);
+  total.nanoseconds.fetch_add(length, std::memory_order_relaxed);
+  if (!keep) return;
   const uint64_t thread = std::hash<std::thread::id>()(std::this_thread::get_id());
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!on()) return;

@@ -1,5 +1,6 @@
-// The phases of a step's calls: entries (kind, thread, begin, end), written while the log is on.
-// het_tf.callbacks.StepTrace draws them under the ops of TensorFlow's profiler.
+// The phases of a step's calls: how long each took, always, and while the log is on entries (kind, thread,
+// begin, end). het_tf.callbacks.StepTrace draws these under the ops of TensorFlow's profiler; the totals are
+// in the report of a worker.
 //
 //   lookup ───────────────────────────────────────────────   Steps::Lookup
 //     plan ──  lock ·····  send ──  wait ───── answers ── copy ──
@@ -12,7 +13,7 @@
 // 2. Ownership. An Engine owns one log; its backends and its client (by ClientConfig::trace) write to it
 //    through TraceScope. The caller of Begin takes the entries with End. Entries of a call have its thread
 //    and lie between its begin and its end.
-// 3. Cost. Off: one load and one predictable branch, no clock. On: two clock readings and a lock an entry.
+// 3. Cost. Two clock readings and two atomic additions a phase; while the log is on, a lock, too.
 // 4. Memory. Begin reserves kMost entries, about 2 MB; later ones are counted, not kept.
 //
 // Thread-safe.
@@ -40,6 +41,7 @@ enum class TraceKind : uint8_t {
   kPush,     // puts due updates into a frame, rounded to the table's wire format
   kSend,     // frames are encoded and handed to their connection
 };
+constexpr size_t kTraceKinds = static_cast<size_t>(TraceKind::kSend) + 1;
 const char* TraceKindName(TraceKind kind);
 
 class TraceLog {
@@ -61,8 +63,19 @@ class TraceLog {
   // Turns it off and returns the entries that ended meanwhile.
   Entries End();
 
+  // All phases of a kind since the log was made, by their length.
+  struct Total {
+    static constexpr size_t kBuckets = 12;
+    // Bucket i: phases of at most 4^i microseconds, and more than those of the bucket before; the last one:
+    // all longer ones.
+    std::atomic<uint64_t> counts[kBuckets + 1] = {};
+    std::atomic<uint64_t> nanoseconds{0};
+  };
+  const Total& total(TraceKind kind) const { return totals_[static_cast<size_t>(kind)]; }
+
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  void Add(TraceKind kind, int64_t begin, int64_t end);
+  // Adds a phase to the totals, and with `keep` to the log.
+  void Add(TraceKind kind, int64_t begin, int64_t end, bool keep);
 
   // Nanoseconds since 1970, on the clock of TensorFlow's profiler.
   static int64_t Now();
@@ -71,16 +84,19 @@ class TraceLog {
   std::atomic<bool> on_{false};
   std::mutex mutex_;
   Entries entries_;
+  Total totals_[kTraceKinds];
 };
 
-// Adds an entry for this scope, if the log is on at both ends. `log` may be null.
+// Adds this scope to the totals, and to the log, if that is on at both ends. `log` may be null.
 class TraceScope {
  public:
-  TraceScope(TraceLog* log, TraceKind kind) : log_(log != nullptr && log->on() ? log : nullptr), kind_(kind) {
-    if (log_ != nullptr) begin_ = TraceLog::Now();
+  TraceScope(TraceLog* log, TraceKind kind) : log_(log), kind_(kind) {
+    if (log_ == nullptr) return;
+    keep_ = log_->on();
+    begin_ = TraceLog::Now();
   }
   ~TraceScope() {
-    if (log_ != nullptr) log_->Add(kind_, begin_, TraceLog::Now());
+    if (log_ != nullptr) log_->Add(kind_, begin_, TraceLog::Now(), keep_);
   }
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
@@ -88,6 +104,7 @@ class TraceScope {
  private:
   TraceLog* const log_;
   const TraceKind kind_;
+  bool keep_ = false;
   int64_t begin_ = 0;
 };
 

@@ -88,6 +88,15 @@ Result<std::shared_ptr<Engine>> GetEngine(const std::string& name) {
   }
 }
 
+std::vector<std::string> EngineNames() {
+  std::vector<std::string> names;
+  if (InRefusedChild()) return names;
+  Registry& registry = GetRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& entry : registry.engines) names.push_back(entry.first);
+  return names;
+}
+
 void ResetEngine(const std::string& name) {
   if (InRefusedChild()) return;
   Registry& registry = GetRegistry();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "het_tf/core/base/status.h"
 
@@ -24,6 +25,8 @@ Status SetEngineFactory(EngineFactory factory);
 Result<std::shared_ptr<Engine>> GetEngine(const std::string& name);
 // Returns null if this process has no engine of that name yet.
 std::shared_ptr<Engine> FindEngine(const std::string& name);
+// The names of the engines of this process, in order.
+std::vector<std::string> EngineNames();
 // Drops a namespace and all its tables.
 void ResetEngine(const std::string& name);
 // Sets the threads of existing and future engines.

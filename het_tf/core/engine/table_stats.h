@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "het_tf/core/base/trace_log.h"
 #include "het_tf/core/cache/counters.h"
 #include "het_tf/core/row/row_format.h"
 #include "het_tf/core/wire/bound.h"
@@ -43,5 +46,7 @@ struct TableStats {
 
 // The JSON object that HetStats returns, for people.
 std::string ToJson(const TableStats& stats);
+// That of HetReport: the tables, and the totals of all phases.
+nlohmann::json AsJson(const std::vector<TableStats>& tables, const TraceLog& trace);
 
 }  // namespace het

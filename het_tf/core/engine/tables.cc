@@ -173,13 +173,36 @@ Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
 
 Result<TableStats> Tables::Stats(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  const TableSchema& schema = *table->schema;
-  HET_ASSIGN_OR_RETURN(const size_t rows, parts_->store.tables->CountRows(schema));
-  HET_ASSIGN_OR_RETURN(const size_t bytes, parts_->store.tables->CountBytes(schema));
-  TableStats stats{
-      name, schema.dim(), table->applies.load(), table->dropped.load(), table->planned.load(), rows, bytes,
-      {}};
-  HET_RETURN_IF_ERROR(parts_->backends.Of(table->options).Stats(*table, &stats));
+  HET_ASSIGN_OR_RETURN(const size_t rows, parts_->store.tables->CountRows(*table->schema));
+  HET_ASSIGN_OR_RETURN(const size_t bytes, parts_->store.tables->CountBytes(*table->schema));
+  HET_ASSIGN_OR_RETURN(TableStats stats, StatsHere(*table));
+  stats.rows = rows;
+  stats.bytes = bytes;
+  return stats;
+}
+
+std::vector<TableStats> Tables::StatsHere() {
+  std::vector<TableStats> all;
+  for (const std::string& name : Names()) {
+    const auto table = Find(name);
+    if (!table.ok()) continue;
+    auto stats = StatsHere(*table.value());
+    if (stats.ok()) all.push_back(std::move(stats.value()));
+  }
+  return all;
+}
+
+Result<TableStats> Tables::StatsHere(const Table& table) {
+  const TableSchema& schema = *table.schema;
+  TableStats stats{schema.spec().name,
+                   schema.dim(),
+                   table.applies.load(),
+                   table.dropped.load(),
+                   table.planned.load(),
+                   0,
+                   0,
+                   {}};
+  HET_RETURN_IF_ERROR(parts_->backends.Of(table.options).Stats(table, &stats));
   return stats;
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from het_tf.ext.workers.python import find
-from het_tf.python.session import collective, interrupts, native, settings
+from het_tf.python.session import collective, interrupts, native, reporting, settings
 from het_tf.python.session.native import plain, tf
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 from het_tf.python.session.workers import Workers
@@ -237,6 +237,7 @@ def _connect(
                 raise
     settings.current.ps, settings.current.ps_options = address, options
     settings.current.ps_password = password
+    reporting.start()
 
 
 # A server's connections may be made as long as the process lives.

@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import redis_lib
-from het_ps_lib import ask, het_ps
+from het_ps_lib import het_ps
 
 from het_tf.ext.ps.python import conf
-from het_tf.ext.ps.python.redis_server import LocalServer
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,23 +62,12 @@ def test_manual_lists_acl_rights():
     assert conf.PUBLISHER_RIGHTS in lines
     assert conf.FOLLOWER_RIGHTS in lines
     assert conf.SERVING_RIGHTS in lines
+    assert conf.REPORT_RIGHTS in lines
+    assert conf.MONITOR_RIGHTS in lines
     assert (
         f"user het-serving on >CHANGE-ME ~het:* resetchannels -@all {conf.SERVING_RIGHTS}"
         in het_ps("conf").out
     )
-
-
-@redis_lib.SERVER
-def test_the_script_for_exporters():
-    with LocalServer.start() as server:
-        pairs = ask(server.address, "EVAL", (DEPLOY / "het.lua").read_text(), 0)
-        figures = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        lines = ask(server.address, "INFO", "het").split()
-        of_info = dict(line.split(":") for line in lines if line.startswith("het_"))
-        assert list(figures) == list(of_info)
-        timed = "het_sweep_longest_us"  # sweeps go on between the two questions
-        assert {**figures, timed: 0} == {**of_info, timed: 0}
-        assert "het_rows" in figures
 
 
 def test_the_manual_explains_real_messages():

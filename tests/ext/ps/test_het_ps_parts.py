@@ -206,7 +206,7 @@ def test_status_shows_a_server_that_loads():
     class Loading:  # a server cannot be had loading at will
         place = address.Place("h", 1)
 
-        def info(self):
+        def info(self, *sections):
             return {"role": "master", "loading": "1", "loading_loaded_perc": "43.21", "het_partitions": "3"}
 
     one = status.look(Loading())

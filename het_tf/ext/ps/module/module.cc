@@ -12,7 +12,9 @@
 //   HET.LOAD key chunk [chunk ...]
 //   HET.CHANGES key SINCE position [...]                 changed rows and removed keys (command_changes.cc)
 //   HET.STAT key [TABLES [cursor [COUNT tables]]]
+#include <cctype>
 #include <exception>
+#include <string>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/ext/ps/module/command.h"
@@ -41,8 +43,36 @@ constexpr Command kCommands[] = {
     {"het.changes", Entry<RunChanges>, "readonly"},
 };
 
+// INFO replaces some characters, so all but these are %XX.
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.') {
+      out += c;
+    } else {
+      static constexpr char kDigits[] = "0123456789ABCDEF";
+      out += {'%', kDigits[static_cast<uint8_t>(c) >> 4], kDigits[static_cast<uint8_t>(c) & 15]};
+    }
+  }
+  return out;
+}
+
+// A line for each table: het_table_N:namespace=...,name=...,rows=...,bytes=...,max_rows=...
+void TablesInfo(RedisModuleInfoCtx* info) {
+  if (redis.InfoAddSection(info, "tables") != kOk) return;  // it is not asked for
+  size_t number = 0;
+  for (const auto& [name, totals] : SumTables()) {
+    const std::string line = "namespace=" + Escaped(name.first) + ",name=" + Escaped(name.second) +
+                             ",rows=" + std::to_string(totals.rows) +
+                             ",bytes=" + std::to_string(totals.bytes) +
+                             ",max_rows=" + std::to_string(totals.max_rows);
+    redis.InfoAddFieldCString(info, ("table_" + std::to_string(number++)).c_str(), line.c_str());
+  }
+}
+
 void Info(RedisModuleInfoCtx* info, int for_crash_report) {
   if (for_crash_report != 0) return;  // the crashed thread may hold the mutex of the totals
+  TablesInfo(info);
   redis.InfoAddSection(info, "");
   auto add = [info](const char* name, uint64_t value) { redis.InfoAddFieldULongLong(info, name, value); };
   const Totals totals = SumTotals();

@@ -139,6 +139,7 @@ using ServerEventFn = void (*)(RedisModuleCtx* ctx, ServerEvent event, uint64_t 
   F(void, DigestEndSequence, (RedisModuleDigest*))                                                         \
   F(int, RegisterInfoFunc, (RedisModuleCtx*, InfoFn))                                                      \
   F(int, InfoAddSection, (RedisModuleInfoCtx*, const char* name))                                          \
+  F(int, InfoAddFieldCString, (RedisModuleInfoCtx*, const char* field, const char* value))                 \
   F(int, InfoAddFieldULongLong, (RedisModuleInfoCtx*, const char* field, unsigned long long))              \
   F(int, GetSelectedDb, (RedisModuleCtx*))                                                                 \
   F(int, SelectDb, (RedisModuleCtx*, int db))                                                              \

@@ -229,6 +229,23 @@ Totals SumTotals() {
   return totals;
 }
 
+std::map<std::pair<std::string, std::string>, TableTotals> SumTables() {
+  std::map<std::pair<std::string, std::string>, TableTotals> tables;
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  for (const auto& [partition, place] : registry.partitions) {
+    const size_t end = place.key.rfind(":{");  // het:NAMESPACE:{TAG}
+    if (place.key.rfind("het:", 0) != 0 || end == std::string::npos || end < 4) continue;
+    const std::string name_space = place.key.substr(4, end - 4);
+    for (const auto& [id, shard] : partition->shards()) {
+      TableTotals& totals = tables[{name_space, shard->schema().spec().name}];
+      totals.rows += shard->rows().size();
+      totals.bytes += shard->bytes();
+      totals.max_rows = static_cast<uint64_t>(shard->limits().max_rows);
+    }
+  }
+  return tables;
+}
+
 std::vector<std::pair<const Partition*, Place>> AllPartitions() {
   std::lock_guard<std::mutex> lock(registry.mutex);
   return {registry.partitions.begin(), registry.partitions.end()};

@@ -15,6 +15,7 @@
 // shows clients that the partition may have lost their updates.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,13 @@ struct Totals {
   uint64_t clients = 0;
 };
 
+// Sums over the partitions of a table in this process.
+struct TableTotals {
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  uint64_t max_rows = 0;  // of the whole table; 0: no limit
+};
+
 // Bytes that a partition takes, including its clients.
 size_t MemoryOf(const Partition& partition);
 size_t RowsOf(const Partition& partition);
@@ -60,6 +68,8 @@ void SetNewPartition(RedisModuleKey* key, const PartitionId& id, Place place);
 Partition* GetPartition(RedisModuleKey* key);
 
 Totals SumTotals();
+// By the namespace and the name.
+std::map<std::pair<std::string, std::string>, TableTotals> SumTables();
 std::vector<std::pair<const Partition*, Place>> AllPartitions();
 
 }  // namespace het::module

@@ -46,7 +46,7 @@ _positive = within(float, 1e-3, 1e6, "a number of seconds > 0")
 _count = within(int, 1, 1000, "a number from 1 to 1000")
 _count_0 = within(int, 0, 100, "a number from 0 to 100")
 _port = within(int, 1, 65535, "a port from 1 to 65535")
-_STORE = either(
+STORE = either(
     arg("--dir", type=local, help="the servers of `het ps up --dir`"),
     arg("--ps", metavar="ADDRESS", help=f"{FORM}; default: $HET_PS"),
 )
@@ -67,8 +67,8 @@ def _ip(text: str) -> str:
     return text
 
 
-def _where(options: Options) -> tuple[Address, layouts.Layout | None]:
-    """The store that --dir, --ps or HET_PS names."""
+def where(options: Options) -> tuple[Address, layouts.Layout | None]:
+    """Returns the store that --dir, --ps or HET_PS names: the arguments STORE."""
     if options.dir:
         layout = layouts.need(options.dir.absolute())
         return layout.address(), layout
@@ -138,7 +138,7 @@ def down(options: Options) -> int:
 @HET.command(
     "status",
     "show every server: state, rows, memory, rates, replicas, disks; exit 1 on a fault",
-    _STORE,
+    STORE,
     arg("--watch", type=_positive, nargs="?", const=2.0, metavar="SECONDS",
         help="repeat every SECONDS (2) until Ctrl-C; with --json one line each time"),
     arg("--interval", type=_positive, default=1.0, metavar="SECONDS",
@@ -147,7 +147,7 @@ def down(options: Options) -> int:
 )  # fmt: skip
 def show_status(options: Options) -> int:
     """Het ps status."""
-    address, layout = _where(options)
+    address, layout = where(options)
     picture = status.rates(address, layout, options.interval)
     if not options.watch:
         answer(options, picture.to_json(), show.render(picture))
@@ -169,13 +169,13 @@ def show_status(options: Options) -> int:
 @HET.command(
     "save",
     "have every shard write its rows to disk, one shard after the other, and wait",
-    _STORE,
+    STORE,
     arg("--rdb", action="store_true", help="a snapshot (dump.rdb) even where there is an append-only file"),
     arg("--timeout", type=_positive, default=600, metavar="SECONDS", help="how long to wait (%(default)g)"),
 )
 def save_rows(options: Options) -> int:
     """Het ps save."""
-    address, _ = _where(options)
+    address, _ = where(options)
     save.save(address, options.rdb, options.timeout, say)
     return 0
 
@@ -231,14 +231,14 @@ def form(options: Options) -> int:
     "promote",
     "make a replica the primary of its shard",
     arg("replica", metavar="HOST:PORT", help="which"),
-    _STORE,
+    STORE,
     _TIMEOUT,
     more="If the primary is alive, as before a planned restart, nothing is lost. A cluster of three or more"
     " shards replaces a dead primary by itself; one or two shards need this command.",
 )
 def make_primary(options: Options) -> int:
     """Het ps promote."""
-    address, _ = _where(options)
+    address, _ = where(options)
     promote.promote(address, _place(options.replica), options.timeout, say)
     return 0
 
@@ -250,7 +250,7 @@ def _place(text: str) -> Place:
 @HET.command(
     "reshard",
     "repair slots that an interrupted resharding left open, then spread partitions evenly over shards",
-    _STORE,
+    STORE,
     arg("--check", action="store_true", help="change nothing; exit 1 if there is work to do"),
     arg("--repair", action="store_true", help="repair open slots only"),
     arg("--by", choices=("count", "load"), default="count", help="partitions or load (count)"),
@@ -268,7 +268,7 @@ def move_slots(options: Options) -> int:
     if options.interval and options.by != "load":
         raise ValueError(f"--interval {options.interval:g} is for --by load: counts are not measured")
     by = ByLoad(options.interval or 10.0) if options.by == "load" else ByCount()
-    address, layout = _where(options)
+    address, layout = where(options)
     if options.remove and layout is not None and _place(options.remove) in {m.place for m in layout.members}:
         raise ServerError(
             f"{options.remove} belongs to {options.dir}, and `het ps up` would start it again; the servers"

@@ -25,21 +25,25 @@ LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096", "het.max-tomb
 # Commands of a training process. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.changes +het.stat +hsetnx +hget +hdel +expire"
-    " +get +cluster|slots +asking +readonly +wait +auth +hello +role +ping"
+    " +get +set +unlink +cluster|slots +asking +readonly +wait +auth +hello +role +ping"
 )
 # Further commands of rank 0 of workers that publish versions (het_tf.publish).
-PUBLISHER_RIGHTS = "+xadd +xdel +xrevrange +set +unlink +zadd +zrangebyscore +zrem"
+PUBLISHER_RIGHTS = "+xadd +xdel +xrevrange +zadd +zrangebyscore +zrem"
 # Commands of a process that follows versions and rows, and of het publish: read-only.
 FOLLOWER_RIGHTS = (
     "+het.changes +het.stat +hget +xread +xrange +xrevrange +get"
     " +cluster|slots +asking +auth +hello +role +ping"
 )
+# What a follower may write: its report.
+REPORT_RIGHTS = "(~het:*:followers:* +set +unlink)"
+# Commands of het ps exporter: read-only.
+MONITOR_RIGHTS = "+info +scan +get +pttl +cluster|nodes +role +auth +ping"
 # Commands of a process that serves an online export (docs/serving.md): read-only.
 SERVING_RIGHTS = "+het.read +het.stat +hget +cluster|slots +asking +auth +hello +role +ping"
 # Commands of het ps.
 OPERATOR_RIGHTS = (
-    "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +bgsave +bgrewriteaof +shutdown"
-    " +asking +select +migrate +restore +restore-asking"
+    "+het.stat +info +ping +auth +cluster +config|get +dbsize +scan +get +pttl +bgsave +bgrewriteaof"
+    " +shutdown +asking +select +migrate +restore +restore-asking"
 )
 REPLICA_RIGHTS = "+psync +replconf +ping +auth"
 
@@ -50,8 +54,9 @@ def users() -> dict[str, str]:
     """Returns each user's rules in ACL SETUSER's form, without on, off and passwords."""
     return {
         "het-worker": f"{KEYS} resetchannels -@all {WORKER_RIGHTS} {PUBLISHER_RIGHTS}",
-        "het-follower": f"{KEYS} resetchannels -@all {FOLLOWER_RIGHTS}",
+        "het-follower": f"{KEYS} resetchannels -@all {FOLLOWER_RIGHTS} {REPORT_RIGHTS}",
         "het-serving": f"{KEYS} resetchannels -@all {SERVING_RIGHTS}",
+        "het-monitor": f"{KEYS} resetchannels -@all {MONITOR_RIGHTS}",
         "het-operator": f"{KEYS} resetchannels -@all {OPERATOR_RIGHTS}",
         "het-replica": f"resetchannels -@all {REPLICA_RIGHTS}",
     }
@@ -67,7 +72,7 @@ def lines(
       cluster: Add the settings of a cluster's node.
       maxmemory: Memory limit of a server.
       appendfsync: always, everysec or no.
-      acl: Add separate users for workers, followers, online serving, het ps and replicas.
+      acl: Add separate users for workers, followers, online serving, the exporter, het ps and replicas.
     """
     out = ["# Settings of a Valkey (>= 7.2) or Redis (>= 7.0) server that holds tables of het_tf.", ""]
 

@@ -1,6 +1,7 @@
 """A connection to one server by redis-py: raw answers, errors that name the server, no hidden retries."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -79,6 +80,7 @@ class Node:
             decode_responses=True,
             encoding_errors="replace",
             protocol=2,
+            driver_info=None,  # else redis-py looks for its own version, in files, at each connection
         )
         self._redis.response_callbacks.clear()
         if address.tls:
@@ -122,9 +124,31 @@ class Node:
             reply = _with_code(error)
             raise Refused(self.place, reply, _hint(reply)) from None
 
+    def ask_all(self, commands: Sequence[Sequence[object]]) -> list[Any]:
+        """Sends commands at once. Returns their answers; that of a refused one is its exception.
+
+        Raises:
+          Unreachable: No connection or no answer.
+          Refused: The first command that this login may not use.
+        """
+        if not commands:
+            return []
+        pipeline = self._redis.pipeline(transaction=False)
+        for words in commands:
+            pipeline.execute_command(*map(str, words))  # type: ignore[no-untyped-call]
+        try:
+            answers = pipeline.execute(raise_on_error=False)
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            why = tls.explain(error, self.address.tls, self._answered) or _plain(error)
+            raise Unreachable(f"{self.place}: {why}") from None
+        for answer in answers:
+            if isinstance(answer, redis.exceptions.NoPermissionError):
+                raise Refused(self.place, _with_code(answer), _hint("NOPERM"))
+        return list(answers)
+
     def info(self, *sections: str) -> dict[str, str]:
         """INFO as a dict: all sections, or the named ones."""
-        lines = "\n".join(str(self.ask("INFO", section)) for section in sections or ("everything",))
+        lines = str(self.ask("INFO", *sections or ("everything",)))
         pairs = (line.rstrip("\r").partition(":") for line in lines.split("\n"))
         return {name: value for name, colon, value in pairs if colon}
 

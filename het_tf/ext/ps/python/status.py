@@ -1,16 +1,18 @@
-"""`het ps status`: figures of every server of a store, and faults with their remedies.
+"""`het ps status`: figures of every server of a store and of its jobs, and faults with their remedies.
 
 `take` asks all servers once. Rates need two such pictures: `INFO het` counts from the start of a server.
 """
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from het_tf.ext.ps.python import cluster
 from het_tf.ext.ps.python.address import Address, Place
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.ps.python.jobs import Job, add_reports, of_tables
 from het_tf.ext.ps.python.layout import Layout
 from het_tf.ext.ps.python.node import Node, Refused, Unreachable, primary
 from het_tf.ext.ps.python.promote import AUTOMATIC_SHARDS
@@ -57,6 +59,12 @@ class Server:
         return int(text) if text.lstrip("-").isdigit() else 0
 
     @property
+    def het(self) -> dict[str, int]:
+        """The module's numbers in INFO."""
+        found = self.info.items()
+        return {name: int(text) for name, text in found if name.startswith("het_") and text.isdigit()}
+
+    @property
     def persistence(self) -> str:
         """Describes its persistence in a few words."""
         if not self.info:
@@ -89,7 +97,7 @@ class Server:
             "pushes_per_second": self.pushes, "rows_pulled_per_second": self.pulls,
             "connections": self.number("connected_clients"), "lag_bytes": self.lag,
             "persistence": self.persistence,
-            "het": {k.removeprefix("het_"): int(v) for k, v in self.info.items() if k.startswith("het_")},
+            "het": {name.removeprefix("het_"): value for name, value in self.het.items()},
         }  # fmt: skip
 
 
@@ -102,12 +110,16 @@ class Picture:
       faults: Each with its remedy; empty if all is well.
       notes: Observations that are not faults.
       when: Seconds of a monotonic clock.
+      jobs: Namespace -> what the store says of its job.
+      unread: Why there are no jobs; "": they were read.
     """
 
     servers: list[Server]
     faults: list[str]
     notes: list[str]
     when: float
+    jobs: dict[str, Job] = field(default_factory=dict)
+    unread: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -115,6 +127,7 @@ class Picture:
             "servers": [server.to_json() for server in self.servers],
             "faults": self.faults,
             "notes": self.notes,
+            "jobs": {name: job.to_json() for name, job in self.jobs.items()},
         }
 
     def since(self, before: "Picture") -> None:
@@ -134,7 +147,7 @@ def look(node: Node, name: str = "") -> Server:
     """Asks one server."""
     server = Server(node.place, name)
     try:
-        server.info = node.info()
+        server.info = node.info("default", "het")
         server.role = "replica" if server.info.get("role") == "slave" else "primary"
         if server.number("loading"):
             server.state, server.why = "loading", f"{server.info.get('loading_loaded_perc', '?')} % loaded"
@@ -162,14 +175,33 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
       ServerError: No server answers, and no layout is given.
     """
     address = primary(address, _ANSWER_SECONDS)
+    with contextlib.ExitStack() as stack:
+        nodes: dict[Place, Node] = {}
+
+        def node(place: Place) -> Node:
+            nodes[place] = stack.enter_context(Node(place, address, _ANSWER_SECONDS))
+            return nodes[place]
+
+        found = _look_at_all(address, layout, node)
+        picture = Picture(found, list(_faults(found)), list(_notes(found)), time.monotonic())
+        primaries = [server for server in found if server.role == "primary" and server.state == "up"]
+        picture.jobs = of_tables(server.info for server in primaries)
+        try:
+            add_reports(picture.jobs, [nodes[server.place] for server in primaries])
+        except (Refused, Unreachable) as error:
+            picture.unread = str(error)
+            picture.notes.append(f"ranks and followers are not shown: {error}")
+    return picture
+
+
+def _look_at_all(address: Address, layout: Layout | None, node: Callable[[Place], Node]) -> list[Server]:
     members = {member.place: member for member in layout.members} if layout else {}
     servers: dict[Place, Server] = {}
 
     def ask(place: Place) -> None:
         if place not in servers:
             member = members.get(place)
-            with Node(place, address, _ANSWER_SECONDS) as node:
-                servers[place] = look(node, member.name if member else "")
+            servers[place] = look(node(place), member.name if member else "")
             if member and not member.pid() and (words := last_words(member.log)):
                 servers[place].why += f"; its log ends: {words}"
 
@@ -185,8 +217,7 @@ def take(address: Address, layout: Layout | None = None) -> Picture:
     found = list(servers.values())
     number_shards(found)
     _measure_lag(found)
-    found.sort(key=lambda s: (s.shard is None, s.shard, s.role != "primary", s.name, str(s.place)))
-    return Picture(found, list(_faults(found)), list(_notes(found)), time.monotonic())
+    return sorted(found, key=lambda s: (s.shard is None, s.shard, s.role != "primary", s.name, str(s.place)))
 
 
 def _others(server: Server) -> Iterator[Place]:

@@ -12,7 +12,7 @@ from typing import Any
 from het_tf.ext.ps.python.address import Address, parse
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
-from het_tf.ext.serving.python.following import dense, live, native
+from het_tf.ext.serving.python.following import dense, live, native, report
 from het_tf.ext.serving.python.following.live import Live
 from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.versions import (
@@ -255,6 +255,7 @@ def follow(
             with (
                 native.opened(target, target.server, options) as follower,
                 Client(address, 0.0) as client,
+                report.reporting(target, address, say),
             ):
                 say(f"{target.directory} follows {_plain(address)}")
                 return _run(target, follower, client, once, ended, say)

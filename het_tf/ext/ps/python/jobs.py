@@ -1,0 +1,92 @@
+"""What a store says of its jobs, each of which has a namespace: tables, ranks of workers, followers.
+
+INFO het_tables                 rows and bytes of tables, by servers
+het:NS:workers:RANK             the report of a rank (reports.py)
+het:NS:followers:NAME           that of a `het serve follow`
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from het_tf.ext.ps.python import reports
+from het_tf.ext.ps.python.node import Node
+
+TABLE = "het_table_"
+"""With what the names of INFO begin whose values are tables."""
+_REPORT = re.compile(rf"het:(.*):({'|'.join(reports.KINDS)}):([^{{}}]+)", re.DOTALL)
+_NUMBERED = re.compile(r"\d{1,9}")
+
+
+@dataclass
+class Job:
+    """The job of a namespace at one moment.
+
+    Attributes:
+      tables: Name -> "rows" and "bytes" in the store; "limit_rows" where there is a limit.
+      workers: Rank -> its report (session/reporting.py), with its age in seconds as "seen".
+      followers: Name -> likewise (ext/serving/python/following/report.py).
+    """
+
+    tables: dict[str, dict[str, int]] = field(default_factory=dict)
+    workers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    followers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"tables": self.tables, "workers": self.workers, "followers": self.followers}
+
+
+def of_tables(servers: Iterable[Mapping[str, str]]) -> dict[str, Job]:
+    """Returns the job of each namespace with its tables, from INFO of the servers of all rows."""
+    jobs: dict[str, Job] = {}
+    for info in servers:
+        for line in (value for name, value in info.items() if name.startswith(TABLE)):
+            found = dict(pair.split("=", 1) for pair in line.split(","))
+            job = jobs.setdefault(unquote(found["namespace"]), Job())
+            table = job.tables.setdefault(unquote(found["name"]), {"rows": 0, "bytes": 0})
+            table["rows"] += int(found["rows"])
+            table["bytes"] += int(found["bytes"])
+            if limit := int(found["max_rows"]):
+                table["limit_rows"] = limit
+    return jobs
+
+
+def add_reports(jobs: dict[str, Job], primaries: Iterable[Node]) -> None:
+    """Adds the reports of ranks and followers.
+
+    Args:
+      jobs: Of `of_tables`. A report in another namespace is of one that was removed.
+      primaries: Connections to the servers.
+
+    Raises:
+      Unreachable, Refused: As `Node.ask`.
+    """
+    for node in primaries:
+        told = [(key, found) for key in _keys(node) if (found := _REPORT.fullmatch(key)) and found[1] in jobs]
+        texts = node.ask_all([("GET", key) for key, _ in told])
+        left = node.ask_all([("PTTL", key) for key, _ in told])
+        for (_, found), text, rest in zip(told, texts, left, strict=True):
+            _add_report(jobs[found[1]], found[2], found[3], text, rest)
+
+
+def _keys(node: Node) -> Iterator[str]:
+    cursor = "0"
+    while True:
+        cursor, keys = node.ask("SCAN", cursor, "MATCH", "het:*", "COUNT", 1000)
+        yield from keys
+        if cursor == "0":
+            return
+
+
+def _add_report(job: Job, kind: str, who: str, text: Any, left: Any) -> None:
+    report = reports.unpacked(text) if isinstance(text, str) else None
+    if report is None:  # it has expired meanwhile, or is none
+        return
+    report["seen"] = max(0.0, reports.KEEP - left / 1000)
+    if kind == "followers":
+        job.followers[who] = report
+    elif _NUMBERED.fullmatch(who):
+        job.workers[int(who)] = report
