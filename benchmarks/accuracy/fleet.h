@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "het_tf/core/engine/engine.h"
+#include "het_tf/ext/window/cc/global_step.h"
 
 namespace het::accuracy {
 
@@ -35,7 +36,7 @@ class Fleet {
   // out[f] = the rows of ids[f], counts[f] of them. FailedPrecondition: the step before was not applied.
   Status Read(Span<const int64_t* const> ids, Span<const size_t> counts, Span<float* const> out);
   // Lookups of these ids come (Window::Plan): those of the next step begin here, between the reads and the
-  // ticks of the step before. `place`: of the step, where rows travel on demand (plan/global_step.h); else 0.
+  // ticks of the step before. `place`: of the step, where rows travel on demand (GlobalStep); else 0.
   // Errors as of Read.
   Status Plan(Span<const int64_t* const> ids, Span<const size_t> counts, uint64_t place);
   // One tick of each worker for every key of its part: gradients[f] belong to the ids of the last Read, which

@@ -139,7 +139,13 @@ PARTS = {
     "criteo_like": dataclasses.replace(
         CRITEO, models=OF_DEFAULT, seeds=2, runs=(Run("0"), EXACT, Run("10/10"), DEFAULT, PLACED)
     ),
-    "many": dataclasses.replace(CRITEO, models=OF_DEFAULT, workers=(32,), runs=(Run("0"), DEFAULT, PLACED)),
+    "many": dataclasses.replace(
+        CRITEO, models=OF_DEFAULT, workers=(32,), seeds=2, runs=(Run("0"), Run("0", "int4"), DEFAULT, PLACED)
+    ),
+    # DeepFM has AdaGrad of its own: its first steps.
+    "deepfm_256": dataclasses.replace(
+        ADAGRAD, models=("deepfm",), train_rows=1 << 15, runs=(Run("0"), Run("0", "int4"), DEFAULT)
+    ),
     "packages": dataclasses.replace(PAIRS, seeds=3, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
     # One worker is `accumulate`: more of them take successive steps on a row that they share.
     "packages_1": dataclasses.replace(PAIRS, workers=(1,), runs=(Run("0"), Run("0", "int4"))),

@@ -45,7 +45,8 @@ DEFAULT = {"bound": "30", "wire": "int4", "checks": "notified"}
 ROWS = "row_wise_adagrad"
 """Whose rows travel in the sweep `default`, as by default."""
 EXACT = DEFAULT | {"bound": "0"}
-BOUNDS_BY_AGE = (DEFAULT | {"bounds_of": ROWS}, DEFAULT)
+OWN = DEFAULT | {"bounds_of": ROWS}
+BOUNDS_BY_AGE = (OWN, DEFAULT)
 SETTINGS = (EXACT, {"bound": "0"}, {"bound": "10/10"}, {"bound": "100/100"}, *BOUNDS_BY_AGE)
 """The sweep `default` with 8 workers."""
 PLACED = ("C2", "C24")
@@ -63,7 +64,7 @@ class Run:
       dim: floats a row.
       bound: "30": `staleness=30`, by the age of rows; "10/3": HET's, pull and push bounds of all rows.
       bounds_of: the optimizer whose bounds by age those are: row_wise_adagrad, the tables' default, or
-        adagrad, whose bounds save more and which all sweeps but `default` have.
+        adagrad, whose bounds save more and which most sweeps have.
       cache: rows that a cache may hold, of the distinct rows of the stream; 0: no cache; 1: all.
       policy: of the cache.
       window: batches that are planned ahead (`het_tf.lookahead`); 0: none.
@@ -181,6 +182,17 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
                 for placed in (() if quick else ("", "location", "community"))
                 for sync in ("always", "on_demand")
             ),
+        ],
+        # What placement, rows on demand and plans do for the bounds of the default.
+        "by_age": [
+            change(base, workers=n, placed=placed, sync=sync, optimizer=ROWS, **OWN)
+            for n, placed in (() if quick else ((8, ""), (8, "C24"), (2, "C24")))
+            for sync in ("always", "on_demand")
+        ],
+        "window_by_age": [
+            change(base, cache=share, window=window, optimizer=ROWS, **OWN)
+            for share in (0.01, 0.03, 0.1)
+            for window in (() if quick else (0, 32))
         ],
         "placed": [
             change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10/10", "100/100")
