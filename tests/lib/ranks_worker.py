@@ -18,12 +18,14 @@ import horovod_worker
 import numpy as np
 import saving_lib
 import tensorflow as tf
+from safetensors.numpy import load
 
 import het_tf
+from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.ps.python import address
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import positions
-from het_tf.ext.serving.python.publishing import dense_store, weights
+from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.ext.workers.python.agreement import Stream
 from het_tf.python.session import settings
@@ -108,9 +110,9 @@ def publish(workers, place):
         het_tf.horovod.barrier()
         there = Versions(client, "").last(1)[0]
         assert there.number == versions[-1].number + 1 and there.cut == positions(client, "") != before
-        blob = dense_store.fetch(client, there)
-        for name, array in weights.read(model):
-            np.testing.assert_array_equal(blob.array(name), array)
+        content = load(dense_store.fetch(client, there))
+        for name, array in dense.values(dense.weights_of(model)).items():
+            np.testing.assert_array_equal(content[name], array)
 
 
 class BuildsItself(horovod_worker.Subclassed):

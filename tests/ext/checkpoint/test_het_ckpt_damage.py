@@ -23,7 +23,7 @@ from het_ckpt_lib import (
 
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python.row_files import verify_rows
-from het_tf.ext.checkpoint.python.rowfile import TensorFile
+from het_tf.ext.checkpoint.python.tensors import TensorFile
 
 NAN = float("nan")
 

@@ -14,7 +14,8 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.serving.python.publishing import blob, weights
+from het_tf.ext.checkpoint.python import tensors
+from het_tf.ext.checkpoint.python.model import dense
 
 keras = tf.keras
 IDS = np.arange(-8, 8)
@@ -63,15 +64,15 @@ def assert_close(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> Non
 
 
 def packed(model: Any) -> bytes:
-    return blob.pack(weights.read(model))
+    return tensors.pack(dense.values(dense.weights_of(model)))
 
 
 def train(model: Any, rng: np.random.Generator) -> None:
     """Changes every row and every weight; rows to numbers that a cache of 16-bit rows has exactly."""
     table = het_tf.Table("item")
     table.assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
-    for _, variable in weights.variables_of(model):
-        variable.assign(rng.uniform(0.1, 1.0, variable.shape))
+    for one in dense.weights_of(model):
+        one.variable.assign(rng.uniform(0.1, 1.0, one.shape))
 
 
 @pytest.fixture
@@ -191,13 +192,13 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     from het_tf.python.session import native
 
     model, path, _ = exported
-    named = weights.variables_of(model)
+    named = dense.weights_of(model)
 
     def read() -> Any:
         return native.ops.het_follow_dense(
             path=str(path / "assets" / "follow.json"),
-            dtypes=[variable.dtype for _, variable in named],
-            weights=blob.described(weights.specs(named)),
+            dtypes=[one.dtype for one in named],
+            weights=tensors.described(one.spec for one in named),
         )
 
     def mapped(name: str) -> list[range]:
@@ -214,10 +215,10 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     until(lambda: read()[1].numpy() == 7)
     present, _ = read()
     (place,) = mapped(file.name)
-    for value, (name, variable) in zip(present, named, strict=True):
+    for value, one in zip(present, named, strict=True):
         view = np.asarray(memoryview(value))  # the tensor's own bytes
-        assert view.ctypes.data in place and view.ctypes.data % 64 == 0, name
-        np.testing.assert_array_equal(value.numpy(), variable.numpy())
+        assert view.ctypes.data in place and view.ctypes.data % 64 == 0, one.name
+        np.testing.assert_array_equal(value.numpy(), one.variable.numpy())
     for value, was in zip(values, old, strict=True):
         np.testing.assert_array_equal(value.numpy(), was)
     train(model, fresh)
@@ -268,17 +269,6 @@ def test_a_users_signature_follows_too(exported: Any, tmp_path: Path, fresh: Any
     np.testing.assert_allclose(got, want, rtol=1e-6)
     assert len(loaded.variables if hasattr(loaded, "variables") else []) == 0
     writer.close()
-
-
-def test_the_file_is_what_safetensors_reads(exported: Any) -> None:
-    """Defect: gaps that safetensors refuses, or a tensor that TensorFlow must copy to align."""
-    from safetensors import safe_open
-
-    model, path, _ = exported
-    named = weights.variables_of(model)
-    with safe_open(path / "assets" / "dense.safetensors", framework="np") as file:
-        for name, variable in named:
-            np.testing.assert_array_equal(file.get_tensor(name), variable.numpy())
 
 
 def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import pytest
 import redis_lib
 import tensorflow as tf
 from played_lib import Played
+from safetensors.numpy import load
 
 import het_tf
+from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.ps.python import partitions
 from het_tf.ext.serving.python.publishing import callback as callbacks
-from het_tf.ext.serving.python.publishing import dense_store, weights
+from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.ext.workers.python.horovod_workers import Horovod
@@ -46,10 +48,11 @@ def model(server):
 
 
 def equals_the_model(client, version, model):
-    blob = dense_store.fetch(client, version)
-    assert list(blob.tensors) == ["out/kernel", "out/bias"]
-    for name, array in weights.read(model):
-        np.testing.assert_array_equal(blob.array(name), array)
+    there = load(dense_store.fetch(client, version))
+    weights = dense.values(dense.weights_of(model))
+    assert list(weights) == ["model/out/kernel", "model/out/bias"]
+    for name, array in weights.items():
+        np.testing.assert_array_equal(there[name], array)
 
 
 # --- publish -----------------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ def test_arguments_that_cannot_be_published_are_refused(model, client, tmp_path)
     ):
         with pytest.raises(error, match=message):
             het_tf.publish(model, **arguments)
-    with pytest.raises(TypeError, match="model is str; give a built keras"):
+    with pytest.raises(TypeError, match="model is 'model'; give a Keras model"):
         het_tf.publish("model")
     with pytest.raises(ValueError, match="no layers of het_tf, so there are no rows to follow"):
         het_tf.publish(tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)]))
@@ -299,7 +302,7 @@ def test_a_model_that_its_first_step_builds(server, client):
     model = Subclassed()
     model.compile("sgd", "mse")
     fit(model, batches=2, callback=het_tf.callbacks.Publish(every=1e-6))
-    assert dense_store.fetch(client, Versions(client, "").last()[-1]).tensors
+    assert dense_store.fetch(client, Versions(client, "").last()[-1])
 
 
 def test_arguments_of_the_callback(tmp_path):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from het_tf.ext.checkpoint.python.cli.view import TableView, View
-from het_tf.ext.checkpoint.python.rowfile import TensorFile
+from het_tf.ext.checkpoint.python.tensors import TensorFile
 from het_tf.python.show import date, number, size
 
 

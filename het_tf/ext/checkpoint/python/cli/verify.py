@@ -7,7 +7,7 @@ from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python.cli.view import TableView, View
 from het_tf.ext.checkpoint.python.manifest import Manifest
 from het_tf.ext.checkpoint.python.row_files import verify_rows
-from het_tf.ext.checkpoint.python.rowfile import TensorFile
+from het_tf.ext.checkpoint.python.tensors import TensorFile
 
 Advance = Callable[[int], None]
 

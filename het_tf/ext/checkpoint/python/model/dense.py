@@ -1,4 +1,4 @@
-"""dense.safetensors: the dense weights of a Keras model, and the state of its optimizer.
+"""Dense weights of a Keras model, and the state of its optimizer, as named arrays and as dense.safetensors.
 
 A plain safetensors file; a tensor's name is the path of its variable. The whole file is in memory while it is
 written; variables are read one at a time. Restoring matches by name. If the names differ only in the numbers
@@ -16,43 +16,40 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from safetensors import safe_open
-from safetensors.numpy import save
 
 from het_tf.ext.checkpoint.python import manifest as manifests
-from het_tf.ext.checkpoint.python.rowfile import DTYPES, TensorFile
+from het_tf.ext.checkpoint.python import tensors
 from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state
 
 FILE = "dense.safetensors"
-# Type in the safetensors format -> its name in TensorFlow, and back.
-_NAMES = {code: np.dtype(kind).name for code, kind in DTYPES.items()} | {"BF16": "bfloat16"}
-_TYPES = {name: code for code, name in _NAMES.items()}
-_PARTS = ("model", "optimizer")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable in the file: "model" or "optimizer", its name, type and shape."""
+    """One variable: its name, which begins with "model/" or "optimizer/", type and shape.
 
-    part: str
+    Attributes:
+      variable: The model's; None: it is one of a file.
+    """
+
     name: str
     dtype: str
     shape: tuple[int, ...]
+    variable: Any = None
+
+    @property
+    def part(self) -> str:
+        """Returns "model" or "optimizer"."""
+        return self.name.partition("/")[0]
+
+    @property
+    def spec(self) -> tensors.Spec:
+        """As `tensors.signature` takes it."""
+        return self.name, self.shape, self.dtype
 
 
-@dataclass(frozen=True)
-class Live:
-    """One variable of a model."""
-
-    part: str
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    variable: Any
-
-
-def variables_of(model: Any) -> list[Live]:
+def variables_of(model: Any) -> list[Entry]:
     """Returns a model's dense variables, then those of its optimizer; builds the optimizer if needed.
 
     Leaves out metrics, which start anew in every epoch, and the layers' anchors, which are always 0.
@@ -61,36 +58,54 @@ def variables_of(model: Any) -> list[Live]:
       TypeError: `model` is not a Keras model, or has a variable of a type that a file cannot hold.
       RuntimeError: It has no weights yet.
     """
+    _require_built(model)
+    of_optimizer = dense_optimizer.optimizer_variables(model)
+    apart = {id(one) for one in [*model.metrics_variables, *of_optimizer]}
+    of_model = [one for one in model.variables if id(one) not in apart]
+    # The name of an optimizer is there or not, depending on where it was built.
+    return _entries(model, "model", of_model) + _entries(
+        model, "optimizer", of_optimizer, f"{model.optimizer.name}/" if of_optimizer else ""
+    )
+
+
+def weights_of(model: Any) -> list[Entry]:
+    """As `variables_of`, only what computes the model's outputs: `model.weights`."""
+    _require_built(model)
+    return _entries(model, "model", model.weights)
+
+
+def _require_built(model: Any) -> None:
     if not isinstance(model, tf.keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     if not model.built:
         raise RuntimeError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
-    of_optimizer = dense_optimizer.optimizer_variables(model)
-    apart = {id(one) for one in model.metrics_variables}
-    apart |= {id(one) for one in layer_state.variables_of(model)}
-    apart_of = {"model": apart | {id(one) for one in of_optimizer}, "optimizer": set()}
+
+
+def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> list[Entry]:
+    anchors = {id(one) for one in layer_state.variables_of(model)}
     found, seen = [], set[str]()
-    for part, variables in zip(_PARTS, (model.variables, of_optimizer), strict=True):
-        for variable in variables:
-            if id(variable) in apart_of[part]:
-                continue
-            path = variable.path
-            if part == "optimizer":  # its name is there or not, depending on where it was built
-                path = path.removeprefix(f"{model.optimizer.name}/")
-            name = unique(f"{part}/{path}", seen)
-            dtype = str(tf.as_dtype(variable.dtype).name)
-            if dtype not in _TYPES:
-                raise TypeError(
-                    f"variable {name!r} of model {model.name!r} is {dtype}, which a checkpoint of het_tf "
-                    f"cannot hold; it holds {', '.join(_TYPES)}. Save it by tf.train.Checkpoint"
-                )
-            found.append(Live(part, name, dtype, tuple(int(one) for one in variable.shape), variable))
+    for variable in variables:
+        if id(variable) in anchors:
+            continue
+        name = _unique(f"{part}/{variable.path.removeprefix(prefix)}", seen)
+        dtype = str(tf.as_dtype(variable.dtype).name)
+        if dtype not in tensors.NAMES:
+            raise TypeError(
+                f"variable {name!r} of model {model.name!r} is {dtype}, which a file of dense weights cannot "
+                f"hold; it holds {', '.join(tensors.NAMES)}. Save it by tf.train.Checkpoint"
+            )
+        found.append(Entry(name, dtype, tuple(int(one) for one in variable.shape), variable))
     return found
 
 
-def unique(name: str, seen: set[str]) -> str:
+def values(variables: list[Entry]) -> dict[str, tensors.Array]:
+    """Returns copies of the values of variables by their names."""
+    return {one.name: np.asarray(tf.convert_to_tensor(one.variable).numpy()) for one in variables}
+
+
+def _unique(name: str, seen: set[str]) -> str:
     """Returns a unique name: if two layers share one, the second one's variables get a number."""
     numbered = (f"{name}#{number}" for number in itertools.count(2))
     chosen = name if name not in seen else next(one for one in numbered if one not in seen)
@@ -98,11 +113,9 @@ def unique(name: str, seen: set[str]) -> str:
     return chosen
 
 
-def write(directory: Path, variables: list[Live]) -> dict[str, Any]:
+def write(directory: Path, variables: list[Entry]) -> dict[str, Any]:
     """Writes the file and waits until it is on disk. Returns its entry of the manifest."""
-    arrays = {live.name: np.asarray(tf.convert_to_tensor(live.variable)) for live in variables}
-    order = json.dumps([live.name for live in variables])
-    raw = save(arrays, {"format": "het_tf dense", "version": "1", "order": order})
+    raw = tensors.pack(values(variables), order=json.dumps([one.name for one in variables]))
     path = directory / FILE
     with manifests.naming(path), path.open("xb") as out:
         out.write(raw)
@@ -118,18 +131,18 @@ def read_header(path: Path) -> list[Entry]:
       FileNotFoundError: It does not exist.
       ValueError: It is damaged, or was not written by `write`.
     """
-    file = TensorFile(path)
+    file = tensors.TensorFile(path)
     try:
         names = json.loads(file.metadata["order"])
         found = [file.tensors.pop(name) for name in names]
     except (KeyError, TypeError, ValueError):
         raise file.damaged("its header has no order of its variables") from None
-    return [Entry(one.name.partition("/")[0], one.name, _NAMES[one.code], one.shape) for one in found]
+    return [Entry(one.name, one.dtype.name, one.shape) for one in found]
 
 
 def match(
     path: Path, entries: list[Entry], model: Any, strict: bool
-) -> tuple[list[tuple[Entry, Live]], list[str]]:
+) -> tuple[list[tuple[Entry, Entry]], list[str]]:
     """Pairs the variables of the file with those of the model. Builds the optimizer, but changes nothing.
 
     A model that is not compiled takes only its weights.
@@ -148,10 +161,10 @@ def match(
         numbers than in the file.
     """
     live = variables_of(model)
-    pairs: list[tuple[Entry, Live]] = []
+    pairs: list[tuple[Entry, Entry]] = []
     lines: list[str] = []
     renumbered = False
-    for part in _PARTS:
+    for part in ("model", "optimizer"):
         if part == "optimizer" and getattr(model, "optimizer", None) is None:
             continue
         there = [one for one in entries if one.part == part]
@@ -189,7 +202,7 @@ def match(
     return pairs, lines
 
 
-def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], model: Any) -> None:
+def _require_same_numbers(path: Path, there: list[Entry], here: list[Entry], model: Any) -> None:
     """Raises ValueError if this process had built layers before, so that "dense_1" is another layer here."""
     kinds = {type(layer).__name__ for layer in model._flatten_layers()}
     plain = {re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower() for kind in kinds}
@@ -208,19 +221,19 @@ def _require_same_numbers(path: Path, there: list[Entry], here: list[Live], mode
             )
 
 
-def _alike(there: list[Entry], here: list[Live]) -> bool:
+def _alike(there: list[Entry], here: list[Entry]) -> bool:
     """Whether the names differ only in the numbers that Keras adds."""
     plain = [[re.sub(r"_\d+(?![^/_#])", "", one.name) for one in side] for side in (there, here)]
     return plain[0] == plain[1]
 
 
-def _missing(text: str, side: list[Any], found: list[tuple[Entry, Live]], which: int) -> list[str]:
+def _missing(text: str, side: list[Any], found: list[tuple[Entry, Entry]], which: int) -> list[str]:
     taken = {id(pair[which]) for pair in found}
     return [f"{text} {one.name} {one.dtype} {list(one.shape)}" for one in side if id(one) not in taken]
 
 
-def assign(path: Path, pairs: list[tuple[Entry, Live]]) -> None:
+def assign(path: Path, pairs: list[tuple[Entry, Entry]]) -> None:
     """Assigns the variables of a model one by one."""
-    with safe_open(path, framework="np") as file:
-        for entry, live in pairs:
-            live.variable.assign(file.get_tensor(entry.name))
+    file = tensors.TensorFile(path)
+    for entry, live in pairs:
+        live.variable.assign(np.array(file.mapped(entry.name)))

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.ext.checkpoint.python import manifest as manifests
-from het_tf.ext.checkpoint.python.rowfile import Tensor, TensorFile
+from het_tf.ext.checkpoint.python.tensors import Tensor, TensorFile
 from het_tf.python import files
 
 _VERSION = 1

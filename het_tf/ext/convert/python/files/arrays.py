@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.ext.checkpoint.python import rowfile
+from het_tf.ext.checkpoint.python import tensors
 from het_tf.python.files import open_file
 from het_tf.python.session.native import tf
 
@@ -75,14 +75,12 @@ class Safetensors(Arrays):
     """A safetensors file."""
 
     def _open(self) -> dict[str, tuple[int | None, ...]]:
-        self._file = rowfile.TensorFile(self.path)
+        self._file = tensors.TensorFile(self.path)
         return {name: tuple(tensor.shape) for name, tensor in self._file.tensors.items()}
 
     def read(self, name: str) -> Array:
         """See the base."""
-        array = self._file.mapped(name)
-        is_bfloat16 = self._file.tensors[name].code == "BF16"
-        return array.view(tf.bfloat16.as_numpy_dtype) if is_bfloat16 else array
+        return self._file.mapped(name)
 
 
 class Parquet(Arrays):

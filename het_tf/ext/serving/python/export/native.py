@@ -3,7 +3,7 @@
     SavedModel/
       assets/rows-000.het          the rows, one file a table (het_tf/ext/serving/cc/serve/serve_format.h)
              follow.json           what a follower and the ops need
-             dense.safetensors     with `follow`: the dense weights at the export (publishing/blob.py)
+             dense.safetensors     with `follow`: the dense weights at the export
       het_live/                    made by a follower: present rows and dense weights
       saved_model.pb               HetFollowDense ─ dense weights ─► the model's layers (with `follow`)
                                         └ ticket ─► HetServe(ids) ─ rows ─► the model's layers
@@ -25,6 +25,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from het_tf.ext.checkpoint.python import tensors
+from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.checkpoint.python.store import store_info
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
@@ -32,7 +34,6 @@ from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.export import redirect
 from het_tf.ext.serving.python.export.formats import Native
 from het_tf.ext.serving.python.export.rows import Source
-from het_tf.ext.serving.python.publishing import blob, weights
 from het_tf.python.layer import ops
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
@@ -70,7 +71,7 @@ class Backend(redirect.Backend):
         ]
         self._assets = [tf.saved_model.Asset(str(path)) for path in self._files.values()]
         self._asset: Any = None
-        self._weights: list[tuple[str, Any]] = []  # names and variables, with `follow`
+        self._weights: list[dense.Entry] = []  # with `follow`
         self._ticket: list[Any] = []
         if self._follow is None:
             self._write()
@@ -132,24 +133,24 @@ class Backend(redirect.Backend):
         with tf.device("CPU:0"):
             values, ticket = native.ops.het_follow_dense(
                 path=self._asset.asset_path,
-                dtypes=[variable.dtype for _, variable in self._weights],
-                weights=blob.described(weights.specs(self._weights)),
+                dtypes=[one.dtype for one in self._weights],
+                weights=tensors.described(one.spec for one in self._weights),
             )
         self._ticket = [ticket]
         mapping = []
-        for (_, variable), value in zip(self._weights, values, strict=True):
-            value.set_shape(variable.shape)
-            mapping.append((variable, value))
+        for one, value in zip(self._weights, values, strict=True):
+            value.set_shape(one.shape)
+            mapping.append((one.variable, value))
         with tf.keras.StatelessScope(state_mapping=mapping):
             yield
 
     def _write_dense(self, model: Any) -> None:
-        self._weights = weights.variables_of(model)
-        specs = weights.specs(self._weights)
+        self._weights = dense.weights_of(model)
         path = self.directory / DENSE
-        path.write_bytes(blob.pack(weights.read(model)))
+        path.write_bytes(tensors.pack(dense.values(self._weights)))
         self._assets.append(tf.saved_model.Asset(str(path)))
-        self._document["dense"] = {"file": DENSE, "signature": blob.signature(specs)}
+        signature = tensors.signature(one.spec for one in self._weights)
+        self._document["dense"] = {"file": DENSE, "signature": signature}
         self._write()
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.ext.checkpoint.python import tensors
+from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.serving.python.export import quantise, redirect
 from het_tf.ext.serving.python.export.formats import Portable
 from het_tf.ext.serving.python.export.index import Index
 from het_tf.ext.serving.python.export.initial import Form, InitialRows
 from het_tf.ext.serving.python.export.rows import Source
-from het_tf.ext.serving.python.publishing import blob, weights
 from het_tf.python.session.native import FloatArray, tf
 
 
@@ -110,7 +111,7 @@ class Backend(redirect.Backend):
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
         self._groups = [_Group(members, format.row_dtype, directory) for members in alike.values()]
-        self._weights: list[tuple[str, Any]] = []  # names and variables
+        self._weights: list[dense.Entry] = []  # names and variables
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
@@ -138,14 +139,14 @@ class Backend(redirect.Backend):
     def around(self, model: Any) -> Iterator[None]:
         """Notes the model's weights, to which a published version can be assigned (refresh.py)."""
         try:
-            self._weights = weights.variables_of(model)
+            self._weights = dense.weights_of(model)
         except TypeError:  # of a type that no version has
             self._weights = []
         yield
 
     def trackables(self) -> Any:
         """See `redirect.Backend`."""
-        variables = [one._value for _, one in self._weights]
+        variables = [one.variable._value for one in self._weights]
         return {"groups": [group.variables for group in self._groups], "dense": variables}
 
     def record(self) -> dict[str, Any]:
@@ -158,9 +159,9 @@ class Backend(redirect.Backend):
             }
             for group in self._groups
         ]
-        signature = blob.signature(weights.specs(self._weights))
-        dense = {"names": [name for name, _ in self._weights], "signature": signature}
-        return {"groups": groups, "dense": dense}
+        signature = tensors.signature(one.spec for one in self._weights)
+        names = [one.name for one in self._weights]
+        return {"groups": groups, "dense": {"names": names, "signature": signature}}
 
     def row_bytes(self) -> dict[tuple[str, str], int] | None:
         """See `redirect.Backend`."""

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.ext.checkpoint.python.tensors import Array, TensorFile
 from het_tf.ext.serving.python.export.front import RECORD
 from het_tf.ext.serving.python.export.portable import arrays_of
 from het_tf.ext.serving.python.export.publish import publish, staging_of
 from het_tf.ext.serving.python.following import native
 from het_tf.ext.serving.python.following.target import Target
-from het_tf.ext.serving.python.publishing.blob import Blob
 from het_tf.python.files import parse_json
 from het_tf.python.session.native import FloatArray, Int64Array, tf
 
@@ -72,11 +72,10 @@ class Refresher:
           OSError: The path cannot be written.
         """
         with staging_of(to) as (staging, work):
-            state, content = self._copy(work)
-            blob = Blob(content)
+            state, arrays = self._copy(work)
             backend = self._model.backend
             for name, variable in zip(self._record["dense"]["names"], backend["dense"], strict=True):
-                variable.assign(blob.array(name))
+                variable.assign(arrays[name])
             for group, variables in zip(self._record["groups"], backend["groups"], strict=True):
                 self._fill(group, variables, work)
             tf.saved_model.save(self._model, str(staging), signatures=dict(self._model.signatures))
@@ -86,14 +85,15 @@ class Refresher:
             publish(staging, to, overwrite=False)
         return state
 
-    def _copy(self, work: Path) -> tuple[dict[str, Any], bytes]:
+    def _copy(self, work: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         for _ in range(_TRIES):
             state = native.copy(self._target, work)
             path = self._target.live / state["dense"]
             if not state["dense"]:
                 path = self._target.directory / "assets" / "dense.safetensors"
             try:
-                return state, path.read_bytes()
+                file = TensorFile(path)
+                return state, {name: file.mapped(name) for name in file.tensors}
             except FileNotFoundError:
                 continue
         raise RuntimeError(f"{path} is missing; is the follower of {self._target.directory} intact?")

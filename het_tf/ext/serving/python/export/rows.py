@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.ext.checkpoint.python.rowfile import TensorFile
 from het_tf.ext.checkpoint.python.store import save_rows, store_info
+from het_tf.ext.checkpoint.python.tensors import TensorFile
 from het_tf.python.session import native
 from het_tf.python.table.config import TableConfig
 

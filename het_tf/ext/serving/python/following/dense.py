@@ -54,7 +54,7 @@ def bring(client: Client, target: Target, version: Version) -> str:
             "its dense weights have other names, shapes or types than those of the export; export the model "
             "again"
         )
-    return store(target.live, version, dense_store.fetch(client, version).content)
+    return store(target.live, version, dense_store.fetch(client, version))
 
 
 def clean(live: Path, keep: Collection[str]) -> None:

@@ -24,7 +24,7 @@ class Target:
       namespace: Of its tables.
       files: The serving files of its tables, in order.
       positions: Each partition's position before the export read its rows; (): unknown.
-      signature: Of its dense weights (publishing/blob.py); "": they do not follow.
+      signature: Of its dense weights (ext/checkpoint/python/tensors.py); "": they do not follow.
       max_age: Seconds that its rows may be old, for messages; None: no limit.
       max_skew: Seconds by which they may be newer than the dense weights; None: no limit.
     """

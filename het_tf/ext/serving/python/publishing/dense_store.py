@@ -18,10 +18,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
+from het_tf.ext.checkpoint.python import tensors
 from het_tf.ext.checkpoint.python.directory import sync
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import meta_key
-from het_tf.ext.serving.python.publishing.blob import Blob, DamagedError
 from het_tf.ext.serving.python.publishing.versions import Version
 from het_tf.python import show
 from het_tf.python.files import read_bytes
@@ -122,13 +122,13 @@ class InDirectory:
                         os.unlink(file.path)
 
 
-def fetch(client: Client, version: Version) -> Blob:
+def fetch(client: Client, version: Version) -> bytes:
     """Reads the dense weights of a version, and compares them with its sha256 and signature.
 
     Raises:
       LookupError: They are gone: later versions have replaced it.
-      DamagedError: They are not those that were published.
-      ValueError: `version.dense` is no regular file, or larger than `version.bytes`.
+      ValueError: They are not those that were published; `version.dense` is no regular file, or larger than
+        `version.bytes`.
       OSError: The file cannot be read.
       Unreachable, Refused: As `Client.ask`.
     """
@@ -146,15 +146,13 @@ def fetch(client: Client, version: Version) -> Blob:
         raise LookupError(f"{which}, are gone; take a later version")
     found = hashlib.sha256(content).hexdigest()
     if found != version.sha256:
-        raise DamagedError(
+        raise ValueError(
             f"{which}, are damaged: their sha256 is {found}, and the version says {version.sha256}"
         )
     try:
-        blob = Blob(content)
-    except DamagedError as error:
-        raise DamagedError(f"{which}, are damaged: {error}") from None
-    if blob.signature != version.signature:
-        raise DamagedError(
-            f"{which}, have the signature {blob.signature}, and the version says {version.signature}"
-        )
-    return blob
+        signature = tensors.signature(tensors.specs_of(content))
+    except ValueError as error:
+        raise ValueError(f"{which}, are damaged: {error}") from None
+    if signature != version.signature:
+        raise ValueError(f"{which}, have the signature {signature}, and the version says {version.signature}")
+    return content

@@ -8,24 +8,26 @@ fewer, and a publisher that dies before the append leaves the versions before it
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from het_tf.ext.checkpoint.python import tensors
 from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.directory import path_of
+from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Unreachable
 from het_tf.ext.ps.python.partitions import positions
-from het_tf.ext.serving.python.publishing import blob as blobs
-from het_tf.ext.serving.python.publishing import weights
 from het_tf.ext.serving.python.publishing.dense_store import AtServer, DenseStore, InDirectory
 from het_tf.ext.serving.python.publishing.versions import MOST_KEPT, MOST_TEXT, Version, Versions
 from het_tf.python.session import settings
+from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 from het_tf.python.table.table import flush
 
@@ -65,11 +67,11 @@ def publish(
 
     Raises:
       TypeError: `model` is not a Keras model, or has a weight of a type that cannot be published.
-      ValueError: The model has no weights or tables yet, its tables are in this process or in several
+      ValueError: The model has no tables, its tables are in this process or in several
         namespaces, an argument is out of range, or the dense weights are too large.
       ConnectionError, TimeoutError: The parameter server does not answer.
-      RuntimeError: It refuses a command, such as for missing rights (`het ps conf` prints them), or another
-        process has published in this namespace meanwhile.
+      RuntimeError: The model has no weights yet, the server refuses a command, such as for missing rights
+        (`het ps conf` prints them), or another process has published in this namespace meanwhile.
       OSError: The directory cannot be written.
       Under Horovod an error of one rank is raised on all.
     """
@@ -100,7 +102,7 @@ def publish(
 class Taken:
     """What rank 0 takes between two steps: copies of the dense weights, and how far training had come."""
 
-    arrays: list[tuple[str, blobs.Array]]
+    arrays: dict[str, tensors.Array]
     trained_through: Any
 
 
@@ -116,7 +118,7 @@ class Publisher:
 
     def __init__(self, model: Any, keep: int, directory: Directory, release: bool = True) -> None:
         check_arguments(keep, directory)
-        size = weights.size(model)
+        size = sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in dense.weights_of(model))
         namespace = _namespace_of(model)
         self._model = model
         self._keep = keep
@@ -152,7 +154,7 @@ class Publisher:
             nonlocal taken
             if ranks.rank == 0:
                 value = begin if through is None else _checked_json(through())
-                taken = Taken(weights.read(self._model), value)
+                taken = Taken(dense.values(dense.weights_of(self._model)), value)
 
         ranks.together("copy its weights", copy)
         return taken
@@ -175,14 +177,16 @@ class Publisher:
     def _write(self, taken: Taken) -> Version:
         history = self._versions.history()
         cut = positions(self._client, self._versions.namespace)
-        content = blobs.pack(taken.arrays)
+        content = tensors.pack(taken.arrays)
         sha256 = hashlib.sha256(content).hexdigest()
         version = Version(
             number=history.newest + 1,
             dense=self._store.put(sha256, content),
             sha256=sha256,
             bytes=len(content),
-            signature=blobs.signature_of(taken.arrays),
+            signature=tensors.signature(
+                (name, one.shape, one.dtype.name) for name, one in taken.arrays.items()
+            ),
             cut=cut,
             trained_through=taken.trained_through,
             time=time.time(),

@@ -4,8 +4,8 @@ An entry's ID is "V-0" for version V, so the server refuses a second version V. 
 
     kind             "version", or "candidate": followers wait for its release
     dense            where the dense weights are: redis:KEY or file:PATH (dense_store.py)
-    sha256, bytes    of the blob of dense weights
-    signature        of its names, shapes and dtypes (blob.py)
+    sha256, bytes    of the file of dense weights
+    signature        of its names, shapes and dtypes (ext/checkpoint/python/tensors.py)
     cut              JSON list: each partition's position, "INCARNATION:CHANGES"; the version needs at least
                      these changes of rows
     trained_through  JSON value of the publisher's
@@ -70,8 +70,8 @@ class Version:
     Attributes:
       number: From 1; later versions have larger ones.
       dense: Where the dense weights are: "redis:KEY" or "file:PATH".
-      sha256: Of their blob, 64 hexadecimal digits.
-      bytes: Of their blob.
+      sha256: Of their file, 64 hexadecimal digits.
+      bytes: Of their file.
       signature: sha256 of their names, shapes and dtypes.
       cut: Position of each partition, "INCARNATION:CHANGES": the rows that belong to the dense weights have
         at least these changes.
