@@ -70,7 +70,7 @@ def main(
     try:
         check_outputs(options)
         het_tf.init()
-        first = het_tf.horovod.rank() == 0
+        first = het_tf.workers.rank() == 0
         if load is None:
             splits = het_tf.data.load(options.data)
         else:
@@ -78,9 +78,9 @@ def main(
         tf.keras.utils.set_random_seed(options.seed)
         model = build(splits.description, options, model_arguments(options))
         model.adapt(splits.train)
-        train, valid = het_tf.horovod.shard(splits.train), het_tf.horovod.shard(splits.valid, False)
+        train, valid = het_tf.workers.shard(splits.train), het_tf.workers.shard(splits.valid, False)
         splits = splits._replace(train=train, valid=valid)
-        model = het_tf.horovod.distribute(model)
+        model = het_tf.workers.distribute(model)
         compile_model(model, dense_optimizer(options), len(splits.description.labels))
         resumed = resume(model, splits, options)
         if resumed and first:
@@ -186,7 +186,7 @@ def train_model(model: Any, splits: Any, options: argparse.Namespace, verbose: i
     if options.checkpoint is not None:
         callbacks.append(het_tf.callbacks.Checkpoint(options.checkpoint, keep=3))  # on every rank
     if options.log_dir is not None:
-        callbacks.append(het_tf.horovod.on_rank_zero(scalar_logs(options.log_dir)))
+        callbacks.append(het_tf.workers.on_rank_zero(scalar_logs(options.log_dir)))
     if verbose is None:
         verbose = 1 if sys.stdout.isatty() else 2
     # Keras warns at the end of the first epoch of a stream whose length it did not know.

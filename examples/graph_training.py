@@ -139,7 +139,7 @@ class Run:
     def __init__(self, task: Any, options: argparse.Namespace) -> None:
         import het_tf
 
-        self.task, self.options, self.rank = task, options, het_tf.horovod.rank()
+        self.task, self.options, self.rank = task, options, het_tf.workers.rank()
         self.verbose = 0 if self.rank else 2
 
     def classifier(self, rows: Any) -> Any:
@@ -196,7 +196,7 @@ class Run:
 
         batches = self._prepared(model, batches)
         if self.hvd is not None:
-            model = het_tf.horovod.distribute(model)
+            model = het_tf.workers.distribute(model)
         model.compile(self._optimizer(), loss)
         began = time.monotonic()
         model.fit(batches, epochs=epochs, verbose=0, shuffle=False)
@@ -236,7 +236,7 @@ class Run:
     def _shard(self, data: Any) -> Any:
         import het_tf
 
-        return het_tf.horovod.shard(data)
+        return het_tf.workers.shard(data)
 
     def _seed(self) -> int:
         return self.options.seed + 1000 * self.rank

@@ -46,6 +46,7 @@ if _TYPE_CHECKING:
         optimizers,
         planner,
         serving,
+        workers,
     )
     from het_tf.ext.checkpoint.python.saving import TablesNotSavedWarning
     from het_tf.ext.convert.python.front import ConversionWarning, convert
@@ -64,7 +65,7 @@ if _TYPE_CHECKING:
 
 _MODULES = (
     "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
-    "planner", "serving",
+    "planner", "serving", "workers",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
@@ -136,4 +137,5 @@ __all__ = [
     "reset",
     "serving",
     "tables",
+    "workers",
 ]

@@ -3,7 +3,7 @@
 //
 //   step:  every worker looks up the rows of its batch  ──►  (the caller's model)  ──►  every worker applies
 //
-// So the reads of a step see no update of that step, as the gate of het_tf.horovod has it at staleness 0; at
+// So the reads of a step see no update of that step, as the gate of het_tf.workers has it at staleness 0; at
 // other bounds it is one schedule of those that a real job may take. No update is lost and no frame is late.
 // What is not here: a network, and processes that run apart.
 #pragma once

@@ -52,7 +52,7 @@ def main() -> None:
         with tf.GradientTape() as tape:
             found = layer(inputs, training=True).values()
             loss = tf.add_n([tf.reduce_sum(part * noise) for part in found])
-        (gradient,) = het_tf.horovod.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
+        (gradient,) = het_tf.workers.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
         het_tf.apply([(gradient, layer.anchor)])
 
     before: dict[str, dict[str, Any]] = {}

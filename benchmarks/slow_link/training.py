@@ -107,7 +107,7 @@ class Trainer:
             with tf.GradientTape() as tape:
                 loss = self.task.loss(self.model(inputs, training=True), label)
             gradients, of_rows = tape.gradient(loss, [[*dense, *tables], rows])
-            of_rows = het_tf.horovod.reduce_gradients(of_rows, rows)
+            of_rows = het_tf.workers.reduce_gradients(of_rows, rows)
             for variable, gradient in zip(dense, hvd.grouped_allreduce(gradients[: len(dense)]), strict=True):
                 variable.assign_sub(RATE * gradient)
             for variable, gradient in zip(tables, gradients[len(dense) :], strict=True):

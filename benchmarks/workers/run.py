@@ -40,7 +40,7 @@ def play(out: Path, rounds: int, steps: int) -> None:
 
     import het_tf
     from het_tf.ext.ps.python.address import parse
-    from het_tf.ext.workers.python.environments import Place
+    from het_tf.ext.workers.python.environments.place import Place
     from het_tf.ext.workers.python.mesh import Mesh
     from het_tf.python.session import settings
 
@@ -50,7 +50,7 @@ def play(out: Path, rounds: int, steps: int) -> None:
     both = {"horovod": horovod, "het_tf": Mesh(place, parse(settings.parameter_server()))}
 
     def seconds(call: Any, times: int) -> float:
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
         begin = time.perf_counter()
         for _ in range(times):
             call()
@@ -96,7 +96,7 @@ def play(out: Path, rounds: int, steps: int) -> None:
             for width in (256, 128):
                 hidden = tf.keras.layers.Dense(width, "relu")(hidden)
             model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(hidden))
-        het_tf.horovod.distribute(model)
+        het_tf.workers.distribute(model)
         model.compile("adam", tf.keras.losses.BinaryCrossentropy(from_logits=True))
         models[kind] = model
 

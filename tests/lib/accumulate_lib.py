@@ -109,7 +109,7 @@ class Model:
         with tf.GradientTape() as tape:
             loss = self.loss(batch, samples)
         variables = [self.dense, *self.anchors]
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
         factor = workers.size if workers is not None and scale == "sum" else 1
         ((of_dense, dense),) = het_tf.apply(zip(gradients, variables, strict=True))
         dense.assign_sub(0.01 * factor * of_dense)
@@ -149,7 +149,7 @@ def stream(model: Model, workers: int, steps: int) -> Any:
     def looked_up(batch: dict[str, Any]) -> list[Any]:
         return [model.inputs(batch["ids"]), batch["ids"][:, 0]]
 
-    return het_tf.horovod.shard(
+    return het_tf.workers.shard(
         tf.data.Dataset.from_tensor_slices(samples), by="by", batch=BATCH,
         lookahead=[model.layer, model.second], inputs=looked_up, sync="on_demand",
     )  # fmt: skip
@@ -177,7 +177,7 @@ def exact(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
     else:
         train(model, [of_worker(step, workers.rank) for step in steps], given["how"], samples, workers, scale)
     het_tf.flush()
-    het_tf.horovod.barrier()
+    het_tf.workers.barrier()
     if workers.rank == 0:
         columns = {
             f"{table}/{column}": values
@@ -223,7 +223,7 @@ def agreement(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
             if scaled:
                 loss = optimizer.scale_loss(loss)
         variables = embed.trainable_variables
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
         if scaled:
             optimizer.apply_gradients(zip(gradients, variables, strict=True))
         else:
@@ -231,7 +231,7 @@ def agreement(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
         return 0.0
 
     def rows(embed: Any) -> Any:
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
         return het_tf.Table(embed.name).lookup([1, 2])[:, 0].tolist()
 
     embed = layer("plain")

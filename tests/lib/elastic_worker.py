@@ -52,7 +52,7 @@ def main() -> None:
         with tf.GradientTape() as tape:
             total = loss(None, model(tf.ones([1, 1], tf.int64), training=True))
         weights = model.trainable_variables
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(total, weights), weights)
+        gradients = het_tf.workers.reduce_gradients(tape.gradient(total, weights), weights)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
     def keras() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
 
     step = keras if given.get("keras") else custom
     if given.get("keras"):
-        het_tf.horovod.distribute(model)
+        het_tf.workers.distribute(model)
 
     def wait_for_another(state: Any) -> None:
         """Tells the launcher of a second host, until its worker is there: the commit then leaves `train`."""

@@ -112,7 +112,7 @@ def placed(ranks, seed=None, **more):
     samples = tf.data.Dataset.from_tensor_slices(({"first": ids[:, 0], "ids": ids, "x": x}, y))
     if seed is not None:
         samples = samples.shuffle(len(y), seed=seed).repeat()
-    batches = het_tf.horovod.shard(samples, by="first", batch=BATCH, **more)
+    batches = het_tf.workers.shard(samples, by="first", batch=BATCH, **more)
     return batches.map(lambda features, y: ((features["ids"], features["x"]), y))
 
 
@@ -135,7 +135,7 @@ def exact(workers, out, more=False):
     for name, cell in CELLS.items():
         if name in MORE and not more:
             continue
-        model = het_tf.horovod.distribute(make(name, rank=rank, **cell))
+        model = het_tf.workers.distribute(make(name, rank=rank, **cell))
         if name == "placed":
             mine = placed(ranks)
             firsts = np.concatenate([ids[:, 0] for (ids, _), _ in mine])

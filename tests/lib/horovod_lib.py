@@ -1,8 +1,9 @@
-"""Launching test scripts under horovodrun."""
+"""Launching test scripts under `het run` and horovodrun."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,8 +41,14 @@ launch.run_commandline()
 """
 
 
-def _command(ranks: int, *command: object) -> list[str]:
+BACKENDS = ("het_tf", "horovod")
+"""What connects the ranks: `het run` starts those of het_tf, horovodrun those of Horovod."""
+
+
+def _command(backend: str, ranks: int, *command: object) -> list[str]:
     """Returns the command line that runs `python COMMAND...` on every rank."""
+    if backend == "het_tf":
+        return [sys.executable, "-m", "het_tf", "run", "--nproc", str(ranks), *map(str, command)]
     run = [sys.executable, "-c", _LAUNCHER, "-np", str(ranks), "-H", f"localhost:{ranks}", "--gloo"]
     return [*run, sys.executable, *map(str, command)]
 
@@ -53,11 +60,11 @@ def _environment(more: dict[str, str]) -> dict[str, str]:
 
 
 def launch(
-    *command: object, ranks: int = 2, timeout: float = 600, **environment: str
+    *command: object, ranks: int = 2, timeout: float = 600, backend: str = "horovod", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `python COMMAND...` on every rank, and returns what all have printed."""
     return subprocess.run(
-        _command(ranks, *command), env=_environment(environment),
+        _command(backend, ranks, *command), env=_environment(environment),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
     )  # fmt: skip
 
@@ -65,10 +72,12 @@ def launch(
 class Ranks:
     """One launch of ranks_worker.py; a test waits until all ranks are through with its case."""
 
-    def __init__(self, place: Path, *cases: str, ranks: int = 2, **environment: str) -> None:
+    def __init__(
+        self, place: Path, *cases: str, ranks: int = 2, backend: str = "horovod", **environment: str
+    ) -> None:
         self.ranks, self.out = ranks, ""
         self._process = subprocess.Popen(
-            _command(ranks, WORKER, place, *cases), env=_environment(environment),
+            _command(backend, ranks, WORKER, place, *cases), env=_environment(environment),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._limit = threading.Timer(900, self._process.kill)  # of ranks that hang
@@ -84,7 +93,9 @@ class Ranks:
         assert self._has(case), f"{case} did not end well:\n{self.out[-6000:]}"
 
     def _has(self, case: str) -> bool:
-        return self.out.count(f"<stdout>:{case}: ok") >= self.ranks
+        return (
+            len(re.findall(rf"(<stdout>:|^|\] ){re.escape(case)}: ok", self.out, re.MULTILINE)) >= self.ranks
+        )
 
     def end(self) -> int:
         """Waits for the end of the job and returns its status."""

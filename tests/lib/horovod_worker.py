@@ -105,9 +105,9 @@ def train_in_every_way(workers, more=False):
         model = build(name)
         if name == "sequential":
             model.compile(loss="mse", **options)
-            het_tf.horovod.distribute(model)
+            het_tf.workers.distribute(model)
         else:
-            het_tf.horovod.distribute(het_tf.horovod.distribute(model)).compile(loss="mse", **options)
+            het_tf.workers.distribute(het_tf.workers.distribute(model)).compile(loss="mse", **options)
         if name == "two":
             model.second = keras.optimizers.SGD(0.1)
         inputs = ids if name == "sequential" else [ids, x]
@@ -120,7 +120,7 @@ def train_in_every_way(workers, more=False):
 def orders(workers):
     """Ranks that place one stream in two orders are told before a dense update, and none waits."""
     model = functional("orders", staleness=0)
-    het_tf.horovod.distribute(model).compile("sgd", "mse")
+    het_tf.workers.distribute(model).compile("sgd", "mse")
     steps = []
     look = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: steps.append(weights_of(model))
@@ -135,7 +135,7 @@ def orders(workers):
     samples = tf.data.Dataset.from_tensor_slices({"id": np.arange(100)})
     batch = 2 + workers.rank
     said = "batch is 2 on rank 0, 3 on rank 1"
-    refused(RuntimeError, said, lambda: het_tf.horovod.shard(samples, by="id", batch=batch))
+    refused(RuntimeError, said, lambda: het_tf.workers.shard(samples, by="id", batch=batch))
 
 
 def filtered(batches):
@@ -148,7 +148,7 @@ def end_together(workers):
     """Ranks whose streams have unknown lengths stop with the shortest; eagerly: test_shortest.py."""
     mine = filtered(7 + 4 * workers.rank)
     model = functional("end_many", staleness=0)
-    het_tf.horovod.distribute(model).compile("sgd", "mse", steps_per_execution=4)
+    het_tf.workers.distribute(model).compile("sgd", "mse", steps_per_execution=4)
     batches = []
     count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: batches.append(batch))
     model.fit(mine, epochs=2, verbose=0, validation_data=filtered(2 + workers.rank), callbacks=[count])
@@ -156,18 +156,18 @@ def end_together(workers):
     same(workers, "many", [batches, *weights_of(model)])
     assert batches[:4] == [3, 7] * 2
     model, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
-    het_tf.horovod.broadcast(model)
+    het_tf.workers.broadcast(model)
 
     @tf.function(autograph=False)  # which would convert Keras, too
     def step(ids, x, y):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
-        gradients = het_tf.horovod.reduce_gradients(
+        gradients = het_tf.workers.reduce_gradients(
             tape.gradient(loss, model.trainable_variables), model.trainable_variables
         )
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
-    stream = het_tf.horovod.until_shortest(mine)
+    stream = het_tf.workers.until_shortest(mine)
     if workers.rank == 1:
         next(iter(stream))  # a single rank may look
     for (ids, x), y in stream:
@@ -182,12 +182,12 @@ def metrics(workers, place):
     auc = keras.metrics.AUC(num_thresholds=50, from_logits=True, name="auc")
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
     model.compile("sgd", loss, metrics=[auc, "mse"], run_eagerly=True)
-    het_tf.horovod.broadcast(model)
+    het_tf.workers.broadcast(model)
     ids, x, y = part(2, None)
     pieces = [slice(0, 100), slice(100, 220)]  # of two ranks; rank 1 has more
     mine = pieces[workers.rank]
     model.evaluate([ids[mine], x[mine]], y[mine], batch_size=16, verbose=0)
-    found = het_tf.horovod.global_metrics(model)
+    found = het_tf.workers.global_metrics(model)
     local = model.get_metrics_result()
     model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
     expected = {name: float(value) for name, value in model.get_metrics_result().items()}
@@ -198,7 +198,7 @@ def metrics(workers, place):
     gauc_of_all_samples(model, ids, x, y, pieces, workers.rank)
     # The same through fit, at a learning rate that leaves the weights as they are.
     model = functional("metrics", normalize=False)
-    het_tf.horovod.distribute(model).get_layer("metrics").trainable = False
+    het_tf.workers.distribute(model).get_layer("metrics").trainable = False
     model.compile(keras.optimizers.SGD(0.0), loss, metrics=[auc])
     ids_, x_, y_ = part(2, workers.rank)
     trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
@@ -227,7 +227,7 @@ def gauc_of_all_samples(model, ids, x, y, pieces, rank):
     union = fed(slice(0, 220))
     for mine in (pieces[rank], slice(0, 220 * rank)):
         gauc = fed(mine)
-        with het_tf.horovod.global_states([gauc]):
+        with het_tf.workers.global_states([gauc]):
             assert float(gauc.result()) == float(union.result()), (gauc.result(), union.result())
             assert (gauc.groups, gauc.left_out) == (union.groups, union.left_out)
 
@@ -236,14 +236,14 @@ def loops(workers, place):
     """A custom loop."""
     ids, x, y = (tf.constant(one) for one in part(2, workers.rank))
     model, optimizer = functional("loop", staleness=0), keras.optimizers.Adam(0.01)
-    het_tf.horovod.broadcast(model)
+    het_tf.workers.broadcast(model)
 
     @tf.function(autograph=False)
     def step(ids, x, y):
         weights = model.trainable_variables
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((model([ids, x], training=True) - y) ** 2)
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, weights), weights)
+        gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, weights), weights)
         optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
     for begin in range(0, 80, BATCH):
@@ -262,14 +262,14 @@ def in_step(workers, place):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(ids))
         gradients = tape.gradient(loss, [layer.anchor])
-        with tf.control_dependencies(het_tf.horovod.reduce_gradients(gradients, [layer.anchor])):
+        with tf.control_dependencies(het_tf.workers.reduce_gradients(gradients, [layer.anchor])):
             return tf.identity(loss)
 
     def steps(rank):
         return len(log[rank].read_text())
 
     log[workers.rank].write_text("")
-    het_tf.horovod.barrier()
+    het_tf.workers.barrier()
     for _ in range(20):
         if workers.rank == 1:
             time.sleep(0.02)  # the other one would be ahead
@@ -277,14 +277,14 @@ def in_step(workers, place):
         with log[workers.rank].open("a") as file:
             file.write(".")
         assert steps(workers.rank) <= steps(1 - workers.rank) + 1
-    het_tf.horovod.barrier()
+    het_tf.workers.barrier()
 
 
 def die(workers, place, victim_and_how):
     """One rank ends in the middle of training."""
     victim, _, how = victim_and_how.partition(":")
     model = functional("dying", staleness=0)
-    het_tf.horovod.distribute(model).compile("sgd", "mse")
+    het_tf.workers.distribute(model).compile("sgd", "mse")
     ids, x, y = part(2, workers.rank)
 
     class End(keras.callbacks.Callback):

@@ -35,7 +35,7 @@ class Job:
             self.ids[: len(self.ids) // 2 * 2], [0, 2] * (len(self.ids) // 2)
         )
         samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors, "words": words})
-        self.batches = het_tf.horovod.shard(
+        self.batches = het_tf.workers.shard(
             samples, by="id", batch=BATCH, lookahead=self.layer, sync="on_demand", inputs=lambda x: x["id"]
         )
         self.expected = np.zeros([KEYS, DIM], np.float32)
@@ -49,7 +49,7 @@ class Job:
                 rows = self.layer(batch["id"], training=True)
                 loss = tf.reduce_sum(rows * batch["factor"][:, None])
             variables = self.layer.trainable_variables
-            gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+            gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
             het_tf.apply(zip(gradients, variables, strict=True))
             np.testing.assert_array_equal(rows, self.expected[batch["id"].numpy()], f"step {self.at}")
             of_step = slice(self.at * self.workers.size * BATCH, (self.at + 1) * self.workers.size * BATCH)

@@ -1,4 +1,4 @@
-"""Runs cases on two ranks in order: `horovodrun -np 2 ... ranks_worker.py DIRECTORY CASE...`.
+"""Runs cases on two ranks in order: `het run --nproc 2 ranks_worker.py DIRECTORY CASE...`, or horovodrun.
 
 A case is a name, or a name and its arguments with colons between them. Each rank prints "CASE: ok" when it is
 through; the first error ends the job. Every case finds an empty server.
@@ -28,6 +28,8 @@ from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.ext.workers.python.agreement import Stream
+from het_tf.ext.workers.python.environments.place import Place
+from het_tf.ext.workers.python.mesh import Mesh
 from het_tf.python.session import settings
 from het_tf.python.table import registry
 
@@ -35,7 +37,7 @@ from het_tf.python.table import registry
 def keras_files(workers, place):
     """het_tf.callbacks.Checkpoint writes files of Keras that have what both ranks have trained."""
     # push: a rank holds back what it has trained; pull 0: in the end rank 0 reads what there is.
-    model = het_tf.horovod.distribute(
+    model = het_tf.workers.distribute(
         saving_lib.make_model(
             "sgd", cache=het_tf.Cache(rows=64, staleness=het_tf.Bounds(0, 50), wire="float32")
         )
@@ -69,7 +71,7 @@ def export(workers, place):
         rows = layer({"ids": tf.constant([10 * workers.rank, 1], tf.int64)}, training=True)["ids"]
         loss = tf.reduce_sum(rows)
     variables = layer.trainable_variables
-    gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+    gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
     het_tf.apply(zip(gradients, variables, strict=True))
     path = place / "export"
     result = het_tf.export(model, path, verbose=False)
@@ -87,7 +89,7 @@ def export(workers, place):
 
 def publish(workers, place):
     """Versions while both ranks train, and one with what both held back; rank 0 alone writes."""
-    model = het_tf.horovod.distribute(
+    model = het_tf.workers.distribute(
         saving_lib.make_model("sgd", cache=het_tf.Cache(rows=64, staleness=math.inf))
     )
     ids, labels = saving_lib.data(seed=workers.rank)
@@ -96,18 +98,18 @@ def publish(workers, place):
     with Client(address.parse(settings.parameter_server())) as client:
         versions = Versions(client, "").last()
         assert len(versions) > 2 and versions[-1].cut == positions(client, "")
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(model(ids[:4], training=True))
         variables = model.trainable_variables
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
         het_tf.apply(zip(gradients, variables, strict=True))
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
         before = positions(client, "")
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
         version = het_tf.publish(model)
         assert (version is not None) == (workers.rank == 0)
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
         there = Versions(client, "").last(1)[0]
         assert there.number == versions[-1].number + 1 and there.cut == positions(client, "") != before
         content = load(dense_store.fetch(client, there))
@@ -128,7 +130,7 @@ def begin(workers, place):
     tf.keras.utils.set_random_seed(workers.rank)
     ids, x, y = (one[:64] for one in exact_worker.part(2, workers.rank))
     for name in ("begin", "begin_batch"):
-        model = het_tf.horovod.distribute(BuildsItself(name))
+        model = het_tf.workers.distribute(BuildsItself(name))
         model.compile("sgd", "mse")
         if name == "begin":
             model.fit([ids, x], y, batch_size=16, verbose=0)
@@ -137,27 +139,60 @@ def begin(workers, place):
         horovod_worker.same(workers, name, horovod_worker.weights_of(model))
 
 
+def bits(horovod, place):
+    """The mesh of the same two ranks gives the bits that Horovod gives."""
+    del place
+    where = Place("test", horovod.rank, horovod.size, horovod.rank, horovod.size, "bits")
+    mesh = Mesh(where, address.parse(settings.parameter_server()))
+    rng = np.random.default_rng(horovod.rank)
+    shapes = [(3, 5), (), (0, 4), (70_000,)]
+    gradients = [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]
+    gradients.append(tf.constant(rng.normal(size=7), tf.float64))
+    indices = tf.constant(rng.integers(0, 9, 4 + horovod.rank))
+    rows = tf.constant(rng.normal(size=(4 + horovod.rank, 2)), tf.float32)
+    gradients.append(tf.IndexedSlices(rows, indices, tf.constant([9, 2], tf.int64)))
+    ours = tf.function(lambda these: mesh.mean(these, "bits"))(gradients)
+    theirs = tf.function(lambda these: horovod.mean(these, "bits"))(gradients)
+    for one, other in zip(tf.nest.flatten(ours, True), tf.nest.flatten(theirs, True), strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        np.testing.assert_array_equal(one, other)
+    counts = tf.constant([horovod.rank, 2], tf.int64)
+    np.testing.assert_array_equal(mesh.sum(counts, "counts"), horovod.sum(counts, "counts"))
+    np.testing.assert_array_equal(mesh.gather(rows, "rows"), horovod.gather(rows, "rows"))
+    payload, splits = tf.range(5 + horovod.rank), tf.constant([2, 3 + horovod.rank])
+    payload = tf.cast(payload, tf.uint8)
+    for one, other in zip(
+        mesh.exchange(payload, splits, "parts"), horovod.exchange(payload, splits, "parts"), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    for value in (tf.constant(3.5 + horovod.rank), tf.constant([horovod.rank == 0]), {"a": horovod.rank}):
+        one, other = mesh.broadcast(value, "value"), horovod.broadcast(value, "value")
+        assert np.array_equal(one, other) if tf.is_tensor(value) else one == other == {"a": 0}
+    mesh.leave()
+
+
 def leave_nothing(workers):
     """No tables, here and at the server."""
     het_tf.flush(all_ranks=True)
     keys = registry.keys()
     if workers.rank == 0:
-        het_tf.horovod.barrier()  # the others know of no table
+        het_tf.workers.barrier()  # the others know of no table
         for namespace, name in keys:
             het_tf.Table(name, namespace).drop()
     for namespace in {"", *registry.namespaces()}:
         het_tf.reset(namespace)
     if workers.rank != 0:
-        het_tf.horovod.barrier()
+        het_tf.workers.barrier()
     tf.keras.backend.clear_session()
     # Streams that were placed: a case has ranks that disagree on them.
     Stream._passes.clear()
     Stream._notes = None
-    het_tf.horovod.barrier()
+    het_tf.workers.barrier()
 
 
 CASES = {
     "begin": begin,
+    "bits": bits,
     "ways": lambda workers, place: horovod_worker.train_in_every_way(workers),
     "more_ways": lambda workers, place: horovod_worker.train_in_every_way(workers, more=True),
     "metrics": horovod_worker.metrics,

@@ -111,8 +111,8 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
       return FailedPrecondition(
           "nothing reduces the dense gradients of the model with " + what +
           " over the workers: every rank would train a different model. Call "
-          "het_tf.horovod.distribute(model) before fit, or pass the gradients of your own loop through "
-          "het_tf.horovod.reduce_gradients (not through Horovod's own optimizer or tape); no row was "
+          "het_tf.workers.distribute(model) before fit, or pass the gradients of your own loop through "
+          "het_tf.workers.reduce_gradients (not through Horovod's own optimizer or tape); no row was "
           "changed");
     }
     for (uint64_t ago = 1; ago <= std::min<uint64_t>(slot->turn, kSlots); ++ago) {
@@ -125,7 +125,7 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
         " was changed in a way that is not linear, or averaged over workers: it stands for the rows' "
         "gradients, which may be added, scaled and clipped by their norm, but not by their values, nor "
         "replaced by their signs. Limit rows by max_norm= of the TableConfig; average over workers by "
-        "het_tf.horovod.distribute or reduce_gradients, which leave it alone; no row was changed");
+        "het_tf.workers.distribute or reduce_gradients, which leave it alone; no row was changed");
   }
   return chosen;
 }

@@ -143,7 +143,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Whether the next read of any worker must see this update.
     """
     if settings.several_workers():
-        ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.horovod)
+        ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.workers)
     if all(isinstance(rate, float) for rate in rates):
         given = tf.constant(rates, tf.float32)
     else:

@@ -26,7 +26,7 @@ def check(layer: str) -> None:
         raise RuntimeError(
             f"layer {layer!r} is used under {kind}, which tables of het_tf do not support; take "
             "tf.distribute.MirroredStrategy for the devices of one host (docs/tf-distribute.md), and Horovod "
-            "for several hosts (docs/horovod.md)"
+            "for several hosts (docs/workers.md)"
         )
     devices = [tf.DeviceSpec.from_string(device) for device in strategy.extended.worker_devices]
     hosts = {(device.job, device.replica, device.task) for device in devices}
@@ -34,7 +34,7 @@ def check(layer: str) -> None:
         raise RuntimeError(
             f"layer {layer!r} is used under a MirroredStrategy with devices of {len(hosts)} hosts, but its "
             "rows are in this process; give MirroredStrategy devices of one host, and take Horovod for "
-            "several (docs/horovod.md)"
+            "several (docs/workers.md)"
         )
     if strategy.num_replicas_in_sync > 1 and settings.several_workers():
         raise RuntimeError(

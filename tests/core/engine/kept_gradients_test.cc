@@ -281,7 +281,7 @@ TEST_P(Kept, ATicketThatWasChangedOtherwiseIsRefused) {
     const bool not_reduced = &one == &changed[4];
     EXPECT_EQ(status.code(), not_reduced ? Code::kFailedPrecondition : Code::kInvalidArgument);
     EXPECT_THAT(status.message(),
-                HasSubstr(not_reduced ? "het_tf.horovod.distribute(model)" : "not linear, or averaged"));
+                HasSubstr(not_reduced ? "het_tf.workers.distribute(model)" : "not linear, or averaged"));
     EXPECT_THAT(worker_.Of(), ElementsAre());
   }
   ASSERT_TRUE(worker_.Apply(mine).ok()) << "nothing was consumed";

@@ -114,7 +114,7 @@ def test_window_ends_with_execution_that_fills_it(fresh):
 
 @pytest.mark.long
 def test_windows_of_all_ranks(played, tmp_path):
-    made = het_tf.horovod.distribute(model())
+    made = het_tf.workers.distribute(model())
     path = tmp_path / "x.csv"
     callback = Progressive([het_tf.metrics.Calibration(), het_tf.metrics.GAUC(by="user")], 5, str(path))
     fit(made, callback)

@@ -24,7 +24,7 @@ def fit(callbacks, steps=8, distributed=False):
     x = rules_lib.embedding(cache=het_tf.Cache(rows=4, staleness=2))(inputs)
     model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
     model.compile("sgd", "mse")
-    model = het_tf.horovod.distribute(model) if distributed else model
+    model = het_tf.workers.distribute(model) if distributed else model
     model.fit(ids, y, batch_size=8, verbose=0, shuffle=False, callbacks=callbacks)
 
 

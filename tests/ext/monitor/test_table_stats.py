@@ -154,7 +154,7 @@ def test_lags_and_rates_are_those_since_the_last_point():
 
 
 def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
-    made = het_tf.horovod.distribute(model(het_tf.Cache(rows=4)))
+    made = het_tf.workers.distribute(model(het_tf.Cache(rows=4)))
     for me in (0, 1):
         played.me = me
         fit(made, TableStats(tmp_path, every="epoch"))

@@ -1,4 +1,4 @@
-"""Streams that het_tf.horovod.shard places by a field, with a Horovod that is played."""
+"""Streams that het_tf.workers.shard places by a field, with a Horovod that is played."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ranks_take_what_the_rule_gives_them(four, by):
     expected = Placement(by, RANKS, BATCH).place(columns()[by].reshape(-1))
     for me in range(RANKS) if by == "id" else (2,):
         four.me = me
-        placed = het_tf.horovod.shard(dataset(), by=by, batch=BATCH)
+        placed = het_tf.workers.shard(dataset(), by=by, batch=BATCH)
         assert placed.element_spec[0]["pair"].shape == (BATCH, 2) and int(placed.cardinality()) == 6
         found = list(placed.as_numpy_iterator())
         np.testing.assert_array_equal([numbers for _, numbers, _ in found], expected[:, me])
@@ -51,19 +51,19 @@ def test_other_elements_are_placed_too(four):
     ids = columns()["id"]
     mine = Placement("id", RANKS, BATCH).place(ids)[:, 0]
     ragged = tf.RaggedTensor.from_row_lengths(np.arange(3 * SAMPLES), [3] * SAMPLES)
-    found = list(het_tf.horovod.shard(
+    found = list(het_tf.workers.shard(
         tf.data.Dataset.from_tensor_slices({"id": ids, "tags": ragged}), by="id", batch=BATCH
     ))  # fmt: skip
     np.testing.assert_array_equal([one["id"] for one in found], ids[mine])
     np.testing.assert_array_equal(found[2]["tags"].to_tensor()[:, 0], 3 * mine[2])
     train = het_tf.data.load("criteo_like:2000").train
     order = Placement("C2", RANKS, BATCH).place(train.read().categorical["C2"])
-    part = het_tf.horovod.shard(train, by="C2", batch=BATCH)
+    part = het_tf.workers.shard(train, by="C2", batch=BATCH)
     np.testing.assert_array_equal(
         [label for _, label in part.as_numpy_iterator()], train.read().label[order[:, 0]]
     )
     four.ranks = 1
-    alone = het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
+    alone = het_tf.workers.shard(dataset(), by="id", batch=BATCH)
     assert [int(numbers[0]) for _, numbers, _ in alone] == list(range(0, SAMPLES - BATCH + 1, BATCH))
 
 
@@ -94,7 +94,7 @@ REFUSED = {
 def test_what_cannot_be_placed_is_refused(four, name):
     make, arguments, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
-        het_tf.horovod.shard(make(), **{"batch": BATCH, **arguments})
+        het_tf.workers.shard(make(), **{"batch": BATCH, **arguments})
 
 
 def layer(name, table=None):
@@ -131,14 +131,14 @@ def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
     if "lookahead" in arguments:
         arguments["lookahead"] = arguments["lookahead"]("id")
     with pytest.raises(ValueError, match=message):
-        het_tf.horovod.shard(dataset(), **arguments)
+        het_tf.workers.shard(dataset(), **arguments)
 
 
 def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
     """Would catch: a worker that leaves with updates that the others have waited for."""
     monkeypatch.setattr("het_tf.ext.window.python.planned.settings.elastic", lambda: True)
     with pytest.raises(ValueError, match="in an elastic job"):
-        het_tf.horovod.shard(dataset(), by="id", batch=BATCH, lookahead=layer("id"), sync="on_demand")
+        het_tf.workers.shard(dataset(), by="id", batch=BATCH, lookahead=layer("id"), sync="on_demand")
 
 
 def test_each_rank_gets_its_het_data_file(four, tmp_path):
@@ -147,15 +147,15 @@ def test_each_rank_gets_its_het_data_file(four, tmp_path):
         (tmp_path / name).write_bytes(b"x" * size)
     Pieces(tmp_path, Placement("C2", RANKS, BATCH), "id", 0, 0, [], files).write(tmp_path)
     four.me = 2
-    assert het_tf.horovod.shard(tmp_path) == str(tmp_path / "part-2.tsv")
+    assert het_tf.workers.shard(tmp_path) == str(tmp_path / "part-2.tsv")
     with pytest.raises(ValueError, match=r"batch is 8, but .* is placed already"):
-        het_tf.horovod.shard(tmp_path, batch=8)
+        het_tf.workers.shard(tmp_path, batch=8)
     four.others = lambda mine: [(mine[0], {**mine[1], "id of the files": "x"})] * 3
     with pytest.raises(RuntimeError, match=r"id of the files is 'x' on rank 0, .*'id' on rank 2"):
-        het_tf.horovod.shard(str(tmp_path))
+        het_tf.workers.shard(str(tmp_path))
     four.ranks = 2
     with pytest.raises(ValueError, match=r"placed for 4 workers, but there are 2 ranks; .* --workers 2"):
-        het_tf.horovod.shard(tmp_path)
+        het_tf.workers.shard(tmp_path)
 
 
 # --- ranks that place differently --------------------------------------------------------------------------
@@ -169,10 +169,10 @@ def test_ranks_that_are_called_differently_are_told_at_once(played):
     ):  # fmt: skip
         played.others = lambda mine, change={name: other}: [(mine[0], {**mine[1], **change})]
         with pytest.raises(RuntimeError, match=values):
-            het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
+            het_tf.workers.shard(dataset(), by="id", batch=BATCH)
     played.others = lambda mine: [("by is 'x'", {})]
     with pytest.raises(RuntimeError, match="rank 1 could not place its samples: by is 'x'"):
-        het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
+        het_tf.workers.shard(dataset(), by="id", batch=BATCH)
 
 
 def steps_until_told(placed, eager):
@@ -182,7 +182,7 @@ def steps_until_told(placed, eager):
 
     @run
     def step():
-        weight.assign_sub(het_tf.horovod.reduce_gradients([tf.ones([])], [weight])[0])
+        weight.assign_sub(het_tf.workers.reduce_gradients([tf.ones([])], [weight])[0])
 
     for number, _ in enumerate(placed):
         before = weight.numpy()
@@ -202,7 +202,7 @@ def test_ranks_that_read_another_order_are_told(played, eager):
         if turned:  # the same global batches
             turn = lambda *batch: tf.nest.map_structure(lambda column: column[::-1], batch)  # noqa: E731
             samples = samples.batch(2 * BATCH).map(turn).unbatch()
-        return het_tf.horovod.shard(samples, by="id", batch=BATCH)
+        return het_tf.workers.shard(samples, by="id", batch=BATCH)
 
     def begin_again():
         Stream._passes.clear()
@@ -235,7 +235,7 @@ def test_ranks_that_read_another_order_are_told(played, eager):
 
 
 def test_a_pass_counts_from_its_first_note(played):
-    placed = het_tf.horovod.shard(dataset(40 * 2 * BATCH), by="id", batch=BATCH)
+    placed = het_tf.workers.shard(dataset(40 * 2 * BATCH), by="id", batch=BATCH)
     next(iter(placed.take(1)))  # one rank may look at a batch
     passes = [sum(1 for _ in placed) for _ in range(2)]
     notes = Stream._notes.newest.numpy()
@@ -246,11 +246,11 @@ def test_a_pass_counts_from_its_first_note(played):
 def test_elastic_job_must_place_stream_anew(played, monkeypatch):
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     played.others = lambda mine: pytest.fail("a worker that joins would ask alone")
-    placed = het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
-    het_tf.horovod.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
+    placed = het_tf.workers.shard(dataset(), by="id", batch=BATCH)
+    het_tf.workers.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
     played.ranks = 3
     with pytest.raises(RuntimeError, match=r"placed for 2 workers, but there are 3; call .* inside the func"):
-        het_tf.horovod.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
-    het_tf.horovod.shard(dataset(), by="id", batch=BATCH)
-    het_tf.horovod.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
+        het_tf.workers.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
+    het_tf.workers.shard(dataset(), by="id", batch=BATCH)
+    het_tf.workers.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
     del placed

@@ -1,4 +1,4 @@
-"""Streams that het_tf.horovod.shard places by location, with a Horovod that is played."""
+"""Streams that het_tf.workers.shard places by location, with a Horovod that is played."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def expected(fields=None):
 
 
 def shard(ahead=None, **others):
-    return het_tf.horovod.shard(dataset(), by="location", batch=BATCH, lookahead=ahead or layer(), **others)
+    return het_tf.workers.shard(dataset(), by="location", batch=BATCH, lookahead=ahead or layer(), **others)
 
 
 def numbers(batches):
@@ -119,7 +119,7 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
         (ragged, het_tf.keras.EmbeddingCollection({"tags": tags}), np.stack([home, once], 1)),
         (graph, model, np.stack([home, home + 60, once], 1)),
     ):
-        placed = het_tf.horovod.shard(samples, by="location", batch=BATCH, lookahead=plan)
+        placed = het_tf.workers.shard(samples, by="location", batch=BATCH, lookahead=plan)
         np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
 
 
@@ -129,7 +129,7 @@ def test_samples_are_placed_by_lookups_of_the_model(four):
     """
     data = het_tf.data.load("criteo_like:2000")
     model = het_tf.models.DCNv2(data.description, embedding_dim=4)
-    placed = het_tf.horovod.shard(data.train, by="location", batch=BATCH, lookahead=model)
+    placed = het_tf.workers.shard(data.train, by="location", batch=BATCH, lookahead=model)
     examples = data.train.read()
     order = expected([(0, model.rows.ids(examples.inputs())["deep"].numpy())])[:, 0]
     found = np.stack([label for _, label in placed.as_numpy_iterator()])
@@ -144,7 +144,7 @@ def test_nodes_are_placed_by_their_community(four, tmp_path):
     samples = het_tf.data.NodeSet(ids, ids % 3).samples(graph, (2,), community=community)
     order = Placement("community", RANKS, BATCH).place(community[ids])
     four.me = 2
-    found = list(het_tf.horovod.shard(samples, by="community", batch=BATCH).as_numpy_iterator())
+    found = list(het_tf.workers.shard(samples, by="community", batch=BATCH).as_numpy_iterator())
     assert len(found) == 5 == len(order)
     for (fields, labels), mine in zip(found, order[:, 2], strict=True):
         np.testing.assert_array_equal(fields["hop_0"], ids[mine])
@@ -172,7 +172,7 @@ def test_what_has_no_ids_is_refused(four, name):
     arguments, message = REFUSED[name]
     arguments = {"data": dataset, "by": "location", "batch": BATCH, "lookahead": layer(), **arguments}
     with pytest.raises(ValueError, match=message):
-        het_tf.horovod.shard(arguments.pop("data")(), **arguments)
+        het_tf.workers.shard(arguments.pop("data")(), **arguments)
 
 
 def test_ranks_that_look_up_or_read_others_are_told(played):
@@ -188,7 +188,7 @@ def test_ranks_that_look_up_or_read_others_are_told(played):
         of = {name: column[:256] for name, column in ids().items()}
         of["item"][3, 1] += change
         samples = tf.data.Dataset.from_tensor_slices((of, np.arange(256)))
-        list(het_tf.horovod.shard(samples, by="location", batch=BATCH, lookahead=layer()))
+        list(het_tf.workers.shard(samples, by="location", batch=BATCH, lookahead=layer()))
         notes.append(Stream._notes.newest.numpy()[-1])
     assert [note[2] for note in notes] == [16] * 3
     assert notes[0][3] == notes[1][3] != notes[2][3]

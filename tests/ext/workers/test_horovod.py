@@ -1,4 +1,4 @@
-"""het_tf.horovod with a Horovod that is played: init, what is reduced, what is refused."""
+"""het_tf.workers with a Horovod that is played: init, what is reduced, what is refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
     hvd.ranks, hvd.initialized = 1, False
     monkeypatch.setattr(hvd, "init", lambda: setattr(hvd, "initialized", True), raising=False)
     het_tf.init()
-    assert settings.workers().size == 1 and het_tf.horovod.rank() == 0, "nothing has started ranks"
+    assert settings.workers().size == 1 and het_tf.workers.rank() == 0, "nothing has started ranks"
     monkeypatch.setenv("HOROVOD_SIZE", "2")
     with pytest.raises(RuntimeError, match="one of 2 ranks, but Horovod has found 1"):
         het_tf.init()
@@ -72,9 +72,9 @@ def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
     monkeypatch.setenv("HOROVOD_SIZE", "2")
     calls = (
         lambda: het_tf.keras.Embedding(2, name="t"),
-        lambda: het_tf.horovod.distribute(keras.Sequential()),
-        lambda: het_tf.horovod.shard(np.arange(4)),
-        het_tf.horovod.rank,
+        lambda: het_tf.workers.distribute(keras.Sequential()),
+        lambda: het_tf.workers.shard(np.arange(4)),
+        het_tf.workers.rank,
     )
     for initialized, call in itertools.product((True, False), calls):
         hvd.initialized = initialized
@@ -187,13 +187,13 @@ def test_distribute_reduces_every_gradient_once(played, mode, late):
     model = rules_lib.make_model("adam", mode=mode)
     if not late:
         optimizer, model.optimizer = model.optimizer, None
-        assert het_tf.horovod.distribute(het_tf.horovod.distribute(model)) is model
+        assert het_tf.workers.distribute(het_tf.workers.distribute(model)) is model
         model.optimizer = optimizer
     else:
         played.ranks = 1
         model.fit(*data(), verbose=0, batch_size=32)  # traced once without
         played.ranks = 2
-        het_tf.horovod.distribute(het_tf.horovod.distribute(model))
+        het_tf.workers.distribute(het_tf.workers.distribute(model))
     model.fit(*data(), verbose=0, batch_size=32)
     assert model.train_on_batch(*data()) is not None
     numbers = [name.rpartition(".")[2] for name in played.reduced if "gradient" in name]
@@ -209,7 +209,7 @@ def test_dense_weights_see_the_average_and_rows_their_share(played):
         played.ranks = max(ranks, 1)
         keras.utils.set_random_seed(3)
         with het_tf.namespace(f"ranks{ranks}"):
-            model = het_tf.horovod.distribute(rules_lib.make_model("sgd", het_tf.optimizers.SGD(0.1)))
+            model = het_tf.workers.distribute(rules_lib.make_model("sgd", het_tf.optimizers.SGD(0.1)))
             if ranks:
                 model.fit(*data(), verbose=0, batch_size=32)
             found.append((model.layers[-1].get_weights(), rules_lib.rows()))
@@ -223,13 +223,13 @@ def test_dense_weights_see_the_average_and_rows_their_share(played):
 def test_distribute_refuses(fresh, monkeypatch):
     model = rules_lib.make_model()
     fit = model.fit
-    assert het_tf.horovod.distribute(model) is model and model.fit == fit, "one worker"
+    assert het_tf.workers.distribute(model) is model and model.fit == fit, "one worker"
     monkeypatch.setattr(settings.current, "workers", Horovod(Played()))
     with pytest.raises(TypeError, match="give a Keras model"):
-        het_tf.horovod.distribute("model")
+        het_tf.workers.distribute("model")
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
     with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
-        het_tf.horovod.distribute(model)
+        het_tf.workers.distribute(model)
     monkeypatch.setattr(settings.current, "workers", Workers())
 
 
@@ -245,7 +245,7 @@ def test_a_fit_that_nothing_reduces_is_refused(played):
     gradients = tape.gradient(loss, variables)
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"reduce_gradients \(not through Horovod's"):
         model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-    gradients = het_tf.horovod.reduce_gradients(gradients, variables)
+    gradients = het_tf.workers.reduce_gradients(gradients, variables)
     model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
@@ -257,7 +257,7 @@ def test_a_mean_of_the_ranks_tickets_is_refused(played):
         played.me = rank
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(np.array([1])))
-        (ticket,) = het_tf.horovod.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
+        (ticket,) = het_tf.workers.reduce_gradients([tape.gradient(loss, layer.anchor)], [layer.anchor])
         tickets.append(tf.roll(ticket, -rank, 0))  # each rank's is its first
     with pytest.raises(tf.errors.InvalidArgumentError, match="averaged over workers"):
         het_tf.apply([((tickets[0] + tickets[1]) / 2, layer.anchor)])
@@ -278,14 +278,14 @@ def test_train_step_bypassing_optimizer_is_refused(played):
 
     model = Own([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    het_tf.horovod.distribute(model)
+    het_tf.workers.distribute(model)
     x = np.ones((4, 3), np.float32)
     with pytest.raises(RuntimeError, match="reduce_gradients"):
         model.fit(x, x[:, :1], verbose=0)
 
 
 def test_ranks_that_differ_are_named(played):
-    model = het_tf.horovod.distribute(rules_lib.make_model())
+    model = het_tf.workers.distribute(rules_lib.make_model())
     played.others = lambda mine: [{**mine, "tables": []}] if isinstance(mine, dict) else [mine]
     for _ in range(2):  # it is compared again, and refused again
         with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its tables"):
@@ -298,11 +298,11 @@ def test_ranks_that_differ_are_named(played):
 def test_reduce_gradients_keeps_the_nest(played):
     nest = [tf.constant([1.0, 2.0]), None, {"a": tf.constant(3.0)}]
     variables = [tf.Variable([0.0, 0.0]), tf.Variable(0.0), {"a": tf.Variable(0.0)}]
-    reduced = het_tf.horovod.reduce_gradients(nest, variables)
+    reduced = het_tf.workers.reduce_gradients(nest, variables)
     assert reduced[1] is None and float(reduced[2]["a"]) == 3.0
     assert len(played.reduced) == 2
     played.ranks = 1
-    assert het_tf.horovod.reduce_gradients(nest, variables) is nest
+    assert het_tf.workers.reduce_gradients(nest, variables) is nest
 
 
 def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
@@ -321,7 +321,7 @@ def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
 
     @tf.function
     def step(gradient):
-        with tf.control_dependencies(het_tf.horovod.reduce_gradients([gradient], [variable])):
+        with tf.control_dependencies(het_tf.workers.reduce_gradients([gradient], [variable])):
             return gradient + 1.0
 
     step(tf.constant(1.0))
@@ -334,7 +334,7 @@ def test_an_update_waits_for_all_ranks_at_staleness_0_alone(played):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(np.array([1, 2, 2])))
         variables = layer.trainable_variables
-        gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+        gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
         before = len(played.reduced)
         het_tf.apply(zip(gradients, variables, strict=True))
         names = played.reduced[before:]

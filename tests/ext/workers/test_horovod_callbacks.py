@@ -1,4 +1,4 @@
-"""Callbacks and data of het_tf.horovod, with a Horovod that is played."""
+"""Callbacks and data of het_tf.workers, with a Horovod that is played."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def data(rows=32):
 
 
 def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
-    model = het_tf.horovod.distribute(rules_lib.make_model("adam"))
+    model = het_tf.workers.distribute(rules_lib.make_model("adam"))
     model.fit(*data(), verbose=0)
     played.me = 1  # the played rank 0 has zeros everywhere
-    het_tf.horovod.broadcast(model)
+    het_tf.workers.broadcast(model)
     variables = model.optimizer.variables
     for variable in [*model.weights, *(variables() if callable(variables) else variables)]:
         assert not np.any(tf.convert_to_tensor(variable).numpy()), variable
     unbuilt = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(RuntimeError, match="no weights yet"):
-        het_tf.horovod.broadcast(unbuilt)
+        het_tf.workers.broadcast(unbuilt)
     # With another number of weights the ranks would wait for each other.
     played.others = lambda mine: [{"weights and optimizer": mine["weights and optimizer"][1:]}]
     with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its weights and optimizer"):
-        het_tf.horovod.broadcast(model)
+        het_tf.workers.broadcast(model)
 
 
 class Late(keras.Model):
@@ -60,7 +60,7 @@ class BuildsItself(Late):
 @pytest.mark.parametrize("eagerly", [False, True])
 @pytest.mark.parametrize("kind", [Late, BuildsItself])
 def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
-    model = het_tf.horovod.distribute(kind())
+    model = het_tf.workers.distribute(kind())
     model.compile(keras.optimizers.SGD(1e-12), "mse", run_eagerly=eagerly)
     played.me = 1  # the played rank 0 has zeros everywhere
     ids = np.tile(data(1)[0], (64, 1))
@@ -74,7 +74,7 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
 
 def test_each_fit_begins_with_rank_0(played):
     """Also where a rank changes its weights between two; and so does a first batch without `fit`."""
-    model = het_tf.horovod.distribute(rules_lib.make_model(keras.optimizers.SGD(1e-12)))
+    model = het_tf.workers.distribute(rules_lib.make_model(keras.optimizers.SGD(1e-12)))
     played.me = 1  # the played rank 0 has zeros everywhere
     kernel = model.layers[-1].kernel
     model.train_on_batch(*data())
@@ -92,7 +92,7 @@ def test_a_fit_flushes_for_its_own_passes(played, monkeypatch):
     monkeypatch.setattr(callbacks, "flush", lambda all_ranks: flushed.append(all_ranks))
     monkeypatch.setattr(planned._Passes, "begun", planned._Passes())
     monkeypatch.setattr(planned._Passes, "ended", 0)
-    model = het_tf.horovod.distribute(rules_lib.make_model())
+    model = het_tf.workers.distribute(rules_lib.make_model())
     begin = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: planned._Passes.begin())
     for callback, wanted in ((begin, 3), (None, 3)):
         model.fit(*data(), epochs=2, verbose=0, validation_data=data(), callbacks=callback)
@@ -110,7 +110,7 @@ def test_callbacks_read_the_logs_of_all_ranks(played, how):
         def train_step(self, batch):
             return {**super().train_step(batch), "mine": tf.constant(1.0)}
 
-    model = het_tf.horovod.distribute(Logging([keras.Input((3,)), keras.layers.Dense(1)]))
+    model = het_tf.workers.distribute(Logging([keras.Input((3,)), keras.layers.Dense(1)]))
     model.compile("sgd", "mse", metrics=["mae"])
     played.extra = {"het_tf.log_values": np.array([0.0, 3.0])}  # of the other rank
     seen, x, y = [], np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
@@ -125,7 +125,7 @@ def test_callbacks_read_the_logs_of_all_ranks(played, how):
 
 
 def test_the_learning_rate_grows_with_the_ranks_once(played):
-    model = het_tf.horovod.distribute(rules_lib.make_model(keras.optimizers.SGD(0.1)))
+    model = het_tf.workers.distribute(rules_lib.make_model(keras.optimizers.SGD(0.1)))
     rates = []
 
     class Look(keras.callbacks.Callback):
@@ -141,19 +141,19 @@ def test_the_learning_rate_grows_with_the_ranks_once(played):
         with pytest.raises(ValueError, match="give a number"):
             het_tf.callbacks.LearningRateScaling(**arguments)
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
-    model = het_tf.horovod.distribute(rules_lib.make_model(keras.optimizers.SGD(schedule)))
+    model = het_tf.workers.distribute(rules_lib.make_model(keras.optimizers.SGD(schedule)))
     with pytest.raises(ValueError, match="the number of ranks where it is made"):
         model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.LearningRateScaling()])
 
 
 @pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning")
 def test_rank_0_writes_while_all_others_wait(played, tmp_path):
-    model = het_tf.horovod.distribute(rules_lib.make_model())
+    model = het_tf.workers.distribute(rules_lib.make_model())
     for me in (1, 0):
         played.me = me
         path = tmp_path / f"{me}.weights.h5"
         played.gathered.clear()
-        log = het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger(str(tmp_path / f"{me}.csv")))
+        log = het_tf.workers.on_rank_zero(keras.callbacks.CSVLogger(str(tmp_path / f"{me}.csv")))
         checkpoint = het_tf.callbacks.Checkpoint(str(path), save_weights_only=True)
         model.fit(*data(), verbose=0, callbacks=[checkpoint, log])
         assert path.exists() == (me == 0) == (tmp_path / f"{me}.csv").exists()
@@ -198,7 +198,7 @@ def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
 
 
 def test_table_stats_of_all_ranks(played):
-    model = het_tf.horovod.distribute(rules_lib.make_model())
+    model = het_tf.workers.distribute(rules_lib.make_model())
     mine, of_all = het_tf.callbacks.TableStats(), het_tf.callbacks.TableStats(all_ranks=True)
     model.fit(*data(), verbose=0, batch_size=8, callbacks=[mine, of_all])
     assert of_all.epochs[0]["t"]["updates"] == 2 * mine.epochs[0]["t"]["updates"] == 8
@@ -213,7 +213,7 @@ def parts(played, make, ranks=3, **options):
     found = []
     for me in range(ranks):
         played.me = me
-        found.append(het_tf.horovod.shard(make(), **options))
+        found.append(het_tf.workers.shard(make(), **options))
     return found
 
 
@@ -250,11 +250,11 @@ def test_shards_are_equal_and_apart(played):
 
 def test_shard_refuses(played):
     with pytest.raises(ValueError, match=r"give a tf\.data\.Dataset"):
-        het_tf.horovod.shard([1, 2, 3])
+        het_tf.workers.shard([1, 2, 3])
     with pytest.raises(ValueError, match=r"\[3, 4\] rows"):
-        het_tf.horovod.shard((np.zeros(3), np.zeros(4)))
+        het_tf.workers.shard((np.zeros(3), np.zeros(4)))
     with pytest.raises(ValueError, match="1 elements for 2 ranks"):
-        het_tf.horovod.shard(tf.data.Dataset.range(1))
+        het_tf.workers.shard(tf.data.Dataset.range(1))
 
 
 def test_op_names_restart_in_each_graph():

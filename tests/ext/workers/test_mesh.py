@@ -12,7 +12,7 @@ import redis_lib
 
 from het_tf.ext.ps.python.address import parse
 from het_tf.ext.workers.python import mesh
-from het_tf.ext.workers.python.environments import Place
+from het_tf.ext.workers.python.environments.place import Place
 
 pytestmark = pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
 

@@ -1,4 +1,4 @@
-"""Two ranks under horovodrun: they train, save, restore and export together, in one launch of many cases."""
+"""Two ranks, of het_tf and of Horovod: they train, save, restore and export; many cases in one launch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from het_tf import checkpoint
 pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
+@pytest.fixture(scope="module", params=horovod_lib.BACKENDS)
+def job(request, tmp_path_factory):
     """The launch, and the directory of its files."""
     place = tmp_path_factory.mktemp("ranks")
     cases = "ways begin metrics loops fail export publish exact save keras_files orders end"
-    ranks = horovod_lib.Ranks(place, *cases.split(), TMPDIR=str(place))
+    bits = ["bits"] if request.param == "horovod" else []
+    ranks = horovod_lib.Ranks(place, *bits, *cases.split(), backend=request.param, TMPDIR=str(place))
     yield ranks, place
     ranks.end()
 
@@ -31,6 +32,12 @@ def job(tmp_path_factory):
 def test_both_ranks_are_through(job, case):
     """The assertions of a case are in the workers of tests/lib."""
     job[0].wait(case)
+
+
+@pytest.mark.parametrize("job", ["horovod"], indirect=True)
+def test_ranks_of_het_tf_give_the_bits_of_horovod(job):
+    """Horovod's sums and those of a mesh of the same two ranks, in one process each."""
+    job[0].wait("bits")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +134,7 @@ def test_ranks_end_with_shortest_stream_and_warn_once(job):
 def test_the_job_leaves_nothing_behind(job):
     ranks, place = job
     assert ranks.end() == 0, ranks.out[-3000:]
-    assert all(f"[{rank}]<stdout>:rank {rank} is done" in ranks.out for rank in (0, 1))
+    assert all(f"rank {rank} is done" in ranks.out for rank in (0, 1))
     assert ranks.out.count("runs the parameter server of this job at unix://") == 1
     assert "keeps the parameter server" not in ranks.out, "rank 0 should not wait"
     assert not horovod_lib.servers_below(place) and not list(place.glob("het_ps_*"))

@@ -38,7 +38,7 @@ def other(played, monkeypatch):
 
 
 def model(**compile):
-    made = het_tf.horovod.distribute(rules_lib.make_model())
+    made = het_tf.workers.distribute(rules_lib.make_model())
     made.compile("sgd", "mse", **compile)
     return made
 
@@ -148,7 +148,7 @@ def looped(stream, calls=1):
     def step(x):
         for _ in range(calls):
             gradients = [tf.reduce_mean(tf.cast(x, tf.float32))]
-            weight.assign_sub(het_tf.horovod.reduce_gradients(gradients, [weight])[0])
+            weight.assign_sub(het_tf.workers.reduce_gradients(gradients, [weight])[0])
 
     count = 0
     for x, *_ in stream:
@@ -159,9 +159,9 @@ def looped(stream, calls=1):
 
 def test_a_custom_loop_ends_with_the_shortest(other):
     other(3)
-    stream = het_tf.horovod.until_shortest(dataset(5))
+    stream = het_tf.workers.until_shortest(dataset(5))
     assert [looped(stream), looped(stream)] == [3, 3]
-    assert looped(het_tf.horovod.until_shortest(dataset(5)), calls=2) == 3, "as of two optimizers"
+    assert looped(het_tf.workers.until_shortest(dataset(5)), calls=2) == 3, "as of two optimizers"
     assert stream.element_spec == dataset(5).element_spec
 
 
@@ -172,44 +172,44 @@ def test_structures_of_batches_pass(other):
     made = tf.data.Dataset.from_tensor_slices(
         ({"r": ragged, "s": tf.sparse.eye(3)}, (np.arange(3), "a b c".split()))
     )
-    stream = het_tf.horovod.until_shortest(made.batch(1))
+    stream = het_tf.workers.until_shortest(made.batch(1))
     assert stream.element_spec == made.batch(1).element_spec
     for got, expected in zip(stream, made.batch(1), strict=True):
         for one, another in zip(tf.nest.flatten(got, True), tf.nest.flatten(expected, True), strict=True):
             np.testing.assert_array_equal(one, another)
-    only = het_tf.horovod.until_shortest(made.map(lambda x, _: x))
+    only = het_tf.workers.until_shortest(made.map(lambda x, _: x))
     assert [sorted(x) for x in only] == [["r", "s"]] * 3
 
 
 def test_peek_at_stream_does_not_communicate(other):
     """A single rank may look at its batches: an exchange in the pipeline would wait for the others."""
     other(3)
-    stream = het_tf.horovod.until_shortest(dataset(5))
+    stream = het_tf.workers.until_shortest(dataset(5))
     assert [sum(1 for _ in stream), sum(1 for _ in stream.take(2)), looped(stream)] == [5, 2, 3]
 
 
 def test_reading_ahead_of_the_steps_is_an_error(other):
     """It would take a batch that another rank lacks, and wait forever in its step."""
     other(30)
-    ahead = het_tf.horovod.until_shortest(dataset(40)).prefetch(4)
+    ahead = het_tf.workers.until_shortest(dataset(40)).prefetch(4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="nothing may read ahead of them; put prefetch"):
         looped(ahead)
 
 
 def test_two_streams_in_one_loop_are_an_error(other):
     other(30)
-    both = [het_tf.horovod.until_shortest(dataset(10)) for _ in range(2)]
+    both = [het_tf.workers.until_shortest(dataset(10)) for _ in range(2)]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"two datasets of .* zipped of both"):
         looped(tf.data.Dataset.zip((both[0], both[1])))
 
 
 def test_until_shortest_refuses(played, other, monkeypatch):
     with pytest.raises(ValueError, match=r"dataset is a list; give a tf\.data\.Dataset"):
-        het_tf.horovod.until_shortest([1])
+        het_tf.workers.until_shortest([1])
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     with pytest.raises(RuntimeError, match="in an elastic job"):
-        het_tf.horovod.until_shortest(dataset(1))
+        het_tf.workers.until_shortest(dataset(1))
     monkeypatch.delenv("HOROVOD_ELASTIC")
     played.ranks = 1
     whole = dataset(1)
-    assert het_tf.horovod.until_shortest(whole) is whole
+    assert het_tf.workers.until_shortest(whole) is whole

@@ -68,6 +68,6 @@ def test_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch)
     variables = layer.trainable_variables
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(layer(tf.constant([1])))
-    gradients = het_tf.horovod.reduce_gradients(tape.gradient(loss, variables), variables)
+    gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
     het_tf.apply(zip(gradients, variables, strict=True))
     np.testing.assert_allclose(rows([1]), [[want] * 4])

@@ -36,7 +36,7 @@ def test_states_of_all_ranks_are_those_of_all_samples(played, fresh):
         mine = feed(make(), user[:cut], y[:cut], p[:cut])
         before = [float(one.result()) for one in mine]
         play(played, feed(make(), user[cut:], y[cut:], p[cut:]))
-        with het_tf.horovod.global_states(mine):
+        with het_tf.workers.global_states(mine):
             found = [float(one.result()) for one in mine]
             groups = mine[0].groups, mine[0].left_out
         union = feed(make(), user, y, p)
@@ -51,7 +51,7 @@ def test_states_return_after_an_error(played, fresh):
     mine = feed(make(), user[:30], y[:30], p[:30])
     before = [float(one.result()) for one in mine]
     play(played, feed(make(), user[30:], y[30:], p[30:]))
-    with pytest.raises(KeyError), het_tf.horovod.global_states(mine):
+    with pytest.raises(KeyError), het_tf.workers.global_states(mine):
         raise KeyError
     np.testing.assert_array_equal([float(one.result()) for one in mine], before)
 
@@ -62,7 +62,7 @@ def test_logs_of_fit_are_those_of_all_ranks(played, fresh):
         "user": keras.Input((), dtype="int64", name="user"), "x": keras.Input((3,), name="x"),
     }  # fmt: skip
     model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(inputs["x"]))
-    model = het_tf.metrics.with_inputs(het_tf.horovod.distribute(model))
+    model = het_tf.metrics.with_inputs(het_tf.workers.distribute(model))
     model.compile("sgd", "binary_crossentropy", metrics=[make()[0], make()[2]], jit_compile=False)
     x = {"user": fresh.integers(0, 9, 64), "x": fresh.random((64, 3)).astype("float32")}
     y = fresh.integers(0, 2, (64, 1)).astype("float32")

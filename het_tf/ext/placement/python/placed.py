@@ -1,4 +1,4 @@
-"""`het_tf.horovod.shard(data, by=FIELD, batch=B)`: places samples by the rule of placement/placement.py."""
+"""`het_tf.workers.shard(data, by=FIELD, batch=B)`: places samples by the rule of placement/placement.py."""
 
 import os
 from collections.abc import Mapping

@@ -7,7 +7,7 @@ A global batch is `workers * batch` samples of the stream in their order; each w
 * spill: the rest goes, in the order of the stream, to workers that have too few, the first worker first;
 * order: each worker's samples keep the order of the stream.
 
-The rule uses a few operations (`Numpy`) that numpy and TensorFlow share: het_tf.horovod.shard runs it in a
+The rule uses a few operations (`Numpy`) that numpy and TensorFlow share: het_tf.workers.shard runs it in a
 graph, `het data` on arrays. Nothing here imports TensorFlow.
 """
 

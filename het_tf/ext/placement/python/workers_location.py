@@ -1,4 +1,4 @@
-"""`het_tf.horovod.shard(data, by="location", batch=B, lookahead=layer)`: places samples where rows were used.
+"""`het_tf.workers.shard(data, by="location", batch=B, lookahead=layer)`: places samples where rows were used.
 
 The rule is core/plan/location.h, run by the op het_place_samples. Its state, 16 MB, passes
 from batch to batch: a pass that is left, restarted or restored does not affect others, and a restored one

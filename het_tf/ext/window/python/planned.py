@@ -1,4 +1,4 @@
-"""`het_tf.horovod.shard(..., lookahead=layer, sync=...)`: plans the lookups of placed streams.
+"""`het_tf.workers.shard(..., lookahead=layer, sync=...)`: plans the lookups of placed streams.
 
 Every rank reads all of a placed stream, so it knows the lookups of the others. With `sync="on_demand"` it
 passes them to the core (ext/window/cc/window.h): a row then goes to the server when another rank uses it

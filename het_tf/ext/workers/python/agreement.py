@@ -50,7 +50,7 @@ def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
         if any(value != values[0] for value in values):
             listed = ", ".join(f"{value!r} on rank {rank}" for rank, value in enumerate(values))
             raise RuntimeError(
-                f"ranks place samples differently: {what} is {listed}; call het_tf.horovod.shard on every "
+                f"ranks place samples differently: {what} is {listed}; call het_tf.workers.shard on every "
                 "rank with the same arguments"
             )
 
@@ -166,5 +166,5 @@ def _refuse_other_workers() -> None:
     if newest is not None and newest.workers != now:
         raise RuntimeError(
             f"the stream was placed for {newest.workers} workers, but there are {now}; call "
-            "het_tf.horovod.shard inside the function that run_elastic decorates"
+            "het_tf.workers.shard inside the function that run_elastic decorates"
         )

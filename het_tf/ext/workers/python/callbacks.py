@@ -138,7 +138,7 @@ def _settle() -> None:
 def on_rank_zero(callback: Any) -> Any:
     """Returns the callback on rank 0, and one that does nothing on the other ranks.
 
-        callbacks=[..., het_tf.horovod.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
+        callbacks=[..., het_tf.workers.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
 
     For callbacks that write or print. Callbacks that change training (learning rate, early stopping) belong
     on every rank.

@@ -75,7 +75,7 @@ def compare_steps(steps: int | None) -> None:
         text = ", ".join(str(one) for one in of_ranks)
         raise RuntimeError(
             f"the ranks have {text} batches an epoch; all must have equally many, or those with more wait "
-            "forever: cut the data by het_tf.horovod.shard, or give fit steps_per_epoch"
+            "forever: cut the data by het_tf.workers.shard, or give fit steps_per_epoch"
         )
 
 

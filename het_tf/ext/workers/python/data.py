@@ -23,9 +23,9 @@ def shard(
 ) -> Any:
     """Returns this rank's part of the data: equally large on all ranks, each element on one.
 
-        dataset = het_tf.horovod.shard(dataset).shuffle(10_000).batch(128)       # in turns
-        dataset = het_tf.horovod.shard(dataset.shuffle(10_000, seed=1), by="user", batch=128)  # placed
-        dataset = tf.data.TFRecordDataset(het_tf.horovod.shard("placed/")).batch(128)  # of het data shard
+        dataset = het_tf.workers.shard(dataset).shuffle(10_000).batch(128)       # in turns
+        dataset = het_tf.workers.shard(dataset.shuffle(10_000, seed=1), by="user", batch=128)  # placed
+        dataset = tf.data.TFRecordDataset(het_tf.workers.shard("placed/")).batch(128)  # of het data shard
 
     **In turns** (no `by`): all ranks must take the same number of steps, since each step waits for all; so up
     to N - 1 elements are left out. Shard before shuffling: the ranks must see one order to take different
@@ -39,7 +39,7 @@ def shard(
     with one seed, not after. A last incomplete global batch is left out. Every rank must make the call.
     `het data fields` helps to choose the field. Validate on samples that are not placed.
 
-        dataset = het_tf.horovod.shard(samples, by="location", batch=128, lookahead=model)
+        dataset = het_tf.workers.shard(samples, by="location", batch=128, lookahead=model)
 
     **By location** (`by="location"`, even if a field has that name): a sample goes to the rank that
     used most of its rows last. For graphs, and if `het data fields` finds no good field: it takes 16 MB,
@@ -52,7 +52,7 @@ def shard(
     middle of the stream needs `het_tf.flush(all_ranks=True)` on all ranks before the next training step or
     evaluation; `fit` of a distributed model does that.
 
-        batches = het_tf.horovod.shard(samples, by="user", batch=128, lookahead=embed, sync="on_demand")
+        batches = het_tf.workers.shard(samples, by="user", batch=128, lookahead=embed, sync="on_demand")
 
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
@@ -125,7 +125,7 @@ def _shard_arrays(data: Any, rank: int, count: int, drop_remainder: bool) -> Any
     flat = tf.nest.flatten(data)
     if not flat or not all(isinstance(array, np.ndarray) and array.ndim for array in flat):
         raise ValueError(
-            f"data is a {type(data).__name__}, which het_tf.horovod.shard does not support; give a "
+            f"data is a {type(data).__name__}, which het_tf.workers.shard does not support; give a "
             "tf.data.Dataset, a part of a data set of het_tf.data, or numpy arrays"
         )
     rows = {len(array) for array in flat}

@@ -1,4 +1,4 @@
-"""`het_tf.horovod.distribute`: makes a Keras model's train_step reduce dense gradients over the ranks."""
+"""`het_tf.workers.distribute`: makes a Keras model's train_step reduce dense gradients over the ranks."""
 
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from het_tf.python.session.native import tf
 def distribute(model: Any) -> Any:
     """Makes `fit` and `train_on_batch` of a model train one model on all ranks.
 
-        model = het_tf.horovod.distribute(model)
+        model = het_tf.workers.distribute(model)
         model.compile("adam", ...)
         model.fit(dataset)
 
@@ -70,7 +70,7 @@ def _refuse(model: Any) -> None:
         raise RuntimeError(
             "the model is compiled with hvd.DistributedOptimizer, which reduces nothing under Keras 3: "
             "every rank would train a different model without a message. Compile with the Keras optimizer "
-            "itself, and call het_tf.horovod.distribute(model)"
+            "itself, and call het_tf.workers.distribute(model)"
         )
     # Keras would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
@@ -166,6 +166,6 @@ class _Interception:
             raise RuntimeError(
                 f"train_step of model {self._model.name!r} called apply of no optimizer that is an "
                 "attribute of the model, so nothing was reduced over the ranks; make the optimizer an "
-                "attribute. Or pass the gradients through het_tf.horovod.reduce_gradients, call "
-                "het_tf.horovod.broadcast(model) before fit, and leave het_tf.horovod.distribute out"
+                "attribute. Or pass the gradients through het_tf.workers.reduce_gradients, call "
+                "het_tf.workers.broadcast(model) before fit, and leave het_tf.workers.distribute out"
             )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from het_tf.ext.workers.python import environments
+from het_tf.ext.workers.python.environments.place import Place
 from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
 
-_connected: dict[environments.Place, Workers] = {}  # the process's own place: ranks meet once
+_connected: dict[Place, Workers] = {}  # the process's own place: ranks meet once
 
 
 def launched() -> tuple[str, int]:
@@ -62,7 +63,7 @@ def _initialised() -> Any:
     return hvd if hvd is not None and hvd.is_initialized() else None
 
 
-def _import(place: environments.Place | None) -> Any:
+def _import(place: Place | None) -> Any:
     """Horovod, initialised; None if mpirun started ranks, and Horovod is not installed."""
     try:
         hvd: Any = importlib.import_module("horovod.tensorflow")

@@ -12,7 +12,7 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
     """Averages gradients over all ranks: for custom loops, between `tape.gradient` and the optimizer.
 
         gradients = tape.gradient(loss, model.trainable_variables)
-        gradients = het_tf.horovod.reduce_gradients(gradients, model.trainable_variables)
+        gradients = het_tf.workers.reduce_gradients(gradients, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
     Every rank must call it for the same variables in the same order, including those of het_tf's layers:

@@ -23,7 +23,7 @@ import numpy as np
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
-from het_tf.ext.workers.python.environments import Place
+from het_tf.ext.workers.python.environments.place import Place
 from het_tf.python.session import native
 from het_tf.python.session.native import tf
 from het_tf.python.session.workers import Workers, objects

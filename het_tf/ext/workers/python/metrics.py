@@ -14,7 +14,7 @@ from het_tf.python.session import collective
 def global_states(metrics: Sequence[Any]) -> Iterator[None]:
     """While open, metrics have the states of a single process that has seen the batches of all ranks.
 
-        with het_tf.horovod.global_states([gauc]):
+        with het_tf.workers.global_states([gauc]):
             print(gauc.result(), gauc.left_out)
 
     A state of a Keras metric is a sum: a mean's total and count, the confusion counts of AUC. Sums are added
@@ -51,7 +51,7 @@ def global_metrics(model: Any) -> dict[str, Any]:
     """Returns the metrics of a model as if one process had seen the batches of all ranks.
 
         model.evaluate(part_of_this_rank, verbose=0)
-        print(het_tf.horovod.global_metrics(model))
+        print(het_tf.workers.global_metrics(model))
 
     Exact, see `global_states`. Every rank must call it.
 

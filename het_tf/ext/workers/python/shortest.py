@@ -73,12 +73,12 @@ class _Pass:
         """Whether all ranks have the next batch to hand out."""
         index = self.handed - 1
         one = [
-            "a step read two datasets of het_tf.horovod.until_shortest; call it on one that is zipped of both"
+            "a step read two datasets of het_tf.workers.until_shortest; call it on one that is zipped of both"
         ]
         _require(tf.equal(self.stream, number), one)
         words = [
             "batch ", index, " was asked for, but the ranks have taken ", self.steps, " steps: nothing may "
-            "read ahead of them; put prefetch before het_tf.horovod.until_shortest, and call "
+            "read ahead of them; put prefetch before het_tf.workers.until_shortest, and call "
             "reduce_gradients in every step"
         ]  # fmt: skip
         _require(tf.equal(self.steps, 0) | (index < self.steps + ahead), words)
@@ -93,9 +93,9 @@ def _require(condition: Any, words: list[Any]) -> None:
 def until_shortest(dataset: Any) -> Any:
     """Returns a dataset that ends on all ranks with the shortest one: for custom loops.
 
-        batches = het_tf.horovod.shard(dataset).filter(is_long).batch(128).prefetch(2)
-        for x, y in het_tf.horovod.until_shortest(batches):
-            step(x, y)  # calls het_tf.horovod.reduce_gradients
+        batches = het_tf.workers.shard(dataset).filter(is_long).batch(128).prefetch(2)
+        for x, y in het_tf.workers.until_shortest(batches):
+            step(x, y)  # calls het_tf.workers.reduce_gradients
 
     For datasets of unknown length, as after a `filter`: without it, ranks wait forever for the one
     that has run out. `fit` of a distributed model does so itself. Rank 0 logs once which rank ended a
@@ -121,7 +121,7 @@ def until_shortest(dataset: Any) -> Any:
     collective.require_init()
     if settings.workers().elastic:
         raise RuntimeError(
-            "het_tf.horovod.until_shortest was called in an elastic job, whose workers begin a pass at "
+            "het_tf.workers.until_shortest was called in an elastic job, whose workers begin a pass at "
             "different times; count the steps: dataset.repeat(), and the same number of steps everywhere"
         )
     if settings.workers().size == 1:
@@ -195,7 +195,7 @@ def _tell(ends: Any) -> bool:
         _told.add("ended")
         log.warning(
             "the data of rank %d ended first, after %d batches: all %d ranks end their pass there, and in "
-            "later passes with the shortest. Others had more; het_tf.horovod.shard makes equal parts",
+            "later passes with the shortest. Others had more; het_tf.workers.shard makes equal parts",
             ends.argmin(), ends.min(), len(ends),
         )  # fmt: skip
     return True

@@ -106,10 +106,10 @@ class NodeSet:
         seed: int = 0,
         community: npt.ArrayLike | None = None,
     ) -> NodeSamples:
-        """Returns the nodes with their sampled neighbourhoods, to be placed by `het_tf.horovod.shard`.
+        """Returns the nodes with their sampled neighbourhoods, to be placed by `het_tf.workers.shard`.
 
             samples = task.train.samples(task.graph, shuffle=True, community=task.graph.communities())
-            batches = het_tf.horovod.shard(samples, by="community", batch=512)
+            batches = het_tf.workers.shard(samples, by="community", batch=512)
 
         Every rank draws the neighbourhoods of all nodes, with one seed.
 

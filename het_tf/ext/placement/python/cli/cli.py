@@ -15,7 +15,7 @@ from het_tf.python.show import bar, number, size
 
 HET = Group("""\
 Places samples: those with the same value of a field come to the same worker, so
-that fewer rows of tables travel (docs/horovod.md).
+that fewer rows of tables travel (docs/workers.md).
 
   het data fields train.tsv --workers 8
       show what each field would save; the first lines are enough
@@ -23,7 +23,7 @@ that fewer rows of tables travel (docs/horovod.md).
       write placed/part-00000-of-00008.tsv and so on, and placed/placement.json;
       the k-th 128 samples of all files are the k-th 1,024 of the stream.
       A rank reads its own file:
-      het_tf.data.criteo(het_tf.horovod.shard("placed"))
+      het_tf.data.criteo(het_tf.workers.shard("placed"))
   het data shard day-*.parquet --by user --workers 4 --batch 1024 --out placed
   het data shard clicks.tfrecord --by user --workers 4 --batch 1024 --out placed
 

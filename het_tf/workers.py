@@ -1,0 +1,33 @@
+"""Several workers: `het run --nproc 4 train.py`, or any other launcher (docs/where-it-runs.md).
+
+    het_tf.init()                                         # finds the other ranks; before the first layer
+    dataset = het_tf.workers.shard(dataset).batch(128)    # this rank's share
+    model = het_tf.workers.distribute(model)              # gradients, first weights, metrics
+    model.compile("adam", ...)                            # not hvd.DistributedOptimizer
+    model.fit(dataset, callbacks=[het_tf.callbacks.Checkpoint("ckpts")])
+
+Ranks average dense gradients; rows of tables go to the parameter server that all share. Started alone, the
+same program is one worker. `shard(samples, by="user", batch=128)` gives a rank the samples of its own users,
+so that fewer rows travel. See docs/workers.md.
+"""
+
+from het_tf.ext.workers.python.callbacks import broadcast, on_rank_zero
+from het_tf.ext.workers.python.data import shard
+from het_tf.ext.workers.python.distribute import distribute
+from het_tf.ext.workers.python.gradients import reduce_gradients
+from het_tf.ext.workers.python.metrics import global_metrics, global_states
+from het_tf.ext.workers.python.shortest import until_shortest
+from het_tf.python.session.collective import barrier, rank
+
+__all__ = [
+    "barrier",
+    "broadcast",
+    "distribute",
+    "global_metrics",
+    "global_states",
+    "on_rank_zero",
+    "rank",
+    "reduce_gradients",
+    "shard",
+    "until_shortest",
+]
