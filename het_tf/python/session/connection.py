@@ -147,6 +147,7 @@ def init(
             **json.loads(options),
         }
         address = _agree(workers, address, equal)
+        _refuse_second_job(workers, address, namespace, store)
     _connect(address, checked_namespace(namespace), options, store.password if address else None)
     settings.current.workers = workers
     settings.current.gradient_scale = gradient_scale
@@ -189,6 +190,14 @@ def _agree(workers: Workers, address: str, equal: dict[str, Any]) -> str:
     if workers.rank == 0 and workers.kind == "Horovod":
         _warn_of_stalls()
     return job_server.agree(workers, address, equal, _leave_the_job)
+
+
+def _refuse_second_job(workers: Workers, address: str, namespace: str, store: Store) -> None:
+    from het_tf.ext.ps.python import job_server
+
+    job_server.refuse_second_job(
+        workers, address, namespace, settings.password_function(store.password if store.address else None)
+    )
 
 
 def _warn_of_stalls() -> None:

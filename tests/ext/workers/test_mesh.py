@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis_lib
 
+from het_tf.ext.ps.python import job_server, reports
 from het_tf.ext.ps.python.address import parse
 from het_tf.ext.workers.python import mesh
 from het_tf.ext.workers.python.environments.place import Place
+from het_tf.python.session.workers import Workers
 
 pytestmark = pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
 
@@ -114,3 +118,35 @@ def test_limits_are_seconds(monkeypatch, text):
     monkeypatch.setenv(mesh.TIMEOUT, text)
     with pytest.raises(ValueError, match=rf"HET_WORKERS_TIMEOUT is '{text}'; give a number of seconds"):
         mesh._seconds(mesh.TIMEOUT)
+
+
+def reported(client, **more):
+    name = reports.key("jobs", "workers", 0)
+    report = {"rank": 0, "size": 2, "host": "elsewhere", "pid": 4711, **more}
+    client.ask(name, "SET", name, reports.packed(report), "EX", reports.KEEP)
+
+
+def test_a_second_job_in_a_namespace_is_refused(server, client, monkeypatch):
+    """Would catch two jobs that train one set of tables, each with a model of its own."""
+    monkeypatch.setattr(reports, "EVERY", 1.0)
+
+    def check():
+        job_server.refuse_second_job(Workers(), server.address, "jobs", None)
+
+    check()
+    reported(client, size=1)  # a process alone, such as an evaluation
+    check()
+    reported(client, host=socket.gethostname(), pid=os.getppid())
+    with pytest.raises(ValueError, match=rf"namespace is 'jobs', .*process {os.getppid()} of this machine"):
+        check()
+    reported(client, host=socket.gethostname(), pid=2**22 + 1)  # has been killed
+    check()
+    reported(client)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(check)
+        while not asking.done():  # the other job renews its report
+            reported(client)
+        with pytest.raises(ValueError, match=r"process 4711 of elsewhere .*het_tf\.init\(namespace=\.\.\.\)"):
+            asking.result()
+    reported(client)
+    check()  # no longer

@@ -25,7 +25,7 @@ LIMITS = {"het.max-reply-bytes": "64mb", "het.max-tables": "4096", "het.max-tomb
 # Commands of a training process. Categories such as +@write do not cover a module's commands.
 WORKER_RIGHTS = (
     "+het.table +het.step +het.read +het.load +het.scan +het.changes +het.stat +hsetnx +hget +hdel +expire"
-    " +get +set +unlink +cluster|slots +asking +readonly +wait +auth +hello +role +ping"
+    " +get +set +unlink +pttl +cluster|slots +asking +readonly +wait +auth +hello +role +ping"
 )
 # Further commands of rank 0 of workers that publish versions (het_tf.publish).
 PUBLISHER_RIGHTS = "+xadd +xdel +xrevrange +zadd +zrangebyscore +zrem"

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python import reports
+from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node
 from het_tf.ext.ps.python.redis_server import LocalServer
@@ -88,6 +90,51 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
             f"{error}; or give the address of a running one by HET_PS or het_tf.init(ps=...)"
         )
     return _use(workers.rank, address)
+
+
+def refuse_second_job(
+    workers: Any, address: str, namespace: str, ask_password: Callable[[], str] | None
+) -> None:
+    """Refuses a namespace in which another job of several ranks trains. Every rank must call it.
+
+    Raises:
+      ValueError: On every rank. A job that has just been killed looks alive until its report is old, some
+        15 s, unless it ran on this machine.
+    """
+    other = ""
+    if workers.rank == 0:
+        try:
+            with Client(addresses.parse(address, ask_password), 5.0) as client:
+                other = _living_job(client, namespace)
+        except ServerError:
+            pass  # the connection that training uses gives a better error
+    other = workers.broadcast(other, "het_tf.job")
+    if other:
+        raise ValueError(
+            f"namespace is {namespace!r}, in which another job of several ranks trains ({other}); give "
+            "het_tf.init(namespace=...) a name of this job's own, or wait until the other one has ended"
+        )
+
+
+def _living_job(client: Client, namespace: str) -> str:
+    """Who reports as rank 0 of several, if it lives."""
+    name = reports.key(namespace, "workers", 0)
+    found = reports.unpacked(client.ask(name, "GET", name))
+    if found is None or found["size"] == 1:
+        return ""
+    if found["host"] == socket.gethostname():
+        return "" if _ended(found["pid"]) else f"process {found['pid']} of this machine is its rank 0"
+    before = int(client.ask(name, "PTTL", name))
+    end = time.monotonic() + 3 * reports.EVERY - (reports.KEEP - before / 1e3)
+    while time.monotonic() < end:
+        if int(client.ask(name, "PTTL", name)) > before:  # renewed
+            return f"process {found['pid']} of {found['host']} is its rank 0"
+        time.sleep(0.2)
+    return ""
+
+
+def _ended(process: int) -> bool:
+    return process == os.getpid() or not Path(f"/proc/{process}").exists()
 
 
 def _use(rank: int, address: str) -> str:
