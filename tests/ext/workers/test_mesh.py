@@ -145,6 +145,7 @@ def test_a_second_job_in_a_namespace_is_refused(server, client, monkeypatch):
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(check)
         while not asking.done():  # the other job renews its report
+            time.sleep(0.3)
             reported(client)
         with pytest.raises(ValueError, match=r"process 4711 of elsewhere .*het_tf\.init\(namespace=\.\.\.\)"):
             asking.result()
