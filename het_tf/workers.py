@@ -17,7 +17,7 @@ from het_tf.ext.workers.python.distribute import distribute
 from het_tf.ext.workers.python.gradients import reduce_gradients
 from het_tf.ext.workers.python.metrics import global_metrics, global_states
 from het_tf.ext.workers.python.shortest import until_shortest
-from het_tf.python.session.collective import barrier, rank
+from het_tf.python.session.collective import barrier, rank, size
 
 __all__ = [
     "barrier",
@@ -29,5 +29,6 @@ __all__ = [
     "rank",
     "reduce_gradients",
     "shard",
+    "size",
     "until_shortest",
 ]

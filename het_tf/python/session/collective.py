@@ -38,6 +38,15 @@ def rank() -> int:
     return ranks()[0]
 
 
+def size() -> int:
+    """Returns the number of workers.
+
+    Raises:
+      RuntimeError: There are several ranks, but `het_tf.init` was not called.
+    """
+    return ranks()[1]
+
+
 def ranks() -> tuple[int, int]:
     """Returns the number of this worker, and the number of workers; (0, 1) for one process.
 
