@@ -23,7 +23,11 @@ class Workers:
     """
 
     kind = "one process"
-    elastic = False
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of workers may change while the process lives."""
+        return False
 
     @property
     def rank(self) -> int:

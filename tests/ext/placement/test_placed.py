@@ -136,7 +136,7 @@ def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
 
 def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
     """Would catch: a worker that leaves with updates that the others have waited for."""
-    monkeypatch.setattr("het_tf.ext.window.python.planned.settings.elastic", lambda: True)
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     with pytest.raises(ValueError, match="in an elastic job"):
         het_tf.workers.shard(dataset(), by="id", batch=BATCH, lookahead=layer("id"), sync="on_demand")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sys
 
 import numpy as np
@@ -39,16 +40,22 @@ def hvd(fresh, monkeypatch):
     return hvd
 
 
+def launched(monkeypatch, ranks):
+    """The variables of horovodrun's first rank."""
+    for name, value in (("HOROVOD_RANK", 0), ("HOROVOD_SIZE", ranks), ("HET_RUN_ID", "run")):
+        monkeypatch.setenv(name, str(value))
+
+
 def test_init_finds_horovod(fresh, hvd, monkeypatch):
     hvd.ranks, hvd.initialized = 1, False
     monkeypatch.setattr(hvd, "init", lambda: setattr(hvd, "initialized", True), raising=False)
     het_tf.init()
     assert settings.workers().size == 1 and het_tf.workers.rank() == 0, "nothing has started ranks"
-    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    launched(monkeypatch, 2)
     with pytest.raises(RuntimeError, match="one of 2 ranks, but Horovod has found 1"):
         het_tf.init()
     hvd.initialized = False
-    monkeypatch.setenv("HOROVOD_SIZE", "1")
+    launched(monkeypatch, 1)
     het_tf.init()
     assert settings.workers().kind == "one process", "one rank needs no Horovod"
     hvd.initialized = True
@@ -57,11 +64,12 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
     het_tf.keras.Embedding(2, name="t")
     assert het_tf.Table("t").stats()["mode"] == "direct", "one rank needs no server"
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)  # not installed
-    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    launched(monkeypatch, 2)
     with pytest.raises(RuntimeError, match=r"Horovod does not import .*het_tf doctor.*`het run` needs no"):
         het_tf.init()
-    monkeypatch.delenv("HOROVOD_SIZE")
-    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    for name in ("RANK", "SIZE"):
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", os.environ[f"HOROVOD_{name}"])
+        monkeypatch.delenv(f"HOROVOD_{name}")
     with pytest.raises(ValueError, match=r"mpirun runs 2 ranks, .* no parameter server is given; .*HET_PS"):
         het_tf.init()  # they are connected without it
 
@@ -69,7 +77,7 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
 def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
     with pytest.raises(ValueError, match="every rank would train its own tables"):
         het_tf.init(ps="")
-    monkeypatch.setenv("HOROVOD_SIZE", "2")
+    launched(monkeypatch, 2)
     calls = (
         lambda: het_tf.keras.Embedding(2, name="t"),
         lambda: het_tf.workers.distribute(keras.Sequential()),
@@ -80,7 +88,7 @@ def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
         hvd.initialized = initialized
         with pytest.raises(RuntimeError, match=r"2 ranks, .* call het_tf\.init\(\)"):
             call()
-    monkeypatch.setenv("HOROVOD_SIZE", "1")
+    launched(monkeypatch, 1)
     for call in calls:
         call()
 

@@ -34,7 +34,8 @@ def workers(address: str, ask_password: Callable[[], str] | None = None) -> Work
       RuntimeError: horovodrun started this process, but Horovod does not import, or is built without MPI.
       ConnectionError, TimeoutError: The ranks do not find each other.
     """
-    hvd, place = _initialised(), environments.find()
+    hvd = _initialised()
+    place = environments.find() if hvd is None else None
     if hvd is None and (place is None or place.size == 1) and not settings.is_elastic_job():
         return Workers()
     if hvd is None and (place is None or place.launcher in ("horovodrun", "mpirun")):

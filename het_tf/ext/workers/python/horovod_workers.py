@@ -21,7 +21,11 @@ class Horovod(Workers):
 
     def __init__(self, hvd: Any) -> None:
         self.hvd = hvd
-        self.elastic = settings.is_elastic_job()
+
+    @property
+    def elastic(self) -> bool:
+        """Whether horovodrun has started an elastic job."""
+        return settings.is_elastic_job()
 
     @property
     def rank(self) -> int:

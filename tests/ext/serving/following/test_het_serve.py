@@ -158,7 +158,7 @@ def test_a_missing_right_is_named(followed):
 
 def test_it_says_why_a_directory_cannot_be_followed(followed, tmp_path):
     done = het("serve", "follow", tmp_path, status=1)
-    assert "follow.json" in done.err and "native" in done.err
+    assert "follow.json" in done.err and "Native()" in done.err
     with pytest.raises(ValueError, match="damaged"):
         (followed.path / "assets" / "follow.json").write_text("{}")
         target.read(followed.path)

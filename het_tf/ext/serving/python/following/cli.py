@@ -16,8 +16,8 @@ Keeps an exported model up to date while it is served.
   het serve status DIR      how old the rows are, and which version is in force
 
 DIR is a SavedModel of het_tf.export(model, DIR, het_tf.serving.Native()); by
-Native(follow=...) its dense weights follow too. Serving processes map the files that
-`follow` changes: they need not be told.""")
+Native(follow=...) its dense weights follow too. Serving processes map the files
+that `follow` changes: they need not be told.""")
 
 _DIRECTORY = arg("dir", type=local, metavar="DIR", help="a SavedModel that can be followed")
 

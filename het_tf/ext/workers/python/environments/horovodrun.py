@@ -13,6 +13,6 @@ def present(env: Environment) -> bool:
 
 
 def place(env: Environment) -> Place:
-    """Its place. The run is named by the address at which its ranks meet."""
-    word = ":".join(env[name] for name in _WHERE) if all(env.get(name) for name in _WHERE) else ""
+    """Its place. The run is named by the address at which its ranks meet, if they do not meet by MPI."""
+    word = ":".join(env[name] for name in _WHERE) if all(env.get(name) for name in _WHERE) else "horovodrun"
     return read(env, "horovodrun", _NAMES, word)
