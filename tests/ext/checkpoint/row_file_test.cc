@@ -140,8 +140,7 @@ TEST_F(RowFileTest, ThereAndBack) {
 TEST_F(RowFileTest, Golden) {
   Write({Plan("a", 2, 2, 2), Plan("b", 1, 0, 2, true, 3)}, {2, 2});
   const std::string version = R"("version":")";
-  Golden("rows", Bytes(), Bytes().find(version) + version.size(),
-         "kVersion (checkpoint/row_file.cc)");
+  Golden("rows", Bytes(), Bytes().find(version) + version.size(), "kVersion (checkpoint/row_file.cc)");
   const auto reader = RowReader::Open(GoldenPath("rows"));
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   ExpectRows(*reader.value(), "a", 2);
