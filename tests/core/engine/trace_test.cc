@@ -176,9 +176,9 @@ TEST_F(TraceTest, NothingIsLoggedUnlessItIsOn) {
 TEST_F(TraceTest, BeginClearsTheLogWhichIsBounded) {
   TraceLog log;
   log.Begin();
-  log.Add(TraceKind::kPlan, 1, 2);
+  log.Add(TraceKind::kPlan, 1, 2, /*keep=*/true);
   log.Begin();
-  for (size_t i = 0; i < TraceLog::kMost + 3; ++i) log.Add(TraceKind::kPlan, 1, 2);
+  for (size_t i = 0; i < TraceLog::kMost + 3; ++i) log.Add(TraceKind::kPlan, 1, 2, /*keep=*/true);
   const TraceLog::Entries entries = log.End();
   EXPECT_EQ(entries.kept.size(), TraceLog::kMost);
   EXPECT_EQ(entries.left_out, 3u);
@@ -193,6 +193,22 @@ TEST_F(TraceTest, BeginClearsTheLogWhichIsBounded) {
     const TraceScope after(&log, TraceKind::kPlan);
     EXPECT_TRUE(log.End().kept.empty());
   }
+  EXPECT_TRUE(log.End().kept.empty());
+}
+
+TEST_F(TraceTest, TotalsCountPhasesByTheirLengthAlsoWhileTheLogIsOff) {
+  TraceLog log;
+  const int64_t us = 1000, longest = int64_t{1} << 40;  // 18 minutes
+  for (const int64_t length : {-5 * us, int64_t{0}, us, us + 1, 4 * us, 4 * us + 1, longest}) {
+    log.Add(TraceKind::kPush, 7, 7 + length, /*keep=*/false);
+  }
+  const TraceLog::Total& total = log.total(TraceKind::kPush);
+  EXPECT_EQ(total.counts[0], 3u) << "at most a microsecond; a clock that was set back counts as none";
+  EXPECT_EQ(total.counts[1], 2u) << "more than one, at most four";
+  EXPECT_EQ(total.counts[2], 1u);
+  EXPECT_EQ(total.counts[TraceLog::Total::kBuckets], 1u);
+  EXPECT_EQ(total.nanoseconds, static_cast<uint64_t>(us + us + 1 + 4 * us + 4 * us + 1 + longest));
+  EXPECT_EQ(log.total(TraceKind::kPlan).nanoseconds, 0u);
   EXPECT_TRUE(log.End().kept.empty());
 }
 
