@@ -17,6 +17,7 @@ from het_tf.ext.ps.python.address import parse
 from het_tf.ext.workers.python import mesh
 from het_tf.ext.workers.python.environments.place import Place
 from het_tf.python.session.workers import Workers
+from het_tf.python.table.notes import HetWarning
 
 pytestmark = pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
 
@@ -111,6 +112,21 @@ def test_who_does_not_know_the_token_is_not_accepted(server, client):
 def test_a_server_that_does_not_answer_is_an_error():
     with pytest.raises(ConnectionError, match="the ranks meet at the parameter server: "):
         mesh._meet(place(0), parse("redis://127.0.0.1:1"), 1.0)
+
+
+def test_ranks_that_run_other_programs_are_told(monkeypatch):
+    mesh_of_two = object.__new__(mesh.Mesh)
+    mesh_of_two._place = place(1, 2)
+    for others, expect in (
+        (
+            [("a.py", []), ("b.py", [])],
+            pytest.raises(ValueError, match=r"rank 0 runs a\.py and rank 1 runs b\.py"),
+        ),
+        ([("a.py", ["--x"]), ("a.py", [])], pytest.warns(HetWarning, match="rank 0 has '--x'")),
+    ):
+        monkeypatch.setattr(mesh_of_two, "gather_objects", lambda *_, others=others: others)
+        with expect:
+            mesh_of_two._compare_programs()
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf"])

@@ -124,10 +124,10 @@ def _living_job(client: Client, namespace: str) -> str:
         return ""
     if found["host"] == socket.gethostname():
         return "" if _ended(found["pid"]) else f"process {found['pid']} of this machine is its rank 0"
-    before = int(client.ask(name, "PTTL", name))
-    end = time.monotonic() + 3 * reports.EVERY - (reports.KEEP - before / 1e3)
-    while time.monotonic() < end:
-        if int(client.ask(name, "PTTL", name)) > before:  # renewed
+    first = int(client.ask(name, "PTTL", name)) / 1e3  # seconds that are left
+    begin = time.monotonic()
+    while (passed := time.monotonic() - begin) < 3 * reports.EVERY - (reports.KEEP - first):
+        if int(client.ask(name, "PTTL", name)) / 1e3 > first - passed + 0.5:  # renewed
             return f"process {found['pid']} of {found['host']} is its rank 0"
         time.sleep(0.2)
     return ""
