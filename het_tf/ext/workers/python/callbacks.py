@@ -29,7 +29,7 @@ def broadcast(model: Any) -> None:
 
     Raises:
       RuntimeError: It has no weights yet, their number, shapes or types differ from rank 0's (then
-        every rank raises), or `het_tf.init` was not called under Horovod.
+        every rank raises), or `het_tf.init` was not called on every rank.
     """
     collective.require_init()
     if not model.built:

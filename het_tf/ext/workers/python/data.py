@@ -71,7 +71,7 @@ def shard(
       inputs: With `lookahead`: selects the ids of a batch, as in het_tf.lookahead.
 
     Returns:
-      The same kind of data; without Horovod, or with one rank, `data`. Placed: a tf.data.Dataset of batches
+      The same kind of data; with one rank `data`. Placed: a tf.data.Dataset of batches
       `[batch, ...]`. For a path: the path of this rank's file.
 
     Raises:
@@ -80,7 +80,7 @@ def shard(
         `lookahead` or `sync` without `by`; `lookahead` finds no ids in the features, or has its cache on
         a GPU; rows that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het data shard` is missing.
-      RuntimeError: `het_tf.init` was not called under Horovod; placed: the ranks do not place alike.
+      RuntimeError: `het_tf.init` was not called on every rank; placed: the ranks do not place alike.
     """
     planned = Planned(lookahead, sync, inputs)
     check_place(planned, by)

@@ -42,7 +42,7 @@ def distribute(model: Any) -> Any:
 
     Raises:
       TypeError: It is not a Keras model.
-      RuntimeError: `het_tf.init` was not called under Horovod, the model is compiled with Horovod's own
+      RuntimeError: `het_tf.init` was not called on every rank, the model is compiled with Horovod's own
         optimizer wrapper, or with `jit_compile=True`. When `fit` begins: the ranks have different numbers of
         batches. At the first step: the models of the ranks differ, or the model's train_step used no
         optimizer that is an attribute of the model.
@@ -76,7 +76,7 @@ def _refuse(model: Any) -> None:
     jit = getattr(model, "_jit_compile", None)
     if jit and settings.workers().size > 1:
         raise RuntimeError(
-            "the model is compiled with jit_compile=True, but XLA has no kernels of Horovod's all-reduce nor "
+            "the model is compiled with jit_compile=True, but XLA has no kernels of an all-reduce nor "
             "of het_tf's lookup; compile with jit_compile=False"
         )
 

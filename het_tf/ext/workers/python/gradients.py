@@ -24,7 +24,7 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
       variables: The variables that they are of, in the same nest.
 
     Returns:
-      The same nest; None stays None. Without Horovod, or with one rank, the gradients unchanged.
+      The same nest; None stays None. With one rank the gradients unchanged.
 
     Raises:
       ValueError: There are more gradients than variables, or fewer.

@@ -107,11 +107,11 @@ def until_shortest(dataset: Any) -> Any:
       dataset: A tf.data.Dataset of batches. Nothing may follow that reads ahead of the steps (`prefetch`).
 
     Returns:
-      A tf.data.Dataset; without Horovod, or with one rank, `dataset`.
+      A tf.data.Dataset; with one rank `dataset`.
 
     Raises:
       ValueError: It is not a tf.data.Dataset.
-      RuntimeError: `het_tf.init` was not called under Horovod, or the job is elastic, where a worker that
+      RuntimeError: `het_tf.init` was not called on every rank, or the job is elastic, where a worker that
         joins begins a pass while others are in the middle of one.
       tf.errors.InvalidArgumentError: In a pass: this rank has no batch at all, something reads ahead, or
         a step reads two such datasets.
