@@ -23,17 +23,24 @@ def report() -> dict[str, dict[str, Any]]:
     rank, size = collective.ranks()
     who = {"rank": rank, "size": size, "host": socket.gethostname(), "pid": os.getpid()}
     found = json.loads(native.call("HetReport"))
-    return {name: {**who, **_without_zeros(of_name)} for name, of_name in found.items() if of_name["tables"]}
+    return {
+        space: {**who, **_without_zeros(of_space)} for space, of_space in found.items() if of_space["tables"]
+    }
 
 
-def _without_zeros(of_name: dict[str, Any]) -> dict[str, Any]:
+def _without_zeros(of_space: dict[str, Any]) -> dict[str, Any]:
     tables = {}
-    for name, stats in of_name["tables"].items():
-        tables[name] = {figure: value for figure, value in stats.items() if figure not in _LEFT_OUT}
+    for table, stats in of_space["tables"].items():
+        tables[table] = {figure: value for figure, value in stats.items() if figure not in _LEFT_OUT}
         if cache := stats.get("cache"):
-            tables[name]["cache"] = {figure: value for figure, value in cache.items() if value != 0}
-    phases = {name: phase for name, phase in of_name["phases"].items() if any(phase["counts"])}
+            tables[table]["cache"] = {figure: value for figure, value in cache.items() if value != 0}
+    phases = {part: phase for part, phase in of_space["phases"].items() if any(phase["counts"])}
     return {"tables": tables, "phases": phases}
+
+
+def name(one: dict[str, Any]) -> str:
+    """Of a report: its rank; of a process alone, which may share a namespace, HOST-PID."""
+    return str(one["rank"]) if one["size"] > 1 else f"{one['host']}-{one['pid']}"
 
 
 def start() -> None:
@@ -45,7 +52,7 @@ def start() -> None:
     from het_tf.ext.ps.python import address, reports  # needs redis-py, which one worker does not
 
     def read() -> dict[str, dict[str, Any]]:
-        return {reports.key(name, "workers", one["rank"]): one for name, one in report().items()}
+        return {reports.key(space, "workers", name(one)): one for space, one in report().items()}
 
     where = address.parse(settings.parameter_server(), settings.ask_password())
     _reporter = reports.Reporter(

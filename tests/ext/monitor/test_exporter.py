@@ -133,6 +133,11 @@ def test_a_live_job_has_every_metric(server, tmp_path):
         assert len(IDS) == of_status["tables"]["item"]["rows"]
 
 
+def key_of(report: dict) -> str:
+    """Where a report lies."""
+    return reports.key("", "workers", reporting.name(report))
+
+
 def value(samples, name: str, **labels: str) -> float:
     """The value of the one series of a name and labels."""
     (found,) = [one.value for one in samples if one.name == name and one.labels == labels]
@@ -154,7 +159,7 @@ def test_reports_begin_and_end_with_the_job(server):
     """A rank that has ended in order and is reported still, or one that never is."""
     het_tf.init(ps=server.address)
     train(1)
-    key = reports.key("", "workers", 0)
+    key = key_of(reporting.report()[""])
     told = reports.unpacked(ask(server.address, "GET", key))
     assert told["rank"] == 0 and told["size"] == 1 and "t" in told["tables"]
     assert 0 < ask(server.address, "PTTL", key) <= 1000 * reports.KEEP
@@ -185,6 +190,30 @@ def test_a_report_of_another_format_is_left_out(server):
     for rank, text in ((1, "no report"), (2, other), (3, "")):
         ask(server.address, "SET", reports.key("", "workers", rank), text)
     assert list(picture("--ps", server.address)["jobs"][""]["workers"]) == ["0"]
+
+
+def test_processes_alone_and_a_job_in_one_namespace(server):
+    """Reports under one key: the figures of an evaluation and of the job's rank 0 would take turns."""
+    het_tf.init(ps=server.address)
+    train(1)
+    mine = reporting.report()[""]
+    other = {**mine, "host": "~elsewhere", "pid": 1}  # after this one in the order of names
+
+    def put(report, left=reports.KEEP):
+        ask(server.address, "SET", key_of(report), reports.packed(report), "EX", left)
+
+    def shown():
+        found = picture("--ps", server.address)["jobs"][""]["workers"]
+        return {rank: (one["host"], one["pid"], one["size"]) for rank, one in found.items()}
+
+    put(other)
+    assert shown() == {"0": (mine["host"], mine["pid"], 1)}  # the same one each time
+    reporting.stop()
+    put(mine, left=reports.KEEP - 100)  # has been killed
+    assert shown() == {"0": ("~elsewhere", 1, 1)}
+    for rank in range(2):
+        put({**mine, "rank": rank, "size": 2, "host": "job"})
+    assert shown() == {"0": ("job", mine["pid"], 2), "1": ("job", mine["pid"], 2)}
 
 
 def test_the_rights_of_the_monitor_are_enough(server, tmp_path):

@@ -120,13 +120,13 @@ def _living_job(client: Client, namespace: str) -> str:
     """Who reports as rank 0 of several, if it lives."""
     name = reports.key(namespace, "workers", 0)
     found = reports.unpacked(client.ask(name, "GET", name))
-    if found is None or found["size"] == 1:
+    if found is None:
         return ""
     if found["host"] == socket.gethostname():
         return "" if _ended(found["pid"]) else f"process {found['pid']} of this machine is its rank 0"
     first = int(client.ask(name, "PTTL", name)) / 1e3  # seconds that are left
     begin = time.monotonic()
-    while (passed := time.monotonic() - begin) < 3 * reports.EVERY - (reports.KEEP - first):
+    while (passed := time.monotonic() - begin) < reports.LIVES - (reports.KEEP - first):
         if int(client.ask(name, "PTTL", name)) / 1e3 > first - passed + 0.5:  # renewed
             return f"process {found['pid']} of {found['host']} is its rank 0"
         time.sleep(0.2)

@@ -2,6 +2,7 @@
 
 INFO het_tables                 rows and bytes of tables, by servers
 het:NS:workers:RANK             the report of a rank (reports.py)
+het:NS:workers:HOST-PID         of a process that trains alone
 het:NS:followers:NAME           that of a `het serve follow`
 """
 
@@ -26,7 +27,8 @@ class Job:
 
     Attributes:
       tables: Name -> "rows" and "bytes" in the store; "limit_rows" where there is a limit.
-      workers: Rank -> its report (session/reporting.py), with its age in seconds as "seen".
+      workers: Rank -> its report (session/reporting.py), with its age in seconds as "seen". A process that
+        trains alone is rank 0, unless there are reports of a job of several ranks.
       followers: Name -> likewise (ext/serving/python/following/report.py).
     """
 
@@ -64,12 +66,22 @@ def add_reports(jobs: dict[str, Job], primaries: Iterable[Node]) -> None:
     Raises:
       Unreachable, Refused: As `Node.ask`.
     """
+    alone: dict[str, dict[str, Any]] = {name: {} for name in jobs}  # of each namespace
     for node in primaries:
         told = [(key, found) for key in _keys(node) if (found := _REPORT.fullmatch(key)) and found[1] in jobs]
         texts = node.ask_all([("GET", key) for key, _ in told])
         left = node.ask_all([("PTTL", key) for key, _ in told])
         for (_, found), text, rest in zip(told, texts, left, strict=True):
-            _add_report(jobs[found[1]], found[2], found[3], text, rest)
+            _add_report(jobs[found[1]], alone[found[1]], found[2], found[3], text, rest)
+    for name, found_alone in alone.items():
+        if found_alone and not jobs[name].workers:
+            jobs[name].workers = {0: _one_of(found_alone)}
+
+
+def _one_of(alone: dict[str, Any]) -> Any:
+    """Of processes that train alone the same one each time, as long as it lives."""
+    living = [who for who, report in alone.items() if report["seen"] < reports.LIVES]
+    return alone[min(living) if living else min(alone, key=lambda who: alone[who]["seen"])]
 
 
 def _keys(node: Node) -> Iterator[str]:
@@ -81,7 +93,9 @@ def _keys(node: Node) -> Iterator[str]:
             return
 
 
-def _add_report(job: Job, kind: str, who: str, text: Any, left: Any) -> None:
+def _add_report(
+    job: Job, alone: dict[str, dict[str, Any]], kind: str, who: str, text: Any, left: Any
+) -> None:
     report = reports.unpacked(text) if isinstance(text, str) else None
     if report is None:  # it has expired meanwhile, or is none
         return
@@ -90,3 +104,5 @@ def _add_report(job: Job, kind: str, who: str, text: Any, left: Any) -> None:
         job.followers[who] = report
     elif _NUMBERED.fullmatch(who):
         job.workers[int(who)] = report
+    else:
+        alone[who] = report

@@ -1,7 +1,8 @@
 """Reports that processes of a job leave at its store: `het:NS:workers:RANK`, `het:NS:followers:NAME`.
 
-Each is a JSON object, compressed, that its process renews every few seconds, and that expires: the time until
-then says how old it is, on the server's clock alone.
+A process that trains alone has no rank; its name is HOST-PID. Each report is a JSON object, compressed, that
+its process renews every few seconds, and that expires: the time until then says how old it is, on the
+server's clock alone.
 """
 
 import base64
@@ -19,6 +20,8 @@ from het_tf.ext.ps.python.node import Refused
 
 EVERY = 5.0
 """Seconds from one report to the next."""
+LIVES = 3 * EVERY
+"""Seconds after which a process without a new report counts as ended."""
 KEEP = 600
 """Seconds that a store keeps the last report of a process that was killed."""
 KINDS = ("workers", "followers")

@@ -44,19 +44,38 @@ Status SumAll(Mesh* mesh, const std::string& label, bool mean, TF_DataType type,
   return Status();
 }
 
-// Inputs: values, order. Outputs: the sums, or means, of each. All values of a type travel as one vector.
-class ReduceKernel {
+// The kernel of a collective: parses its attribute `label`, and runs it on the mesh.
+template <class Collective>
+class Kernel {
  public:
-  static Result<std::unique_ptr<ReduceKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<ReduceKernel>();
-    HET_ASSIGN_OR_RETURN(kernel->label_, GetStringAttr(context, "label"));
-    HET_ASSIGN_OR_RETURN(kernel->mean_, GetBoolAttr(context, "mean"));
+  static Result<std::unique_ptr<Kernel>> Create(TF_OpKernelConstruction* context) {
+    auto kernel = std::make_unique<Kernel>();
+    HET_ASSIGN_OR_RETURN(kernel->collective_.label, GetStringAttr(context, "label"));
+    HET_RETURN_IF_ERROR(kernel->collective_.Parse(context));
     return kernel;
   }
 
   Status Compute(TF_OpKernelContext* context) {
     const Interrupts interrupts(Interrupts::By::kOp);
     HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+    return collective_.Run(context, mesh.get());
+  }
+
+ private:
+  Collective collective_;
+};
+
+// Inputs: values, order. Outputs: the sums, or means, of each. All values of a type travel as one vector.
+struct Reduce {
+  std::string label;
+  bool mean = false;
+
+  Status Parse(TF_OpKernelConstruction* context) {
+    HET_ASSIGN_OR_RETURN(mean, GetBoolAttr(context, "mean"));
+    return Status();
+  }
+
+  Status Run(TF_OpKernelContext* context, Mesh* mesh) const {
     std::vector<TfTensor> inputs, outputs;
     for (int i = 0; i + 1 < TF_NumInputs(context); ++i) {
       HET_ASSIGN_OR_RETURN(TfTensor input, GetInput(context, i));
@@ -67,43 +86,34 @@ class ReduceKernel {
       inputs.push_back(std::move(input));
       outputs.push_back(std::move(output));
     }
-    HET_RETURN_IF_ERROR(SumAll<float>(mesh.get(), label_ + "/float", mean_, TF_FLOAT, inputs, outputs));
-    HET_RETURN_IF_ERROR(SumAll<double>(mesh.get(), label_ + "/double", mean_, TF_DOUBLE, inputs, outputs));
-    HET_RETURN_IF_ERROR(SumAll<int32_t>(mesh.get(), label_ + "/int32", false, TF_INT32, inputs, outputs));
-    return SumAll<int64_t>(mesh.get(), label_ + "/int64", false, TF_INT64, inputs, outputs);
+    HET_RETURN_IF_ERROR(SumAll<float>(mesh, label + "/float", mean, TF_FLOAT, inputs, outputs));
+    HET_RETURN_IF_ERROR(SumAll<double>(mesh, label + "/double", mean, TF_DOUBLE, inputs, outputs));
+    HET_RETURN_IF_ERROR(SumAll<int32_t>(mesh, label + "/int32", false, TF_INT32, inputs, outputs));
+    return SumAll<int64_t>(mesh, label + "/int64", false, TF_INT64, inputs, outputs);
   }
-
- private:
-  std::string label_;
-  bool mean_ = false;
 };
 
 // Inputs: value, order. Output: the values of all ranks, one after the other; the first axes may differ.
-class GatherKernel {
- public:
-  static Result<std::unique_ptr<GatherKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<GatherKernel>();
-    HET_ASSIGN_OR_RETURN(kernel->label_, GetStringAttr(context, "label"));
-    return kernel;
-  }
+struct Gather {
+  std::string label;
 
-  Status Compute(TF_OpKernelContext* context) {
-    const Interrupts interrupts(Interrupts::By::kOp);
-    HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+  Status Parse(TF_OpKernelConstruction*) { return Status(); }
+
+  Status Run(TF_OpKernelContext* context, Mesh* mesh) const {
     HET_ASSIGN_OR_RETURN(const TfTensor input, GetInput(context, 0));
     const TF_DataType type = TF_TensorType(input.get());
     std::vector<int64_t> shape = ShapeOf(input.get());
-    if (shape.empty()) return InvalidArgument("collective " + label_ + " gathers a scalar; give it an axis");
+    if (shape.empty()) return InvalidArgument("collective " + label + " gathers a scalar; give it an axis");
     size_t row = TF_DataTypeSize(type);
     for (size_t axis = 1; axis < shape.size(); ++axis) row *= static_cast<size_t>(shape[axis]);
-    if (row == 0) return InvalidArgument("collective " + label_ + " gathers rows without elements");
+    if (row == 0) return InvalidArgument("collective " + label + " gathers rows without elements");
     const Span<const uint8_t> mine(static_cast<const uint8_t*>(TF_TensorData(input.get())),
                                    TF_TensorByteSize(input.get()));
     const std::vector<int64_t> rest(shape.begin() + 1, shape.end());
     const std::string what = "type " + std::to_string(type) + " [?]" + ShapeText({rest.data(), rest.size()});
     std::vector<Bytes> received;
     HET_RETURN_IF_ERROR(
-        mesh->Exchange(label_, what, std::vector<Span<const uint8_t>>(mesh->size(), mine), &received));
+        mesh->Exchange(label, what, std::vector<Span<const uint8_t>>(mesh->size(), mine), &received));
     size_t bytes = mine.size();
     for (const Bytes& one : received) bytes += one.size();
     shape[0] = static_cast<int64_t>(bytes / row);
@@ -118,24 +128,16 @@ class GatherKernel {
     }
     return Status();
   }
-
- private:
-  std::string label_;
 };
 
 // Inputs: payload, splits (how much of it each rank gets), order. Outputs: what came from all ranks, one
 // after the other, and how much from each.
-class ExchangeKernel {
- public:
-  static Result<std::unique_ptr<ExchangeKernel>> Create(TF_OpKernelConstruction* context) {
-    auto kernel = std::make_unique<ExchangeKernel>();
-    HET_ASSIGN_OR_RETURN(kernel->label_, GetStringAttr(context, "label"));
-    return kernel;
-  }
+struct Exchange {
+  std::string label;
 
-  Status Compute(TF_OpKernelContext* context) {
-    const Interrupts interrupts(Interrupts::By::kOp);
-    HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+  Status Parse(TF_OpKernelConstruction*) { return Status(); }
+
+  Status Run(TF_OpKernelContext* context, Mesh* mesh) const {
     HET_ASSIGN_OR_RETURN(const TfTensor payload, GetInput(context, 0));
     HET_ASSIGN_OR_RETURN(const TfTensor splits, GetInput(context, 1));
     const auto* data = static_cast<const uint8_t*>(TF_TensorData(payload.get()));
@@ -143,16 +145,16 @@ class ExchangeKernel {
     int64_t end = 0;
     std::vector<Span<const uint8_t>> parts;
     for (int64_t rank = 0; rank < TF_TensorElementCount(splits.get()); ++rank) {
-      if (split[rank] < 0) return InvalidArgument("collective " + label_ + ": a split is negative");
+      if (split[rank] < 0) return InvalidArgument("collective " + label + ": a split is negative");
       parts.emplace_back(data + end, static_cast<size_t>(split[rank]));
       end += split[rank];
     }
     if (parts.size() != mesh->size() || end != TF_TensorElementCount(payload.get())) {
-      return InvalidArgument("collective " + label_ +
+      return InvalidArgument("collective " + label +
                              ": the splits do not divide the payload among the ranks");
     }
     std::vector<Bytes> received;
-    HET_RETURN_IF_ERROR(mesh->Exchange(label_, "bytes", parts, &received));
+    HET_RETURN_IF_ERROR(mesh->Exchange(label, "bytes", parts, &received));
     const Span<const uint8_t> mine = parts[mesh->rank()];
     received[mesh->rank()].assign(mine.begin(), mine.end());
     int64_t bytes = 0;
@@ -170,9 +172,6 @@ class ExchangeKernel {
     }
     return Status();
   }
-
- private:
-  std::string label_;
 };
 
 void SameShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
@@ -217,9 +216,9 @@ bool RegisterCollectives() {
   TF_OpDefinitionBuilderAddAttr(op, "label: string");
   Register(op, &TwoVectors);
 
-  RegisterCpuKernel<ReduceKernel>("HetReduce");
-  RegisterCpuKernel<GatherKernel>("HetGather");
-  RegisterCpuKernel<ExchangeKernel>("HetExchange");
+  RegisterCpuKernel<Kernel<Reduce>>("HetReduce");
+  RegisterCpuKernel<Kernel<Gather>>("HetGather");
+  RegisterCpuKernel<Kernel<Exchange>>("HetExchange");
   return true;
 }
 

@@ -18,7 +18,8 @@ import redis_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.ps.python import conf, reports
+from het_tf.ext.ps.python import conf
+from het_tf.python.session import reporting
 
 pytestmark = [
     pytest.mark.slow,
@@ -184,7 +185,7 @@ def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path, monkeypatch:
             assert_equal(serving.ask(), wanted(model))
             assert server.command("FLUSHALL").startswith(b"+OK")
             assert "DeadlineExceededError" in serving.ask()["error"]
-        server.command("DEL", reports.key("", "workers", 0))  # of this process, which trains
+        reporting.stop()  # this process trains, and leaves reports
         assert server.command("DBSIZE") == b":0\r\n"
         for other, error, message in (
             (address, tf.errors.FailedPreconditionError, "no namespace ''"),

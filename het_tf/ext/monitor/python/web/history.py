@@ -1,9 +1,9 @@
 """The last fifteen minutes of a job: what changed from one sample to the next, as lines of a page."""
 
 from collections import defaultdict, deque
-from typing import Any
+from typing import Any, NamedTuple
 
-from het_tf.ext.monitor.python.web.collector import Figures, Histogram
+from het_tf.ext.monitor.python.web.collector import Figures
 
 SAMPLE_SECONDS = 15.0
 _POINTS = int(15 * 60 / SAMPLE_SECONDS)
@@ -29,29 +29,48 @@ class History:
         """Adds a sample that was taken at `time`, in seconds since 1970."""
         sample, before = _Sample(time, of_all), self._before
         self._before = sample
-        grown = defaultdict(float) if before is None else sample.since(before)
+        caches = {} if before is None else sample.caches_since(before)
+        job = _Growth(sample.seconds_since(before) if before is not None else {}, caches)
         ages = [one.values["age"] for one in of_all["follower"] if one.values.get("age") is not None]
         bounds = [one.values["bound"] for one in of_all["cache"]]
-        point: dict[str, Any] = {
+        self.points.append({
             "time": time,
-            "hit_rate": _ratio(grown["hits"], grown["reads"]),
+            "hit_rate": job.hit_rate(),
             "rows": sum(one.values["rows"] for one in of_all["table"]),
-            **{kind: grown[f"{kind}/s"] for kind in _KINDS},
-            "lag_p99": None if before is None else sample.lag_p99(before),
+            **{kind: job.rate(kind) for kind in _KINDS},
+            "lag_p99": job.lag_p99(),
             "bound": None if None in bounds else max(bounds, default=None),
             "served_age": max(ages, default=None),
-            "step": _ratio(grown["working"], grown["steps"]),
-            "parts": {},
+            "step": job.step(),
+            "parts": {
+                part: _ratio(seconds, job.steps)
+                for part, seconds in (sample.parts_since(before) if before is not None else {}).items()
+                if part not in _WHOLE
+            },
+        })  # fmt: skip
+        self.now = {
+            kind: {
+                name: {"hit_rate": one.hit_rate(), "step": one.step(), "lag_p99": one.lag_p99()}
+                for name, one in _grouped(job, place).items()
+            }
+            for kind, place in (("tables", 0), ("ranks", 1))
         }
-        for name, seconds in grown.items():
-            if name.startswith("part:") and name[5:] not in _WHOLE:
-                point["parts"][name[5:]] = _ratio(seconds, grown["steps"])
-        self.points.append(point)
-        self.now = {"tables": {}, "ranks": {}} if before is None else sample.by_name(before)
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
+
+
+class _Grown(NamedTuple):
+    """What a rank's cache of a table has counted between two samples; `lags` in the buckets of `lag_ends`."""
+
+    counts: dict[str, float]
+    lags: list[float]
+    lag_ends: tuple[float, ...]
+
+
+_Labels = tuple[str, ...]
+_COUNTS = ("reads", "hits", "updates", *_KINDS)
 
 
 class _Sample:
@@ -64,7 +83,7 @@ class _Sample:
         self.told = {one.labels[0]: time - one.values["seen"] for one in of_all["worker"]}
         self.lives = {one.labels[0]: (one.values["host"], one.values["pid"]) for one in of_all["worker"]}
 
-    def _went_on(self, before: "_Sample") -> dict[str, float]:
+    def seconds_since(self, before: "_Sample") -> dict[str, float]:
         """Rank -> seconds between its reports, of those that were not started anew."""
         return {
             rank: self.told[rank] - before.told[rank]
@@ -72,67 +91,75 @@ class _Sample:
             if before.lives.get(rank) == life and self.told[rank] - before.told[rank] > 0.5
         }
 
-    def since(self, before: "_Sample") -> defaultdict[str, float]:
-        """Growth over all ranks; "NAME/s" a second."""
-        grown: defaultdict[str, float] = defaultdict(float)
-        for rank, seconds in self._went_on(before).items():
-            steps = 0.0
-            for labels, now in self.caches.items():
-                if labels[1] != rank or labels not in before.caches:
-                    continue
-                was = before.caches[labels]
-                for name in ("reads", "hits", *_KINDS):
-                    grown[name] += now[name] - was[name]
-                    grown[f"{name}/s"] += (now[name] - was[name]) / seconds
-                steps = max(steps, now["updates"] - was["updates"])
-            grown["steps"] += steps
-            grown["working"] += seconds if steps else 0
-            for labels, phase in self.phases.items():
-                if labels[0] == rank:
-                    was_total = before.phases[labels].total if labels in before.phases else 0.0
-                    grown[f"part:{labels[1]}"] += phase.total - was_total
-        return grown
-
-    def by_name(self, before: "_Sample") -> dict[str, dict[str, dict[str, Any]]]:
-        """Hit rate and p99 of lags of each table, hit rate and time of a step of each rank."""
-        tables, ranks = {}, {}
-        for table in {labels[0] for labels in self.caches}:
-            tables[table] = self._only(0, table)._figures(before)
-        for rank in self.lives:
-            ranks[rank] = self._only(1, rank)._figures(before)
-        return {"tables": tables, "ranks": ranks}
-
-    def _only(self, place: int, name: str) -> "_Sample":
-        part = _Sample.__new__(_Sample)
-        part.caches = {labels: one for labels, one in self.caches.items() if labels[place] == name}
-        part.lives = {rank: life for rank, life in self.lives.items() if place == 0 or rank == name}
-        part.phases, part.told = {}, self.told
-        return part
-
-    def _figures(self, before: "_Sample") -> dict[str, Any]:
-        grown = self.since(before)
+    def caches_since(self, before: "_Sample") -> dict[_Labels, _Grown]:
+        """What each cache has counted, of ranks that went on."""
+        went_on = self.seconds_since(before)
         return {
-            "hit_rate": _ratio(grown["hits"], grown["reads"]),
-            "step": _ratio(grown["working"], grown["steps"]),
-            "lag_p99": self.lag_p99(before),
+            labels: _Grown(
+                {name: now[name] - was[name] for name in _COUNTS},
+                [new - old for new, old in zip(now["lag"].counts, was["lag"].counts, strict=True)],
+                now["lag"].ends,
+            )
+            for labels, now in self.caches.items()
+            if labels[1] in went_on and (was := before.caches.get(labels)) is not None
         }
 
-    def lag_p99(self, before: "_Sample") -> float | None:
+    def parts_since(self, before: "_Sample") -> dict[str, float]:
+        """Seconds in each part of a step, over the ranks that went on."""
+        went_on = self.seconds_since(before)
+        grown: defaultdict[str, float] = defaultdict(float)
+        for (rank, part), phase in self.phases.items():
+            if rank in went_on:
+                was = before.phases.get((rank, part))
+                grown[part] += phase.total - (was.total if was is not None else 0.0)
+        return grown
+
+
+class _Growth:
+    """What some caches have counted between two samples.
+
+    Args:
+      seconds: Rank -> seconds between its reports.
+      caches: (table, rank) -> what it counted.
+    """
+
+    def __init__(self, seconds: dict[str, float], caches: dict[_Labels, _Grown]) -> None:
+        self.seconds, self.caches = seconds, caches
+        steps: defaultdict[str, float] = defaultdict(float)  # of a rank: as many as its busiest table's
+        for (_, rank), one in caches.items():
+            steps[rank] = max(steps[rank], one.counts["updates"])
+        self.steps = sum(steps.values())
+        self._working = sum(seconds[rank] for rank, number in steps.items() if number)
+
+    def hit_rate(self) -> float | None:
+        return _ratio(self._sum("hits"), self._sum("reads"))
+
+    def _sum(self, name: str) -> float:
+        return sum(one.counts[name] for one in self.caches.values())
+
+    def rate(self, name: str) -> float:
+        """Of a counter, a second."""
+        return sum(one.counts[name] / self.seconds[labels[1]] for labels, one in self.caches.items())
+
+    def step(self) -> float | None:
+        """Seconds of a step."""
+        return _ratio(self._working, self.steps)
+
+    def lag_p99(self) -> float | None:
         """Returns the upper end of the bucket in which 99 % of the new lags lie; None: there are none."""
-        went_on = self._went_on(before)
-        counts: list[float] = []
-        ends: list[float] = []
-        for labels, now in self.caches.items():
-            if labels[1] in went_on and labels in before.caches:
-                lag: Histogram = now["lag"]
-                new = [a - b for a, b in zip(lag.counts, before.caches[labels]["lag"].counts, strict=True)]
-                counts, ends = (
-                    [a + b for a, b in zip(counts or [0] * len(new), new, strict=True)],
-                    list(lag.ends),
-                )
+        counts = [sum(bucket) for bucket in zip(*(one.lags for one in self.caches.values()), strict=True)]
         total, below = sum(counts), 0.0
+        ends = next((one.lag_ends for one in self.caches.values()), ())
         for end, count in zip(ends, counts, strict=True):
             below += count
             if total and below >= 0.99 * total:
                 return end if end != float("inf") else ends[-2]
         return None
+
+
+def _grouped(job: _Growth, place: int) -> dict[str, _Growth]:
+    """A job's growth by its tables (place 0) or ranks (1)."""
+    groups: defaultdict[str, dict[_Labels, _Grown]] = defaultdict(dict)
+    for labels, one in job.caches.items():
+        groups[labels[place]][labels] = one
+    return {name: _Growth(job.seconds, caches) for name, caches in groups.items()}
