@@ -69,9 +69,30 @@ and why
 """
 
 
+IN_A_GRAPH = """\
+Traceback (most recent call last):
+  File "/a/train.py", line 5, in <module>
+    fit()
+tensorflow.python.InternalError: Graph execution error:
+
+Detected at node het_tf.gradient.1 defined at (most recent call last):
+  File "/a/train.py", line 5, in <module>
+
+  File "/v/lib/python3.11/site-packages/keras/x.py", line 9, in fit
+
+rank 1 has ended
+\t [[{{node het_tf.gradient.1}}]] [Op:__inference_one_step_on_data_531]
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "last"),
     [
+        (
+            IN_A_GRAPH,
+            "tensorflow.python.InternalError: rank 1 has ended (train.py, line 5)",
+            "\t [[{{node het_tf.gradient.1}}]] [Op:__inference_one_step_on_data_531]",
+        ),
         (TRACEBACK, "ValueError: no (train.py, line 5)", "and why"),
         ("terminate called\n\n", "terminate called", ""),
         ("Traceback (most recent call last):\n  File", "", "  File"),

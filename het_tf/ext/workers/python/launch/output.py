@@ -9,6 +9,7 @@ _CHUNK = 1 << 16
 _KEPT = 1 << 16  # bytes of the end
 _MOST_LINES = 20  # of a message behind its first line
 _FRAME = re.compile(r'  File "(.+)", line (\d+)')
+_GRAPH = "Graph execution error:"
 _LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen")
 
 
@@ -85,8 +86,13 @@ def last_words(kept: bytes) -> tuple[str, str]:
     end = begin + 1
     while end < len(lines) and lines[end].startswith(" "):
         end += 1
-    block = lines[begin : end + 1 + _MOST_LINES]
+    message = lines[end:]
+    if message and message[0].endswith(_GRAPH):  # TensorFlow; the code that made the op, and then the reason
+        last = max((i for i, line in enumerate(message) if _FRAME.match(line)), default=0)
+        told = [line for line in message[last + 1 :] if line.strip()]
+        message = [message[0].removesuffix(_GRAPH) + (told[0] if told else _GRAPH), *told[1:]]
+    block = lines[begin:end] + message[: 1 + _MOST_LINES]
     frames = [frame for line in lines[begin:end] if (frame := _FRAME.match(line))]
     own = [frame for frame in frames if not _LIBRARIES.search(frame[1])] or frames
     place = f" ({os.path.basename(own[-1][1])}, line {own[-1][2]})" if own else ""
-    return (lines[end][:200] if end < len(lines) else "") + place, "\n".join(block)
+    return (message[0][:200] if message else "") + place, "\n".join(block)
