@@ -47,7 +47,8 @@
  * current device does not change.
  *
  * Memory: a function allocates all it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all
- * tables are unchanged. After HET_DEV_FAILED the device and its contents are lost.
+ * tables are unchanged, and so they are after HET_DEV_OUT_OF_HOST_MEMORY. After HET_DEV_FAILED the device and
+ * its contents are lost.
  */
 #pragma once
 
@@ -304,7 +305,7 @@ typedef struct {
 HET_DEV_EXPORT int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDevStream stream,
                                  HetDevRowState* state, float* row, float* update);
 
-/* For tests: the n-th allocation of device memory from now fails, once; 0: no allocation fails. */
+/* For tests: the n-th allocation of device or page-locked memory from now fails, once; 0: none fails. */
 HET_DEV_EXPORT void HetDevFailAllocation(HetDevContext* context, uint64_t n);
 
 #ifdef __cplusplus

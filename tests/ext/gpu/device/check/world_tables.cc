@@ -57,8 +57,8 @@ World::World(const Library& tested, const Library& reference, const WorldOptions
     : options_(options),
       tally_(tally),
       random_(Mix64(options.seed) + options.round),
-      tested_(tested, kCalls),
-      reference_(reference, kCalls),
+      tested_(tested, kCalls, options.seed + options.round),
+      reference_(reference, kCalls, options.seed + options.round),
       slots_(kCalls) {
   // Stamps must stay below 2^32.
   stamp_ = random_.Chance(0.1) ? (uint64_t{1} << 32) - 100000 : 1 + random_.Below(100);

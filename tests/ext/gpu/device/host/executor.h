@@ -6,6 +6,7 @@
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
+#include "tests/ext/gpu/device/host/streams.h"
 
 namespace het::dev {
 
@@ -60,9 +61,12 @@ HET_DEV int LowestBit(uint32_t mask) { return __builtin_ctz(mask); }  // mask !=
 template <int kWidth>
 class Tile {
  public:
+  explicit Tile(bool backwards = false) : backwards_(backwards) {}
+
+  // Lanes may come in any order.
   template <typename F>
   void ForEach(uint64_t n, F f) const {
-    for (uint64_t i = 0; i < n; ++i) f(i);
+    for (uint64_t i = 0; i < n; ++i) f(backwards_ ? n - 1 - i : i);
   }
   template <typename F>
   void Once(F f) const {
@@ -112,18 +116,32 @@ class Tile {
 
   static uint32_t Append(uint32_t* counter) { return AtomicAdd(counter, 1u); }
   static uint64_t Append(uint64_t* counter) { return AtomicAdd(counter, uint64_t{1}); }
+
+ private:
+  bool backwards_;
 };
 
 // run(first, step): items first, first + step, ...; on several threads at once with HET_DEV_HOST_THREADS > 1.
 void RunOnHostThreads(uint64_t items, const std::function<void(uint64_t first, uint64_t step)>& run);
 
 template <int kWidth, typename Kernel>
-void Launch(Context& context, const char* /*name*/, uint64_t items, const Kernel& kernel) {
-  (void)context;
-  RunOnHostThreads(items, [&](uint64_t first, uint64_t step) {
-    const Tile<kWidth> tile;
-    for (uint64_t item = first; item < items; item += step) kernel(tile, item);
-  });
+void Launch(Context& context, const char* name, uint64_t items, const Kernel& kernel) {
+  if (items == 0) return;
+  if (streams::LaunchWorks()) {
+    streams::Put(context.stream(), 1, [kernel, items] {
+      const uint64_t drawn = streams::Draw();
+      const uint64_t begin = drawn % items;  // tiles come from here on, or from here back
+      const bool backwards = (drawn >> 62 & 1) != 0;
+      RunOnHostThreads(items, [&](uint64_t first, uint64_t step) {
+        const Tile<kWidth> tile((drawn >> 63) != 0);
+        for (uint64_t i = first; i < items; i += step) {
+          const uint64_t item = i < items - begin ? i + begin : i - (items - begin);
+          kernel(tile, backwards ? items - 1 - item : item);
+        }
+      });
+    });
+  }
+  context.CheckLaunch(name);
 }
 
 }  // namespace het::dev
