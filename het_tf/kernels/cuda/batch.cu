@@ -19,7 +19,7 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
     Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): stamp " + std::to_string(use.stamp) +
                               " is not below 2^32. Remedy: restart the stamps, in a new table");
   }
-  const bool keeps_updates = !use.table->view.updates.null();
+  const bool keeps_updates = use.table->view.keep_updates != 0;
   if (use.push_bound < 0 || (use.push_bound > 0 && !keeps_updates)) {
     Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): push_bound " +
                               std::to_string(use.push_bound) +

@@ -133,13 +133,14 @@ int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDe
     context->Wait();
     if (*number == kNowhere) return;
     context->CopyOut(slot, view.slots.Plus(*number), 1);
+    const Dev<float> record = view.records.Plus(*number * view.record.stride);
     if (row != nullptr) {
-      context->CopyOut(row, view.values.Plus(*number * view.value_stride), view.dim);
-      context->CopyOut(row + view.dim, view.states.Plus(*number * view.state_stride), view.state_floats);
+      context->CopyOut(row, record, view.dim);
+      context->CopyOut(row + view.dim, record.Plus(view.record.state), view.state_floats);
     }
     context->Wait();
     if (update != nullptr && slot->ticks > 0) {
-      context->CopyOut(update, view.updates.Plus(*number * view.update_stride), view.row_floats);
+      context->CopyOut(update, record.Plus(view.record.update), view.row_floats);
       context->Wait();
     }
     state->found = 1;

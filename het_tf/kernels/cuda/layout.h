@@ -4,15 +4,16 @@
 //
 //   digests   B x 32 bytes: 0 for a free slot, else 8 bits of the key's hash. One sector of memory a bucket
 //   slots     B x 32 Slots of 32 bytes, a sector each
-//   values    B x 32 x value_stride floats
-//   states    B x 32 x state_stride floats: the optimizer's slots
-//   updates   B x 32 x update_stride floats [dv | a]; only with keep_updates. Uninitialised while a row
-//             has no ticks
+//   records   B x 32 records of floats, [value | state | dv | a]: the value, the optimizer's slots, the
+//   unsent update.
+//             Uninitialised: the update while a row has no ticks. Without keep_updates there is none
 //
-// Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes, except that one float stays one.
+// Each part of a record begins at a multiple of 16 bytes (of 4 in a table of dim 1), a record at one of 32
+// bytes, the sectors of memory; records below 32 bytes share one. So a tick moves two places of memory: slot
+// and record.
 //
 // A key is in its home bucket or absent. So a lookup reads a sector of digests, a Slot for each equal digest
-// (1.1 on average) and a value.
+// (1.1 on average) and the value's part of a record.
 //
 // A row's number is its position: bucket * 32 + slot. A call's rows have kOfCall set and are numbered from 0.
 #pragma once
@@ -42,6 +43,25 @@ HET_HOST_DEVICE inline uint32_t StrideOf(uint32_t floats) {
   return floats <= 1 ? floats : (floats + 3) / 4 * 4;
 }
 
+// Where the parts of a record begin, in floats.
+struct RecordLayout {
+  uint32_t state = 0;
+  uint32_t update = 0;
+  uint32_t stride = 0;
+};
+inline RecordLayout RecordOf(uint32_t dim, uint32_t row_floats, bool keep_updates) {
+  RecordLayout record;
+  record.state = StrideOf(dim);
+  const uint32_t row = record.state + (row_floats - dim);
+  record.update = dim == 1 ? row : (row + 3) / 4 * 4;
+  const uint32_t floats = keep_updates ? record.update + row_floats : row;
+  record.stride = (floats + 7) / 8 * 8;
+  for (uint32_t small = 1; small < 8; small *= 2) {
+    if (floats <= small && record.stride == 8) record.stride = small;
+  }
+  return record;
+}
+
 struct alignas(32) Slot {
   int64_t key;
   int64_t base;    // the store's clock that the row contains
@@ -68,25 +88,22 @@ HET_HOST_DEVICE inline uint64_t HalfUsed(uint64_t used) {
 struct TableView {
   Dev<uint8_t> digests;
   Dev<Slot> slots;
-  Dev<float> values;
-  Dev<float> states;
-  Dev<float> updates;  // null without keep_updates, where rows are never dirty
-  uint64_t buckets;    // below 2^32
+  Dev<float> records;
+  RecordLayout record;
+  int keep_updates;  // 0: rows are never dirty
+  uint64_t buckets;  // below 2^32
   uint64_t hash_seed;
   TableLayout layout;
   uint32_t dim;
   uint32_t row_floats;
-  uint32_t value_stride;
   uint32_t state_floats;  // row_floats - dim
-  uint32_t state_stride;
-  uint32_t update_stride;
   int policy;
   OptimizerView optimizer;
 };
 
 // Size in floats of a call's row: [value | state], both at multiples of 16 bytes.
 HET_HOST_DEVICE inline uint64_t FloatsInCall(const TableView& table) {
-  return table.value_stride + (uint64_t{table.state_floats} + 3) / 4 * 4;
+  return (uint64_t{table.record.state} + table.state_floats + 3) / 4 * 4;
 }
 
 // Pointers to a row's floats.
@@ -176,10 +193,9 @@ HET_DEV Position PositionAt(const BatchView& batch, uint64_t position) {
 HET_DEV RowRef RowOfTable(const TableView& table, uint64_t row) {
   RowRef ref;
   ref.slot = static_cast<Slot*>(table.slots) + row;
-  ref.value = static_cast<float*>(table.values) + row * table.value_stride;
-  ref.state = static_cast<float*>(table.states) + row * table.state_stride;
-  ref.update =
-      table.updates.null() ? nullptr : static_cast<float*>(table.updates) + row * table.update_stride;
+  ref.value = static_cast<float*>(table.records) + row * table.record.stride;
+  ref.state = ref.value + table.record.state;
+  ref.update = table.keep_updates == 0 ? nullptr : ref.value + table.record.update;
   return ref;
 }
 
@@ -191,7 +207,7 @@ HET_DEV RowRef RowAt(const BatchView& batch, uint32_t use, uint64_t row) {
   RowRef ref;
   ref.slot = static_cast<Slot*>(batch.call.slots) + row;
   ref.value = static_cast<float*>(batch.call.floats) + static_cast<uint64_t*>(batch.call.begins)[row];
-  ref.state = ref.value + table.value_stride;
+  ref.state = ref.value + table.record.state;
   ref.update = nullptr;
   return ref;
 }

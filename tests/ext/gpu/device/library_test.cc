@@ -91,6 +91,32 @@ TEST_F(DeviceLibraryTest, OversizedTablesReportTheMemoryNeeded) {
   EXPECT_EQ(bytes - lean, (uint64_t{1} << 31) * 16) << "no room for updates";
 }
 
+// A digest, a slot, and a record of whole sectors of 32 bytes; small records share one.
+TEST_F(DeviceLibraryTest, BytesOfARow) {
+  const struct {
+    uint32_t dim;
+    int optimizer;
+    uint64_t lean, whole;  // bytes of the record without and with updates
+  } cases[] = {{1, HET_DEV_SGD, 4, 8},
+               {1, HET_DEV_ROW_WISE_ADAGRAD, 8, 16},
+               {16, HET_DEV_ROW_WISE_ADAGRAD, 96, 160},
+               {64, HET_DEV_ROW_WISE_ADAGRAD, 288, 544}};
+  for (const auto& one : cases) {
+    HetDevTableConfig config = SgdTable(32, one.dim);
+    config.optimizer = one.optimizer;
+    config.row_floats += one.optimizer == HET_DEV_ROW_WISE_ADAGRAD ? 1 : 0;
+    config.params[1] = config.params[2] = 1;
+    for (const int keep_updates : {0, 1}) {
+      config.keep_updates = keep_updates;
+      uint64_t bytes = 0;
+      ASSERT_EQ(HetDevTableBytes(&config, &bytes), HET_DEV_OK) << HetDevError();
+      const uint64_t digests = 256;  // of 32 rows, rounded up as every section
+      EXPECT_EQ(bytes, digests + 32 * 32 + (32 * (keep_updates ? one.whole : one.lean) + 255) / 256 * 256)
+          << "dim " << one.dim;
+    }
+  }
+}
+
 // The host cannot access device memory.
 TEST_F(DeviceLibraryTest, HostCannotReadDeviceMemory) {
   DeviceArray<int64_t> memory(context_, {42});
