@@ -86,6 +86,8 @@ int HetDevForget(HetDevContext* context, HetDevTable* table, int what, const uin
   return Guard([&] {
     CheckWhat(*table, what);
     context->Begin(stream);
+    ++table->forgets;
+    if (what == HET_DEV_DROP && partitions == nullptr) table->evicted_below = 0;  // stamps may begin again
     ForgetKernel kernel{table->view, what, Dev<uint8_t>(), context->Scratch<uint64_t>(1)};
     if (partitions != nullptr)
       kernel.partitions = context->Upload(partitions, table->view.layout.partitions());
@@ -105,6 +107,7 @@ int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const
     *discarded = 0;
     if (n == 0) return;
     context->Begin(stream);
+    ++table->forgets;
     const Dev<int64_t> of = context->Upload(keys, n);
     const Dev<uint64_t> rows = context->Scratch<uint64_t>(n);
     const Dev<uint64_t> sum = context->Scratch<uint64_t>(1);

@@ -27,8 +27,9 @@ namespace het::dev {
 
 constexpr uint32_t kBucketSlots = 32;
 constexpr uint64_t kOfCall = uint64_t{1} << 63;
-constexpr uint64_t kNowhere = ~uint64_t{0};  // not a row
-constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
+constexpr uint64_t kNowhere = ~uint64_t{0};       // not a row
+constexpr uint64_t kLeftOut = uint64_t{1} << 62;  // with a row that a lookup found: it did not give it
+constexpr uint32_t kEmpty = ~uint32_t{0};         // an entry of a hash set
 
 // The ticks of a row with this clock, as in core/row/row_store.h.
 HET_HOST_DEVICE inline int64_t AgeOf(int64_t clock) { return clock & ((int64_t{1} << 20) - 1); }
@@ -136,27 +137,51 @@ struct UseView {
   uint64_t first_place;  // first place in the batch of its table's rows, then its call's rows
 };
 
+// Kernels that have a lane for each id work on 32 ids of one feature at a time: an *item*.
+constexpr uint64_t kItem = 32;
+
 struct FeatureView {
   Dev<const int64_t> ids;
   Dev<float> rows;
   Dev<const float> gradients;
   uint64_t begin;  // its first position; positions are numbered over all features
+  uint64_t first_item;
   uint64_t n;
   uint32_t use;
   int has_padding;
   int64_t padding_id;
 };
 
-// A call with a HetDevBatch; uses and features are in device memory.
-struct BatchView {
-  Dev<const UseView> uses;
-  Dev<const FeatureView> features;
+struct BatchSizes {
   CallRows call;
   uint64_t positions;  // below 2^32 - 1
-  uint64_t places;     // number of places of all uses
+  uint64_t items;
+  uint64_t places;  // number of places of all uses
   uint32_t n_uses;
   uint32_t n_features;
   uint32_t visit;  // of a lookup
+};
+
+// A call with a HetDevBatch. Uses and features are in device memory, for any number of them.
+struct BatchView : BatchSizes {
+  Dev<const UseView> uses;
+  Dev<const FeatureView> features;
+
+  HET_DEV const UseView& use(uint32_t i) const { return static_cast<const UseView*>(uses)[i]; }
+  HET_DEV const FeatureView& feature(uint32_t i) const {
+    return static_cast<const FeatureView*>(features)[i];
+  }
+};
+
+// The same as a kernel's parameter, in constant memory: nothing to copy, no load that waits for another, and
+// the compiler knows that what they point to is global memory.
+struct ParameterBatch : BatchSizes {
+  static constexpr uint32_t kMostUses = 32, kMostFeatures = 64;
+  UseView uses[kMostUses];
+  FeatureView features[kMostFeatures];
+
+  HET_DEV const UseView& use(uint32_t i) const { return uses[i]; }
+  HET_DEV const FeatureView& feature(uint32_t i) const { return features[i]; }
 };
 
 // An id of a batch.
@@ -168,19 +193,34 @@ struct Position {
   bool padding;
 };
 
-HET_DEV Position PositionAt(const BatchView& batch, uint64_t position) {
-  const FeatureView* features = batch.features;
+template <typename Batch>
+HET_DEV uint32_t FeatureOfItem(const Batch& batch, uint64_t item) {
   uint32_t low = 0;
-  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `position`
+  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `item`
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (features[middle].begin <= position) {
+    if (batch.feature(middle).first_item <= item) {
       low = middle;
     } else {
       high = middle;
     }
   }
-  const FeatureView& feature = features[low];
+  return low;
+}
+
+template <typename Batch>
+HET_DEV Position PositionAt(const Batch& batch, uint64_t position) {
+  uint32_t low = 0;
+  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `position`
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (batch.feature(middle).begin <= position) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const FeatureView& feature = batch.feature(low);
   Position result;
   result.feature = low;
   result.use = feature.use;
@@ -200,8 +240,9 @@ HET_DEV RowRef RowOfTable(const TableView& table, uint64_t row) {
 }
 
 // `row` must come from Find (probe.h) and must not be kNowhere.
-HET_DEV RowRef RowAt(const BatchView& batch, uint32_t use, uint64_t row) {
-  const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
+template <typename Batch>
+HET_DEV RowRef RowAt(const Batch& batch, uint32_t use, uint64_t row) {
+  const TableView& table = batch.use(use).table;
   if ((row & kOfCall) == 0) return RowOfTable(table, row);
   row &= ~kOfCall;
   RowRef ref;

@@ -142,6 +142,32 @@ void ClearOldVisits(Context& context, HetDevCall* call) {
              ClearVisitsKernel{call->rows.slots, n});
 }
 
+void KeptRows::Keep(const HetDevBatch& batch, bool all_found) {
+  Drop();
+  kept_ = true;
+  whole_ = all_found;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    const HetDevUse& use = batch.uses[u];
+    uses_.push_back({use.table->number, use.stamp, use.table->forgets});
+  }
+  for (uint32_t f = 0; f < batch.n_features; ++f)
+    features_.push_back({batch.features[f].use, batch.features[f].n});
+}
+
+bool KeptRows::Holds(const HetDevBatch& batch) const {
+  if (!kept_ || uses_.size() != batch.n_uses || features_.size() != batch.n_features) return false;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    const OfUse& was = uses_[u];
+    const HetDevTable* table = batch.uses[u].table;
+    if (was.table != table->number || was.forgets != table->forgets || was.stamp < table->evicted_below)
+      return false;
+  }
+  for (uint32_t f = 0; f < batch.n_features; ++f) {
+    if (features_[f] != std::pair(batch.features[f].use, batch.features[f].n)) return false;
+  }
+  return true;
+}
+
 bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n) {
   table->first_uses += n;
   if (table->first_uses < 8 * table->capacity) return false;
@@ -170,6 +196,7 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     const Sections sections = Plan(*config, corrections.size());
     context->Begin(nullptr);
     auto made = std::make_unique<HetDevTable>();
+    made->number = context->calls();
     made->round = context->Round();
     made->name = config->name == nullptr ? "" : config->name;
     made->capacity = sections.buckets * kBucketSlots;

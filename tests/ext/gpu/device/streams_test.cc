@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -216,12 +217,96 @@ TEST_F(DeviceStreamsTest, OperationsOfAStep) {
   };
   EXPECT_EQ(CountOperations([&] { install(100); }), 25u);
   EXPECT_EQ(CountOperations([&] { install(wanted.size()); }), 57u);
-  EXPECT_EQ(CountOperations([&] { HetDevGather(context_, call_, &batch_, stream_); }), 4u);
+  EXPECT_EQ(CountOperations([&] { HetDevGather(context_, call_, &batch_, stream_); }), 3u);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(CountOperations([&] { EXPECT_THAT(Lookup(), IsEmpty()); }), 5u);
+    EXPECT_EQ(CountOperations([&] { EXPECT_THAT(Lookup(), IsEmpty()); }), 4u);
     EXPECT_EQ(CountOperations([&] { Sum(); }), 19u);
     EXPECT_EQ(CountOperations([&] { EXPECT_EQ(Tick(call_), HET_DEV_OK); }), 2u);
   }
+  HetDevResetCall(context_, call_);
+  EXPECT_EQ(CountOperations([&] { Sum(); }), 20u) << "without a lookup it has to find the rows";
+}
+
+// HetDevSum uses the rows that its lookup has found, as long as they are still there: else it looks again,
+// which is one more operation, and wants those that have left.
+TEST_F(DeviceStreamsTest, ASumLooksAgainWhenRowsMayHaveMoved) {
+  const Keys keys = {1, 2, 3};
+  SetBatch(keys);
+  Lookup();
+  Install(keys);
+  ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
+  const uint64_t kept = CountOperations([&] { Sum(); });
+  const auto after = [&](const std::function<void()>& between) {
+    Lookup();
+    between();
+    HetDevSummed summed;
+    const uint64_t n = CountOperations([&] {
+      ASSERT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed), HET_DEV_OK);
+    });
+    Keys wanted(wanted_.keys, wanted_.keys + wanted_.n);
+    std::sort(wanted.begin(), wanted.end());
+    return std::pair(n - kept, wanted);
+  };
+  uint64_t discarded = 0;
+  EXPECT_EQ(after([] {}), std::pair(uint64_t{0}, Keys()));
+  EXPECT_EQ(after([&] {
+              HetDevForgetKeys(context_, use_.table, HET_DEV_DROP_CLEAN, keys.data(), 0, stream_, &discarded);
+            }),
+            std::pair(uint64_t{0}, Keys()))
+      << "no key";
+  EXPECT_EQ(after([&] { TryLookup(); }), std::pair(uint64_t{0}, Keys())) << "the same step again";
+  EXPECT_EQ(after([&] { HetDevLookup(context_, call_, &batch_, 0, stream_, &wanted_); }).first, 1u)
+      << "a lookup without training does not pin";
+  EXPECT_EQ(after([&] {
+              HetDevForget(context_, use_.table, HET_DEV_DROP_CLEAN, nullptr, stream_, &discarded);
+            }).second,
+            keys);
+  Install(keys);
+  EXPECT_EQ(after([&] {
+              HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, &keys[1], 1, stream_, &discarded);
+            }).second,
+            Keys{2})
+      << "three copies of a row";
+  Install({2});
+  EXPECT_EQ(after([&] {
+              HetDevForgetKeys(context_, use_.table, HET_DEV_INVALIDATE, keys.data(), 1, stream_, &discarded);
+            }).second,
+            Keys{1});
+  Install({1});
+  // Another step, which no longer pins this one's rows, fills the table.
+  EXPECT_EQ(after([&] {
+              Keys others(900);
+              std::iota(others.begin(), others.end(), 1000);
+              HetDevCall* other = nullptr;
+              ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
+              std::swap(call_, other);
+              use_.stamp = use_.pinned_from = 7;
+              TryInstall({others});
+              use_.stamp = use_.pinned_from = 1;
+              std::swap(call_, other);
+              HetDevDestroyCall(context_, other);
+            }).second.size(),
+            3u);
+}
+
+// A row that a lookup did not find, and that another, older step has brought in since, does not have the
+// stamp of the later step. Installs that pin only that one may evict it.
+TEST_F(DeviceStreamsTest, ARowOfAnOlderStepIsNotKept) {
+  HetDevCall* older = nullptr;
+  ASSERT_EQ(HetDevCreateCall(context_, &older), HET_DEV_OK);
+  SetBatch({1});
+  use_.stamp = use_.pinned_from = 5;
+  EXPECT_EQ(Lookup(), Keys{1});
+  std::swap(call_, older);
+  use_.stamp = use_.pinned_from = 4;
+  Install({1});
+  std::swap(call_, older);
+  use_.stamp = use_.pinned_from = 5;
+  ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
+  const uint64_t n = CountOperations([&] { Sum(); });
+  HetDevResetCall(context_, call_);
+  EXPECT_EQ(CountOperations([&] { Sum(); }), n) << "it looked again";
+  HetDevDestroyCall(context_, older);
 }
 
 }  // namespace

@@ -58,6 +58,12 @@ inline T AtomicMax(T* p, T value) {
 HET_DEV int CountBits(uint32_t mask) { return __builtin_popcount(mask); }
 HET_DEV int LowestBit(uint32_t mask) { return __builtin_ctz(mask); }  // mask != 0
 
+inline uint32_t Match32(const uint8_t* digests, uint8_t digest) {
+  uint32_t mask = 0;
+  for (uint32_t i = 0; i < 32; ++i) mask |= static_cast<uint32_t>(digests[i] == digest) << i;
+  return mask;
+}
+
 template <int kWidth>
 class Tile {
  public:
@@ -90,11 +96,7 @@ class Tile {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
   }
 
-  uint32_t Match32(const uint8_t* digests, uint8_t digest) const {
-    uint32_t mask = 0;
-    for (uint32_t i = 0; i < 32; ++i) mask |= static_cast<uint32_t>(digests[i] == digest) << i;
-    return mask;
-  }
+  uint32_t Match32(const uint8_t* digests, uint8_t digest) const { return dev::Match32(digests, digest); }
   template <typename F>
   int ArgMin32(uint32_t mask, F score) const {
     int best = LowestBit(mask);
@@ -110,6 +112,32 @@ class Tile {
   }
 
   void Copy(float* to, const float* from, uint64_t n) const { std::memcpy(to, from, n * sizeof(float)); }
+  template <typename T>
+  struct Lanes {
+    T of[32];
+    T& operator[](uint32_t lane) { return of[lane]; }
+    const T& operator[](uint32_t lane) const { return of[lane]; }
+  };
+  template <typename F>
+  void ForLanes(F f) const {
+    static_assert(kWidth == 32);
+    ForEach(32, [&](uint64_t lane) { f(static_cast<uint32_t>(lane)); });
+  }
+  template <typename F>
+  uint32_t CountLanes(F f) const {
+    static_assert(kWidth == 32);
+    uint32_t n = 0;
+    for (uint32_t lane = 0; lane < 32; ++lane) n += f(lane) ? 1 : 0;
+    return n;
+  }
+  void CopyRows(float* to, uint32_t n, const float* records, uint64_t stride,
+                const Lanes<uint32_t>& rows) const {
+    ForLanes([&](uint32_t lane) {
+      if (rows[lane] == kNoRow) return;
+      if (rows[lane] == kZeros) return Fill(to + uint64_t{lane} * n, 0, n);
+      Copy(to + uint64_t{lane} * n, records + rows[lane] * stride, n);
+    });
+  }
   void Fill(float* to, float value, uint64_t n) const {
     for (uint64_t i = 0; i < n; ++i) to[i] = value;
   }
