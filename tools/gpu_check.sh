@@ -5,17 +5,19 @@
 #   tools/gpu_check.sh                 build, check, measure: a few minutes
 #   tools/gpu_check.sh --build-only    stop after building; needs no GPU
 #   tools/gpu_check.sh --host          everything, with the host in the GPU's place; needs no nvcc
+#   tools/gpu_check.sh --prebuilt      build nothing: run what --build-only --arch N has made in build/gpu, here or
+#                                      on another machine; needs no nvcc
 #
 #   --arch N       compute capability to build for, such as 90; without it that of the GPU (75 where there is none)
 #   --seconds N    of random schedules (60)
 #   --seed S       of them; without it a fresh one
 #   --jobs N       compilers at a time (the machine's cores)
 #
-# What is run: device_check (random schedules, every answer compared with the reference's, bit for bit) under
-# compute-sanitizer's memcheck, synccheck and racecheck, then on its own with fresh inputs, then with large
-# ones, then the library against itself; benchmarks/gpu_cache. Results go to the folder OUT
-# (build/gpu/results), the table of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could
-# not be tried.
+# What is run, what matters most first: a few random schedules of device_check (every answer compared with the
+# reference's, bit for bit); benchmarks/gpu_cache, twice; schedules with fresh inputs, then with large ones,
+# then the library against itself; some under compute-sanitizer's memcheck, initcheck and synccheck (its
+# racecheck is about shared memory, which no kernel has). Results go to the folder OUT (build/gpu/results), the
+# table of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could not be tried.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -25,11 +27,12 @@ die() {
   exit 2
 }
 
-host=0 build_only=0 arch="" seconds=60 seed="" jobs="$(nproc 2>/dev/null || echo 2)"
+host=0 build_only=0 prebuilt=0 arch="" seconds=60 seed="" jobs="$(nproc 2>/dev/null || echo 2)"
 while [ $# -gt 0 ]; do
   case "$1" in
     --host) host=1 ;;
     --build-only) build_only=1 ;;
+    --prebuilt) prebuilt=1 ;;
     --arch | --seconds | --seed | --jobs)
       [ $# -ge 2 ] && [[ "$2" =~ ^[0-9]+$ ]] || die "$1 takes a number"
       printf -v "${1#--}" '%s' "$2"
@@ -44,10 +47,11 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$seed" ] || seed="$(date +%s)"
+[ "$prebuilt$host$build_only" = 100 ] || [ "$prebuilt" = 0 ] || die "--prebuilt goes without --host and --build-only"
 
 # --- what there is here
 cxx="${CXX:-}"
-[ -n "$cxx" ] || cxx="$(command -v g++ || command -v c++ || command -v clang++)" ||
+[ -n "$cxx" ] || cxx="$(command -v g++ || command -v c++ || command -v clang++)" || [ "$prebuilt" = 1 ] ||
   die "there is no C++ compiler (g++, c++, clang++). Remedy: install one, or set CXX"
 nvcc="" gpu="none" sanitizer=""
 if [ "$host" = 0 ]; then
@@ -57,7 +61,8 @@ if [ "$host" = 0 ]; then
       break
     fi
   done
-  [ -n "$nvcc" ] || die "there is no nvcc. Remedy: install the CUDA toolkit, or set NVCC; --host checks without a GPU"
+  [ -n "$nvcc" ] || [ "$prebuilt" = 1 ] ||
+    die "there is no nvcc. Remedy: install the CUDA toolkit, or set NVCC; --host checks without a GPU"
   if found="$(nvidia-smi --query-gpu=compute_cap,driver_version,name --format=csv,noheader 2>/dev/null | head -n 1)" &&
     [ -n "$found" ]; then
     gpu="$found"
@@ -66,11 +71,11 @@ if [ "$host" = 0 ]; then
     die "nvidia-smi finds no GPU here. --build-only builds without one; --host runs everything on the host"
   fi
   [ -n "$arch" ] || arch=75
-  known="$("$nvcc" --list-gpu-arch 2>/dev/null | tr '\n' ' ')"
-  [[ " $known" == *" compute_$arch "* ]] ||
+  known="$("${nvcc:-true}" --list-gpu-arch 2>/dev/null | tr '\n' ' ')"
+  [[ "$prebuilt" = 1 || " $known" == *" compute_$arch "* ]] ||
     die "nvcc ($nvcc) does not know compute capability $arch; it knows: $known. Remedy: a newer CUDA toolkit, or --arch"
   # As they are called by hand: nvcc may be a link that leads to where its sanitizer is.
-  for candidate in "$(command -v compute-sanitizer)" "$(dirname "$(readlink -f "$nvcc")")/compute-sanitizer" \
+  for candidate in "$(command -v compute-sanitizer)" "$(dirname "$(readlink -f "${nvcc:-/usr/local/cuda/bin/nvcc}")")/compute-sanitizer" \
     "${CUDA_HOME:-}/bin/compute-sanitizer" /usr/local/cuda/bin/compute-sanitizer; do
     if [ -x "$candidate" ]; then
       sanitizer="$candidate"
@@ -95,7 +100,7 @@ object() { # GROUP SOURCE COMMAND...
   shift
   local source="$1"
   shift
-  if [ ! -e "$out" ] || [ -n "$(find het_tf tests/ext/gpu/device tests/testing benchmarks tools/gpu_check.sh -newer "$out" \
+  if [ ! -e "$out" ] || [ -n "$(find het_tf tests/ext/gpu/device tests/testing/random.h benchmarks/gpu_cache tools/gpu_check.sh -newer "$out" \
     \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name 'nvcc.options' -o -name 'gpu_check.sh' \) \
     -print -quit)" ]; then
     printf '%s\n' "$* -c $source -o $out" >>"$commands"
@@ -115,7 +120,7 @@ for source in tests/ext/gpu/device/check/*.cc; do
   check_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
 done
 bench_objects=("$(object plain benchmarks/gpu_cache/cuda_cache.cc "$cxx" "${cxx_flags[@]}")"
-  "$folder/objects/plain_tests_cpp_device_check_library_cc.o")
+  "$folder/objects/plain_tests_ext_gpu_device_check_library_cc.o")
 if [ "$host" = 1 ]; then
   library="$folder/libhet_cuda_host.so"
   for source in "$kernels"/*.cu; do
@@ -134,19 +139,25 @@ else
 fi
 
 say "compiler $cxx, nvcc ${nvcc:-not used}, GPU (capability, driver, name) $gpu, compute-sanitizer ${sanitizer:-none}"
-say "building $(wc -l <"$commands") objects in $folder, $jobs at a time"
-xargs -P "$jobs" -d '\n' -I{} bash -c '{}' <"$commands" || die "a compiler failed; what it said is above"
-"$cxx" -shared -o "$folder/libhet_device_reference.so" "${reference_objects[@]}" ||
-  die "the reference could not be linked"
-"$cxx" -o "$folder/device_check" "${check_objects[@]}" -ldl || die "device_check could not be linked"
-"$cxx" -o "$folder/cuda_cache" "${bench_objects[@]}" -ldl || die "cuda_cache could not be linked"
-if [ "$host" = 1 ]; then
-  "$cxx" -shared -pthread -o "$library" "${library_objects[@]}" -Wl,--no-undefined \
-    -Wl,--version-script=cmake/cuda.map || die "$library could not be linked"
+if [ "$prebuilt" = 1 ]; then
+  for file in "$library" "$folder/libhet_device_reference.so" "$folder/device_check" "$folder/cuda_cache"; do
+    [ -e "$file" ] || die "--prebuilt: there is no $file. Remedy: --build-only --arch N first, and bring $folder along"
+  done
 else
-  "$nvcc" -ccbin "$cxx" "-gencode=arch=compute_$arch,code=sm_$arch" -shared -cudart static "${library_objects[@]}" \
-    -o "$library" -Xlinker --no-undefined -Xlinker --version-script=cmake/cuda.map ||
-    die "$library could not be linked"
+  say "building $(wc -l <"$commands") objects in $folder, $jobs at a time"
+  xargs -P "$jobs" -d '\n' -I{} bash -c '{}' <"$commands" || die "a compiler failed; what it said is above"
+  "$cxx" -shared -static-libstdc++ -o "$folder/libhet_device_reference.so" "${reference_objects[@]}" ||
+    die "the reference could not be linked"
+  "$cxx" -static-libstdc++ -o "$folder/device_check" "${check_objects[@]}" -ldl || die "device_check could not be linked"
+  "$cxx" -static-libstdc++ -o "$folder/cuda_cache" "${bench_objects[@]}" -ldl || die "cuda_cache could not be linked"
+  if [ "$host" = 1 ]; then
+    "$cxx" -shared -pthread -o "$library" "${library_objects[@]}" -Wl,--no-undefined \
+      -Wl,--version-script=cmake/cuda.map || die "$library could not be linked"
+  else
+    "$nvcc" -ccbin "$cxx" "-gencode=arch=compute_$arch,code=sm_$arch" -shared -cudart static "${library_objects[@]}" \
+      -o "$library" -Xcompiler -static-libstdc++ -Xlinker --no-undefined -Xlinker --version-script=cmake/cuda.map ||
+      die "$library could not be linked"
+  fi
 fi
 if [ "$build_only" = 1 ]; then
   say "built $library, $folder/libhet_device_reference.so, $folder/device_check and $folder/cuda_cache; nothing was run"
@@ -174,7 +185,17 @@ leave_out() { # NAME REASON
 
 reference="$folder/libhet_device_reference.so"
 check=("$folder/device_check" "$library" "$reference" --seed "$seed")
-for tool in memcheck synccheck racecheck; do
+run "a few schedules" device_check_few.log "${check[@]}" --rounds 20
+for turn in 1 2; do
+  run "measure, turn $turn" "cuda_cache_$turn.txt" "$folder/cuda_cache" "$library" --json "$results/cuda_cache_$turn.json"
+done
+large=30
+[ "$host" = 0 ] || large=4
+run "random schedules" device_check.log "${check[@]}" --seconds "$seconds"
+run "large batches" device_check_large.log "${check[@]}" --rounds 3 --size "$large"
+run "equal calls, equal bytes" device_check_again.log "$folder/device_check" "$library" "$library" --seed "$seed" \
+  --rounds 20 --size 3
+for tool in memcheck initcheck synccheck; do
   if [ -n "$sanitizer" ]; then
     run "$tool" "$tool.log" "$sanitizer" --tool "$tool" --error-exitcode 9 "${check[@]}" --rounds 4 --size 0.3 \
       --operations 30
@@ -184,20 +205,13 @@ for tool in memcheck synccheck racecheck; do
     leave_out "$tool" "there is no compute-sanitizer beside nvcc"
   fi
 done
-large=30
-[ "$host" = 0 ] || large=4
-run "random schedules" device_check.log "${check[@]}" --seconds "$seconds"
-run "large batches" device_check_large.log "${check[@]}" --rounds 3 --size "$large"
-run "equal calls, equal bytes" device_check_again.log "$folder/device_check" "$library" "$library" --seed "$seed" \
-  --rounds 20 --size 3
-run "measure" cuda_cache.txt "$folder/cuda_cache" "$library" --json "$results/cuda_cache.json"
 
 # --- the table
 {
   printf '\nGPU (capability, driver, name): %s\nseed: %s\n\n' "$gpu" "$seed"
   for i in "${!names[@]}"; do printf '  %-26s %s\n' "${names[$i]}" "${outcomes[$i]}"; done
   printf '\n'
-  cat "$results/cuda_cache.txt"
+  cat "$results/cuda_cache_1.txt" "$results/cuda_cache_2.txt"
 } | tee "$results/gpu_check.txt"
 say "results are in $results"
 exit "$wrong"

@@ -2,12 +2,19 @@
 // memory could do? Everything goes through the C ABI (ext/gpu/cc/abi.h), so what is measured is
 // what the engine gets, waits for the host included.
 //
-//   cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] [--json FILE]
+//   cuda_cache LIBRARY [--only PART] [--rows N] [--batch N] [--repeats N] [--json FILE]
 //
 //   lookup         all of `batch` different keys are there: probe and gather
+//   gather         HetDevGather of as many rows, which a lookup has left out: the ceiling of a lookup
 //   install+evict  `batch` new rows enter full buckets, and as many dirty ones leave
 //   apply          RowWiseAdagrad: sums and ticks of `batch` different keys
 //   step           26 features of 4096 ids (Zipf, exponent 1.05), dim 16, all hits: lookup, then apply
+//   default        the same step at the default bounds of two workers: the store checks every row and renews
+//                  none, and updates are due by the age of their rows
+//   misses         the same step with 5 % new ids, whose rows enter
+//   t10            10 tables of 2^20 rows (fewer where memory is short), dim 128, SGD, 1,048,570 ids (Zipf,
+//   exponent
+//                  1.05) in one call: the stream of NVIDIA's recsys-examples, whose sizes of tables differ
 //
 // Shares are of the bandwidth of a copy within the device, measured first in the same run. Bytes of a row are
 // counted as what has to move at the least; they stand in the table. tools/gpu_check.sh builds and runs this;
@@ -16,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -23,6 +31,7 @@
 #include <vector>
 
 #include "benchmarks/gpu_cache/cuda_clock.h"
+#include "benchmarks/gpu_cache/cuda_steps.h"
 #include "benchmarks/gpu_cache/cuda_table.h"
 #include "tests/ext/gpu/device/check/library.h"
 
@@ -77,17 +86,23 @@ class Bench {
     std::printf("copy within the device %.0f GB/s (read and written), to it %.1f GB/s, from it %.1f GB/s\n\n",
                 bandwidth_ * 1e-9, to_device_ * 1e-9, from_device_ * 1e-9);
     if (!cuda_) std::printf("The host plays the device: the figures below mean nothing.\n\n");
-    std::printf("%-30s %4s %5s %10s %-9s %6s %6s %8s %6s %10s\n", "", "dim", "load", "measured", "", "goal",
+    std::printf("%-40s %4s %5s %10s %-9s %6s %6s %8s %6s %10s\n", "", "dim", "load", "measured", "", "goal",
                 "of it", "bytes", "share", "wall, us");
     const std::pair<uint32_t, double> goals[] = {{16, 6.0}, {32, 5.5}, {64, 4.5}, {128, 2.8}};
     for (const auto& [dim, goal] : goals) {
       if (Measured("lookup")) Lookups(dim, goal);
+    }
+    for (const auto& [dim, goal] : goals) {
+      if (Measured("gather")) Gathers(dim);
     }
     if (Measured("install")) InstallAndEvict(32);
     for (const auto& [dim, goal] : goals) {
       if (Measured("apply")) Apply(dim);
     }
     if (Measured("step")) Steps();
+    if (Measured("default")) RealSteps("default step", true, 0);
+    if (Measured("misses")) RealSteps("5 % new ids", false, 0.05);
+    if (Measured("t10")) StepsOfTenTables();
   }
 
   void WriteJson(const std::string& path) const {
@@ -187,7 +202,7 @@ class Bench {
     }
     if (line.bytes > 0) std::snprintf(bytes, sizeof bytes, "%.0f", line.bytes);
     if (line.share > 0) std::snprintf(share, sizeof share, "%.0f %%", 100 * line.share);
-    std::printf("%-30s %4u %5.2f %10.3f %-9s %6s %6s %8s %6s %10.1f\n", line.what.c_str(), line.dim,
+    std::printf("%-40s %4u %5.2f %10.3f %-9s %6s %6s %8s %6s %10.1f\n", line.what.c_str(), line.dim,
                 line.load, line.value, line.unit, goal, of_it, bytes, share, line.wall_us);
     std::fflush(stdout);
   }
@@ -300,56 +315,122 @@ class Bench {
     AddRate("apply, row_wise_adagrad", dim, 0.75, n, time, 0.5 * bandwidth_ / bytes * 1e-9, bytes);
   }
 
-  void Steps() {
-    const uint32_t dim = 16, features = 26, ids_of_feature = 4096;
-    const uint64_t n = uint64_t{features} * ids_of_feature;
-    Table table(library_, context_, dim, std::max<uint64_t>(Rows(dim, true), 1 << 14), sizes_.batch, true);
+  void Gathers(uint32_t dim) {
+    const uint64_t n = sizes_.batch;
+    Table table(library_, context_, dim, Rows(dim, false), n, false);
+    Buffer ids(library_, context_, n * sizeof(int64_t)), rows(library_, context_, n * dim * sizeof(float));
     table.Fill(0.75);
-    const std::vector<int64_t>& resident = table.resident();
-    constexpr int kBatches = 8;
-    Buffer ids(library_, context_, kBatches * n * sizeof(int64_t)),
-        rows(library_, context_, n * dim * sizeof(float));
-    Buffer gradients(library_, context_, n * dim * sizeof(float));
-    gradients.Put(std::vector<float>(n * dim, 0.01f));
-    // Inversion of the continuous distribution with the same exponent; ranks are scattered over the ids.
-    const double exponent = 1.05, top = std::pow(static_cast<double>(resident.size()) + 1, 1 - exponent) - 1;
-    std::mt19937_64 random(1);
-    std::uniform_real_distribution<double> uniform(0, 1);
-    std::vector<int64_t> drawn(kBatches * n);
-    for (int64_t& id : drawn) {
-      const double x = std::pow(1 + uniform(random) * top, 1 / (1 - exponent));
-      id = resident[std::min<size_t>(resident.size() - 1, static_cast<size_t>(x - 1))];
-    }
-    ids.Put(drawn);
-    const auto step = [&](int turn) {
-      std::vector<HetDevFeature> all;
-      for (uint32_t f = 0; f < features; ++f) {
-        const uint64_t at = uint64_t{f} * ids_of_feature;
-        const int64_t* of = ids.as<int64_t>() + static_cast<uint64_t>(turn % kBatches) * n + at;
-        all.push_back(
-            Feature(ids_of_feature, of, rows.as<float>() + at * dim, gradients.as<float>() + at * dim));
-      }
-      return all;
-    };
+    table.SetCheck(true);
+    const auto batches = Batches(table.resident(), n);
+    const HetDevFeature feature = Feature(n, ids.as<int64_t>(), rows.as<float>(), nullptr);
+    const Time time = Repeat(
+        [&](int turn) {
+          table.Reset();
+          ids.Put(batches[static_cast<size_t>(turn) % batches.size()]);
+          table.Lookup({feature}, true);
+        },
+        [&](int) { table.Gather(); });
+    AddRate("gather alone", dim, 0.75, n, time, 0, 8.0 * dim);
+  }
+
+  // What a step of 26 features works on.
+  struct StepTable {
+    static constexpr uint32_t kDim = 16;
+    StepTable(Bench* bench)
+        : table(bench->library_, bench->context_, kDim, std::max<uint64_t>(bench->Rows(kDim, true), 1 << 14),
+                bench->sizes_.batch, true),
+          batch(bench->library_, bench->context_, kDim, 26, 4096) {}
+    Table table;
+    StepBatch batch;
+  };
+
+  void Steps() {
+    StepTable of(this);
+    of.table.Fill(0.75);
+    of.batch.Draw({&of.table.resident()}, 0, nullptr);
     std::vector<HetDevFeature> all;
-    const auto lookup = [&](int) { Expect(table.Lookup(all, true).n == 0); };
-    const Time looked = Repeat(
+    const auto prepare = [&](int turn) {
+      of.table.Reset();
+      all = of.batch.Features(turn);
+    };
+    const auto lookup = [&](int) { Expect(of.table.Lookup(all, true).n == 0); };
+    const Time looked = Repeat(prepare, lookup);
+    const Time whole = Repeat(prepare, [&](int turn) {
+      lookup(turn);
+      of.table.Apply(all);
+    });
+    AddStep("step of 26 x 4096: lookup", of.kDim, looked, 25);
+    AddStep("step of 26 x 4096: all of it", of.kDim, whole, 60);
+  }
+
+  // `new_ids`: their share. With it each turn has ids of its own, which are then there.
+  void RealSteps(const char* name, bool checked, double new_ids) {
+    StepTable of(this);
+    if (checked) of.table.SetBounds(38, 8);
+    of.table.Fill(0.75);
+    of.table.SetCheck(checked);
+    std::vector<HetDevFeature> all;
+    std::vector<int64_t> missing;
+    uint64_t wanted_rows = 0, due = 0, turns = 0;
+    const Time time = Repeat(
         [&](int turn) {
-          table.Reset();
-          all = step(turn);
+          of.table.Reset();
+          if (turn % StepBatch::kTurns == 0) of.batch.Draw({&of.table.resident()}, new_ids, &of.table);
+          all = of.batch.Features(turn);
         },
-        lookup);
-    const Time whole = Repeat(
-        [&](int turn) {
-          table.Reset();
-          all = step(turn);
-        },
-        [&](int turn) {
-          lookup(turn);
-          table.Apply(all);
+        [&](int) {
+          const HetDevWanted wanted = of.table.Lookup(all, true);
+          wanted_rows += wanted.n;
+          missing.clear();
+          for (uint64_t i = 0; i < wanted.n; ++i) {
+            if (wanted.bases[i] == HET_DEV_NO_BASE) missing.push_back(wanted.keys[i]);
+          }
+          const bool gather = wanted.n > 0;
+          if (!missing.empty()) of.table.Enter(missing);
+          if (gather) of.table.Gather();
+          due += of.table.Apply(all, false);
+          ++turns;
         });
-    Add({"step of 26 x 4096: lookup", dim, 0.75, looked.device * 1e6, "us", 25, 0, 0, looked.wall * 1e6});
-    Add({"step of 26 x 4096: all of it", dim, 0.75, whole.device * 1e6, "us", 60, 0, 0, whole.wall * 1e6});
+    char what[64];
+    std::snprintf(what, sizeof what, "%s: %.0f wanted, %.0f due", name,
+                  static_cast<double>(wanted_rows) / static_cast<double>(turns),
+                  static_cast<double>(due) / static_cast<double>(turns));
+    AddStep(what, of.kDim, time, 0);
+  }
+
+  void StepsOfTenTables() {
+    constexpr uint32_t kDim = 128, kTables = 10;
+    const uint64_t rows = cuda_ ? std::min<uint64_t>(Rows(kDim, true) / 16, 1 << 20) : Rows(kDim, true);
+    std::vector<std::unique_ptr<Table>> tables;
+    std::vector<const std::vector<int64_t>*> resident;
+    std::vector<HetDevUse> uses;
+    for (uint32_t t = 0; t < kTables; ++t) {
+      tables.push_back(
+          std::make_unique<Table>(library_, context_, kDim, rows, sizes_.batch, true, HET_DEV_SGD));
+      tables.back()->Fill(0.75);
+      resident.push_back(&tables.back()->resident());
+      uses.push_back(tables.back()->use());
+    }
+    StepBatch batch(library_, context_, kDim, kTables, cuda_ ? 104857 : 1 << 10);
+    batch.Draw(resident, 0, nullptr);
+    SeveralTables step(library_, context_, uses);
+    std::vector<HetDevFeature> all;
+    const auto prepare = [&](int turn) {
+      step.Reset();
+      all = batch.Features(turn);
+      for (uint32_t t = 0; t < kTables; ++t) all[t].use = t;
+    };
+    const Time looked = Repeat(prepare, [&](int) { Expect(step.Lookup(all).n == 0); });
+    const Time whole = Repeat(prepare, [&](int) {
+      Expect(step.Lookup(all).n == 0);
+      step.Apply(all);
+    });
+    AddStep("10 tables, 1,048,570 ids: lookup", kDim, looked, 0);
+    AddStep("10 tables, 1,048,570 ids: all", kDim, whole, 0);
+  }
+
+  void AddStep(const std::string& what, uint32_t dim, const Time& time, double goal) {
+    Add({what, dim, 0.75, time.device * 1e6, "us", goal, 0, 0, time.wall * 1e6});
   }
 
   static void Expect(bool all_hits) {
@@ -372,8 +453,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   const char* usage =
-      "usage: cuda_cache LIBRARY [--only lookup|install|apply|step] [--rows N] [--batch N] [--repeats N] "
-      "[--json FILE]\n";
+      "usage: cuda_cache LIBRARY [--only PART] [--rows N] [--batch N] [--repeats N] [--json FILE]\n";
   if (argc < 2 || argc % 2 != 0) {
     std::fprintf(stderr, "%s", usage);
     return 2;
@@ -388,9 +468,12 @@ int main(int argc, char** argv) {
     }
     if (name == "--only") {
       sizes.only = argv[i + 1];
-      const std::set<std::string> parts = {"lookup", "install", "apply", "step"};
+      const std::set<std::string> parts = {"lookup", "gather",  "install", "apply",
+                                           "step",   "default", "misses",  "t10"};
       if (parts.count(sizes.only) == 1) continue;
-      std::fprintf(stderr, "--only %s: there are lookup, install, apply and step\n%s", argv[i + 1], usage);
+      std::fprintf(stderr,
+                   "--only %s: there are lookup, gather, install, apply, step, default, misses and t10\n%s",
+                   argv[i + 1], usage);
       return 2;
     }
     const uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);

@@ -54,13 +54,14 @@ class Buffer {
 class Table {
  public:
   Table(const Library& library, HetDevContext* context, uint32_t dim, uint64_t rows, uint64_t batch,
-        bool keep_updates)
+        bool keep_updates, int optimizer = HET_DEV_ROW_WISE_ADAGRAD)
       : library_(library),
         context_(context),
         dim_(dim),
+        row_floats_(Config(dim, rows, keep_updates, optimizer).row_floats),
         batch_(batch),
         ids_(library, context, batch * sizeof(int64_t)) {
-    HetDevTableConfig config = Config(dim, rows, keep_updates);
+    HetDevTableConfig config = Config(dim, rows, keep_updates, optimizer);
     Must(library, library.CreateTable(context, &config, &table_), "CreateTable");
     Must(library, library.CreateCall(context, &call_), "CreateCall");
     const int64_t push_bound = keep_updates ? INT64_MAX : 0;
@@ -73,13 +74,14 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  static HetDevTableConfig Config(uint32_t dim, uint64_t rows, bool keep_updates) {
+  static HetDevTableConfig Config(uint32_t dim, uint64_t rows, bool keep_updates,
+                                  int optimizer = HET_DEV_ROW_WISE_ADAGRAD) {
     HetDevTableConfig config = {};
     config.name = "bench";
     config.capacity = rows;
     config.dim = dim;
-    config.row_floats = dim + 1;
-    config.optimizer = HET_DEV_ROW_WISE_ADAGRAD;
+    config.row_floats = optimizer == HET_DEV_SGD ? dim : dim + 1;
+    config.optimizer = optimizer;
     config.params[0] = 0.1;
     config.params[1] = 1e-7;
     config.params[2] = 1;
@@ -136,12 +138,13 @@ class Table {
   // How many left dirty.
   uint64_t Enter(const std::vector<int64_t>& keys) {
     void* rows = nullptr;
-    Must(library_, library_.Stage(context_, keys.size() * (dim_ + 1) * sizeof(float), &rows), "Stage");
+    Must(library_, library_.Stage(context_, keys.size() * row_floats_ * sizeof(float), &rows), "Stage");
     if (rows != staged_) {  // the rows' values do not matter, but pages that nobody has written do
-      std::fill_n(static_cast<float*>(rows), keys.size() * (dim_ + 1), 0.5f);
+      std::fill_n(static_cast<float*>(rows), keys.size() * row_floats_, 0.5f);
       staged_ = keys.size() == batch_ ? rows : nullptr;
     }
     bases_.assign(keys.size(), 0);
+    for (size_t i = 0; ages_ && i < keys.size(); ++i) bases_[i] = keys[i] & 127;
     admit_.assign(keys.size(), 1);
     const HetDevAnswer answer = {
         0, keys.size(), keys.data(), bases_.data(), admit_.data(), static_cast<float*>(rows)};
@@ -150,8 +153,23 @@ class Table {
     Must(library_, library_.Install(context_, call_, &batch, &answer, 1, nullptr, &victims), "Install");
     return victims.n == 0 ? 0 : victims.of[0].n;
   }
-  // Of what was looked up last.
-  void Apply(const std::vector<HetDevFeature>& features) {
+  // Writes the rows that the last lookup left out.
+  void Gather() {
+    const HetDevBatch batch = Batch();
+    Must(library_, library_.Gather(context_, call_, &batch, nullptr), "Gather");
+  }
+  // From now on rows that enter are from 0 to 127 ticks old, and updates are due by age / every, most `most`
+  // ticks.
+  void SetBounds(int64_t most, uint32_t every) {
+    ages_ = true;
+    use_.push_bound = most;
+    use_.push_every = every;
+  }
+  // Whether the store checks the rows of later lookups.
+  void SetCheck(bool check) { use_.check = check; }
+  const HetDevUse& use() const { return use_; }
+  // Of what was looked up last. How many updates were due; `all_stay`: it must be none.
+  uint64_t Apply(const std::vector<HetDevFeature>& features, bool all_stay = true) {
     features_ = features;
     const HetDevBatch batch = Batch();
     HetDevWanted wanted = {};
@@ -159,10 +177,11 @@ class Table {
     Must(library_, library_.Sum(context_, call_, &batch, 1, nullptr, nullptr, &wanted, &summed), "Sum");
     HetDevExport due = {};
     if (wanted.n == 0) Must(library_, library_.Tick(context_, call_, &batch, nullptr, &due), "Tick");
-    if (wanted.n > 0 || due.n > 0) {
+    if (wanted.n > 0 || (all_stay && due.n > 0)) {
       std::fprintf(stderr, "cuda_cache: a step that should be all hits is not\n");
       std::exit(1);
     }
+    return due.n == 0 ? 0 : due.of[0].n;
   }
   void Reset() { library_.ResetCall(context_, call_); }
 
@@ -196,12 +215,14 @@ class Table {
   const Library& library_;
   HetDevContext* context_;
   uint32_t dim_;
+  uint32_t row_floats_;
   uint64_t batch_;
   Buffer ids_;
   HetDevTable* table_ = nullptr;
   HetDevCall* call_ = nullptr;
   HetDevUse use_ = {};
   std::vector<HetDevFeature> features_;
+  bool ages_ = false;
   uint64_t stamp_ = 0;
   uint64_t next_ = 1;
   std::vector<int64_t> known_, resident_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
@@ -19,7 +20,7 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
     Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): stamp " + std::to_string(use.stamp) +
                               " is not below 2^32. Remedy: restart the stamps, in a new table");
   }
-  const bool keeps_updates = !use.table->view.updates.null();
+  const bool keeps_updates = use.table->view.keep_updates != 0;
   if (use.push_bound < 0 || (use.push_bound > 0 && !keeps_updates)) {
     Fail(HET_DEV_INVALID, name + " (table '" + use.table->name + "'): push_bound " +
                               std::to_string(use.push_bound) +
@@ -36,8 +37,9 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
   return view;
 }
 
-// *positions: number of ids of all features.
-std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, uint64_t* positions) {
+// *positions: number of ids of all features; *items: of their items.
+std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, uint64_t* positions,
+                                      uint64_t* items) {
   std::vector<FeatureView> features;
   for (uint32_t f = 0; f < batch.n_features; ++f) {
     const HetDevFeature& feature = batch.features[f];
@@ -55,6 +57,7 @@ std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, 
     view.rows = Foreign(feature.rows);
     view.gradients = Foreign(feature.gradients);
     view.begin = *positions;
+    view.first_item = *items;
     view.n = feature.n;
     view.use = feature.use;
     view.has_padding = feature.has_padding;
@@ -67,52 +70,63 @@ std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, 
                                 std::to_string(kMost) + ". Remedy: smaller batches");
     }
     *positions += feature.n;
+    *items += (feature.n + kItem - 1) / kItem;
   }
   return features;
 }
 
 }  // namespace
 
-BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch& batch, bool gradients) {
-  std::vector<UseView> uses;
+HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool gradients) {
+  HostBatch host;
   std::set<const HetDevTable*> tables;
   for (uint32_t u = 0; u < batch.n_uses; ++u) {
-    uses.push_back(MakeUse(batch.uses[u], u));
+    host.uses.push_back(MakeUse(batch.uses[u], u));
     if (!tables.insert(batch.uses[u].table).second) {
       Fail(HET_DEV_INVALID, "use " + std::to_string(u) + ": table '" + batch.uses[u].table->name +
                                 "' has a use already. Remedy: give all its features the same use");
     }
   }
-  uint64_t positions = 0;
-  const std::vector<FeatureView> features = MakeFeatures(batch, gradients, &positions);
-  BatchView view;
-  view.places = 0;
-  for (UseView& use : uses) {
-    use.first_place = view.places;
-    view.places += use.table.buckets * kBucketSlots + call.rows.n;
+  host.sizes = BatchSizes();
+  host.features = MakeFeatures(batch, gradients, &host.sizes.positions, &host.sizes.items);
+  for (UseView& use : host.uses) {
+    use.first_place = host.sizes.places;
+    host.sizes.places += use.table.buckets * kBucketSlots + call.rows.n;
   }
+  host.sizes.call = call.rows;
+  host.sizes.n_uses = batch.n_uses;
+  host.sizes.n_features = batch.n_features;
+  return host;
+}
+
+BatchView Upload(Context& context, const HostBatch& batch) {
   // One copy for both arrays.
   static_assert(sizeof(UseView) % alignof(FeatureView) == 0);
-  const size_t use_bytes = uses.size() * sizeof(UseView);
-  const size_t bytes = use_bytes + features.size() * sizeof(FeatureView);
+  const size_t use_bytes = batch.uses.size() * sizeof(UseView);
+  const size_t bytes = use_bytes + batch.features.size() * sizeof(FeatureView);
   char* host = context.HostScratch<char>(bytes);
-  if (!uses.empty()) std::memcpy(host, static_cast<const void*>(uses.data()), use_bytes);
-  if (!features.empty()) {
-    std::memcpy(host + use_bytes, static_cast<const void*>(features.data()), bytes - use_bytes);
+  if (!batch.uses.empty()) std::memcpy(host, static_cast<const void*>(batch.uses.data()), use_bytes);
+  if (!batch.features.empty()) {
+    std::memcpy(host + use_bytes, static_cast<const void*>(batch.features.data()), bytes - use_bytes);
   }
   const Dev<char> device = context.Scratch<char>(bytes);
   context.CopyIn(device, host, bytes);
+  BatchView view;
+  static_cast<BatchSizes&>(view) = batch.sizes;
   view.uses = Dev<const UseView>(reinterpret_cast<const UseView*>(device.raw()));
   view.features = Dev<const FeatureView>(reinterpret_cast<const FeatureView*>(device.Plus(use_bytes).raw()));
-  view.call = call.rows;
-  view.positions = positions;
-  view.n_uses = batch.n_uses;
-  view.n_features = batch.n_features;
-  view.visit = 0;
   return view;
 }
 
-WantedView MakeWanted(Context& context, const BatchView& batch, uint32_t counts) {
+ParameterBatch AsParameter(const HostBatch& batch) {
+  ParameterBatch parameter;
+  static_cast<BatchSizes&>(parameter) = batch.sizes;
+  std::copy(batch.uses.begin(), batch.uses.end(), parameter.uses);
+  std::copy(batch.features.begin(), batch.features.end(), parameter.features);
+  return parameter;
+}
+
+WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts) {
   uint64_t entries = 64;
   while (entries < 2 * batch.positions) entries *= 2;
   if (entries > uint64_t{1} << 32) entries = uint64_t{1} << 32;

@@ -122,10 +122,11 @@ Block HetDevContext::Allocate(size_t bytes, const std::string& what) {
 Block HetDevContext::AllocateLocked(size_t bytes) {
   Block block;
   if (bytes == 0) return block;
-  block.address_ = runtime::AllocateLocked(bytes);
+  const bool refuse = fail_allocation_ > 0 && --fail_allocation_ == 0;
+  block.address_ = refuse ? nullptr : runtime::AllocateLocked(bytes);
   if (block.address_ == nullptr) {
-    Fail(HET_DEV_OUT_OF_HOST_MEMORY,
-         "there is no page-locked host memory for " + std::to_string(bytes) + " bytes");
+    Fail(HET_DEV_OUT_OF_HOST_MEMORY, "there is no page-locked host memory for " + std::to_string(bytes) +
+                                         " bytes" + (refuse ? " (HetDevFailAllocation)" : ""));
   }
   block.bytes_ = bytes;
   block.locked_ = true;
@@ -152,6 +153,7 @@ void* HetDevContext::Take(Arena* arena, size_t bytes, bool locked) {
 
 void HetDevContext::CheckLaunch(const char* kernel) {
   last_kernel_ = kernel;
+  Working();
   runtime::CheckLaunch(kernel);
 }
 

@@ -153,7 +153,9 @@ struct HetDevContext {
   // Sets every byte to `byte`.
   template <typename T>
   void Fill(het::dev::Dev<T> to, uint8_t byte, size_t n) {
-    if (n > 0) het::dev::runtime::Fill(to.raw(), byte, n * sizeof(T), stream_);
+    if (n == 0) return;
+    Working();
+    het::dev::runtime::Fill(to.raw(), byte, n * sizeof(T), stream_);
   }
   // Copies an array in any host memory to device scratch memory.
   template <typename T>
@@ -180,9 +182,13 @@ struct HetDevContext {
  private:
   // Waits for all work of earlier calls.
   void Settle();
+  // Call for all work: a call that has waited may go on, and then fail.
+  void Working() { state_ = State::kInCall; }
   void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
   void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
-    if (bytes > 0) het::dev::runtime::Copy(to, from, bytes, direction, stream_);
+    if (bytes == 0) return;
+    Working();
+    het::dev::runtime::Copy(to, from, bytes, direction, stream_);
   }
 
   enum class State { kIdle, kInCall, kBehindEvent };

@@ -44,6 +44,20 @@ HET_DEV uint64_t AtomicCas(uint64_t* p, uint64_t expected, uint64_t value) {
 HET_DEV int CountBits(uint32_t mask) { return __popc(mask); }
 HET_DEV int LowestBit(uint32_t mask) { return __ffs(static_cast<int>(mask)) - 1; }  // mask != 0
 
+// 0xff in each equal byte; the multiplication gathers one bit of each in the top four bits.
+HET_DEV uint32_t MatchWord(uint32_t word, uint32_t wanted) {
+  return ((__vcmpeq4(word, wanted) & 0x08040201u) * 0x01010101u) >> 24;
+}
+HET_DEV uint32_t MatchWords(const uint4& words, uint32_t wanted) {
+  return MatchWord(words.x, wanted) | MatchWord(words.y, wanted) << 4 | MatchWord(words.z, wanted) << 8 |
+         MatchWord(words.w, wanted) << 12;
+}
+HET_DEV uint32_t Match32(const uint8_t* digests, uint8_t digest) {
+  const uint4* words = reinterpret_cast<const uint4*>(digests);
+  const uint4 low = words[0], high = words[1];
+  return MatchWords(low, digest * 0x01010101u) | MatchWords(high, digest * 0x01010101u) << 16;
+}
+
 template <int kWidth>
 class Tile {
   static_assert(kWidth == 4 || kWidth == 8 || kWidth == 16 || kWidth == 32);
@@ -97,9 +111,7 @@ class Tile {
     if (lane * kWords < 8) {
       for (int i = 0; i < kWords; ++i) {
         const int word = lane * kWords + i;
-        // 0xff in each equal byte; the multiplication gathers one bit of each in the top four bits.
-        const uint32_t equal = __vcmpeq4(words[word], wanted) & 0x08040201u;
-        mask |= ((equal * 0x01010101u) >> 24) << (4 * word);
+        mask |= MatchWord(words[word], wanted) << (4 * word);
       }
     }
     for (int step = kWidth / 2; step > 0; step /= 2) mask |= lanes_.shfl_xor(mask, step);
@@ -141,6 +153,34 @@ class Tile {
     }
     for (uint64_t i = done + lanes_.thread_rank(); i < n; i += kWidth) to[i] = from[i];
   }
+  template <typename T>
+  struct Lanes {
+    T own;
+    HET_DEV T& operator[](uint32_t) { return own; }
+    HET_DEV const T& operator[](uint32_t) const { return own; }
+  };
+  template <typename F>
+  HET_DEV void ForLanes(F f) const {
+    static_assert(kWidth == 32);
+    f(static_cast<uint32_t>(lanes_.thread_rank()));
+  }
+  template <typename F>
+  HET_DEV uint32_t CountLanes(F f) const {
+    static_assert(kWidth == 32);
+    return __popc(lanes_.ballot(f(static_cast<uint32_t>(lanes_.thread_rank()))));
+  }
+
+  // Some lanes for each row, and four rows in flight in each lane.
+  HET_DEV void CopyRows(float* to, uint32_t n, const float* records, uint64_t stride,
+                        const Lanes<uint32_t>& rows) const {
+    static_assert(kWidth == 32);
+    if (n % 4 == 0 && (reinterpret_cast<uint64_t>(to) & 15) == 0) {
+      CopyRowsBy(reinterpret_cast<float4*>(to), n / 4, reinterpret_cast<const float4*>(records), stride / 4,
+                 rows.own);
+    } else {
+      CopyRowsBy(to, n, records, stride, rows.own);
+    }
+  }
   HET_DEV void Fill(float* to, float value, uint64_t n) const {
     for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) to[i] = value;
   }
@@ -155,6 +195,36 @@ class Tile {
   }
 
  private:
+  // All lanes of the warp are here.
+  template <typename T>
+  HET_DEV void CopyRowsBy(T* to, uint32_t n, const T* records, uint64_t stride, uint32_t row) const {
+    constexpr uint32_t kInFlight = 4;
+    const uint32_t lane = lanes_.thread_rank();
+    uint32_t log_lanes = 0;  // of a row
+    while (log_lanes < 5 && (1u << log_lanes) < n) ++log_lanes;
+    const uint32_t at_once = 32u >> log_lanes, first = lane >> log_lanes;
+    for (uint32_t column = lane & ((1u << log_lanes) - 1); __any_sync(~0u, column < n);
+         column += 1u << log_lanes) {
+      for (uint32_t r = first; r < 32; r += kInFlight * at_once) {
+        T values[kInFlight];
+        uint32_t from[kInFlight];
+#pragma unroll
+        for (uint32_t j = 0; j < kInFlight; ++j) {
+          const uint32_t of = r + j * at_once;
+          from[j] = __shfl_sync(~0u, row, of & 31);
+          if (of >= 32 || column >= n) from[j] = kNoRow;
+          values[j] = T{};
+          if (from[j] < kZeros) values[j] = records[from[j] * stride + column];
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < kInFlight; ++j) {
+          if (from[j] != kNoRow)
+            __stcs(to + (r + j * at_once) * static_cast<uint64_t>(n) + column, values[j]);
+        }
+      }
+    }
+  }
+
   cooperative_groups::thread_block_tile<kWidth> lanes_;
 };
 

@@ -20,6 +20,10 @@
 
 namespace het::dev {
 
+// For Tile::CopyRows (tile.h).
+constexpr uint32_t kNoRow = ~uint32_t{0};
+constexpr uint32_t kZeros = kNoRow - 1;
+
 template <typename T>
 class Dev {
  public:

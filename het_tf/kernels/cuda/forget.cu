@@ -86,6 +86,8 @@ int HetDevForget(HetDevContext* context, HetDevTable* table, int what, const uin
   return Guard([&] {
     CheckWhat(*table, what);
     context->Begin(stream);
+    ++table->forgets;
+    if (what == HET_DEV_DROP && partitions == nullptr) table->evicted_below = 0;  // stamps may begin again
     ForgetKernel kernel{table->view, what, Dev<uint8_t>(), context->Scratch<uint64_t>(1)};
     if (partitions != nullptr)
       kernel.partitions = context->Upload(partitions, table->view.layout.partitions());
@@ -105,6 +107,7 @@ int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const
     *discarded = 0;
     if (n == 0) return;
     context->Begin(stream);
+    ++table->forgets;
     const Dev<int64_t> of = context->Upload(keys, n);
     const Dev<uint64_t> rows = context->Scratch<uint64_t>(n);
     const Dev<uint64_t> sum = context->Scratch<uint64_t>(1);
@@ -133,13 +136,14 @@ int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDe
     context->Wait();
     if (*number == kNowhere) return;
     context->CopyOut(slot, view.slots.Plus(*number), 1);
+    const Dev<float> record = view.records.Plus(*number * view.record.stride);
     if (row != nullptr) {
-      context->CopyOut(row, view.values.Plus(*number * view.value_stride), view.dim);
-      context->CopyOut(row + view.dim, view.states.Plus(*number * view.state_stride), view.state_floats);
+      context->CopyOut(row, record, view.dim);
+      context->CopyOut(row + view.dim, record.Plus(view.record.state), view.state_floats);
     }
     context->Wait();
     if (update != nullptr && slot->ticks > 0) {
-      context->CopyOut(update, view.updates.Plus(*number * view.update_stride), view.row_floats);
+      context->CopyOut(update, record.Plus(view.record.update), view.row_floats);
       context->Wait();
     }
     state->found = 1;

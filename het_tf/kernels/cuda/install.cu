@@ -34,7 +34,7 @@ struct VictimsKernel {
       const uint32_t at = static_cast<uint32_t*>(before)[i];
       const uint32_t use = static_cast<uint32_t>(static_cast<uint64_t*>(plan.homes)[i] >> 32);
       const uint64_t row = static_cast<uint64_t*>(plan.rows)[i];
-      const Slot* slots = static_cast<const UseView*>(batch.uses)[use].table.slots;
+      const Slot* slots = batch.use(use).table.slots;
       static_cast<uint64_t*>(to.keys)[at] = static_cast<uint64_t>(slots[row].key);
       static_cast<uint32_t*>(to.uses)[at] = use;
       static_cast<uint64_t*>(to.rows)[at] = row;
@@ -68,7 +68,7 @@ struct PlaceKernel {
   HET_DEV void operator()(const Tile& tile, uint64_t i) const {
     const uint32_t answer = static_cast<uint32_t*>(plan.order)[i];
     const uint32_t use_number = static_cast<uint32_t*>(answers.uses)[answer];
-    const UseView& use = static_cast<const UseView*>(batch.uses)[use_number];
+    const UseView& use = batch.use(use_number);
     const TableView& table = use.table;
     const int64_t key = static_cast<int64_t*>(answers.keys)[answer];
     const int64_t base = static_cast<int64_t*>(answers.bases)[answer];
@@ -334,6 +334,7 @@ class Install {
     bool more_work = false;
     for (uint32_t use = 0; use < batch_.n_uses; ++use) {
       HetDevTable* table = batch_.uses[use].table;
+      table->evicted_below = std::max(table->evicted_below, batch_.uses[use].pinned_from);
       table->inserts += CountOf(use, kInserts);
       table->evictions += CountOf(use, kEvictions);
       more_work |= CountFirstUses(context_, table, CountOf(use, kInserts));

@@ -64,7 +64,7 @@ struct HomesKernel {
     tile.Once([&] {
       const uint32_t answer = static_cast<uint32_t*>(order)[i];
       const uint32_t use = static_cast<uint32_t*>(answers.uses)[answer];
-      const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
+      const TableView& table = batch.use(use).table;
       const uint64_t hash = HashKey(static_cast<int64_t*>(answers.keys)[answer], table.hash_seed);
       static_cast<uint64_t*>(homes)[i] = uint64_t{use} << 32 | BucketOf(hash, table.buckets);
     });
@@ -88,7 +88,7 @@ struct PlanKernel {
     const uint64_t home = homes[first];
     if (first > 0 && homes[first - 1] == home) return;  // another tile plans this bucket
     const uint32_t use_number = static_cast<uint32_t>(home >> 32);
-    const UseView& use = static_cast<const UseView*>(batch.uses)[use_number];
+    const UseView& use = batch.use(use_number);
     const uint64_t bucket = (home & 0xffffffff) * kBucketSlots;
     uint64_t* rows = plan.rows;
 

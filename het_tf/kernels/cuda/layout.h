@@ -4,15 +4,16 @@
 //
 //   digests   B x 32 bytes: 0 for a free slot, else 8 bits of the key's hash. One sector of memory a bucket
 //   slots     B x 32 Slots of 32 bytes, a sector each
-//   values    B x 32 x value_stride floats
-//   states    B x 32 x state_stride floats: the optimizer's slots
-//   updates   B x 32 x update_stride floats [dv | a]; only with keep_updates. Uninitialised while a row
-//             has no ticks
+//   records   B x 32 records of floats, [value | state | dv | a]: the value, the optimizer's slots, the
+//   unsent update.
+//             Uninitialised: the update while a row has no ticks. Without keep_updates there is none
 //
-// Strides are dim, row_floats - dim and row_floats, rounded up to 16 bytes, except that one float stays one.
+// Each part of a record begins at a multiple of 16 bytes (of 4 in a table of dim 1), a record at one of 32
+// bytes, the sectors of memory; records below 32 bytes share one. So a tick moves two places of memory: slot
+// and record.
 //
 // A key is in its home bucket or absent. So a lookup reads a sector of digests, a Slot for each equal digest
-// (1.1 on average) and a value.
+// (1.1 on average) and the value's part of a record.
 //
 // A row's number is its position: bucket * 32 + slot. A call's rows have kOfCall set and are numbered from 0.
 #pragma once
@@ -26,8 +27,9 @@ namespace het::dev {
 
 constexpr uint32_t kBucketSlots = 32;
 constexpr uint64_t kOfCall = uint64_t{1} << 63;
-constexpr uint64_t kNowhere = ~uint64_t{0};  // not a row
-constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
+constexpr uint64_t kNowhere = ~uint64_t{0};       // not a row
+constexpr uint64_t kLeftOut = uint64_t{1} << 62;  // with a row that a lookup found: it did not give it
+constexpr uint32_t kEmpty = ~uint32_t{0};         // an entry of a hash set
 
 // The ticks of a row with this clock, as in core/row/row_store.h.
 HET_HOST_DEVICE inline int64_t AgeOf(int64_t clock) { return clock & ((int64_t{1} << 20) - 1); }
@@ -40,6 +42,25 @@ HET_HOST_DEVICE inline uint8_t DigestOf(uint64_t hash) {
 }
 HET_HOST_DEVICE inline uint32_t StrideOf(uint32_t floats) {
   return floats <= 1 ? floats : (floats + 3) / 4 * 4;
+}
+
+// Where the parts of a record begin, in floats.
+struct RecordLayout {
+  uint32_t state = 0;
+  uint32_t update = 0;
+  uint32_t stride = 0;
+};
+inline RecordLayout RecordOf(uint32_t dim, uint32_t row_floats, bool keep_updates) {
+  RecordLayout record;
+  record.state = StrideOf(dim);
+  const uint32_t row = record.state + (row_floats - dim);
+  record.update = dim == 1 ? row : (row + 3) / 4 * 4;
+  const uint32_t floats = keep_updates ? record.update + row_floats : row;
+  record.stride = (floats + 7) / 8 * 8;
+  for (uint32_t small = 1; small < 8; small *= 2) {
+    if (floats <= small && record.stride == 8) record.stride = small;
+  }
+  return record;
 }
 
 struct alignas(32) Slot {
@@ -68,25 +89,22 @@ HET_HOST_DEVICE inline uint64_t HalfUsed(uint64_t used) {
 struct TableView {
   Dev<uint8_t> digests;
   Dev<Slot> slots;
-  Dev<float> values;
-  Dev<float> states;
-  Dev<float> updates;  // null without keep_updates, where rows are never dirty
-  uint64_t buckets;    // below 2^32
+  Dev<float> records;
+  RecordLayout record;
+  int keep_updates;  // 0: rows are never dirty
+  uint64_t buckets;  // below 2^32
   uint64_t hash_seed;
   TableLayout layout;
   uint32_t dim;
   uint32_t row_floats;
-  uint32_t value_stride;
   uint32_t state_floats;  // row_floats - dim
-  uint32_t state_stride;
-  uint32_t update_stride;
   int policy;
   OptimizerView optimizer;
 };
 
 // Size in floats of a call's row: [value | state], both at multiples of 16 bytes.
 HET_HOST_DEVICE inline uint64_t FloatsInCall(const TableView& table) {
-  return table.value_stride + (uint64_t{table.state_floats} + 3) / 4 * 4;
+  return (uint64_t{table.record.state} + table.state_floats + 3) / 4 * 4;
 }
 
 // Pointers to a row's floats.
@@ -119,27 +137,51 @@ struct UseView {
   uint64_t first_place;  // first place in the batch of its table's rows, then its call's rows
 };
 
+// Kernels that have a lane for each id work on 32 ids of one feature at a time: an *item*.
+constexpr uint64_t kItem = 32;
+
 struct FeatureView {
   Dev<const int64_t> ids;
   Dev<float> rows;
   Dev<const float> gradients;
   uint64_t begin;  // its first position; positions are numbered over all features
+  uint64_t first_item;
   uint64_t n;
   uint32_t use;
   int has_padding;
   int64_t padding_id;
 };
 
-// A call with a HetDevBatch; uses and features are in device memory.
-struct BatchView {
-  Dev<const UseView> uses;
-  Dev<const FeatureView> features;
+struct BatchSizes {
   CallRows call;
   uint64_t positions;  // below 2^32 - 1
-  uint64_t places;     // number of places of all uses
+  uint64_t items;
+  uint64_t places;  // number of places of all uses
   uint32_t n_uses;
   uint32_t n_features;
   uint32_t visit;  // of a lookup
+};
+
+// A call with a HetDevBatch. Uses and features are in device memory, for any number of them.
+struct BatchView : BatchSizes {
+  Dev<const UseView> uses;
+  Dev<const FeatureView> features;
+
+  HET_DEV const UseView& use(uint32_t i) const { return static_cast<const UseView*>(uses)[i]; }
+  HET_DEV const FeatureView& feature(uint32_t i) const {
+    return static_cast<const FeatureView*>(features)[i];
+  }
+};
+
+// The same as a kernel's parameter, in constant memory: nothing to copy, no load that waits for another, and
+// the compiler knows that what they point to is global memory.
+struct ParameterBatch : BatchSizes {
+  static constexpr uint32_t kMostUses = 32, kMostFeatures = 64;
+  UseView uses[kMostUses];
+  FeatureView features[kMostFeatures];
+
+  HET_DEV const UseView& use(uint32_t i) const { return uses[i]; }
+  HET_DEV const FeatureView& feature(uint32_t i) const { return features[i]; }
 };
 
 // An id of a batch.
@@ -151,19 +193,34 @@ struct Position {
   bool padding;
 };
 
-HET_DEV Position PositionAt(const BatchView& batch, uint64_t position) {
-  const FeatureView* features = batch.features;
+template <typename Batch>
+HET_DEV uint32_t FeatureOfItem(const Batch& batch, uint64_t item) {
   uint32_t low = 0;
-  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `position`
+  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `item`
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (features[middle].begin <= position) {
+    if (batch.feature(middle).first_item <= item) {
       low = middle;
     } else {
       high = middle;
     }
   }
-  const FeatureView& feature = features[low];
+  return low;
+}
+
+template <typename Batch>
+HET_DEV Position PositionAt(const Batch& batch, uint64_t position) {
+  uint32_t low = 0;
+  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `position`
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (batch.feature(middle).begin <= position) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const FeatureView& feature = batch.feature(low);
   Position result;
   result.feature = low;
   result.use = feature.use;
@@ -176,22 +233,22 @@ HET_DEV Position PositionAt(const BatchView& batch, uint64_t position) {
 HET_DEV RowRef RowOfTable(const TableView& table, uint64_t row) {
   RowRef ref;
   ref.slot = static_cast<Slot*>(table.slots) + row;
-  ref.value = static_cast<float*>(table.values) + row * table.value_stride;
-  ref.state = static_cast<float*>(table.states) + row * table.state_stride;
-  ref.update =
-      table.updates.null() ? nullptr : static_cast<float*>(table.updates) + row * table.update_stride;
+  ref.value = static_cast<float*>(table.records) + row * table.record.stride;
+  ref.state = ref.value + table.record.state;
+  ref.update = table.keep_updates == 0 ? nullptr : ref.value + table.record.update;
   return ref;
 }
 
 // `row` must come from Find (probe.h) and must not be kNowhere.
-HET_DEV RowRef RowAt(const BatchView& batch, uint32_t use, uint64_t row) {
-  const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
+template <typename Batch>
+HET_DEV RowRef RowAt(const Batch& batch, uint32_t use, uint64_t row) {
+  const TableView& table = batch.use(use).table;
   if ((row & kOfCall) == 0) return RowOfTable(table, row);
   row &= ~kOfCall;
   RowRef ref;
   ref.slot = static_cast<Slot*>(batch.call.slots) + row;
   ref.value = static_cast<float*>(batch.call.floats) + static_cast<uint64_t*>(batch.call.begins)[row];
-  ref.state = ref.value + table.value_stride;
+  ref.state = ref.value + table.record.state;
   ref.update = nullptr;
   return ref;
 }

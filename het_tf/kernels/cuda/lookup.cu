@@ -1,5 +1,11 @@
-// HetDevLookup and HetDevGather: fused probe and gather, with one tile for each position.
+// HetDevLookup and HetDevGather: a lane finds a row, and the warp copies the rows of its 32 ids. Where each
+// row was found is kept in the call for HetDevSum.
+//
+// A lookup reads an id, a sector of digests, a slot and the row's value, and writes the slot, the row and 8
+// bytes of where it was. Of these the digests, the slot and the row wait for each other: 32 ids a warp keep
+// enough of them in flight (docs/gpu.md).
 #include <string>
+#include <type_traits>
 
 #include "het_tf/kernels/cuda/batch.h"
 #include "het_tf/kernels/cuda/probe.h"
@@ -11,8 +17,8 @@ namespace {
 
 // Counts of unique keys that a use of a table met. Striped over lines of 128 bytes, so that the device does
 // not contend for one number.
-enum Met : uint32_t { kAbsent, kInTable, kInCall, kMetKinds };
-constexpr uint32_t kStripes = 256;
+enum Met : uint32_t { kAbsent, kInTable, kInCall, kInvalidHere, kMetKinds, kNothing };
+constexpr uint32_t kStripes = 64;
 HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
 
 constexpr uint16_t kMostOfLfu = 65535;
@@ -25,79 +31,176 @@ HET_DEV uint64_t Used(uint64_t used, uint32_t visit, const UseView& use, bool tr
   return (used & ~kVisitBits) + more + visit;
 }
 
-HET_DEV Met MetAt(uint64_t row) { return (row & kOfCall) != 0 ? kInCall : kInTable; }
+// An item: 32 ids of a feature. The table's rows and those of the call, which are few, are handled one after
+// the other: a pointer that may lead to either is one that the compiler does not know to be global memory.
+template <typename Batch>
+struct Item {
+  HET_DEV Item(const Batch& batch, uint64_t item)
+      : number(FeatureOfItem(batch, item)),
+        feature(batch.feature(number)),
+        use(batch.use(feature.use)),
+        first((item - feature.first_item) * kItem) {}
 
-HET_DEV float* OutputOf(const FeatureView& feature, uint64_t at, uint32_t dim) {
-  return feature.rows.null() ? nullptr : static_cast<float*>(feature.rows) + at * dim;
-}
+  // On one lane. Returns false beyond the feature's end.
+  HET_DEV bool Read(uint32_t lane, Position* p) const {
+    p->at = first + lane;
+    if (p->at >= feature.n) return false;
+    p->feature = number;
+    p->use = feature.use;
+    p->key = static_cast<const int64_t*>(feature.ids)[p->at];
+    p->padding = feature.has_padding != 0 && p->key == feature.padding_id;
+    return true;
+  }
+  HET_DEV uint64_t PositionOf(uint32_t lane) const { return feature.begin + first + lane; }
 
+  // Writes the table's rows to the feature's output.
+  template <typename Tile, typename RowsOfLanes>
+  HET_DEV void Write(const Tile& tile, const RowsOfLanes& rows) const {
+    if (feature.rows.null()) return;
+    tile.CopyRows(static_cast<float*>(feature.rows) + first * use.table.dim, use.table.dim,
+                  static_cast<const float*>(use.table.records), use.table.record.stride, rows);
+  }
+  // On one lane. Writes a row of the call.
+  HET_DEV void WriteOfCall(const CallRows& call, uint64_t row, uint32_t lane) const {
+    if (feature.rows.null()) return;
+    const float* from =
+        static_cast<float*>(call.floats) + static_cast<uint64_t*>(call.begins)[row & ~kOfCall];
+    float* to = static_cast<float*>(feature.rows) + (first + lane) * use.table.dim;
+    for (uint32_t i = 0; i < use.table.dim; ++i) to[i] = from[i];
+  }
+
+  const uint32_t number;
+  const FeatureView& feature;
+  const UseView& use;
+  const uint64_t first;  // its first id in the feature
+};
+
+template <typename Batch>
 struct LookupKernel {
-  BatchView batch;
+  Batch batch;
   WantedView wanted;  // its counts: [kStripes][StripeWords], each holding [n_uses][kMetKinds]
-  Dev<uint8_t> left_out;
+  Dev<uint64_t> found;
   int training;
 
-  HET_DEV void Count(uint64_t position, uint32_t use, Met kind) const {
-    const uint64_t stripe = position / 8 % kStripes;
-    uint32_t* counts = static_cast<uint32_t*>(wanted.n) + 1 + stripe * StripeWords(batch.n_uses);
-    AtomicAdd(counts + use * kMetKinds + kind, 1u);
+  // On one lane, for a row that was found. Returns what its key met at the first id to come, and kNothing at
+  // others. *give: whether to write the row.
+  HET_DEV Met Touch(const UseView& use, const Position& p, Slot* slot, uint64_t row, uint64_t position,
+                    bool* give) const {
+    const uint64_t used = AtomicLoad(&slot->used);
+    const bool invalid = (used & kInvalid) != 0;
+    const bool look = invalid || use.check != 0;
+    static_cast<uint64_t*>(found)[position] = invalid ? kNowhere : look ? row | kLeftOut : row;
+    *give = !look;
+    // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
+    // word from the same old one, so any of them may be first.
+    if (VisitOf(used) == batch.visit) return kNothing;
+    const uint64_t next = Used(used, batch.visit, use, training != 0);
+    if (VisitOf(AtomicExchange(&slot->used, next)) == batch.visit) return kNothing;
+    if (training != 0) slot->stamp = use.stamp;
+    if (look) AppendWanted(wanted, p.use, p.key, invalid ? HET_DEV_NO_BASE : slot->base);
+    return invalid ? kInvalidHere : (row & kOfCall) != 0 ? kInCall : kInTable;
   }
 
   template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t position) const {
-    const Position p = PositionAt(batch, position);
-    const UseView& use = static_cast<const UseView*>(batch.uses)[p.use];
-    float* out = OutputOf(static_cast<const FeatureView*>(batch.features)[p.feature], p.at, use.table.dim);
-    uint8_t* left = static_cast<uint8_t*>(left_out) + position;
-    if (p.padding) {
-      if (out != nullptr) tile.Fill(out, 0, use.table.dim);
-      tile.Once([&] { *left = 0; });
-      return;
-    }
-    const uint64_t row = Find(tile, batch, p.use, p.key);
-    if (row == kNowhere) {
-      tile.Once([&] {
-        *left = 1;
-        if (WantOnce(wanted, batch, position, p, HET_DEV_NO_BASE)) Count(position, p.use, kAbsent);
-      });
-      return;
-    }
-    const RowRef ref = RowAt(batch, p.use, row);
-    const uint64_t used = AtomicLoad(&ref.slot->used);
-    const bool invalid = (used & kInvalid) != 0;
-    const bool look = invalid || use.check != 0;
-    if (!look && out != nullptr) tile.Copy(out, ref.value, use.table.dim);
-    tile.Once([&] {
-      *left = look ? 1 : 0;
-      // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
-      // word from the same old one, so any of them may be first.
-      if (VisitOf(used) == batch.visit) return;
-      const uint64_t next = Used(used, batch.visit, use, training != 0);
-      if (VisitOf(AtomicExchange(&ref.slot->used, next)) == batch.visit) return;
-      Count(position, p.use, MetAt(row));
-      if (training != 0) ref.slot->stamp = use.stamp;
-      if (look) AppendWanted(wanted, p.use, p.key, invalid ? HET_DEV_NO_BASE : ref.slot->base);
+  HET_DEV void operator()(const Tile& tile, uint64_t number) const {
+    const Item<Batch> item(batch, number);
+    typename Tile::template Lanes<uint32_t> rows;
+    typename Tile::template Lanes<uint32_t> met;
+    tile.ForLanes([&](uint32_t lane) {
+      rows[lane] = kNoRow;
+      met[lane] = kNothing;
+      Position p;
+      if (!item.Read(lane, &p)) return;
+      if (p.padding) {
+        rows[lane] = kZeros;
+        return;
+      }
+      met[lane] = kAbsent;
+      const uint64_t row = FindInTable(item.use.table, p.key);
+      if (row == kNowhere) return;
+      bool give;
+      met[lane] = Touch(item.use, p, static_cast<Slot*>(item.use.table.slots) + row, row,
+                        item.PositionOf(lane), &give);
+      if (give) rows[lane] = static_cast<uint32_t>(row);
     });
+    item.Write(tile, rows);
+    if (batch.call.n > 0) {
+      tile.ForLanes([&](uint32_t lane) {
+        Position p;
+        if (met[lane] != kAbsent || !item.Read(lane, &p)) return;
+        const uint64_t row = FindInCall(batch.call, p.use, p.key);
+        if (row == kNowhere) return;
+        bool give;
+        met[lane] = Touch(item.use, p, static_cast<Slot*>(batch.call.slots) + (row & ~kOfCall), row,
+                          item.PositionOf(lane), &give);
+        if (give) item.WriteOfCall(batch.call, row, lane);
+      });
+    }
+    tile.ForLanes([&](uint32_t lane) {
+      Position p;
+      if (met[lane] != kAbsent || !item.Read(lane, &p)) return;
+      static_cast<uint64_t*>(found)[item.PositionOf(lane)] = kNowhere;
+      if (!WantOnce(wanted, batch, item.PositionOf(lane), p, HET_DEV_NO_BASE)) met[lane] = kNothing;
+    });
+    uint32_t* counts = static_cast<uint32_t*>(wanted.n) + 1 + number % kStripes * StripeWords(batch.n_uses) +
+                       item.feature.use * kMetKinds;
+    for (uint32_t kind = 0; kind < kMetKinds; ++kind) {
+      const uint32_t n = tile.CountLanes([&](uint32_t lane) { return met[lane] == kind; });
+      if (n > 0) tile.Once([&] { AtomicAdd(counts + kind, n); });
+    }
   }
 };
 
+template <typename Batch>
 struct GatherKernel {
-  BatchView batch;
-  Dev<uint8_t> left_out;
-  Dev<uint32_t> missing;  // the first position whose key is absent
+  Batch batch;
+  Dev<uint64_t> found;
+  int kept;  // where the lookup found rows they still are
+  // The first position whose key is absent; and 0 if a row was found that is not pinned by this step, or not
+  // valid.
+  Dev<uint32_t> report;
+
+  // On one lane, for a row that the lookup has not found.
+  HET_DEV void Found(const UseView& use, const Slot& slot, uint64_t row, uint64_t position) const {
+    if (slot.stamp < use.stamp || (slot.used & kInvalid) != 0)
+      AtomicStore(static_cast<uint32_t*>(report) + 1, 0u);
+    static_cast<uint64_t*>(found)[position] = row | kLeftOut;
+  }
 
   template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t position) const {
-    if (static_cast<uint8_t*>(left_out)[position] == 0) return;
-    const Position p = PositionAt(batch, position);
-    const UseView& use = static_cast<const UseView*>(batch.uses)[p.use];
-    const uint64_t row = Find(tile, batch, p.use, p.key);
-    if (row == kNowhere) {
-      tile.Once([&] { AtomicMin(static_cast<uint32_t*>(missing), static_cast<uint32_t>(position)); });
-      return;
-    }
-    float* out = OutputOf(static_cast<const FeatureView*>(batch.features)[p.feature], p.at, use.table.dim);
-    if (out != nullptr) tile.Copy(out, RowAt(batch, p.use, row).value, use.table.dim);
+  HET_DEV void operator()(const Tile& tile, uint64_t number) const {
+    const Item<Batch> item(batch, number);
+    typename Tile::template Lanes<uint32_t> rows;
+    typename Tile::template Lanes<uint8_t> absent;
+    tile.ForLanes([&](uint32_t lane) {
+      rows[lane] = kNoRow;
+      absent[lane] = 0;
+      Position p;
+      if (!item.Read(lane, &p) || p.padding) return;
+      const uint64_t at = static_cast<uint64_t*>(found)[item.PositionOf(lane)];
+      if (at != kNowhere && (at & kLeftOut) == 0) return;
+      uint64_t row = at == kNowhere ? kNowhere : at & ~kLeftOut;
+      if (row == kNowhere || kept == 0) {
+        row = FindInTable(item.use.table, p.key);
+        if (row != kNowhere) {
+          Found(item.use, static_cast<const Slot*>(item.use.table.slots)[row], row, item.PositionOf(lane));
+        }
+      }
+      absent[lane] = row == kNowhere || (row & kOfCall) != 0 ? 1 : 0;
+      if (absent[lane] == 0) rows[lane] = static_cast<uint32_t>(row);
+    });
+    item.Write(tile, rows);
+    tile.ForLanes([&](uint32_t lane) {
+      Position p;
+      if (absent[lane] == 0 || !item.Read(lane, &p)) return;
+      const uint64_t row = FindInCall(batch.call, p.use, p.key);
+      if (row == kNowhere) {
+        AtomicMin(static_cast<uint32_t*>(report), static_cast<uint32_t>(item.PositionOf(lane)));
+        return;
+      }
+      Found(item.use, static_cast<const Slot*>(batch.call.slots)[row & ~kOfCall], row, item.PositionOf(lane));
+      item.WriteOfCall(batch.call, row, lane);
+    });
   }
 };
 
@@ -105,25 +208,31 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
             HetDevWanted* wanted) {
   *wanted = HetDevWanted{};
   context.Begin(stream);
-  BatchView view = MakeBatch(context, call, batch, false);
-  view.visit = context.NextVisit();
-  if (call.left_out.bytes() < view.positions) {
+  HostBatch host = CheckBatch(call, batch, false);
+  host.sizes.visit = context.NextVisit();
+  call.kept.Drop();
+  if (call.found.bytes() < host.sizes.positions * sizeof(uint64_t)) {
     call.looked_up = false;
-    call.left_out = context.Allocate(view.positions + view.positions / 4, "a call");
+    call.found =
+        context.Allocate(sizeof(uint64_t) * (host.sizes.positions + host.sizes.positions / 4), "a call");
   }
   const uint32_t counts = kStripes * StripeWords(batch.n_uses);
-  LookupKernel kernel{view, MakeWanted(context, view, counts), call.left_out.as<uint8_t>(), training};
+  const WantedView list = MakeWanted(context, host.sizes, counts);
   uint64_t* reads = context.HostScratch<uint64_t>(batch.n_uses);
   uint64_t* hits = context.HostScratch<uint64_t>(batch.n_uses);
 
-  for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
-  ClearOldVisits(context, &call);
-  Launch<8>(context, "lookup", view.positions, kernel);
-  call.positions = view.positions;
+  WithBatch(context, host, [&](const auto& view) {
+    for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
+    ClearOldVisits(context, &call);
+    Launch<32>(context, "lookup", host.sizes.items,
+               LookupKernel<std::decay_t<decltype(view)>>{view, list, call.found.as<uint64_t>(), training});
+  });
+  call.positions = host.sizes.positions;
   call.looked_up = true;
-  const uint32_t* met = ReadWanted(context, kernel.wanted, wanted);
+  const uint32_t* met = ReadWanted(context, list, wanted);
 
   bool more_work = false;
+  bool all_found = true;
   for (uint32_t use = 0; use < batch.n_uses; ++use) {
     uint64_t sums[kMetKinds] = {};
     for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
@@ -131,34 +240,45 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
         sums[kind] += met[stripe * StripeWords(batch.n_uses) + use * kMetKinds + kind];
       }
     }
-    hits[use] = sums[kInTable] + sums[kInCall];
+    const uint64_t in_table = sums[kInTable] + sums[kInvalidHere];
+    hits[use] = in_table + sums[kInCall];
     reads[use] = hits[use] + sums[kAbsent];
-    if (training != 0) more_work |= CountFirstUses(context, batch.uses[use].table, sums[kInTable]);
+    all_found &= sums[kAbsent] + sums[kInvalidHere] == 0;
+    if (training != 0) more_work |= CountFirstUses(context, batch.uses[use].table, in_table);
   }
   wanted->reads = reads;
   wanted->hits = hits;
+  if (training != 0) call.kept.Keep(batch, all_found);
   if (more_work) context.End();
 }
 
 void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream) {
   context.Begin(stream);
-  const BatchView view = MakeBatch(context, call, batch, false);
-  if (!call.looked_up || call.positions != view.positions) {
-    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(view.positions) +
+  const HostBatch host = CheckBatch(call, batch, false);
+  if (!call.looked_up || call.positions != host.sizes.positions) {
+    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(host.sizes.positions) +
                               " ids, and the call " +
                               (call.looked_up ? "has looked up " + std::to_string(call.positions)
                                               : std::string("has looked up none")) +
                               ". Remedy: HetDevLookup with this batch first");
   }
-  GatherKernel kernel{view, call.left_out.as<uint8_t>(), context.Scratch<uint32_t>(1)};
-  uint32_t* missing = context.HostScratch<uint32_t>(1);
-  context.Fill(kernel.missing, 0xff, 1);
-  Launch<8>(context, "gather", view.positions, kernel);
-  context.CopyOut(missing, kernel.missing, 1);
+  const Dev<uint32_t> report = context.Scratch<uint32_t>(2);
+  uint32_t* read = context.HostScratch<uint32_t>(2);
+  context.Fill(report, 0xff, 2);
+  const bool kept = call.kept.Holds(batch);
+  WithBatch(context, host, [&](const auto& view) {
+    Launch<32>(
+        context, "gather", host.sizes.items,
+        GatherKernel<std::decay_t<decltype(view)>>{view, call.found.as<uint64_t>(), kept ? 1 : 0, report});
+  });
+  context.CopyOut(read, report, 2);
   context.Wait();
-  if (*missing == kEmpty) return;
+  if (read[0] == kEmpty) {
+    if (kept) call.kept.Gathered(read[1] == kEmpty);
+    return;
+  }
   uint32_t feature = 0;
-  uint64_t at = *missing;
+  uint64_t at = read[0];
   while (at >= batch.features[feature].n) at -= batch.features[feature++].n;
   Fail(HET_DEV_INVALID, "HetDevGather: feature " + std::to_string(feature) + ", id number " +
                             std::to_string(at) + " of table '" +
@@ -197,5 +317,6 @@ void HetDevResetCall(HetDevContext* /*context*/, HetDevCall* call) {
   call->rows.n = 0;
   call->floats_used = 0;
   call->looked_up = false;
+  call->kept.Drop();
   call->summed_at = 0;
 }

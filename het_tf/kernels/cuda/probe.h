@@ -24,8 +24,20 @@ HET_DEV uint64_t FindInTable(const Tile& tile, const TableView& table, int64_t k
   return kNowhere;
 }
 
-template <typename Tile>
-HET_DEV uint64_t FindInCall(const Tile&, const CallRows& call, uint32_t use, int64_t key) {
+// The same, on one lane.
+HET_DEV uint64_t FindInTable(const TableView& table, int64_t key) {
+  const uint64_t hash = HashKey(key, table.hash_seed);
+  const uint64_t first = BucketOf(hash, table.buckets) * kBucketSlots;
+  const uint8_t* digests = table.digests;
+  const Slot* slots = table.slots;
+  for (uint32_t mask = Match32(digests + first, DigestOf(hash)); mask != 0; mask &= mask - 1) {
+    const uint64_t row = first + LowestBit(mask);
+    if (slots[row].key == key) return row;
+  }
+  return kNowhere;
+}
+
+HET_DEV uint64_t FindInCall(const CallRows& call, uint32_t use, int64_t key) {
   if (call.n == 0) return kNowhere;
   const uint32_t* index = call.index;
   const Slot* slots = call.slots;
@@ -39,8 +51,8 @@ HET_DEV uint64_t FindInCall(const Tile&, const CallRows& call, uint32_t use, int
 
 template <typename Tile>
 HET_DEV uint64_t Find(const Tile& tile, const BatchView& batch, uint32_t use, int64_t key) {
-  const uint64_t row = FindInTable(tile, static_cast<const UseView*>(batch.uses)[use].table, key);
-  return row != kNowhere ? row : FindInCall(tile, batch.call, use, key);
+  const uint64_t row = FindInTable(tile, batch.use(use).table, key);
+  return row != kNowhere ? row : FindInCall(batch.call, use, key);
 }
 
 }  // namespace het::dev

@@ -1,11 +1,11 @@
 // HetDevSum: gradients to sums, one for each row.
 //
-//   probe    a tile a position: its row's place, or that it is wanted; whether all gradients are zero so far
-//   keys     a lane a position: places of inactive features and of padding go to the end
-//   sort     (place, position), by the bits that places have: stable, so positions of a row stay in order
-//   sum      a tile a segment (tiles at other entries stop at once): up to 64 gradients, in order
-//   chunks   longer segments: a tile for 64 gradients each, so that a hot id delays no other
-//   long     the sums of their chunks, in order
+//   active   a tile for 32 positions: whether all gradients are zero so far
+//   probe    a tile a position: its row's place, or that it is wanted; left out where the lookup's rows are
+//   kept keys     a lane a position: places of inactive features and of padding go to the end sort (place,
+//   position), by the bits that places have: stable, so positions of a row stay in order sum      a tile a
+//   segment (tiles at other entries stop at once): up to 64 gradients, in order chunks   longer segments: a
+//   tile for 64 gradients each, so that a hot id delays no other long     the sums of their chunks, in order
 //
 // Occurrences need no atomic; a key needs one on a striped count (two more if it is due). The host reads
 // counts and the list of wanted keys at the end; nothing else waits for it.
@@ -79,10 +79,15 @@ class Sum {
 
   void Run() {
     SumView& sums = call_.summed;
-    Launch<8>(context_, "probe of HetDevSum", n_,
-              ProbeKernel{view_, sums.sorted, counts_, active_ == nullptr});
+    if (active_ == nullptr) {
+      Launch<32>(context_, "active features of HetDevSum", view_.items, ActiveKernel{view_, counts_});
+    }
+    // Rows of the call are not kept: the table may have got the key since.
+    const bool kept = call_.rows.n == 0 && call_.kept.HoldsAll(batch_);
+    if (!kept) Launch<8>(context_, "probe of HetDevSum", n_, ProbeKernel{view_, sums.sorted});
+    const Dev<const uint64_t> found(kept ? call_.found.as<const uint64_t>() : Dev<const uint64_t>());
     Launch<32>(context_, "keys of HetDevSum", (n_ + 31) / 32,
-               KeysKernel{view_, wanted_, sums.sorted, sums.order, s_.addresses,
+               KeysKernel{view_, wanted_, found, sums.sorted, sums.order, s_.addresses,
                           counts_.words.Plus(counts_.Active(0))});
     SortPairs(context_, &sums.sorted, &sums.order, n_, bits_);
     s_.segments = SegmentsOf(sums);

@@ -36,41 +36,46 @@ struct Counts {
   HET_HOST_DEVICE uint32_t size() const { return Active(n_features); }
 };
 
-struct ProbeKernel {
+// Finds features whose gradient is not all zero.
+struct ActiveKernel {
   BatchView batch;
-  Dev<uint64_t> keys;
   Counts counts;
-  int find_active;
 
   template <typename Tile>
-  HET_DEV void FindActive(const Tile& tile, const Position& p, uint32_t dim) const {
-    uint32_t* active = static_cast<uint32_t*>(counts.words) + counts.Active(p.feature);
-    // A stale 0 only costs reading this position's gradient, and then a store, which neighbours see.
+  HET_DEV void operator()(const Tile& tile, uint64_t item) const {
+    const uint32_t number = FeatureOfItem(batch, item);
+    const FeatureView& feature = batch.feature(number);
+    uint32_t* active = static_cast<uint32_t*>(counts.words) + counts.Active(number);
+    // A stale 0 only costs reading these gradients, and then a store, which neighbours see.
     if (tile.One([&] { return OldLoad(active); }) != 0) return;
-    const float* gradient =
-        static_cast<const float*>(static_cast<const FeatureView*>(batch.features)[p.feature].gradients) +
-        p.at * dim;
-    if (tile.Any(dim, [&](uint64_t i) { return !(gradient[i] == 0.0f); })) {
+    const uint64_t first = (item - feature.first_item) * kItem;
+    const uint64_t ids = feature.n - first < kItem ? feature.n - first : kItem;
+    const uint32_t dim = batch.use(feature.use).table.dim;
+    const float* gradients = static_cast<const float*>(feature.gradients) + first * dim;
+    if (tile.Any(ids * dim, [&](uint64_t i) { return !(gradients[i] == 0.0f); })) {
       tile.Once([&] { AtomicStore(active, 1u); });
     }
   }
+};
+
+HET_DEV uint64_t PlaceOf(const UseView& use, uint64_t row) {
+  if ((row & kOfCall) == 0) return use.first_place + row;
+  return use.first_place + use.table.buckets * kBucketSlots + (row & ~kOfCall);
+}
+
+// Finds each position's place. Not needed where the lookup's rows are kept.
+struct ProbeKernel {
+  BatchView batch;
+  Dev<uint64_t> keys;
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t position) const {
     const Position p = PositionAt(batch, position);
-    const UseView& use = static_cast<const UseView*>(batch.uses)[p.use];
-    const TableView& table = use.table;
-    if (find_active != 0) FindActive(tile, p, table.dim);
     uint64_t place = batch.places;
     if (!p.padding) {
       const uint64_t row = Find(tile, batch, p.use, p.key);
-      if (row == kNowhere || (RowAt(batch, p.use, row).slot->used & kInvalid) != 0) {
-        place = kNowhere;
-      } else if ((row & kOfCall) != 0) {
-        place = use.first_place + table.buckets * kBucketSlots + (row & ~kOfCall);
-      } else {
-        place = use.first_place + row;
-      }
+      const bool here = row != kNowhere && (RowAt(batch, p.use, row).slot->used & kInvalid) == 0;
+      place = here ? PlaceOf(batch.use(p.use), row) : kNowhere;
     }
     tile.Once([&] { static_cast<uint64_t*>(keys)[position] = place; });
   }
@@ -79,6 +84,7 @@ struct ProbeKernel {
 struct KeysKernel {
   BatchView batch;
   WantedView wanted;
+  Dev<const uint64_t> kept;  // rows that the lookup has found; null: the places are in `keys`
   Dev<uint64_t> keys;
   Dev<uint32_t> order;
   Dev<GradientAddress> addresses;
@@ -86,9 +92,9 @@ struct KeysKernel {
 
   HET_DEV void Do(uint64_t position) const {
     const Position p = PositionAt(batch, position);
-    const FeatureView& feature = static_cast<const FeatureView*>(batch.features)[p.feature];
+    const FeatureView& feature = batch.feature(p.feature);
     const uint64_t none = batch.places;
-    const uint32_t dim = static_cast<const UseView*>(batch.uses)[p.use].table.dim;
+    const uint32_t dim = batch.use(p.use).table.dim;
     uint64_t* key = static_cast<uint64_t*>(keys) + position;
     static_cast<uint32_t*>(order)[position] = static_cast<uint32_t>(position);
     if (static_cast<uint32_t*>(active)[p.feature] == 0) {  // its gradients may be null
@@ -96,6 +102,11 @@ struct KeysKernel {
       return;
     }
     static_cast<GradientAddress*>(addresses)[position] = feature.gradients.Plus(p.at * dim);
+    if (!kept.null()) {
+      *key = p.padding ? none
+                       : PlaceOf(batch.use(p.use), static_cast<const uint64_t*>(kept)[position] & ~kLeftOut);
+      return;
+    }
     if (*key == kNowhere) {
       WantOnce(wanted, batch, position, p, HET_DEV_NO_BASE);
       *key = none;
@@ -168,7 +179,7 @@ struct Summing {
   // Call when the sum of the segment at `entry` is complete. Counts it.
   template <typename Tile>
   HET_DEV void Finish(const Tile& tile, uint64_t entry, const Place& place) const {
-    const UseView& use = static_cast<const UseView*>(batch.uses)[place.use];
+    const UseView& use = batch.use(place.use);
     const float* sum = SumAt(entry);
     tile.Sync();
     // x * 0 is not 0 only for NaN and Inf.
@@ -245,8 +256,7 @@ struct SumKernel {
     uint64_t end = entry + 1;
     while (end < s.segments.positions && sorted[end] == place) ++end;
     const Place at = PlaceAt(s.segments, s.batch, entry);
-    s.AddGradients(tile, entry, end, static_cast<const UseView*>(s.batch.uses)[at.use].table.dim, s.scale,
-                   s.SumAt(entry));
+    s.AddGradients(tile, entry, end, s.batch.use(at.use).table.dim, s.scale, s.SumAt(entry));
     s.Finish(tile, entry, at);
   }
 };
@@ -259,9 +269,8 @@ struct ChunkKernel {
     if (chunk >= static_cast<uint32_t*>(s.counts.words)[Counts::kChunks]) return;
     const uint32_t begin = static_cast<uint32_t*>(s.chunk_begin)[chunk];
     const Place at = PlaceAt(s.segments, s.batch, begin);
-    s.AddGradients(tile, begin, static_cast<uint32_t*>(s.chunk_end)[chunk],
-                   static_cast<const UseView*>(s.batch.uses)[at.use].table.dim, 1.0f,
-                   static_cast<float*>(s.partial_sums) + chunk * s.segments.sum_stride);
+    s.AddGradients(tile, begin, static_cast<uint32_t*>(s.chunk_end)[chunk], s.batch.use(at.use).table.dim,
+                   1.0f, static_cast<float*>(s.partial_sums) + chunk * s.segments.sum_stride);
   }
 };
 
@@ -278,7 +287,7 @@ struct LongKernel {
         static_cast<float*>(s.partial_sums) + static_cast<uint32_t*>(s.long_chunk)[i] * stride;
     const Place at = PlaceAt(s.segments, s.batch, entry);
     float* to = s.SumAt(entry);
-    tile.ForEach(static_cast<const UseView*>(s.batch.uses)[at.use].table.dim, [&](uint64_t d) {
+    tile.ForEach(s.batch.use(at.use).table.dim, [&](uint64_t d) {
       float sum = 0.0f;
       for (uint64_t c = 0; c < chunks; c += kAtOnce * kAtOnce) {
         float some[kAtOnce * kAtOnce];

@@ -14,7 +14,7 @@ std::string NameOf(const HetDevTableConfig& config) {
 // Sections of a table's memory.
 struct Sections {
   uint64_t buckets;
-  uint64_t digests, slots, values, states, updates, corrections;  // where each section begins
+  uint64_t digests, slots, records, corrections;  // where each section begins
   uint64_t bytes;
 };
 
@@ -47,10 +47,8 @@ Sections Plan(const HetDevTableConfig& config, uint64_t corrections) {
   Layout layout(config);
   sections.digests = layout.Add(rows, 1);
   sections.slots = layout.Add(rows, sizeof(Slot));
-  sections.values = layout.Add(rows, uint64_t{StrideOf(config.dim)} * sizeof(float));
-  sections.states = layout.Add(rows, uint64_t{StrideOf(config.row_floats - config.dim)} * sizeof(float));
-  sections.updates =
-      layout.Add(config.keep_updates != 0 ? rows : 0, uint64_t{StrideOf(config.row_floats)} * sizeof(float));
+  const RecordLayout record = RecordOf(config.dim, config.row_floats, config.keep_updates != 0);
+  sections.records = layout.Add(rows, uint64_t{record.stride} * sizeof(float));
   sections.corrections = layout.Add(corrections, sizeof(float));
   sections.bytes = layout.end();
   return sections;
@@ -144,6 +142,32 @@ void ClearOldVisits(Context& context, HetDevCall* call) {
              ClearVisitsKernel{call->rows.slots, n});
 }
 
+void KeptRows::Keep(const HetDevBatch& batch, bool all_found) {
+  Drop();
+  kept_ = true;
+  whole_ = all_found;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    const HetDevUse& use = batch.uses[u];
+    uses_.push_back({use.table->number, use.stamp, use.table->forgets});
+  }
+  for (uint32_t f = 0; f < batch.n_features; ++f)
+    features_.push_back({batch.features[f].use, batch.features[f].n});
+}
+
+bool KeptRows::Holds(const HetDevBatch& batch) const {
+  if (!kept_ || uses_.size() != batch.n_uses || features_.size() != batch.n_features) return false;
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    const OfUse& was = uses_[u];
+    const HetDevTable* table = batch.uses[u].table;
+    if (was.table != table->number || was.forgets != table->forgets || was.stamp < table->evicted_below)
+      return false;
+  }
+  for (uint32_t f = 0; f < batch.n_features; ++f) {
+    if (features_[f] != std::pair(batch.features[f].use, batch.features[f].n)) return false;
+  }
+  return true;
+}
+
 bool CountFirstUses(Context& context, HetDevTable* table, uint64_t n) {
   table->first_uses += n;
   if (table->first_uses < 8 * table->capacity) return false;
@@ -172,6 +196,7 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     const Sections sections = Plan(*config, corrections.size());
     context->Begin(nullptr);
     auto made = std::make_unique<HetDevTable>();
+    made->number = context->calls();
     made->round = context->Round();
     made->name = config->name == nullptr ? "" : config->name;
     made->capacity = sections.buckets * kBucketSlots;
@@ -182,18 +207,15 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     TableView& view = made->view;
     view.digests = Dev<uint8_t>(static_cast<uint8_t*>(section(sections.digests)));
     view.slots = Dev<Slot>(static_cast<Slot*>(section(sections.slots)));
-    view.values = Dev<float>(static_cast<float*>(section(sections.values)));
-    view.states = Dev<float>(static_cast<float*>(section(sections.states)));
-    if (config->keep_updates != 0) view.updates = Dev<float>(static_cast<float*>(section(sections.updates)));
+    view.records = Dev<float>(static_cast<float*>(section(sections.records)));
+    view.record = RecordOf(config->dim, config->row_floats, config->keep_updates != 0);
+    view.keep_updates = config->keep_updates;
     view.buckets = sections.buckets;
     view.hash_seed = config->hash_seed;
     view.layout = het::Layout(config->partitions, config->hash_seed).OfTable(config->table);
     view.dim = config->dim;
     view.row_floats = config->row_floats;
-    view.value_stride = StrideOf(view.dim);
     view.state_floats = view.row_floats - view.dim;
-    view.state_stride = StrideOf(view.state_floats);
-    view.update_stride = StrideOf(view.row_floats);
     view.policy = config->policy;
     if (!corrections.empty()) {
       const Dev<float> to(static_cast<float*>(section(sections.corrections)));

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/layout.h"
@@ -10,6 +12,7 @@
 
 struct HetDevTable {
   std::string name;
+  uint64_t number = 0;    // in its context
   uint64_t capacity = 0;  // rounded up
   het::dev::TableView view;
   het::dev::Block memory;
@@ -17,7 +20,45 @@ struct HetDevTable {
   uint64_t inserts = 0;
   uint64_t evictions = 0;
   uint32_t round = 0;  // HetDevContext::Round of the visits in slots
+  // What has moved rows: the highest pinned_from of a HetDevInstall, below which it could evict; and the
+  // number of calls of HetDevForget and HetDevForgetKeys.
+  uint64_t evicted_below = 0;
+  uint64_t forgets = 0;
 };
+
+namespace het::dev {
+
+// Whether the rows of a training lookup are still where it found them, so that its HetDevSum need not look
+// again: it has stamped them, and no install could evict rows with that stamp, nor was any row forgotten.
+// Host rules, no comparison of keys.
+class KeptRows {
+ public:
+  // Call when the lookup has run. `all_found`: no row was absent or invalid.
+  void Keep(const HetDevBatch& batch, bool all_found);
+  // HetDevGather has found the others. `all_pinned`: they are valid and have this lookup's stamp.
+  void Gathered(bool all_pinned) {
+    whole_ = all_pinned;
+    if (!all_pinned) Drop();
+  }
+  void Drop() { *this = KeptRows(); }
+  // Whether the rows that were found are still there, for a batch of the same shape.
+  bool Holds(const HetDevBatch& batch) const;
+  // Whether that is so of all rows of the batch.
+  bool HoldsAll(const HetDevBatch& batch) const { return whole_ && Holds(batch); }
+
+ private:
+  struct OfUse {
+    uint64_t table;
+    uint64_t stamp;
+    uint64_t forgets;
+  };
+  std::vector<OfUse> uses_;
+  std::vector<std::pair<uint32_t, uint64_t>> features_;  // use, number of ids
+  bool kept_ = false;
+  bool whole_ = false;
+};
+
+}  // namespace het::dev
 
 struct HetDevCall {
   het::dev::CallRows rows;  // in the blocks
@@ -25,8 +66,10 @@ struct HetDevCall {
   het::dev::Block floats;
   uint64_t capacity = 0;  // rows for which `memory` has room
   uint64_t floats_used = 0;
-  // For the last HetDevLookup: 1 for each position whose row was left out.
-  het::dev::Block left_out;
+  // For the last HetDevLookup: the row of each position as Find returns it, perhaps with kLeftOut; kNowhere:
+  // it was absent or invalid.
+  het::dev::Block found;
+  het::dev::KeptRows kept;
   uint64_t positions = 0;
   bool looked_up = false;
   uint32_t round = 0;  // of Slot::visit

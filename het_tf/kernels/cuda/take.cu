@@ -65,7 +65,7 @@ void Take(Context& context, HetDevTable* table, uint64_t max_rows, HetDevStream 
           HetDevExport* updates) {
   *updates = HetDevExport{};
   context.Begin(stream);
-  if (table->view.updates.null() || max_rows == 0) return context.Wait();
+  if (table->view.keep_updates == 0 || max_rows == 0) return context.Wait();
   HetDevUse use = {};
   use.table = table;
   const HetDevBatch batch = {&use, 1, nullptr, 0};

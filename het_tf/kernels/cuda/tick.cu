@@ -42,7 +42,7 @@ struct TickKernel {
   HET_DEV void operator()(const Tile& tile, uint64_t entry) const {
     if (!BeginsSegment(segments, batch, entry)) return;
     const Place place = PlaceAt(segments, batch, entry);
-    const UseView& use = static_cast<const UseView*>(batch.uses)[place.use];
+    const UseView& use = batch.use(place.use);
     if (use.table.optimizer.kind != kKind) return;
     const RowRef ref = RowAt(batch, place.use, place.row);
     const uint32_t ticks = ref.slot->ticks;

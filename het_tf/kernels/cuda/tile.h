@@ -19,8 +19,18 @@
 //   tile.ArgMin32(mask, f)  the i among the bits of mask with the smallest f(i), which has <;
 //                           ties give the smallest i. mask != 0
 //   tile.Copy(to, from, n)  n floats, 16 bytes at a time if both are aligned
+//   tile.CopyRows(to, n, records, stride, rows)
+//                           tiles of 32 lanes: n floats to to + lane * n, from records + rows[lane] * stride;
+//                           kNoRow: none, kZeros: zeros. `rows` is a Lanes<uint32_t>
 //   tile.Fill(to, value, n)
 //   tile.Append(counter)    counter += 1 for this lane; returns the old value; inside Once and ForEach
+//
+// A tile of 32 lanes may also have a variable in each lane, Tile::Lanes<T>, which only its lane sees:
+//
+//   tile.ForLanes(f)        f(lane) on each lane; within, lanes[lane] is the lane's own
+//   tile.CountLanes(f)      returns to all lanes the number of lanes for which f(lane) is true
+//
+//   Match32(d, digest)      as the tile's, on one lane
 //
 // ForEach, Once, Copy and Fill do not wait for other lanes. Lambdas capture by reference. Variables outside
 // them are equal in all lanes if they were computed outside or come from One, Any, Match32 or ArgMin32. A

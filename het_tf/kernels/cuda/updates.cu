@@ -29,7 +29,7 @@ struct CopyUpdatesKernel {
   HET_DEV void operator()(const Tile& tile, uint64_t i) const {
     const uint32_t from = static_cast<uint32_t*>(order)[i];
     const uint32_t use = static_cast<uint32_t*>(rows.uses)[from];
-    const TableView& table = static_cast<const UseView*>(batch.uses)[use].table;
+    const TableView& table = batch.use(use).table;
     const RowRef ref = RowOfTable(table, static_cast<uint64_t*>(rows.rows)[from]);
     tile.Once([&] { WriteLeaving(to, i, *ref.slot, ref.slot->ticks); });
     tile.Copy(LeavingUpdate(to, use, table, i), ref.update, table.row_floats);

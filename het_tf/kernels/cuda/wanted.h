@@ -16,7 +16,8 @@ HET_DEV void AppendWanted(const WantedView& wanted, uint32_t use, int64_t key, i
 }
 
 // On one lane, for each position that wants the row. Returns true for the first.
-HET_DEV bool WantOnce(const WantedView& wanted, const BatchView& batch, uint64_t position, const Position& p,
+template <typename Batch>
+HET_DEV bool WantOnce(const WantedView& wanted, const Batch& batch, uint64_t position, const Position& p,
                       int64_t base) {
   uint32_t* set = wanted.set;
   for (uint32_t at = static_cast<uint32_t>(HashInCall(p.use, p.key)) & wanted.mask;;

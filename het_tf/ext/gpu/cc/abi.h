@@ -47,7 +47,8 @@
  * current device does not change.
  *
  * Memory: a function allocates all it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all
- * tables are unchanged. After HET_DEV_FAILED the device and its contents are lost.
+ * tables are unchanged, and so they are after HET_DEV_OUT_OF_HOST_MEMORY. After HET_DEV_FAILED the device and
+ * its contents are lost.
  */
 #pragma once
 
@@ -55,7 +56,7 @@
 #include <stdint.h>
 
 #define HET_DEV_EXPORT __attribute__((visibility("default")))
-#define HET_DEV_ABI_VERSION 4
+#define HET_DEV_ABI_VERSION 5
 
 #ifdef __cplusplus
 extern "C" {
@@ -262,7 +263,9 @@ typedef struct {
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
  * for each feature whether it counts; null: computed here. If wanted->n > 0 nothing was summed, because rows
  * are absent or invalid: install their keys in this call and call HetDevSum again; bases are
- * HET_DEV_NO_BASE. Changes no row. */
+ * HET_DEV_NO_BASE. Changes no row. If the call has looked up for training since it was reset, this batch must have
+ * the same ids, perhaps at other addresses: the rows that the lookup has found are used, unless they may have
+ * moved. */
 HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
                              const uint8_t* active, HetDevStream stream, HetDevWanted* wanted,
                              HetDevSummed* summed);
@@ -304,7 +307,7 @@ typedef struct {
 HET_DEV_EXPORT int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDevStream stream,
                                  HetDevRowState* state, float* row, float* update);
 
-/* For tests: the n-th allocation of device memory from now fails, once; 0: no allocation fails. */
+/* For tests: the n-th allocation of device or page-locked memory from now fails, once; 0: none fails. */
 HET_DEV_EXPORT void HetDevFailAllocation(HetDevContext* context, uint64_t n);
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/ext/gpu/cc/device_table.h"
+#include "tests/ext/gpu/device/host/streams.h"
 #include "tests/testing/device/device_engine.h"
 
 namespace het::testing {
@@ -15,8 +16,9 @@ using ::testing::HasSubstr;
 
 class DeviceEngineMemory : public DeviceEngine {};
 
+// Device memory and page-locked memory: the library counts both.
 TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
-  int failed = 0;
+  int failed = 0, locked = 0;
   for (uint64_t n = 1; n <= 60; ++n) {
     Engine engine("oom", 1);
     ASSERT_TRUE(engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 32, 0, 2)).ok());
@@ -36,7 +38,9 @@ TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
       ++failed;
       ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
       ASSERT_THAT(status.message(), HasSubstr("table 't'"));
-      ASSERT_THAT(status.message(), HasSubstr("fewer rows"));
+      const bool of_host = status.message().find("page-locked") != std::string::npos;
+      locked += of_host;
+      ASSERT_THAT(status.message(), HasSubstr(of_host ? "smaller batch" : "fewer rows"));
     }
     const Status flushed = engine.caches().Flush();
     if (!flushed.ok()) {
@@ -55,6 +59,7 @@ TEST_F(DeviceEngineMemory, DeviceMemoryThatEndsAnywhereLeavesResultsRight) {
     for (size_t i = 0; i < rows.keys.size(); ++i) ASSERT_EQ(rows.rows[2 * i], wanted[rows.keys[i]]);
   }
   EXPECT_GT(failed, 5);
+  EXPECT_GT(locked, 2);
 }
 
 TEST_F(DeviceEngineMemory, OversizedCacheCreatesNoTable) {
@@ -146,6 +151,25 @@ TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   EXPECT_EQ(stats["ticks"], 5);
   EXPECT_EQ(stats["unsent_rows"], 0);
   *library = working;
+}
+
+TEST_F(DeviceEngineMemory, LaunchesThatFailNameTheTable) {
+  for (uint64_t n = 1;; ++n) {
+    Engine engine("launch", 1);
+    ASSERT_TRUE(engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 100, kUnbounded, kUnbounded)).ok());
+    ASSERT_TRUE(Train(&engine, {{"t", {1, 2, 3}}}).ok());
+    HetDevHostFailLaunch(n);
+    const Status status = Train(&engine, {{"t", {1, 2}}});
+    HetDevHostFailLaunch(0);
+    if (status.ok()) {
+      EXPECT_GT(n, 3u) << "launches of a step";
+      break;
+    }
+    EXPECT_EQ(status.code(), Code::kInternal) << n;
+    EXPECT_THAT(status.message(), HasSubstr("of table 't': launching kernel '"));
+    EXPECT_THAT(status.message(), HasSubstr("3 ticks that had not been sent"));
+    EXPECT_EQ(Train(&engine, {{"t", {1}}}).message(), status.message()) << "no later step works";
+  }
 }
 
 }  // namespace

@@ -29,8 +29,11 @@ Places Lay(const std::vector<size_t>& counts, size_t element, bool unaligned) {
 
 }  // namespace
 
-Side::Side(const Library& library, size_t calls) : library_(library), calls_(calls), use_tables_(calls) {
+Side::Side(const Library& library, size_t calls, uint64_t seed)
+    : library_(library), random_(seed), calls_(calls), use_tables_(calls) {
+  if (library_.Seed != nullptr) library_.Seed(seed);
   Must(library_.CreateContext(0, &context_), "CreateContext");
+  streams_ = library_.Streams();
   for (Call& call : calls_) Must(library_.CreateCall(context_, &call.call), "CreateCall");
 }
 
@@ -116,10 +119,10 @@ void Side::BringIds(size_t number, const Step& step) {
     }
   }
   if (ids.bytes > 0)
-    Must(library_.CopyIn(context_, call.ids.memory, bytes.data(), ids.bytes, nullptr), "CopyIn");
+    Must(library_.CopyIn(context_, call.ids.memory, bytes.data(), ids.bytes, AnyStream()), "CopyIn");
   const std::vector<uint32_t> blank(rows.bytes / sizeof(uint32_t), kUnwritten);
   if (rows.bytes > 0) {
-    Must(library_.CopyIn(context_, call.rows.memory, blank.data(), rows.bytes, nullptr), "CopyIn");
+    Must(library_.CopyIn(context_, call.rows.memory, blank.data(), rows.bytes, AnyStream()), "CopyIn");
   }
 }
 
@@ -132,7 +135,7 @@ void Side::BringGradients(size_t number, const Step& step) {
   BringIds(number, gradients);
   if (before.memory != nullptr) {
     const std::vector<char> other(before.bytes, '\x33');
-    Must(library_.CopyIn(context_, before.memory, other.data(), before.bytes, nullptr), "CopyIn");
+    Must(library_.CopyIn(context_, before.memory, other.data(), before.bytes, AnyStream()), "CopyIn");
     library_.Free(context_, before.memory);
   }
   Call& call = calls_[number];
@@ -147,7 +150,7 @@ void Side::BringGradients(size_t number, const Step& step) {
         reinterpret_cast<const float*>(static_cast<char*>(call.gradients.memory) + places.at[f]);
   }
   if (places.bytes > 0) {
-    Must(library_.CopyIn(context_, call.gradients.memory, bytes.data(), places.bytes, nullptr), "CopyIn");
+    Must(library_.CopyIn(context_, call.gradients.memory, bytes.data(), places.bytes, AnyStream()), "CopyIn");
   }
 }
 
@@ -186,7 +189,7 @@ std::vector<size_t> Side::RowFloatsOf(const Call& call) const {
 Reply Side::Lookup(size_t number, bool training) {
   Call& call = calls_[number];
   HetDevWanted wanted = {};
-  Reply reply = Answered(library_.Lookup(context_, call.call, &call.batch, training, nullptr, &wanted));
+  Reply reply = Answered(library_.Lookup(context_, call.call, &call.batch, training, AnyStream(), &wanted));
   if (reply.code == HET_DEV_OK) CopyWanted(wanted, call.uses.size(), &reply);
   return reply;
 }
@@ -198,7 +201,10 @@ Reply Side::Install(size_t number, const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) floats += answer.rows.size();
   void* staged = nullptr;
   const bool stage = floats % 2 == 0;  // rows may be in any host memory
-  if (stage) Must(library_.Stage(context_, floats * sizeof(float) + 1, &staged), "Stage");
+  if (stage) {
+    const int code = library_.Stage(context_, floats * sizeof(float) + 1, &staged);
+    if (code != HET_DEV_OK) return Answered(code);
+  }
   auto* to = static_cast<float*>(staged);
   for (const Answer& answer : answers) {
     const float* rows = answer.rows.data();
@@ -212,14 +218,14 @@ Reply Side::Install(size_t number, const std::vector<Answer>& answers) {
   }
   HetDevExport victims = {};
   Reply reply = Answered(library_.Install(context_, call.call, &call.batch, given.data(),
-                                          static_cast<uint32_t>(given.size()), nullptr, &victims));
+                                          static_cast<uint32_t>(given.size()), AnyStream(), &victims));
   if (reply.code == HET_DEV_OK) CopyUpdates(victims, RowFloatsOf(call), &reply);
   return reply;
 }
 
 Reply Side::Gather(size_t number) {
   Call& call = calls_[number];
-  return Answered(library_.Gather(context_, call.call, &call.batch, nullptr));
+  return Answered(library_.Gather(context_, call.call, &call.batch, AnyStream()));
 }
 
 std::vector<float> Side::Rows(size_t number, size_t feature) {
@@ -227,7 +233,7 @@ std::vector<float> Side::Rows(size_t number, size_t feature) {
   std::vector<float> rows(call.features[feature].rows == nullptr ? 0 : call.floats[feature]);
   if (!rows.empty()) {
     Must(library_.CopyOut(context_, rows.data(), call.features[feature].rows, rows.size() * sizeof(float),
-                          nullptr),
+                          AnyStream()),
          "CopyOut");
   }
   return rows;
@@ -238,7 +244,7 @@ Reply Side::Sum(size_t number, float scale, const uint8_t* active) {
   HetDevWanted wanted = {};
   HetDevSummed summed = {};
   Reply reply =
-      Answered(library_.Sum(context_, call.call, &call.batch, scale, active, nullptr, &wanted, &summed));
+      Answered(library_.Sum(context_, call.call, &call.batch, scale, active, AnyStream(), &wanted, &summed));
   if (reply.code != HET_DEV_OK) return reply;
   wanted.reads = wanted.hits = nullptr;
   CopyWanted(wanted, 0, &reply);
@@ -259,7 +265,7 @@ Reply Side::Sum(size_t number, float scale, const uint8_t* active) {
 Reply Side::Tick(size_t number) {
   Call& call = calls_[number];
   HetDevExport due = {};
-  Reply reply = Answered(library_.Tick(context_, call.call, &call.batch, nullptr, &due));
+  Reply reply = Answered(library_.Tick(context_, call.call, &call.batch, AnyStream(), &due));
   if (reply.code == HET_DEV_OK) CopyUpdates(due, RowFloatsOf(call), &reply);
   return reply;
 }
@@ -268,16 +274,16 @@ void Side::Reset(size_t number) { library_.ResetCall(context_, calls_[number].ca
 
 Reply Side::Take(size_t table, uint64_t max_rows) {
   HetDevExport updates = {};
-  Reply reply = Answered(library_.Take(context_, tables_[table], max_rows, nullptr, &updates));
+  Reply reply = Answered(library_.Take(context_, tables_[table], max_rows, AnyStream(), &updates));
   if (reply.code == HET_DEV_OK) CopyUpdates(updates, {configs_[table].row_floats}, &reply);
   return reply;
 }
 
 Reply Side::Forget(size_t table, int what, const std::vector<uint8_t>* partitions) {
   uint64_t discarded = 0;
-  Reply reply =
-      Answered(library_.Forget(context_, tables_[table], what,
-                               partitions == nullptr ? nullptr : partitions->data(), nullptr, &discarded));
+  Reply reply = Answered(library_.Forget(context_, tables_[table], what,
+                                         partitions == nullptr ? nullptr : partitions->data(), AnyStream(),
+                                         &discarded));
   reply.discarded = discarded;
   return reply;
 }
@@ -285,7 +291,7 @@ Reply Side::Forget(size_t table, int what, const std::vector<uint8_t>* partition
 Reply Side::ForgetKeys(size_t table, int what, const std::vector<int64_t>& keys) {
   uint64_t discarded = 0;
   Reply reply = Answered(
-      library_.ForgetKeys(context_, tables_[table], what, keys.data(), keys.size(), nullptr, &discarded));
+      library_.ForgetKeys(context_, tables_[table], what, keys.data(), keys.size(), AnyStream(), &discarded));
   reply.discarded = discarded;
   return reply;
 }
@@ -294,8 +300,8 @@ Reply Side::Inspect(size_t table, int64_t key) {
   Reply reply;
   std::vector<float> value(configs_[table].row_floats), update(value.size());
   HetDevRowState row = {};
-  reply =
-      Answered(library_.Inspect(context_, tables_[table], key, nullptr, &row, value.data(), update.data()));
+  reply = Answered(
+      library_.Inspect(context_, tables_[table], key, AnyStream(), &row, value.data(), update.data()));
   if (reply.code != HET_DEV_OK || !row.found) return reply;
   reply.row = row;
   reply.value = std::move(value);
@@ -305,7 +311,7 @@ Reply Side::Inspect(size_t table, int64_t key) {
 
 Reply Side::State(size_t table) {
   HetDevTableState state = {};
-  Reply reply = Answered(library_.State(context_, tables_[table], nullptr, &state));
+  Reply reply = Answered(library_.State(context_, tables_[table], AnyStream(), &state));
   reply.state = state;
   return reply;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/ext/gpu/device/check/library.h"
+#include "tests/testing/random.h"
 
 namespace het::device_check {
 
@@ -73,8 +74,9 @@ struct Reply {
 
 class Side {
  public:
-  // `calls`: limit on outstanding steps. Throws std::runtime_error if there is no context.
-  Side(const Library& library, size_t calls);
+  // `calls`: limit on outstanding steps. `seed` draws each call's stream. Throws std::runtime_error if there
+  // is no context.
+  Side(const Library& library, size_t calls, uint64_t seed);
   ~Side();
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
@@ -119,6 +121,7 @@ class Side {
   };
 
   void Must(int code, const char* what) const;
+  HetDevStream AnyStream() { return random_.Pick(streams_); }
   void Ensure(Buffer* buffer, size_t bytes);
   void Describe(size_t call, const Step& step);
   Reply Answered(int code) const;
@@ -128,6 +131,8 @@ class Side {
 
   const Library& library_;
   HetDevContext* context_ = nullptr;
+  std::vector<HetDevStream> streams_;
+  het::testing::Random random_;
   std::vector<HetDevTable*> tables_;
   std::vector<HetDevTableConfig> configs_;
   std::vector<Call> calls_;

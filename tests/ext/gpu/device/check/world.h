@@ -138,7 +138,7 @@ void World::Both(const std::string& what, Fn fn, Reply* tested, Reply* reference
     tested_.FailAllocation(n);
     *tested = fn(&tested_);
     tested_.FailAllocation(0);
-    if (tested->code == HET_DEV_OUT_OF_MEMORY) {
+    if (tested->code == HET_DEV_OUT_OF_MEMORY || tested->code == HET_DEV_OUT_OF_HOST_MEMORY) {
       ++tally_->out_of_memory;
       Note(what + ": allocation " + std::to_string(n) + " fails");
       Expect(!tested->error.empty(), what + " runs out of memory without a message");

@@ -57,8 +57,8 @@ World::World(const Library& tested, const Library& reference, const WorldOptions
     : options_(options),
       tally_(tally),
       random_(Mix64(options.seed) + options.round),
-      tested_(tested, kCalls),
-      reference_(reference, kCalls),
+      tested_(tested, kCalls, options.seed + options.round),
+      reference_(reference, kCalls, options.seed + options.round),
       slots_(kCalls) {
   // Stamps must stay below 2^32.
   stamp_ = random_.Chance(0.1) ? (uint64_t{1} << 32) - 100000 : 1 + random_.Below(100);
@@ -185,7 +185,9 @@ Step World::DrawStep() {
     const bool check = table.pull_bound != kHighest && random_.Chance(0.8);
     step.uses.push_back({t, check, 0, 0, table.push_bound, table.push_every, table.learning_rate});
   }
-  const size_t features = random_.Chance(0.02) ? 0 : 1 + random_.Below(6);
+  // More than a kernel's parameters hold, at times.
+  const bool many = random_.Chance(0.03);
+  const size_t features = random_.Chance(0.02) ? 0 : many ? 60 + random_.Below(10) : 1 + random_.Below(6);
   for (size_t f = 0; f < features; ++f) {
     Feature feature = {};
     feature.use = static_cast<uint32_t>(random_.Below(step.uses.size()));
@@ -194,7 +196,8 @@ Step World::DrawStep() {
     feature.has_padding = random_.Chance(0.3);
     feature.padding_id = random_.Chance(0.7) ? random_.Pick(table.pool) : random_.Between(-2, 2);
     size_t n = random_.Chance(0.1) ? 0 : 1 + random_.Below(1 + static_cast<uint64_t>(60 * options_.size));
-    if (random_.Chance(0.05)) n *= 20;
+    if (many) n = std::min<size_t>(n, 20);
+    if (!many && random_.Chance(0.05)) n *= 20;
     const bool one = random_.Chance(0.03);  // the same id everywhere
     const int64_t same = DrawKey(table);
     for (size_t i = 0; i < n; ++i) feature.ids.push_back(one ? same : DrawKey(table));

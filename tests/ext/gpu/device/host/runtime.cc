@@ -1,9 +1,12 @@
-// runtime.h where the host plays the device: everything is done when it is asked for.
+// runtime.h where the host plays the device; streams.h has its streams.
 #include "het_tf/kernels/cuda/runtime.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "het_tf/kernels/cuda/context.h"
 #include "tests/ext/gpu/device/host/executor.h"
 #include "tests/ext/gpu/device/host/memory.h"
+#include "tests/ext/gpu/device/host/streams.h"
 
 namespace het::dev {
 
@@ -50,27 +54,93 @@ void CheckStream(int /*device*/, HetDevStream /*stream*/) {}
 size_t FreeBytes() { return HostArenaFree(); }
 
 void* Allocate(size_t bytes) { return HostArenaTake(bytes); }
-void Free(void* memory) { HostArenaGive(memory); }
-void* AllocateLocked(size_t bytes) { return std::malloc(bytes); }
-void FreeLocked(void* memory) { std::free(memory); }
+void Free(void* memory) {
+  streams::WaitForAll();
+  HostArenaGive(memory);
+}
 
-void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream /*stream*/) {
+namespace {
+
+// Page-locked memory, which copies read and write when they are done. Copies from other host memory read it
+// when they are asked for, and copies to it are done then.
+class Locked {
+ public:
+  static Locked& Get() {
+    static Locked* const locked = new Locked;
+    return *locked;
+  }
+  void* Take(size_t bytes) {
+    constexpr size_t kMost = size_t{1} << 31;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (bytes > kMost - taken_) return nullptr;
+    void* const memory = std::malloc(bytes);
+    if (memory == nullptr) return nullptr;
+    std::memset(memory, 0xa5, bytes);  // what was never written is to be seen
+    pieces_[static_cast<const char*>(memory)] = bytes;
+    taken_ += bytes;
+    return memory;
+  }
+  void Give(void* memory) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto piece = pieces_.find(static_cast<const char*>(memory));
+    taken_ -= piece->second;
+    pieces_.erase(piece);
+    std::free(memory);
+  }
+  bool Has(const void* memory) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto piece = pieces_.upper_bound(static_cast<const char*>(memory));
+    if (piece == pieces_.begin()) return false;
+    --piece;
+    return static_cast<const char*>(memory) < piece->first + piece->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, size_t> pieces_;
+  size_t taken_ = 0;
+};
+
+}  // namespace
+
+void* AllocateLocked(size_t bytes) { return Locked::Get().Take(bytes); }
+void FreeLocked(void* memory) {
+  streams::WaitForAll();
+  Locked::Get().Give(memory);
+}
+
+void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream) {
   if (direction != Direction::kOut) to = ReadableAddress(to);
   if (direction != Direction::kIn) from = ReadableAddress(from);
-  std::memcpy(to, from, bytes);
+  if (direction == Direction::kIn && !Locked::Get().Has(from)) {
+    const auto* const begin = static_cast<const char*>(from);
+    const auto staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
+    streams::Put(stream, 1, [=] { std::memcpy(to, staged->data(), bytes); });
+    return;
+  }
+  streams::Put(stream, 1, [=] { std::memcpy(to, from, bytes); });
+  if (direction == Direction::kOut && !Locked::Get().Has(to)) streams::WaitFor(streams::Here(stream));
 }
 
-void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream /*stream*/) {
-  std::memset(ReadableAddress(to), byte, bytes);
+void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream) {
+  to = ReadableAddress(to);
+  streams::Put(stream, 1, [=] { std::memset(to, byte, bytes); });
 }
 
-void CheckLaunch(const char* /*what*/) {}
-void Wait(HetDevStream /*stream*/, const char* /*what*/) {}
-void WaitForDevice(const char* /*what*/) {}
-void* CreateEvent() { return nullptr; }
-void DestroyEvent(void* /*event*/) {}
-void Record(void* /*event*/, HetDevStream /*stream*/) {}
-void WaitForEvent(void* /*event*/, const char* /*what*/) {}
+void CheckLaunch(const char* what) {
+  if (!streams::TakeFailedLaunch()) return;
+  Fail(HET_DEV_FAILED, std::string("launching kernel '") + what + "': HetDevHostFailLaunch");
+}
+void Wait(HetDevStream stream, const char* /*what*/) { streams::WaitFor(streams::Here(stream)); }
+void WaitForDevice(const char* /*what*/) { streams::WaitForAll(); }
+void* CreateEvent() { return new streams::Point; }
+void DestroyEvent(void* event) { delete static_cast<streams::Point*>(event); }
+void Record(void* event, HetDevStream stream) {
+  *static_cast<streams::Point*>(event) = streams::Here(stream);
+}
+void WaitForEvent(void* event, const char* /*what*/) {
+  streams::WaitFor(*static_cast<streams::Point*>(event));
+}
 
 const void* ForeignAddress(const void* device) { return HostAliasOf(device); }
 

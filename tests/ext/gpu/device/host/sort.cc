@@ -5,7 +5,20 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/ext/gpu/device/host/streams.h"
+
 namespace het::dev {
+namespace {
+
+// Kernels and fills of CUB's radix sort on a GPU of compute capability 9.0: one block sorts a few items by
+// itself; else there are a histogram, its sums, and a pass for each 8 bits, each after a fill.
+uint64_t OperationsOfSort(uint64_t n, int bits) {
+  constexpr uint64_t kOneBlock = 256 * 9;
+  return n <= kOneBlock ? 1 : 2 * (2 + (static_cast<uint64_t>(bits) + 7) / 8);
+}
+constexpr uint64_t kOperationsOfScan = 2;
+
+}  // namespace
 
 void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uint64_t n, int bits) {
   if (n < 2) return;
@@ -16,27 +29,31 @@ void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uin
   uint64_t* to_k = sorted_keys;
   uint32_t* to_v = sorted_values;
   const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-  std::vector<uint64_t> order(n);
-  std::iota(order.begin(), order.end(), uint64_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint64_t a, uint64_t b) { return (k[a] & mask) < (k[b] & mask); });
-  for (uint64_t i = 0; i < n; ++i) {
-    to_k[i] = k[order[i]];
-    to_v[i] = v[order[i]];
-  }
+  streams::Put(context.stream(), OperationsOfSort(n, bits), [=] {
+    std::vector<uint64_t> order(n);
+    std::iota(order.begin(), order.end(), uint64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint64_t a, uint64_t b) { return (k[a] & mask) < (k[b] & mask); });
+    for (uint64_t i = 0; i < n; ++i) {
+      to_k[i] = k[order[i]];
+      to_v[i] = v[order[i]];
+    }
+  });
   *keys = sorted_keys;
   *values = sorted_values;
 }
 
-void RunningSums(Context& /*context*/, Dev<uint32_t> values, Dev<uint32_t> sums, uint64_t n) {
+void RunningSums(Context& context, Dev<uint32_t> values, Dev<uint32_t> sums, uint64_t n) {
   const uint32_t* from = values;
   uint32_t* to = sums;
-  uint32_t sum = 0;
-  for (uint64_t i = 0; i <= n; ++i) {
-    const uint32_t value = i < n ? from[i] : 0;
-    to[i] = sum;
-    sum += value;
-  }
+  streams::Put(context.stream(), kOperationsOfScan, [=] {
+    uint32_t sum = 0;
+    for (uint64_t i = 0; i <= n; ++i) {
+      const uint32_t value = i < n ? from[i] : 0;
+      to[i] = sum;
+      sum += value;
+    }
+  });
 }
 
 }  // namespace het::dev

@@ -1,0 +1,111 @@
+#include "tests/ext/gpu/device/host/streams.h"
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tests/testing/random.h"
+
+namespace het::dev::streams {
+namespace {
+
+struct Stream {
+  std::deque<std::function<void()>> work;
+  uint64_t done = 0;
+};
+
+// All streams of the process. The lock is held while work is done, so threads see what they waited for.
+class Streams {
+ public:
+  static Streams& Get() {
+    static Streams* const streams = new Streams;  // never freed: the library may be used until the very end
+    return *streams;
+  }
+
+  void Put(HetDevStream stream, uint64_t operations, std::function<void()> work) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_[stream].work.push_back(std::move(work));
+    operations_ += operations;
+  }
+  Point Here(HetDevStream stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Stream& of = streams_[stream];
+    return {stream, of.done + of.work.size()};
+  }
+  void WaitFor(const Point& point) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Stream& of = streams_[point.stream];
+    while (of.done < point.end) DoOne();
+  }
+  void WaitForAll() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    while (DoOne()) {
+    }
+  }
+
+  void Seed(uint64_t seed) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    random_ = testing::Random(seed);
+  }
+  uint64_t operations() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return operations_;
+  }
+  void FailLaunch(uint64_t n) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    fail_launch_ = n;
+  }
+  bool LaunchWorks() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (fail_launch_ == 0 || --fail_launch_ > 0) return true;
+    launch_failed_ = true;
+    return false;
+  }
+  bool TakeFailedLaunch() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(launch_failed_, false);
+  }
+  uint64_t DrawInWork() { return random_.Next(); }  // the caller holds the lock: work is being done
+
+ private:
+  // The first work of one of the streams that have any.
+  bool DoOne() {
+    std::vector<Stream*> ready;
+    for (auto& [name, stream] : streams_) {
+      if (!stream.work.empty()) ready.push_back(&stream);
+    }
+    if (ready.empty()) return false;
+    Stream* const chosen = random_.Pick(ready);
+    chosen->work.front()();
+    chosen->work.pop_front();
+    ++chosen->done;
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::map<HetDevStream, Stream> streams_;
+  testing::Random random_{1};
+  uint64_t operations_ = 0;
+  uint64_t fail_launch_ = 0;
+  bool launch_failed_ = false;
+};
+
+}  // namespace
+
+void Put(HetDevStream stream, uint64_t operations, std::function<void()> work) {
+  Streams::Get().Put(stream, operations, std::move(work));
+}
+Point Here(HetDevStream stream) { return Streams::Get().Here(stream); }
+void WaitFor(const Point& point) { Streams::Get().WaitFor(point); }
+void WaitForAll() { Streams::Get().WaitForAll(); }
+bool LaunchWorks() { return Streams::Get().LaunchWorks(); }
+bool TakeFailedLaunch() { return Streams::Get().TakeFailedLaunch(); }
+uint64_t Draw() { return Streams::Get().DrawInWork(); }
+
+}  // namespace het::dev::streams
+
+void HetDevHostSeed(uint64_t seed) { het::dev::streams::Streams::Get().Seed(seed); }
+uint64_t HetDevHostOperations() { return het::dev::streams::Streams::Get().operations(); }
+void HetDevHostFailLaunch(uint64_t n) { het::dev::streams::Streams::Get().FailLaunch(n); }

@@ -1,0 +1,143 @@
+// A device library with one table and one call, for tests of its C functions.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "het_tf/ext/gpu/cc/abi.h"
+
+namespace het::testing {
+
+using Keys = std::vector<int64_t>;
+
+// Device memory with a copy of `host`.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray(HetDevContext* context, const std::vector<T>& host) : context_(context), host_(host) {
+    EXPECT_EQ(HetDevMalloc(context, std::max<size_t>(1, bytes()), &memory_), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevCopyIn(context, memory_, host.data(), bytes(), nullptr), HET_DEV_OK) << HetDevError();
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { HetDevFree(context_, memory_); }
+
+  T* get() const { return static_cast<T*>(memory_); }
+  std::vector<T> Read() {
+    EXPECT_EQ(HetDevCopyOut(context_, host_.data(), memory_, bytes(), nullptr), HET_DEV_OK) << HetDevError();
+    return host_;
+  }
+
+ private:
+  size_t bytes() const { return host_.size() * sizeof(T); }
+  HetDevContext* context_;
+  std::vector<T> host_;
+  void* memory_ = nullptr;
+};
+
+inline HetDevTableConfig SgdTable(uint64_t capacity, uint32_t dim) {
+  HetDevTableConfig config = {};
+  config.name = "ads";
+  config.capacity = capacity;
+  config.dim = config.row_floats = dim;
+  config.policy = HET_DEV_LRU;
+  config.optimizer = HET_DEV_SGD;
+  config.keep_updates = 1;
+  config.hash_seed = 7;
+  config.partitions = 16;
+  return config;
+}
+
+// One table with two floats a row, and one call, with one feature. All calls are put on `stream_`.
+class LibraryFixture : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kDim = 2;
+
+  void SetUp() override {
+    ASSERT_EQ(HetDevCreateContext(0, &context_), HET_DEV_OK) << HetDevError();
+    ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK) << HetDevError();
+    const HetDevTableConfig config = SgdTable(64, kDim);
+    ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+    use_.push_bound = INT64_MAX;
+    use_.learning_rate = 1;
+    use_.stamp = use_.pinned_from = 1;
+  }
+  void TearDown() override {
+    ids_.reset();
+    rows_.reset();
+    gradients_.reset();
+    HetDevDestroyCall(context_, call_);
+    HetDevDestroyTable(context_, use_.table);
+    HetDevDestroyContext(context_);
+  }
+
+  void SetBatch(const Keys& ids) {
+    ids_ = std::make_unique<DeviceArray<int64_t>>(context_, ids);
+    rows_ = std::make_unique<DeviceArray<float>>(context_, std::vector<float>(ids.size() * kDim, -999.0f));
+    gradients_ = std::make_unique<DeviceArray<float>>(context_, std::vector<float>(ids.size() * kDim, 1.0f));
+    feature_ = {};
+    feature_.n = ids.size();
+    feature_.ids = ids_->get();
+    feature_.rows = rows_->get();
+    feature_.gradients = gradients_->get();
+  }
+  int TryLookup() { return HetDevLookup(context_, call_, &batch_, 1, stream_, &wanted_); }
+  Keys Lookup() {
+    EXPECT_EQ(TryLookup(), HET_DEV_OK) << HetDevError();
+    return Keys(wanted_.keys, wanted_.keys + wanted_.n);
+  }
+  // Row of key k: {k, k + 0.5}.
+  int TryInstall(const std::vector<Keys>& answers, int64_t base = 5, bool admit = true) {
+    std::vector<HetDevAnswer> given;
+    std::vector<std::vector<float>> rows;
+    constexpr size_t kMostRows = 1000;
+    const std::vector<int64_t> bases(kMostRows, base);
+    const std::vector<uint8_t> admits(kMostRows, admit);
+    for (const Keys& keys : answers) {
+      rows.emplace_back();
+      for (const int64_t key : keys) {
+        for (const float x : {0.0f, 0.5f}) rows.back().push_back(static_cast<float>(key) + x);
+      }
+      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), rows.back().data()});
+    }
+    return HetDevInstall(context_, call_, &batch_, given.data(), static_cast<uint32_t>(given.size()), stream_,
+                         &victims_);
+  }
+  void Install(const Keys& keys, bool admit = true) {
+    EXPECT_EQ(TryInstall({keys}, 5, admit), HET_DEV_OK) << HetDevError();
+  }
+  void Sum() {
+    HetDevSummed summed;
+    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed), HET_DEV_OK)
+        << HetDevError();
+    EXPECT_EQ(wanted_.n, 0u);
+  }
+  int Tick(HetDevCall* call) {
+    HetDevExport due = {};
+    const int code = HetDevTick(context_, call, &batch_, stream_, &due);
+    EXPECT_EQ(due.n, 0u);
+    return code;
+  }
+  uint64_t RowsHere() {
+    HetDevTableState state;
+    EXPECT_EQ(HetDevState(context_, use_.table, stream_, &state), HET_DEV_OK) << HetDevError();
+    return state.rows;
+  }
+
+  HetDevStream stream_ = nullptr;
+  HetDevContext* context_ = nullptr;
+  HetDevCall* call_ = nullptr;
+  HetDevUse use_ = {};
+  HetDevFeature feature_ = {};
+  HetDevBatch batch_ = {&use_, 1, &feature_, 1};
+  HetDevWanted wanted_ = {};
+  HetDevExport victims_ = {};
+  std::unique_ptr<DeviceArray<int64_t>> ids_;
+  std::unique_ptr<DeviceArray<float>> rows_, gradients_;
+};
+
+}  // namespace het::testing
