@@ -7,6 +7,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.checks import whole_or_none
+
 UInt64Array = npt.NDArray[np.uint64]
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -57,8 +59,7 @@ def cross(
 
 def into_buckets(hashes: npt.NDArray[np.int64], buckets: int | None) -> npt.NDArray[np.int64]:
     """Returns `hashes` modulo `buckets`, in `[0, buckets)`; unchanged if `buckets` is None."""
+    buckets = whole_or_none("buckets", buckets, otherwise="None for 64-bit hashes")
     if buckets is None:
         return hashes
-    if buckets < 1:
-        raise ValueError(f"buckets is {buckets}; give a positive number, or None for 64-bit hashes.")
     return (hashes.view(np.uint64) % np.uint64(buckets)).astype(np.int64)

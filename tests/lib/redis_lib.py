@@ -18,6 +18,7 @@ import tensorflow as tf
 from rules_lib import learn
 
 import het_tf
+from het_tf.ext.ps.python.redis_server import free_port
 
 PROGRAM = os.environ.get("HET_TEST_SERVER") or shutil.which("valkey-server") or "redis-server"
 MODULE = Path(het_tf.__file__).parent / "lib" / "het.so"
@@ -70,13 +71,6 @@ class Server:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.kill()
-
-
-def free_port() -> int:
-    """Returns a port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Cluster:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from het_tf.python.checks import whole
 from het_tf.zoo.data.examples import Examples, Splits
 
 
@@ -35,10 +36,7 @@ def by_time(splits: Splits, field: str, count: int) -> list[Splits]:
     if size is None:
         known = [name for name, of in sizes.items() if of is not None]
         raise ValueError(f"field is {field!r}; give a categorical field that has a size: one of {known}.")
-    if not 1 <= count <= size:
-        raise ValueError(
-            f"count is {count}; give the number of periods, from 1 to the {size} ids of {field}."
-        )
+    whole("count", count, 1, size, f"the number of periods, at most the ids of {field}")
     parts = [_cut(part, part.categorical[field] * count // size, count) for part in splits[:3]]
     train, valid, test = parts
     return [Splits(*pieces) for pieces in zip(train, valid, test, [splits.description] * count, strict=True)]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.hashing import cross
 from het_tf.zoo.data.examples import Description, Examples, Field, Int64Array, Splits
+from het_tf.zoo.data.making import add_crosses, three
 from het_tf.zoo.data.wheels import CENSUS, fetch
 
 _COLUMNS = (
@@ -77,13 +77,8 @@ def census(cross_buckets: int | None = None, labels: int = 1) -> Splits:
     rows = len(columns["income"])
     hidden = _TELL_OF_MARRIAGE if labels == 2 else ()
     categorical, fields = _categorical(columns, hidden)
-    crosses = []
-    for parts in _CROSSES:
-        if set(parts) & set(hidden):
-            continue
-        name = "_x_".join(parts)
-        categorical[name] = cross(name, [categorical[part] for part in parts], cross_buckets)
-        crosses.append(Field(name, cross_buckets, crossed=parts))
+    shown = [parts for parts in _CROSSES if not set(parts) & set(hidden)]
+    crosses = add_crosses(categorical, shown, cross_buckets)
 
     numeric = np.stack([columns[name].astype(np.float64) for name in NUMERIC_NAMES], axis=1)
     for name in ("capital_gain", "capital_loss"):
@@ -99,12 +94,9 @@ def census(cross_buckets: int | None = None, labels: int = 1) -> Splits:
     if labels == 2:
         label = np.stack([label, columns["marital_status"] == "Never-married"], axis=1).astype(np.float32)
     examples = Examples(categorical, {}, numeric.astype(np.float32), label)
-    return Splits(
-        examples.take(order[:training]),
-        examples.take(order[training:learning]),
-        examples.take(order[learning:]),
-        Description("census", tuple(fields), tuple(crosses), (), NUMERIC_NAMES, _LABELS[:labels]),
-    )
+    train, valid, test = map(examples.take, three(order, training, learning))
+    description = Description("census", tuple(fields), crosses, (), NUMERIC_NAMES, _LABELS[:labels])
+    return Splits(train, valid, test, description)
 
 
 def _categorical(

@@ -15,12 +15,6 @@ def check_thresholds(thresholds: Any, labels: Sequence[str]) -> None:
         )
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError unless `batch_size` is at least 1."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; give the rows of a batch, 1 or more.")
-
-
 def check_shard(index: int, count: int) -> None:
     """Raises ValueError unless `index` is in `[0, count)`."""
     if not 0 <= index < count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from het_tf.python.checks import whole
 from het_tf.zoo.data.checks import check_shard
 from het_tf.zoo.data.criteo_curves import criteo_like_parameters
 from het_tf.zoo.data.criteo_ids import BLOCK, draw_ids
@@ -35,8 +36,8 @@ def criteo_like(rows: int, seed: int = 0, start: int = 0) -> Examples:
     Raises:
       ValueError: if `rows` or `start` is negative.
     """
-    if rows < 0 or start < 0:
-        raise ValueError(f"rows is {rows} and start is {start}; neither may be negative.")
+    whole("rows", rows, 0)
+    whole("start", start, 0)
     ids = draw_ids(rows, seed, start)
     truth = logits(ids)
     return Examples(ids, {}, draw_numeric(truth, seed, start), draw_labels(truth, seed, start))
@@ -65,8 +66,8 @@ class CriteoLikeStream(Stream):
     start: int = 0
 
     def __post_init__(self) -> None:
-        if self.rows < 0 or self.start < 0:
-            raise ValueError(f"rows is {self.rows} and start is {self.start}; neither may be negative.")
+        whole("rows", self.rows, 0)
+        whole("start", self.start, 0)
 
     def shard(self, index: int, count: int) -> CriteoLikeStream:
         """Returns the `index`-th of `count` consecutive equal parts (the last `rows % count` rows drop out).

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from het_tf.inputs.python.criteo import CATEGORICAL_NAMES, NUMERIC_NAMES, TENTHS, Part, parse, read_lines
+from het_tf.python.checks import whole_or_none
 from het_tf.python.files import local_path
 from het_tf.zoo.data.checks import check_shard
 from het_tf.zoo.data.examples import Description, Examples, Field, Splits
@@ -48,8 +49,7 @@ def criteo(path: str | os.PathLike[str], part: Part = "all", buckets: int | None
         raise ValueError(f"{file} is empty; download or unpack it again.")
     if part not in TENTHS:
         raise ValueError(f"part is {part!r}; give one of {', '.join(map(repr, TENTHS))}.")
-    if buckets is not None and buckets < 1:
-        raise ValueError(f"buckets is {buckets}; give a positive number, or None for 64-bit ids.")
+    whole_or_none("buckets", buckets, otherwise="None for 64-bit ids")
     return CriteoStream(file, part, buckets)
 
 

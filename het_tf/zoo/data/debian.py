@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from het_tf.zoo.data.wheels import cache_dir, has_sha256
+from het_tf.zoo.data.wheels import cache_dir, has_sha256, writing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,16 +49,9 @@ def fetch_package(file: PackageFile) -> Path:
     for candidate in (Path("/") / file.member, file.cached):
         if has_sha256(candidate, file.sha256):
             return candidate
-    try:
-        file.cached.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may fetch at once: each has its own directory, and the last rename wins.
-        with tempfile.TemporaryDirectory(dir=file.cached.parent) as directory:
-            unpacked = _download(file, Path(directory))
-            os.replace(unpacked, file.cached)
-    except OSError as error:
-        raise RuntimeError(
-            f"cannot write {file.cached}: {error}. Set HET_DATA_DIR to a directory that you may write to."
-        ) from error
+    # Several workers may fetch at once: each has its own directory, and the last rename wins.
+    with writing(file.cached), tempfile.TemporaryDirectory(dir=file.cached.parent) as directory:
+        os.replace(_download(file, Path(directory)), file.cached)
     return file.cached
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.zoo.data.checks import check_batch_size, check_shard, check_thresholds
+from het_tf.python.checks import one_of, whole
+from het_tf.zoo.data.checks import check_shard, check_thresholds
 from het_tf.zoo.data.passes import Pass
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ class Field:
     dtype: str = "int64"
 
     def __post_init__(self) -> None:
-        if self.dtype not in ("int64", "string"):
-            raise ValueError(f"field {self.name!r}: dtype is {self.dtype!r}; give 'int64' or 'string'")
+        one_of(f"field {self.name!r}: dtype", self.dtype, ("int64", "string"))
         if self.dtype == "string" and self.size is not None:
             raise ValueError(f"field {self.name!r}: strings have no size, but it is {self.size}; give None")
 
@@ -304,7 +304,7 @@ class Examples:
         Raises:
           ValueError: if `batch_size` is not positive.
         """
-        check_batch_size(batch_size)
+        whole("batch_size", batch_size, what="the rows of a batch")
 
         def epoch(number: int) -> Iterator[Examples]:
             order = np.random.default_rng([seed, number]).permutation(len(self)) if shuffle else None

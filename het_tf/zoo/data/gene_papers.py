@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.checks import whole
 from het_tf.python.hashing import mix, salt
 from het_tf.zoo.data.debian import GENE_PAPERS, fetch_package
-from het_tf.zoo.data.examples import PADDING, Description, Examples, Field, Int64Array, Splits
+from het_tf.zoo.data.examples import PADDING, Description, Field, Int64Array, Splits
+from het_tf.zoo.data.making import positives
 
 PAIRS, GENES, PAPERS = 1_793_637, 46_898, 754_859
 LEFT_OUT = 20
@@ -40,20 +42,14 @@ def gene_papers(seed: int = 0, others: int = 8) -> Splits:
       RuntimeError: if the data can be neither found nor downloaded (see `debian.fetch_package`).
       ValueError: if `others` is not positive.
     """
-    if others < 1:
-        raise ValueError(f"others is {others}; give the most other genes of a paper, 1 or more.")
+    whole("others", others, what="the most other genes of a paper")
     gene, paper = read_pairs()
     order = np.random.default_rng(seed).permutation(len(gene))
     gene, paper = gene[order], paper[order]
     part = _parts(paper, seed)
     sequence = _others(paper, gene, part == 0, others)
     categorical = {"paper": paper, "period": paper * 64 // PAPERS, "gene": gene}
-    examples = Examples(
-        categorical,
-        {"others": sequence},
-        np.zeros((len(gene), 0), np.float32),
-        np.ones(len(gene), np.float32),
-    )
+    examples = positives(categorical, {"others": sequence})
     fields = (Field("paper", PAPERS), Field("period", 64), Field("gene", GENES))
     description = Description(
         "gene_papers",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from het_tf.zoo.data.examples import Description, Examples, Field, Int64Array, Splits
+from het_tf.zoo.data.examples import Description, Field, Int64Array, Splits
 from het_tf.zoo.data.gene_papers import GENES, PAPERS, read_pairs
 from het_tf.zoo.data.histories import histories
+from het_tf.zoo.data.making import positives
 
 MOST = 10
 """Papers with more genes are left out: they list a genome, and tell little about pairs of genes."""
@@ -34,12 +35,7 @@ def gene_partners(history: int = 20) -> Splits:
     """
     gene, partner, paper = _events(*read_pairs())
     sequence = histories(gene, paper, partner, np.ones(len(gene), np.bool_), history)
-    examples = Examples(
-        {"gene": gene, "partner": partner},
-        {"history": sequence},
-        np.zeros((len(gene), 0), np.float32),
-        np.ones(len(gene), np.float32),
-    )
+    examples = positives({"gene": gene, "partner": partner}, {"history": sequence})
     description = Description(
         "gene_partners",
         (Field("gene", GENES), Field("partner", GENES)),

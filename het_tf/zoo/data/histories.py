@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.checks import whole
 from het_tf.zoo.data.examples import PADDING, Int64Array
 
 
@@ -32,8 +33,7 @@ def histories(
     Raises:
       ValueError: if `length` is below 1.
     """
-    if length < 1:
-        raise ValueError(f"history is {length}; give the most items of a history, 1 or more.")
+    whole("history", length, what="the most items of a history")
     instant = np.unique(when, return_inverse=True)[1].astype(np.int64)
     key = np.asarray(who, np.int64) * (instant.max(initial=0) + 1) + instant  # by owner, then by time
     places = np.flatnonzero(kept)

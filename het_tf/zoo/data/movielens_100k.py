@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.hashing import cross
 from het_tf.zoo.data.examples import PADDING, Description, Examples, Field, Int64Array, Splits
 from het_tf.zoo.data.histories import histories
+from het_tf.zoo.data.making import add_crosses, three
 from het_tf.zoo.data.wheels import MOVIELENS_ITEMS, MOVIELENS_RATINGS, MOVIELENS_USERS, WheelFile, fetch
 
 _AGE_BOUNDARIES = (18, 25, 35, 45, 50, 56)
@@ -51,11 +51,7 @@ def movielens(cross_buckets: int | None = None, history: int | None = None, labe
     ratings = {name: column[order] for name, column in ratings.items()}
     categorical, fields = _categorical(ratings, users, items)
     user, item = categorical["user"], categorical["item"]
-    crosses = []
-    for parts in _CROSSES:
-        name = "_x_".join(parts)
-        categorical[name] = cross(name, [categorical[part] for part in parts], cross_buckets)
-        crosses.append(Field(name, cross_buckets, crossed=parts))
+    crosses = add_crosses(categorical, _CROSSES, cross_buckets)
 
     genres, genre_count = _genres(items["class"])
     rating = ratings["rating"].astype(np.float32)
@@ -70,11 +66,10 @@ def movielens(cross_buckets: int | None = None, history: int | None = None, labe
     examples = Examples(categorical, sequences, np.zeros((len(label), 0), np.float32), label)
     learning = len(label) * 8 // 10
     training = learning - learning // 10
-    slices = (slice(0, training), slice(training, learning), slice(learning, None))
-    train, valid, test = (examples.take(part) for part in slices)
+    train, valid, test = map(examples.take, three(np.arange(len(label)), training, learning))
     item_side = ("item", "year", "genres")
     description = Description(
-        "movielens", fields, tuple(crosses), tuple(sequence_fields), (), _LABELS[:labels], item_side
+        "movielens", fields, crosses, tuple(sequence_fields), (), _LABELS[:labels], item_side
     )
     return Splits(train, valid, test, description)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from het_tf.zoo.data.checks import check_batch_size
+from het_tf.python.checks import whole
 from het_tf.zoo.data.examples import Examples, to_tf_dataset
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Stream(abc.ABC):
 
         Shuffling is within windows of `SHUFFLE_WINDOW` rows.
         """
-        check_batch_size(batch_size)
+        whole("batch_size", batch_size, what="the rows of a batch")
 
         def epoch(number: int) -> Iterator[Examples]:
             rng = np.random.default_rng([seed, number]) if shuffle else None

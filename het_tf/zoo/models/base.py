@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from het_tf import Cache, optimizers
+from het_tf.python.checks import share, whole
 from het_tf.zoo.data.examples import NUMERIC, Column, Description, Field
 from het_tf.zoo.models.blocks import apply, check_widths, hidden_layers
 from het_tf.zoo.models.embedding_side import EmbeddingSide, Part, config_of
@@ -67,10 +68,8 @@ class ClickModel(keras.Model):
         self._is_named = name is not None
         if not isinstance(description, Description):
             description = description_from_config(description)
-        if embedding_dim < 1:
-            raise ValueError(f"embedding_dim is {embedding_dim}; give the floats of a row, 1 or more")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; give a share in [0, 1)")
+        whole("embedding_dim", embedding_dim, what="the floats of a row")
+        share("dropout", dropout)
         hidden_units = check_widths("hidden_units", hidden_units)
         self.description = description
         self.embedding_dim = embedding_dim

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from het_tf.python.checks import is_whole, whole_or_none
+
 keras: Any = tf.keras
 
 
@@ -55,9 +57,7 @@ class Cross(keras.layers.Layer):
 
     def __init__(self, rank: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if rank is not None and rank < 1:
-            raise ValueError(f"rank is {rank}; give a number of 1 or more, or None for a full matrix")
-        self.rank = rank
+        self.rank = whole_or_none("rank", rank, otherwise="None for a full matrix")
 
     def build(self, input_shape: Any) -> None:
         """Makes W and b, or U, V and b."""
@@ -144,20 +144,9 @@ def check_widths(argument: str, units: Sequence[int]) -> list[int]:
     Raises:
       ValueError: A width is below 1.
     """
-    if any(width < 1 for width in units):
+    if not all(is_whole(width, 1) for width in units):
         raise ValueError(f"{argument} is {tuple(units)}; give widths of 1 or more, or () for none")
     return list(units)
-
-
-def check_count(argument: str, value: int, low: int = 1) -> int:
-    """Returns `value`.
-
-    Raises:
-      ValueError: It is below `low`.
-    """
-    if value < low:
-        raise ValueError(f"{argument} is {value}; give {low} or more")
-    return value
 
 
 def apply(layers: Sequence[Any], x: Any, training: Any) -> Any:

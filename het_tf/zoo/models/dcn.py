@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
+from het_tf.python.checks import one_of, whole
 from het_tf.zoo.models.base import ClickModel
 from het_tf.zoo.models.blocks import Cross
 from het_tf.zoo.models.embedding_side import Part
@@ -47,10 +48,8 @@ class DCNv2(ClickModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(description, *args, **kwargs)
-        if cross_layers < 0:
-            raise ValueError(f"cross_layers is {cross_layers}; give 0 or more")
-        if structure not in get_args(Structure):
-            raise ValueError(f"structure is {structure!r}; give one of {get_args(Structure)}")
+        whole("cross_layers", cross_layers, 0)
+        one_of("structure", structure, get_args(Structure))
         self._arguments |= {"cross_layers": cross_layers, "cross_rank": cross_rank, "structure": structure}
         self.crosses = [Cross(cross_rank, name=f"cross_{number + 1}") for number in range(cross_layers)]
         self.structure = structure

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from het_tf import Cache, optimizers
+from het_tf.python.checks import is_whole, share, whole, whole_or_none
 from het_tf.zoo.data.graph.nodes import hop_name
 from het_tf.zoo.models.aggregators import Aggregator, SageLayer
 from het_tf.zoo.models.embedding_side import config_of
@@ -252,9 +253,7 @@ class LinkGraphSAGE(GraphSAGE):
     def __init__(self, nodes: int, negatives: int = 20, **kwargs: Any) -> None:
         kwargs.pop("classes", None)
         super().__init__(nodes, None, **kwargs)
-        if negatives < 1:
-            raise ValueError(f"negatives is {negatives}; give the number of negatives of a batch, 1 or more")
-        self.negatives = negatives
+        self.negatives = whole("negatives", negatives, what="the number of negatives of a batch")
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""
@@ -315,19 +314,15 @@ def _check(
     dropout: float,
 ) -> None:
     """Raises ValueError if an argument is out of range."""
-    if nodes < 1:
-        raise ValueError(f"nodes is {nodes}; give the nodes of the graph, 1 or more")
-    if classes is not None and classes < 1:
-        raise ValueError(f"classes is {classes}; give 1 or more, or None for vectors")
-    if not fanouts or any(isinstance(fanout, bool) or fanout < 1 for fanout in fanouts):
+    whole("nodes", nodes, what="the nodes of the graph")
+    whole_or_none("classes", classes, otherwise="None for vectors")
+    if not fanouts or not all(is_whole(fanout, 1) for fanout in fanouts):
         raise ValueError(f"fanouts is {fanouts}; give the neighbours of each hop, such as (25, 10)")
     if len(units) != len(fanouts):
         raise ValueError(f"units is {units}, but fanouts has {len(fanouts)} hops; give one width a hop")
-    if embedding_dim < 0:
-        raise ValueError(f"embedding_dim is {embedding_dim}; give the floats of a row, or 0 for no rows")
+    whole("embedding_dim", embedding_dim, 0, what="the floats of a row, or 0 for no rows")
     if features is None and not embedding_dim:
         raise ValueError("embedding_dim is 0 and features is None: nodes have nothing; give one, or both")
     if features is not None and (len(features) != 2 or features[0] != nodes):
         raise ValueError(f"features has the shape {list(features)}; give [{nodes}, F], a row a node")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is {dropout}; give a share in [0, 1)")
+    share("dropout", dropout)

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from het_tf.python.checks import whole
+
 SCORES = 1 << 24
 """Scores in memory at a time: 64 MiB."""
 
@@ -63,8 +65,7 @@ class Index:
                 f"queries have shape {queries.shape}; give [Q, {self.vectors.shape[1]}], vectors of the "
                 "model that made the index"
             )
-        if not 1 <= k <= len(self):
-            raise ValueError(f"k is {k} but there are {len(self)} items; give a number from 1 to {len(self)}")
+        whole("k", k, 1, len(self), "a number of items")
         items = min(len(self), SCORES // 16)  # at least 16 queries a block
         rows = max(1, SCORES // items)
         scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
@@ -145,8 +146,7 @@ def make_index(
       name: Name of the input with the item's id.
       batch_size: Items to encode at a time.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; give 1 or more")
+    whole("batch_size", batch_size)
     ids = np.asarray(inputs[name])
     if not len(ids):
         raise ValueError("there are no items; an index has one or more")

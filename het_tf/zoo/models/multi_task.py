@@ -5,8 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from het_tf.python.checks import whole
 from het_tf.zoo.models.base import ClickModel
-from het_tf.zoo.models.blocks import apply, check_count, check_widths, hidden_layers
+from het_tf.zoo.models.blocks import apply, check_widths, hidden_layers
 from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
@@ -34,7 +35,7 @@ class Experts(keras.layers.Layer):
 
     def __init__(self, count: int, units: Sequence[int], seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.count = check_count("experts", count)
+        self.count = whole("experts", count)
         self.units = check_widths("hidden_units", units)
         if not self.units:
             raise ValueError("hidden_units is (); give experts one layer or more")
@@ -205,9 +206,9 @@ class PLE(MultiTaskModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(description, *args, **kwargs)
-        check_count("levels", levels)
-        check_count("task_experts", task_experts)
-        check_count("shared_experts", shared_experts)
+        whole("levels", levels)
+        whole("task_experts", task_experts)
+        whole("shared_experts", shared_experts)
         self._arguments |= {
             "levels": levels,
             "task_experts": task_experts,

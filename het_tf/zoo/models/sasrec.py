@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from het_tf.python.checks import whole
 from het_tf.zoo.data.examples import PADDING, Field
 from het_tf.zoo.models.base import ClickModel
-from het_tf.zoo.models.blocks import check_count
 from het_tf.zoo.models.embedding_side import Part, ids_of
 from het_tf.zoo.models.index import Index, make_index
 from het_tf.zoo.models.own_loss import OwnLoss
@@ -43,7 +43,7 @@ class CausalBlock(keras.layers.Layer):
 
     def __init__(self, heads: int = 1, dropout: float = 0.0, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.heads = check_count("heads", heads)
+        self.heads = whole("heads", heads)
         self.dropout = dropout
         self.seed = seed
         self.norms = [keras.layers.LayerNormalization(epsilon=1e-8, name=f"norm_{n + 1}") for n in range(2)]
@@ -131,9 +131,9 @@ class SASRec(ClickModel, OwnLoss):
         self, description: Any, *args: Any, blocks: int = 2, heads: int = 1, negatives: int = 1, **kwargs: Any
     ) -> None:
         super().__init__(description, *args, **kwargs)
-        check_count("blocks", blocks)
-        check_count("heads", heads)
-        check_count("negatives", negatives)
+        whole("blocks", blocks)
+        whole("heads", heads)
+        whole("negatives", negatives)
         if self.embedding_dim % heads:
             raise ValueError(
                 f"embedding_dim is {self.embedding_dim} and heads is {heads}; give a multiple of the heads"

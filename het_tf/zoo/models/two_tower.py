@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from het_tf import Cache
+from het_tf.python.checks import whole
 from het_tf.python.ids import as_int64
 from het_tf.zoo.data.examples import Description
 from het_tf.zoo.models.base import ClickModel, description_from_config
-from het_tf.zoo.models.blocks import check_count
 from het_tf.zoo.models.embedding_side import Part, ids_of
 from het_tf.zoo.models.index import Index, batches_of, make_index
 from het_tf.zoo.models.occurrences import Occurrences
@@ -48,7 +48,7 @@ class Tower(ClickModel):
         self, description: Any, *args: Any, vector_dim: int = 32, unit_length: bool = True, **kwargs: Any
     ) -> None:
         super().__init__(description, *args, **kwargs)
-        check_count("vector_dim", vector_dim)
+        whole("vector_dim", vector_dim)
         self._arguments |= {"vector_dim": vector_dim, "unit_length": unit_length}
         self.unit_length = unit_length
         initializer = keras.initializers.GlorotUniform(seed=self.seed + 40)
@@ -130,7 +130,7 @@ class TwoTower(OwnLoss):
         if not temperature > 0:
             raise ValueError(f"temperature is {temperature}; give a number above 0")
         if drawn_from is not None:
-            check_count("drawn_from", drawn_from)
+            whole("drawn_from", drawn_from)
         self._is_named = name is not None
         self.description = description
         self.temperature = temperature
@@ -317,7 +317,7 @@ def mixed_negatives(dataset: Any, items: Mapping[str, Any], count: int, seed: in
     Raises:
       ValueError: There are no items, fields have different numbers of rows, or count is below 1.
     """
-    check_count("count", count)
+    whole("count", count)
     columns: dict[str, Any] = {name: tf.constant(np.asarray(column)) for name, column in items.items()}
     numbers: Sequence[int] = sorted({int(column.shape[0]) for column in columns.values()})
     if len(numbers) != 1 or not numbers[0]:

@@ -140,6 +140,6 @@ def test_best_alone_without_the_value_is_refused(tmp_path):
         train(make_model(), callbacks=[saver("val_loss")])
     with pytest.raises(ValueError, match="monitor is 'los'; give one of loss"):
         train(make_model(reuse=True), callbacks=[saver("los")])
-    with pytest.raises(ValueError, match="mode is 'largest'; give 'auto', 'min' or 'max'"):
+    with pytest.raises(ValueError, match="mode is 'largest'; give one of"):
         het_tf.callbacks.Checkpoint(tmp_path, mode="largest")
     assert not list(tmp_path.iterdir())

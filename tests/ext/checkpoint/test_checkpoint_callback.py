@@ -57,7 +57,7 @@ def test_arguments_are_checked(tmp_path):
     for path, options, message in (
         ("c/{epoch}", {}, r"named by the step: give it without \{\}"),
         ("c.keras", {"keep": 3}, "keep and full_every need a directory"),
-        ("c", {"keep": 0}, "keep is 0; give an integer from 1"),
+        ("c", {"keep": 0}, "keep is 0; give an integer of 1 or more"),
         ("c", {"full_every": True}, "full_every is True"),
     ):
         with pytest.raises(ValueError, match=message):

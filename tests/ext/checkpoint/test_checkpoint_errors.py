@@ -25,10 +25,10 @@ pytestmark = [pytest.mark.usefixtures("fresh")]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"step": -1}, "step is -1; give an integer from 0"),
+        ({"step": -1}, "step is -1; give an integer of 0 or more"),
         ({"step": 1.5}, r"step is 1\.5"),
         ({"step": True}, "step is True"),
-        ({"keep": 0}, "keep is 0; give an integer from 1"),
+        ({"keep": 0}, "keep is 0; give an integer of 1 or more"),
     ],
 )
 def test_arguments_out_of_range_are_refused(tmp_path, options, message):

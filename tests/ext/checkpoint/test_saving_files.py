@@ -292,7 +292,7 @@ def test_restore_best_reads_the_value_of_rank_0():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mode": "best"}, "mode is 'best'; give 'auto', 'min' or 'max'"),
+        ({"mode": "best"}, "mode is 'best'; give one of"),
         ({"monitor": "los"}, "monitor is 'los'; give one of loss"),
         ({"monitor": "val_loss"}, "monitor is 'val_loss', which no epoch had.*validation_data"),
         ({"directory": 4}, "directory is 4; give a path"),

@@ -84,7 +84,7 @@ REFUSED = {
     "no features": (lambda: tf.data.Dataset.range(9), dict(by="id"), "samples are neither dicts of features"),
     "arrays": (lambda: np.zeros(9), dict(by="id"), r"data is a ndarray.*make one by .*from_tensor_slices"),
     "no batch": (dataset, dict(by="id", batch=None), "by= needs batch="),
-    "batch 0": (dataset, dict(by="id", batch=0), "batch is 0; give a whole number, 1 or more"),
+    "batch 0": (dataset, dict(by="id", batch=0), "batch is 0; give an integer of 1 or more"),
     "a batch in turns": (dataset, dict(batch=8), r"batch is 8 without by=; .*\.batch\(8\)"),
     "what is over": (dataset, dict(by="id", drop_remainder=False), "only whole global batches"),
 }  # fmt: skip

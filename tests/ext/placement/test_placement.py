@@ -73,5 +73,5 @@ def test_each_sample_goes_to_one_worker_mostly_owner() -> None:
 
 def test_numbers_that_are_none_are_refused() -> None:
     for arguments in (("f", 0, 1), ("f", 2, 0), ("f", 2, 1.5), ("f", True, 1)):
-        with pytest.raises(ValueError, match="give a whole number, 1 or more"):
+        with pytest.raises(ValueError, match="give an integer of 1 or more"):
             Placement(*arguments)

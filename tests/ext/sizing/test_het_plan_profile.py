@@ -251,7 +251,7 @@ def test_files_that_do_not_fit(tmp_path):
         (("--table", "=user"), "--table =user"),
         (("--dim", "0"), "--dim 0: give 1 to 65536, or NAME=N; the tables are user, name"),
         (("--dim", "users=4"), "--dim users=4: .* the tables are user"),
-        (("--samples", "0"), "samples is 0; give a whole number of 1 or more"),
+        (("--samples", "0"), "samples is 0; give an integer of 1 or more"),
         (("--fanout", "3"), "--fanout does not go with"),
     ]:
         assert re.search(text, refused(*data, *words)), words

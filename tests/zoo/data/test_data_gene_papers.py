@@ -111,7 +111,7 @@ def test_periods_follow_each_other_and_lose_nothing(small: None, count: int) -> 
     [
         ("year", 2, r"field is 'year'; give a categorical field that has a size: one of \['paper', 'period'"),
         ("others", 2, "field is 'others'"),
-        ("paper", 0, "count is 0; give the number of periods, from 1 to the 300 ids of paper"),
+        ("paper", 0, "count is 0; give the number of periods, .* an integer from 1 to 300"),
         ("paper", 301, "count is 301"),
     ],
 )

@@ -329,8 +329,8 @@ def test_longer_lists_are_cut_to_their_last_ids_and_counted(text: bool, caplog: 
     [
         ({"tags": 3}, r"has no columns \['tags'\]"),
         ({"user": 3}, "lengths has column 'user', which is int64; give columns of lists"),
-        ({"past": 0}, "lengths has 0 for column 'past'; give a number of ids, 1 or more"),
-        ({"past": 2.0}, "lengths has 2.0 for column 'past'"),
+        ({"past": 0}, r"lengths\['past'\] is 0; give a number of ids, an integer of 1 or more"),
+        ({"past": 2.0}, r"lengths\['past'\] is 2\.0"),
     ],
 )
 def test_lengths_of_no_list_are_refused(lengths: dict[str, Any], message: str) -> None:
@@ -343,7 +343,7 @@ def test_strings_where_the_field_is_one_of_strings() -> None:
     field = Description("x", (Field("user", None, dtype="string"),))
     with pytest.raises(ValueError, match="column 'user': is double, but ids are strings"):
         tabular(columns(user=[7.5, 1.0, 2.0]), field).read()
-    with pytest.raises(ValueError, match="dtype is 'str'; give 'int64' or 'string'"):
+    with pytest.raises(ValueError, match="dtype is 'str'; give one of"):
         Field("user", None, dtype="str")
     with pytest.raises(ValueError, match="strings have no size, but it is 5"):
         Field("user", 5, dtype="string")

@@ -312,7 +312,7 @@ def test_faiss_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0]], 3), "k is 3 but there are 2 items"),
+        (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0]], 3), "k is 3; .*an integer from 1 to 2"),
         (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0]], 0), "k is 0"),
         (lambda: Index([1, 2], [[1.0], [2.0]]).search([[1.0, 2.0]], 1), r"give \[Q, 1\]"),
         (lambda: Index([1, 1], [[1.0], [2.0]]), "has items twice"),

@@ -14,6 +14,7 @@ from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.model.restore import restore
 from het_tf.ext.checkpoint.python.model.save import save
 from het_tf.ext.checkpoint.python.saving import workers
+from het_tf.python.checks import one_of, whole, whole_or_none
 from het_tf.python.files import local_path
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
@@ -69,12 +70,10 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
             )
         if not self._het_directory and (keep is not None or full_every != 1):
             raise ValueError(f"filepath is {path!r}; keep and full_every need a directory")
-        for name, value in (("keep", 1 if keep is None else keep), ("full_every", full_every)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is {value!r}; give an integer from 1")
+        whole_or_none("keep", keep)
+        whole("full_every", full_every)
         self._het_mode = options.get("mode", "auto")
-        if self._het_mode not in ("auto", "min", "max"):
-            raise ValueError(f"mode is {self._het_mode!r}; give 'auto', 'min' or 'max'")
+        one_of("mode", self._het_mode, ("auto", "min", "max"))
         super().__init__(f"{path}.keras" if self._het_directory else path, **options)
         self.filepath, self._het_threshold = path, options.get("initial_value_threshold")
         self._het_keep, self._het_full_every, self._het_saves = keep, full_every, 0

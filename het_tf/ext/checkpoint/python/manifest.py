@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import xxhash
 
 from het_tf.python import files
+from het_tf.python.checks import is_whole
 from het_tf.python.show import size
 
 FILE = "manifest.json"
@@ -245,7 +246,7 @@ def _check(document: Any, file: Path) -> None:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+    return is_whole(value, 0, (1 << 63) - 1)
 
 
 def _text(value: Any) -> bool:
@@ -283,7 +284,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "namespace": _text,
         "base": _or_null(_object_with(name=_file_name, id=_text)),
         "store": _object_with(
-            partitions=lambda value: _whole(value) and 1 <= value <= 65536,
+            partitions=lambda value: is_whole(value, 1, 65536),
             hash_seed=lambda value: _text(value) and value.isdecimal() and int(value) < 1 << 64,
         ),
         "tables": _list_of(_object),

@@ -8,6 +8,7 @@ from typing import Any
 
 from het_tf.ext.monitor.python.log_dir import Scalars, made
 from het_tf.ext.ps.python import plan_file
+from het_tf.python.checks import whole
 from het_tf.python.session.native import tf
 from het_tf.python.show import number, say
 from het_tf.python.table.layer_state import layers_of
@@ -73,10 +74,8 @@ class PlanCheck(tf.keras.callbacks.Callback):
 
     def __init__(self, plan: str | os.PathLike[str], steps: int = 1000, log_dir: Any = None) -> None:
         super().__init__()
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 2:
-            raise ValueError(f"steps is {steps!r}; give an integer of 2 or more")
+        self.steps = whole("steps", steps, 2)
         self.plan = plan_file.read(plan)
-        self.steps = steps
         self.lines: list[tuple[str, float, float]] = []
         self._scalars = None if log_dir is None else Scalars(made(log_dir, "PlanCheck"))
         self._step = 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from het_tf.ext.monitor.python.observer import Observer
 from het_tf.ext.workers.python.metrics import global_states
+from het_tf.python.checks import whole
 from het_tf.python.files import local_path
 from het_tf.python.metrics import states
 from het_tf.python.session import collective, settings
@@ -62,15 +63,14 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
         overall: bool = True,
     ) -> None:
         super().__init__()
-        if isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1:
-            raise ValueError(f"window is {window!r}; give a number of batches, an integer of 1 or more")
+        self.window = whole("window", window, what="a number of batches")
         self._outputs: dict[Any, list[Any]] = (
             {key: list(one) for key, one in metrics.items()}
             if isinstance(metrics, Mapping)
             else {None: list(metrics)}
         )
         self._metrics = _checked([one for of_output in self._outputs.values() for one in of_output])
-        self.window, self.path = int(window), None if path is None else local_path("path", path)
+        self.path = None if path is None else local_path("path", path)
         self._overall = [type(one).from_config(one.get_config()) for one in self._metrics if overall]
         self.windows: list[dict[str, Any]] = []
         self._observer: Observer | None = None

@@ -6,11 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from het_tf.ext.monitor.python import calls
 from het_tf.ext.monitor.python import spans as measured
 from het_tf.ext.monitor.python.spans import Span
+from het_tf.python.checks import whole
 from het_tf.python.files import local_path
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
@@ -73,10 +72,8 @@ class StepTrace(tf.keras.callbacks.Callback):
 
     def __init__(self, path: Any, first: int = 10, steps: int = 5) -> None:
         super().__init__()
-        for name, value in (("first", first), ("steps", steps)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} is {value!r}; give an integer of 1 or more")
-        self._path, self._first, self._number = local_path("path", path), int(first), int(steps)
+        self._first, self._number = whole("first", first), whole("steps", steps)
+        self._path = local_path("path", path)
         self.steps_traced: list[dict[str, float]] = []
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._step: Any = None

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.ext.monitor.python import log_dir as directory
+from het_tf.python.checks import whole
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.layer_state import layers_of
@@ -92,11 +93,8 @@ class TableStats(tf.keras.callbacks.Callback):
         all_ranks: bool = False,
     ) -> None:
         super().__init__()
-        number = isinstance(every, (int, np.integer)) and not isinstance(every, bool) and every >= 1
-        if every != "epoch" and not number:
-            raise ValueError(
-                f"every is {every!r}; give a number of steps, an integer of 1 or more, or 'epoch'"
-            )
+        if every != "epoch":
+            every = whole("every", every, what="a number of steps", otherwise="'epoch'")
         if isinstance(log, str) and log != "all":
             raise ValueError(f"log is {log!r}; give a list of figures, or 'all'")
         if norms and log_dir is None:

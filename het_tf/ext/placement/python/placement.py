@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python.checks import whole
 from het_tf.python.hashing import FACTORS, GAMMA, SHIFTS
 
 RULE = 1
@@ -133,9 +134,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         for name in ("workers", "batch"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; give a whole number, 1 or more")
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
 
     @property
     def samples(self) -> int:

@@ -34,9 +34,6 @@ class RedisOnlineStore : public serve::OnlineStore {
         seconds_(seconds),
         cluster_(address, nullptr, /*only_reads=*/true) {}
 
-  // Reads a number from the namespace's key.
-  Result<uint64_t> Get(const char* field);
-
   const ServerAddress address_;
   const std::string name_space_;
   const double seconds_;

@@ -25,6 +25,26 @@ uint64_t Number(const RedisReply& reply) {
 
 }  // namespace
 
+Result<std::optional<FoundPartitions>> FindPartitions(RedisCluster* cluster, const std::string& name_space,
+                                                      double seconds) {
+  const std::string key = MetaKey(name_space);
+  RedisReply of[3];
+  const char* const fields[] = {"partitions", "hash_seed", "made"};
+  for (size_t i = 0; i < 3; ++i) {
+    HET_ASSIGN_OR_RETURN(of[i], cluster->Ask(key, {"HGET", key, fields[i]}, seconds));
+  }
+  if (of[0].kind == RedisReply::kNil || of[1].kind == RedisReply::kNil) {
+    return std::optional<FoundPartitions>();
+  }
+  const uint64_t count = Number(of[0]);
+  if (count < 1 || count > kSlots) {
+    return FailedPrecondition("the key '" + key + "' at " + cluster->address().ToString() + " says " +
+                              std::to_string(count) + " partitions; it is not a namespace of het_tf");
+  }
+  return std::optional(FoundPartitions{PartitionKeys(name_space, static_cast<uint32_t>(count)), Number(of[1]),
+                                       of[2].kind == RedisReply::kNil ? "" : of[2].text()});
+}
+
 RedisStore::Borrowed::Borrowed(RedisStore* store) : store_(store) {
   std::lock_guard<std::mutex> lock(store_->mutex_);
   if (store_->idle_.empty()) {
@@ -46,40 +66,26 @@ Result<std::unique_ptr<RedisStore>> RedisStore::Open(const ServerAddress& addres
   HET_RETURN_IF_ERROR(CheckNamespace(name_space));
   std::unique_ptr<RedisStore> store(new RedisStore(address, seconds, std::move(notice)));
   HET_RETURN_IF_ERROR(Borrowed(store.get())->Refresh(seconds));
-  HET_RETURN_IF_ERROR(store->FindPartitions(name_space));
   HET_RETURN_IF_ERROR(store->MakePartitions(name_space));
   return store;
-}
-
-Status RedisStore::FindPartitions(const std::string& name_space) {
-  const std::string key = MetaKey(name_space);
-  // HSETNX: if several workers open a new namespace at once, the first decides.
-  const std::pair<const char*, std::string> wanted[] = {{"partitions", std::to_string(kNewPartitions)},
-                                                        {"hash_seed", std::to_string(RandomId())}};
-  uint64_t found[2];
-  Borrowed cluster(this);
-  for (size_t i = 0; i < 2; ++i) {
-    HET_RETURN_IF_ERROR(
-        cluster->Ask(key, {"HSETNX", key, wanted[i].first, wanted[i].second}, seconds_).status());
-    HET_ASSIGN_OR_RETURN(auto is, cluster->Ask(key, {"HGET", key, wanted[i].first}, seconds_));
-    found[i] = Number(is);
-  }
-  if (found[0] < 1 || found[0] > kSlots) {
-    return FailedPrecondition("the key '" + key + "' of the parameter server says " +
-                              std::to_string(found[0]) + " partitions; it is not a namespace of het_tf");
-  }
-  keys_ = PartitionKeys(name_space, static_cast<uint32_t>(found[0]));
-  hash_seed_ = found[1];
-  return Status();
 }
 
 // The first caller makes the partitions; later callers check that they match the namespace.
 Status RedisStore::MakePartitions(const std::string& name_space) {
   const std::string key = MetaKey(name_space);
   Borrowed cluster(this);
-  HET_ASSIGN_OR_RETURN(const RedisReply made, cluster->Ask(key, {"HGET", key, "made"}, seconds_));
-  if (made.kind != RedisReply::kNil) {
-    HET_RETURN_IF_ERROR(CheckRule(name_space, made.text()));
+  // HSETNX: if several workers open a new namespace at once, the first decides.
+  for (const auto& [field, wanted] : {std::pair("partitions", std::to_string(kNewPartitions)),
+                                      std::pair("hash_seed", std::to_string(RandomId()))}) {
+    HET_RETURN_IF_ERROR(cluster->Ask(key, {"HSETNX", key, field, wanted}, seconds_).status());
+  }
+  HET_ASSIGN_OR_RETURN(auto found, FindPartitions(cluster.get(), name_space, seconds_));
+  if (!found)
+    return FailedPrecondition("the key '" + key + "' of the parameter server was deleted meanwhile");
+  keys_ = std::move(found->keys);
+  hash_seed_ = found->hash_seed;
+  if (!found->made.empty()) {
+    HET_RETURN_IF_ERROR(CheckRule(name_space, found->made));
     // With another count the partitions lie at other keys: creating them now would make a second set of rows.
     std::vector<RedisReply> first;
     HET_RETURN_IF_ERROR(

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,15 @@
 #include "het_tf/ext/ps/client/cluster.h"
 
 namespace het {
+
+struct FoundPartitions {
+  std::vector<std::string> keys;
+  uint64_t hash_seed;
+  std::string made;  // the rule by which rows lie in them (keyspace.h); "": they are not made yet
+};
+// Reads the key of a namespace. Empty: there is none. FailedPrecondition: it is something else.
+Result<std::optional<FoundPartitions>> FindPartitions(RedisCluster* cluster, const std::string& name_space,
+                                                      double seconds);
 
 class RedisStore : public TableStore {
  public:
@@ -59,14 +69,14 @@ class RedisStore : public TableStore {
    public:
     explicit Borrowed(RedisStore* store);
     ~Borrowed();
-    RedisCluster* operator->() { return cluster_.get(); }
+    RedisCluster* get() { return cluster_.get(); }
+    RedisCluster* operator->() { return get(); }
 
    private:
     RedisStore* const store_;
     std::unique_ptr<RedisCluster> cluster_;
   };
 
-  Status FindPartitions(const std::string& name_space);
   Status MakePartitions(const std::string& name_space);
   // Sends `command KEY words` to one partition, or to all.
   Result<RedisReply> Ask(uint32_t partition, const std::string& command, std::vector<std::string> words);

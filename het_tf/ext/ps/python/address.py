@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 from het_tf.ext.ps.python.errors import ServerError
 
 DEFAULT_PORT = 6379
+MOST_PATH = 107  # bytes of the path of a Unix socket
 SENTINEL_PORT = 26379
 FORM = (
     "redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...], the same with rediss:// and"
@@ -214,8 +215,10 @@ def parse(text: str, ask_password: Callable[[], str] | None = None) -> Address:
     if scheme == "unix":
         if rest and not rest.startswith("/"):
             raise no("a path begins with a slash")
-        if not 1 <= len(rest.encode()) <= 107:
-            raise no(f"a socket's path has 1 to 107 bytes, not {len(rest.encode())}", "unix://" + rest)
+        if not 1 <= len(rest.encode()) <= MOST_PATH:
+            raise no(
+                f"a socket's path has 1 to {MOST_PATH} bytes, not {len(rest.encode())}", "unix://" + rest
+            )
         return dataclasses.replace(who, places=(Place(path=rest),))
     if sentinel:
         rest, _, service = rest.partition("/")

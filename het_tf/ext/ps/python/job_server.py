@@ -153,10 +153,7 @@ def _start() -> tuple[str, str]:
     """Starts the server of the job. Returns its address and "", or "" and the reason of the failure."""
     global _server
     try:
-        try:
-            _server = LocalServer.start(unix=True)
-        except ValueError:  # the path of the temporary directory is too long for a socket
-            _server = LocalServer.start()
+        _server = LocalServer.start(unix=True)
     except (ServerError, OSError) as error:
         return "", str(error)
     atexit.register(_end_of_job)

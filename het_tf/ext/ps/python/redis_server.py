@@ -10,7 +10,6 @@ Nothing here imports TensorFlow.
 import contextlib
 import os
 import re
-import secrets
 import shutil
 import socket
 import subprocess
@@ -25,6 +24,7 @@ from het_tf.ext.ps.python import programs
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node, Refused, Unreachable
 from het_tf.python import files
+from het_tf.python.checks import whole
 from het_tf.python.files import local_path
 
 # Settings of every server of partitions; docs/parameter-server.md gives the reason of each.
@@ -153,15 +153,10 @@ def wait_ready(
         time.sleep(0.05)
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a TCP port that is free now. ServerError: `host` is not an address of this machine."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError as error:
-            raise ServerError(
-                f"cannot listen on '{host}': {error.strerror}; is it an address of this machine?"
-            ) from None
+def free_port() -> int:
+    """Returns a TCP port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
@@ -173,8 +168,7 @@ class LocalServer:
 
     Attributes:
       address: For `het_tf.init(ps=...)` and `HET_PS` on this machine; includes the password, if any.
-      host, port: Where it listens; "" and 0 for a Unix socket.
-      password: "" without one.
+      port: Where it listens on 127.0.0.1; 0 for a Unix socket.
       program: Path of the server program.
       pid: Its process id.
       directory: Directory of its files; private unless one was given.
@@ -182,9 +176,7 @@ class LocalServer:
     """
 
     address: str
-    host: str
     port: int
-    password: str
     program: str
     pid: int
     directory: Path
@@ -194,45 +186,28 @@ class LocalServer:
     def start(
         cls,
         directory: str | os.PathLike[str] | None = None,
+        *,
         port: int = 0,
         unix: bool = False,
-        persist: bool = False,
-        bind: str = "127.0.0.1",
-        *,
         settings: dict[str, str] | None = None,
-        timeout: float = 60,
-        say: Callable[[str], None] | None = None,
     ) -> "LocalServer":
-        """Starts a server and waits until it is ready.
+        """Starts a server and waits until it is ready. Only this machine reaches it.
 
         Args:
           directory: For its log and data; made if it is missing, kept afterwards. None: a private one that is
             removed at the end.
           port: 0: a free port.
-          unix: Listen on a Unix socket in the directory, and on no port.
-          persist: Write every push to disk before it is acknowledged (append-only file, fsync always), and
-            load it at the next start. Needs `directory`.
-          bind: The address to listen on, such as "0.0.0.0" for workers on other machines. Any but a loopback
-            address gets a random password; give workers `address_from(HOST)`.
+          unix: Listen on a Unix socket in the directory, unless its path would be too long, and on no port.
           settings: Further settings of redis.conf; they win. The address includes `requirepass`.
-          timeout: Seconds to wait until it is ready, loading included.
-          say: Called with the reason of waiting.
 
         Raises:
           ServerError: The server could not be started; the message quotes its log.
-          ValueError: Arguments that exclude each other.
+          ValueError: An argument is out of range.
         """
-        if persist and directory is None:
-            raise ValueError(
-                "persist=True without a directory would keep rows in a place that is deleted; give one"
-            )
-        if unix and port:
-            raise ValueError(f"unix=True listens on no port, but port is {port}")
-        if not 0 <= port <= 65535:
-            raise ValueError(f"port is {port}; it must be in 0..65535, 0 for a free one")
+        whole("port", port, 0, 65535)
         for attempt in range(_TRIES):
             try:
-                return cls(directory, port, unix, persist, bind, settings or {}, timeout, say)
+                return cls(directory, port, unix, settings or {})
             except ServerError as error:
                 # Another process took the free port before the server did.
                 if port or unix or "ddress already in use" not in str(error) or attempt == _TRIES - 1:
@@ -244,56 +219,45 @@ class LocalServer:
         directory: str | os.PathLike[str] | None,
         port: int,
         unix: bool,
-        persist: bool,
-        bind: str,
         settings: dict[str, str],
-        timeout: float,
-        say: Callable[[str], None] | None,
     ) -> None:
         self.program, module = programs.find_server(), programs.find_module()
         self._owner = os.getpid()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
-        self.port = 0 if unix else port or free_port(bind)
         self.directory = local_path(
             "directory", tempfile.mkdtemp(prefix="het_ps_") if directory is None else directory
         ).absolute()
         self.log = self.directory / "log"
-        self.host = "" if unix else bind
+        place = addresses.Place(path=str(self.directory / "socket"))
+        if not unix or len(place.path.encode()) > addresses.MOST_PATH:
+            place = addresses.Place("127.0.0.1", port or free_port())
+        self.port = place.port
         try:
             self.directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
-        random = "" if unix or is_loopback(bind) else secrets.token_hex(16)
-        self.password = settings.get("requirepass", random)
         wanted = {
             **SETTINGS,
             "dir": str(self.directory),
             "port": str(self.port),
             "save": "",
-            "appendonly": "yes" if persist else "no",
-            "appendfsync": "always",
+            "appendonly": "no",
             "loadmodule": str(module),
         }
-        if unix:
+        if place.path:
             # Others must not reach these files: the socket gets 0700, whatever the umask.
-            wanted |= {"unixsocket": str(self.directory / "socket"), "unixsocketperm": "700"}
+            wanted |= {"unixsocket": place.path, "unixsocketperm": "700"}
         else:
-            wanted["bind"] = bind
-        if self.password:
-            wanted["requirepass"] = self.password
-        place = addresses.Place(path=wanted.get("unixsocket", ""))
-        if not unix:
-            place = addresses.Place({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind), self.port)
-        self.address = addresses.Address((place,), "", self.password).url()
+            wanted["bind"] = place.host
+        self.address = addresses.Address((place,), "", settings.get("requirepass", "")).url()
         try:
-            addresses.parse(self.address)  # a Unix socket's path may be too long
-            self._launch(config_text({**wanted, **settings}), timeout, say)
+            self._launch(config_text({**wanted, **settings}))
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, config: str, timeout: float, say: Callable[[str], None] | None) -> None:
+    def _launch(self, config: str) -> None:
         keeper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")), str(os.getpid())]
         keeper += [str(self.directory), "remove" if self._private else "keep", str(STOP_SECONDS)]
         self._keeper = subprocess.Popen(
@@ -315,19 +279,9 @@ class LocalServer:
             raise ServerError(f"{self.program} could not be started: {why[-1] if why else 'no reason given'}")
         self.pid = int(first)
         try:
-            wait_ready(self.address, timeout, alive=self.alive, say=say, log=self.log, pid=self.pid)
+            wait_ready(self.address, alive=self.alive, log=self.log, pid=self.pid)
         except ServerError as error:
             raise ServerError(f"no server of this job: {error}") from None
-
-    def address_from(self, host: str) -> str:
-        """The address for workers on other machines, which know this machine as `host`.
-
-        Raises:
-          ValueError: The server listens on a Unix socket or on a loopback address.
-        """
-        if not self.port or is_loopback(self.host):
-            raise ValueError(f"this server listens only on {self.address}; start it with bind='0.0.0.0'")
-        return addresses.Address((addresses.Place(host, self.port),), "", self.password).url()
 
     def mine(self) -> bool:
         """Whether this process started it; False in a fork of that process."""

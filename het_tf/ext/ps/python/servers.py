@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from het_tf.ext.ps.python import cluster, programs, promote, redis_server, tls
+from het_tf.ext.ps.python.address import MOST_PATH
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.layout import (
     BUS_OFFSET,
@@ -53,9 +54,9 @@ def prepare(directory: Path, **asked: object) -> Layout:
             )
         if new.unix and new.tls:
             raise ServerError("--tls is for servers with a port; leave --tls or --unix out")
-        if len(str(new.members[0].place)) > 107 and new.unix:
+        if len(str(new.members[0].place)) > MOST_PATH and new.unix:
             raise ServerError(
-                f"{new.members[0].place} is too long for a Unix socket (107 bytes); a shorter --dir"
+                f"{new.members[0].place} is too long for a Unix socket ({MOST_PATH} bytes); a shorter --dir"
             )
         last = new.members[-1].place.port + (BUS_OFFSET if new.cluster else 0)
         if last > 65535:

@@ -21,6 +21,7 @@ from het_tf.ext.sizing.python.stats import (
     sha256_of,
     write_keys,
 )
+from het_tf.python.checks import whole_or_none
 from het_tf.python.files import local_path
 
 _SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, which ends with the sample of its last id
@@ -63,8 +64,7 @@ class Profiler:
         most: int | None = None,
         limit: int = entries.LIMIT,
     ) -> None:
-        if most is not None and (type(most) is not int or most < 1):
-            raise ValueError(f"samples is {most!r}; give a whole number of 1 or more, or None for all")
+        most = whole_or_none("samples", most, otherwise="None for all")
         self._uses = dict.fromkeys([feature.name for feature in features], 0)
         if len(self._uses) < max(1, len(features)):
             raise ValueError(f"features are {list(features)}; give one or more, each by another name")

@@ -10,11 +10,11 @@ The op never waits, neither for the network nor for a lookup (ext/window/cc/comi
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from het_tf.python import ids as ids_lib
+from het_tf.python.checks import whole
 from het_tf.python.layer import lookups
 from het_tf.python.layer.layers import EmbeddingCollection
 from het_tf.python.session import native
@@ -76,10 +76,8 @@ def lookahead(
             f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches "
             "(tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(1024))"
         )
-    if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
-        raise ValueError(f"window is {window!r}; give the batches to plan ahead, an integer of 1 or more")
+    batches = whole("window", window, what="the batches to plan ahead")
     check(layer)
-    batches = int(window)
 
     def add(*element: Any) -> Any:
         start(layer, inputs, element, batches)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from het_tf.inputs.python.graph.writer import MOST_TYPES
+from het_tf.python.checks import whole
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -125,15 +125,14 @@ def _check_nodes(nodes: int | None, pairs: Int64Array) -> int:
         if needed == 0:
             raise ValueError("edges is empty and nodes is None: a graph has 1 node or more; give nodes=")
         return needed
-    if isinstance(nodes, bool) or not isinstance(nodes, numbers.Integral) or nodes < 1:
-        raise ValueError(f"nodes is {nodes!r}; give their number, an integer of 1 or more")
+    nodes = whole("nodes", nodes, what="their number")
     if needed > nodes:
         row = int(np.flatnonzero((pairs >= nodes).any(axis=1))[0])
         raise ValueError(
             f"edges has the id {int(pairs[row].max())} in row {row}, but nodes is {nodes}: ids are from 0 to "
             f"{nodes - 1}; give nodes={needed}, or remove the row"
         )
-    return int(nodes)
+    return nodes
 
 
 def _check_weights(weights: npt.ArrayLike | None, count: int) -> npt.NDArray[np.float64] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import numbers
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from het_tf.inputs.python.graph.communities import communities
 from het_tf.inputs.python.graph.edges import sort_edges
 from het_tf.inputs.python.graph.writer import GraphWriter
+from het_tf.python.checks import is_whole, whole
 from het_tf.python.files import local_path
 
 if TYPE_CHECKING:
@@ -237,9 +237,8 @@ class Graph:
         """
         import tensorflow as tf
 
-        if isinstance(length, bool) or not isinstance(length, numbers.Integral) or length < 1:
-            raise ValueError(f"length is {length!r}; give the steps of a walk, an integer of 1 or more")
-        return tf.concat(self.sample(nodes, (1,) * int(length), seed, batch)[1:], axis=1)
+        length = whole("length", length, what="the steps of a walk")
+        return tf.concat(self.sample(nodes, (1,) * length, seed, batch)[1:], axis=1)
 
     def negatives(self, count: int, seed: Any = 0, batch: Any = 0, uniform: bool = False) -> tf.Tensor:
         """Draws nodes by their degree to the power of 0.75: negatives for link prediction.
@@ -260,8 +259,7 @@ class Graph:
 
         from het_tf.inputs.python.native import ops
 
-        if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
-            raise ValueError(f"count is {count!r}; give the number of nodes to draw, an integer of 1 or more")
+        count = whole("count", count, what="the number of nodes to draw")
         if not uniform and self.edges == 0:
             raise ValueError(f"{self.path} has no edges to draw nodes by; give uniform=True")
         with tf.device("/device:CPU:0"):
@@ -289,7 +287,7 @@ class Graph:
             if not parts:
                 raise ValueError(f"fanouts is {fanouts!r}: hop {hop} draws nothing; give {{type: count}}")
             for kind, count in parts:
-                if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
+                if not is_whole(count, 1):
                     raise ValueError(f"fanouts is {fanouts!r}; give integers of 1 or more")
                 if isinstance(fanout, Mapping) and not 0 <= kind < self.types:
                     have = f"0 to {self.types - 1}" if self.types else "none"

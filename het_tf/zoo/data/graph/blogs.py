@@ -7,6 +7,7 @@ import numpy as np
 from het_tf.zoo.data import wheels
 from het_tf.zoo.data.graph.citations import graph_file
 from het_tf.zoo.data.graph.nodes import NodeSet, NodeTask
+from het_tf.zoo.data.making import three
 
 _NODES, _GROUPS = 10_312, 39
 
@@ -34,8 +35,6 @@ def blog_catalog(seed: int = 0) -> NodeTask:
     order = np.random.RandomState(seed).permutation(_NODES)
     learning = _NODES // 2
     training = learning - learning // 10
-    train, valid, test = (
-        NodeSet(ids, labels[ids]) for ids in (order[:training], order[training:learning], order[learning:])
-    )
+    train, valid, test = (NodeSet(ids, labels[ids]) for ids in three(order, training, learning))
     graph = graph_file("blogcatalog-1", edges, _NODES)
     return NodeTask("blogcatalog", graph, _GROUPS, True, train, valid, test, None, "groups of a blogger")

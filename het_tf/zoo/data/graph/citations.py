@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import io
-import os
 import pickle
 from typing import Any
 
@@ -55,13 +54,8 @@ def graph_file(name: str, edges: npt.NDArray[np.int64], nodes: int) -> Graph:
         return Graph.open(path)
     except (OSError, ValueError):  # missing or damaged
         pass
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with wheels.writing(path):
         return Graph.from_edges(path, edges, nodes)
-    except OSError as error:
-        raise RuntimeError(
-            f"cannot write {os.fspath(path)}: {error}. Set HET_DATA_DIR to a directory that you may write to."
-        ) from error
 
 
 class _SparseRows:

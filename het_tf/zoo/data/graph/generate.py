@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.inputs.python.graph.writer import GraphWriter
+from het_tf.python.checks import whole
 from het_tf.python.files import local_path
 from het_tf.python.show import size
 from het_tf.zoo.data import wheels
@@ -61,20 +62,13 @@ def graph_like(nodes: int = 100_000, seed: int = 0, path: str | os.PathLike[str]
       ValueError: nodes is out of range; the file at `path` is not a graph or has another number of nodes.
       RuntimeError: The file cannot be written.
     """
-    if not LEAST_NODES <= nodes <= MOST_NODES:
-        raise ValueError(f"nodes is {nodes}; give a number from {LEAST_NODES:,} to {MOST_NODES:,}")
+    nodes = whole("nodes", nodes, LEAST_NODES, MOST_NODES)
     name = f"graph_like-{VERSION}-{nodes}-{seed}.graph"
     file = local_path("path", path) if path is not None else wheels.cache_dir() / "graphs" / name
-    try:
+    with wheels.writing(file, size(_bytes(nodes))):
         if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
             write_graph_like(file, nodes, seed)
         graph = Graph.open(file)
-    except OSError as error:
-        raise RuntimeError(
-            f"cannot write {file}: {error}. Set HET_DATA_DIR to a directory that you may write to and that "
-            f"has room for {size(_bytes(nodes))}."
-        ) from error
     if graph.nodes != nodes:
         raise ValueError(f"{file} has {graph.nodes:,} nodes, but nodes is {nodes:,}; give another path")
     rng = np.random.Generator(np.random.Philox(key=[seed, 1]))

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.inputs.python.graph.graph import Fanout, Graph
-from het_tf.zoo.data.checks import check_batch_size, check_shard
+from het_tf.python.checks import whole
+from het_tf.zoo.data.checks import check_shard
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -148,7 +149,7 @@ class NodeSamples:
         """Returns batches like `NodeSet.to_tf`, with the field "community" if it is given."""
         import tensorflow as tf
 
-        check_batch_size(batch_size)
+        whole("batch_size", batch_size, what="the rows of a batch")
         fields = {} if self.community is None else {"community": self.community[self.nodes.ids]}
         nodes = tf.data.Dataset.from_tensor_slices((self.nodes.ids, fields, self.nodes.labels))
         if self.shuffle:
@@ -238,7 +239,7 @@ def link_batches(
     """
     import tensorflow as tf
 
-    check_batch_size(batch_size)
+    whole("batch_size", batch_size, what="the rows of a batch")
     graph.check_fanouts(fanouts)
     ids = np.asarray(nodes, np.int64)
     if len(ids) < batch_size:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from het_tf.inputs.python.graph.graph import Graph
 from het_tf.zoo.data.graph.citations import graph_file
 from het_tf.zoo.data.graph.nodes import NodeSet, NodeTask
+from het_tf.zoo.data.making import three
 
 _FIELD = re.compile(rb"^(Package|Section|Depends|Pre-Depends|Recommends): (.*)$", re.MULTILINE)
 _NAME = re.compile(rb"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)")
@@ -44,9 +45,7 @@ def debian_packages(seed: int = 0) -> NodeTask:
     labels = labels.astype(np.int64)
     order = np.random.RandomState(seed).permutation(len(names))
     training, learning = len(names) * 6 // 10, len(names) * 7 // 10
-    train, valid, test = (
-        NodeSet(ids, labels[ids]) for ids in (order[:training], order[training:learning], order[learning:])
-    )
+    train, valid, test = (NodeSet(ids, labels[ids]) for ids in three(order, training, learning))
     graph = _newest(edges, len(names))
     return NodeTask("debian", graph, len(sections), False, train, valid, test, None, "section")
 

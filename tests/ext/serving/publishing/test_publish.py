@@ -92,7 +92,7 @@ def test_a_directory_takes_the_dense_weights(model, client, tmp_path, monkeypatc
 
 def test_arguments_that_cannot_be_published_are_refused(model, client, tmp_path):
     for arguments, error, message in (
-        ({"keep": 0}, ValueError, "keep is 0; give a number of versions from 1 to 1000"),
+        ({"keep": 0}, ValueError, "keep is 0; give a number of versions, an integer from 1 to 1000"),
         ({"keep": True}, ValueError, "keep is True"),
         ({"directory": 3}, TypeError, "directory is 3; give a path"),
         ({"trained_through": {1, 2}}, ValueError, r"trained_through is \{1, 2\}: .*; give a JSON value"),

@@ -4,7 +4,6 @@ The order makes a crash harmless: files go into a temporary directory and are on
 manifest is on disk before the directory gets its name; old checkpoints are removed after that.
 """
 
-import numbers
 import os
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.manifest import Manifest
 from het_tf.ext.checkpoint.python.model import dense, order
 from het_tf.ext.checkpoint.python.store import store_info
+from het_tf.python.checks import whole_or_none
 from het_tf.python.session import native, scopes
 from het_tf.python.table import layer_state
 
@@ -162,10 +162,8 @@ def _checked(
     directory: Any, model: Any, step: Any, keep: Any, since: Any, namespace: str | None
 ) -> tuple[Path, str, int | None]:
     """Returns the directory, the namespace and the step; refuses invalid arguments."""
-    for argument, value, least in (("step", step, 0), ("keep", keep, 1)):
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if value is not None and (not whole or value < least):
-            raise ValueError(f"{argument} is {value!r}; give an integer from {least}, or None")
+    step = whole_or_none("step", step, 0)
+    whole_or_none("keep", keep)
     if since is not None and not isinstance(since, (str, os.PathLike, Manifest)):
         raise ValueError(f'since is {since!r}; give the path or Manifest of a checkpoint, or "latest"')
     if isinstance(since, (str, os.PathLike)):
@@ -173,7 +171,7 @@ def _checked(
     if model is not None:
         dense.variables_of(model)
     where = directories.path_of("directory", directory)
-    return where, namespace_of(model, namespace), None if step is None else int(step)
+    return where, namespace_of(model, namespace), step
 
 
 def namespace_of(model: Any, namespace: str | None) -> str:

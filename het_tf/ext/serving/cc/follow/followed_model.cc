@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "het_tf/ext/serving/cc/follow/boot_clock.h"
+#include "het_tf/ext/serving/cc/open_objects.h"
 
 namespace het::follow {
 namespace {
@@ -21,14 +20,10 @@ constexpr MappedFile::Kind kFollowFiles = {
     "export the model again",         "",
     Code::kInvalidArgument,           Code::kInvalidArgument};
 
-struct OpenModels {
-  std::mutex mutex;
-  std::map<std::pair<std::string, MappedFile::Identity>, std::weak_ptr<FollowedModel>> models;
-};
 // Never destroyed: kernels may outlive static destructors.
-OpenModels& Registry() {
-  static auto* registry = new OpenModels();
-  return *registry;
+auto& Models() {
+  static auto* models = new OpenObjects<std::pair<std::string, MappedFile::Identity>, FollowedModel>();
+  return *models;
 }
 
 double SecondsBetween(uint64_t from, uint64_t to) {
@@ -72,15 +67,10 @@ FollowedModel::FollowedModel(MappedFile file, std::string directory, FollowSpec 
 
 Result<std::shared_ptr<FollowedModel>> FollowedModel::Open(const std::string& path) {
   HET_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path, kFollowFiles));
-  OpenModels& open = Registry();
-  std::lock_guard<std::mutex> lock(open.mutex);
-  for (auto it = open.models.begin(); it != open.models.end();) {
-    it = it->second.expired() ? open.models.erase(it) : std::next(it);
-  }
-  const auto key = std::make_pair(path, file.identity());
-  if (const auto known = open.models.find(key); known != open.models.end()) {
-    if (auto model = known->second.lock()) return model;
-  }
+  return Models().Get({path, file.identity()}, [&] { return OpenNew(path, std::move(file)); });
+}
+
+Result<std::shared_ptr<FollowedModel>> FollowedModel::OpenNew(const std::string& path, MappedFile file) {
   HET_ASSIGN_OR_RETURN(const auto text, file.At<char>(0, file.size()));
   HET_ASSIGN_OR_RETURN(FollowSpec spec, ParseFollowSpec(std::string(text.data(), text.size())));
   const std::filesystem::path assets = std::filesystem::absolute(path).parent_path();
@@ -96,10 +86,8 @@ Result<std::shared_ptr<FollowedModel>> FollowedModel::Open(const std::string& pa
                            " says that it has those of table '" + spec.tables[i] +
                            "'; the SavedModel mixes parts of several models: copy it as a whole");
   }
-  std::shared_ptr<FollowedModel> model(
+  return std::shared_ptr<FollowedModel>(
       new FollowedModel(std::move(file), directory.string(), std::move(spec), std::move(reader)));
-  open.models[key] = model;
-  return model;
 }
 
 Result<size_t> FollowedModel::Find(const std::string& file) const {
@@ -182,16 +170,8 @@ std::string FollowedModel::Stats() {
 }
 
 std::string FollowedModel::AllStats() {
-  std::vector<std::shared_ptr<FollowedModel>> models;
-  {
-    OpenModels& open = Registry();
-    std::lock_guard<std::mutex> lock(open.mutex);
-    for (const auto& [path, known] : open.models) {
-      if (auto model = known.lock()) models.push_back(std::move(model));
-    }
-  }
   std::string all;
-  for (const auto& model : models) all += (all.empty() ? "" : ", ") + model->Stats();
+  for (const auto& [key, model] : Models().All()) all += (all.empty() ? "" : ", ") + model->Stats();
   return "[" + all + "]";
 }
 

@@ -66,6 +66,7 @@ class FollowedModel {
   static std::string AllStats();
 
  private:
+  static Result<std::shared_ptr<FollowedModel>> OpenNew(const std::string& path, MappedFile file);
   FollowedModel(MappedFile file, std::string directory, FollowSpec spec, std::unique_ptr<LiveReader> reader);
   Status CheckAge(uint64_t now, uint64_t seen);
 

@@ -1,9 +1,7 @@
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 
-#include <map>
-#include <mutex>
-
 #include "het_tf/core/base/checksum.h"
+#include "het_tf/ext/serving/cc/open_objects.h"
 
 namespace het::serve {
 namespace {
@@ -16,32 +14,22 @@ constexpr MappedFile::Kind kServingFiles = {
     Code::kDataLoss,
     Code::kFailedPrecondition};
 
-struct OpenFiles {
-  std::mutex mutex;
-  std::map<MappedFile::Identity, std::weak_ptr<const ServeFile>> files;
-};
 // Never destroyed: kernels may outlive static destructors.
-OpenFiles& Registry() {
-  static auto* registry = new OpenFiles();
-  return *registry;
+auto& Files() {
+  static auto* files = new OpenObjects<MappedFile::Identity, const ServeFile>();
+  return *files;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const ServeFile>> ServeFile::Open(const std::string& path) {
   HET_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path, kServingFiles));
-  OpenFiles& open = Registry();
-  std::lock_guard<std::mutex> lock(open.mutex);
-  for (auto it = open.files.begin(); it != open.files.end();) {
-    it = it->second.expired() ? open.files.erase(it) : std::next(it);
-  }
-  if (const auto known = open.files.find(mapped.identity()); known != open.files.end()) {
-    if (auto file = known->second.lock()) return file;
-  }
-  std::shared_ptr<ServeFile> file(new ServeFile(std::move(mapped)));
-  HET_RETURN_IF_ERROR(file->Read());
-  open.files[file->file_.identity()] = file;
-  return std::shared_ptr<const ServeFile>(std::move(file));
+  const MappedFile::Identity identity = mapped.identity();
+  return Files().Get(identity, [&]() -> Result<std::shared_ptr<const ServeFile>> {
+    std::shared_ptr<ServeFile> file(new ServeFile(std::move(mapped)));
+    HET_RETURN_IF_ERROR(file->Read());
+    return std::shared_ptr<const ServeFile>(std::move(file));
+  });
 }
 
 Status ServeFile::Read() {

@@ -1,10 +1,10 @@
 """The formats of `het_tf.export`: what each takes, and its defaults."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from het_tf.ext.ps.python import address as addresses
+from het_tf.python.checks import one_of, seconds, seconds_or_none, whole
 
 RowDtype = Literal["float32", "float16", "bfloat16", "int8"]
 Unknown = Literal["initial", "zeros"]
@@ -38,10 +38,9 @@ class Follow:
     def __post_init__(self) -> None:
         """Checks the arguments."""
         check_public("address", self.address)
-        _check_seconds("max_age", self.max_age, "")
-        _check_one_of("stale", self.stale, Stale)
-        if self.max_skew is not None:
-            _check_seconds("max_skew", self.max_skew, ", or None for no limit")
+        object.__setattr__(self, "max_age", seconds("max_age", self.max_age))
+        one_of("stale", self.stale, get_args(Stale))
+        object.__setattr__(self, "max_skew", seconds_or_none("max_skew", self.max_skew, "None for no limit"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +54,11 @@ class _Stored:
 
     def __post_init__(self) -> None:
         """Checks the arguments."""
-        _check_one_of("row_dtype", self.row_dtype, RowDtype)
-        _check_one_of("unknown", self.unknown, Unknown)
-        count = self.min_count
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 65535:
-            raise ValueError(f"min_count is {count!r}; give a number of updates from 0 to 65535")
-        if self.max_age is not None:
-            _check_seconds("max_age", self.max_age, ", or None for no limit")
+        one_of("row_dtype", self.row_dtype, get_args(RowDtype))
+        one_of("unknown", self.unknown, get_args(Unknown))
+        min_count = whole("min_count", self.min_count, 0, 65535, "a number of updates")
+        object.__setattr__(self, "min_count", min_count)
+        object.__setattr__(self, "max_age", seconds_or_none("max_age", self.max_age, "None for no limit"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,14 +172,3 @@ def check_public(argument: str, address: object) -> None:
             f"{argument} has {what}, which must not be in a SavedModel; leave it out, and give the process "
             "that serves, or follows, the whole address by the environment's HET_SERVE_PS"
         )
-
-
-def _check_one_of(argument: str, value: object, literal: object) -> None:
-    if value not in get_args(literal):
-        raise ValueError(f"{argument} is {value!r}; give one of {get_args(literal)}")
-
-
-def _check_seconds(argument: str, value: object, otherwise: str) -> None:
-    right = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
-    if not right:
-        raise ValueError(f"{argument} is {value!r}; give seconds > 0{otherwise}")

@@ -12,6 +12,7 @@ from typing import Any
 from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.versions import Version
 from het_tf.python import calling, versions
+from het_tf.python.checks import is_number
 
 
 class Follower:
@@ -31,12 +32,11 @@ class Follower:
           ValueError: Its cut is of another store.
         """
         through = version.trained_through
-        known = isinstance(through, int | float) and not isinstance(through, bool)
         fields = {
             "number": version.number,
             "dense": dense,
             "cut": version.cut,
-            "trained_through": float(through) if known else None,
+            "trained_through": float(through) if is_number(through) else None,
         }
         calling.tools()("HetFollowOffer", self._handle, json.dumps(fields))
 

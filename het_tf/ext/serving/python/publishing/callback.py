@@ -15,6 +15,7 @@ from het_tf.ext.serving.python.publishing.publish import (
     check_server,
 )
 from het_tf.ext.serving.python.publishing.versions import Version
+from het_tf.python.checks import seconds
 from het_tf.python.session.native import tf
 
 _MOST_STEPS = 100  # from one exchange of ranks to the next: so late is a version if steps become longer
@@ -53,14 +54,12 @@ class Publish(tf.keras.callbacks.Callback):
         release: bool = True,
     ) -> None:
         super().__init__()
-        if isinstance(every, bool) or not isinstance(every, (int, float)) or not 0 < every < math.inf:
-            raise ValueError(f"every is {every!r}; give seconds > 0")
+        self._every = seconds("every", every)
         if trained_through is not None and not callable(trained_through):
             raise TypeError(
                 f"trained_through is {trained_through!r}; give a function that returns a JSON value"
             )
         check_arguments(keep, directory)
-        self._every = float(every)
         self._through = trained_through
         self._keep, self._directory, self._release = keep, directory, release
         self._publisher: Publisher | None = None

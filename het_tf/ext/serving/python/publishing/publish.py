@@ -26,6 +26,7 @@ from het_tf.ext.ps.python.node import Unreachable
 from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.publishing.dense_store import AtServer, DenseStore, InDirectory
 from het_tf.ext.serving.python.publishing.versions import MOST_KEPT, MOST_TEXT, Version, Versions
+from het_tf.python.checks import whole
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
@@ -212,8 +213,7 @@ def check_arguments(keep: Any, directory: Any) -> None:
       TypeError: `directory` is not a path.
       ValueError: `keep` is out of range.
     """
-    if isinstance(keep, bool) or not isinstance(keep, int) or not 1 <= keep <= MOST_KEPT:
-        raise ValueError(f"keep is {keep!r}; give a number of versions from 1 to {MOST_KEPT}")
+    whole("keep", keep, 1, MOST_KEPT, "a number of versions")
     if directory is not None:
         path_of("directory", directory)
 

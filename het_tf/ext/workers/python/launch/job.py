@@ -181,8 +181,6 @@ class Job:
         if self._server is None or not self._server.alive():
             try:
                 self._server = LocalServer.start(unix=True)
-            except ValueError:  # the path of the temporary directory is too long for a socket
-                self._server = LocalServer.start()
             except ServerError as error:
                 raise RuntimeError(
                     f"{size} ranks need a parameter server for their tables, and none could be started: "
