@@ -19,7 +19,7 @@ import xxhash
 
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python import tensors
-from het_tf.python.session.native import tf
+from het_tf.python.backend import keras
 from het_tf.python.table import dense_optimizer, layer_state
 
 FILE = "dense.safetensors"
@@ -75,7 +75,7 @@ def weights_of(model: Any) -> list[Entry]:
 
 
 def _require_built(model: Any) -> None:
-    if not isinstance(model, tf.keras.Model):
+    if not isinstance(model, keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     if not model.built:
         raise RuntimeError(
@@ -90,7 +90,7 @@ def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> l
         if id(variable) in anchors:
             continue
         name = _unique(f"{part}/{variable.path.removeprefix(prefix)}", seen)
-        dtype = str(tf.as_dtype(variable.dtype).name)
+        dtype = str(getattr(variable.dtype, "name", variable.dtype))
         if dtype not in tensors.NAMES:
             raise TypeError(
                 f"variable {name!r} of model {model.name!r} is {dtype}, which a file of dense weights cannot "
@@ -102,7 +102,10 @@ def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> l
 
 def values(variables: list[Entry]) -> dict[str, tensors.Array]:
     """Returns copies of the values of variables by their names."""
-    return {one.name: np.asarray(tf.convert_to_tensor(one.variable).numpy()) for one in variables}
+    # PyTorch has no uint32, and holds such a variable as int64.
+    return {
+        one.name: keras.ops.convert_to_numpy(one.variable).astype(one.dtype, copy=False) for one in variables
+    }
 
 
 def _unique(name: str, seen: set[str]) -> str:
