@@ -23,6 +23,7 @@ from het_tf.python.backend import keras
 from het_tf.python.table import dense_optimizer, layer_state
 
 FILE = "dense.safetensors"
+_COUNTERS = ("int32", "int64", "uint32")
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def match(
             if lines and not strict:
                 _require_same_numbers(path, there, here, model)
         for one, variable in found:
-            if (one.dtype, one.shape) == (variable.dtype, variable.shape):
+            if one.shape == variable.shape and _fits(one.dtype, variable.dtype):
                 pairs.append((one, variable))
             else:
                 lines.append(
@@ -224,6 +225,11 @@ def _require_same_numbers(path: Path, there: list[Entry], here: list[Entry], mod
             )
 
 
+def _fits(saved: str, live: str) -> bool:
+    """Whether a type is restored into another: Keras counts in int64 on TensorFlow, in int32 on others."""
+    return saved == live or (saved in _COUNTERS and live in _COUNTERS)
+
+
 def _alike(there: list[Entry], here: list[Entry]) -> bool:
     """Whether the names differ only in the numbers that Keras adds."""
     plain = [[re.sub(r"_\d+(?![^/_#])", "", one.name) for one in side] for side in (there, here)]
@@ -236,7 +242,18 @@ def _missing(text: str, side: list[Any], found: list[tuple[Entry, Entry]], which
 
 
 def assign(path: Path, pairs: list[tuple[Entry, Entry]]) -> None:
-    """Assigns the variables of a model one by one."""
+    """Assigns the variables of a model one by one.
+
+    Raises:
+      ValueError: A counter does not fit into the model's type; no variable has changed.
+    """
     file = tensors.TensorFile(path)
     for entry, live in pairs:
-        live.variable.assign(np.array(file.mapped(entry.name)))
+        if entry.dtype != live.dtype and not np.array_equal(_as(file, entry, live), file.mapped(entry.name)):
+            raise ValueError(f"{entry.name} in {path} is beyond the {live.dtype} of the model")
+    for entry, live in pairs:
+        live.variable.assign(_as(file, entry, live))
+
+
+def _as(file: tensors.TensorFile, entry: Entry, live: Entry) -> tensors.Array:
+    return np.array(file.mapped(entry.name)).astype(live.dtype, copy=False)
