@@ -4,6 +4,7 @@
 VENV       ?= .venv
 VENV220    ?= .venv-tf220
 VENVDOCS   ?= .venv-docs
+VENVBACKENDS ?= .venv-backends
 VENVRELEASE ?= .venv-release
 TENSORFLOW ?= tensorflow-cpu
 PYTHON     ?= $(shell command -v python3.11 || echo python3)
@@ -35,6 +36,7 @@ STAMPHOROVOD := $(VENV)/.het-horovod-$(call hash,$(STAMP),tools/install_horovod.
 STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
 STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMPRELEASE := $(VENVRELEASE)/.het-$(call hash,,requirements/release.txt tools/make_venv.sh)
+STAMPBACKENDS := $(VENVBACKENDS)/.het-$(call hash,,requirements/backends.txt tools/make_venv.sh)
 STAMP220 := $(VENV220)/.het-$(call hash,,requirements/tf220.txt tools/make_venv.sh)
 
 .PHONY: help
@@ -77,6 +79,11 @@ $(STAMPDOCS):
 $(STAMPRELEASE):
 	@$(STAGE) venv-release "$(VENVRELEASE): what uploads, and lists parts (requirements/release.txt)" \
 	  tools/make_venv.sh "$(PYTHON)" "$(VENVRELEASE)" requirements/release.txt
+	@touch $@
+
+$(STAMPBACKENDS):
+	@$(STAGE) venv-backends "$(VENVBACKENDS): PyTorch and JAX, without TensorFlow (3 GB to download, 6 GB installed)" \
+	  tools/make_venv.sh "$(PYTHON)" "$(VENVBACKENDS)" requirements/backends.txt
 	@touch $@
 
 $(STAMP_NOTEBOOKS): $(STAMP)
@@ -141,12 +148,21 @@ test-python: python-libraries ## of `make test`: Python
 	@$(STAGE) --show python "Python tests" \
 	  $(PY) $(PYTEST) -m "not long"
 
+.PHONY: test-backends test-backends-stages test-backend-torch test-backend-jax
+test-backend-%: build $(STAMPBACKENDS)
+	@$(STAGE) --show backend-$* "tests of the layer, Keras on $*" env KERAS_BACKEND=$* \
+	  HET_TEST_TENSORFLOW="$(abspath $(PY))" $(VENVBACKENDS)/bin/python $(PYTEST) tests/plugin/backends
+test-backends-stages: test-backend-torch test-backend-jax
+test-backends: ## the layer on PyTorch and JAX, without TensorFlow (once 3 GB to download, 6 GB installed: PyPI's torch has CUDA)
+	@tools/stages.sh test-backends-stages
+
 LEFT := "release-check=the wheel in an empty environment, the site, the image" \
   "test-all-cpp-full=all random schedules, release: twenty times those of make test" \
   "test-all-redis8=tests of the server's module and of het-ps with Redis 8" \
   "test-all-valkey=the same with Valkey 8" \
   "test-all-previous=workers and servers of this commit and the one before" \
   "test-all-python-long=Python tests that take minutes" \
+  "test-backends=the layer on PyTorch and JAX, which are gigabytes to download" \
   "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
   "test-all-benchmarks=tests of the benchmarks' programs" \
   "test-all-instructions=instructions that a cached row costs" \
@@ -216,7 +232,7 @@ notebooks: build $(STAMP_NOTEBOOKS) $(STAMPHOROVOD) ## execute the tutorials and
 test-all-notebooks: build $(STAMP_NOTEBOOKS) $(STAMPHOROVOD) ## execute the tutorials, docs/tutorials (five minutes)
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
-test-all-stages: test-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 \
+test-all-stages: test-stages test-backends-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 \
   test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks \
   release-check-stages
 test-all: ## all of them, as before a release
@@ -304,4 +320,4 @@ clean: ## remove builds, keep environments
 	rm -rf build dist site het_tf/lib *.egg-info
 
 distclean: clean ## remove environments too
-	rm -rf .venv .venv-tf220 .venv-docs .venv-release .peers
+	rm -rf .venv .venv-tf220 .venv-docs .venv-release .venv-backends .peers

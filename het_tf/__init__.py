@@ -67,6 +67,11 @@ _MODULES = (
     "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
     "planner", "serving", "workers",
 )  # fmt: skip
+# Refused where Keras' backend is another one (docs/backends.md).
+_OF_TENSORFLOW = (
+    "ConversionWarning", "convert", "export", "horovod", "lookahead", "metrics", "models", "publish",
+    "serving", "workers",
+)  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
     "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
@@ -90,6 +95,11 @@ _registering.install()
 
 def __getattr__(name: str) -> _Any:
     """Imports a public name at its first use (PEP 562)."""
+    if name in _OF_TENSORFLOW:
+        from het_tf.python import backend
+
+        if not backend.TENSORFLOW:
+            raise backend.needs_tensorflow(f"het_tf.{name}")
     if name in _MODULES:
         return _importlib.import_module(f"het_tf.{name}")
     if name in _HOME_OF:

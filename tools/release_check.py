@@ -33,7 +33,7 @@ from pathlib import Path
 import container
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARIES = ("libhet_tf.so", "libhet_inputs.so", "libhet_tools.so", "het.so")
+LIBRARIES = ("libhet_tf.so", "libhet_inputs.so", "libhet_engine.so", "het.so")
 LEVELS = ("", "x86-64-v3/")
 EXPORT = """
 het_tf.export(model, "exported", verbose=False)

@@ -85,8 +85,8 @@ def caller(handle: ctypes.CDLL) -> Callable[..., str]:
 
 @functools.cache
 def tools() -> Callable[..., str]:
-    """Returns `call` of libhet_tools.so, whose functions (ext/serving/capi/follow) need no TensorFlow."""
-    return caller(load(versions.TOOLS))
+    """Returns `call` of libhet_engine.so, whose functions need no TensorFlow."""
+    return caller(load(versions.ENGINE))
 
 
 def _to_c(value: Any) -> Any:

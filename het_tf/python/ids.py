@@ -1,27 +1,27 @@
 """Checks users' ids, and converts them to int64."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.library import tf
+from het_tf.python import backend
 from het_tf.python.quoting import quoted
 
+if backend.TENSORFLOW:
+    from het_tf.python import tensors_tf as tensors
+else:
+    from het_tf.python import tensors_keras as tensors  # type: ignore[no-redef]
 
-def is_ragged(x: Any) -> bool:
-    """Whether `x` is a tf.RaggedTensor."""
-    return isinstance(x, tf.RaggedTensor)
-
-
-def is_sparse(x: Any) -> bool:
-    """Whether `x` is a tf.SparseTensor."""
-    return isinstance(x, tf.SparseTensor)
+is_ragged = tensors.is_ragged
+is_sparse = tensors.is_sparse
+refuse_wide = tensors.refuse_wide
 
 
 def check_dtype(feature: str | None, dtype: Any) -> None:
     """Raises ValueError, with the feature and the remedy, if ids cannot have this type."""
-    name = tf.as_dtype(dtype).name
+    name = tensors.dtype_name(dtype)
     if not (name.startswith(("int", "uint")) or name == "string"):
         raise ValueError(
             f"feature {quoted(str(feature))}: ids are {name}; they must be integers or strings (a float32 "
@@ -39,17 +39,20 @@ def to_tensor(values: Any, subject: str) -> Any:
       subject: Names them in the error, such as "feature 'user': ids".
 
     Raises:
-      ValueError: TensorFlow has no type for them, or nested lists have several lengths.
+      ValueError: The backend has no type for them, or nested lists have several lengths.
     """
-    if is_ragged(values) or is_sparse(values) or tf.is_tensor(values):
-        return values
+    return values if tensors.is_tensor(values) else _made(values, subject, tensors.convert)
+
+
+def _made(values: Any, subject: str, make: Callable[[npt.NDArray[Any]], Any]) -> Any:
+    """Returns what `make` makes of the array of values."""
     try:
         array = np.asarray(values)
         if array.dtype.kind in "SU" and not isinstance(values, np.ndarray):
             array = np.asarray(values, object)  # else numbers become strings, and lose final zero bytes
         if array.dtype.kind in "iu" and array.dtype != np.uint64:
             array = array.astype(np.int64)
-        return tf.convert_to_tensor(array)
+        return make(array)
     except (TypeError, ValueError) as error:
         kind = (
             f"of dtype {values.dtype}"
@@ -67,11 +70,7 @@ def as_int64(ids: Any) -> Any:
 
     A uint64 above 2**63 wraps to the negative id that is smaller by 2**64. Distinct ids stay distinct.
     """
-    if ids.dtype == tf.int64:
-        return ids
-    if ids.dtype == tf.string:
-        return tf.strings.to_hash_bucket_strong(ids, 2**63 - 1, [0x6865745F7466, 0x656D626564])
-    return tf.cast(ids, tf.int64)
+    return tensors.as_int64(ids)
 
 
 def hash_ids(strings: Any) -> Any:
@@ -89,11 +88,9 @@ def hash_ids(strings: Any) -> Any:
     Raises:
       ValueError: They are not strings; an integer is its own id.
     """
-    tensor = to_tensor(strings, "strings")
-    if tensor.dtype != tf.string:
-        raise ValueError(f"strings are {tensor.dtype.name}; give strings, an integer is its own id")
-    ids = as_int64(tensor)
-    return ids.numpy() if tf.is_tensor(ids) and hasattr(ids, "numpy") and not is_ragged(ids) else ids
+    return tensors.hash_ids(
+        strings if tensors.is_tensor(strings) else _made(strings, "strings", tensors.strings)
+    )
 
 
 def _plain(ids: Any) -> npt.NDArray[Any] | None:
@@ -116,16 +113,14 @@ def array_of(ids: Any, subject: str) -> npt.NDArray[np.int64]:
       ValueError: They are neither integers nor strings, or ragged or sparse.
     """
     given = ids if isinstance(ids, np.ndarray) else _plain(ids)
-    if given is None:
-        given = to_tensor(ids, subject)
-    if not isinstance(given, np.ndarray):
-        if is_ragged(given) or is_sparse(given) or not hasattr(given, "numpy"):
+    if given is None and tensors.is_tensor(ids):
+        given = tensors.numpy_of(ids)
+        if given is None:
             raise ValueError(
-                f"{subject} are a {type(given).__name__}; give a list, an array or an eager tensor"
+                f"{subject} are a {type(ids).__name__}; give a list, an array or an eager tensor"
             )
-        given = given.numpy() if given.dtype != tf.string else as_int64(given).numpy()
-    elif given.dtype.kind in "OSU" and given.size:
-        given = as_int64(to_tensor(given, subject)).numpy()
+    elif given is None or (given.dtype.kind in "OSU" and given.size):
+        given = _made(ids, subject, tensors.integers)
     if given.size and given.dtype.kind not in "iu":
         raise ValueError(f"{subject} are {given.dtype}; give integers or strings")
     return np.asarray(given, np.int64, order="C")  # ascontiguousarray would add an axis to a scalar

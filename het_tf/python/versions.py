@@ -62,7 +62,7 @@ def cpu_lacks(march: str) -> list[str]:
 
 PLUGIN = library("libhet_tf.so")
 INPUTS = library("libhet_inputs.so")
-TOOLS = library("libhet_tools.so")
+ENGINE = library("libhet_engine.so")
 GPU_OPS = library("libhet_tf_gpu.so")
 CUDA = library("libhet_cuda.so")
 MODULE = library("het.so")

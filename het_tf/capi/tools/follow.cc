@@ -178,8 +178,6 @@ int AnswerJson(const Body& body) {
 using het::Status;
 using het::follow::Following;
 
-const char* HetFollowMarch() { return HET_MARCH; }
-
 int HetFollowOpen(const char* options, void** follower) {
   return het::follow::AnswerJson([&]() -> Status {
     HET_ASSIGN_OR_RETURN(auto opened, Following::Open(nlohmann::json::parse(options)));

@@ -1,4 +1,4 @@
-// The follower (ext/serving/cc/follow/follower.h) for Python: libhet_tools.so, which does not need
+// The follower (ext/serving/cc/follow/follower.h) for Python: libhet_engine.so, which does not need
 // TensorFlow. Codes and HetText() as in management.h. One thread at a time calls these functions for one
 // follower.
 #pragma once
@@ -6,9 +6,6 @@
 #include "het_tf/core/base/c_text.h"
 
 extern "C" {
-
-// The -march= level that this library was built for; "" if none. Python reads it from the file.
-HET_EXPORT const char* HetFollowMarch();
 
 // Opens a live directory and a store, and follows it on a thread of its own until HetFollowClose. `options`:
 //   {"address": "redis://...", "namespace": "", "directory": "the live directory", "base": [path of a serving

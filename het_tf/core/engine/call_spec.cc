@@ -9,10 +9,15 @@
 
 namespace het {
 
-Result<std::unique_ptr<CallSpec>> CallSpec::Create(const std::vector<std::string>& tables,
-                                                   const std::string& specs) {
+Result<std::unique_ptr<CallSpec>> CallSpec::Create(const std::string& specs) {
   auto call = std::make_unique<CallSpec>();
   HET_RETURN_IF_ERROR(call->Parse(specs));
+  return call;
+}
+
+Result<std::unique_ptr<CallSpec>> CallSpec::Create(const std::vector<std::string>& tables,
+                                                   const std::string& specs) {
+  HET_ASSIGN_OR_RETURN(std::unique_ptr<CallSpec> call, Create(specs));
   if (tables.size() != call->features_.size()) {
     return InvalidArgument("attribute tables names " + std::to_string(tables.size()) +
                            " tables, one a feature, but specs has " + std::to_string(call->features_.size()) +

@@ -35,7 +35,9 @@ class CallSpec {
     std::shared_ptr<const std::vector<TablePtr>> tables;
   };
 
-  // Parses the attributes `tables` and `specs`.
+  // Parses the attribute `specs`.
+  static Result<std::unique_ptr<CallSpec>> Create(const std::string& specs);
+  // The same, and compares it with the attribute `tables`: the table of each feature.
   static Result<std::unique_ptr<CallSpec>> Create(const std::vector<std::string>& tables,
                                                   const std::string& specs);
 

@@ -3,13 +3,12 @@
 import logging
 from typing import Any
 
+from het_tf.python.backend import keras
 from het_tf.python.layer.layers import EmbeddingCollection
-from het_tf.python.session.native import tf
 from het_tf.python.table.config import Combiner, FeatureConfig, TableConfig
 from het_tf.python.table.initializers import Initializer, of_keras
 from het_tf.python.table.optimizers import Optimizer
 
-keras: Any = tf.keras
 log = logging.getLogger("het_tf")
 
 

@@ -1,4 +1,4 @@
-"""Converts a user's inputs to ids for the lookup, and rows to the layer's outputs.
+"""TensorFlow: converts a user's inputs to ids for the lookup, and rows to the layer's outputs.
 
 `prepare` turns one feature's input into an int64 tensor of ids and a function that turns their rows into the
 output:
@@ -13,28 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.ids import as_int64, check_dtype, is_ragged, is_sparse, to_tensor
-from het_tf.python.quoting import quoted
+from het_tf.python.ids import as_int64, is_ragged, is_sparse, to_tensor
+from het_tf.python.layer.checks import check_ids, named
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import FeatureConfig
 
 Finish = Callable[[Any], Any]
-
-
-def named(feature: FeatureConfig) -> str:
-    """Its name in messages."""
-    return f"feature {quoted(str(feature.name))}"
-
-
-def check_ids(feature: FeatureConfig, dtype: Any, rank: int | None) -> None:
-    """Refuses ids of a wrong type or rank, also in symbolic calls without ids.
-
-    Raises:
-      ValueError: Names the feature, the fault and the remedy.
-    """
-    check_dtype(feature.name, dtype)
-    if rank == 0:
-        raise ValueError(f"{named(feature)}: ids are a scalar; give them a batch axis, shape [B] or [B, L]")
 
 
 def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[Any, Finish]:

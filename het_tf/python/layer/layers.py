@@ -5,19 +5,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from het_tf.ext.checkpoint.python import saving
+from het_tf.python import backend
 from het_tf.python import ids as ids_lib
-from het_tf.python.layer import inputs as inputs_lib
-from het_tf.python.layer import ops, params, source, strategies, variable
+from het_tf.python.backend import keras
+from het_tf.python.layer import checks, params, source, variable
+from het_tf.python.layer.backends import ops
 from het_tf.python.session import scopes, settings
-from het_tf.python.session.native import tf
 from het_tf.python.table import cache as cache_lib
 from het_tf.python.table import layer_state, registry
 from het_tf.python.table.cache import Cache, LayerCache
 from het_tf.python.table.config import FeatureConfig, TableConfig
 from het_tf.python.table.features import Features
 from het_tf.python.table.layer_state import Call, LayerState
-
-keras: Any = tf.keras
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -113,8 +112,7 @@ class EmbeddingCollection(keras.layers.Layer):
         kwargs.setdefault("autocast", False)
         super().__init__(**kwargs)
         self.supports_masking = True
-        # XLA has no kernel of the lookup, but Keras would compile by itself on any device except a CPU.
-        self.supports_jit = False
+        self.supports_jit = ops.JIT
         # Ids are converted here: Keras would make int32 of lists.
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
@@ -133,7 +131,8 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def _declare(self, features: Features, cache: Cache, reuse: bool) -> LayerState:
         """Makes the tables, and the arguments of the ops."""
-        strategies.check(self.name)
+        backend.check()
+        ops.check(self.name)
         namespace = scopes.current_namespace()
         in_use = LayerCache(cache, features.tables, settings.workers().size)
         features.use([registry.table_of(namespace, table, self) for table in features.tables])
@@ -194,6 +193,10 @@ class EmbeddingCollection(keras.layers.Layer):
                 f": its rows are in a table without a size; {table}.to_numpy() returns ids and rows, "
                 f"{table}.lookup(ids) rows, {table}.assign(ids, rows) sets them"
             )
+            raise AttributeError(text)
+        get: Any = getattr(super(), "__getattr__", None)  # of torch.nn.Module
+        if get is not None:
+            return get(name)
         raise AttributeError(text)
 
     def set_weights(self, weights: Any) -> None:
@@ -203,16 +206,15 @@ class EmbeddingCollection(keras.layers.Layer):
 
     # --- calling ----------------------------------------------------------------------------------
 
-    @tf.autograph.experimental.do_not_convert
+    @ops.not_converted
     def call(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:
         """See the class."""
+        backend.check()
         features = self._het_state.features
         given = features.flatten(inputs, "inputs")
         weights = features.flatten(weights, "weights", optional=True)
         masks = features.flatten(mask, "mask", optional=True)
-        prepared = [
-            inputs_lib.prepare(*each) for each in zip(features.flat, given, weights, masks, strict=True)
-        ]
+        prepared = [ops.prepare(*each) for each in zip(features.flat, given, weights, masks, strict=True)]
         ids = [flat for flat, _ in prepared]
         instead = source.replacement()
         if instead is None:
@@ -230,16 +232,15 @@ class EmbeddingCollection(keras.layers.Layer):
         learns = self.trainable and training is not False
         anchor: Any = 0.0
         if learns:
-            strategies.check(self.name)
+            ops.check(self.name)
             for entry in self._het_state.entries:
                 if entry.old_rows:
                     registry.warn_of_old_rows(entry, self)
-            values = [tf.convert_to_tensor(one.value) for one in self._het_state.variables]
-            anchor = values[0] if len(values) == 1 else tf.concat(values, 0)
-        return ops.lookup(self._het_state.call, ids, anchor, learns)
+            anchor = ops.anchor(self._het_state.variables)
+        return list(ops.lookup(self._het_state.call, ids, anchor, learns))
 
     def _cast_output(self, output: Any) -> Any:
-        return output if output.dtype == self.compute_dtype else tf.cast(output, self.compute_dtype)
+        return output if output.dtype == self.compute_dtype else ops.cast(output, self.compute_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """Masks, True for ids, of features without a combiner that have a padding_id or a given mask."""
@@ -253,7 +254,7 @@ class EmbeddingCollection(keras.layers.Layer):
         if feature.combiner is not None:
             return None
         if ids_lib.is_ragged(ids):
-            return None if length is None else tf.sequence_mask(tf.minimum(ids.row_lengths(), length), length)
+            return None if length is None else ops.mask_of_ragged(ids, length)
         if ids_lib.is_sparse(ids) or length is not None:
             return None
         if feature.padding_id is None:
@@ -281,10 +282,10 @@ class EmbeddingCollection(keras.layers.Layer):
         of_weights = self._het_state.features.flatten(weights, "weights", optional=True)
         outputs = []
         for feature, x, w in zip(self._het_state.features.flat, ids, of_weights, strict=True):
-            inputs_lib.check_ids(feature, x.dtype, len(x.shape))
+            checks.check_declared(feature, x.dtype, len(x.shape))
             if w is not None and not _compatible(w.shape, x.shape):
                 raise ValueError(
-                    f"{inputs_lib.named(feature)}: weights have shape {tuple(w.shape)} and ids have shape "
+                    f"{checks.named(feature)}: weights have shape {tuple(w.shape)} and ids have shape "
                     f"{tuple(x.shape)}; give one weight for each id"
                 )
             shape = self._output_shape(feature, tuple(x.shape))

@@ -2,12 +2,10 @@
 
 from typing import Any
 
+from het_tf.python.backend import keras
 from het_tf.python.ids import as_int64
 from het_tf.python.layer.embedding import Embedding
-from het_tf.python.session.native import tf
 from het_tf.python.table.spec import integer
-
-keras: Any = tf.keras
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -65,7 +63,7 @@ class IsNotMasked(keras.Operation):
     def call(self, ids: Any, zero: Any = 0) -> Any:
         """Returns bools of the shape of the ids; `zero` is the former operand of the comparison."""
         del zero
-        return tf.not_equal(as_int64(ids), self.mask_id)
+        return keras.ops.not_equal(as_int64(ids), self.mask_id)
 
     def compute_output_spec(self, ids: Any, zero: Any = 0) -> Any:
         """Bools of the shape of the ids."""

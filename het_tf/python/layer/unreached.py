@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from het_tf.python.backend import keras
 from het_tf.python.session import settings
-from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state, optimizers
 from het_tf.python.table.notes import HetWarning
 
@@ -109,13 +109,13 @@ def _before(cls: Any, name: str, note: Callable[[Any], None]) -> None:
     setattr(cls, name, noted)
 
 
-for _callback in (tf.keras.callbacks.LearningRateScheduler, tf.keras.callbacks.ReduceLROnPlateau):
+for _callback in (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau):
     _before(
         _callback,
         "on_train_begin",
         lambda self: _warn_of_model(self.model, f"is trained with {type(self).__name__}"),
     )
 # A callback of the user's: seen when an epoch, or the training, ends.
-_before(tf.keras.callbacks.CallbackList, "on_train_begin", _note_rate)
-_before(tf.keras.callbacks.CallbackList, "on_epoch_end", _warn_if_moved)
-_before(tf.keras.callbacks.CallbackList, "on_train_end", _warn_if_moved)
+_before(keras.callbacks.CallbackList, "on_train_begin", _note_rate)
+_before(keras.callbacks.CallbackList, "on_epoch_end", _warn_if_moved)
+_before(keras.callbacks.CallbackList, "on_train_end", _warn_if_moved)

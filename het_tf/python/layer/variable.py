@@ -18,11 +18,13 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-import keras
 import numpy as np
 
-from het_tf.python.layer import ops, unreached
+from het_tf.python.backend import keras
+from het_tf.python.layer import unreached
+from het_tf.python.layer.backends import ops
 from het_tf.python.table import optimizers, registry
+from het_tf.python.table.layer_state import Update
 
 SLOTS = 64  # KeptGradients::kSlots
 
@@ -51,7 +53,7 @@ class TableVariable(keras.Variable):
             "variables": [self.number] * len(tables),
             "place": place,
         }
-        self._call = ops.Update([table.name for table in tables], json.dumps(specs), place)
+        self._call = Update([table.name for table in tables], json.dumps(specs), place)
         super().__init__(
             initializer="zeros", shape=(SLOTS, 2), dtype="float32", autocast=False, name="anchor"
         )
@@ -76,11 +78,13 @@ class TableVariable(keras.Variable):
         """Updates the rows, if a Keras optimizer calls it with the variable's gradient.
 
         Raises:
-          RuntimeError: Something else calls it, or the value is an array.
+          RuntimeError: Something else calls it, or the value is an array; but Keras may put zeros back.
         """
         if isinstance(value, (np.ndarray, np.generic, list, tuple)):
             raise RuntimeError(_no_array(self._names()))
         optimizer = _applying_optimizer()
+        if optimizer is None and ops.is_state(value):
+            return None if value is None else super().assign(value)
         if optimizer is None:
             raise RuntimeError(
                 f"the variable of {self._names()} is assigned, but it only stands for rows, which an "
@@ -118,10 +122,10 @@ class TableVariable(keras.Variable):
         ops.merged(ticket, lambda whole: self._update(whole, optimizer))
 
     def _update(self, ticket: Any, optimizer: Any) -> None:
-        rates = self._learning_rates(optimizer)
+        rates = self._learning_rates(ticket, optimizer)
         ops.apply(self._call, ticket, rates, any(layer._is_bulk_synchronous for layer in self.layers))
 
-    def _learning_rates(self, optimizer: Any) -> list[Any]:
+    def _learning_rates(self, ticket: Any, optimizer: Any) -> list[Any]:
         """Returns each table's rate for this update."""
         rates: list[Any] = []
         counts = None
@@ -143,7 +147,7 @@ class TableVariable(keras.Variable):
                 rate = keras.ops.convert_to_tensor(optimizer.learning_rate)
             elif optimizers.is_schedule(rate):
                 if counts is None:
-                    counts = ops.updates(self._call)
+                    counts = ops.updates(self._call, ticket)
                 rate = rate(counts[number])
             rates.append(rate)
         return rates
@@ -234,8 +238,7 @@ def _keep_average(optimizer: Any, variable: TableVariable) -> None:
     averages = optimizer._model_variables_moving_average
     index = optimizer._get_variable_index(variable)
     if averages[index] is None:
-        with ops.outside_of_graphs():
-            averages[index] = keras.Variable("zeros", (SLOTS, 2), "float32", trainable=False)
+        ops.keep_average(optimizer, index, (SLOTS, 2))
 
 
 def _is_overwritten(self: Any, variable: Any) -> bool:

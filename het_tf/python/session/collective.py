@@ -6,9 +6,11 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from het_tf.ext.workers.python import find
+from het_tf.python import backend
 from het_tf.python.session import settings
-from het_tf.python.session.native import tf
 
 # Number of collectives of a graph so far, by kind: it makes names that are equal on all ranks.
 _counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
@@ -65,6 +67,8 @@ def name(kind: str) -> str:
     if one rank has made one layer more; our numbers do not. Eager collectives run one
     after another and may share a name.
     """
+    from het_tf.python.session.native import tf
+
     if tf.executing_eagerly():  # no count: later workers would start with another
         return f"het_tf.{kind}"
     graph = tf.compat.v1.get_default_graph()
@@ -102,6 +106,10 @@ def together(label: str, what: str, kind: type[Exception] = RuntimeError) -> Ite
 
 def sum_over_ranks(values: Any, label: str) -> Any:
     """Sums an array of numbers over all ranks, as float64. Every rank must call it."""
+    if not backend.TENSORFLOW:  # one process (connection.py)
+        return np.asarray(values, np.float64)
+    from het_tf.python.session.native import tf
+
     return settings.workers().sum(tf.convert_to_tensor(values, tf.float64), f"het_tf.{label}").numpy()
 
 
@@ -110,6 +118,8 @@ def gather_rows(values: Any, label: str) -> Any:
 
     Every rank must call it.
     """
+    from het_tf.python.session.native import tf
+
     return settings.workers().gather(tf.convert_to_tensor(values), f"het_tf.{label}")
 
 
@@ -121,7 +131,11 @@ def gradient_scale() -> Any:
     workers = settings.workers()
     if settings.current.gradient_scale == "sum":
         return 1.0
-    return 1.0 / tf.cast(workers.size_tensor(), tf.float32) if workers.elastic else 1.0 / workers.size
+    if not workers.elastic:
+        return 1.0 / workers.size
+    from het_tf.python.session.native import tf
+
+    return 1.0 / tf.cast(workers.size_tensor(), tf.float32)
 
 
 def barrier() -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from het_tf.ext.workers.python import find
-from het_tf.python.session import collective, interrupts, native, reporting, settings
-from het_tf.python.session.native import plain, tf
+from het_tf.python import backend
+from het_tf.python.session import collective, native, reporting, settings
+from het_tf.python.session.native import plain
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 from het_tf.python.session.workers import Workers
 
@@ -113,7 +114,8 @@ def init(
         workers", explains when it matters.
       namespace: The namespace of layers that are made outside `het_tf.namespace()`.
       threads: Threads of the engine, including the caller; None follows
-        `tf.config.threading.get_intra_op_parallelism_threads()`, or the CPUs of the process if that is 0.
+        `tf.config.threading.get_intra_op_parallelism_threads()`, or `torch.get_num_threads()`, or the CPUs of
+        the process if that is 0.
 
     Raises:
       ValueError: Unknown gradient_scale, an argument of another type or out of range, an invalid address, a
@@ -121,6 +123,7 @@ def init(
         between ranks.
       ConnectionError: No server answers at the address, or it refuses the login.
       TimeoutError: Some of the ranks did not come.
+      NotImplementedError: There are several ranks, and Keras' backend is not TensorFlow.
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
         or horovodrun started ranks, but Horovod does not import.
     """
@@ -136,6 +139,7 @@ def init(
     options = store._options()
     if store.address == "":
         _refuse_own_stores(*find.launched())
+    _refuse_ranks(*find.launched())
     workers = find.workers(address, settings.password_function(store.password))
     if workers.elastic:
         _require_address(address)  # not collective: workers that join later call it alone
@@ -162,7 +166,7 @@ def _checked_threads(threads: int | None) -> int | None:
         return None
     whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
     if not whole or not 1 <= threads <= 2**31 - 1:
-        raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow TensorFlow")
+        raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow the backend")
     return int(threads)
 
 
@@ -180,6 +184,14 @@ def _refuse_own_stores(launcher: str, ranks: int) -> None:
         raise ValueError(
             f'ps is "", the store inside each process, but {launcher} runs {ranks} ranks: every rank '
             "would train its own tables. Leave ps out, and the job gets a server, or give an address"
+        )
+
+
+def _refuse_ranks(launcher: str, ranks: int) -> None:
+    if not backend.TENSORFLOW and (ranks > 1 or settings.is_elastic_job()):
+        raise NotImplementedError(
+            f"{launcher or 'horovodrun'} runs {ranks} ranks, whose collectives are of TensorFlow, and Keras' "
+            f"backend is {backend.NAME!r}: set KERAS_BACKEND=tensorflow, or start one process"
         )
 
 
@@ -236,7 +248,10 @@ def _connect(
                 f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
             ) from None
         if address:
-            interrupts.prepare()
+            if backend.TENSORFLOW:
+                from het_tf.python.session import interrupts
+
+                interrupts.prepare()
             try:
                 native.call("HetTableNames", namespace)  # connects
             except BaseException:  # Ctrl-C, too
@@ -285,9 +300,8 @@ def connect() -> None:
 
 
 def update_threads() -> None:
-    """Passes TensorFlow's number of threads to the engine if it has changed."""
-    threads = settings.current.threads or tf.config.threading.get_intra_op_parallelism_threads()
-    threads = threads or len(os.sched_getaffinity(0))
+    """Passes the backend's number of threads to the engine if it has changed."""
+    threads = settings.current.threads or backend.threads() or len(os.sched_getaffinity(0))
     if threads != settings.current.threads_set:
         native.call("HetSetThreads", threads)
         settings.current.threads_set = threads

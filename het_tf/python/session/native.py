@@ -1,29 +1,54 @@
-"""The plugin, libhet_tf.so: its ops, and the management functions (capi/management.h).
+"""The native library with the engine: on TensorFlow the plugin libhet_tf.so, else libhet_engine.so.
 
-`library` is the ctypes handle, `ops` the module of raw TensorFlow ops. Importing this module registers the
-ops in TensorFlow; a failure is one line with the remedy.
+`library` is the ctypes handle, `call` calls a management function (capi/management.h). On TensorFlow `tf` is
+that module, and `ops` are the plugin's raw ops, which importing this module registers; on another backend
+importing one of the two raises NeedsTensorFlow. A failure is one line with the remedy.
 """
 
 import ctypes
 import math
+import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python import versions
-from het_tf.python.library import caller, load
-from het_tf.python.library import tf as tf
-
-LIBRARY = versions.PLUGIN
+from het_tf.python import backend, versions
+from het_tf.python.calling import caller
+from het_tf.python.calling import load as _load_engine
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 
-ops, library = load(LIBRARY)
+library: ctypes.CDLL
+if backend.TENSORFLOW:
+    from het_tf.python.library import load as load
+    from het_tf.python.library import tf as tf
+
+    LIBRARY = versions.PLUGIN
+    ops, library = load(LIBRARY)
+else:
+    LIBRARY = versions.ENGINE
+    library = _load_engine(LIBRARY)
 library.HetBuildInfo.restype = ctypes.c_char_p
 library.HetScanFree.restype = None
-call = caller(library)
+call_in_step = caller(library)  # for callbacks of a step, which cannot wait for it
+
+
+def _settled(function: str, *arguments: Any) -> str:
+    """`call` behind the steps that run."""
+    backend.settle()
+    return call_in_step(function, *arguments)
+
+
+call = _settled if backend.NAME == "jax" else call_in_step
+
+
+def __getattr__(name: str) -> Any:
+    """Refuses what only TensorFlow has."""
+    if name in ("tf", "ops", "load"):
+        raise backend.needs_tensorflow(str(sys._getframe(1).f_globals.get("__name__", "it")))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def call_int(function: str, *arguments: Any) -> int:

@@ -16,7 +16,7 @@ class Settings:
 
     Attributes:
       workers: The workers of the job; one process until init() has found others.
-      threads: None: as TensorFlow's intra-op threads.
+      threads: None: as the backend's.
       threads_set: The number last passed to the engine.
       ps: None: HET_PS has not been read yet.
       ps_options: Options of ext/ps/client/remote_options.h, as JSON.

@@ -24,6 +24,20 @@ class Call:
     place: str = "cpu"  # of the cache: "cpu" or "gpu"
 
 
+@dataclass(frozen=True)
+class Update:
+    """What the ops of a variable get: names of its tables, JSON of their configurations, "cpu" or "gpu"."""
+
+    tables: list[str]
+    specs: str
+    place: str
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of an op."""
+        return {"tables": self.tables, "specs": self.specs}
+
+
 @dataclass(eq=False)
 class LayerState:
     """The state of one layer.

@@ -12,7 +12,8 @@ compiled optimizer. None means an argument's default, which the core fills in.
 
 from typing import Any
 
-from het_tf.python.session.native import tf
+from het_tf.python import backend
+from het_tf.python.backend import keras
 from het_tf.python.table.spec import SpecObject, check_number, lookup_by_name
 
 MODEL = "model"
@@ -45,7 +46,7 @@ class Optimizer(SpecObject):
         """Returns JSON, an input of `get`. A variable becomes its present value."""
         rate = self.learning_rate
         if is_schedule(rate):
-            rate = tf.keras.optimizers.schedules.serialize(rate)
+            rate = keras.optimizers.schedules.serialize(rate)
         elif not isinstance(rate, (float, str)):
             rate = float(rate.numpy())
         return {"name": self._name, "learning_rate": rate, **self.arguments}
@@ -57,19 +58,24 @@ class Optimizer(SpecObject):
 
 def is_schedule(rate: Any) -> bool:
     """Whether `rate` is a learning-rate schedule of Keras."""
-    return isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule)
+    return isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
 
 
 def is_variable(rate: Any) -> bool:
     """Whether `rate` is a variable of TensorFlow or Keras."""
-    return isinstance(rate, (tf.Variable, tf.keras.Variable))
+    if backend.TENSORFLOW:
+        from het_tf.python.library import tf
+
+        if isinstance(rate, tf.Variable):
+            return True
+    return isinstance(rate, keras.Variable)
 
 
 def _checked_rate(rate: Any) -> Any:
     if rate == MODEL if isinstance(rate, str) else is_schedule(rate) or is_variable(rate):
         return rate
     if isinstance(rate, dict):
-        return tf.keras.optimizers.schedules.deserialize(rate)
+        return keras.optimizers.schedules.deserialize(rate)
     if isinstance(rate, (str, bool)) or rate is None:
         raise ValueError(
             f"learning_rate is {rate!r}; give a number, a Keras schedule, a tf.Variable, or 'model' for the "

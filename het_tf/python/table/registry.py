@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from het_tf.ext.gpu.python import device
+from het_tf.python.backend import keras
 from het_tf.python.quoting import quoted
 from het_tf.python.session import connection, native, settings
-from het_tf.python.session.native import tf
 from het_tf.python.table import optimizers
 from het_tf.python.table.cache import LayerCache
 from het_tf.python.table.config import TableConfig
@@ -62,7 +62,7 @@ def _is_from_config() -> bool:
     frame = sys._getframe(1)
     while frame is not None:
         made = frame.f_locals.get("cls") if frame.f_code.co_name == "from_config" else None
-        if isinstance(made, type) and issubclass(made, tf.keras.layers.Layer):
+        if isinstance(made, type) and issubclass(made, keras.layers.Layer):
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False

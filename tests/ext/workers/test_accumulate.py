@@ -133,7 +133,7 @@ def test_gradients_of_different_layers_are_not_mixed_up(runs):
 
 def halves(layer, received, grads, count):
     """HetSumGrads for `count` workers, and HetApplySums of what `received` makes of the parts."""
-    from het_tf.python.layer import ops
+    from het_tf.python.layer.backends import tensorflow as ops
     from het_tf.python.session import native
 
     ids = tf.constant([1, 2, -3], tf.int64)

@@ -360,7 +360,11 @@ WORKS = "works with TensorFlow >=2.16,<2.22 and Keras >=3.10,"
 @pytest.mark.parametrize(
     ("modules", "variables", "words"),
     [
-        ({"tensorflow": MISSING}, {}, "needs TensorFlow, which does not import (No module named x)"),
+        (
+            {"tensorflow": MISSING},
+            {},
+            "needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import (No module named x)",
+        ),
         ({"tensorflow": version("2.15.1")}, {}, f"{WORKS} not TensorFlow 2.15.1"),
         ({"tensorflow": version("2.22.0")}, {}, f"{WORKS} not TensorFlow 2.22.0"),
         ({"keras": MISSING}, {}, f"{WORKS} but Keras does not import (No module named x)"),

@@ -14,14 +14,15 @@ from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.model.restore import restore
 from het_tf.ext.checkpoint.python.model.save import save
 from het_tf.ext.checkpoint.python.saving import workers
+from het_tf.python import backend
+from het_tf.python.backend import keras
 from het_tf.python.checks import one_of, whole, whole_or_none
 from het_tf.python.files import local_path
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import tf
 from het_tf.python.table.table import flush
 
 
-class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
+class Checkpoint(keras.callbacks.ModelCheckpoint):
     """Saves tables, dense weights and the optimizer's state at one moment while `fit` runs.
 
         model.fit(..., callbacks=[het_tf.callbacks.Checkpoint("ckpts", keep=3)])
@@ -59,7 +60,9 @@ class Checkpoint(tf.keras.callbacks.ModelCheckpoint):
         self._het_directory = not path.endswith((".keras", ".h5")) and not options.get("save_weights_only")
         if self._het_directory or "://" not in path:
             local_path("filepath", path)
-        else:  # Keras' file, which TensorFlow writes
+        elif backend.TENSORFLOW:  # Keras' file, which TensorFlow writes
+            from het_tf.python.session.native import tf
+
             try:
                 tf.io.gfile.exists(path)
             except tf.errors.UnimplementedError as error:

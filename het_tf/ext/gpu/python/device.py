@@ -11,9 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python import versions
+from het_tf.python import backend, versions
 from het_tf.python.session import native
-from het_tf.python.session.native import tf
 
 PLACES = ("cpu", "gpu", "auto")
 LIBRARY_VARIABLE = "HET_DEVICE_LIBRARY"
@@ -93,6 +92,13 @@ def device_library() -> Path:
 
 def _gpu() -> int:
     """CUDA's number of TensorFlow's first visible GPU."""
+    if not backend.TENSORFLOW:
+        raise RuntimeError(
+            "caches on a GPU are for TensorFlow's ops; give Cache(device='cpu'), or set "
+            "KERAS_BACKEND=tensorflow"
+        )
+    from het_tf.python.session.native import tf
+
     gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
         if tf.config.list_physical_devices("GPU"):
@@ -125,6 +131,8 @@ def _load_device_library(path: str, gpu: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _load_gpu_ops(path: Path) -> None:
+    from het_tf.python.session.native import tf
+
     what, build = f"{path}, the ops' kernels for GPUs,", versions.gpu_build_command()
     if not path.exists():
         raise ImportError(f"{what} is not built; run: {build}")

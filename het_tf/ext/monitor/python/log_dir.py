@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from het_tf.python import backend
 from het_tf.python.files import local_path
-from het_tf.python.session.native import tf
 
 
 def made(log_dir: Any, who: str) -> str:
@@ -11,7 +11,12 @@ def made(log_dir: Any, who: str) -> str:
 
     Raises:
       ValueError: It cannot be made or written.
+      NeedsTensorFlow: Keras' backend is another one.
     """
+    if not backend.TENSORFLOW:
+        raise backend.needs_tensorflow(f"log_dir of {who}")
+    from het_tf.python.session.native import tf
+
     # TensorFlow writes to other storage too, but a pathlib.Path of "gs://..." is not such an address.
     path = log_dir if "://" in str(log_dir) else str(local_path("log_dir", log_dir))
     try:
@@ -36,6 +41,9 @@ class Scalars:
     """
 
     def __init__(self, path: str) -> None:
+        from het_tf.python.session.native import tf
+
+        self._tf = tf
         self._writer = tf.summary.create_file_writer(path)
         metadata = tf.compat.v1.SummaryMetadata()
         metadata.plugin_data.plugin_name = "scalars"
@@ -46,7 +54,8 @@ class Scalars:
         """Adds a point to the line of each tag, and flushes."""
         with self._writer.as_default():
             for tag, value in figures.items():
-                tf.summary.write(tag, tf.constant(value, tf.float32), step, metadata=self._metadata)
+                value = self._tf.constant(value, self._tf.float32)
+                self._tf.summary.write(tag, value, step, metadata=self._metadata)
         self._writer.flush()
 
     def close(self) -> None:

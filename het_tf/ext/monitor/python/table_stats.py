@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.ext.monitor.python import log_dir as directory
+from het_tf.python.backend import keras
 from het_tf.python.checks import whole
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import tf
 from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
 
@@ -32,7 +32,7 @@ _PER_STEP = {
 }
 
 
-class TableStats(tf.keras.callbacks.Callback):
+class TableStats(keras.callbacks.Callback):
     """Collects figures of every table of the model: of each epoch, and in TensorBoard every `every` steps.
 
         model.fit(..., callbacks=[het_tf.callbacks.TableStats()])                   # of each epoch
@@ -138,7 +138,7 @@ class TableStats(tf.keras.callbacks.Callback):
         self.epochs = []
         self._point = self._step
         if self._log_dir is not None:
-            self._scalars = directory.Scalars(tf.io.gfile.join(self._log_dir, run))
+            self._scalars = directory.Scalars(f"{self._log_dir.rstrip('/')}/{run}")
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts the step, and writes at every point."""

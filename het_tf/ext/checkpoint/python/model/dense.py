@@ -19,10 +19,11 @@ import xxhash
 
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python import tensors
-from het_tf.python.session.native import tf
+from het_tf.python.backend import keras
 from het_tf.python.table import dense_optimizer, layer_state
 
 FILE = "dense.safetensors"
+_COUNTERS = ("int32", "int64", "uint32")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def weights_of(model: Any) -> list[Entry]:
 
 
 def _require_built(model: Any) -> None:
-    if not isinstance(model, tf.keras.Model):
+    if not isinstance(model, keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     if not model.built:
         raise RuntimeError(
@@ -90,7 +91,7 @@ def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> l
         if id(variable) in anchors:
             continue
         name = _unique(f"{part}/{variable.path.removeprefix(prefix)}", seen)
-        dtype = str(tf.as_dtype(variable.dtype).name)
+        dtype = str(getattr(variable.dtype, "name", variable.dtype))
         if dtype not in tensors.NAMES:
             raise TypeError(
                 f"variable {name!r} of model {model.name!r} is {dtype}, which a file of dense weights cannot "
@@ -102,7 +103,10 @@ def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> l
 
 def values(variables: list[Entry]) -> dict[str, tensors.Array]:
     """Returns copies of the values of variables by their names."""
-    return {one.name: np.asarray(tf.convert_to_tensor(one.variable).numpy()) for one in variables}
+    # PyTorch has no uint32, and holds such a variable as int64.
+    return {
+        one.name: keras.ops.convert_to_numpy(one.variable).astype(one.dtype, copy=False) for one in variables
+    }
 
 
 def _unique(name: str, seen: set[str]) -> str:
@@ -183,7 +187,7 @@ def match(
             if lines and not strict:
                 _require_same_numbers(path, there, here, model)
         for one, variable in found:
-            if (one.dtype, one.shape) == (variable.dtype, variable.shape):
+            if one.shape == variable.shape and _fits(one.dtype, variable.dtype):
                 pairs.append((one, variable))
             else:
                 lines.append(
@@ -221,6 +225,11 @@ def _require_same_numbers(path: Path, there: list[Entry], here: list[Entry], mod
             )
 
 
+def _fits(saved: str, live: str) -> bool:
+    """Whether a type is restored into another: Keras counts in int64 on TensorFlow, in int32 on others."""
+    return saved == live or (saved in _COUNTERS and live in _COUNTERS)
+
+
 def _alike(there: list[Entry], here: list[Entry]) -> bool:
     """Whether the names differ only in the numbers that Keras adds."""
     plain = [[re.sub(r"_\d+(?![^/_#])", "", one.name) for one in side] for side in (there, here)]
@@ -233,7 +242,18 @@ def _missing(text: str, side: list[Any], found: list[tuple[Entry, Entry]], which
 
 
 def assign(path: Path, pairs: list[tuple[Entry, Entry]]) -> None:
-    """Assigns the variables of a model one by one."""
+    """Assigns the variables of a model one by one.
+
+    Raises:
+      ValueError: A counter does not fit into the model's type; no variable has changed.
+    """
     file = tensors.TensorFile(path)
     for entry, live in pairs:
-        live.variable.assign(np.array(file.mapped(entry.name)))
+        if entry.dtype != live.dtype and not np.array_equal(_as(file, entry, live), file.mapped(entry.name)):
+            raise ValueError(f"{entry.name} in {path} is beyond the {live.dtype} of the model")
+    for entry, live in pairs:
+        live.variable.assign(_as(file, entry, live))
+
+
+def _as(file: tensors.TensorFile, entry: Entry, live: Entry) -> tensors.Array:
+    return np.array(file.mapped(entry.name)).astype(live.dtype, copy=False)

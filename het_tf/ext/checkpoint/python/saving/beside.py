@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from het_tf.python.session.native import tf
+from het_tf.python.backend import keras
 from het_tf.python.table import layer_state
 
 _FILES = (".keras", ".h5")  # Keras' other formats are several files, or a directory
@@ -18,7 +18,7 @@ _FILES = (".keras", ".h5")  # Keras' other formats are several files, or a direc
 def of_models() -> None:
     """Makes `save` and `save_weights` of models with tables replace their file, or leave it as it was."""
     for name in ("save", "save_weights"):
-        setattr(tf.keras.Model, name, _replacing(getattr(tf.keras.Model, name)))
+        setattr(keras.Model, name, _replacing(getattr(keras.Model, name)))
 
 
 def _replacing(save: Any) -> Any:

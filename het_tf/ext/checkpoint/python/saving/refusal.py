@@ -3,13 +3,13 @@
 import functools
 from typing import Any
 
-from het_tf.python.session.native import tf
+from het_tf.python.backend import keras
 from het_tf.python.table import layer_state, notes
 
 
 def of_early_stopping() -> None:
     """Makes EarlyStopping(restore_best_weights=True) fail at the begin of training, not an epoch later."""
-    cls = tf.keras.callbacks.EarlyStopping
+    cls = keras.callbacks.EarlyStopping
     begin = cls.on_train_begin
 
     @functools.wraps(begin)

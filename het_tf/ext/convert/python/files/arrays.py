@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from het_tf.ext.checkpoint.python import tensors
 from het_tf.python.files import open_file
-from het_tf.python.session.native import tf
 
 Array = npt.NDArray[Any]
 
@@ -135,10 +134,13 @@ class Checkpoint(Arrays):
     """A checkpoint of TensorFlow."""
 
     def _open(self) -> dict[str, tuple[int | None, ...]]:
+        from het_tf.python.session.native import tf
+
+        self._errors = (tf.errors.OpError, ValueError, RuntimeError, IndexError)
         try:
             self._reader = tf.train.load_checkpoint(str(self.path))
             shapes = self._reader.get_variable_to_shape_map()
-        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        except self._errors as error:
             raise self.broken(str(error).splitlines()[0]) from None
         return {name: tuple(shape) for name, shape in shapes.items()}
 
@@ -148,5 +150,5 @@ class Checkpoint(Arrays):
             raise KeyError(name)
         try:
             return np.asarray(self._reader.get_tensor(name))
-        except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
+        except self._errors as error:
             raise self.broken(f"variable {name!r}: {str(error).splitlines()[0]}") from None

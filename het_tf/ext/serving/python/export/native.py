@@ -34,7 +34,7 @@ from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.export import redirect
 from het_tf.ext.serving.python.export.formats import Native
 from het_tf.ext.serving.python.export.rows import Source
-from het_tf.python.layer import ops
+from het_tf.python.layer.backends import tensorflow as ops
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 

@@ -17,7 +17,7 @@ from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.serving.python.export import redirect
 from het_tf.ext.serving.python.export.formats import Online
 from het_tf.ext.serving.python.export.rows import Source
-from het_tf.python.layer import ops
+from het_tf.python.layer.backends import tensorflow as ops
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import TableConfig

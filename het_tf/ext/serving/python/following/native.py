@@ -121,4 +121,4 @@ def opened(target: Target, address: str, options: Options) -> Iterator[Follower]
     try:
         yield Follower(handle)
     finally:
-        calling.load(versions.TOOLS).HetFollowClose(handle)
+        calling.load(versions.ENGINE).HetFollowClose(handle)

@@ -1,23 +1,39 @@
-"""All that a table's variable (variable.py) knows of TensorFlow.
+"""The layer on TensorFlow: the plugin's ops, in graphs; several workers, MirroredStrategy, GPUs."""
 
-    lookup   reads rows; its gradient keeps their gradients and returns tickets
-    merged   adds the tickets of the replicas of a MirroredStrategy
-    apply    updates rows by a ticket, alone or with all workers
-    updates  counts the updates of tables
-
-Another backend of Keras needs these four.
-"""
-
-import dataclasses
 import functools
 import json
 from collections.abc import Callable
 from typing import Any
 
 from het_tf.ext.gpu.python import device
+from het_tf.python.backend import keras
+from het_tf.python.layer import inputs, strategies
 from het_tf.python.session import collective, native, settings
 from het_tf.python.session.native import tf
-from het_tf.python.table.layer_state import Call
+from het_tf.python.table.layer_state import Call, Update
+
+JIT = False  # XLA has no kernel of the lookup, but Keras would compile by itself on any device except a CPU
+check = strategies.check
+not_converted = tf.autograph.experimental.do_not_convert
+prepare = inputs.prepare
+cast = tf.cast
+
+
+def anchor(variables: list[Any]) -> Any:
+    """See __init__.py."""
+    values = [tf.convert_to_tensor(one.value) for one in variables]
+    return values[0] if len(values) == 1 else tf.concat(values, 0)
+
+
+def is_state(value: Any) -> bool:
+    """See __init__.py: never."""
+    del value
+    return False
+
+
+def mask_of_ragged(ids: Any, length: int) -> Any:
+    """Returns the mask of ragged ids that become [B, length]: True for ids."""
+    return tf.sequence_mask(tf.minimum(ids.row_lengths(), length), length)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -30,6 +46,13 @@ def hint(dim: int) -> Any:
     """Returns a constant of shape [0, dim]: an eager tensor this small becomes a constant of any graph."""
     with tf.init_scope(), tf.device("CPU:0"):
         return tf.zeros([0, dim], tf.float32)
+
+
+def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:
+    """Makes the moving average that Keras has for each other weight, and None for one of this kind."""
+    with tf.init_scope():
+        average = keras.Variable("zeros", shape, "float32", trainable=False)
+        optimizer._model_variables_moving_average[index] = average
 
 
 def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> list[Any]:
@@ -99,23 +122,6 @@ def _keep_gradient(op: Any, grad: Any) -> None:
 # --- the update --------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Update:
-    """What the ops of a variable get: names of its tables, JSON of their configurations, "cpu" or "gpu"."""
-
-    tables: list[str]
-    specs: str
-    place: str
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """Attributes of an op."""
-        return {"tables": self.tables, "specs": self.specs}
-
-
-outside_of_graphs = tf.init_scope
-
-
 def merged(ticket: Any, update: Callable[[Any], None]) -> None:
     """Calls `update` once, with the sum of all replicas' tickets: they are threads of this process."""
     context = tf.distribute.get_replica_context()
@@ -128,8 +134,9 @@ def merged(ticket: Any, update: Callable[[Any], None]) -> None:
     )
 
 
-def updates(call: Update) -> Any:
+def updates(call: Update, ticket: Any) -> Any:
     """Returns how often each table was updated, int64 [tables]."""
+    del ticket
     return native.ops.het_apply_count(**call.attributes)
 
 

@@ -1,0 +1,95 @@
+#include "het_tf/capi/steps.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "het_tf/core/base/answer.h"
+#include "het_tf/core/base/interrupt.h"
+#include "het_tf/core/engine/call_spec.h"
+
+namespace het {
+namespace {
+
+// Runs body(spec, resolved) -> Status.
+template <typename Body>
+int WithCall(void* call, const Body& body) {
+  const Interrupts interrupts(Interrupts::By::kFunction);
+  return Answer([&]() -> Status {
+    CallSpec& spec = *static_cast<CallSpec*>(call);
+    HET_ASSIGN_OR_RETURN(const CallSpec::Resolved resolved, spec.Resolve());
+    return body(spec, resolved);
+  });
+}
+
+std::vector<FeatureIds> FeaturesOf(const CallSpec& spec, const int64_t* const* ids, const size_t* counts) {
+  std::vector<FeatureIds> features;
+  for (size_t f = 0; f < spec.features().size(); ++f) {
+    features.push_back({spec.features()[f].table, {ids[f], counts[f]}, spec.features()[f].padding_id});
+  }
+  return features;
+}
+
+}  // namespace
+}  // namespace het
+
+int HetCallOpen(const char* specs, void** call) {
+  return het::Answer([&]() -> het::Status {
+    HET_ASSIGN_OR_RETURN(std::unique_ptr<het::CallSpec> spec, het::CallSpec::Create(specs));
+    const std::set<uint64_t> variables(spec->variables().begin(), spec->variables().end());
+    het::Text() = nlohmann::json({{"features", spec->features().size()},
+                                  {"tables", spec->tables().size()},
+                                  {"tickets", variables.size() * het::KeptGradients::kSlots * 2}})
+                      .dump();
+    *call = spec.release();
+    return het::Status();
+  });
+}
+
+int HetCallLookup(void* call, const int64_t* const* ids, const size_t* counts, float* const* rows,
+                  uint64_t* token) {
+  return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
+    const std::vector<het::FeatureIds> features = het::FeaturesOf(spec, ids, counts);
+    const het::Status checked = het::CheckIds(spec, features);
+    if (!checked.ok()) return checked;
+    return resolved.engine->steps().Lookup({*resolved.tables, features, spec.signature()},
+                                           {rows, features.size()}, token);
+  });
+}
+
+int HetCallKeep(void* call, const int64_t* const* ids, const size_t* counts, const float* const* gradients,
+                uint64_t token, int64_t worker, float* tickets) {
+  return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
+    const std::vector<het::FeatureIds> features = het::FeaturesOf(spec, ids, counts);
+    het::ApplyArgs args;
+    args.token = token;
+    args.gradients = {gradients, features.size()};
+    std::vector<het::KeptGradients::Given> given;
+    const het::Status kept =
+        resolved.engine->steps().Keep({*resolved.tables, features, spec.signature()}, args, spec.variables(),
+                                      static_cast<uint32_t>(worker), nullptr, &given);
+    if (kept.ok()) het::WriteTickets({given.data(), given.size()}, tickets);
+    return kept;
+  });
+}
+
+int HetCallApply(void* call, const float* tickets, const float* rates, float scale) {
+  return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
+    het::KeptCall kept;
+    kept.variable = spec.variables()[0];
+    kept.tables = *resolved.tables;
+    kept.tickets = {tickets, 2 * het::KeptGradients::kSlots};
+    kept.learning_rates = {rates, resolved.tables->size()};
+    kept.scale = scale;
+    const het::Status checked = het::CheckLearningRates(spec, kept.learning_rates);
+    return checked.ok() ? resolved.engine->steps().ApplyKept(kept) : checked;
+  });
+}
+
+int HetCallApplies(void* call, int64_t* counts) {
+  return het::WithCall(call, [&](const het::CallSpec&, const het::CallSpec::Resolved& resolved) {
+    for (const het::TablePtr& table : *resolved.tables) *counts++ = table->applies.load();
+    return het::Status();
+  });
+}
+
+void HetCallClose(void* call) { delete static_cast<het::CallSpec*>(call); }

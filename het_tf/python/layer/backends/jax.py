@@ -1,0 +1,202 @@
+"""The layer on JAX: ordered callbacks, with a derivative of their own; inside of jit, or at once.
+
+    _look    rows of ids, by the engine        its derivative: _keep
+    _keep    keeps gradients, gives tickets    its derivative: refused, nothing computes it
+
+JAX runs ordered callbacks in the order of the program, also those of later calls. It returns before they
+have run: `het_tf.Table` and all else that asks the engine waits for them first (session/native.py). An error
+of one ends the program as a JaxRuntimeError, whose text has that of the error.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.experimental
+import jax.numpy as jnp
+import numpy as np
+
+from het_tf.python import backend
+from het_tf.python.backend import keras
+from het_tf.python.layer.backends import dense, engine
+from het_tf.python.table.layer_state import Call, Update
+
+JIT = True
+check = engine.check
+merged = engine.merged
+not_converted = engine.not_converted
+prepare = dense.prepare
+cast = keras.ops.cast
+
+
+def anchor(variables: list[Any]) -> Any:
+    """See __init__.py."""
+    values = [one.value for one in variables]
+    return values[0] if len(values) == 1 else jnp.concatenate(values)
+
+
+def is_state(value: Any) -> bool:
+    """See engine.py."""
+    return not isinstance(value, jax.core.Tracer) and engine.is_state(value)
+
+
+def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:
+    """Leaves None, where Keras skips a variable; but not where it overwrites variables by their averages."""
+    if optimizer.ema_overwrite_frequency:
+        raise NotImplementedError(
+            f"ema_overwrite_frequency is {optimizer.ema_overwrite_frequency} with tables on JAX, where Keras "
+            "would multiply their variables; leave it out: fit still ends with the averages of the dense part"
+        )
+
+
+def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> list[Any]:
+    """Reads the rows of all features of a layer.
+
+    Args:
+      call: The layer's attributes.
+      ids: For each feature integers of any shape, and None or their mask.
+      anchor: The values of the variables of its tables, float32 [64 * variables, 2]; or anything.
+      training: Whether a gradient may follow.
+
+    Returns:
+      One float32 array a feature, of shape `ids.shape + [dim]`.
+    """
+    step = engine.call_of(call.specs)
+    flat, masks = tuple(one for one, _ in ids), tuple(mask for _, mask in ids)
+    if training:
+        return list(_look(step, jnp.asarray(anchor), flat, masks))
+    return list(_read(step, False, flat, masks)[0])
+
+
+def _host(what: str, function: Callable[..., Any], shapes: Any, *arrays: Any) -> Any:
+    """Returns function(*arrays of numpy): at once, or in a traced program as an ordered callback."""
+    flat = jax.tree.leaves(arrays)
+    if not any(isinstance(one, jax.core.Tracer) for one in flat):
+        backend.settle()
+        return jax.tree.map(jnp.asarray, function(*arrays))
+    try:
+        return jax.experimental.io_callback(function, shapes, *arrays, ordered=True)
+    except ValueError as error:
+        if "vmap" not in str(error) and "batching" not in str(error).lower():
+            raise
+        raise RuntimeError(
+            f"het_tf: {what} of tables under jax.vmap, which has no order of its calls: call the layer on "
+            "ids [B, ...] outside of vmap"
+        ) from None
+
+
+def _arrays(arrays: Any) -> list[Any]:
+    """Returns ids as int64, and None as it is; without copies where they have that type."""
+    return [None if one is None else np.ascontiguousarray(one, np.int64) for one in arrays]
+
+
+def _masks(masks: Any) -> list[Any]:
+    return [None if one is None else np.asarray(one) for one in masks]
+
+
+def _read(step: engine.Call, training: bool, ids: Any, masks: Any) -> tuple[Any, Any]:
+    """Returns rows, and the token in two halves: JAX may have no 64-bit integers."""
+
+    def read(ids: Any, masks: Any) -> Any:
+        rows = tuple(np.empty((*one.shape, dim), np.float32) for one, dim in zip(ids, step.dims, strict=True))
+        token = step.lookup(_arrays(ids), _masks(masks), rows, training)
+        return rows, np.array([token >> 32, token & 0xFFFFFFFF], np.uint32)
+
+    shapes = tuple(
+        jax.ShapeDtypeStruct((*one.shape, dim), jnp.float32) for one, dim in zip(ids, step.dims, strict=True)
+    )
+    rows, token = _host("a lookup", read, (shapes, jax.ShapeDtypeStruct((2,), jnp.uint32)), ids, masks)
+    return rows, token
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _read_once(step: engine.Call, anchor: Any, ids: Any, masks: Any) -> Any:
+    """Rows and token of a lookup whose gradient is taken, which depend on the anchor once more."""
+    del anchor
+    return _read(step, True, ids, masks)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _look(step: engine.Call, anchor: Any, ids: Any, masks: Any) -> Any:
+    """Rows of ids; the gradient of the anchor has their tickets."""
+    del anchor
+    return _read(step, True, ids, masks)[0]
+
+
+def _look_forward(step: engine.Call, anchor: Any, ids: Any, masks: Any) -> Any:
+    rows, token = _read_once(step, anchor, ids, masks)
+    return rows, (token, ids, masks)
+
+
+def _look_backward(step: engine.Call, kept: Any, gradients: Any) -> Any:
+    token, ids, masks = kept
+    tickets = _keep(step, token, ids, masks, gradients)
+    return (tickets, *jax.tree.map(_no_gradient, (ids, masks)))
+
+
+def _no_gradient(x: Any) -> Any:
+    return np.zeros(x.shape, jax.dtypes.float0)
+
+
+_look.defvjp(_look_forward, _look_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _keep(step: engine.Call, token: Any, ids: Any, masks: Any, gradients: Any) -> Any:
+    """Keeps the gradients of rows, and returns their tickets."""
+
+    def keep(token: Any, ids: Any, masks: Any, gradients: Any) -> Any:
+        high, low = (int(one) for one in np.asarray(token))
+        given = [np.ascontiguousarray(one, np.float32) for one in gradients]
+        return step.keep(_arrays(ids), _masks(masks), given, high << 32 | low)
+
+    shape = jax.ShapeDtypeStruct((engine.SLOTS * step.variables, 2), jnp.float32)
+    return _host("a gradient", keep, shape, token, ids, masks, gradients)
+
+
+def _refuse(*arguments: Any) -> Any:
+    raise RuntimeError(engine.NO_SECOND)
+
+
+_keep.defvjp(_refuse, _refuse)
+_read_once.defvjp(_refuse, _refuse)
+
+
+def updates(call: Update, ticket: Any) -> Any:
+    """Returns how often each table was updated, int32 [tables], in the program that has the ticket."""
+    step = engine.call_of(call.specs)
+
+    def count(_: Any) -> Any:
+        return np.minimum(step.applies(), 2**31 - 1).astype(np.int32)
+
+    return _host("a schedule", count, jax.ShapeDtypeStruct((len(call.tables),), jnp.int32), ticket)
+
+
+def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -> None:
+    """Updates rows by the gradients that a ticket, float32 [64, 2], stands for.
+
+    Args:
+      call: The variable's.
+      ticket: float32 [64, 2].
+      rates: Each table's learning rate: a float, a variable, which is read when rows are updated, or a scalar
+        array.
+      bulk_synchronous: No effect: there is one worker.
+    """
+    del bulk_synchronous
+    step = engine.call_of(call.specs)
+    arrays = [one for one in rates if isinstance(one, jax.Array)]
+
+    def update(ticket: Any, *arrays: Any) -> Any:
+        given = iter(arrays)
+        step.apply(
+            np.asarray(ticket),
+            [float(next(given)) if isinstance(one, jax.Array) else _number(one) for one in rates],
+        )
+        return ()
+
+    _host("an update", update, (), ticket, *arrays)
+
+
+def _number(rate: Any) -> float:
+    return float(np.asarray(rate._value)) if isinstance(rate, keras.Variable) else float(rate)

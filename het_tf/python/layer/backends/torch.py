@@ -1,0 +1,157 @@
+"""The layer on PyTorch: an autograd function on tensors of this process's memory.
+
+    Look   rows of ids, by the engine        its backward: Keep
+    Keep   keeps gradients, gives tickets    its backward: refused, nothing computes it
+
+Tensors on another device are copied, with one warning.
+"""
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from het_tf.python.backend import keras
+from het_tf.python.layer.backends import dense, engine
+from het_tf.python.session import settings
+from het_tf.python.table.layer_state import Call, Update
+from het_tf.python.table.notes import HetWarning
+
+JIT = False  # torch.compile cannot look into the lookup; it may compile what is around
+check = engine.check
+merged = engine.merged
+is_state = engine.is_state
+not_converted = engine.not_converted
+prepare = dense.prepare
+
+
+def cast(x: Any, dtype: str) -> Any:
+    """Returns x in a dtype of Keras."""
+    return x.to(getattr(torch, dtype))
+
+
+def anchor(variables: list[Any]) -> Any:
+    """See __init__.py."""
+    values = [one.value for one in variables]
+    return values[0] if len(values) == 1 else torch.cat(values)
+
+
+def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:
+    """Makes the moving average that Keras has for each other weight, and None for one of this kind."""
+    average = keras.Variable("zeros", shape, "float32", trainable=False)
+    optimizer._model_variables_moving_average[index] = average
+
+
+@torch.compiler.disable(
+    reason="het_tf: lookups of tables run in Python; compile the layers behind them alone"
+)
+def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> list[Any]:
+    """Reads the rows of all features of a layer.
+
+    Args:
+      call: The layer's attributes.
+      ids: For each feature int64 of any shape, and None or its mask.
+      anchor: The values of the variables of its tables, float32 [64 * variables, 2]; or anything.
+      training: Whether a gradient may follow.
+
+    Returns:
+      One float32 tensor a feature, of shape `ids.shape + [dim]`, on the device of its ids.
+    """
+    step = engine.call_of(call.specs)
+    if any(one.is_meta for one, _ in ids):  # Keras asks for shapes
+        return [
+            one.new_empty((*one.shape, dim), dtype=torch.float32)
+            for (one, _), dim in zip(ids, step.dims, strict=True)
+        ]
+    devices = [one.device for one, _ in ids]
+    flat = [_here(one).contiguous() for one, _ in ids]
+    masks = [None if mask is None else _here(mask) for _, mask in ids]
+    if training and torch.is_grad_enabled():
+        rows = _Look.apply(step, masks, _here(anchor), *flat)
+    else:
+        rows = _read(step, flat, masks, False)[0]
+    return [one.to(device) for one, device in zip(rows, devices, strict=True)]
+
+
+def _here(x: Any) -> Any:
+    """Returns a tensor of this process's memory."""
+    if x.device.type == "cpu":
+        return x
+    _warn_of_copies(x.device.type)
+    return x.cpu()
+
+
+@functools.cache
+def _warn_of_copies(device: str) -> None:
+    warnings.warn(
+        f"ids are on {device!r}, and tables in the memory of this process: every lookup copies ids, rows and "
+        "gradients. Give ids on the CPU",
+        HetWarning,
+        stacklevel=4,
+    )
+
+
+def _arrays(tensors: Any) -> list[Any]:
+    return [None if one is None else one.detach().numpy() for one in tensors]
+
+
+def _read(step: engine.Call, ids: Any, masks: Any, training: bool) -> tuple[tuple[Any, ...], int]:
+    rows = tuple(torch.empty((*one.shape, dim)) for one, dim in zip(ids, step.dims, strict=True))
+    return rows, step.lookup(_arrays(ids), _arrays(masks), _arrays(rows), training)
+
+
+class _Look(torch.autograd.Function):
+    """Rows of ids; the gradient of the anchor has their tickets."""
+
+    @staticmethod
+    def forward(ctx: Any, step: engine.Call, masks: Any, anchor: Any, *ids: Any) -> Any:
+        rows, token = _read(step, ids, masks, True)
+        ctx.step, ctx.masks, ctx.token = step, masks, token
+        ctx.save_for_backward(*ids)  # which notices ids that were changed in place
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        ids = ctx.saved_tensors
+        tickets = _Keep.apply(ctx.step, ctx.masks, ctx.token, ids, *gradients)
+        return (None, None, tickets, *(None for _ in ids))
+
+
+class _Keep(torch.autograd.Function):
+    """Keeps the gradients of rows, and returns their tickets."""
+
+    @staticmethod
+    def forward(ctx: Any, step: engine.Call, masks: Any, token: int, ids: Any, *gradients: Any) -> Any:
+        del ctx
+        given = [one.detach().float().contiguous() for one in gradients]
+        return torch.from_numpy(step.keep(_arrays(ids), _arrays(masks), _arrays(given), token))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(engine.NO_SECOND)
+
+
+def updates(call: Update, ticket: Any) -> Any:
+    """Returns how often each table was updated, int64 [tables]."""
+    del ticket
+    return torch.from_numpy(engine.call_of(call.specs).applies())
+
+
+def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -> None:
+    """Updates rows by the gradients that a ticket, float32 [64, 2], stands for.
+
+    Args:
+      call: The variable's.
+      ticket: float32 [64, 2].
+      rates: Each table's learning rate: a float, a variable or a scalar tensor.
+      bulk_synchronous: No effect: there is one worker.
+    """
+    del bulk_synchronous
+    assert not settings.several_workers()
+    engine.call_of(call.specs).apply(np.asarray(ticket.detach().cpu()), [_number(one) for one in rates])
+
+
+def _number(rate: Any) -> float:
+    return float(getattr(rate, "value", rate))
