@@ -2,6 +2,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
 
@@ -90,6 +91,8 @@ HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool grad
   host.sizes = BatchSizes();
   host.features = MakeFeatures(batch, gradients, &host.sizes.positions, &host.sizes.items);
   for (UseView& use : host.uses) {
+    use.first_bucket = host.sizes.buckets;
+    host.sizes.buckets += use.table.buckets;
     use.first_place = host.sizes.places;
     host.sizes.places += use.table.buckets * kBucketSlots + call.rows.n;
   }
@@ -118,11 +121,17 @@ BatchView Upload(Context& context, const HostBatch& batch) {
   return view;
 }
 
-ParameterBatch AsParameter(const HostBatch& batch) {
+KernelBatch::KernelBatch(Context& context, HostBatch batch) : host_(std::move(batch)) {
+  fits_ = host_.uses.size() <= ParameterBatch::kMostUses &&
+          host_.features.size() <= ParameterBatch::kMostFeatures;
+  if (!fits_) uploaded_ = Upload(context, host_);
+}
+
+ParameterBatch KernelBatch::AsParameter() const {
   ParameterBatch parameter;
-  static_cast<BatchSizes&>(parameter) = batch.sizes;
-  std::copy(batch.uses.begin(), batch.uses.end(), parameter.uses);
-  std::copy(batch.features.begin(), batch.features.end(), parameter.features);
+  static_cast<BatchSizes&>(parameter) = host_.sizes;
+  std::copy(host_.uses.begin(), host_.uses.end(), parameter.uses);
+  std::copy(host_.features.begin(), host_.features.end(), parameter.features);
   return parameter;
 }
 

@@ -24,18 +24,32 @@ inline BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDe
   return Upload(context, CheckBatch(call, batch, gradients));
 }
 
-ParameterBatch AsParameter(const HostBatch& batch);
-// Calls launch(batch) with a ParameterBatch, or a BatchView if the batch has too many uses or features for
-// one.
-template <typename F>
-void WithBatch(Context& context, const HostBatch& batch, F launch) {
-  if (batch.sizes.n_uses <= ParameterBatch::kMostUses &&
-      batch.sizes.n_features <= ParameterBatch::kMostFeatures) {
-    launch(AsParameter(batch));
-  } else {
-    launch(Upload(context, batch));
+// A checked batch for kernels: With(launch) calls launch(batch) with a ParameterBatch, or with a BatchView,
+// which is copied to the device once, if the batch has too many uses or features for parameters.
+class KernelBatch {
+ public:
+  KernelBatch(Context& context, HostBatch batch);
+  KernelBatch() = default;
+
+  template <typename F>
+  void With(F launch) const {
+    if (fits_) {
+      launch(AsParameter());
+    } else {
+      launch(uploaded_);
+    }
   }
-}
+  const BatchSizes& sizes() const { return host_.sizes; }
+  void SetCall(const CallRows& call) { host_.sizes.call = uploaded_.call = call; }
+  const std::vector<UseView>& uses() const { return host_.uses; }
+
+ private:
+  ParameterBatch AsParameter() const;
+
+  HostBatch host_;
+  BatchView uploaded_ = {};
+  bool fits_ = true;
+};
 
 // Wanted rows, for HetDevWanted; a set keeps each (use, key) once, for any number of positions.
 struct WantedView {

@@ -6,6 +6,7 @@
 // enough of them in flight (docs/gpu.md).
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
 #include "het_tf/kernels/cuda/probe.h"
@@ -210,24 +211,25 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   context.Begin(stream);
   HostBatch host = CheckBatch(call, batch, false);
   host.sizes.visit = context.NextVisit();
+  const BatchSizes sizes = host.sizes;
+  const KernelBatch kernel_batch(context, std::move(host));
   call.kept.Drop();
-  if (call.found.bytes() < host.sizes.positions * sizeof(uint64_t)) {
+  if (call.found.bytes() < sizes.positions * sizeof(uint64_t)) {
     call.looked_up = false;
-    call.found =
-        context.Allocate(sizeof(uint64_t) * (host.sizes.positions + host.sizes.positions / 4), "a call");
+    call.found = context.Allocate(sizeof(uint64_t) * (sizes.positions + sizes.positions / 4), "a call");
   }
   const uint32_t counts = kStripes * StripeWords(batch.n_uses);
-  const WantedView list = MakeWanted(context, host.sizes, counts);
+  const WantedView list = MakeWanted(context, sizes, counts);
   uint64_t* reads = context.HostScratch<uint64_t>(batch.n_uses);
   uint64_t* hits = context.HostScratch<uint64_t>(batch.n_uses);
 
-  WithBatch(context, host, [&](const auto& view) {
+  kernel_batch.With([&](const auto& view) {
     for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
     ClearOldVisits(context, &call);
-    Launch<32>(context, "lookup", host.sizes.items,
+    Launch<32>(context, "lookup", sizes.items,
                LookupKernel<std::decay_t<decltype(view)>>{view, list, call.found.as<uint64_t>(), training});
   });
-  call.positions = host.sizes.positions;
+  call.positions = sizes.positions;
   call.looked_up = true;
   const uint32_t* met = ReadWanted(context, list, wanted);
 
@@ -254,9 +256,10 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
 
 void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream) {
   context.Begin(stream);
-  const HostBatch host = CheckBatch(call, batch, false);
-  if (!call.looked_up || call.positions != host.sizes.positions) {
-    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(host.sizes.positions) +
+  const KernelBatch kernel_batch(context, CheckBatch(call, batch, false));
+  const BatchSizes& sizes = kernel_batch.sizes();
+  if (!call.looked_up || call.positions != sizes.positions) {
+    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(sizes.positions) +
                               " ids, and the call " +
                               (call.looked_up ? "has looked up " + std::to_string(call.positions)
                                               : std::string("has looked up none")) +
@@ -266,9 +269,9 @@ void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDev
   uint32_t* read = context.HostScratch<uint32_t>(2);
   context.Fill(report, 0xff, 2);
   const bool kept = call.kept.Holds(batch);
-  WithBatch(context, host, [&](const auto& view) {
+  kernel_batch.With([&](const auto& view) {
     Launch<32>(
-        context, "gather", host.sizes.items,
+        context, "gather", sizes.items,
         GatherKernel<std::decay_t<decltype(view)>>{view, call.found.as<uint64_t>(), kept ? 1 : 0, report});
   });
   context.CopyOut(read, report, 2);
