@@ -2,6 +2,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
 
@@ -90,6 +91,8 @@ HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool grad
   host.sizes = BatchSizes();
   host.features = MakeFeatures(batch, gradients, &host.sizes.positions, &host.sizes.items);
   for (UseView& use : host.uses) {
+    use.first_bucket = host.sizes.buckets;
+    host.sizes.buckets += use.table.buckets;
     use.first_place = host.sizes.places;
     host.sizes.places += use.table.buckets * kBucketSlots + call.rows.n;
   }
@@ -118,49 +121,50 @@ BatchView Upload(Context& context, const HostBatch& batch) {
   return view;
 }
 
-ParameterBatch AsParameter(const HostBatch& batch) {
+KernelBatch::KernelBatch(Context& context, HostBatch batch) : host_(std::move(batch)) {
+  fits_ = host_.uses.size() <= ParameterBatch::kMostUses &&
+          host_.features.size() <= ParameterBatch::kMostFeatures;
+  if (!fits_) uploaded_ = Upload(context, host_);
+}
+
+ParameterBatch KernelBatch::AsParameter() const {
   ParameterBatch parameter;
-  static_cast<BatchSizes&>(parameter) = batch.sizes;
-  std::copy(batch.uses.begin(), batch.uses.end(), parameter.uses);
-  std::copy(batch.features.begin(), batch.features.end(), parameter.features);
+  static_cast<BatchSizes&>(parameter) = host_.sizes;
+  std::copy(host_.uses.begin(), host_.uses.end(), parameter.uses);
+  std::copy(host_.features.begin(), host_.features.end(), parameter.features);
   return parameter;
 }
 
-WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts) {
+WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts, Dev<uint32_t> n) {
   uint64_t entries = 64;
   while (entries < 2 * batch.positions) entries *= 2;
   if (entries > uint64_t{1} << 32) entries = uint64_t{1} << 32;
   WantedView view;
   view.mask = static_cast<uint32_t>(entries - 1);
-  view.set = context.Scratch<uint32_t>(entries);
-  view.n = context.Scratch<uint32_t>(size_t{counts} + 1);
+  view.visit = batch.visit;
+  view.set = context.Unvisited(entries);
+  view.n = n;
   view.counts = counts;
   view.uses = context.Scratch<uint32_t>(batch.positions);
   view.keys = context.Scratch<int64_t>(batch.positions);
   view.bases = context.Scratch<int64_t>(batch.positions);
-  context.Fill(view.set, 0xff, entries);
-  context.Fill(view.n, 0, size_t{counts} + 1);
   return view;
 }
 
-const uint32_t* ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted) {
-  uint32_t* n = context.HostScratch<uint32_t>(size_t{view.counts} + 1);
-  context.CopyOut(n, view.n, size_t{view.counts} + 1);
-  context.Wait();
+void ReadWanted(Context& context, const WantedView& view, uint32_t n, HetDevWanted* wanted) {
   *wanted = HetDevWanted{};
-  if (*n == 0) return n + 1;
-  uint32_t* uses = context.HostScratch<uint32_t>(*n);
-  int64_t* keys = context.HostScratch<int64_t>(*n);
-  int64_t* bases = context.HostScratch<int64_t>(*n);
-  context.CopyOut(uses, view.uses, *n);
-  context.CopyOut(keys, view.keys, *n);
-  context.CopyOut(bases, view.bases, *n);
+  if (n == 0) return;
+  uint32_t* uses = context.HostScratch<uint32_t>(n);
+  int64_t* keys = context.HostScratch<int64_t>(n);
+  int64_t* bases = context.HostScratch<int64_t>(n);
+  context.CopyOut(uses, view.uses, n);
+  context.CopyOut(keys, view.keys, n);
+  context.CopyOut(bases, view.bases, n);
   context.Wait();
-  wanted->n = *n;
+  wanted->n = n;
   wanted->use = uses;
   wanted->keys = keys;
   wanted->bases = bases;
-  return n + 1;
 }
 
 }  // namespace het::dev

@@ -19,36 +19,47 @@ struct HostBatch {
 HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool gradients);
 // Copies it to device memory. Call after context.Begin().
 BatchView Upload(Context& context, const HostBatch& batch);
-inline BatchView MakeBatch(Context& context, const HetDevCall& call, const HetDevBatch& batch,
-                           bool gradients) {
-  return Upload(context, CheckBatch(call, batch, gradients));
-}
 
-ParameterBatch AsParameter(const HostBatch& batch);
-// Calls launch(batch) with a ParameterBatch, or a BatchView if the batch has too many uses or features for
-// one.
-template <typename F>
-void WithBatch(Context& context, const HostBatch& batch, F launch) {
-  if (batch.sizes.n_uses <= ParameterBatch::kMostUses &&
-      batch.sizes.n_features <= ParameterBatch::kMostFeatures) {
-    launch(AsParameter(batch));
-  } else {
-    launch(Upload(context, batch));
+// A checked batch for kernels: With(launch) calls launch(batch) with a ParameterBatch, or with a BatchView,
+// which is copied to the device once, if the batch has too many uses or features for parameters.
+class KernelBatch {
+ public:
+  KernelBatch(Context& context, HostBatch batch);
+  KernelBatch() = default;
+
+  template <typename F>
+  void With(F launch) const {
+    if (fits_) {
+      launch(AsParameter());
+    } else {
+      launch(uploaded_);
+    }
   }
-}
+  const BatchSizes& sizes() const { return host_.sizes; }
+  void SetCall(const CallRows& call) { host_.sizes.call = uploaded_.call = call; }
+  const std::vector<UseView>& uses() const { return host_.uses; }
+
+ private:
+  ParameterBatch AsParameter() const;
+
+  HostBatch host_;
+  BatchView uploaded_ = {};
+  bool fits_ = true;
+};
 
 // Wanted rows, for HetDevWanted; a set keeps each (use, key) once, for any number of positions.
 struct WantedView {
-  Dev<uint32_t> set;  // positions; mask + 1 entries
+  Dev<uint64_t> set;  // visit << 32 | position; mask + 1 entries. Those of other visits are free
   uint32_t mask;
-  Dev<uint32_t> n;  // followed by `counts` zeros for the caller's use
+  uint32_t visit;
+  Dev<uint32_t> n;  // followed by `counts` words for the caller's use, all 0
   uint32_t counts;
   Dev<uint32_t> uses;  // room for one entry a position
   Dev<int64_t> keys;
   Dev<int64_t> bases;
 };
-WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts = 0);
-// Copies the list to the host and waits. `reads` and `hits` stay null. Returns the caller's counts.
-const uint32_t* ReadWanted(Context& context, const WantedView& view, HetDevWanted* wanted);
+WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts, Dev<uint32_t> n);
+// Copies the list to the host and waits. `reads` and `hits` stay null.
+void ReadWanted(Context& context, const WantedView& view, uint32_t n, HetDevWanted* wanted);
 
 }  // namespace het::dev

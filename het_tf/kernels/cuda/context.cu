@@ -167,6 +167,26 @@ uint32_t HetDevContext::NextVisit() {
   return ++visit_;
 }
 
+Dev<uint32_t> HetDevContext::Zeros(size_t n) {
+  if (zeros_.bytes() < n * sizeof(uint32_t)) {
+    Block larger = Allocate(n * sizeof(uint32_t), "counts of a call");
+    zeros_ = std::move(larger);
+    Fill(zeros_.as<uint32_t>(), 0, n);
+  }
+  return zeros_.as<uint32_t>();
+}
+
+Dev<uint64_t> HetDevContext::Unvisited(size_t n) {
+  const bool grows = unvisited_.bytes() < n * sizeof(uint64_t);
+  if (grows) {
+    Block larger = Allocate(n * sizeof(uint64_t), "keys of a call");
+    unvisited_ = std::move(larger);
+  }
+  if (grows || unvisited_round_ != round_) Fill(unvisited_.as<char>(), 0, unvisited_.bytes());
+  unvisited_round_ = round_;
+  return unvisited_.as<uint64_t>();
+}
+
 void* HetDevContext::Stage(size_t bytes) {
   if (stage_.bytes() < bytes) {
     Settle();  // no kernel reads the old one any more

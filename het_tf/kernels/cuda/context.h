@@ -133,6 +133,10 @@ struct HetDevContext {
   T* HostScratch(size_t n) {
     return static_cast<T*>(Take(&host_scratch_, n * sizeof(T), true));
   }
+  // Words in device memory that are 0, and that the call leaves at 0 (Tile::Last); until the next Zeros.
+  het::dev::Dev<uint32_t> Zeros(size_t n);
+  // Words of which none has `NextVisit() << 32` in its upper half; until the next Unvisited.
+  het::dev::Dev<uint64_t> Unvisited(size_t n);
   // Allocates permanent device memory. `what`: its purpose, for the message.
   het::dev::Block Allocate(size_t bytes, const std::string& what);
   het::dev::Block AllocateLocked(size_t bytes);
@@ -201,6 +205,9 @@ struct HetDevContext {
   het::dev::Arena scratch_;
   het::dev::Arena host_scratch_;
   het::dev::Block stage_;
+  het::dev::Block zeros_;
+  het::dev::Block unvisited_;
+  uint32_t unvisited_round_ = 0;
   uint64_t calls_ = 0;
   uint32_t visit_ = 0;
   uint32_t round_ = 0;

@@ -185,6 +185,19 @@ class Tile {
     for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) to[i] = value;
   }
 
+  HET_DEV bool Last(uint32_t* counter, uint32_t n) const {
+    __threadfence();
+    lanes_.sync();
+    uint32_t last = 0;
+    if (lanes_.thread_rank() == 0 && Append(counter) == n - 1) {
+      *counter = 0;
+      last = 1;
+    }
+    last = lanes_.shfl(last, 0);
+    if (last != 0) __threadfence();
+    return last != 0;
+  }
+
   // Uses one atomic for all threads of the warp that arrive together. They must have the same `counter`.
   template <typename T>
   static HET_DEV T Append(T* counter) {

@@ -1,6 +1,5 @@
 // sort.h on a GPU.
 #include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_scan.cuh>
 #include <string>
 
 #include "het_tf/kernels/cuda/sort.h"
@@ -41,17 +40,6 @@ void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uin
       "radix sort");
   *keys = Dev<uint64_t>(both_keys.Current());
   *values = Dev<uint32_t>(both_values.Current());
-}
-
-void RunningSums(Context& context, Dev<uint32_t> values, Dev<uint32_t> sums, uint64_t n) {
-  const uint32_t items = Items(n + 1);
-  const cudaStream_t stream = static_cast<cudaStream_t>(context.stream());
-  size_t bytes = 0;
-  Check(cub::DeviceScan::ExclusiveSum(nullptr, bytes, values.raw(), sums.raw(), items, stream),
-        "running sums");
-  const Dev<uint8_t> temporary = context.Scratch<uint8_t>(bytes);
-  Check(cub::DeviceScan::ExclusiveSum(temporary.raw(), bytes, values.raw(), sums.raw(), items, stream),
-        "running sums");
 }
 
 }  // namespace het::dev

@@ -1,6 +1,8 @@
 // HetDevInstall: puts the store's rows into the table or the call. The plan is in install_plan.h.
 #include <algorithm>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "het_tf/kernels/cuda/compose.h"
@@ -13,37 +15,16 @@
 namespace het::dev {
 namespace {
 
-// New rows of the call are numbered in the order of the plan; those of one use are consecutive.
+// New rows of the call; those of one use are consecutive.
 struct NewRows {
-  Dev<uint32_t> before;  // for each i: number of new rows before it
   Dev<uint64_t> of_use;  // [n_uses][2]: new rows of earlier uses; begin of its floats
   CallRows rows;         // with room for all of them
   uint32_t first;        // number of the first new row
 };
 
-struct VictimsKernel {
-  PlanView plan;
-  BatchView batch;
-  Dev<uint32_t> before;
-  DirtyRows to;
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    if (static_cast<uint32_t*>(plan.victims)[i] == 0) return;
-    tile.Once([&] {
-      const uint32_t at = static_cast<uint32_t*>(before)[i];
-      const uint32_t use = static_cast<uint32_t>(static_cast<uint64_t*>(plan.homes)[i] >> 32);
-      const uint64_t row = static_cast<uint64_t*>(plan.rows)[i];
-      const Slot* slots = batch.use(use).table.slots;
-      static_cast<uint64_t*>(to.keys)[at] = static_cast<uint64_t>(slots[row].key);
-      static_cast<uint32_t*>(to.uses)[at] = use;
-      static_cast<uint64_t*>(to.rows)[at] = row;
-    });
-  }
-};
-
+template <typename Batch>
 struct PlaceKernel {
-  BatchView batch;  // with the call's rows after the install
+  Batch batch;  // with the call's rows after the install
   AnswersView answers;
   PlanView plan;
   NewRows new_rows;
@@ -52,13 +33,12 @@ struct PlaceKernel {
   HET_DEV uint64_t PlaceOf(const Tile& tile, uint64_t i, uint32_t use, const TableView& table) const {
     const uint64_t row = static_cast<uint64_t*>(plan.rows)[i];
     if (row != kNowhere) return row;
-    const uint32_t before = static_cast<uint32_t*>(new_rows.before)[i];
+    const uint32_t of_this_use = static_cast<uint32_t*>(plan.new_rows)[i];
     const uint64_t* of_use = static_cast<uint64_t*>(new_rows.of_use) + uint64_t{use} * 2;
-    const uint64_t number = new_rows.first + before;
+    const uint64_t number = new_rows.first + of_use[0] + of_this_use;
     tile.Once([&] {
       static_cast<uint32_t*>(new_rows.rows.uses)[number] = use;
-      static_cast<uint64_t*>(new_rows.rows.begins)[number] =
-          of_use[1] + (before - of_use[0]) * FloatsInCall(table);
+      static_cast<uint64_t*>(new_rows.rows.begins)[number] = of_use[1] + of_this_use * FloatsInCall(table);
     });
     tile.Sync();
     return kOfCall | number;
@@ -129,7 +109,7 @@ class Install {
     CheckAnswers();
     if (n_ == 0) return;
     context_.Begin(stream);
-    view_ = MakeBatch(context_, call_, batch_, false);
+    view_ = KernelBatch(context_, CheckBatch(call_, batch_, false));
     UploadAnswers();
     MakePlan();
     ReadPlan();
@@ -166,12 +146,15 @@ class Install {
   uint32_t RowFloats(uint32_t use) const { return batch_.uses[use].table->view.row_floats; }
   uint64_t CallStride(uint32_t use) const { return FloatsInCall(batch_.uses[use].table->view); }
 
+  // What is known of each row goes in one copy, rows that lie together in another.
   void UploadAnswers() {
-    int64_t* keys = context_.HostScratch<int64_t>(n_);
-    int64_t* bases = context_.HostScratch<int64_t>(n_);
-    uint8_t* flags = context_.HostScratch<uint8_t>(n_);
-    uint32_t* uses = context_.HostScratch<uint32_t>(n_);
-    uint64_t* begins = context_.HostScratch<uint64_t>(n_);
+    constexpr size_t kBytes = 2 * sizeof(int64_t) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint8_t);
+    char* const host = context_.HostScratch<char>(n_ * kBytes);
+    auto* keys = reinterpret_cast<int64_t*>(host);
+    int64_t* bases = keys + n_;
+    auto* begins = reinterpret_cast<uint64_t*>(bases + n_);
+    auto* uses = reinterpret_cast<uint32_t*>(begins + n_);
+    auto* flags = reinterpret_cast<uint8_t*>(uses + n_);
     uint64_t floats = 0;
     uint64_t to = 0;
     for (uint32_t a = 0; a < n_given_; ++a) {
@@ -185,82 +168,89 @@ class Install {
         floats += RowFloats(answer.use);
       }
     }
-    answers_.keys = context_.Scratch<int64_t>(n_);
-    answers_.bases = context_.Scratch<int64_t>(n_);
-    answers_.flags = context_.Scratch<uint8_t>(n_);
-    answers_.uses = context_.Scratch<uint32_t>(n_);
-    answers_.begins = context_.Scratch<uint64_t>(n_);
+    const Dev<char> device = context_.Scratch<char>(n_ * kBytes);
+    answers_.keys = Dev<int64_t>(reinterpret_cast<int64_t*>(device.raw()));
+    answers_.bases = answers_.keys.Plus(n_);
+    answers_.begins = Dev<uint64_t>(reinterpret_cast<uint64_t*>(answers_.bases.Plus(n_).raw()));
+    answers_.uses = Dev<uint32_t>(reinterpret_cast<uint32_t*>(answers_.begins.Plus(n_).raw()));
+    answers_.flags = Dev<uint8_t>(reinterpret_cast<uint8_t*>(answers_.uses.Plus(n_).raw()));
     answers_.floats = context_.Scratch<float>(floats);
-    context_.CopyIn(answers_.keys, keys, n_);
-    context_.CopyIn(answers_.bases, bases, n_);
-    context_.CopyIn(answers_.flags, flags, n_);
-    context_.CopyIn(answers_.uses, uses, n_);
-    context_.CopyIn(answers_.begins, begins, n_);
+    context_.CopyIn(device, host, n_ * kBytes);
     floats = 0;
-    for (uint32_t a = 0; a < n_given_; ++a) {
-      const uint64_t count = given_[a].n * RowFloats(given_[a].use);
-      context_.CopyIn(answers_.floats.Plus(floats), given_[a].rows, count);
+    for (uint32_t a = 0; a < n_given_;) {
+      const float* const rows = given_[a].rows;
+      uint64_t count = 0;
+      do {
+        count += given_[a].n * RowFloats(given_[a].use);
+        ++a;
+      } while (a < n_given_ && given_[a].rows == rows + count);
+      context_.CopyIn(answers_.floats.Plus(floats), rows, count);
       floats += count;
     }
   }
 
+  // Whether some table gets so many rows that a bucket has more than a lane can order.
+  bool Crowded() const {
+    constexpr uint64_t kMostOfBucket = 8;
+    std::vector<uint64_t> rows(batch_.n_uses);
+    for (uint32_t a = 0; a < n_given_; ++a) rows[given_[a].use] += given_[a].n;
+    for (uint32_t use = 0; use < batch_.n_uses; ++use) {
+      if (rows[use] > kMostOfBucket * view_.uses()[use].table.buckets) return true;
+    }
+    return false;
+  }
+
   void MakePlan() {
-    // Sort by key, then by home; both sorts are stable.
-    plan_.order = Numbers(context_, n_);
-    Dev<uint64_t> sorted = context_.Scratch<uint64_t>(n_);
-    context_.CopyWithin(sorted, Dev<uint64_t>(reinterpret_cast<uint64_t*>(answers_.keys.raw())), n_);
-    SortPairs(context_, &sorted, &plan_.order, n_);
-    Launch<4>(context_, "homes of rows", n_, HomesKernel{view_, answers_, plan_.order, sorted});
-    int bits = 33;
-    while (batch_.n_uses >> (bits - 32) != 0) ++bits;
-    SortPairs(context_, &sorted, &plan_.order, n_, bits);
-    plan_.homes = sorted;
+    const bool crowded = Crowded();
+    plan_.n_uses = batch_.n_uses;
+    plan_.order = crowded ? Numbers(context_, n_) : context_.Scratch<uint32_t>(n_);
+    plan_.homes = context_.Scratch<uint64_t>(n_);
     plan_.rows = context_.Scratch<uint64_t>(n_);
     plan_.fresh = context_.Scratch<uint8_t>(n_);
-    plan_.new_rows = context_.Scratch<uint32_t>(n_ + 1);
-    plan_.victims = context_.Scratch<uint32_t>(n_ + 1);
-    plan_.counts = context_.Scratch<uint32_t>(size_t{kPlanCounts} * batch_.n_uses);
-    plan_.duplicate = context_.Scratch<uint32_t>(1);
-    context_.Fill(plan_.counts, 0, size_t{kPlanCounts} * batch_.n_uses);
-    context_.Fill(plan_.duplicate, 0xff, 1);
-    context_.Fill(plan_.new_rows.Plus(n_), 0, 1);
-    context_.Fill(plan_.victims.Plus(n_), 0, 1);
-    Launch<8>(context_, "plan", n_, PlanKernel{view_, answers_, plan_, n_});
-    new_before_ = context_.Scratch<uint32_t>(n_ + 1);
-    victims_before_ = context_.Scratch<uint32_t>(n_ + 1);
-    RunningSums(context_, plan_.new_rows, new_before_, n_);
-    RunningSums(context_, plan_.victims, victims_before_, n_);
+    plan_.new_rows = context_.Scratch<uint32_t>(n_);
+    plan_.victim_keys = context_.Scratch<uint64_t>(n_);
+    plan_.victim_rows = context_.Scratch<uint64_t>(n_);
+    plan_.victim_uses = context_.Scratch<uint32_t>(n_);
+    plan_.counts = context_.Scratch<uint32_t>(plan_.size());
+    if (crowded) {
+      Dev<uint64_t> keys(reinterpret_cast<uint64_t*>(answers_.keys.raw()));
+      Dev<uint64_t> sorted = context_.Scratch<uint64_t>(n_);
+      context_.CopyWithin(sorted, keys, n_);
+      SortPairs(context_, &sorted, &plan_.order, n_);
+    }
+    view_.With([&](const auto& view) {
+      Launch<32>(context_, "homes of rows", (n_ + 31) / 32,
+                 HomesKernel<std::decay_t<decltype(view)>>{view, answers_, plan_, n_, crowded ? 1 : 0});
+    });
+    int bits = 1;
+    while (view_.sizes().buckets >> bits != 0) ++bits;
+    SortPairs(context_, &plan_.homes, &plan_.order, n_, bits);
+    view_.With([&](const auto& view) {
+      Launch<8>(context_, "plan", n_, PlanKernel<std::decay_t<decltype(view)>>{view, answers_, plan_, n_});
+    });
   }
 
   void ReadPlan() {
-    counts_ = context_.HostScratch<uint32_t>(size_t{kPlanCounts} * batch_.n_uses);
-    uint32_t* duplicate = context_.HostScratch<uint32_t>(1);
-    context_.CopyOut(counts_, plan_.counts, size_t{kPlanCounts} * batch_.n_uses);
-    context_.CopyOut(duplicate, plan_.duplicate, 1);
+    counts_ = context_.HostScratch<uint32_t>(plan_.size());
+    context_.CopyOut(counts_, plan_.counts, plan_.size());
     context_.Wait();
-    if (*duplicate == kEmpty) return;
-    context_.CopyOut(duplicate, plan_.order.Plus(*duplicate), 1);
-    context_.Wait();
-    uint64_t at = *duplicate;
-    uint32_t a = 0;
-    while (at >= given_[a].n) at -= given_[a++].n;
-    Fail(HET_DEV_INVALID, "HetDevInstall: key " + std::to_string(given_[a].keys[at]) + " of table '" +
-                              batch_.uses[given_[a].use].table->name + "' has more than one row");
+    if (counts_[plan_.duplicate()] == PlanView::kNone) return;
+    std::vector<std::pair<uint32_t, int64_t>> keys;
+    for (uint32_t a = 0; a < n_given_; ++a) {
+      for (uint64_t i = 0; i < given_[a].n; ++i) keys.push_back({given_[a].use, given_[a].keys[i]});
+    }
+    std::sort(keys.begin(), keys.end());
+    const auto twice = std::adjacent_find(keys.begin(), keys.end());
+    Fail(HET_DEV_INVALID, "HetDevInstall: key " + std::to_string(twice->second) + " of table '" +
+                              batch_.uses[twice->first].table->name + "' has more than one row");
   }
 
   uint32_t CountOf(uint32_t use, PlanCount count) const { return counts_[use * kPlanCounts + count]; }
 
   void ReserveVictims() {
     std::vector<uint64_t> counts;
-    uint64_t n = 0;
-    for (uint32_t use = 0; use < batch_.n_uses; ++use) {
-      counts.push_back(CountOf(use, kVictims));
-      n += counts.back();
-    }
-    const DirtyRows rows = {context_.Scratch<uint64_t>(n), context_.Scratch<uint32_t>(n),
-                            context_.Scratch<uint64_t>(n)};
-    if (n > 0) Launch<4>(context_, "victims", n_, VictimsKernel{plan_, view_, victims_before_, rows});
-    updates_.Reserve(context_, batch_, view_, rows, counts);
+    for (uint32_t use = 0; use < batch_.n_uses; ++use) counts.push_back(CountOf(use, kVictims));
+    updates_.Reserve(context_, batch_, {plan_.victim_keys, plan_.victim_uses, plan_.victim_rows}, counts);
   }
 
   // Allocates room for new rows of the call.
@@ -273,11 +263,10 @@ class Install {
       added_ += CountOf(use, kNewRows);
       floats += CountOf(use, kNewRows) * CallStride(use);
     }
-    new_rows_.before = new_before_;
-    new_rows_.of_use = context_.Upload(of_use.data(), of_use.size());
     new_rows_.first = call_.rows.n;
     new_rows_.rows = call_.rows;
     if (added_ == 0) return;
+    new_rows_.of_use = context_.Upload(of_use.data(), of_use.size());
     if (call_.rows.n + added_ > kEmpty / 4) {
       Fail(HET_DEV_INVALID,
            "HetDevInstall: " + std::to_string(call_.rows.n + added_) + " rows stay with the call");
@@ -315,8 +304,11 @@ class Install {
       context_.CopyWithin(to.begins, old.begins, old.n);
       context_.CopyWithin(to.uses, old.uses, old.n);
     }
-    view_.call = to;
-    Launch<8>(context_, "install", n_, PlaceKernel{view_, answers_, plan_, new_rows_});
+    view_.SetCall(to);
+    view_.With([&](const auto& view) {
+      Launch<8>(context_, "install", n_,
+                PlaceKernel<std::decay_t<decltype(view)>>{view, answers_, plan_, new_rows_});
+    });
     if (added_ == 0) return;
     call_.rows = to;
     call_.rows.n = static_cast<uint32_t>(old.n + added_);
@@ -348,11 +340,9 @@ class Install {
   const HetDevAnswer* const given_;
   const uint32_t n_given_;
   uint64_t n_ = 0;  // answered rows
-  BatchView view_;
+  KernelBatch view_;
   AnswersView answers_;
   PlanView plan_;
-  Dev<uint32_t> new_before_;
-  Dev<uint32_t> victims_before_;
   uint32_t* counts_ = nullptr;
   Updates updates_;
   NewRows new_rows_;

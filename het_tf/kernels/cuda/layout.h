@@ -134,7 +134,8 @@ struct UseView {
   uint32_t stamp;
   float learning_rate;
   int check;
-  uint64_t first_place;  // first place in the batch of its table's rows, then its call's rows
+  uint64_t first_place;   // first place in the batch of its table's rows, then its call's rows
+  uint64_t first_bucket;  // of its table, in the batch
 };
 
 // Kernels that have a lane for each id work on 32 ids of one feature at a time: an *item*.
@@ -156,7 +157,8 @@ struct BatchSizes {
   CallRows call;
   uint64_t positions;  // below 2^32 - 1
   uint64_t items;
-  uint64_t places;  // number of places of all uses
+  uint64_t places;   // number of places of all uses
+  uint64_t buckets;  // of all uses
   uint32_t n_uses;
   uint32_t n_features;
   uint32_t visit;  // of a lookup

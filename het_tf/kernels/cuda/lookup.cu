@@ -4,8 +4,10 @@
 // A lookup reads an id, a sector of digests, a slot and the row's value, and writes the slot, the row and 8
 // bytes of where it was. Of these the digests, the slot and the row wait for each other: 32 ids a warp keep
 // enough of them in flight (docs/gpu.md).
+#include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
 #include "het_tf/kernels/cuda/probe.h"
@@ -16,9 +18,9 @@ namespace het::dev {
 namespace {
 
 // Counts of unique keys that a use of a table met. Striped over lines of 128 bytes, so that the device does
-// not contend for one number.
+// not contend for one number; the last warp adds them up for the host.
 enum Met : uint32_t { kAbsent, kInTable, kInCall, kInvalidHere, kMetKinds, kNothing };
-constexpr uint32_t kStripes = 64;
+constexpr uint32_t kStripes = 16;
 HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
 
 constexpr uint16_t kMostOfLfu = 65535;
@@ -78,7 +80,9 @@ struct Item {
 template <typename Batch>
 struct LookupKernel {
   Batch batch;
-  WantedView wanted;  // its counts: [kStripes][StripeWords], each holding [n_uses][kMetKinds]
+  WantedView
+      wanted;  // its counts: items that are done, then [kStripes][StripeWords], each [n_uses][kMetKinds]
+  Dev<uint32_t> report;  // page-locked: the number of wanted rows, then [n_uses][kMetKinds]
   Dev<uint64_t> found;
   int training;
 
@@ -142,12 +146,28 @@ struct LookupKernel {
       static_cast<uint64_t*>(found)[item.PositionOf(lane)] = kNowhere;
       if (!WantOnce(wanted, batch, item.PositionOf(lane), p, HET_DEV_NO_BASE)) met[lane] = kNothing;
     });
-    uint32_t* counts = static_cast<uint32_t*>(wanted.n) + 1 + number % kStripes * StripeWords(batch.n_uses) +
-                       item.feature.use * kMetKinds;
+    uint32_t* words = wanted.n;
+    uint32_t* counts =
+        words + 2 + number % kStripes * StripeWords(batch.n_uses) + item.feature.use * kMetKinds;
     for (uint32_t kind = 0; kind < kMetKinds; ++kind) {
       const uint32_t n = tile.CountLanes([&](uint32_t lane) { return met[lane] == kind; });
       if (n > 0) tile.Once([&] { AtomicAdd(counts + kind, n); });
     }
+    if (tile.Last(words + 1, static_cast<uint32_t>(batch.items))) Report(tile, words);
+  }
+
+  // Also clears the counts.
+  template <typename Tile>
+  HET_DEV void Report(const Tile& tile, uint32_t* words) const {
+    uint32_t* to = report;
+    tile.Once([&] { to[0] = AtomicExchange(words, 0u); });
+    tile.ForEach(uint64_t{batch.n_uses} * kMetKinds, [&](uint64_t i) {
+      uint32_t sum = 0;
+      for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
+        sum += AtomicExchange(words + 2 + stripe * StripeWords(batch.n_uses) + i, 0u);
+      }
+      to[1 + i] = sum;
+    });
   }
 };
 
@@ -210,37 +230,38 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   context.Begin(stream);
   HostBatch host = CheckBatch(call, batch, false);
   host.sizes.visit = context.NextVisit();
+  const BatchSizes sizes = host.sizes;
+  const KernelBatch kernel_batch(context, std::move(host));
   call.kept.Drop();
-  if (call.found.bytes() < host.sizes.positions * sizeof(uint64_t)) {
+  if (call.found.bytes() < sizes.positions * sizeof(uint64_t)) {
     call.looked_up = false;
-    call.found =
-        context.Allocate(sizeof(uint64_t) * (host.sizes.positions + host.sizes.positions / 4), "a call");
+    call.found = context.Allocate(sizeof(uint64_t) * (sizes.positions + sizes.positions / 4), "a call");
   }
-  const uint32_t counts = kStripes * StripeWords(batch.n_uses);
-  const WantedView list = MakeWanted(context, host.sizes, counts);
+  const uint32_t counts = 1 + kStripes * StripeWords(batch.n_uses);
+  const WantedView list = MakeWanted(context, sizes, counts, context.Zeros(1 + counts));
+  const size_t words = 1 + size_t{kMetKinds} * batch.n_uses;
+  uint32_t* met = context.HostScratch<uint32_t>(words);
+  std::fill_n(met, words, 0);  // without ids no kernel runs
   uint64_t* reads = context.HostScratch<uint64_t>(batch.n_uses);
   uint64_t* hits = context.HostScratch<uint64_t>(batch.n_uses);
 
-  WithBatch(context, host, [&](const auto& view) {
+  kernel_batch.With([&](const auto& view) {
     for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
     ClearOldVisits(context, &call);
-    Launch<32>(context, "lookup", host.sizes.items,
-               LookupKernel<std::decay_t<decltype(view)>>{view, list, call.found.as<uint64_t>(), training});
+    Launch<32>(context, "lookup", sizes.items,
+               LookupKernel<std::decay_t<decltype(view)>>{view, list, Dev<uint32_t>(met),
+                                                          call.found.as<uint64_t>(), training});
   });
-  call.positions = host.sizes.positions;
+  call.positions = sizes.positions;
   call.looked_up = true;
-  const uint32_t* met = ReadWanted(context, list, wanted);
+  context.Wait();
+  ReadWanted(context, list, met[0], wanted);
 
   bool more_work = false;
   bool all_found = true;
   for (uint32_t use = 0; use < batch.n_uses; ++use) {
-    uint64_t sums[kMetKinds] = {};
-    for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
-      for (uint32_t kind = 0; kind < kMetKinds; ++kind) {
-        sums[kind] += met[stripe * StripeWords(batch.n_uses) + use * kMetKinds + kind];
-      }
-    }
-    const uint64_t in_table = sums[kInTable] + sums[kInvalidHere];
+    const uint32_t* sums = met + 1 + use * kMetKinds;
+    const uint64_t in_table = uint64_t{sums[kInTable]} + sums[kInvalidHere];
     hits[use] = in_table + sums[kInCall];
     reads[use] = hits[use] + sums[kAbsent];
     all_found &= sums[kAbsent] + sums[kInvalidHere] == 0;
@@ -254,9 +275,10 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
 
 void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream) {
   context.Begin(stream);
-  const HostBatch host = CheckBatch(call, batch, false);
-  if (!call.looked_up || call.positions != host.sizes.positions) {
-    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(host.sizes.positions) +
+  const KernelBatch kernel_batch(context, CheckBatch(call, batch, false));
+  const BatchSizes& sizes = kernel_batch.sizes();
+  if (!call.looked_up || call.positions != sizes.positions) {
+    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(sizes.positions) +
                               " ids, and the call " +
                               (call.looked_up ? "has looked up " + std::to_string(call.positions)
                                               : std::string("has looked up none")) +
@@ -266,9 +288,9 @@ void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDev
   uint32_t* read = context.HostScratch<uint32_t>(2);
   context.Fill(report, 0xff, 2);
   const bool kept = call.kept.Holds(batch);
-  WithBatch(context, host, [&](const auto& view) {
+  kernel_batch.With([&](const auto& view) {
     Launch<32>(
-        context, "gather", host.sizes.items,
+        context, "gather", sizes.items,
         GatherKernel<std::decay_t<decltype(view)>>{view, call.found.as<uint64_t>(), kept ? 1 : 0, report});
   });
   context.CopyOut(read, report, 2);

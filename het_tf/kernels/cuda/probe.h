@@ -49,8 +49,8 @@ HET_DEV uint64_t FindInCall(const CallRows& call, uint32_t use, int64_t key) {
   }
 }
 
-template <typename Tile>
-HET_DEV uint64_t Find(const Tile& tile, const BatchView& batch, uint32_t use, int64_t key) {
+template <typename Tile, typename Batch>
+HET_DEV uint64_t Find(const Tile& tile, const Batch& batch, uint32_t use, int64_t key) {
   const uint64_t row = FindInTable(tile, batch.use(use).table, key);
   return row != kNowhere ? row : FindInCall(batch.call, use, key);
 }

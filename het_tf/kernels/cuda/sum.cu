@@ -1,11 +1,18 @@
 // HetDevSum: gradients to sums, one for each row.
 //
 //   active   a tile for 32 positions: whether all gradients are zero so far
-//   probe    a tile a position: its row's place, or that it is wanted; left out where the lookup's rows are
-//   kept keys     a lane a position: places of inactive features and of padding go to the end sort (place,
-//   position), by the bits that places have: stable, so positions of a row stay in order sum      a tile a
-//   segment (tiles at other entries stop at once): up to 64 gradients, in order chunks   longer segments: a
-//   tile for 64 gradients each, so that a hot id delays no other long     the sums of their chunks, in order
+//
+//   probe    a tile a position: its row's place, or that it is wanted; not where the lookup's rows are kept
+//
+//   keys     a lane a position: places of inactive features and of padding go to the end
+//
+//   sort     (place, position), by the bits that places have: stable, so a row's positions stay in order
+//
+//   sum      a tile a segment (tiles at other entries stop at once): up to 64 gradients, in order
+//
+//   chunks   longer segments: a tile for 64 gradients each, so that a hot id delays no other
+//
+//   long     the sums of their chunks, in order
 //
 // Occurrences need no atomic; a key needs one on a striped count (two more if it is due). The host reads
 // counts and the list of wanted keys at the end; nothing else waits for it.
@@ -13,8 +20,8 @@
 // Bytes for N ids of U unique keys with D floats: N (8 id + 64 probe + 20 place, order and address + 24 a
 // pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each
 // float of the row and its update). 4096 x 26 ids at D = 16 are at most 80 MB, 19 us at 4.3 TB/s. HetDevSum
-// puts about 10 kernels, fills and copies on the stream besides the 5 to 7 of the sort, and HetDevTick 3 if
-// no row is due: such a step pays more for these than for its bytes (docs/gpu.md).
+// puts 8 kernels, fills and copies on the stream besides the 10 of the sort: such a step pays more for these
+// than for its bytes (docs/gpu.md).
 #include <string>
 #include <vector>
 
@@ -35,7 +42,11 @@ class Sum {
       if (feature.n == 0 || feature.gradients != nullptr || (active != nullptr && active[f] == 0)) continue;
       Fail(HET_DEV_INVALID, "feature " + std::to_string(f) + " has no gradients");
     }
-    view_ = MakeBatch(context, call, batch, false);
+    HostBatch host = CheckBatch(call, batch, false);
+    // Rows of the call are not kept: the table may have got the key since.
+    kept_ = call.rows.n == 0 && call.kept.HoldsAll(batch);
+    if (!kept_) host.sizes.visit = context.NextVisit();  // else no key is wanted
+    view_ = Upload(context, host);
     n_ = view_.positions;
     while (bits_ < 64 && view_.places >> bits_ != 0) ++bits_;
     MakeCounts();
@@ -82,10 +93,8 @@ class Sum {
     if (active_ == nullptr) {
       Launch<32>(context_, "active features of HetDevSum", view_.items, ActiveKernel{view_, counts_});
     }
-    // Rows of the call are not kept: the table may have got the key since.
-    const bool kept = call_.rows.n == 0 && call_.kept.HoldsAll(batch_);
-    if (!kept) Launch<8>(context_, "probe of HetDevSum", n_, ProbeKernel{view_, sums.sorted});
-    const Dev<const uint64_t> found(kept ? call_.found.as<const uint64_t>() : Dev<const uint64_t>());
+    if (!kept_) Launch<8>(context_, "probe of HetDevSum", n_, ProbeKernel{view_, sums.sorted});
+    const Dev<const uint64_t> found(kept_ ? call_.found.as<const uint64_t>() : Dev<const uint64_t>());
     Launch<32>(context_, "keys of HetDevSum", (n_ + 31) / 32,
                KeysKernel{view_, wanted_, found, sums.sorted, sums.order, s_.addresses,
                           counts_.words.Plus(counts_.Active(0))});
@@ -100,7 +109,12 @@ class Sum {
 
   // Call after Run; waits for the stream.
   void Read(HetDevWanted* wanted, HetDevSummed* summed) {
-    host_counts_ = ReadWanted(context_, wanted_, wanted);
+    const size_t words = size_t{counts_.size()} + 1;
+    uint32_t* n = context_.HostScratch<uint32_t>(words);
+    context_.CopyOut(n, wanted_.n, words);
+    context_.Wait();
+    host_counts_ = n + 1;
+    ReadWanted(context_, wanted_, *n, wanted);
     *summed = HetDevSummed{};
     uint8_t* active = context_.HostScratch<uint8_t>(batch_.n_features);
     for (uint32_t f = 0; f < batch_.n_features; ++f) active[f] = host_counts_[counts_.Active(f)] != 0;
@@ -139,8 +153,10 @@ class Sum {
   void MakeCounts() {
     counts_.n_uses = batch_.n_uses;
     counts_.n_features = batch_.n_features;
-    wanted_ = MakeWanted(context_, view_, counts_.size());
-    counts_.words = wanted_.n.Plus(1);
+    const Dev<uint32_t> words = context_.Scratch<uint32_t>(size_t{counts_.size()} + 1);
+    context_.Fill(words, 0, size_t{counts_.size()} + 1);
+    wanted_ = MakeWanted(context_, view_, counts_.size(), words);
+    counts_.words = words.Plus(1);
     if (active_ == nullptr) return;
     uint32_t* active = context_.HostScratch<uint32_t>(batch_.n_features);
     for (uint32_t f = 0; f < batch_.n_features; ++f) active[f] = active_[f] != 0;
@@ -160,6 +176,7 @@ class Sum {
   const uint8_t* active_;
   BatchView view_;
   WantedView wanted_;
+  bool kept_ = false;
   uint64_t n_ = 0;
   Counts counts_ = {};
   const uint32_t* host_counts_ = nullptr;

@@ -38,7 +38,8 @@ inline Segments SegmentsOf(const SumView& view) {
 }
 
 // Returns whether a segment begins at this entry, of a row that gets a tick.
-HET_DEV bool BeginsSegment(const Segments& s, const BatchView& batch, uint64_t entry) {
+template <typename Batch>
+HET_DEV bool BeginsSegment(const Segments& s, const Batch& batch, uint64_t entry) {
   const uint64_t* sorted = s.sorted;
   const uint64_t place = sorted[entry];
   return place != batch.places && (entry == 0 || sorted[entry - 1] != place);
@@ -48,21 +49,21 @@ struct Place {
   uint32_t use;
   uint64_t row;  // as Find returns it
 };
-HET_DEV Place PlaceAt(const Segments& s, const BatchView& batch, uint64_t entry) {
-  const UseView* uses = batch.uses;
+template <typename Batch>
+HET_DEV Place PlaceAt(const Segments& s, const Batch& batch, uint64_t entry) {
   const uint64_t place = static_cast<uint64_t*>(s.sorted)[entry];
   uint32_t low = 0;
   uint32_t high = s.n_uses;  // finds the last use that begins at or before `place`; no use is empty
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (uses[middle].first_place <= place) {
+    if (batch.use(middle).first_place <= place) {
       low = middle;
     } else {
       high = middle;
     }
   }
-  const uint64_t capacity = uses[low].table.buckets * kBucketSlots;
-  const uint64_t row = place - uses[low].first_place;
+  const uint64_t capacity = batch.use(low).table.buckets * kBucketSlots;
+  const uint64_t row = place - batch.use(low).first_place;
   return {low, row < capacity ? row : kOfCall | (row - capacity)};
 }
 

@@ -69,7 +69,7 @@ void Take(Context& context, HetDevTable* table, uint64_t max_rows, HetDevStream 
   HetDevUse use = {};
   use.table = table;
   const HetDevBatch batch = {&use, 1, nullptr, 0};
-  const BatchView view = MakeBatch(context, HetDevCall(), batch, false);
+  const KernelBatch view(context, CheckBatch(HetDevCall(), batch, false));
 
   DirtyKernel kernel{table->view, context.Scratch<uint32_t>(1), Dev<uint64_t>(), Dev<uint64_t>()};
   uint32_t* n = context.HostScratch<uint32_t>(1);
@@ -88,7 +88,7 @@ void Take(Context& context, HetDevTable* table, uint64_t max_rows, HetDevStream 
   const DirtyRows rows = {kernel.keys, context.Scratch<uint32_t>(taken), context.Scratch<uint64_t>(taken)};
   Launch<4>(context, "pick rows", taken, PickKernel{kernel.rows, order, rows});
   Updates result;
-  result.Reserve(context, batch, view, rows, {taken});
+  result.Reserve(context, batch, rows, {taken});
   result.Copy(context, view);
   Launch<4>(context, "clean rows", taken, CleanKernel{table->view, rows.rows});
   context.Wait();

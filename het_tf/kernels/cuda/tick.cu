@@ -1,5 +1,6 @@
 // HetDevTick: one tick for each row that HetDevSum has summed, with one tile for each row. A due update is
 // written only to its place in the export.
+#include <type_traits>
 #include <utility>
 
 #include "het_tf/kernels/cuda/batch.h"
@@ -32,9 +33,9 @@ struct DueView {
 };
 
 // Ticks rows whose optimizer is of this kind.
-template <int kKind>
+template <int kKind, typename Batch>
 struct TickKernel {
-  BatchView batch;
+  Batch batch;
   Segments segments;
   DueView due;
 
@@ -93,12 +94,14 @@ class Due {
 };
 
 template <int... kKinds>
-void TickKinds(Context& context, const BatchView& view, const SumView& sums, const DueView& due,
+void TickKinds(Context& context, const KernelBatch& batch, const SumView& sums, const DueView& due,
                uint32_t kinds, std::integer_sequence<int, kKinds...>) {
   const auto tick = [&](const auto& kernel, int kind) {
     if ((kinds >> kind & 1) != 0) Launch<8>(context, "ticks", sums.positions, kernel);
   };
-  (tick(TickKernel<kKinds>{view, SegmentsOf(sums), due}, kKinds), ...);
+  batch.With([&](const auto& view) {
+    (tick(TickKernel<kKinds, std::decay_t<decltype(view)>>{view, SegmentsOf(sums), due}, kKinds), ...);
+  });
 }
 
 void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream,
@@ -112,11 +115,12 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   }
   context.Continue(stream);
   call.summed_at = 0;
-  const BatchView view = MakeBatch(context, call, batch, false);
+  const KernelBatch view(context, CheckBatch(call, batch, false));
   const SumView& sums = call.summed;
-  if (view.positions != sums.positions || view.n_uses != sums.n_uses) {
-    Fail(HET_DEV_INVALID, "HetDevTick has " + std::to_string(view.positions) + " ids of " +
-                              std::to_string(view.n_uses) + " tables; HetDevSum had " +
+  const BatchSizes& sizes = view.sizes();
+  if (sizes.positions != sums.positions || sizes.n_uses != sums.n_uses) {
+    Fail(HET_DEV_INVALID, "HetDevTick has " + std::to_string(sizes.positions) + " ids of " +
+                              std::to_string(sizes.n_uses) + " tables; HetDevSum had " +
                               std::to_string(sums.positions) + " of " + std::to_string(sums.n_uses) +
                               ". Remedy: give both the same batch");
   }

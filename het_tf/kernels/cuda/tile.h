@@ -24,6 +24,9 @@
 //                           kNoRow: none, kZeros: zeros. `rows` is a Lanes<uint32_t>
 //   tile.Fill(to, value, n)
 //   tile.Append(counter)    counter += 1 for this lane; returns the old value; inside Once and ForEach
+//   tile.Last(counter, n)   returns to all lanes of the last of n tiles true, and to the others false. The
+//   last one
+//                           sees what the others have written, and the counter is 0 again
 //
 // A tile of 32 lanes may also have a variable in each lane, Tile::Lanes<T>, which only its lane sees:
 //

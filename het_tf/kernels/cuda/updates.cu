@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/sort.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -19,8 +21,9 @@ struct UsesInOrderKernel {
   }
 };
 
+template <typename Batch>
 struct CopyUpdatesKernel {
-  BatchView batch;
+  Batch batch;
   DirtyRows rows;
   Dev<uint32_t> order;
   LeavingView to;
@@ -95,16 +98,19 @@ void Leaving::Copy(Context& context) {
   context.CopyOut(host_updates_, view_.updates, floats_);
 }
 
-void Updates::Reserve(Context& context, const HetDevBatch& batch, const BatchView& view,
-                      const DirtyRows& rows, const std::vector<uint64_t>& counts) {
+void Updates::Reserve(Context& context, const HetDevBatch& batch, const DirtyRows& rows,
+                      const std::vector<uint64_t>& counts) {
   rows_ = rows;
   leaving_.Reserve(context, batch, counts);
-  if (leaving_.n() > 0) order_ = OrderByUseAndKey(context, rows.keys, rows.uses, leaving_.n(), view.n_uses);
+  if (leaving_.n() > 0) order_ = OrderByUseAndKey(context, rows.keys, rows.uses, leaving_.n(), batch.n_uses);
 }
 
-void Updates::Copy(Context& context, const BatchView& view) {
+void Updates::Copy(Context& context, const KernelBatch& batch) {
   if (leaving_.n() == 0) return;
-  Launch<8>(context, "copy updates", leaving_.n(), CopyUpdatesKernel{view, rows_, order_, leaving_.view()});
+  batch.With([&](const auto& view) {
+    Launch<8>(context, "copy updates", leaving_.n(),
+              CopyUpdatesKernel<std::decay_t<decltype(view)>>{view, rows_, order_, leaving_.view()});
+  });
   leaving_.Copy(context);
 }
 

@@ -68,10 +68,10 @@ struct DirtyRows {
 class Updates {
  public:
   // Also computes the order.
-  void Reserve(Context& context, const HetDevBatch& batch, const BatchView& view, const DirtyRows& rows,
+  void Reserve(Context& context, const HetDevBatch& batch, const DirtyRows& rows,
                const std::vector<uint64_t>& counts);
   // Copies the rows' state at this point of the stream.
-  void Copy(Context& context, const BatchView& view);
+  void Copy(Context& context, const KernelBatch& batch);
   HetDevExport Export() const { return leaving_.Export(); }
 
  private:

@@ -19,15 +19,17 @@ HET_DEV void AppendWanted(const WantedView& wanted, uint32_t use, int64_t key, i
 template <typename Batch>
 HET_DEV bool WantOnce(const WantedView& wanted, const Batch& batch, uint64_t position, const Position& p,
                       int64_t base) {
-  uint32_t* set = wanted.set;
+  uint64_t* set = wanted.set;
+  const uint64_t own = uint64_t{wanted.visit} << 32 | position;
   for (uint32_t at = static_cast<uint32_t>(HashInCall(p.use, p.key)) & wanted.mask;;
        at = (at + 1) & wanted.mask) {
-    uint32_t other = AtomicLoad(&set[at]);
-    if (other == kEmpty) {
-      other = AtomicCas(&set[at], kEmpty, static_cast<uint32_t>(position));
-      if (other == kEmpty) break;
+    uint64_t other = AtomicLoad(&set[at]);
+    if (other >> 32 != wanted.visit) {
+      const uint64_t was = AtomicCas(&set[at], other, own);
+      if (was == other) break;
+      other = was;  // nobody but this call writes here
     }
-    const Position q = PositionAt(batch, other);
+    const Position q = PositionAt(batch, static_cast<uint32_t>(other));
     if (q.key == p.key && q.use == p.use) return false;
   }
   AppendWanted(wanted, p.use, p.key, base);

@@ -142,6 +142,12 @@ class Tile {
     for (uint64_t i = 0; i < n; ++i) to[i] = value;
   }
 
+  bool Last(uint32_t* counter, uint32_t n) const {
+    if (__atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL) != n - 1) return false;
+    AtomicStore(counter, 0u);
+    return true;
+  }
+
   static uint32_t Append(uint32_t* counter) { return AtomicAdd(counter, 1u); }
   static uint64_t Append(uint64_t* counter) { return AtomicAdd(counter, uint64_t{1}); }
 

@@ -16,7 +16,6 @@ uint64_t OperationsOfSort(uint64_t n, int bits) {
   constexpr uint64_t kOneBlock = 256 * 9;
   return n <= kOneBlock ? 1 : 2 * (2 + (static_cast<uint64_t>(bits) + 7) / 8);
 }
-constexpr uint64_t kOperationsOfScan = 2;
 
 }  // namespace
 
@@ -41,19 +40,6 @@ void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uin
   });
   *keys = sorted_keys;
   *values = sorted_values;
-}
-
-void RunningSums(Context& context, Dev<uint32_t> values, Dev<uint32_t> sums, uint64_t n) {
-  const uint32_t* from = values;
-  uint32_t* to = sums;
-  streams::Put(context.stream(), kOperationsOfScan, [=] {
-    uint32_t sum = 0;
-    for (uint64_t i = 0; i <= n; ++i) {
-      const uint32_t value = i < n ? from[i] : 0;
-      to[i] = sum;
-      sum += value;
-    }
-  });
 }
 
 }  // namespace het::dev
