@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 
 #include "tensorflow/c/ops.h"
@@ -20,8 +21,9 @@ inline void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
-inline void Register(TF_OpDefinitionBuilder* builder,
-                     void (*shape)(TF_ShapeInferenceContext* context, TF_Status* status)) {
+using ShapeFunction = void (*)(TF_ShapeInferenceContext* context, TF_Status* status);
+
+inline void Register(TF_OpDefinitionBuilder* builder, ShapeFunction shape) {
   // All are stateful: TensorFlow may neither merge, drop nor reorder them.
   TF_OpDefinitionBuilderSetIsStateful(builder, true);
   TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shape);
@@ -29,6 +31,27 @@ inline void Register(TF_OpDefinitionBuilder* builder,
   TF_RegisterOpDefinition(builder, status);
   if (!Ok(status)) std::abort();  // only a programming error gets here, at load time
   TF_DeleteStatus(status);
+}
+
+struct OpDefinition {
+  using Words = std::initializer_list<const char*>;
+  const char* name;
+  Words inputs;  // "NAME: TYPE" each, as outputs and attributes
+  Words outputs;
+  Words attributes;
+  ShapeFunction shape;
+};
+
+// Registers ops when the library is loaded.
+inline bool Register(std::initializer_list<OpDefinition> ops) {
+  for (const OpDefinition& op : ops) {
+    TF_OpDefinitionBuilder* const builder = TF_NewOpDefinitionBuilder(op.name);
+    for (const char* input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input);
+    for (const char* output : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, output);
+    for (const char* attribute : op.attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
+    Register(builder, op.shape);
+  }
+  return true;
 }
 
 }  // namespace het

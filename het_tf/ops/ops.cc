@@ -52,166 +52,90 @@ void SumGradsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
 
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
-// The rows of `ids`. With `training` the step is remembered and `token` stands for it: HetKeepGrad, which is
-// the gradient of this op, takes it. `anchor` has the values of the variables that stand for the tables, one
-// after the other (python/layer/variable.py); only its gradient is used.
-void RegisterLookup() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetLookup");
-  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
-  TF_OpDefinitionBuilderAddInput(op, "anchor: float");
-  TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
-  TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
-  TF_OpDefinitionBuilderAddOutput(op, "token: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");  // of each feature
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");         // core/engine/call_spec.h
-  TF_OpDefinitionBuilderAddAttr(op, "training: bool");
-  Register(op, &LookupShape);
-}
-
-// A training lookup of these ids will come (core/engine/steps.h, Plan). No outputs. Where rows travel on
-// demand (ext/window/cc/global_step.h): `all` has the ids that all workers look up in that step, worker after
-// worker, and `ends` where those of each worker end, for each feature; else they are empty. `place`: of the
-// step in the stream, else 0.
-void RegisterPlan() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlan");
-  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
-  TF_OpDefinitionBuilderAddInput(op, "all: M * int64");
-  TF_OpDefinitionBuilderAddInput(op, "ends: M * int64");
-  TF_OpDefinitionBuilderAddInput(op, "place: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  TF_OpDefinitionBuilderAddAttr(op, "window: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "M: int >= 0");           // N, or 0
-  TF_OpDefinitionBuilderAddAttr(op, "worker: int = 0");       // this one
-  TF_OpDefinitionBuilderAddAttr(op, "summed: bool = false");  // gradients are summed over the workers
-  Register(op, &NoShape);
-}
-
-// The pass of a stream whose rows travel on demand has no step behind the one at `place`. No outputs.
-void RegisterEndPass() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetEndPass");
-  TF_OpDefinitionBuilderAddInput(op, "place: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  Register(op, &NoShape);
-}
-
-// Keeps the gradients of the rows that `token` stands for, summed per key, and gives their tickets: one
-// matrix [KeptGradients::kSlots, 2] for each variable (core/engine/kept_gradients.h). Changes no row. `norm`:
-// of gradients in device memory; ignored for others.
-void RegisterKeepGrad() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetKeepGrad");
-  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
-  TF_OpDefinitionBuilderAddInput(op, "grads: N * float");
-  TF_OpDefinitionBuilderAddInput(op, "token: int64");
-  TF_OpDefinitionBuilderAddInput(op, "norm: float");
-  TF_OpDefinitionBuilderAddOutput(op, "tickets: float");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  TF_OpDefinitionBuilderAddAttr(op, "worker: int = 0");  // this one's rank
-  Register(op, &UnknownShape);                           // Python sets it
-}
-
-// Applies the kept gradients of one variable that `tickets` choose, each times its factor and `scale`: one
-// tick of every row. `tables` and `specs` are those of the variable, with one feature a table.
-void RegisterApplyGrad() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyGrad");
-  TF_OpDefinitionBuilderAddInput(op, "tickets: float");
-  TF_OpDefinitionBuilderAddInput(op, "learning_rates: float");  // of each table of specs
-  TF_OpDefinitionBuilderAddInput(op, "scale: float");
-  TF_OpDefinitionBuilderAddOutput(op, "done: float");  // 0
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  Register(op, &ScalarShape);
-}
-
-// HetApplyGrad in two halves, for workers that sum their gradients before one of them updates the row
-// (core/plan/gradient_sums.h). `payload` has a part for each of `workers` workers, of splits[w] bytes. An
-// error of the first half travels in it: HetApplySums raises it, at all workers.
-void RegisterSumGrads() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetSumGrads");
-  TF_OpDefinitionBuilderAddInput(op, "tickets: float");
-  TF_OpDefinitionBuilderAddInput(op, "scale: float");
-  TF_OpDefinitionBuilderAddInput(op, "workers: int32");
-  TF_OpDefinitionBuilderAddOutput(op, "payload: uint8");
-  TF_OpDefinitionBuilderAddOutput(op, "splits: int32");
-  TF_OpDefinitionBuilderAddOutput(op, "layout: int64");  // of the sums, for the second half
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  Register(op, &SumGradsShape);
-}
-
-// The second half: `received` has the parts that all workers made for this one, `lengths` their lengths.
-void RegisterApplySums() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplySums");
-  TF_OpDefinitionBuilderAddInput(op, "received: uint8");
-  TF_OpDefinitionBuilderAddInput(op, "lengths: int32");
-  TF_OpDefinitionBuilderAddInput(op, "learning_rates: float");
-  TF_OpDefinitionBuilderAddInput(op, "layout: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "done: float");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  Register(op, &ScalarShape);
-}
-
-// How many HetApplyGrad have changed each table of specs: the step of a learning-rate schedule.
-void RegisterApplyCount() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetApplyCount");
-  TF_OpDefinitionBuilderAddOutput(op, "counts: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "tables: list(string)");
-  TF_OpDefinitionBuilderAddAttr(op, "specs: string");
-  Register(op, &UnknownShape);
-}
-
-// The dense weights in force of a model that follows training (ext/serving/cc/follow/followed_model.h), in
-// place in their file. `ticket`: their version's number. A lookup takes it as an input, so that the request's
-// rows are read after its dense weights.
-void RegisterFollowDense() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetFollowDense");
-  TF_OpDefinitionBuilderAddInput(op, "path: string");  // of follow.json, as the asset gives it
-  TF_OpDefinitionBuilderAddOutput(op, "dense: dtypes");
-  TF_OpDefinitionBuilderAddOutput(op, "ticket: int64");
-  TF_OpDefinitionBuilderAddAttr(op, "dtypes: list(type) >= 0");
-  TF_OpDefinitionBuilderAddAttr(op, "weights: string");  // JSON: [[name, shape, dtype], ...]
-  Register(op, &UnknownShape);                           // Python sets the shapes
-}
-
-// The rows of `ids` of a native export (ext/serving/cc/follow/followed_model.h). Stateful like the others:
-// what a path leads to is no constant of the graph, so nobody may compute the op before it is served.
-void RegisterServe() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetServe");
-  TF_OpDefinitionBuilderAddInput(op, "ids: N * int64");
-  TF_OpDefinitionBuilderAddInput(op, "hints: N * float");
-  TF_OpDefinitionBuilderAddInput(op, "path: string");       // of follow.json, as the asset gives it
-  TF_OpDefinitionBuilderAddInput(op, "ticket: M * int64");  // one, or none: dense weights do not follow
-  TF_OpDefinitionBuilderAddOutput(op, "rows: N * float");
-  TF_OpDefinitionBuilderAddAttr(op, "N: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "M: int >= 0");
-  TF_OpDefinitionBuilderAddAttr(op, "files: list(string)");  // of each feature: as follow.json names its rows
-  Register(op, &ServeShape);
-}
-
-// The workers that take the samples of a global batch (ext/placement/cc/location.h), keys [workers * batch,
-// width] of which are hashes of table and id. slots: what the batches before it in its pass have left, number
-// of them.
-void RegisterPlaceSamples() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetPlaceSamples");
-  TF_OpDefinitionBuilderAddInput(op, "keys: uint64");
-  TF_OpDefinitionBuilderAddInput(op, "slots: uint32");
-  TF_OpDefinitionBuilderAddInput(op, "number: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "owners: int64");
-  TF_OpDefinitionBuilderAddOutput(op, "next_slots: uint32");
-  TF_OpDefinitionBuilderAddAttr(op, "workers: int >= 1");
-  TF_OpDefinitionBuilderAddAttr(op, "batch: int >= 1");
-  Register(op, &UnknownShape);  // one a sample, and as many as came: Python knows
-}
-
-const bool registered = (RegisterLookup(), RegisterPlan(), RegisterEndPass(), RegisterKeepGrad(),
-                         RegisterApplyGrad(), RegisterSumGrads(), RegisterApplySums(), RegisterApplyCount(),
-                         RegisterServe(), RegisterFollowDense(), RegisterPlaceSamples(), true);
+const bool registered = Register({
+    // The rows of `ids`. With `training` the step is remembered and `token` stands for it: HetKeepGrad, which
+    // is the gradient of this op, takes it. `anchor` has the values of the variables that stand for the
+    // tables, one after the other (python/layer/variable.py); only its gradient is used. `tables`: of each
+    // feature. `specs`: core/engine/call_spec.h.
+    {"HetLookup",
+     {"ids: N * int64", "anchor: float", "hints: N * float"},
+     {"rows: N * float", "token: int64"},
+     {"N: int >= 1", "tables: list(string)", "specs: string", "training: bool"},
+     &LookupShape},
+    // A training lookup of these ids will come (core/engine/steps.h, Plan). No outputs. Where rows travel on
+    // demand (ext/window/cc/global_step.h): `all` has the ids that all workers look up in that step, worker
+    // after worker, and `ends` where those of each worker end, for each feature; else they are empty.
+    // `place`: of the step in the stream, else 0. `M`: N, or 0. `worker`: this one. `summed`: gradients are
+    // summed over the workers.
+    {"HetPlan",
+     {"ids: N * int64", "all: M * int64", "ends: M * int64", "place: int64"},
+     {},
+     {"N: int >= 1", "tables: list(string)", "specs: string", "window: int >= 1", "M: int >= 0",
+      "worker: int = 0", "summed: bool = false"},
+     &NoShape},
+    // The pass of a stream whose rows travel on demand has no step behind the one at `place`. No outputs.
+    {"HetEndPass", {"place: int64"}, {}, {"tables: list(string)", "specs: string"}, &NoShape},
+    // Keeps the gradients of the rows that `token` stands for, summed per key, and gives their tickets: one
+    // matrix [KeptGradients::kSlots, 2] for each variable (core/engine/kept_gradients.h). Changes no row.
+    // `norm`: of gradients in device memory; ignored for others. `worker`: this one's rank. Python sets the
+    // shape.
+    {"HetKeepGrad",
+     {"ids: N * int64", "grads: N * float", "token: int64", "norm: float"},
+     {"tickets: float"},
+     {"N: int >= 1", "tables: list(string)", "specs: string", "worker: int = 0"},
+     &UnknownShape},
+    // Applies the kept gradients of one variable that `tickets` choose, each times its factor and `scale`:
+    // one tick of every row. `tables` and `specs` are those of the variable, with one feature a table.
+    // `learning_rates`: of each table of specs. `done`: 0.
+    {"HetApplyGrad",
+     {"tickets: float", "learning_rates: float", "scale: float"},
+     {"done: float"},
+     {"tables: list(string)", "specs: string"},
+     &ScalarShape},
+    // HetApplyGrad in two halves, for workers that sum their gradients before one of them updates the row
+    // (core/plan/gradient_sums.h). `payload` has a part for each of `workers` workers, of splits[w] bytes. An
+    // error of the first half travels in it: HetApplySums raises it, at all workers. `layout`: of the sums,
+    // for the second half.
+    {"HetSumGrads",
+     {"tickets: float", "scale: float", "workers: int32"},
+     {"payload: uint8", "splits: int32", "layout: int64"},
+     {"tables: list(string)", "specs: string"},
+     &SumGradsShape},
+    // The second half: `received` has the parts that all workers made for this one, `lengths` their lengths.
+    {"HetApplySums",
+     {"received: uint8", "lengths: int32", "learning_rates: float", "layout: int64"},
+     {"done: float"},
+     {"tables: list(string)", "specs: string"},
+     &ScalarShape},
+    // How many HetApplyGrad have changed each table of specs: the step of a learning-rate schedule.
+    {"HetApplyCount", {}, {"counts: int64"}, {"tables: list(string)", "specs: string"}, &UnknownShape},
+    // The dense weights in force of a model that follows training (ext/serving/cc/follow/followed_model.h),
+    // in place in their file. `ticket`: their version's number. A lookup takes it as an input, so that the
+    // request's rows are read after its dense weights. `path`: of follow.json, as the asset gives it.
+    // `weights`: [[name, shape, dtype], ...] in JSON. Python sets the shapes.
+    {"HetFollowDense",
+     {"path: string"},
+     {"dense: dtypes", "ticket: int64"},
+     {"dtypes: list(type) >= 0", "weights: string"},
+     &UnknownShape},
+    // The rows of `ids` of a native export (ext/serving/cc/follow/followed_model.h). Stateful like the
+    // others: what a path leads to is no constant of the graph, so nobody may compute the op before it is
+    // served. `path`: of follow.json, as the asset gives it. `ticket`: one, or none: dense weights do not
+    // follow. `files`: of each feature, as follow.json names its rows.
+    {"HetServe",
+     {"ids: N * int64", "hints: N * float", "path: string", "ticket: M * int64"},
+     {"rows: N * float"},
+     {"N: int >= 1", "M: int >= 0", "files: list(string)"},
+     &ServeShape},
+    // The workers that take the samples of a global batch (ext/placement/cc/location.h), keys [workers *
+    // batch, width] of which are hashes of table and id. slots: what the batches before it in its pass have
+    // left, number of them. There is an owner for each sample: Python sets the shape.
+    {"HetPlaceSamples",
+     {"keys: uint64", "slots: uint32", "number: int64"},
+     {"owners: int64", "next_slots: uint32"},
+     {"workers: int >= 1", "batch: int >= 1"},
+     &UnknownShape},
+});
 
 }  // namespace
 }  // namespace het

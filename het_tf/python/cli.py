@@ -38,7 +38,10 @@ GROUPS = {
         "het_tf.ext.serving.python.following.cli",
         "keep an exported model up to date while it is served",
     ),
-    "publish": ("het_tf.ext.serving.python.releasing.cli", "release versions of a model, and roll them back"),
+    "publish": (
+        "het_tf.ext.serving.python.publishing.cli",
+        "release versions of a model, and roll them back",
+    ),
     "doctor": ("het_tf.doctor", "check this installation"),
 }
 # Modules that add commands to a group's.

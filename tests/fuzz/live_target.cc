@@ -134,7 +134,7 @@ void RequireServedOrDamaged(const Status& status) {
 void ReadAll(LiveReader* reader) {
   std::vector<Key> ids = {-1, INT64_MIN, INT64_MAX};
   for (Key key = 0; key < 100; ++key) ids.push_back(key);
-  RequireServedOrDamaged(reader->version().status());
+  RequireServedOrDamaged(reader->CountRows(0).status());
   for (size_t table = 0; table < reader->tables(); ++table) {
     std::vector<float> out(ids.size() * reader->base(table).dim());
     const LiveRead read{table, {ids.data(), ids.size()}, out.data()};

@@ -50,6 +50,12 @@ class Followed:
         for weight in self.model.get_layer("top").weights:
             weight.assign(tf.fill(weight.shape, value))
 
+    def publish(self, value: float) -> None:
+        """Publishes the model with `value` everywhere, and waits until followers serve it."""
+        self.train(value)
+        het_tf.publish(self.model)
+        self.until(lambda: self.served() == (value, value))
+
     def served(self) -> tuple[float, float]:
         """Of id 3: the value of its row; of the model: a dense weight, if the row is consistent."""
         answer = self.loaded.signatures["serving_default"](id=tf.constant([3], tf.int64))

@@ -18,6 +18,7 @@ import horovod_worker
 import numpy as np
 import saving_lib
 import tensorflow as tf
+from rules_lib import learn
 from safetensors.numpy import load
 
 import het_tf
@@ -67,12 +68,8 @@ def export(workers, place):
         {"ids": het_tf.FeatureConfig(table)}, cache=het_tf.Cache(staleness=math.inf)
     )
     model = tf.keras.Model({"ids": ids}, layer({"ids": ids}))
-    with tf.GradientTape() as tape:  # each rank its own rows, which its cache holds back
-        rows = layer({"ids": tf.constant([10 * workers.rank, 1], tf.int64)}, training=True)["ids"]
-        loss = tf.reduce_sum(rows)
-    variables = layer.trainable_variables
-    gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
-    het_tf.apply(zip(gradients, variables, strict=True))
+    mine = {"ids": tf.constant([10 * workers.rank, 1], tf.int64)}  # which its cache holds back
+    learn(layer, lambda: layer(mine, training=True)["ids"], reduce=True)
     path = place / "export"
     result = het_tf.export(model, path, verbose=False)
     assert (result is not None) == (workers.rank == 0)
@@ -99,11 +96,7 @@ def publish(workers, place):
         versions = Versions(client, "").last()
         assert len(versions) > 2 and versions[-1].cut == positions(client, "")
         het_tf.workers.barrier()
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(model(ids[:4], training=True))
-        variables = model.trainable_variables
-        gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
-        het_tf.apply(zip(gradients, variables, strict=True))
+        learn(model, lambda: model(ids[:4], training=True), reduce=True)
         het_tf.workers.barrier()
         before = positions(client, "")
         het_tf.workers.barrier()

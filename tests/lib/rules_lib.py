@@ -31,12 +31,19 @@ def data(n=96, seed=0):
     return ids, (ids.sum(1, keepdims=True) / 10 - 1.4).astype(np.float32)
 
 
-def learn(layer, loss):
-    """One update of the tables of a layer, or a model, by the gradient of `loss()`."""
+def learn(layer, loss, reduce=False):
+    """One update of the tables of a layer, or a model, by the gradient of the sum of `loss()`; returns it.
+
+    `reduce`: the gradients of all ranks.
+    """
     with tf.GradientTape() as tape:
         value = loss()
     variables = layer.trainable_variables
-    het_tf.apply(zip(tape.gradient(value, variables), variables, strict=True))
+    gradients = tape.gradient(value, variables)
+    if reduce:
+        gradients = het_tf.workers.reduce_gradients(gradients, variables)
+    het_tf.apply(zip(gradients, variables, strict=True))
+    return value
 
 
 def step(model_or_layer, ids, mode, variables=None, loss=None):

@@ -115,16 +115,19 @@ class Following {
 Result<nlohmann::json> Inspect(const nlohmann::json& json) {
   HET_ASSIGN_OR_RETURN(auto reader, LiveReader::Open(json.at("directory").get<std::string>(),
                                                      json.at("base").get<std::vector<std::string>>()));
-  HET_ASSIGN_OR_RETURN(const auto found, reader->state());
-  const LiveReader::State state = found.value_or(LiveReader::State());
-  nlohmann::json text = {{"live", found.has_value()},
+  HET_ASSIGN_OR_RETURN(const LiveReader::State state, reader->state());
+  nlohmann::json text = {{"live", state.live},
                          {"version", state.version.number},
                          {"dense", state.version.dense_path},
                          {"trained_through", nullptr},
                          {"age", nullptr},
                          {"skew", nullptr},
                          {"generation", state.generation},
-                         {"rows", state.rows}};
+                         {"rows", nlohmann::json::array()}};
+  for (size_t table = 0; state.live && table < reader->tables(); ++table) {
+    HET_ASSIGN_OR_RETURN(const uint64_t rows, reader->CountRows(table));
+    text["rows"].push_back(rows);
+  }
   if (state.version.trained_through) text["trained_through"] = *state.version.trained_through;
   if (state.skew) text["skew"] = *state.skew;
   const uint64_t now = BootNanoseconds();
@@ -143,9 +146,10 @@ Result<nlohmann::json> Copy(const nlohmann::json& json) {
   HET_ASSIGN_OR_RETURN(auto reader, LiveReader::Open(json.at("directory").get<std::string>(),
                                                      json.at("base").get<std::vector<std::string>>()));
   const auto to = json.at("to").get<std::string>();
-  HET_ASSIGN_OR_RETURN(const Version version, reader->version());  // before the rows
-  nlohmann::json text = {
-      {"version", version.number}, {"dense", version.dense_path}, {"rows", nlohmann::json::array()}};
+  HET_ASSIGN_OR_RETURN(const LiveReader::State state, reader->state());  // before the rows
+  nlohmann::json text = {{"version", state.version.number},
+                         {"dense", state.version.dense_path},
+                         {"rows", nlohmann::json::array()}};
   for (size_t table = 0; table < reader->tables(); ++table) {
     HET_ASSIGN_OR_RETURN(const Vector<Key> keys, reader->Keys(table));
     Vector<float> rows(keys.size() * reader->base(table).dim());

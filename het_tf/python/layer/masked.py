@@ -3,9 +3,9 @@
 from typing import Any
 
 from het_tf.python.backend import keras
+from het_tf.python.checks import whole
 from het_tf.python.ids import as_int64
 from het_tf.python.layer.embedding import Embedding
-from het_tf.python.table.spec import integer
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -32,7 +32,7 @@ class MaskedEmbedding(Embedding):
     """
 
     def __init__(self, dim: Any = None, mask_id: int = 0, **kwargs: Any) -> None:
-        self._mask_id = integer("mask_id", mask_id, -(2**63), 2**63 - 1)
+        self._mask_id = whole("mask_id", mask_id, -(2**63), 2**63 - 1)
         super().__init__(dim, **kwargs)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:

@@ -5,13 +5,13 @@ import dataclasses
 import json
 import logging
 import math
-import numbers
 import os
 from collections.abc import Callable
 from typing import Any, Literal
 
 from het_tf.ext.workers.python import find
 from het_tf.python import backend
+from het_tf.python.checks import one_of, whole_or_none
 from het_tf.python.session import collective, native, reporting, settings
 from het_tf.python.session.native import plain
 from het_tf.python.session.scopes import checked_namespace, current_namespace
@@ -127,12 +127,11 @@ def init(
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
         or horovodrun started ranks, but Horovod does not import.
     """
-    if gradient_scale not in GRADIENT_SCALES:
-        raise ValueError(f"gradient_scale is {gradient_scale!r}; it must be one of {GRADIENT_SCALES}")
+    one_of("gradient_scale", gradient_scale, GRADIENT_SCALES)
     if not isinstance(accumulate, bool):
         raise ValueError(f"accumulate is {accumulate!r}; give True or False")
     store = ps if isinstance(ps, Store) else Store(ps)
-    threads = _checked_threads(threads)
+    threads = whole_or_none("threads", threads, 1, 2**31 - 1, otherwise="None to follow the backend")
     address = os.environ.get("HET_PS", "") if store.address is None else store.address
     if store.durability not in (None, "applied") and not address:
         raise ValueError(f"durability is {store.durability!r}, but there is no parameter server; give ps=...")
@@ -159,15 +158,6 @@ def init(
     settings.current.namespace = namespace
     settings.current.threads = threads
     update_threads()
-
-
-def _checked_threads(threads: int | None) -> int | None:
-    if threads is None:
-        return None
-    whole = isinstance(threads, numbers.Integral) and not isinstance(threads, bool)
-    if not whole or not 1 <= threads <= 2**31 - 1:
-        raise ValueError(f"threads is {threads!r}; it must be at least 1, or None to follow the backend")
-    return int(threads)
 
 
 def _require_address(address: str) -> None:

@@ -4,9 +4,10 @@ import copy
 import json
 from typing import Any, Literal, get_args
 
+from het_tf.python.checks import one_of, whole, whole_or_none
 from het_tf.python.session import native
 from het_tf.python.table import initializers, optimizers
-from het_tf.python.table.spec import check_number, integer
+from het_tf.python.table.spec import check_number
 
 Combiner = Literal["sum", "mean", "sqrtn"]
 
@@ -64,8 +65,8 @@ class TableConfig:
             raise ValueError(f"name is {name!r}; a table's name is a non-empty string")
         self.name = self.base = name
         self.unnamed = self.is_own = False
-        self.dim = integer("dim", dim, 1, 65536)
-        self.seed = integer("seed", seed, 0, 2**64 - 1)
+        self.dim = whole("dim", dim, 1, 65536)
+        self.seed = whole("seed", seed, 0, 2**64 - 1)
         self.optimizer = optimizers.get(optimizer)
         self.initializer = initializers.get(initializer)
         for argument, value in {"l2": l2, "max_norm": max_norm or 0.0}.items():
@@ -74,10 +75,10 @@ class TableConfig:
         self.max_norm = None if max_norm is None else float(max_norm)
         if self.max_norm is not None and self.max_norm <= 0:
             raise ValueError(f"table {name!r}: max_norm is {max_norm}; it must be > 0, or None for no limit")
-        self.ttl = _optional("ttl", ttl, 2**32 - 1)
-        self.max_rows = _optional("max_rows", max_rows, 2**62)
-        self.min_count = integer("min_count", min_count, 0, 65535)
-        self.min_count_ttl = integer("min_count_ttl", min_count_ttl, 1, 2**32 - 1)
+        self.ttl = whole_or_none("ttl", ttl, 1, 2**32 - 1, otherwise="None for no limit")
+        self.max_rows = whole_or_none("max_rows", max_rows, 1, 2**62, otherwise="None for no limit")
+        self.min_count = whole("min_count", min_count, 0, 65535)
+        self.min_count_ttl = whole("min_count_ttl", min_count_ttl, 1, 2**32 - 1)
         # The core checks the rest, and its canonical form makes equal tables equal text.
         spec = {**self._spec(), "limits": self._limits}
         self.spec: dict[str, Any] = json.loads(native.call("HetCheckSpec", json.dumps(spec)))
@@ -168,18 +169,14 @@ class FeatureConfig:
     ) -> None:
         if not isinstance(table, TableConfig):
             raise ValueError(f"table is {table!r}; give a het_tf.TableConfig")
-        if combiner is not None and combiner not in get_args(Combiner):
-            raise ValueError(
-                f"combiner is {combiner!r}; give one of {get_args(Combiner)}, or None to keep rows apart"
-            )
+        if combiner is not None:
+            one_of("combiner", combiner, get_args(Combiner), "None to keep rows apart")
         self.table = table
         self.combiner = combiner
-        self.padding_id = (
-            None if padding_id is None else integer("padding_id", padding_id, -(2**63), 2**63 - 1)
-        )
+        self.padding_id = whole_or_none("padding_id", padding_id, -(2**63), 2**63 - 1)
         self.max_sequence_length = None
         if max_sequence_length is not None:
-            self.max_sequence_length = integer("max_sequence_length", max_sequence_length, 1, 2**31 - 1)
+            self.max_sequence_length = whole("max_sequence_length", max_sequence_length, 1, 2**31 - 1)
             if combiner is not None:
                 raise ValueError(
                     f"max_sequence_length is {max_sequence_length} with combiner {combiner!r}; a combiner "
@@ -200,14 +197,3 @@ class FeatureConfig:
         return (
             f"FeatureConfig({self.table.name!r}, combiner={self.combiner!r}, padding_id={self.padding_id!r})"
         )
-
-
-def _optional(argument: str, value: Any, high: int) -> int | None:
-    if value is None:
-        return None
-    try:
-        return integer(argument, value, 1, high)
-    except ValueError:
-        raise ValueError(
-            f"{argument} is {value!r}; give an integer from 1 to {high}, or None for no limit"
-        ) from None

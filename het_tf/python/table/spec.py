@@ -2,7 +2,6 @@
 
 import json
 import math
-import numbers
 from typing import Any, ClassVar
 
 from het_tf.python.session import native
@@ -63,13 +62,6 @@ def check_number(value: Any, what: str) -> None:
         finite = False
     if not finite:
         raise ValueError(f"{what} is {value!r}; give a finite number")
-
-
-def integer(argument: str, value: Any, low: int, high: int) -> int:
-    """Returns `value` as an int. ValueError, with the argument's name: not an integer in [low, high]."""
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and low <= int(value) <= high:
-        return int(value)
-    raise ValueError(f"{argument} is {value!r}; give an integer from {low} to {high}")
 
 
 def lookup_by_name(

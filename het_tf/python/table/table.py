@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.python import ids as ids_lib
+from het_tf.python.checks import whole
 from het_tf.python.quoting import quoted
 from het_tf.python.session import collective, native, scopes, settings
 from het_tf.python.table import registry
@@ -172,8 +173,7 @@ class Table:
         Raises:
           ValueError: count is not an integer of 1 or more.
         """
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-            raise ValueError(f"count is {count!r}; give a number of rows, an integer of 1 or more")
+        count = whole("count", count, what="a number of rows")
         count = int(min(count, max(self.stats()["rows"], 1)))
         ids, values = np.empty(count, np.int64), np.empty((count, self.dim), np.float32)
         found = native.call_int("HetSample", self.namespace, self.name, count, int(seed), ids, values)

@@ -8,7 +8,6 @@ import tensorflow as tf
 from het_tf.python.checks import whole
 from het_tf.zoo.models.base import ClickModel
 from het_tf.zoo.models.blocks import NumericVectors
-from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
 
@@ -114,10 +113,6 @@ class AutoInt(ClickModel):
         self.output_layer = keras.layers.Dense(1, name="logit")
         if self.scale is not None:
             self.numeric_vectors = NumericVectors(self.embedding_dim, self.seed, name="numeric_vectors")
-
-    def parts(self) -> tuple[Part, ...]:
-        """The table: deep."""
-        return (self.deep_part(),)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

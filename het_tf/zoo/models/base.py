@@ -103,8 +103,8 @@ class ClickModel(keras.Model):
         return int(self._arguments["seed"])
 
     def parts(self) -> tuple[Part, ...]:
-        """The tables of the model."""
-        raise NotImplementedError(f"{type(self).__name__} must define its tables: define parts()")
+        """The tables of the model; here: deep."""
+        return (self.deep_part(),)
 
     def default_table_optimizer(self) -> optimizers.Optimizer:
         """The default optimizer of the tables."""

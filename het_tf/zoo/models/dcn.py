@@ -8,7 +8,6 @@ import tensorflow as tf
 from het_tf.python.checks import one_of, whole
 from het_tf.zoo.models.base import ClickModel
 from het_tf.zoo.models.blocks import Cross
-from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
 
@@ -54,10 +53,6 @@ class DCNv2(ClickModel):
         self.crosses = [Cross(cross_rank, name=f"cross_{number + 1}") for number in range(cross_layers)]
         self.structure = structure
         self.output_layer = keras.layers.Dense(1, name="logit")
-
-    def parts(self) -> tuple[Part, ...]:
-        """The table: deep."""
-        return (self.deep_part(),)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

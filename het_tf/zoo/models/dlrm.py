@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from het_tf.zoo.models.base import ClickModel
 from het_tf.zoo.models.blocks import apply, check_widths, hidden_layers
-from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
 
@@ -70,10 +69,6 @@ class DLRM(ClickModel):
         self.dots = PairwiseDots(name="dots")
         self.output_layer = keras.layers.Dense(1, name="logit")
         self.bottom = hidden_layers([*bottom_units, self.embedding_dim], 0.0, self.seed + 50, "bottom")
-
-    def parts(self) -> tuple[Part, ...]:
-        """The table: deep."""
-        return (self.deep_part(),)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

@@ -8,7 +8,6 @@ import tensorflow as tf
 from het_tf.python.checks import whole
 from het_tf.zoo.models.base import ClickModel
 from het_tf.zoo.models.blocks import apply, check_widths, hidden_layers
-from het_tf.zoo.models.embedding_side import Part
 
 keras: Any = tf.keras
 
@@ -118,10 +117,6 @@ class MultiTaskModel(ClickModel):
     def dropout(self) -> float:
         """Share of the outputs of the towers' hidden layers to drop in training."""
         return float(self._arguments["dropout"])
-
-    def parts(self) -> tuple[Part, ...]:
-        """The table: deep."""
-        return (self.deep_part(),)
 
     def task_inputs(self, x: Any) -> Sequence[Any]:
         """Returns the inputs of the tasks' towers, `[B, d]` each, from the rows and numbers `x`."""

@@ -12,7 +12,7 @@ from het_tf.python.checks import whole
 from het_tf.python.ids import as_int64
 from het_tf.zoo.data.examples import Description
 from het_tf.zoo.models.base import ClickModel, description_from_config
-from het_tf.zoo.models.embedding_side import Part, ids_of
+from het_tf.zoo.models.embedding_side import ids_of
 from het_tf.zoo.models.index import Index, batches_of, make_index
 from het_tf.zoo.models.occurrences import Occurrences
 from het_tf.zoo.models.own_loss import OwnLoss
@@ -53,10 +53,6 @@ class Tower(ClickModel):
         self.unit_length = unit_length
         initializer = keras.initializers.GlorotUniform(seed=self.seed + 40)
         self.output_layer = keras.layers.Dense(vector_dim, kernel_initializer=initializer, name="vector")
-
-    def parts(self) -> tuple[Part, ...]:
-        """The table: deep."""
-        return (self.deep_part(),)
 
     def call(self, inputs: Mapping[str, Any], training: Any = None) -> Any:
         """See the class."""

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/row/optimizer.h"
+#include "tests/testing/optimizer_of.h"
 
 namespace het::optimizer_create_test {
 namespace {
@@ -16,12 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Row = std::vector<float>;
-
-std::unique_ptr<Optimizer> Make(const OptimizerSpec& spec, size_t dim) {
-  auto made = Optimizer::Create(spec, dim);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return made.ok() ? std::move(made.value()) : nullptr;
-}
+using testing::MakeOptimizer;
 
 std::string Refusal(const OptimizerSpec& spec, size_t dim = 4) {
   auto made = Optimizer::Create(spec, dim);
@@ -76,7 +72,7 @@ TEST(OptimizerCreate, OutOfRangeErrorNamesValueAndRange) {
 TEST(OptimizerCreate, DimZero) { EXPECT_THAT(Refusal({"adam", {}}, 0), HasSubstr("dim is 0")); }
 
 TEST(OptimizerCreate, EveryNameHasDefaults) {
-  for (const std::string& name : Optimizer::Names()) EXPECT_NE(Make({name, {}}, 3), nullptr) << name;
+  for (const std::string& name : Optimizer::Names()) EXPECT_NE(MakeOptimizer({name, {}}, 3), nullptr) << name;
 }
 
 struct Shape {
@@ -92,7 +88,7 @@ TEST(OptimizerLayout, RowsUpdatesAndInitialSlots) {
                                                {"adagrad", 10, 0},
                                                {"row_wise_adagrad", 6, 0},
                                                {"ftrl", 16, 5}}) {
-    const auto optimizer = Make({shape.name, {}}, 5);
+    const auto optimizer = MakeOptimizer({shape.name, {}}, 5);
     EXPECT_EQ(optimizer->dim(), 5u);
     EXPECT_EQ(optimizer->row_floats(), shape.row_floats) << shape.name;
     EXPECT_EQ(optimizer->wire_begin(), shape.wire_begin) << shape.name;
@@ -112,11 +108,11 @@ TEST(OptimizerLayout, RowsUpdatesAndInitialSlots) {
 
 TEST(OptimizerLayout, InitialAccumulatorIsAParameter) {
   for (const char* name : {"adagrad", "row_wise_adagrad"}) {
-    EXPECT_EQ(Make({name, {}}, 2)->slots()[0].initial, 0.0f);
-    EXPECT_EQ(Make({name, {{"initial_accumulator", 0.5}}}, 2)->slots()[0].initial, 0.5f);
+    EXPECT_EQ(MakeOptimizer({name, {}}, 2)->slots()[0].initial, 0.0f);
+    EXPECT_EQ(MakeOptimizer({name, {{"initial_accumulator", 0.5}}}, 2)->slots()[0].initial, 0.5f);
   }
-  EXPECT_EQ(Make({"ftrl", {}}, 2)->slots()[1].initial, 0.0f);
-  EXPECT_EQ(Make({"ftrl", {{"initial_accumulator", 0.5}}}, 2)->slots()[1].initial, 0.5f);
+  EXPECT_EQ(MakeOptimizer({"ftrl", {}}, 2)->slots()[1].initial, 0.0f);
+  EXPECT_EQ(MakeOptimizer({"ftrl", {{"initial_accumulator", 0.5}}}, 2)->slots()[1].initial, 0.5f);
 }
 
 }  // namespace

@@ -13,20 +13,17 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/testing/optimizer_of.h"
+
 namespace het::optimizer_test {
 namespace {
 
 using Row = std::vector<float>;
-
-std::unique_ptr<Optimizer> Make(const OptimizerSpec& spec, size_t dim) {
-  auto made = Optimizer::Create(spec, dim);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return made.ok() ? std::move(made.value()) : nullptr;
-}
+using testing::MakeOptimizer;
 
 class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpec, size_t>> {
  protected:
-  OptimizerAlgebra() : optimizer_(Make(std::get<0>(GetParam()), std::get<1>(GetParam()))) {}
+  OptimizerAlgebra() : optimizer_(MakeOptimizer(std::get<0>(GetParam()), std::get<1>(GetParam()))) {}
 
   struct Update {
     Row terms;

@@ -8,20 +8,16 @@
 #include <vector>
 
 #include "het_tf/core/row/optimizer.h"
+#include "tests/testing/optimizer_of.h"
 
 namespace het::optimizers_test {
 namespace {
 
 using Row = std::vector<float>;
-
-std::unique_ptr<Optimizer> Make(const OptimizerSpec& spec, size_t dim) {
-  auto made = Optimizer::Create(spec, dim);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return made.ok() ? std::move(made.value()) : nullptr;
-}
+using testing::MakeOptimizer;
 
 TEST(Momentum, DecaysByAnyNumberOfTicks) {
-  const auto optimizer = Make({"momentum", {{"momentum", 0.999}}}, 1);
+  const auto optimizer = MakeOptimizer({"momentum", {{"momentum", 0.999}}}, 1);
   const Row nothing(2, 0.0f);
   for (uint32_t p : {0u, 1u, 2u, 3u, 31u, 1000u, 65537u, 4294967295u}) {
     Row row = {0, 1};
@@ -34,7 +30,7 @@ TEST(Momentum, DecaysByAnyNumberOfTicks) {
 // Near the ends of its table (18 014 corrections at 0.999, the most at 0.99999), and far beyond.
 TEST(Adam, BiasCorrectionAtAnyStep) {
   for (double beta_2 : {0.0, 0.99, 0.999, 0.99999}) {
-    const auto optimizer = Make({"adam", {{"beta_2", beta_2}}}, 1);
+    const auto optimizer = MakeOptimizer({"adam", {{"beta_2", beta_2}}}, 1);
     for (int t :
          {1, 2, 100, 1799, 5000, 18011, 18012, 18013, 18014, 65534, 65535, 65536, 65537, 2000000, 16777216}) {
       Row row = {0, 0, 0, static_cast<float>(t - 1)};
@@ -48,7 +44,7 @@ TEST(Adam, BiasCorrectionAtAnyStep) {
 }
 
 TEST(Ftrl, TheValueIsAFunctionOfTheSlots) {
-  const auto optimizer = Make({"ftrl", {{"l1", 0.25}, {"l2", 0.5}, {"beta", 1}}}, 3);
+  const auto optimizer = MakeOptimizer({"ftrl", {{"l1", 0.25}, {"l2", 0.5}, {"beta", 1}}}, 3);
   Row row = {9, 9, 9, /*z*/ 0.25f, 1.25f, -2.25f, /*n*/ 4, 4, 9, /*learning_rate*/ 0.5f};
   const Row identity(10, 0.0f);
   optimizer->MergeInto(identity.data(), 0, row.data());
@@ -58,7 +54,7 @@ TEST(Ftrl, TheValueIsAFunctionOfTheSlots) {
 }
 
 TEST(Ftrl, ZeroLearningRateLeavesRowAndUpdate) {
-  const auto optimizer = Make({"ftrl", {}}, 2);
+  const auto optimizer = MakeOptimizer({"ftrl", {}}, 2);
   const Row g = {1, -1};
   Row row = {0.5f, -0.5f, 0, 0, 0.1f, 0.1f, 0}, update(7, 0.0f);
   const Row fresh = row;
@@ -73,7 +69,7 @@ TEST(Ftrl, ZeroLearningRateLeavesRowAndUpdate) {
 }
 
 TEST(Ftrl, ElementWithoutGradientKeepsItsValue) {
-  const auto optimizer = Make({"ftrl", {{"initial_accumulator", 0}}}, 2);
+  const auto optimizer = MakeOptimizer({"ftrl", {{"initial_accumulator", 0}}}, 2);
   Row row = {0.5f, 0.25f, 0, 0, 0, 0, 0};
   const Row g = {1, 0};
   optimizer->Apply(0.1f, g.data(), 0, row.data(), nullptr);
@@ -82,7 +78,7 @@ TEST(Ftrl, ElementWithoutGradientKeepsItsValue) {
 }
 
 TEST(Ftrl, TheLastLearningRateTravels) {
-  const auto optimizer = Make({"ftrl", {}}, 1);
+  const auto optimizer = MakeOptimizer({"ftrl", {}}, 1);
   Row u1 = {0, 1, 1, 0.1f}, u2 = {0, 1, 1, 0.2f}, none = {0, 0, 0, 0};
   optimizer->MergeInto(u2.data(), 1, u1.data());
   EXPECT_EQ(u1[3], 0.2f);

@@ -150,7 +150,7 @@ def test_each_rank_gets_its_het_data_file(four, tmp_path):
     assert het_tf.workers.shard(tmp_path) == str(tmp_path / "part-2.tsv")
     with pytest.raises(ValueError, match=r"batch is 8, but .* is placed already"):
         het_tf.workers.shard(tmp_path, batch=8)
-    four.others = lambda mine: [(mine[0], {**mine[1], "id of the files": "x"})] * 3
+    four.others = lambda mine: [{**mine, "id of the files": "x"} if isinstance(mine, dict) else mine] * 3
     with pytest.raises(RuntimeError, match=r"id of the files is 'x' on rank 0, .*'id' on rank 2"):
         het_tf.workers.shard(str(tmp_path))
     four.ranks = 2
@@ -167,10 +167,10 @@ def test_ranks_that_are_called_differently_are_told_at_once(played):
         ("workers", 4, "workers is 2 on rank 0, 4 on"), ("rule", 2, "rule is 1 on rank 0, 2 on rank 1"),
         ("type", "int32", "type is 'int64' on rank 0, 'int32' on rank 1"),
     ):  # fmt: skip
-        played.others = lambda mine, change={name: other}: [(mine[0], {**mine[1], **change})]
+        played.others = lambda mine, change={name: other}: [mine and {**mine, **change}]
         with pytest.raises(RuntimeError, match=values):
             het_tf.workers.shard(dataset(), by="id", batch=BATCH)
-    played.others = lambda mine: [("by is 'x'", {})]
+    played.others = lambda mine: [mine or "by is 'x'"]
     with pytest.raises(RuntimeError, match="rank 1 could not place its samples: by is 'x'"):
         het_tf.workers.shard(dataset(), by="id", batch=BATCH)
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 
@@ -33,10 +34,8 @@ def collection(cache, tables=("item", "user"), dim=4):
 
 
 def train(layer, **ids):
-    with tf.GradientTape() as tape:
-        rows = layer({name: tf.constant(of, tf.int64) for name, of in ids.items()}, training=True)
-        loss = tf.add_n([tf.reduce_sum(row) for row in rows.values()])
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    inputs = {name: tf.constant(of, tf.int64) for name, of in ids.items()}
+    learn(layer, lambda: layer(inputs, training=True))
 
 
 def cached(name):

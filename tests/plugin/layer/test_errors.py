@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 from het_tf.python import library, versions
@@ -273,11 +274,7 @@ def test_an_error_in_a_step_leaves_the_layer_usable():
     layer = embedding(optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros")
 
     def step(factor):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(tf.constant([1]))) * factor
-        het_tf.apply(
-            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-        )
+        learn(layer, lambda: layer(tf.constant([1])) * factor)
 
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(tf.errors.InvalidArgumentError, match="table 't' for id 1 is NaN or Inf"):
@@ -306,11 +303,7 @@ def test_memory_ends_while_a_table_grows(more_options):
     ids = tf.range(20000, dtype=tf.int64)
 
     def step(ids):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(ids))
-        het_tf.apply(
-            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-        )
+        learn(layer, lambda: layer(ids))
 
     step(ids[:10])
     with memory(100_000), pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import assert_close
+from rules_lib import learn
 
 import het_tf
 from het_tf.python.session import settings
@@ -335,9 +336,7 @@ def test_models_of_float64_train(eager):
     model = small_model(eager)
     ids = np.array([[1, 2], [2, 3]])
     model.train_on_batch(ids, np.ones((2, 1)))
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model(ids, training=True))
-    het_tf.apply(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+    loss = learn(model, lambda: model(ids, training=True))
     assert loss.dtype == tf.float64 and het_tf.Table("t").updates == 2
 
 

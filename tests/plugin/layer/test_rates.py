@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from played_lib import Played
-from rules_lib import MODES, embedding, keras, rows
+from rules_lib import MODES, embedding, keras, learn, rows
 
 import het_tf
 from het_tf.ext.workers.python.horovod_workers import Horovod
@@ -19,10 +19,7 @@ def unit_steps(rate, count, mode, change=None):
     moved = [0.0]
 
     def run(ids):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(ids))
-        gradients = tape.gradient(loss, layer.trainable_variables)
-        het_tf.apply(zip(gradients, layer.trainable_variables, strict=True))
+        learn(layer, lambda: layer(ids))
 
     run = tf.function(run) if mode == "graph" else run
     for i in range(count):
@@ -65,9 +62,5 @@ def test_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch)
     # Past init(), which wants a real Horovod and a server for its ranks.
     monkeypatch.setattr(settings.current, "workers", Horovod(Played(ranks=4)))
     layer = embedding(het_tf.optimizers.SGD(1.0), initializer="zeros")
-    variables = layer.trainable_variables
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(tf.constant([1])))
-    gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
-    het_tf.apply(zip(gradients, variables, strict=True))
+    learn(layer, lambda: layer(tf.constant([1])), reduce=True)
     np.testing.assert_allclose(rows([1]), [[want] * 4])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import MODEL, assert_close
+from rules_lib import learn
 
 import het_tf
 from het_tf.python.session import native
@@ -20,9 +21,7 @@ def embedding(dim=4, name="t", optimizer=None, **more):
 
 
 def train(layer, ids):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(tf.constant(ids, tf.int64)))
-    het_tf.apply(zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True))
+    learn(layer, lambda: layer(tf.constant(ids, tf.int64)))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -111,7 +111,7 @@ def test_nobody_reads_on(kind: str, stream: str) -> None:
     code = f"""
         import sys
         from het_tf.python import cli, show
-        from het_tf.ext.serving.python.releasing.cli import HET
+        from het_tf.ext.serving.python.publishing.cli import HET
         HET.command("pipe", "answers")(lambda _: {PIPES[kind]} or 0)
         sys.exit(cli.main(["publish", "pipe"]))
     """
@@ -163,7 +163,7 @@ def test_tensorflows_log_does_not_come_before_an_answer() -> None:
     code = """
         import sys
         from het_tf.python.cli import main
-        from het_tf.ext.serving.python.releasing.cli import HET
+        from het_tf.ext.serving.python.publishing.cli import HET
 
         @HET.command("add", "adds")
         def answer(_):

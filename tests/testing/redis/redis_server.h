@@ -2,6 +2,7 @@
 // asks for it. It ends with the object, and with the test's process in any case.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
 #include <sys/types.h>
 
@@ -47,6 +48,7 @@ class RedisServer {
   // Whether it runs and answers.
   bool up() const { return context_ != nullptr; }
   const std::string& dir() const { return dir_; }
+  std::string address() const { return "unix://" + dir_ + "/socket"; }
   pid_t pid() const { return pid_; }
   std::string Log() const;
 
@@ -76,6 +78,16 @@ class RedisServer {
   std::string dir_;
   pid_t pid_ = -1;
   std::unique_ptr<redisContext, Disconnect> context_;
+};
+
+// A test that needs a server, also as another test's base; skipped, with the reason, if none can run.
+template <typename Base = ::testing::Test>
+class NeedsRedis : public Base {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
+    Base::SetUp();
+  }
 };
 
 }  // namespace het::testing

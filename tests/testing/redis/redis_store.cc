@@ -213,10 +213,6 @@ Key RedisStore::NewKey(std::unordered_set<Key>* taken) {
   }
 }
 
-void RedisTest::SetUp() {
-  if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-}
-
 void RedisTest::Start(RedisServer::Arguments settings) {
   store_ = std::make_unique<RedisStore>(std::make_unique<RedisServer>(std::move(settings)));
   ASSERT_TRUE(store_->server().up()) << store_->server().Log();

@@ -85,10 +85,9 @@ class RedisStore {
   uint64_t pushes_applied_ = 0;
 };
 
-// A test with a store; skipped, with the reason, if no server can run.
-class RedisTest : public ::testing::Test {
+// A test with a store.
+class RedisTest : public NeedsRedis<> {
  protected:
-  void SetUp() override;
   void Start(RedisServer::Arguments settings = {});
   RedisStore& store() { return *store_; }
   RedisServer& server() { return store_->server(); }

@@ -233,14 +233,14 @@ void ServedFleet::Read() {
   std::vector<float> values(keys.size() * RemoteWorker::kDim);
   std::vector<uint64_t> newest(kServedKeys);
   while (!rows_->stop) {
-    const auto version = reader.version();
+    const auto state = reader.state();
     uint64_t seen = 0;
     const follow::LiveRead read = {0, {keys.data(), keys.size()}, values.data()};
     const Status status = reader.Lookup({&read, 1}, &seen);
-    if (!version.ok() || !status.ok()) return rows_->Error("a lookup: " + status.message());
+    if (!state.ok() || !status.ok()) return rows_->Error("a lookup: " + status.message());
     for (const Key key : keys) {
       const uint64_t event = rows_->Check(key, values.data() + key * RemoteWorker::kDim, RemoteWorker::kDim,
-                                          seen, version.value().number);
+                                          seen, state.value().version.number);
       if (event < newest[key] && key < kServedKeys - kRemovedKeys) {
         rows_->Error("key " + std::to_string(key) + " went back from event " + std::to_string(newest[key]) +
                      " to " + std::to_string(event));

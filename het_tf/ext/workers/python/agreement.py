@@ -33,20 +33,14 @@ def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
       RuntimeError: The values differ, or another rank fails inside.
     """
     said: dict[str, Any] = {}
-    failed: Exception | None = None
-    try:
+    if settings.workers().elastic:  # a worker that joins would enter alone
         yield said.update
-    except Exception as error:  # tell the others first: they wait for this rank
-        failed = error
-    # A worker that joins an elastic job would enter alone.
-    of_ranks = [] if settings.workers().elastic else collective.gather((str(failed or ""), said), "placement")
-    if failed is not None:
-        raise failed
-    for rank, (text, _) in enumerate(of_ranks):
-        if text:
-            raise RuntimeError(f"rank {rank} could not place its samples: {text}")
+        return
+    with collective.together("placement", "place its samples"):
+        yield said.update
+    of_ranks = collective.gather(said, "placement_said")
     for what in said:
-        values = [one.get(what, "not there") for _, one in of_ranks]
+        values = [one.get(what, "not there") for one in of_ranks]
         if any(value != values[0] for value in values):
             listed = ", ".join(f"{value!r} on rank {rank}" for rank, value in enumerate(values))
             raise RuntimeError(

@@ -50,12 +50,12 @@ TEST_F(ReplicaTest, FramesAreForgottenWhenEnoughReplicasHaveThem) {
   FakeServer server(&service_);
   Answer(":1");
   Connect(&server);
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight(3);
   Settle();
   EXPECT_EQ(Kept(), 9u) << "one replica of two is not enough";
   EXPECT_TRUE(client_->Busy());
   Answer(":2");
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);
   EXPECT_EQ(Kept(), 0u);
   EXPECT_FALSE(client_->Busy());
@@ -78,7 +78,7 @@ TEST_F(ReplicaTest, FullMemoryOfKeptFramesFailsAtTheDeadline) {
   EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
   for (Key key = 1; key <= 8; ++key) ++expected_[key];
   Answer(":2");
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   ExpectExact();
 }
 
@@ -90,15 +90,9 @@ TEST_F(ReplicaTest, TransientErrorsOfWaitAreRetried) {
       "-ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a "
       "replica is configured to be writable (which is not the default) writes to replicas are just local.");
   Connect(&server);
-  for (int i = 0; i < 10; ++i) {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
+  TrainEight(10);
   Answer("-LOADING Redis is loading the dataset in memory");
-  for (int i = 0; i < 10; ++i) {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
+  TrainEight(10);
   EXPECT_EQ(Kept(), 20u * kPartitions);
   Answer(":2");
   for (int i = 0; i < 300 && Kept() > 0; ++i) client_->Progress(0.01);

@@ -58,10 +58,6 @@ class RolesTest : public TransportTest {
     cache.capacity = 1000;
     ASSERT_TRUE(client_->AddTable(schema_, cache).ok());
   }
-  void ExpectTrains() {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
 };
 
 // Would catch READONLY until the deadline, although the other address is the primary.
@@ -70,14 +66,14 @@ TEST_F(RolesTest, APairChangesRoles) {
   FakeServer two(&service_);
   one.SetScript(Replica());
   ConnectTo(ParseServerAddress("redis://" + one.endpoint() + "," + two.endpoint()).value());
-  ExpectTrains();
+  TrainEight();
   EXPECT_EQ(one.frames.load(), 0);
   for (int i = 0; i < 2; ++i) {
     FakeServer& old = i == 0 ? two : one;
     FakeServer& heir = i == 0 ? one : two;
     heir.SetScript(nullptr);
     old.SetScript(Replica());
-    ExpectTrains();
+    TrainEight();
   }
   ExpectExact();
 }
@@ -87,10 +83,10 @@ TEST_F(RolesTest, APrimaryThatHangsIsReplaced) {
   FakeServer one(&service_);
   FakeServer two(&service_);
   ConnectTo(ParseServerAddress("redis://" + one.endpoint() + "," + two.endpoint()).value(), 0.3);
-  ExpectTrains();
+  TrainEight();
   EXPECT_EQ(two.frames.load(), 0);
   one.pause_milliseconds = 3000;
-  ExpectTrains();
+  TrainEight();
   EXPECT_GT(two.frames.load(), 0);
   one.pause_milliseconds = 0;
 }
@@ -115,12 +111,12 @@ TEST_F(RolesTest, ASentinelNamesThePrimary) {
   address.nodes.push_back(sentinel.address().nodes[0]);
   address.service = "models";
   ConnectTo(address);
-  ExpectTrains();
+  TrainEight();
   EXPECT_EQ(two.frames.load(), 0);
   primary = &two;
   one.SetScript(Replica());
   const int before = one.frames.load();
-  ExpectTrains();
+  TrainEight();
   EXPECT_EQ(one.frames.load(), before);
   ExpectExact();
 
@@ -151,7 +147,7 @@ TEST_F(RolesTest, ASentinelThatWantsTheLogin) {
   address.service = "models";
   address.password = "pw";
   ConnectTo(address);
-  ExpectTrains();
+  TrainEight();
   EXPECT_EQ(logins.load(), 1);
 }
 
@@ -180,7 +176,7 @@ TEST_F(RolesTest, APasswordThatChanges) {
     return given;
   };
   ConnectTo(address);
-  ExpectTrains();
+  TrainEight();
   in(&wanted, "second");
   out = true;  // the server drops the login
   std::thread rotation([&] {
@@ -193,7 +189,7 @@ TEST_F(RolesTest, APasswordThatChanges) {
     }
     in(&given, "second");
   });
-  ExpectTrains();
+  TrainEight();
   rotation.join();
   EXPECT_EQ(seen, (std::set<std::string>{"first", "second"}));
   ExpectExact();
@@ -243,7 +239,7 @@ TEST_F(RolesTest, AnInterruptedCallKeepsItsUpdates) {
   FakeServer server(&service_);
   auto* const before = signal(SIGINT, [](int) {});
   ConnectTo(server.address());
-  ExpectTrains();
+  TrainEight();
   std::atomic<bool> still{true};
   server.SetScript([&](const FakeServer::Command&) {
     while (still) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -258,7 +254,7 @@ TEST_F(RolesTest, AnInterruptedCallKeepsItsUpdates) {
     EXPECT_EQ(RedisCluster(server.address()).Refresh(100).code(), Code::kCancelled);
   }
   still = false;
-  ExpectTrains();
+  TrainEight();
   ExpectExact();
   signal(SIGINT, before);
 }

@@ -52,6 +52,13 @@ class TransportTest : public ::testing::Test {
     for (Key key : keys) ++expected_[key];
     return Status();
   }
+  // Trains rows 1 to 8.
+  void TrainEight(int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+  }
   void ExpectExact() {
     const Status flushed = client_->Flush();
     ASSERT_TRUE(flushed.ok()) << flushed.message();

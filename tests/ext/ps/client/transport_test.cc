@@ -98,7 +98,7 @@ TEST_F(TransportTest, LastingRefusalIsExplained) {
   ClientConfig config;
   config.deadline = 2;
   Connect(server, config, 0);
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   server.SetScript([](const FakeServer::Command& command) {
     return command.words[0] == "HET.STEP" ? "-MISCONF cannot save" : "";
   });
@@ -135,7 +135,7 @@ TEST_F(TransportTest, AskIsNotMoved) {
   ClientConfig config;
   config.deadline = 5;
   Connect(source, config, 0);
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
 
   source.SetGone({1});
   source.SetScript([&](const FakeServer::Command& command) {
@@ -144,17 +144,14 @@ TEST_F(TransportTest, AskIsNotMoved) {
   target.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && !command.asking ? "-MOVED " + slot + " " + source.endpoint() : "";
   });
-  for (int i = 0; i < 5; ++i) {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
+  TrainEight(5);
   EXPECT_GT(target.frames.load(), 0);
   // The move ends: the target needs no ASKING, and the source answers MOVED.
   source.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && command.words[1] == moving ? "-MOVED " + slot + " " + target.endpoint() : "";
   });
   target.SetScript(nullptr);
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight(5);
   ExpectExact();
 }
 
@@ -173,16 +170,15 @@ TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
     return command.frame() && command.words[1] == keys_[1] ? "-MOVED " + slot + " " + heir.endpoint() : "";
   });
   left.SetGone({1});
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   left.SetScript([](const FakeServer::Command& command) {
     if (command.words[0] == "CLUSTER") return "*0";
     return command.frame() ? "-CLUSTERDOWN Hash slot not served" : "";
   });
-  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-  ASSERT_TRUE(status.ok()) << status.message();
+  TrainEight();
   left.SetScript(nullptr);
   const int before = left.frames.load();
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   EXPECT_EQ(left.frames.load(), before);
   ExpectExact();
 }
@@ -202,7 +198,7 @@ TEST_F(TransportTest, APartitionThatIsNotThere) {
   target.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && ++asked <= 3 ? "-HETNOPART no partition at k" : "";
   });
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   EXPECT_GT(asked.load(), 3);
   ExpectExact();
   source.SetScript([&](const FakeServer::Command& command) {
@@ -222,9 +218,9 @@ TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
     source.cluster = true;
     for (const uint32_t moving : {2u, 0u}) {  // behind another's key, and under its own
       Connect(source, ClientConfig(), 0);
-      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      TrainEight();
       const int before = source.many_parts.load();
-      ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+      TrainEight();
       EXPECT_EQ(source.many_parts.load() - before, 1) << "all pushes";
       const std::string slot = std::to_string(SlotOf(keys_[moving]));
       source.SetGone({moving});
@@ -235,10 +231,7 @@ TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
       });
       const int elsewhere = source.elsewhere.load();
       const int at_target = target.frames.load();
-      for (int i = 0; i < 4; ++i) {
-        const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-        ASSERT_TRUE(status.ok()) << status.message();
-      }
+      TrainEight(4);
       EXPECT_EQ(source.elsewhere.load() - elsewhere, moving == 0 ? 0 : 1) << "told once";
       EXPECT_EQ(target.frames.load() - at_target, 4);
       EXPECT_EQ(target.many_parts.load(), 0) << "it has one partition";
@@ -255,10 +248,7 @@ TEST_F(TransportTest, NeighbourKeysAreMissingAtServer) {
   FakeServer server(&service_);
   Connect(server, ClientConfig(), 0);
   server.SetGone({1, 2});
-  for (int i = 0; i < 5; ++i) {
-    const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
+  TrainEight(5);
   EXPECT_EQ(server.elsewhere.load(), 2);
   ExpectExact();
 }
@@ -274,14 +264,14 @@ TEST_F(TransportTest, AMoveThatIsGivenUp) {
   source.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
   });
-  ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight();
   EXPECT_GT(target.frames.load(), 0);
   source.SetGone({});
   source.SetScript(nullptr);
   target.SetScript([&](const FakeServer::Command& command) {
     return command.frame() ? "-MOVED " + slot + " " + source.endpoint() : "";
   });
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train({1, 2, 3, 4, 5, 6, 7, 8}).ok());
+  TrainEight(3);
   ExpectExact();
 }
 

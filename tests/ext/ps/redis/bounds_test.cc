@@ -11,12 +11,8 @@
 namespace het::testing {
 namespace {
 
-class RedisBounds : public ::testing::Test {
+class RedisBounds : public NeedsRedis<> {
  protected:
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  }
-
   static PsWorkerConfig Config(uint32_t workers, Bound pull, Bound push, Policy policy, size_t capacity) {
     PsWorkerConfig config;
     config.workers = workers;

@@ -22,13 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class RedisClientTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  }
-  static std::string AddressOf(const RedisServer& server) { return "unix://" + server.dir() + "/socket"; }
-};
+using RedisClientTest = NeedsRedis<>;
 
 // --- replicas
 
@@ -156,7 +150,7 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
   RedisServer alone;
   ClientConfig config;
   config.durability = Durability::kReplicated;
-  RemoteWorker worker(AddressOf(alone), config);
+  RemoteWorker worker(alone.address(), config);
   ASSERT_TRUE(worker.ok());
   ASSERT_EQ(worker.notices.With("has 0 replicas").size(), 1u);
   ASSERT_TRUE(alone.Command({"ACL", "SETUSER", "w", "on", ">pw", "~*", "+@all", "-wait"}).ok());
@@ -170,7 +164,7 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
 
 TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   RedisServer server;
-  const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
+  const ServerAddress address = ParseServerAddress(server.address()).value();
   const auto open = [&] { return RedisStore::Open(address, "n", 10, nullptr); };
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());  // before the first worker
   ASSERT_TRUE(open().ok());
@@ -188,7 +182,7 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
 // Its rows lie elsewhere: reads would get initial rows, and training would make a second copy.
 TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
   RedisServer server;
-  const ServerAddress address = ParseServerAddress(AddressOf(server)).value();
+  const ServerAddress address = ParseServerAddress(server.address()).value();
   ASSERT_TRUE(RedisStore::Open(address, "n", 10, nullptr).ok());
   ASSERT_TRUE(RedisOnlineStore::Open(address, "n", 10).ok());
   ASSERT_FALSE(server.Command({"HSET", "het:n", "made", "1"}).error());
@@ -204,7 +198,7 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
 // A lost table must not be waited for.
 TEST_F(RedisClientTest, FlushedServerIsNoticedAtOnce) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig());
+  RemoteWorker worker(server.address(), ClientConfig());
   ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
   ASSERT_TRUE(server.Command({"FLUSHALL"}).ok());
@@ -219,10 +213,10 @@ TEST_F(RedisClientTest, FlushedServerIsNoticedAtOnce) {
 // A load without rows discards no update.
 TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000);
+  RemoteWorker worker(server.address(), ClientConfig(), /*bound=*/1000000);
   ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
-  auto store = RedisStore::Open(ParseServerAddress(AddressOf(server)).value(), "", 10, nullptr);
+  auto store = RedisStore::Open(ParseServerAddress(server.address()).value(), "", 10, nullptr);
   ASSERT_TRUE(store.ok()) << store.status().message();
   ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
   ASSERT_TRUE(store.value()->AbortLoad("job").ok());
@@ -236,7 +230,7 @@ TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
 
 TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);
+  RemoteWorker worker(server.address(), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);
   ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
   ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
@@ -249,7 +243,7 @@ TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
 
 TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
   RedisServer server({"--appendonly", "yes", "--appendfsync", "always"});
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 1000000, 0);
+  RemoteWorker worker(server.address(), ClientConfig(), 1000000, 0);
   ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
   ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
@@ -264,7 +258,7 @@ TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
 
 TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 3, 4);
+  RemoteWorker worker(server.address(), ClientConfig(), 3, 4);
   ASSERT_TRUE(worker.ok());
   std::vector<std::thread> threads;
   std::atomic<bool> stop{false};
@@ -331,7 +325,7 @@ class RoundingWorker {
 // Defect: all workers draw the same random numbers, and the errors of synchronous workers add up.
 TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
   RedisServer server;
-  RoundingWorker first(AddressOf(server)), second(AddressOf(server));
+  RoundingWorker first(server.address()), second(server.address());
   first.Train();
   const std::vector<float> one = first.Read();
   second.Train();
@@ -376,7 +370,7 @@ TEST_P(Refusals, NothingIsLostOrDoubled) {
       return server.Command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") != std::string::npos;
     }));
   }
-  const std::string address = cluster ? "redis://127.0.0.1:" + settings[1] : AddressOf(server);
+  const std::string address = cluster ? "redis://127.0.0.1:" + settings[1] : server.address();
   ClientConfig config;
   config.deadline = 2;
   RemoteWorker worker(address, config);

@@ -16,12 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class RedisFaults : public ::testing::Test {
+class RedisFaults : public NeedsRedis<> {
  protected:
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  }
-
   static PsWorkerConfig Config(uint32_t workers, int64_t bound) {
     PsWorkerConfig config;
     config.workers = workers;

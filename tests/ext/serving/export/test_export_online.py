@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from rules_lib import learn
 
 import het_tf
 from het_tf.ext.ps.python import conf
@@ -55,10 +56,8 @@ def make_model(name: str = "item", dim: int = 3) -> Any:
 def step(model: Any, ids: Any = IDS) -> None:
     """One tick of each row, by a whole number, sent at once."""
     ids = tf.constant(ids, tf.int64)
-    with tf.GradientTape() as tape:
-        out = model({"id": ids, "past": tf.fill([len(ids), 3], tf.constant(-1, tf.int64))}, training=True)
-        loss = tf.reduce_sum(out["id"])
-    het_tf.apply(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+    inputs = {"id": ids, "past": tf.fill([len(ids), 3], tf.constant(-1, tf.int64))}
+    learn(model, lambda: model(inputs, training=True)["id"])
 
 
 def batch() -> dict[str, Any]:

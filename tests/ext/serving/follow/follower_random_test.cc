@@ -103,7 +103,7 @@ class RandomFollowerTest : public FollowedStore {
     SCOPED_TRACE("version " + std::to_string(number) + " was cut at " + std::to_string(cut) + ", seen is " +
                  std::to_string(writer_->seen()));
     CheckServed(std::max(writer_->seen(), cut));
-    if (const auto skew = reader_->skew().value()) CheckNotNewer(*skew);
+    if (const auto skew = reader_->state().value().skew) CheckNotNewer(*skew);
   }
   // No served row is of later than so many seconds after the first change that
   // followed the cut in force.

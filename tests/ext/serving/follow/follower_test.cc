@@ -177,12 +177,12 @@ TEST_F(FollowerTest, TheSkewIsUnknownAfterARestart) {
   CatchUp();
   ASSERT_TRUE(Offer(1, Positions()).ok());
   StepFor(0.3);
-  EXPECT_EQ(reader_->skew().value(), 0.0);
+  EXPECT_EQ(reader_->state().value().skew, 0.0);
   follower_.reset();
   writer_.reset();
   OpenFollower();
   CatchUp();
-  EXPECT_EQ(reader_->skew().value(), std::nullopt);
+  EXPECT_EQ(reader_->state().value().skew, std::nullopt);
 }
 
 // Would catch a version whose rows are older than its cut.

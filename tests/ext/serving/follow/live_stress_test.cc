@@ -33,7 +33,7 @@ TEST_P(LiveStress, ReadersSeeWholeRowsThatOnlyMoveForward) {
       const std::vector<Key> keys = KeysTo(kKeys);
       std::vector<float> newest(kKeys, 0);
       while (!done) {
-        const Version in_force = reader->version().value();
+        const Version in_force = reader->state().value().version;
         const uint64_t version = in_force.number;
         ASSERT_EQ(in_force.dense_path, std::string(version % 200, 'x')) << "two versions in one";
         const std::vector<float> rows = Read(reader.get(), 0, keys);

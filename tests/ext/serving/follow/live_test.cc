@@ -46,7 +46,7 @@ TEST_F(LiveFilesTest, TheBaseIsServedBeforeAnyFollower) {
   EXPECT_EQ(Read(reader.get(), 0, {4}, &seen), Floats(3, 1));
   EXPECT_EQ(seen, 0u);
   EXPECT_EQ(Read(reader.get(), 0, {77}), Initial(MakeSchema("item", 3), 77));
-  EXPECT_EQ(reader->version().value().number, 0u);
+  EXPECT_EQ(reader->state().value().version.number, 0u);
 }
 
 // A wrong row of any type, of a present, absent, removed or returned key, or of key 0, which unused places of
@@ -154,8 +154,8 @@ TEST_F(LiveFilesTest, ARestartedWriterContinues) {
   EXPECT_EQ(writer->rows(0), 11u);
   ASSERT_TRUE(Put(writer.get(), 0, 3, 7).ok());
   EXPECT_EQ(Read(reader.get(), 0, {3, 99}), (Floats{7, 7, 6, 6}));
-  EXPECT_EQ(reader->version().value().number, 4u);
-  EXPECT_EQ(reader->version().value().trained_through, 12.5);
+  EXPECT_EQ(reader->state().value().version.number, 4u);
+  EXPECT_EQ(reader->state().value().version.trained_through, 12.5);
   ASSERT_TRUE(writer->SetPartitions(2).ok());  // the store was resharded
   EXPECT_EQ(writer->position(0), "");
   EXPECT_EQ(writer->seen(), 0u);

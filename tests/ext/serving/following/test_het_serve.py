@@ -46,9 +46,7 @@ def test_rows_and_dense_weights_follow_until_sigterm(followed):
         text = het("serve", "status", followed.path, status=0).out
         assert f"process {process.pid}" in text and "300 s" in text
         for value in (3.0, 4.0, 5.0):
-            followed.train(value)
-            het_tf.publish(followed.model)
-            followed.until(lambda value=value: followed.served() == (value, value))
+            followed.publish(value)
         followed.until(lambda: followed.says("version 4 is in force"))
         files = followed.path / "het_live" / "dense"
         followed.until(lambda: len(list(files.iterdir())) == 1)  # of the version in force
@@ -62,9 +60,7 @@ def test_rows_and_dense_weights_follow_until_sigterm(followed):
 def test_it_goes_on_after_kill_9_and_asks_only_for_changes(followed):
     with followed.follower():
         followed.until(lambda: followed.says("up to date"))
-        followed.train(2.0)
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.served() == (2, 2))
+        followed.publish(2.0)
     followed.train(3.0)
     het_tf.publish(followed.model)
     assert followed.command("--once").wait(300) == 0
@@ -79,9 +75,7 @@ def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
         followed = Followed(server, tmp_path)
         with followed.follower("--poll", 0.02):
             followed.until(lambda: followed.says("up to date"))
-            followed.train(2.0)
-            het_tf.publish(followed.model)
-            followed.until(lambda: followed.served() == (2, 2))
+            followed.publish(2.0)
             server.kill()
             followed.until(lambda: followed.says("grow old"))
             before = followed.status(0)["age"]
@@ -92,9 +86,7 @@ def test_rows_grow_old_while_the_server_is_away(tmp_path, fresh):
             followed.until(lambda: followed.says("up to date again"))
             with contextlib.suppress(ConnectionError):  # it finds out that the server is another one
                 followed.train(3.0)
-            followed.train(3.0)
-            het_tf.publish(followed.model)
-            followed.until(lambda: followed.served() == (3, 3))
+            followed.publish(3.0)
         assert followed.log.read_text().count("grow old") == 1, "one line a change"
         redis_lib.leave()
 
@@ -117,17 +109,13 @@ def test_rows_that_go_on_without_a_publisher_are_reported(server, tmp_path):
 
 def test_a_version_of_another_model_is_refused_and_the_old_one_served(followed):
     with followed.follower("--poll", 0.02):
-        followed.train(2.0)
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.served() == (2, 2))
+        followed.publish(2.0)
         other = make_model(units=7)
         het_tf.publish(other)
         followed.until(lambda: followed.says("version 2 is refused"))
         assert followed.says("names, shapes or types")
         assert followed.served() == (2, 2)
-        followed.train(3.0)
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.served() == (3, 3))
+        followed.publish(3.0)
 
 
 def test_damaged_dense_weights_are_refused(followed):

@@ -19,6 +19,7 @@
 namespace het::follow {
 namespace {
 
+using het::testing::NeedsRedis;
 using het::testing::RedisServer;
 using het::testing::RedisShards;
 using ::testing::HasSubstr;
@@ -26,13 +27,8 @@ using ::testing::HasSubstr;
 constexpr Key kKeys = 40;
 constexpr uint32_t kDim = 3;
 
-class RedisFollower : public LiveFilesTest {
+class RedisFollower : public NeedsRedis<LiveFilesTest> {
  protected:
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-    LiveFilesTest::SetUp();
-  }
-
   void Start(size_t shards) {
     servers_ = std::make_unique<RedisShards>(
         shards, RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});

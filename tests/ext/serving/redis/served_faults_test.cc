@@ -13,11 +13,8 @@
 namespace het::testing {
 namespace {
 
-class RedisServedFaults : public ::testing::Test {
+class RedisServedFaults : public NeedsRedis<> {
  protected:
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  }
   static RedisServer::Arguments WritesThrough() { return {"--appendonly", "yes", "--appendfsync", "always"}; }
   static void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
   static uint64_t Runs() { return Scaled(3); }

@@ -11,18 +11,12 @@
 namespace het::testing {
 namespace {
 
-class RedisPlanTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-  }
-  static std::string AddressOf(const RedisServer& server) { return "unix://" + server.dir() + "/socket"; }
-};
+using RedisPlanTest = NeedsRedis<>;
 
 // Stats processes no answers, so the thread did.
 TEST_F(RedisPlanTest, RowsArriveBeforeTheirLookup) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
+  RemoteWorker worker(server.address(), ClientConfig(), 3);
   ASSERT_TRUE(worker.ok());
   worker.Plan({1, 2, 3, 3});
   EXPECT_TRUE(Eventually([&] { return worker.Counter("miss_pull") == 3; }));
@@ -35,7 +29,7 @@ TEST_F(RedisPlanTest, RowsArriveBeforeTheirLookup) {
 // The next lookup begins after the previous one has ended, without a thread of the caller.
 TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
+  RemoteWorker worker(server.address(), ClientConfig(), 3);
   ASSERT_TRUE(worker.ok());
   for (int64_t id = 0; id < 6; ++id) worker.Plan({10 * id, 10 * id + 1});
   for (uint64_t step = 1; step <= 5; ++step) {
@@ -48,7 +42,7 @@ TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
 // A step waits for the server, and holds the client: a plan does not wait for the step.
 TEST_F(RedisPlanTest, PlanDoesNotWaitForABlockedStep) {
   RedisServer server;
-  RemoteWorker worker(AddressOf(server), ClientConfig(), 3);
+  RemoteWorker worker(server.address(), ClientConfig(), 3);
   ASSERT_TRUE(worker.ok());
   worker.Train({1});
   ASSERT_TRUE(server.Command({"CLIENT", "PAUSE", "60000", "WRITE"}).ok());
@@ -71,7 +65,7 @@ TEST_F(RedisPlanTest, AnErrorIsReportedByTheLookup) {
   ClientConfig config;
   config.request_timeout = 1;
   config.deadline = 3;
-  RemoteWorker worker(AddressOf(server), config, 3);
+  RemoteWorker worker(server.address(), config, 3);
   ASSERT_TRUE(worker.ok());
   worker.Train({1});
   server.Kill();

@@ -98,7 +98,8 @@ Result<size_t> FollowedModel::Find(const std::string& file) const {
 
 Result<FollowedModel::Dense> FollowedModel::ReadDense() {
   for (;;) {
-    HET_ASSIGN_OR_RETURN(const Version version, reader_->version());
+    HET_ASSIGN_OR_RETURN(const auto state, reader_->state());
+    const Version& version = state.version;
     std::lock_guard<std::mutex> lock(mutex_);
     if (dense_ != nullptr && version.number == dense_version_.number &&
         version.dense_path == dense_version_.dense_path) {
@@ -110,8 +111,8 @@ Result<FollowedModel::Dense> FollowedModel::ReadDense() {
     auto file = DenseFile::Open(path);
     if (!file.ok()) {
       // The follower may remove a version's file when the next one is in force.
-      HET_ASSIGN_OR_RETURN(const Version now, reader_->version());
-      if (now.number != version.number) continue;
+      HET_ASSIGN_OR_RETURN(const auto now, reader_->state());
+      if (now.version.number != version.number) continue;
       return file.status();
     }
     dense_version_ = version;
@@ -148,10 +149,10 @@ Status FollowedModel::CheckAge(uint64_t now, uint64_t seen) {
 }
 
 std::string FollowedModel::Stats() {
-  const auto seen = reader_->seen();
-  const auto version = reader_->version();
+  const auto found = reader_->state();
+  const LiveReader::State state = found.ok() ? found.value() : LiveReader::State();
   nlohmann::json stats = {{"model", directory_},
-                          {"version", version.ok() ? version.value().number : 0},
+                          {"version", state.version.number},
                           {"age", nullptr},
                           {"max_age", nullptr},
                           {"skew", nullptr},
@@ -159,13 +160,11 @@ std::string FollowedModel::Stats() {
                           {"lookups", lookups_.load()},
                           {"stale", stale_.load()},
                           {"trained_through", nullptr}};
-  if (seen.ok() && seen.value() != 0) stats["age"] = SecondsBetween(seen.value(), BootNanoseconds());
+  if (state.seen != 0) stats["age"] = SecondsBetween(state.seen, BootNanoseconds());
   if (spec_.max_age) stats["max_age"] = *spec_.max_age;
   if (spec_.max_skew) stats["max_skew"] = *spec_.max_skew;
-  if (const auto skew = reader_->skew(); skew.ok() && skew.value()) stats["skew"] = *skew.value();
-  if (version.ok() && version.value().trained_through) {
-    stats["trained_through"] = *version.value().trained_through;
-  }
+  if (state.skew) stats["skew"] = *state.skew;
+  if (state.version.trained_through) stats["trained_through"] = *state.version.trained_through;
   return stats.dump();
 }
 

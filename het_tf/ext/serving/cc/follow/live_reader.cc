@@ -73,7 +73,6 @@ class LiveView {
   bool current() const { return LoadShared(control().generation) == generation_; }
   uint64_t run() const { return control().head.run; }
   uint64_t generation() const { return generation_; }
-  size_t tables() const { return files_.size(); }
   uint64_t seen() const { return LoadShared(control().seen); }
   std::optional<double> skew() const {
     const uint64_t skew = LoadShared(control().skew);
@@ -162,31 +161,15 @@ Result<Vector<Key>> LiveReader::Keys(size_t table) {
   return keys;
 }
 
-Result<Version> LiveReader::version() {
+Result<uint64_t> LiveReader::CountRows(size_t table) {
   HET_ASSIGN_OR_RETURN(const auto view, View());
-  return view == nullptr ? Version() : view->version();
+  return view == nullptr ? base_[table]->size() : view->file(table).CountRows();
 }
 
-Result<uint64_t> LiveReader::seen() {
+Result<LiveReader::State> LiveReader::state() {
   HET_ASSIGN_OR_RETURN(const auto view, View());
-  return view == nullptr ? 0 : view->seen();
-}
-
-Result<std::optional<double>> LiveReader::skew() {
-  HET_ASSIGN_OR_RETURN(const auto view, View());
-  return view == nullptr ? std::nullopt : view->skew();
-}
-
-Result<std::optional<LiveReader::State>> LiveReader::state() {
-  HET_ASSIGN_OR_RETURN(const auto view, View());
-  if (view == nullptr) return std::optional<State>();
-  State state;
-  state.version = view->version();
-  state.seen = view->seen();
-  state.skew = view->skew();
-  state.generation = view->generation();
-  for (size_t table = 0; table < view->tables(); ++table) state.rows.push_back(view->file(table).CountRows());
-  return std::optional<State>(std::move(state));
+  if (view == nullptr) return State();
+  return State{true, view->version(), view->seen(), view->skew(), view->generation()};
 }
 
 }  // namespace het::follow

@@ -42,21 +42,17 @@ class LiveReader {
   Status Lookup(Span<const LiveRead> reads, uint64_t* seen);
   // Returns the keys that have rows, each once, in any order. DataLoss, kFile: as Lookup.
   Result<Vector<Key>> Keys(size_t table);
-  // Returns the version in force. A request must ask for it before its Lookup: then its rows are not older
-  // than the version's cut.
-  Result<Version> version();
-  Result<uint64_t> seen();
-  // As State::skew.
-  Result<std::optional<double>> skew();
-  // For people: the whole state; null if no follower has run. Reads the indexes.
   struct State {
+    bool live = false;  // whether a follower has run: else it is the base's
+    // In force. A request must ask for it before its Lookup: then its rows are not older than its cut.
     Version version;
     uint64_t seen = 0;
     std::optional<double> skew;  // seconds by which rows may be newer than the version's dense weights
     uint64_t generation = 0;
-    std::vector<uint64_t> rows;  // by table
   };
-  Result<std::optional<State>> state();
+  Result<State> state();
+  // Returns the number of rows of a table; reads its index if they are live.
+  Result<uint64_t> CountRows(size_t table);
 
  private:
   LiveReader(std::string directory, std::vector<std::shared_ptr<const serve::ServeFile>> base);

@@ -26,9 +26,7 @@ def test_followers_wait_for_the_release_of_a_candidate(server, tmp_path):
     followed = Followed(server, tmp_path)
     with followed.follower("--poll", 0.02):
         followed.until(lambda: followed.says("up to date"))
-        followed.train(2.0)
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.served() == (2, 2))
+        followed.publish(2.0)
         followed.train(4.0)
         version = het_tf.publish(followed.model, release=False)
         followed.until(lambda: followed.served() == (4, 2))  # rows go on, dense weights do not
@@ -43,9 +41,7 @@ def test_followers_go_back_and_on(server, tmp_path):
     with followed.follower("--poll", 0.02) as process:
         followed.until(lambda: followed.says("up to date"))
         for value in (2.0, 3.0, 4.0):
-            followed.train(value)
-            het_tf.publish(followed.model)
-            followed.until(lambda value=value: followed.served() == (value, value))
+            followed.publish(value)
         publish("rollback", server.address, 1)
         followed.until(lambda: followed.served() == (2, 2))
         assert followed.says("go back to version 1, until `het publish resume`")
@@ -76,9 +72,7 @@ def test_a_follower_without_the_rows_refuses(server, tmp_path):
     followed = Followed(server, tmp_path)
     with followed.follower("--poll", 0.02, "--keep-undo", 0):
         followed.until(lambda: followed.says("up to date"))
-        followed.train(2.0)
-        het_tf.publish(followed.model)
-        followed.until(lambda: followed.served() == (2, 2))
+        followed.publish(2.0)
         publish("rollback", server.address, 1)
         followed.until(lambda: followed.says("cannot go back to version 1"))
         assert followed.says("it can go back to no version") and followed.says("--partial")
