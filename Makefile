@@ -148,7 +148,7 @@ test-python: python-libraries ## of `make test`: Python
 	@$(STAGE) --show python "Python tests" \
 	  $(PY) $(PYTEST) -m "not long"
 
-.PHONY: test-backends test-backends-stages test-backend-torch test-backend-jax
+.PHONY: test-backends test-backends-stages
 test-backend-%: build $(STAMPBACKENDS)
 	@$(STAGE) --show backend-$* "tests of the layer, Keras on $*" env KERAS_BACKEND=$* \
 	  HET_TEST_TENSORFLOW="$(abspath $(PY))" $(VENVBACKENDS)/bin/python $(PYTEST) tests/plugin/backends

@@ -47,7 +47,7 @@ def is_narrow() -> bool:
 
 def refuse_wide(dtype: str, subject: str) -> None:
     """Raises ValueError if ids are declared wider than the backend's integers."""
-    if dtype in ("int64", "uint64") and is_narrow():
+    if dtype in ("int64", "uint64", "uint32") and is_narrow():
         raise ValueError(f"{subject} are declared {dtype}{_WIDE}, or declare int32")
 
 
@@ -79,7 +79,10 @@ def integers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def as_int64(ids: Any) -> Any:
     """See ids.py; where integers have 32 bits, they stay so, and the engine gets int64."""
-    return ids if is_narrow() else keras.ops.cast(ids, "int64")
+    if not is_narrow():
+        return keras.ops.cast(ids, "int64")
+    refuse_wide(dtype_name(ids.dtype), "ids")
+    return keras.ops.cast(ids, "int32")
 
 
 def hash_ids(strings: Any) -> Any:

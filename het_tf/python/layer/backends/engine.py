@@ -125,7 +125,7 @@ def _chosen(ids: Sequence[Array], masks: Sequence[Array | None]) -> list[Array]:
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:
-    return (ctypes.c_void_p * len(arrays))(*[one.ctypes.data for one in arrays])
+    return (ctypes.c_void_p * len(arrays))(*[one.__array_interface__["data"][0] for one in arrays])
 
 
 def _counts(arrays: Sequence[Array]) -> Any:

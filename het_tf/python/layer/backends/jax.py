@@ -9,6 +9,7 @@ of one ends the program as a JaxRuntimeError, whose text has that of the error.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -86,28 +87,57 @@ def _host(what: str, function: Callable[..., Any], shapes: Any, *arrays: Any) ->
         ) from None
 
 
-def _arrays(arrays: Any) -> list[Any]:
-    """Returns ids as int64, and None as it is; without copies where they have that type."""
-    return [None if one is None else np.ascontiguousarray(one, np.int64) for one in arrays]
+def _joined(arrays: Any) -> Any:
+    """Returns arrays as one vector: a callback takes one array sooner than many."""
+    return jnp.concatenate([one.ravel() for one in arrays]) if len(arrays) > 1 else arrays[0].ravel()
 
 
-def _masks(masks: Any) -> list[Any]:
-    return [None if one is None else np.asarray(one) for one in masks]
+def _parts(vector: Any, shapes: Any) -> list[Any]:
+    """Returns the arrays of a vector, in place."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    begins = [0, *ends[:-1]]
+    return [vector[begin:end].reshape(shape) for begin, end, shape in zip(begins, ends, shapes, strict=True)]
+
+
+class _Inputs:
+    """The ids and masks of a lookup, joined for a callback, which takes them apart.
+
+    Attributes:
+      arrays: One vector of ids, and one of masks if a feature has one.
+      shapes: Of the rows of each feature.
+    """
+
+    def __init__(self, step: engine.Call, ids: Any, masks: Any) -> None:
+        self._shapes = [one.shape for one in ids]
+        self._masked = [one is not None for one in masks]
+        self.shapes = [(*one.shape, dim) for one, dim in zip(ids, step.dims, strict=True)]
+        self.arrays = [_joined(ids)]
+        if any(self._masked):
+            pairs = zip(ids, masks, strict=True)
+            self.arrays.append(_joined([jnp.ones(x.shape, bool) if m is None else m for x, m in pairs]))
+
+    def apart(self, ids: Any, masks: Any = None) -> tuple[list[Any], list[Any]]:
+        """Returns the ids of each feature as int64, and its mask or None."""
+        each = _parts(np.asarray(ids).astype(np.int64, copy=False), self._shapes)
+        if masks is None:
+            return each, [None] * len(each)
+        pairs = zip(self._masked, _parts(np.asarray(masks), self._shapes), strict=True)
+        return each, [mask if has else None for has, mask in pairs]
 
 
 def _read(step: engine.Call, training: bool, ids: Any, masks: Any) -> tuple[Any, Any]:
     """Returns rows, and the token in two halves: JAX may have no 64-bit integers."""
+    inputs = _Inputs(step, ids, masks)
+    floats = sum(math.prod(shape) for shape in inputs.shapes)
 
-    def read(ids: Any, masks: Any) -> Any:
-        rows = tuple(np.empty((*one.shape, dim), np.float32) for one, dim in zip(ids, step.dims, strict=True))
-        token = step.lookup(_arrays(ids), _masks(masks), rows, training)
+    def read(*arrays: Any) -> Any:
+        rows = np.empty(floats, np.float32)
+        token = step.lookup(*inputs.apart(*arrays), _parts(rows, inputs.shapes), training)
         return rows, np.array([token >> 32, token & 0xFFFFFFFF], np.uint32)
 
-    shapes = tuple(
-        jax.ShapeDtypeStruct((*one.shape, dim), jnp.float32) for one, dim in zip(ids, step.dims, strict=True)
-    )
-    rows, token = _host("a lookup", read, (shapes, jax.ShapeDtypeStruct((2,), jnp.uint32)), ids, masks)
-    return rows, token
+    shapes = jax.ShapeDtypeStruct((floats,), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.uint32)
+    rows, token = _host("a lookup", read, shapes, *inputs.arrays)
+    return tuple(_parts(rows, inputs.shapes)), token
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -145,14 +175,15 @@ _look.defvjp(_look_forward, _look_backward)
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _keep(step: engine.Call, token: Any, ids: Any, masks: Any, gradients: Any) -> Any:
     """Keeps the gradients of rows, and returns their tickets."""
+    inputs = _Inputs(step, ids, masks)
 
-    def keep(token: Any, ids: Any, masks: Any, gradients: Any) -> Any:
+    def keep(token: Any, gradients: Any, *arrays: Any) -> Any:
         high, low = (int(one) for one in np.asarray(token))
-        given = [np.ascontiguousarray(one, np.float32) for one in gradients]
-        return step.keep(_arrays(ids), _masks(masks), given, high << 32 | low)
+        given = _parts(np.asarray(gradients), inputs.shapes)
+        return step.keep(*inputs.apart(*arrays), given, high << 32 | low)
 
     shape = jax.ShapeDtypeStruct((engine.SLOTS * step.variables, 2), jnp.float32)
-    return _host("a gradient", keep, shape, token, ids, masks, gradients)
+    return _host("a gradient", keep, shape, token, _joined(gradients), *inputs.arrays)
 
 
 def _refuse(*arguments: Any) -> Any:

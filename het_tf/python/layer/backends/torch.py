@@ -3,15 +3,18 @@
     Look   rows of ids, by the engine        its backward: Keep
     Keep   keeps gradients, gives tickets    its backward: refused, nothing computes it
 
-Tensors on another device are copied, with one warning.
+Tensors on another device are copied, with one warning. An optimizer of torch.optim that has a table's
+parameter updates the table when it steps.
 """
 
 import functools
 import warnings
+import weakref
 from typing import Any
 
 import numpy as np
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from het_tf.python.backend import keras
 from het_tf.python.layer.backends import dense, engine
@@ -25,6 +28,7 @@ merged = engine.merged
 is_state = engine.is_state
 not_converted = engine.not_converted
 prepare = dense.prepare
+_VARIABLE = "_het_variable"  # of a parameter: refers to the variable whose value it is
 
 
 def cast(x: Any, dtype: str) -> Any:
@@ -35,6 +39,8 @@ def cast(x: Any, dtype: str) -> Any:
 def anchor(variables: list[Any]) -> Any:
     """See __init__.py."""
     values = [one.value for one in variables]
+    for value, one in zip(values, variables, strict=True):
+        setattr(value, _VARIABLE, weakref.ref(one))
     return values[0] if len(values) == 1 else torch.cat(values)
 
 
@@ -155,3 +161,36 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
 
 def _number(rate: Any) -> float:
     return float(getattr(rate, "value", rate))
+
+
+# --- optimizers of torch.optim -----------------------------------------------------------------------------
+
+
+class _Group:
+    """A group of parameters of a torch.optim optimizer, as a table with learning_rate="model" reads it."""
+
+    def __init__(self, group: Any) -> None:
+        self.learning_rate = float(group["lr"])
+
+
+def _before_step(optimizer: Any, arguments: Any, named: Any) -> None:
+    """Updates the tables whose parameters an optimizer of torch.optim has; it then sees no gradient."""
+    del arguments, named
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            variable = getattr(parameter, _VARIABLE, lambda: None)()
+            if variable is None or parameter.grad is None:
+                continue
+            if isinstance(optimizer, torch.optim.LBFGS):
+                raise RuntimeError(
+                    "torch.optim.LBFGS moves weights along a line, but rows of tables have their own "
+                    "optimizers: give the tables' parameters to another optimizer"
+                )
+            if group.get("maximize"):
+                raise RuntimeError("maximize=True does not reach rows of tables: negate the loss")
+            ticket, parameter.grad = parameter.grad, None
+            if bool(ticket.any()):
+                variable.apply(ticket, _Group(group))
+
+
+register_optimizer_step_pre_hook(_before_step)

@@ -1,0 +1,166 @@
+"""Modules of plain PyTorch over the layers of Keras (public as `het_tf.torch`)."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+
+from het_tf.ext.checkpoint.python.saving import moment, pack
+from het_tf.python.layer.embedding import Embedding
+from het_tf.python.layer.layers import EmbeddingCollection as Layer
+from het_tf.python.table import layer_state
+from het_tf.python.table.config import TableConfig
+
+
+class _Tables(torch.nn.Module):
+    """A module whose tables are those of a layer; `state_dict` carries their rows.
+
+    Attributes:
+      anchors: The parameters that stand for the tables, each [64, 2] of zeros.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self.__dict__["_layer"] = layer  # its own parameters have names of Keras
+        self.anchors = torch.nn.ParameterList(one.value for one in layer_state.of(layer).variables)
+
+    @property
+    def tables(self) -> list[TableConfig]:
+        """The tables of this module, each once."""
+        return list(self._layer.tables)
+
+    def _learns(self) -> bool:
+        return torch.is_grad_enabled() and all(one.requires_grad for one in self.anchors)
+
+    def get_extra_state(self) -> dict[str, dict[str, torch.Tensor]]:
+        """Returns the rows of the tables, with slots and clocks, by the names of the tables in files."""
+        state = {}
+        for key, table in layer_state.of(self._layer).file_keys.items():
+            with moment.workspace() as place:
+                taken = moment.take(place / "rows", self._layer.namespace, table)
+                state[key] = {name: torch.from_numpy(one.copy()) for name, one in pack.arrays(taken)}
+        return state
+
+    def set_extra_state(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
+        """Restores what `get_extra_state` returned.
+
+        Raises:
+          ValueError: It lacks a table, or has one of another spec.
+        """
+        tables = layer_state.of(self._layer).file_keys
+        if state.keys() != tables.keys():
+            raise ValueError(
+                f"the state has the tables {sorted(state)}, and the module {sorted(tables)}; load the "
+                "state of a module with the same features"
+            )
+        for key, table in tables.items():
+
+            def get(name: str, dtype: Any, arrays: dict[str, torch.Tensor] = state[key]) -> Any:
+                del dtype
+                return arrays[name].numpy()
+
+            with moment.workspace() as place:
+                moment.put_back(pack.directory(get, place / "rows"), self._layer.namespace, table)
+
+
+class EmbeddingBag(_Tables):
+    """`torch.nn.EmbeddingBag` without a number of rows: sums or means of the rows of bags of ids.
+
+        bag = het_tf.torch.EmbeddingBag(16, name="item")
+        bag(torch.tensor([[1, 2], [7, 7]]))                              # float32 [2, 16]
+        bag(torch.tensor([1, 2, 7]), offsets=torch.tensor([0, 2]))       # two bags: [1, 2] and [7]
+
+    Args:
+      dim: Floats of a row, 1 to 65536.
+      mode: "mean" (default) or "sum"; zeros for an empty bag.
+      padding_id: This id is no part of a bag, and is not trained.
+      **arguments: Of `het_tf.keras.Embedding`: name, table, optimizer, initializer, seed, l2, max_norm,
+        cache.
+
+    Call arguments:
+      input: Integers [B, L], or [N] with offsets.
+      offsets: None, or int64 [B]: where each bag begins in `input`; the first is 0.
+      per_sample_weights: None, or float32 of the shape of input: the factor of each row; only with "sum".
+
+    Raises:
+      ValueError: An argument is out of range, or shapes do not fit.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        mode: Literal["mean", "sum"] = "mean",
+        padding_id: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        if mode not in ("mean", "sum"):
+            raise ValueError(f"mode is {mode!r}; give 'mean' or 'sum'")
+        super().__init__(Embedding(dim, None, padding_id, **arguments))
+        self.mode, self.padding_id = mode, padding_id
+
+    def forward(
+        self,
+        input: torch.Tensor,
+        offsets: torch.Tensor | None = None,
+        per_sample_weights: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """See the class."""
+        if (input.dim(), offsets is None) not in ((1, False), (2, True)):
+            raise ValueError(
+                f"input has shape {list(input.shape)}, offsets are {'not ' if offsets is None else ''}given; "
+                "give [B, L] without offsets, or [N] with offsets [B]"
+            )
+        if per_sample_weights is not None and self.mode != "sum":
+            raise ValueError("per_sample_weights go with mode='sum'")
+        rows = self._layer(input, weights=per_sample_weights, training=self._learns())
+        present = torch.ones_like(input) if self.padding_id is None else input != self.padding_id
+        if offsets is None:
+            total, count = rows.sum(1), present.sum(1)
+        else:
+            bags = _bags(input, offsets)
+            total = rows.new_zeros(len(offsets), rows.shape[1]).index_add(0, bags, rows)
+            count = torch.zeros_like(offsets).index_add(0, bags, present.to(offsets.dtype))
+        return total if self.mode == "sum" else total / count.clamp(min=1)[:, None]
+
+
+def _bags(ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """Returns the number of the bag of each id, int64 [N]."""
+    ends = torch.cat([offsets[1:], offsets.new_tensor([len(ids)])])
+    if offsets.dim() != 1 or len(offsets) == 0 or offsets[0] != 0 or bool((ends < offsets).any()):
+        raise ValueError(
+            f"offsets are {offsets.tolist()} for {len(ids)} ids; they begin with 0 and do not fall, and "
+            "the last is at most the number of ids"
+        )
+    return torch.repeat_interleave(
+        torch.arange(len(offsets), device=ids.device), (ends - offsets).to(ids.device)
+    )
+
+
+class EmbeddingCollection(_Tables):
+    """All embeddings of a model: maps a dict of ids to a dict of rows, as `het_tf.keras.EmbeddingCollection`.
+
+        item = het_tf.TableConfig("item", dim=16)
+        embed = het_tf.torch.EmbeddingCollection({
+            "item": het_tf.FeatureConfig(item),
+            "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
+        })
+        rows = embed({"item": ids, "history": histories})     # {"item": [B, 16], "history": [B, 16]}
+
+    Args:
+      features: A dict of `het_tf.FeatureConfig`.
+      **arguments: Of `het_tf.keras.EmbeddingCollection`: cache, reuse, name.
+
+    Call arguments:
+      inputs: For each feature integers of shape [B], [B, L] or of more axes.
+      weights: None, or for some features floats of the shape of ids: the factor of each row.
+    """
+
+    def __init__(self, features: Mapping[str, Any], **arguments: Any) -> None:
+        super().__init__(Layer(features, **arguments))
+
+    def forward(
+        self, inputs: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor] | None = None
+    ) -> dict[str, torch.Tensor]:
+        """See the class."""
+        rows: dict[str, torch.Tensor] = self._layer(inputs, weights=weights, training=self._learns())
+        return rows

@@ -1,0 +1,106 @@
+"""Callbacks and files keep and restore rows on each backend of Keras."""
+
+from __future__ import annotations
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from backends_lib import DIM, array, rows
+
+import het_tf
+
+
+def fitted(callbacks=(), epochs=1, model=None, **options):
+    rng = np.random.default_rng(0)
+    ids, labels = rng.integers(0, 12, (32, 2)).astype("int32"), rng.normal(size=(32, 1)).astype("float32")
+    if model is None:
+        inputs = keras.Input((2,), dtype="int32")
+        hidden = het_tf.keras.Embedding(DIM, "sum", name="t", optimizer="adam")(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+        model.compile(keras.optimizers.Adam(0.05), "mse")
+    history = model.fit(
+        ids,
+        labels,
+        batch_size=8,
+        epochs=epochs,
+        verbose=0,
+        shuffle=False,
+        callbacks=list(callbacks),
+        **options,
+    )
+    return model, history.history
+
+
+def state(model):
+    scan = het_tf.Table("t").scan()
+    order = np.argsort(scan["ids"])
+    dense = [array(one) for one in [*model.layers[-1].weights, *model.optimizer.variables]]
+    return [scan["ids"][order], scan["rows"][order], scan["clocks"][order], *dense]
+
+
+def assert_same(mine, others):
+    for one, other in zip(mine, others, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["directory", ".keras", ".weights.h5"])
+def test_a_restored_run_goes_on_as_the_first_one(tmp_path, kind):
+    path = tmp_path / "ckpts" if kind == "directory" else tmp_path / f"model{kind}"
+    callback = het_tf.callbacks.Checkpoint(path, save_weights_only=kind == ".weights.h5")
+    model, _ = fitted([callback])
+    saved = state(model)
+    fitted(model=model)
+    expected = state(model)
+    assert np.abs(expected[1] - saved[1]).max() > 0
+    if kind == "directory":
+        het_tf.checkpoint.restore(path, model)
+    elif kind == ".weights.h5":
+        model.load_weights(path)
+    else:
+        del model
+        keras.utils.clear_session(free_memory=True)
+        het_tf.reset()
+        model = keras.models.load_model(path)
+    assert_same(state(model)[:3], saved[:3])
+    if kind != ".weights.h5":  # which has no state of the optimizer here
+        assert_same(state(model), saved)
+        fitted(model=model)
+        assert_same(state(model)[:3], expected[:3])
+
+
+def test_the_best_epoch_is_restored():
+    def worse(epoch):
+        return 0.05 if epoch < 2 else 50.0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = []
+        keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: kept.append(rows()))
+        best = het_tf.callbacks.RestoreBest("loss")
+        rate = keras.callbacks.LearningRateScheduler(worse)
+        _, history = fitted([rate, keep, best], epochs=4)
+    number = int(np.argmin(history["loss"]))
+    assert number < 3
+    np.testing.assert_array_equal(rows(), kept[number])
+
+
+def test_figures_of_tables():
+    stats = het_tf.callbacks.TableStats(log="all")
+    _, history = fitted([stats], epochs=2)
+    assert [one["t"]["updates"] for one in stats.epochs] == history["t/updates"] == [4, 4]
+    assert het_tf.Table("t").updates == 8
+
+
+def test_early_stopping_that_would_lose_rows_is_refused():
+    with pytest.raises(RuntimeError, match=r"het_tf\.callbacks\.RestoreBest"):
+        fitted([keras.callbacks.EarlyStopping("loss", restore_best_weights=True)])
+
+
+def test_weights_are_no_arrays():
+    model, _ = fitted()
+    with pytest.raises(RuntimeError, match="is not an array"):
+        model.get_weights()
+    assert model.count_params() > 0
+    assert "rows" in str(model.layers[1].count_params())

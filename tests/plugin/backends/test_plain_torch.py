@@ -1,0 +1,144 @@
+"""Tables in plain PyTorch learn what torch.nn.Embedding learns, in every loop that moves gradients."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from backends_lib import BACKEND, DIM, IDS, rows
+
+import het_tf
+
+torch = pytest.importorskip("torch") if BACKEND == "torch" else None
+pytestmark = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
+MODES = ["plain", "clip", "accumulate", "scaler", "twice", "not applied", "zeros"]
+
+
+def bag(mode="mean", **arguments):
+    import het_tf.torch as ours
+
+    return ours.EmbeddingBag(DIM, mode, name="t", optimizer=het_tf.optimizers.SGD(0.1), **arguments)
+
+
+class Reference:
+    """torch.nn.EmbeddingBag with the rows of the table."""
+
+    def __new__(cls, mode="mean", **arguments):
+        made = torch.nn.EmbeddingBag(IDS, DIM, mode=mode, **arguments)
+        with torch.no_grad():
+            made.weight.copy_(torch.from_numpy(rows()))
+        return made
+
+
+def train(module, mode):
+    torch.manual_seed(0)
+    head = torch.nn.Linear(DIM, 1)
+    parameters = [*module.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if mode == "scaler" else None
+    for step in range(20):
+        optimizer.zero_grad(set_to_none=mode != "zeros")
+        for _ in range(3 if mode == "accumulate" else 1):
+            ids, labels = torch.randint(0, IDS, (8, 2)), torch.randn(8)
+            loss = ((head(module(ids))[:, 0] - labels) ** 2).mean() / (3 if mode == "accumulate" else 1)
+            if mode == "twice":
+                loss = loss + ((head(module(ids))[:, 0] + 1) ** 2).mean()
+            (scaler.scale(loss) if scaler else loss).backward()
+        if mode == "not applied" and step % 2:
+            continue
+        if scaler:
+            scaler.unscale_(optimizer)
+        if mode in ("clip", "scaler"):
+            torch.nn.utils.clip_grad_norm_(parameters, 0.3)
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+    return head.weight.detach().numpy()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_loops(mode):
+    module = bag()
+    reference = Reference()
+    heads = [train(one, mode) for one in (module, reference)]
+    np.testing.assert_allclose(rows(), reference.weight.detach().numpy(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(*heads, rtol=0, atol=1e-6)
+    assert het_tf.Table("t").updates == (10 if mode == "not applied" else 20)
+    assert not module.anchors[0].detach().any()
+
+
+@pytest.mark.parametrize("mode", ["mean", "sum"])
+@pytest.mark.parametrize("padding", [None, 3])
+def test_bags(mode, padding):
+    module, reference = bag(mode, padding_id=padding), Reference(mode, padding_idx=padding)
+    flat, offsets = torch.tensor([1, 3, 5, 7, 3, 3]), torch.tensor([0, 2, 2, 5])
+    square = torch.tensor([[1, 3], [3, 3], [7, 8]])
+    weights = {"per_sample_weights": torch.tensor([0.5, 2.0, -1.0, 0.0, 1.0, 1.0])} if mode == "sum" else {}
+    for given in ((flat, offsets), (square,)):
+        more = weights if len(given) == 2 else {}
+        torch.testing.assert_close(module(*given, **more), reference(*given, **more), atol=1e-6, rtol=0)
+
+
+def test_the_rate_of_the_group():
+    import het_tf.torch as ours
+
+    module = ours.EmbeddingCollection(
+        {"x": het_tf.FeatureConfig(het_tf.TableConfig("t", DIM, optimizer=het_tf.optimizers.SGD("model")))}
+    )
+    optimizer = torch.optim.Adam([{"params": module.parameters(), "lr": 0.5}], weight_decay=0.1)
+    before = rows()
+    module({"x": torch.tensor([1, 1])})["x"].sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose(before[1] - rows()[1], 1.0, atol=1e-6)
+    with torch.no_grad():
+        assert not module({"x": torch.tensor([1])})["x"].requires_grad
+
+
+def test_state_dict():
+    module = bag()
+    train(module, "plain")
+    kept = rows()
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    train(module, "plain")
+    assert np.abs(rows() - kept).max() > 0
+    file.seek(0)
+    module.load_state_dict(torch.load(file))
+    np.testing.assert_array_equal(rows(), kept)
+    assert set(het_tf.Table("t").scan()["clocks"]) - {0}
+    with pytest.raises(ValueError, match="the state has the tables"):
+        module.set_extra_state({})
+
+
+def test_layers_of_keras_in_a_loop_of_torch():
+    """Their table was never updated, without an error."""
+    layer = het_tf.keras.Embedding(DIM, name="t", optimizer=het_tf.optimizers.SGD(1.0))
+    optimizer = torch.optim.Adam(layer.parameters())
+    before = rows()
+    layer(torch.tensor([1])).sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose(before[1] - rows()[1], 1.0, atol=1e-6)
+
+
+def test_what_is_refused():
+    module = bag()
+    before = rows()
+    with pytest.raises(ValueError, match="mode is 'max'"):
+        bag("max")
+    with pytest.raises(ValueError, match="input has shape"):
+        module(torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match="offsets are"):
+        module(torch.tensor([1, 2]), torch.tensor([1]))
+    with pytest.raises(ValueError, match="per_sample_weights"):
+        module(torch.tensor([[1]]), per_sample_weights=torch.ones(1, 1))
+    for optimizer, said in (
+        (torch.optim.LBFGS(module.parameters()), "LBFGS"),
+        (torch.optim.SGD(module.parameters(), 0.1, maximize=True), "maximize"),
+    ):
+        module(torch.tensor([[1]])).sum().backward()
+        with pytest.raises(RuntimeError, match=said):
+            optimizer.step(lambda: 0.0)
+    np.testing.assert_array_equal(rows(), before)
