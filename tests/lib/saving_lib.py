@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import het_tf
 
 keras = tf.keras
+
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("fresh", "eagerly"),
+    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+]
 
 RULES = {
     "sgd": (lambda: keras.optimizers.SGD(0.1), lambda: het_tf.optimizers.SGD(0.1)),

@@ -22,11 +22,7 @@ import het_tf
 from het_tf.ext.checkpoint.python.saving import bundle, moment, pack
 from het_tf.python.table import registry
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
-]
+pytestmark = saving_lib.MARKS
 
 
 SETTINGS = [("sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}), ("adam", {})]

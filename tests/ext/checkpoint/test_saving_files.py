@@ -5,6 +5,7 @@ import gc
 import h5py
 import numpy as np
 import pytest
+import saving_lib
 import tensorflow as tf
 from floats_lib import assert_close
 from played_lib import Played
@@ -24,11 +25,7 @@ from het_tf.ext.checkpoint.python.saving import pack
 from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
-]
+pytestmark = saving_lib.MARKS
 
 
 def test_load_model_when_the_original_is_gone_goes_on(tmp_path):

@@ -248,7 +248,7 @@ void ServedFleet::Read() {
       newest[key] = event;
     }
     rows_->last_seen = seen;
-    rows_->in_force = version.value().number;
+    rows_->in_force = state.value().version.number;
     Sleep(500);
   }
 }

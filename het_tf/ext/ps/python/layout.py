@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from het_tf.ext.ps.python import programs, redis_server
+from het_tf.ext.ps.python import redis_server
 from het_tf.ext.ps.python.address import Address, Place, Tls
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node
@@ -178,21 +178,15 @@ class Layout:
     def config_text(self, member: Member) -> str:
         """The redis.conf of one server."""
         settings = {
-            **redis_server.SETTINGS,
-            "dir": str(member.directory),
+            **redis_server.settings_of(member.directory, member.place, self.password),
             "pidfile": str(member.directory / "pid"),
-            "port": str(0 if self.unix else member.place.port),
             "bind": self.bind if self.bind == "127.0.0.1" else f"{self.bind} 127.0.0.1",
-            "save": "",
             "appendonly": "yes",
             "appendfsync": self.appendfsync,
             "maxmemory": self.maxmemory,
-            "loadmodule": str(programs.find_module()),
         }
-        if self.unix:
-            settings |= {"unixsocket": member.place.path, "unixsocketperm": "700"}
         if self.password:
-            settings |= {"requirepass": self.password, "masterauth": self.password}
+            settings["masterauth"] = self.password
         if self.tls:
             settings |= self._tls_settings(member)
         if self.cluster:

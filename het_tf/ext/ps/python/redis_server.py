@@ -56,6 +56,21 @@ def config_text(settings: dict[str, str]) -> str:
     return "".join(f"{name} {_quoted(name, value)}\n" for name, value in settings.items())
 
 
+def settings_of(directory: Path, place: addresses.Place, password: str) -> dict[str, str]:
+    """Returns the settings of a server that has a directory to itself, without those of persistence."""
+    found = {
+        **SETTINGS,
+        "dir": str(directory),
+        "port": str(place.port),
+        "save": "",
+        "loadmodule": str(programs.find_module()),
+    }
+    if place.path:
+        # Others must not reach these files: the socket gets 0700, whatever the umask.
+        found |= {"unixsocket": place.path, "unixsocketperm": "700"}
+    return found | {"requirepass": password} if password else found
+
+
 # Their values are several words.
 _LISTS = ("client-output-buffer-limit", "save", "bind")
 
@@ -210,7 +225,7 @@ class LocalServer:
                 return cls(directory, port, unix, settings or {})
             except ServerError as error:
                 # Another process took the free port before the server did.
-                if port or unix or "ddress already in use" not in str(error) or attempt == _TRIES - 1:
+                if port or "ddress already in use" not in str(error) or attempt == _TRIES - 1:
                     raise
         raise AssertionError("unreachable")
 
@@ -221,7 +236,7 @@ class LocalServer:
         unix: bool,
         settings: dict[str, str],
     ) -> None:
-        self.program, module = programs.find_server(), programs.find_module()
+        self.program = programs.find_server()
         self._owner = os.getpid()
         self._keeper: subprocess.Popen[bytes] | None = None
         self._private = directory is None
@@ -237,21 +252,12 @@ class LocalServer:
             self.directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ServerError(f"{self.directory}: {error.strerror}") from None
-        wanted = {
-            **SETTINGS,
-            "dir": str(self.directory),
-            "port": str(self.port),
-            "save": "",
-            "appendonly": "no",
-            "loadmodule": str(module),
-        }
-        if place.path:
-            # Others must not reach these files: the socket gets 0700, whatever the umask.
-            wanted |= {"unixsocket": place.path, "unixsocketperm": "700"}
-        else:
-            wanted["bind"] = place.host
-        self.address = addresses.Address((place,), "", settings.get("requirepass", "")).url()
+        password = settings.get("requirepass", "")
+        self.address = addresses.Address((place,), "", password).url()
         try:
+            wanted = {**settings_of(self.directory, place, password), "appendonly": "no"}
+            if not place.path:
+                wanted["bind"] = place.host
             self._launch(config_text({**wanted, **settings}))
         except BaseException:
             self.stop()

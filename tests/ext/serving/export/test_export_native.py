@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import saving_lib
 import tensorflow as tf
 from export_lib import embedding_model, fill, run_alone, serve
 
@@ -18,11 +19,7 @@ from het_tf.ext.serving.python.export.formats import Native
 from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python.session import native as library
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
-]
+pytestmark = saving_lib.MARKS
 
 keras = tf.keras
 LOWEST = 1 - 2**63  # -2**63 is refused

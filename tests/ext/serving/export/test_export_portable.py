@@ -7,16 +7,13 @@ import os
 import export_lib as lib
 import numpy as np
 import pytest
+import saving_lib
 import tensorflow as tf
 
 import het_tf
 from het_tf.ext.serving.python.export import arrays, index
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
-]
+pytestmark = saving_lib.MARKS
 
 keras = tf.keras
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))

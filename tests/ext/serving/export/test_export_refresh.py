@@ -17,9 +17,7 @@ import het_tf
 
 keras = tf.keras
 
-pytestmark = [
-    *redis_lib.MARKS,
-]
+pytestmark = redis_lib.MARKS
 
 
 def portable(*words, status=0):

@@ -15,9 +15,7 @@ import het_tf
 from het_tf.ext.ps.python import conf
 from het_tf.ext.serving.python.following import target
 
-pytestmark = [
-    *redis_lib.MARKS,
-]
+pytestmark = redis_lib.MARKS
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ from followed_lib import Followed
 
 import het_tf
 
-pytestmark = [
-    *redis_lib.MARKS,
-]
+pytestmark = redis_lib.MARKS
 
 
 def publish(*words, status=0):
