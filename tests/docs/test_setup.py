@@ -202,7 +202,7 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
         (tmp_path / name).mkdir()
     done = make(
         "--keep-going", goal, f"STAGE={tmp_path}/stage", "VENV=" + str(tmp_path / "venv"),
-        *(f"{name.upper()}={tmp_path / name}" for name in ("venv220", "venvdocs", "venvrelease")),
+        *(f"{name.upper()}={tmp_path / name}" for name in ("venv220", "venvdocs", "venvrelease", "venvbackends")),
         env={"NAMES": str(tmp_path / "names")},
     )  # fmt: skip
     assert done.returncode != 0
@@ -213,7 +213,8 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
         "test-fast-stages": {"check", "python"},
         "test-all-stages": of_test
         | {"full", "redis8", "het-ps-redis8", "valkey", "het-ps-valkey", "python-long"}
-        | {"tf220", "symbols", "benchmarks", "notebooks", "previous", "instructions", "installed", "site"},
+        | {"tf220", "symbols", "benchmarks", "notebooks", "previous", "instructions", "installed", "site"}
+        | {"backend-torch", "backend-jax"},
     }[goal]
     assert {
         name

@@ -11,6 +11,8 @@ from backends_lib import DIM, array, rows
 
 import het_tf
 
+pytestmark = pytest.mark.slow
+
 
 def fitted(callbacks=(), epochs=1, model=None, **options):
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from backends_lib import DIM, IDS, Reference, apply, array, gradients, rows
 
 import het_tf
 
+pytestmark = pytest.mark.slow
 ALL = ["SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Adafactor", "Nadam", "Ftrl"]
 ALL += ["Lion", "Lamb", "Muon"]
 
