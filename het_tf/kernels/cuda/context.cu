@@ -77,7 +77,10 @@ void HetDevContext::Begin(HetDevStream stream) {
 void HetDevContext::Settle() {
   runtime::Select(device_, last_kernel_);
   if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
-  if (state_ == State::kInCall) runtime::WaitForDevice(last_kernel_);  // the call has failed
+  if (state_ == State::kInCall) {  // the call has failed, perhaps between kernels
+    runtime::WaitForDevice(last_kernel_);
+    zeros_ = Block();
+  }
   state_ = State::kIdle;
 }
 
@@ -169,6 +172,8 @@ uint32_t HetDevContext::NextVisit() {
 
 Dev<uint32_t> HetDevContext::Zeros(size_t n) {
   if (zeros_.bytes() < n * sizeof(uint32_t)) {
+    constexpr size_t kLeast = 4096;
+    n = std::max(n, kLeast);
     Block larger = Allocate(n * sizeof(uint32_t), "counts of a call");
     zeros_ = std::move(larger);
     Fill(zeros_.as<uint32_t>(), 0, n);

@@ -6,6 +6,7 @@
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
+#include "het_tf/kernels/cuda/pack.h"
 
 namespace het::dev {
 
@@ -39,6 +40,18 @@ HET_DEV uint32_t AtomicCas(uint32_t* p, uint32_t expected, uint32_t value) {
 }
 HET_DEV uint64_t AtomicCas(uint64_t* p, uint64_t expected, uint64_t value) {
   return atomicCAS(AsCuda(p), expected, value);
+}
+
+template <int V>
+HET_DEV Pack<V> LoadFresh(const float* from) {
+  Pack<V> pack;
+  if constexpr (V == 4) {
+    const float4 loaded = __ldcg(reinterpret_cast<const float4*>(from));
+    pack = {{loaded.x, loaded.y, loaded.z, loaded.w}};
+  } else {
+    for (int k = 0; k < V; ++k) pack.at[k] = __ldcg(from + k);
+  }
+  return pack;
 }
 
 HET_DEV int CountBits(uint32_t mask) { return __popc(mask); }
@@ -186,10 +199,17 @@ class Tile {
   }
 
   HET_DEV bool Last(uint32_t* counter, uint32_t n) const {
+    return LastBy(counter, n, [](uint32_t* to) { return AtomicAdd(to, 1u); });
+  }
+  HET_DEV bool LastOfAll(uint32_t* counter, uint32_t n) const {
+    return LastBy(counter, n, [](uint32_t* to) { return Append(to); });
+  }
+  template <typename Add>
+  HET_DEV bool LastBy(uint32_t* counter, uint32_t n, Add add) const {
     __threadfence();
     lanes_.sync();
     uint32_t last = 0;
-    if (lanes_.thread_rank() == 0 && Append(counter) == n - 1) {
+    if (lanes_.thread_rank() == 0 && add(counter) == n - 1) {
       *counter = 0;
       last = 1;
     }

@@ -153,7 +153,7 @@ struct LookupKernel {
       const uint32_t n = tile.CountLanes([&](uint32_t lane) { return met[lane] == kind; });
       if (n > 0) tile.Once([&] { AtomicAdd(counts + kind, n); });
     }
-    if (tile.Last(words + 1, static_cast<uint32_t>(batch.items))) Report(tile, words);
+    if (tile.LastOfAll(words + 1, static_cast<uint32_t>(batch.items))) Report(tile, words);
   }
 
   // Also clears the counts.

@@ -16,12 +16,13 @@ constexpr int kAtOnce = 4;  // concurrent loads of one lane
 
 using GradientAddress = Dev<const float>;
 
-// Counts on the device, in one array that is zeroed and copied as a whole.
+// Counts on the device, in one array that is 0 between calls.
 struct Counts {
   Dev<uint32_t> words;
   uint32_t n_uses;
   uint32_t n_features;
-  static constexpr uint32_t kDue = 0, kBad = 1, kChunks = 2, kLong = 3, kFixed = 4;
+  static constexpr uint32_t kWanted = 0, kDue = 1, kBad = 2, kReported = 3;
+  static constexpr uint32_t kPieces = 3, kChunks = 4, kLong = 5, kDone = 6, kFixed = 7;
 
   HET_HOST_DEVICE uint32_t Ticks(uint32_t stripe, uint32_t use) const {
     return kFixed + stripe * StripeWords() + use;
@@ -33,12 +34,15 @@ struct Counts {
     return kFixed + kStripes * StripeWords() + feature;
   }
   HET_HOST_DEVICE uint32_t StripeWords() const { return (2 * n_uses + 31) / 32 * 32; }
+  // Words of the report for the host: kReported; ticks of the uses; due rows of the uses; active features.
+  HET_HOST_DEVICE uint32_t reported() const { return kReported + 2 * n_uses + n_features; }
   HET_HOST_DEVICE uint32_t size() const { return Active(n_features); }
 };
 
 // Finds features whose gradient is not all zero.
+template <typename Batch>
 struct ActiveKernel {
-  BatchView batch;
+  Batch batch;
   Counts counts;
 
   template <typename Tile>
@@ -64,8 +68,9 @@ HET_DEV uint64_t PlaceOf(const UseView& use, uint64_t row) {
 }
 
 // Finds each position's place. Not needed where the lookup's rows are kept.
+template <typename Batch>
 struct ProbeKernel {
-  BatchView batch;
+  Batch batch;
   Dev<uint64_t> keys;
 
   template <typename Tile>
@@ -81,8 +86,9 @@ struct ProbeKernel {
   }
 };
 
+template <typename Batch>
 struct KeysKernel {
-  BatchView batch;
+  Batch batch;
   WantedView wanted;
   Dev<const uint64_t> kept;  // rows that the lookup has found; null: the places are in `keys`
   Dev<uint64_t> keys;
@@ -121,23 +127,96 @@ struct KeysKernel {
   }
 };
 
-// Operations on segments that the three summing kernels share.
-struct Summing {
-  BatchView batch;
+// What is summed together: a segment of up to kChunk entries, or a chunk of a longer one.
+struct Piece {
+  uint32_t begin, end;
+  uint32_t of_long;  // kEmpty: it is a whole segment
+  uint32_t chunk;    // its partial sum
+};
+// A longer segment.
+struct Long {
+  uint32_t entry;
+  uint32_t first_chunk;
+  uint32_t chunks;
+  uint32_t done;
+};
+
+// Returns the first entry after `entry` with another place.
+HET_DEV uint64_t EndOfSegment(const Segments& segments, uint64_t entry) {
+  const uint64_t* sorted = segments.sorted;
+  uint64_t in = entry, out = segments.positions;
+  while (out - in > 1) {
+    const uint64_t middle = (in + out) / 2;
+    if (sorted[middle] == sorted[entry]) {
+      in = middle;
+    } else {
+      out = middle;
+    }
+  }
+  return out;
+}
+
+// Lists the pieces, in any order: a lane an entry.
+struct PiecesKernel {
+  Segments segments;
+  uint64_t none;  // the place of entries that are not summed
+  Counts counts;
+  Dev<Piece> pieces;
+  Dev<Long> longs;
+
+  HET_DEV void List(uint64_t entry) const {
+    const uint64_t* sorted = segments.sorted;
+    const uint64_t place = sorted[entry];
+    if (place == none || (entry > 0 && sorted[entry - 1] == place)) return;
+    uint32_t* words = counts.words;
+    Piece* to = pieces;
+    const auto begin = static_cast<uint32_t>(entry);
+    if (entry + kChunk >= segments.positions || sorted[entry + kChunk] != place) {
+      uint64_t end = entry + 1;
+      while (end < segments.positions && sorted[end] == place) ++end;
+      to[AtomicAdd(words + Counts::kPieces, 1u)] = {begin, static_cast<uint32_t>(end), kEmpty, 0};
+      return;
+    }
+    const auto end = static_cast<uint32_t>(EndOfSegment(segments, entry));
+    const auto chunks = static_cast<uint32_t>((end - begin + kChunk - 1) / kChunk);
+    const uint32_t first = AtomicAdd(words + Counts::kChunks, chunks);
+    const uint32_t number = AtomicAdd(words + Counts::kLong, 1u);
+    static_cast<Long*>(longs)[number] = {begin, first, chunks, 0};
+    to += AtomicAdd(words + Counts::kPieces, chunks);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      const auto from = static_cast<uint32_t>(begin + c * kChunk);
+      const auto till = static_cast<uint32_t>(end - from < kChunk ? end : from + kChunk);
+      to[c] = {from, till, number, first + c};
+    }
+  }
+
+  template <typename Tile>
+  HET_DEV void operator()(const Tile& tile, uint64_t item) const {
+    tile.ForEach(32, [&](uint64_t i) {
+      if (item * 32 + i < segments.positions) List(item * 32 + i);
+    });
+  }
+};
+
+// Sums a piece. Who sums the last chunk of a segment adds its chunks in order; who is the last of all
+// reports.
+template <typename Batch>
+struct SumKernel {
+  Batch batch;
   Segments segments;
   Dev<GradientAddress> addresses;
   Counts counts;
   float scale;
   int aligned;  // all features' gradients are aligned to 16 bytes
+  Dev<Piece> pieces;
+  Dev<Long> longs;
+  Dev<float> partial_sums;
   Dev<uint32_t> due;
   Dev<uint64_t> due_keys;
   Dev<uint32_t> due_uses;
   Dev<uint64_t> bad_keys;
   Dev<uint32_t> bad_uses;
-  // Segments of more than kChunk entries: first entry, first chunk, chunks; and each chunk's entries.
-  Dev<uint32_t> long_entry, long_chunk, long_chunks;
-  Dev<uint32_t> chunk_begin, chunk_end;
-  Dev<float> partial_sums;
+  Dev<uint32_t> report;  // page-locked
 
   // to[0, dim) = gradients of entries [begin, end), added in order, times `by`.
   template <int V, typename Tile>
@@ -203,101 +282,81 @@ struct Summing {
       }
     });
   }
-};
 
-// Returns the first entry after `entry` with another place.
-HET_DEV uint64_t EndOfSegment(const Segments& segments, uint64_t entry) {
-  const uint64_t* sorted = segments.sorted;
-  uint64_t in = entry, out = segments.positions;
-  while (out - in > 1) {
-    const uint64_t middle = (in + out) / 2;
-    if (sorted[middle] == sorted[entry]) {
-      in = middle;
-    } else {
-      out = middle;
-    }
-  }
-  return out;
-}
-
-struct SumKernel {
-  Summing s;
-
-  template <typename Tile>
-  HET_DEV void Postpone(const Tile& tile, uint64_t entry) const {
-    const uint64_t end = EndOfSegment(s.segments, entry);
-    const uint32_t chunks = static_cast<uint32_t>((end - entry + kChunk - 1) / kChunk);
-    uint32_t* words = s.counts.words;
-    const uint32_t first = tile.One([&] {
-      const uint32_t chunk = AtomicAdd(words + Counts::kChunks, chunks);
-      const uint32_t at = AtomicAdd(words + Counts::kLong, 1u);
-      static_cast<uint32_t*>(s.long_entry)[at] = static_cast<uint32_t>(entry);
-      static_cast<uint32_t*>(s.long_chunk)[at] = chunk;
-      static_cast<uint32_t*>(s.long_chunks)[at] = chunks;
-      return chunk;
-    });
-    tile.ForEach(chunks, [&](uint64_t c) {
-      const uint64_t begin = entry + c * kChunk;
-      static_cast<uint32_t*>(s.chunk_begin)[first + c] = static_cast<uint32_t>(begin);
-      static_cast<uint32_t*>(s.chunk_end)[first + c] =
-          static_cast<uint32_t>(end - begin < kChunk ? end : begin + kChunk);
+  // to = the partial sums of a segment, added in order, times scale
+  template <int V, typename Tile>
+  HET_DEV void AddChunks(const Tile& tile, const Long& of, uint32_t dim, float* to) const {
+    const uint64_t stride = segments.sum_stride;
+    const float* partial = static_cast<float*>(partial_sums) + of.first_chunk * stride;
+    ForPacks<V>(tile, dim, [&](uint64_t i) {
+      Pack<V> sum = LoadOrZero<V>(nullptr, 0);
+      for (uint64_t c = 0; c < of.chunks; c += 2 * kAtOnce) {
+        Pack<V> some[2 * kAtOnce];
+        for (int j = 0; j < 2 * kAtOnce; ++j) {
+          some[j] =
+              c + j < of.chunks ? LoadFresh<V>(partial + (c + j) * stride + i) : LoadOrZero<V>(nullptr, 0);
+        }
+        for (int j = 0; j < 2 * kAtOnce; ++j) {
+          for (int k = 0; k < V; ++k) sum.at[k] += some[j].at[k];
+        }
+      }
+      for (int k = 0; k < V; ++k) sum.at[k] *= scale;
+      Store<V>(to + i, sum);
     });
   }
 
   template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t entry) const {
-    if (!BeginsSegment(s.segments, s.batch, entry)) return;
-    const uint64_t* sorted = s.segments.sorted;
-    const uint64_t place = sorted[entry];
-    if (entry + kChunk < s.segments.positions && sorted[entry + kChunk] == place) {
-      Postpone(tile, entry);
+  HET_DEV void Do(const Tile& tile, const Piece& piece) const {
+    const Place at = PlaceAt(segments, batch, piece.begin);
+    const uint32_t dim = batch.use(at.use).table.dim;
+    if (piece.of_long == kEmpty) {
+      AddGradients(tile, piece.begin, piece.end, dim, scale, SumAt(piece.begin));
+      Finish(tile, piece.begin, at);
       return;
     }
-    uint64_t end = entry + 1;
-    while (end < s.segments.positions && sorted[end] == place) ++end;
-    const Place at = PlaceAt(s.segments, s.batch, entry);
-    s.AddGradients(tile, entry, end, s.batch.use(at.use).table.dim, s.scale, s.SumAt(entry));
-    s.Finish(tile, entry, at);
+    AddGradients(tile, piece.begin, piece.end, dim, 1.0f,
+                 static_cast<float*>(partial_sums) + piece.chunk * uint64_t{segments.sum_stride});
+    Long& of = static_cast<Long*>(longs)[piece.of_long];
+    if (!tile.Last(&of.done, of.chunks)) return;
+    if (dim % 4 == 0) {
+      AddChunks<4>(tile, of, dim, SumAt(of.entry));
+    } else {
+      AddChunks<1>(tile, of, dim, SumAt(of.entry));
+    }
+    Finish(tile, of.entry, at);
   }
-};
 
-struct ChunkKernel {
-  Summing s;
-
+  // Also clears the counts.
   template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t chunk) const {
-    if (chunk >= static_cast<uint32_t*>(s.counts.words)[Counts::kChunks]) return;
-    const uint32_t begin = static_cast<uint32_t*>(s.chunk_begin)[chunk];
-    const Place at = PlaceAt(s.segments, s.batch, begin);
-    s.AddGradients(tile, begin, static_cast<uint32_t*>(s.chunk_end)[chunk], s.batch.use(at.use).table.dim,
-                   1.0f, static_cast<float*>(s.partial_sums) + chunk * s.segments.sum_stride);
-  }
-};
-
-struct LongKernel {
-  Summing s;
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    if (i >= static_cast<uint32_t*>(s.counts.words)[Counts::kLong]) return;
-    const uint32_t entry = static_cast<uint32_t*>(s.long_entry)[i];
-    const uint64_t chunks = static_cast<uint32_t*>(s.long_chunks)[i];
-    const uint64_t stride = s.segments.sum_stride;
-    const float* partial =
-        static_cast<float*>(s.partial_sums) + static_cast<uint32_t*>(s.long_chunk)[i] * stride;
-    const Place at = PlaceAt(s.segments, s.batch, entry);
-    float* to = s.SumAt(entry);
-    tile.ForEach(s.batch.use(at.use).table.dim, [&](uint64_t d) {
-      float sum = 0.0f;
-      for (uint64_t c = 0; c < chunks; c += kAtOnce * kAtOnce) {
-        float some[kAtOnce * kAtOnce];
-        for (int j = 0; j < kAtOnce * kAtOnce; ++j)
-          some[j] = c + j < chunks ? partial[(c + j) * stride + d] : 0.0f;
-        for (const float x : some) sum += x;
+  HET_DEV void Report(const Tile& tile) const {
+    uint32_t* words = counts.words;
+    uint32_t* to = report;
+    tile.ForEach(Counts::kReported, [&](uint64_t i) { to[i] = AtomicExchange(words + i, 0u); });
+    tile.ForEach(2 * uint64_t{counts.n_uses}, [&](uint64_t i) {
+      uint32_t sum = 0;
+      for (uint32_t stripe = 0; stripe < kStripes; ++stripe) {
+        sum += AtomicExchange(words + counts.Ticks(stripe, 0) + i, 0u);
       }
-      to[d] = sum * s.scale;
+      to[Counts::kReported + i] = sum;
     });
-    s.Finish(tile, entry, at);
+    tile.ForEach(counts.n_features, [&](uint64_t f) {
+      to[Counts::kReported + 2 * counts.n_uses + f] =
+          AtomicExchange(words + counts.Active(static_cast<uint32_t>(f)), 0u);
+    });
+    tile.ForEach(Counts::kDone - Counts::kReported,
+                 [&](uint64_t i) { AtomicStore(words + Counts::kReported + i, 0u); });
+  }
+
+  template <typename Tile>
+  HET_DEV void operator()(const Tile& tile, uint64_t item) const {
+    uint32_t* words = counts.words;
+    const uint32_t n = tile.One([&] { return AtomicLoad(words + Counts::kPieces); });
+    if (item >= n) {
+      if (item == 0) Report(tile);
+      return;
+    }
+    Do(tile, static_cast<Piece*>(pieces)[item]);
+    if (tile.LastOfAll(words + Counts::kDone, n)) Report(tile);
   }
 };
 

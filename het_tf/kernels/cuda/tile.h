@@ -27,6 +27,8 @@
 //   tile.Last(counter, n)   returns to all lanes of the last of n tiles true, and to the others false. The
 //   last one
 //                           sees what the others have written, and the counter is 0 again
+//   tile.LastOfAll(counter, n)
+//                           as Last, quicker if all tiles of the kernel have this counter
 //
 // A tile of 32 lanes may also have a variable in each lane, Tile::Lanes<T>, which only its lane sees:
 //
@@ -45,6 +47,7 @@
 //   AtomicMin(p, v)  AtomicMax(p, v)  AtomicOr(p, v)
 //                                                      uint32_t and uint64_t; they return the old value
 //
+//   LoadFresh<V>(p)  V floats (pack.h) that another tile has written, seen by Tile::Last
 //   OldLoad(p)  a value since the launch, possibly stale: for data that the whole device reads, which one
 //               place in memory cannot serve
 //

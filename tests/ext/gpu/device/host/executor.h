@@ -6,6 +6,7 @@
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"
+#include "het_tf/kernels/cuda/pack.h"
 #include "tests/ext/gpu/device/host/streams.h"
 
 namespace het::dev {
@@ -53,6 +54,13 @@ inline T AtomicMax(T* p, T value) {
          !__atomic_compare_exchange_n(p, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return old;
+}
+
+template <int V>
+inline Pack<V> LoadFresh(const float* from) {
+  Pack<V> pack;
+  for (int k = 0; k < V; ++k) pack.at[k] = AtomicLoad(from + k);
+  return pack;
 }
 
 HET_DEV int CountBits(uint32_t mask) { return __builtin_popcount(mask); }
@@ -147,6 +155,8 @@ class Tile {
     AtomicStore(counter, 0u);
     return true;
   }
+
+  bool LastOfAll(uint32_t* counter, uint32_t n) const { return Last(counter, n); }
 
   static uint32_t Append(uint32_t* counter) { return AtomicAdd(counter, 1u); }
   static uint64_t Append(uint64_t* counter) { return AtomicAdd(counter, uint64_t{1}); }
