@@ -202,7 +202,10 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
         (tmp_path / name).mkdir()
     done = make(
         "--keep-going", goal, f"STAGE={tmp_path}/stage", "VENV=" + str(tmp_path / "venv"),
-        *(f"{name.upper()}={tmp_path / name}" for name in ("venv220", "venvdocs", "venvrelease", "venvbackends")),
+        *(
+            f"{name.upper()}={tmp_path / name}"
+            for name in ("venv220", "venvdocs", "venvrelease", "venvbackends")
+        ),
         env={"NAMES": str(tmp_path / "names")},
     )  # fmt: skip
     assert done.returncode != 0
