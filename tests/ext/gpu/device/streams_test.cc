@@ -91,7 +91,10 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {
     feature_.n = many.size();  // its scratch memory is where the install's was
     feature_.ids = many_ids.get();
     feature_.rows = nullptr;
-    EXPECT_EQ(Lookup().size(), many.size());
+    Keys wanted = Lookup();
+    std::sort(wanted.begin(), wanted.end());
+    EXPECT_EQ(wanted, many) << "in turn " << turn;
+    EXPECT_EQ(std::count(wanted_.use, wanted_.use + wanted_.n, 0u), 20000) << "in turn " << turn;
   }
   EXPECT_EQ(failed, 20) << "the call's rows, and their floats";
 }
