@@ -263,9 +263,9 @@ typedef struct {
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
  * for each feature whether it counts; null: computed here. If wanted->n > 0 nothing was summed, because rows
  * are absent or invalid: install their keys in this call and call HetDevSum again; bases are
- * HET_DEV_NO_BASE. Changes no row. If the call has looked up for training since it was reset, this batch must have
- * the same ids, perhaps at other addresses: the rows that the lookup has found are used, unless they may have
- * moved. */
+ * HET_DEV_NO_BASE. Changes no row. If the call has looked up for training since it was reset, this batch must
+ * have the same ids, perhaps at other addresses: the rows that the lookup has found are used, unless they may
+ * have moved. */
 HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
                              const uint8_t* active, HetDevStream stream, HetDevWanted* wanted,
                              HetDevSummed* summed);
