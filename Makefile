@@ -153,6 +153,11 @@ test-backend-%: build $(STAMPBACKENDS)
 	@$(STAGE) --show backend-$* "tests of the layer, Keras on $*" env KERAS_BACKEND=$* \
 	  HET_TEST_TENSORFLOW="$(abspath $(PY))" $(VENVBACKENDS)/bin/python $(PYTEST) tests/plugin/backends
 test-backends-stages: test-backend-torch test-backend-jax
+.PHONY: benchmark-backends
+benchmark-backends: build $(STAMPBACKENDS) ## steps and accuracy on three backends, beside TorchRec (ten minutes)
+	@$(VENVBACKENDS)/bin/python -m pip install -q --disable-pip-version-check --no-deps --upgrade \
+	  --target .peers/torchrec -r requirements/torchrec.txt
+	$(PY) benchmarks/backends/run.py
 test-backends: ## the layer on PyTorch and JAX, without TensorFlow (once 3 GB to download, 6 GB installed: PyPI's torch has CUDA)
 	@tools/stages.sh test-backends-stages
 

@@ -48,6 +48,19 @@ def test_accuracy(tmp_path: Path) -> None:
     assert [goal["name"].partition(":")[0] for goal in result["goals"]] == ["census", "census", "criteo_like"]
 
 
+@pytest.mark.skipif(
+    not (BENCHMARKS.parent / ".venv-backends").exists(),
+    reason="there is no .venv-backends: make test-backends",
+)
+def test_backends(tmp_path: Path) -> None:
+    """A model that learns nothing on one backend, or a system that has no figure."""
+    result = run("backends", tmp_path / "backends.json")
+    systems = {(one["system"], one["update"]) for one in result["steps"]}
+    ours = {(backend, update) for backend in ("tensorflow", "torch", "jax") for update in ("default", "adam")}
+    assert systems >= ours and all(one["ms"] > 0 for one in result["steps"])
+    assert min(one["auc"] for one in result["models"] if one["data"] == "census") > 0.9
+
+
 def test_traffic(tmp_path: Path) -> None:
     """Bytes that no class has, or a sweep whose figures no table would have."""
     sweeps = ("dims", "placed", "default")

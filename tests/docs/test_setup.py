@@ -198,14 +198,12 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
         '[[ "$1" =~ ^(system|horovod|servers|build.*|venv.*|notebooks-venv|wheel|portable)$ ]]\n'
     )
     (tmp_path / "stage").chmod(0o755)
-    for name in ("venv", "venv220", "venvdocs", "venvrelease"):
+    environments = ("venv", "venv220", "venvdocs", "venvrelease", "venvbackends")
+    for name in environments:
         (tmp_path / name).mkdir()
     done = make(
-        "--keep-going", goal, f"STAGE={tmp_path}/stage", "VENV=" + str(tmp_path / "venv"),
-        *(
-            f"{name.upper()}={tmp_path / name}"
-            for name in ("venv220", "venvdocs", "venvrelease", "venvbackends")
-        ),
+        "--keep-going", goal, f"STAGE={tmp_path}/stage",
+        *(f"{name.upper()}={tmp_path / name}" for name in environments),
         env={"NAMES": str(tmp_path / "names")},
     )  # fmt: skip
     assert done.returncode != 0

@@ -21,7 +21,9 @@ class _Tables(torch.nn.Module):
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        self.__dict__["_layer"] = layer  # its own parameters have names of Keras
+        # Its own parameters have names of Keras. Modules use `call`: Keras' __call__ walks through all inputs,
+        # for a sixth of a small step.
+        self.__dict__["_layer"] = layer
         self.anchors = torch.nn.ParameterList(one.value for one in layer_state.of(layer).variables)
 
     @property
@@ -112,7 +114,7 @@ class EmbeddingBag(_Tables):
             )
         if per_sample_weights is not None and self.mode != "sum":
             raise ValueError("per_sample_weights go with mode='sum'")
-        rows = self._layer(input, weights=per_sample_weights, training=self._learns())
+        rows = self._layer.call(input, weights=per_sample_weights, training=self._learns())
         present = torch.ones_like(input) if self.padding_id is None else input != self.padding_id
         if offsets is None:
             total, count = rows.sum(1), present.sum(1)
@@ -162,5 +164,5 @@ class EmbeddingCollection(_Tables):
         self, inputs: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor] | None = None
     ) -> dict[str, torch.Tensor]:
         """See the class."""
-        rows: dict[str, torch.Tensor] = self._layer(inputs, weights=weights, training=self._learns())
+        rows: dict[str, torch.Tensor] = self._layer.call(inputs, weights=weights, training=self._learns())
         return rows

@@ -320,7 +320,7 @@ def test_arguments_of_a_profiler(tmp_path):
     with pytest.raises(ValueError, match="each by another name"):
         Profiler([FEATURES[0], FEATURES[0]])
     for most in (0, 1.5, True):
-        with pytest.raises(ValueError, match=f"samples is {most}; give a whole number"):
+        with pytest.raises(ValueError, match=f"samples is {most}; give an integer of 1 or more"):
             Profiler(FEATURES, most=most)
     with pytest.raises(ValueError, match="clicks has no samples"):
         Profiler(FEATURES, "clicks").finish(tmp_path)
