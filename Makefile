@@ -175,7 +175,7 @@ LEFT := "release-check=the wheel in an empty environment, the site, the image" \
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
 test-stages: test-check test-threads test-exact test-python
-test: ## every invariant and feature: seventeen minutes on two cores once all is built
+test: ## every invariant and feature: twelve minutes on two cores once all is built
 	@tools/stages.sh test-stages $(LEFT)
 
 test-fast-check: build-check
