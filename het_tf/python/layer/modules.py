@@ -21,8 +21,8 @@ class _Tables(torch.nn.Module):
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
-        # Its own parameters have names of Keras. Modules use `call`: Keras' __call__ walks through all inputs,
-        # for a sixth of a small step.
+        # Its own parameters have names of Keras. Modules use `call`: Keras' __call__ walks through all
+        # inputs, for a sixth of a small step.
         self.__dict__["_layer"] = layer
         self.anchors = torch.nn.ParameterList(one.value for one in layer_state.of(layer).variables)
 
