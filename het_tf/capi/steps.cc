@@ -49,7 +49,7 @@ int HetCallLookup(void* call, const int64_t* const* ids, const size_t* counts, f
                   uint64_t* token) {
   return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
     const std::vector<het::FeatureIds> features = het::FeaturesOf(spec, ids, counts);
-    const het::Status checked = het::CheckIds(spec, features);
+    het::Status checked = het::CheckIds(spec, features);
     if (!checked.ok()) return checked;
     return resolved.engine->steps().Lookup({*resolved.tables, features, spec.signature()},
                                            {rows, features.size()}, token);
@@ -77,7 +77,7 @@ int HetCallApply(void* call, const float* tickets, const float* rates, float sca
     het::KeptCall kept;
     kept.variable = spec.variables()[0];
     kept.tables = *resolved.tables;
-    kept.tickets = {tickets, 2 * het::KeptGradients::kSlots};
+    kept.tickets = {tickets, size_t{2} * het::KeptGradients::kSlots};
     kept.learning_rates = {rates, resolved.tables->size()};
     kept.scale = scale;
     const het::Status checked = het::CheckLearningRates(spec, kept.learning_rates);

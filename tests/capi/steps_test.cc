@@ -20,7 +20,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr size_t kTicket = 64 * 2;
+constexpr size_t kTicket = size_t{64} * 2;
 constexpr char kNamespace[] = "capi";
 
 int CodeOf(Code code) { return static_cast<int>(code); }
