@@ -42,17 +42,24 @@ class Finding:
 
 
 def plugin() -> str:
-    """Checks that plugin and readers load into this TensorFlow, and that the plugin has this version."""
-    if importlib.util.find_spec("tensorflow") is None:
+    """Checks that the libraries load where Keras runs, and that the engine's has this version."""
+    asked = os.environ.get("KERAS_BACKEND", "tensorflow")
+    if asked == "tensorflow" and importlib.util.find_spec("tensorflow") is None:
         install = versions.pip_install(f"tensorflow-cpu=={versions.TESTED}")
         raise ImportError(f"TensorFlow is not installed; run: {install}")
-    from het_tf.inputs.python import native as inputs  # noqa: F401, loads it
+    from het_tf.python import backend
     from het_tf.python.session import native
 
+    if backend.TENSORFLOW:
+        from het_tf.inputs.python import native as inputs  # noqa: F401, loads it
+
+        where = f"TensorFlow {native.tf.__version__}"
+    else:
+        where = f"Python for Keras on {backend.NAME}"
     info = native.build_info()
     text = (
         f"{native.LIBRARY}: {info['version']}, {info['build_type']}, built by {info['compiler']} for "
-        f"{info['march'] or 'the baseline CPU'}; loads into TensorFlow {native.tf.__version__}"
+        f"{info['march'] or 'the baseline CPU'}; loads into {where}"
     )
     if info["version"] != __version__:
         raise ImportError(f"{text}; the Python files are {__version__}; run: {versions.build_command()}")

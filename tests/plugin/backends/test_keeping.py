@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import keras
 import numpy as np
 import pytest
-from backends_lib import DIM, array, rows
+from backends_lib import BACKEND, DIM, array, rows
 
 import het_tf
 
@@ -106,3 +108,11 @@ def test_weights_are_no_arrays():
         model.get_weights()
     assert model.count_params() > 0
     assert "rows" in str(model.layers[1].count_params())
+
+
+def test_the_doctor_looks_at_what_this_backend_loads():
+    """Would ask for TensorFlow where Keras runs on PyTorch or JAX, and nothing needs it."""
+    found = subprocess.run([sys.executable, "-m", "het_tf", "doctor"], capture_output=True, text=True)
+    library = "libhet_tf.so" if BACKEND == "tensorflow" else "libhet_engine.so"
+    assert found.returncode == 0 and library in found.stdout, found.stdout + found.stderr
+    assert "Ready." in found.stdout and "tensorflow-cpu" not in found.stdout
