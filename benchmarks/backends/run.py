@@ -105,7 +105,7 @@ def main() -> None:
                 models.append({"data": name, **side(backend, "auc", path, 1 if arguments.quick else epochs)})
     by = {(one["data"], one["backend"]): one["auc"] for one in models}
     result = {
-        "command": "make benchmark-backends",
+        "command": "python benchmarks/backends/run.py",
         "steps": measured,
         "models": models,
         "machine": report.machine(),
