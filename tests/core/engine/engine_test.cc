@@ -279,7 +279,7 @@ TEST_P(EngineTest, ThreadsShareATable) {
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([this, t] {
       for (int step = 0; step < 50; ++step) {
-        // A thread that rests while the others begin StepStore::kKept steps has lost its own.
+        // A thread that rests while the others keep KeptGradients::kSlots gradients has lost its own.
         Status applied;
         do {
           Call call(&engine_, "t", {t, 100, step % 7, 100});
