@@ -75,12 +75,36 @@ def caller(handle: ctypes.CDLL) -> Callable[..., str]:
         """
         converted = [_to_c(argument) for argument in arguments]
         code = getattr(handle, function)(*converted)
-        text = (handle.HetText() or b"").decode(errors="replace")  # a server may send anything
+        text = _text(handle)
         if code != 0:
-            raise _EXCEPTIONS.get(code, RuntimeError)(shortened(text))
+            raise _error(code, text)
         return text
 
     return call
+
+
+def bound(handle: ctypes.CDLL, name: str, *types: Any) -> Callable[..., None]:
+    """Returns a C function of what a step calls: with the types of its arguments, and without a text.
+
+    It raises as `call` does. An address is an int, an array of ctypes or None.
+    """
+    function = handle[name]  # an object of its own
+    function.argtypes = types
+
+    def call(*arguments: Any) -> None:
+        code = function(*arguments)
+        if code != 0:
+            raise _error(code, _text(handle))
+
+    return call
+
+
+def _text(handle: ctypes.CDLL) -> str:
+    return str((handle.HetText() or b"").decode(errors="replace"))  # a server may send anything
+
+
+def _error(code: int, text: str) -> BaseException:
+    return _EXCEPTIONS.get(code, RuntimeError)(shortened(text))
 
 
 @functools.cache

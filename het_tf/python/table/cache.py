@@ -118,7 +118,7 @@ class Cache:
             except ValueError as error:
                 text = re.sub(r"\bcache\.(pull|push)_bound\b", r"cache.staleness.\1", str(error))
                 raise ValueError(f"table {quoted(table)}: {text}" if table else text) from None
-        object.__setattr__(self, "_holds", holds)
+        object.__setattr__(self, "_holds", json.loads(holds)["cache"])
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.get_config(), sort_keys=True))
@@ -138,8 +138,7 @@ class Cache:
     @property
     def _may_be_stale(self) -> bool:
         """Whether a read may miss a finished update of another worker."""
-        holds = json.loads(self._holds)["cache"]  # type: ignore[attr-defined]
-        return any(holds.get(name, 0) != 0 for name in BOUNDS)
+        return any(self._holds.get(name, 0) != 0 for name in BOUNDS)  # type: ignore[attr-defined]
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments as JSON, the input of `from_config`."""

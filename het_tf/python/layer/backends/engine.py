@@ -1,7 +1,6 @@
 """The steps of a layer on arrays, by the C functions of capi/steps.h: what PyTorch and JAX share.
 
-Ids, rows and gradients are read and written where they are. A mask leaves ids out: their rows are zeros, and
-their gradients go nowhere; only features with one are copied.
+Ids, rows and gradients are read and written where they are, by their addresses.
 """
 
 import ctypes
@@ -9,11 +8,12 @@ import functools
 import json
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from het_tf.python import calling
 from het_tf.python.backend import keras
 from het_tf.python.session import collective, native, settings
 
@@ -23,6 +23,25 @@ NO_SECOND = (
     "het_tf: the gradient of a gradient goes through the gradient of an embedding's rows, which has no "
     "derivative. Leave the tables' variables (layer.trainable_variables) out of the inner gradient"
 )
+
+_ADDRESS = ctypes.c_void_p
+_lookup = calling.bound(native.library, "HetCallLookup", *[_ADDRESS] * 5)
+_keep = calling.bound(
+    native.library, "HetCallKeep", *[_ADDRESS] * 4, ctypes.c_uint64, ctypes.c_int64, _ADDRESS
+)
+_apply = calling.bound(native.library, "HetCallApply", *[_ADDRESS] * 3, ctypes.c_float)
+
+
+class Arrays(NamedTuple):
+    """Contiguous arrays, one a feature, as the engine gets them; the caller keeps them alive.
+
+    Attributes:
+      addresses: Of their first elements.
+      counts: Of their elements.
+    """
+
+    addresses: Sequence[int]
+    counts: Sequence[int]
 
 
 class Call:
@@ -47,71 +66,44 @@ class Call:
         self.dims = tuple(parsed["tables"][one["table"]]["dim"] for one in parsed["features"])
         self.variables: int = sizes["tickets"] // (2 * SLOTS)
 
-    def lookup(
-        self, ids: Sequence[Array], masks: Sequence[Array | None], rows: Sequence[Array], training: bool
-    ) -> int:
+    def lookup(self, ids: Arrays, rows: Sequence[int], training: bool) -> int:
         """Writes the rows of all features. Returns the step's token; 0 without training.
 
         Args:
-          ids: For each feature int64 of any shape, contiguous.
-          masks: For each None, or bools of its shape: False for ids to leave out.
-          rows: For each float32 `ids.shape + [dim]`, contiguous.
+          ids: int64.
+          rows: For each feature the address of float32 [ids, dim].
           training: Whether a gradient may follow.
         """
         token = ctypes.c_uint64()
-        kept = _chosen(ids, masks)
-        into = [
-            out if mask is None else np.empty((len(one), dim), np.float32)
-            for one, mask, out, dim in zip(kept, masks, rows, self.dims, strict=True)
-        ]
-        self._call(
-            "HetCallLookup", _pointers(kept), _counts(kept), _pointers(into),
-            ctypes.byref(token) if training else None,
-        )  # fmt: skip
-        for mask, part, out in zip(masks, into, rows, strict=True):
-            if mask is not None:
-                out.fill(0)
-                out[mask] = part
+        _lookup(self._handle, *_pointers(ids), _addresses(rows), ctypes.byref(token) if training else None)
         return token.value
 
-    def keep(
-        self, ids: Sequence[Array], masks: Sequence[Array | None], gradients: Sequence[Array], token: int
-    ) -> npt.NDArray[np.float32]:
+    def keep(self, ids: Arrays, gradients: Sequence[int], token: int) -> npt.NDArray[np.float32]:
         """Keeps the gradients of the rows that a token stands for. Returns tickets, [64 * variables, 2].
 
         Args:
           ids: As in the lookup.
-          masks: As in the lookup.
-          gradients: For each feature float32 as its rows, contiguous.
+          gradients: For each feature the address of float32 [ids, dim].
           token: Of the lookup.
         """
         tickets = np.empty((SLOTS * self.variables, 2), np.float32)
-        kept = _chosen(ids, masks)
-        given = [
-            one if mask is None else np.ascontiguousarray(one[mask])
-            for mask, one in zip(masks, gradients, strict=True)
-        ]
-        self._call(
-            "HetCallKeep", _pointers(kept), _counts(kept), _pointers(given), ctypes.c_uint64(token),
-            settings.workers().rank, tickets,
+        _keep(
+            self._handle, *_pointers(ids), _addresses(gradients), token, settings.workers().rank,
+            address(tickets),
         )  # fmt: skip
         return tickets
 
     def apply(self, ticket: Array, rates: Sequence[float]) -> None:
         """Updates the rows of a variable by the kept gradients that a ticket, float32 [64, 2], chooses."""
-        self._call(
-            "HetCallApply", np.ascontiguousarray(ticket, np.float32), np.asarray(rates, np.float32),
-            ctypes.c_float(collective.gradient_scale()),
-        )  # fmt: skip
+        ticket = np.ascontiguousarray(ticket, np.float32)
+        of_tables = (ctypes.c_float * len(rates))(*rates)
+        _apply(self._handle, address(ticket), of_tables, collective.gradient_scale())
 
     def applies(self) -> npt.NDArray[np.int64]:
         """Returns how often each table was updated."""
         counts = np.empty(self._tables, np.int64)
-        self._call("HetCallApplies", counts)
+        native.call_in_step("HetCallApplies", self._handle, counts)
         return counts
-
-    def _call(self, function: str, *arguments: Any) -> None:
-        native.call_in_step(function, self._handle, *arguments)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -120,16 +112,17 @@ def call_of(specs: str) -> Call:
     return Call(specs)
 
 
-def _chosen(ids: Sequence[Array], masks: Sequence[Array | None]) -> list[Array]:
-    return [one if mask is None else one[mask] for one, mask in zip(ids, masks, strict=True)]
+def address(array: Array) -> int:
+    """Returns where an array of numpy begins; it may be read-only."""
+    return int(array.__array_interface__["data"][0])
 
 
-def _pointers(arrays: Sequence[Array]) -> Any:
-    return (ctypes.c_void_p * len(arrays))(*[one.__array_interface__["data"][0] for one in arrays])
+def _addresses(of: Sequence[int]) -> Any:
+    return (ctypes.c_void_p * len(of))(*of)
 
 
-def _counts(arrays: Sequence[Array]) -> Any:
-    return (ctypes.c_size_t * len(arrays))(*[one.size for one in arrays])
+def _pointers(arrays: Arrays) -> tuple[Any, Any]:
+    return _addresses(arrays.addresses), (ctypes.c_size_t * len(arrays.counts))(*arrays.counts)
 
 
 # --- what backends without graphs, strategies and replicas have in common -----------------------------------

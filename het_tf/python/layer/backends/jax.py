@@ -9,6 +9,7 @@ of one ends the program as a JaxRuntimeError, whose text has that of the error.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -100,42 +101,82 @@ def _parts(vector: Any, shapes: Any) -> list[Any]:
 
 
 class _Inputs:
-    """The ids and masks of a lookup, joined for a callback, which takes them apart.
+    """The ids and masks of a lookup, joined for a callback.
+
+    A mask leaves ids out: their rows are zeros, and their gradients go nowhere.
 
     Attributes:
       arrays: One vector of ids, and one of masks if a feature has one.
       shapes: Of the rows of each feature.
+      floats: Of all rows.
     """
 
     def __init__(self, step: engine.Call, ids: Any, masks: Any) -> None:
-        self._shapes = [one.shape for one in ids]
-        self._masked = [one is not None for one in masks]
         self.shapes = [(*one.shape, dim) for one, dim in zip(ids, step.dims, strict=True)]
+        self.floats = sum(math.prod(shape) for shape in self.shapes)
         self.arrays = [_joined(ids)]
-        if any(self._masked):
+        self._dims = step.dims
+        self._counts = [math.prod(one.shape) for one in ids]
+        if any(one is not None for one in masks):
             pairs = zip(ids, masks, strict=True)
             self.arrays.append(_joined([jnp.ones(x.shape, bool) if m is None else m for x, m in pairs]))
 
-    def apart(self, ids: Any, masks: Any = None) -> tuple[list[Any], list[Any]]:
-        """Returns the ids of each feature as int64, and its mask or None."""
-        each = _parts(np.asarray(ids).astype(np.int64, copy=False), self._shapes)
-        if masks is None:
-            return each, [None] * len(each)
-        pairs = zip(self._masked, _parts(np.asarray(masks), self._shapes), strict=True)
-        return each, [mask if has else None for has, mask in pairs]
+    def kept(self, ids: Any, mask: Any = None) -> "_Kept":
+        """Returns the ids that a callback got, but those that are masked."""
+        ids, counts, floats = np.ascontiguousarray(ids, np.int64), self._counts, None
+        if mask is not None:
+            mask = np.asarray(mask)
+            each = np.split(mask, np.cumsum(counts)[:-1])
+            ids, counts = ids[mask], [int(one.sum()) for one in each]
+            floats = np.concatenate([one.repeat(dim) for one, dim in zip(each, self._dims, strict=True)])
+        return _Kept(ids, counts, self._dims, floats)
+
+
+class _Kept:
+    """The ids of a callback that are not masked.
+
+    Attributes:
+      ids: Their arrays.
+    """
+
+    def __init__(self, ids: Any, counts: list[int], dims: tuple[int, ...], mask: Any) -> None:
+        self._vector = ids  # which `ids` has the addresses of
+        self._floats = [count * dim for count, dim in zip(counts, dims, strict=True)]
+        self._mask = mask  # of floats
+        self.ids = engine.Arrays(_begins(ids, counts), counts)
+
+    def read(self, step: engine.Call, training: bool) -> tuple[Any, int]:
+        """Returns the rows of all features as one vector, and the step's token."""
+        rows = np.empty(sum(self._floats), np.float32)
+        token = step.lookup(self.ids, _begins(rows, self._floats), training)
+        if self._mask is not None:
+            rows, given = np.zeros(len(self._mask), np.float32), rows
+            rows[self._mask] = given
+        return rows, token
+
+    def keep(self, step: engine.Call, gradients: Any, token: int) -> Any:
+        """Keeps the gradients of all rows, one vector, and returns tickets."""
+        given = gradients if self._mask is None else gradients[self._mask]
+        return step.keep(self.ids, _begins(given, self._floats), token)
+
+
+def _begins(vector: Any, counts: list[int]) -> list[int]:
+    """Returns the addresses of the parts of a vector."""
+    size = vector.itemsize
+    offsets = itertools.accumulate(counts, initial=0)
+    first = engine.address(vector)
+    return [first + size * offset for offset, _ in zip(offsets, counts, strict=False)]
 
 
 def _read(step: engine.Call, training: bool, ids: Any, masks: Any) -> tuple[Any, Any]:
     """Returns rows, and the token in two halves: JAX may have no 64-bit integers."""
     inputs = _Inputs(step, ids, masks)
-    floats = sum(math.prod(shape) for shape in inputs.shapes)
 
     def read(*arrays: Any) -> Any:
-        rows = np.empty(floats, np.float32)
-        token = step.lookup(*inputs.apart(*arrays), _parts(rows, inputs.shapes), training)
+        rows, token = inputs.kept(*arrays).read(step, training)
         return rows, np.array([token >> 32, token & 0xFFFFFFFF], np.uint32)
 
-    shapes = jax.ShapeDtypeStruct((floats,), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.uint32)
+    shapes = jax.ShapeDtypeStruct((inputs.floats,), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.uint32)
     rows, token = _host("a lookup", read, shapes, *inputs.arrays)
     return tuple(_parts(rows, inputs.shapes)), token
 
@@ -179,8 +220,7 @@ def _keep(step: engine.Call, token: Any, ids: Any, masks: Any, gradients: Any) -
 
     def keep(token: Any, gradients: Any, *arrays: Any) -> Any:
         high, low = (int(one) for one in np.asarray(token))
-        given = _parts(np.asarray(gradients), inputs.shapes)
-        return step.keep(*inputs.apart(*arrays), given, high << 32 | low)
+        return inputs.kept(*arrays).keep(step, np.asarray(gradients), high << 32 | low)
 
     shape = jax.ShapeDtypeStruct((engine.SLOTS * step.variables, 2), jnp.float32)
     return _host("a gradient", keep, shape, token, _joined(gradients), *inputs.arrays)

@@ -3,8 +3,9 @@
     Look   rows of ids, by the engine        its backward: Keep
     Keep   keeps gradients, gives tickets    its backward: refused, nothing computes it
 
-Tensors on another device are copied, with one warning. An optimizer of torch.optim that has a table's
-parameter updates the table when it steps.
+A mask leaves ids out: their rows are zeros, and their gradients go nowhere. Tensors on another device are
+copied, with one warning. An optimizer of torch.optim that has a table's parameter updates the table when it
+steps.
 """
 
 import functools
@@ -12,7 +13,6 @@ import warnings
 import weakref
 from typing import Any
 
-import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -99,13 +99,29 @@ def _warn_of_copies(device: str) -> None:
     )
 
 
-def _arrays(tensors: Any) -> list[Any]:
-    return [None if one is None else one.detach().numpy() for one in tensors]
+def _arrays(tensors: Any) -> engine.Arrays:
+    return engine.Arrays([one.data_ptr() for one in tensors], [one.numel() for one in tensors])
+
+
+def _chosen(tensors: Any, masks: Any) -> list[Any]:
+    return [one if mask is None else one[mask] for one, mask in zip(tensors, masks, strict=True)]
 
 
 def _read(step: engine.Call, ids: Any, masks: Any, training: bool) -> tuple[tuple[Any, ...], int]:
-    rows = tuple(torch.empty((*one.shape, dim)) for one, dim in zip(ids, step.dims, strict=True))
-    return rows, step.lookup(_arrays(ids), _arrays(masks), _arrays(rows), training)
+    kept = _chosen(ids, masks)
+    parts = [
+        torch.empty((*one.shape, dim), dtype=torch.float32) for one, dim in zip(kept, step.dims, strict=True)
+    ]
+    token = step.lookup(_arrays(kept), [one.data_ptr() for one in parts], training)
+    rows = [part if mask is None else _spread(part, mask) for part, mask in zip(parts, masks, strict=True)]
+    return tuple(rows), token
+
+
+def _spread(rows: Any, mask: Any) -> Any:
+    """Returns rows where the mask is True, zeros elsewhere."""
+    out = rows.new_zeros((*mask.shape, rows.shape[-1]))
+    out[mask] = rows
+    return out
 
 
 class _Look(torch.autograd.Function):
@@ -121,7 +137,8 @@ class _Look(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         ids = ctx.saved_tensors
-        tickets = _Keep.apply(ctx.step, ctx.masks, ctx.token, ids, *gradients)
+        keep = _Keep.apply if torch.is_grad_enabled() else functools.partial(_Keep.forward, None)
+        tickets = keep(ctx.step, ctx.masks, ctx.token, ids, *gradients)
         return (None, None, tickets, *(None for _ in ids))
 
 
@@ -131,8 +148,9 @@ class _Keep(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: engine.Call, masks: Any, token: int, ids: Any, *gradients: Any) -> Any:
         del ctx
-        given = [one.detach().float().contiguous() for one in gradients]
-        return torch.from_numpy(step.keep(_arrays(ids), _arrays(masks), _arrays(given), token))
+        given = [one.float().contiguous() for one in _chosen(gradients, masks)]
+        tickets = step.keep(_arrays(_chosen(ids, masks)), [one.data_ptr() for one in given], token)
+        return torch.from_numpy(tickets)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -156,7 +174,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
     """
     del bulk_synchronous
     assert not settings.several_workers()
-    engine.call_of(call.specs).apply(np.asarray(ticket.detach().cpu()), [_number(one) for one in rates])
+    engine.call_of(call.specs).apply(ticket.numpy(force=True), [_number(one) for one in rates])
 
 
 def _number(rate: Any) -> float:
@@ -189,7 +207,7 @@ def _before_step(optimizer: Any, arguments: Any, named: Any) -> None:
             if group.get("maximize"):
                 raise RuntimeError("maximize=True does not reach rows of tables: negate the loss")
             ticket, parameter.grad = parameter.grad, None
-            if bool(ticket.any()):
+            if ticket.numpy(force=True).any():
                 variable.apply(ticket, _Group(group))
 
 
