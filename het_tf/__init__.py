@@ -69,7 +69,7 @@ _MODULES = (
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "ConversionWarning", "convert", "export", "horovod", "lookahead", "metrics", "models", "publish",
+    "export", "horovod", "lookahead", "metrics", "models", "publish",
     "serving", "workers",
 )  # fmt: skip
 _HOMES = {
