@@ -69,8 +69,7 @@ _MODULES = (
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "export", "horovod", "lookahead", "metrics", "models", "publish",
-    "serving", "workers",
+    "export", "horovod", "lookahead", "metrics", "models", "serving", "workers",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
