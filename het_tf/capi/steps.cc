@@ -21,14 +21,6 @@ int WithCall(void* call, const Body& body) {
   });
 }
 
-std::vector<FeatureIds> FeaturesOf(const CallSpec& spec, const int64_t* const* ids, const size_t* counts) {
-  std::vector<FeatureIds> features;
-  for (size_t f = 0; f < spec.features().size(); ++f) {
-    features.push_back({spec.features()[f].table, {ids[f], counts[f]}, spec.features()[f].padding_id});
-  }
-  return features;
-}
-
 }  // namespace
 }  // namespace het
 
@@ -48,7 +40,7 @@ int HetCallOpen(const char* specs, void** call) {
 int HetCallLookup(void* call, const int64_t* const* ids, const size_t* counts, float* const* rows,
                   uint64_t* token) {
   return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
-    const std::vector<het::FeatureIds> features = het::FeaturesOf(spec, ids, counts);
+    const std::vector<het::FeatureIds> features = spec.FeaturesOf(ids, counts);
     het::Status checked = het::CheckIds(spec, features);
     if (!checked.ok()) return checked;
     return resolved.engine->steps().Lookup({*resolved.tables, features, spec.signature()},
@@ -59,7 +51,7 @@ int HetCallLookup(void* call, const int64_t* const* ids, const size_t* counts, f
 int HetCallKeep(void* call, const int64_t* const* ids, const size_t* counts, const float* const* gradients,
                 uint64_t token, int64_t worker, float* tickets) {
   return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
-    const std::vector<het::FeatureIds> features = het::FeaturesOf(spec, ids, counts);
+    const std::vector<het::FeatureIds> features = spec.FeaturesOf(ids, counts);
     het::ApplyArgs args;
     args.token = token;
     args.gradients = {gradients, features.size()};

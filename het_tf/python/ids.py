@@ -19,6 +19,11 @@ is_sparse = tensors.is_sparse
 refuse_wide = tensors.refuse_wide
 
 
+def widest() -> str:
+    """Returns the type of the backend's widest integers: "int64", or "int32" on JAX without its option."""
+    return "int32" if tensors.is_narrow() else "int64"
+
+
 def check_dtype(feature: str | None, dtype: Any) -> None:
     """Raises ValueError, with the feature and the remedy, if ids cannot have this type."""
     name = tensors.dtype_name(dtype)

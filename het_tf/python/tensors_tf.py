@@ -27,6 +27,11 @@ def dtype_name(dtype: Any) -> str:
     return str(tf.as_dtype(dtype).name)
 
 
+def is_narrow() -> bool:
+    """False: the backend's integers have 64 bits."""
+    return False
+
+
 def refuse_wide(dtype: str, subject: str) -> None:
     """Refuses nothing: tensors have 64-bit integers."""
     del dtype, subject

@@ -2,6 +2,9 @@
 
 train FOLDER SERVER      models whose rows' gradients are equal on all backends, and Wide & Deep
 open FOLDER FROM SERVER  reads what the backend FROM has left in FOLDER and at the server
+export FOLDER SERVER     TensorFlow exports a model for each other backend, to be followed
+publish FOLDER SERVER    trains that model, and publishes its versions
+serve FOLDER             TensorFlow answers by the followed models
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def halved_squares(y, predicted):
     return 0.5 * keras.ops.sum(keras.ops.square(y - predicted), -1)
 
 
-def exact_model():
+def exact_model(**cache):
     item = het_tf.TableConfig("item", 8, optimizer="adam", l2=1e-3, max_norm=2.0)
     wide = het_tf.TableConfig("wide", 1, optimizer="ftrl", l2=1e-4)
     features = {"item": (), "history": (2,), "user": (3,)}
@@ -46,7 +49,7 @@ def exact_model():
             "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
             "user": het_tf.FeatureConfig(wide),
         },
-        cache=het_tf.Cache(staleness=0),
+        cache=het_tf.Cache(**{"staleness": 0, **cache}),
         name="embed",
         reuse=True,
     )
@@ -114,6 +117,23 @@ def train(folder: Path, server: str) -> None:
         assert stats["reads"] > 0 and stats["ticks"] > 0
         het_tf.flush()
         np.savez(folder / f"{BACKEND}-server.npz", **tables(["item", "wide"]))
+        if BACKEND != "tensorflow":  # tests/ext/window has it
+            train_ahead(folder, server)
+
+
+def train_ahead(folder: Path, server: str) -> None:
+    """Trains with planned lookups, which begin before the update of the step before them."""
+    het_tf.reset()
+    het_tf.init(ps=server, namespace=f"{BACKEND}-ahead")
+    model, ids, labels = exact_model(staleness=het_tf.Bounds(5, 0), rows=150, wire="float32")
+    batches = (
+        ({name: one[at : at + BATCH] for name, one in ids.items()}, labels[at : at + BATCH])
+        for at in range(0, len(labels), BATCH)
+    )
+    model.fit(het_tf.lookahead(batches, model, window=8), verbose=0)
+    assert het_tf.Table("item").stats()["planned"] == STEPS
+    het_tf.flush()
+    np.savez(folder / f"{BACKEND}-ahead.npz", **tables(["item", "wide"]))
 
 
 def open_it(folder: Path, other: str, server: str) -> None:
@@ -141,6 +161,47 @@ def open_it(folder: Path, other: str, server: str) -> None:
     np.savez(folder / f"{BACKEND}-opens-{other}.npz", **found)
 
 
+def served_model():
+    """A model with a dense part and dropout, whose rows and weights begin otherwise in every process."""
+    inputs = {"item": keras.Input((2,), dtype="int64" if BACKEND != "jax" else "int32", name="item")}
+    rows = het_tf.keras.Embedding(4, "sum", name="rows", optimizer=het_tf.optimizers.SGD(0.5))(inputs["item"])
+    hidden = keras.layers.Dropout(0.5, name="drop")(keras.layers.Dense(3, "tanh", name="hidden")(rows))
+    return keras.Model(inputs, keras.layers.Dense(1, name="top")(hidden))
+
+
+def export(folder: Path, server: str) -> None:
+    for other in ("torch", "jax"):
+        het_tf.init(ps=server, namespace=f"served-{other}")
+        model = served_model()
+        how = het_tf.serving.Native(follow=het_tf.serving.Follow(server))
+        het_tf.export(model, folder / f"served-{other}", how, verbose=False)
+        het_tf.reset()
+
+
+def publish(folder: Path, server: str) -> None:
+    het_tf.init(ps=server, namespace=f"served-{BACKEND}")
+    model = served_model()
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    ids, labels = data({"item": (2,)}, 1)
+    model.fit(ids, labels, epochs=1, verbose=0, callbacks=[het_tf.callbacks.Publish(every=1e-3)])
+    model.fit(ids, labels, epochs=1, verbose=0)
+    version = het_tf.publish(model, trained_through="the second epoch")
+    assert version.number > 2 and version.trained_through == "the second epoch"
+    some = {"item": ids["item"][:50]}
+    np.savez(folder / f"served-{BACKEND}.npz", **some, answers=model.predict(some, verbose=0))
+
+
+def serve(folder: Path) -> None:
+    import tensorflow as tf
+
+    for other in ("torch", "jax"):
+        found = np.load(folder / f"served-{other}.npz")
+        served = tf.saved_model.load(str(folder / f"served-{other}")).signatures["serving_default"]
+        (answers,) = served(item=tf.constant(found["item"], tf.int64)).values()
+        np.savez(folder / f"answers-{other}.npz", answers=answers.numpy())
+
+
 if __name__ == "__main__":
     action, place, *rest = sys.argv[1:]
-    (train if action == "train" else open_it)(Path(place), *rest)
+    actions = {"train": train, "open": open_it, "export": export, "publish": publish, "serve": serve}
+    actions[action](Path(place), *rest)

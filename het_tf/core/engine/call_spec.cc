@@ -111,6 +111,14 @@ Result<CallSpec::Resolved> CallSpec::Resolve() {
   return Resolved{std::move(engine), std::move(tables)};
 }
 
+std::vector<FeatureIds> CallSpec::FeaturesOf(const int64_t* const* ids, const size_t* counts) const {
+  std::vector<FeatureIds> found;
+  for (size_t f = 0; f < features_.size(); ++f) {
+    found.push_back({features_[f].table, {ids[f], counts[f]}, features_[f].padding_id});
+  }
+  return found;
+}
+
 Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features) {
   constexpr Key kNaN = std::numeric_limits<Key>::min();
   for (size_t f = 0; f < features.size(); ++f) {

@@ -48,6 +48,8 @@ class CallSpec {
   const std::string& online() const { return online_; }            // JSON, or ""
   // For each table, the variable that stands for it (kept_gradients.h).
   const std::vector<uint64_t>& variables() const { return variables_; }
+  // The ids of each feature: ids[f], counts[f] of feature f.
+  std::vector<FeatureIds> FeaturesOf(const int64_t* const* ids, const size_t* counts) const;
   // Equal for equal layers in different processes.
   uint64_t signature() const { return signature_; }
 

@@ -53,9 +53,7 @@ assert not {one.partition(".")[0] for one in sys.modules} & {"tensorflow", "tf_k
 
 
 @elsewhere
-@pytest.mark.parametrize(
-    "name", ["export", "lookahead", "metrics", "models", "publish", "workers", "convert"]
-)
+@pytest.mark.parametrize("name", ["export", "metrics", "models", "serving", "workers"])
 def test_names_that_need_tensorflow(name):
     with pytest.raises(
         ImportError, match=rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'"
@@ -76,6 +74,17 @@ def test_arguments_that_need_tensorflow(tmp_path, monkeypatch):
         NotImplementedError, match="het run runs 2 ranks, whose collectives are of TensorFlow"
     ):
         het_tf.init()
+
+
+def test_a_model_that_nobody_can_follow():
+    inputs = keras.Input((), dtype="int32")
+    model = keras.Model(inputs, layer()(inputs))
+    with pytest.raises(ValueError, match="tables are in this process, where no follower can read them"):
+        het_tf.publish(model)
+    with pytest.raises(ValueError, match="tables are in this process, where no follower can read them"):
+        model.compile("sgd", "mse")
+        model.fit(IDS, np.ones((2, DIM)), callbacks=[het_tf.callbacks.Publish()], verbose=0)
+    assert het_tf.Table("t").updates == 0
 
 
 @elsewhere

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-def run(backend, *words):
+def run(backend, *words, program=(str(WORKER),)):
     environment = {
         **os.environ,
         "KERAS_BACKEND": backend,
@@ -38,7 +38,7 @@ def run(backend, *words):
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     done = subprocess.run(
-        [PYTHONS[backend], str(WORKER), *map(str, words)],
+        [PYTHONS[backend], *program, *map(str, words)],
         capture_output=True, text=True, env=environment, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
@@ -92,6 +92,8 @@ def test_rows_slots_and_clocks_are_equal_bit_for_bit(trained, server, where):
     for backend in PYTHONS:
         assert_equal(arrays(trained, f"{backend}-{where}"), first)
         assert_equal(arrays(trained, f"{backend}-exact"), first)  # of one process, with staleness 0
+        if where == "server" and backend != "tensorflow":
+            assert_equal(arrays(trained, f"{backend}-ahead"), first)  # of planned lookups
 
 
 def test_wide_and_deep_is_equal_but_for_rounding(trained):
@@ -117,3 +119,19 @@ def test_each_opens_what_another_has_saved(trained, server, pair):
             name.removeprefix(f"{what}/"): one for name, one in found.items() if name.startswith(f"{what}/")
         }
         assert_equal(mine, saved)
+
+
+def test_tensorflow_serves_what_others_train_and_publish(tmp_path, server):
+    """TensorFlow exports the model once; rows and dense weights follow those of the other backend."""
+    if not server or "tensorflow" not in PYTHONS:
+        pytest.skip("no redis-server, or HET_TEST_TENSORFLOW names no Python")
+    run("tensorflow", "export", tmp_path, server)
+    for backend in ("torch", "jax"):
+        run(backend, "publish", tmp_path, server)
+        # The follower needs no TensorFlow either.
+        run(backend, "serve", "follow", tmp_path / f"served-{backend}", "--once", program=("-m", "het_tf"))
+    run("tensorflow", "serve", tmp_path)
+    for backend in ("torch", "jax"):
+        expected = arrays(tmp_path, f"served-{backend}")["answers"]
+        assert np.ptp(expected) > 0.01
+        np.testing.assert_allclose(arrays(tmp_path, f"answers-{backend}")["answers"], expected, atol=1e-5)

@@ -6,10 +6,10 @@ from typing import Any
 
 from het_tf.ext.checkpoint.python.saving import moment
 from het_tf.ext.convert.python import graph
-from het_tf.python.session.native import tf
+from het_tf.python import ids as ids_lib
+from het_tf.python.backend import keras
 from het_tf.python.table import layer_state
 
-keras: Any = tf.keras
 Replace = Callable[[Any], Any]
 
 
@@ -95,7 +95,7 @@ class Cloner:
     # --- inputs -----------------------------------------------------------------------------------
 
     def _inputs(self, model: Any) -> Any:
-        """Returns new inputs of a model in its structure: int64 for floats that are read as ids."""
+        """Returns new inputs of a model in its structure: integers for floats that are read as ids."""
         tensors = [self._input(model, tensor) for tensor in graph.inputs(model)]
         if graph.is_sequential(model):
             return tensors[0]
@@ -103,7 +103,7 @@ class Cloner:
 
     def _input(self, model: Any, tensor: Any) -> Any:
         layer = graph.input_layer(tensor)
-        dtype = "int64" if self._is_of_ids(model, layer) else tensor.dtype
+        dtype = ids_lib.widest() if self._is_of_ids(model, layer) else tensor.dtype
         options: dict[str, Any] = {"batch_shape": tuple(tensor.shape), "dtype": dtype, "name": layer.name}
         if getattr(layer, "sparse", False):
             options["sparse"] = True

@@ -9,10 +9,8 @@ import numpy as np
 
 from het_tf.ext.convert.python import graph, vocabulary
 from het_tf.ext.convert.python.vocabulary import Vocabulary
-from het_tf.python.session.native import tf
+from het_tf.python.backend import keras
 from het_tf.python.table.config import TableConfig
-
-keras: Any = tf.keras
 
 
 @dataclass

@@ -24,11 +24,9 @@ import numpy as np
 from het_tf.ext.convert.python import state
 from het_tf.python.layer import unreached
 from het_tf.python.session import native
-from het_tf.python.session.native import tf
 from het_tf.python.table import optimizers
 from het_tf.python.table.optimizers import MODEL, Optimizer
 
-keras: Any = tf.keras
 _SLOW = 0.005  # a rate below it was chosen for Keras' Adam
 Parts = list[native.FloatArray]
 

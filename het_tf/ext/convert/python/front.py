@@ -11,18 +11,18 @@ import numpy as np
 from het_tf.ext.convert.python import find, formulas, graph, state
 from het_tf.ext.convert.python.clone import Cloner
 from het_tf.ext.convert.python.find import Found
+from het_tf.python import backend
+from het_tf.python.backend import keras
 from het_tf.python.layer import masked
 from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.masked import MaskedEmbedding
 from het_tf.python.session import collective, scopes, settings
-from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, initializers, optimizers, registry
 from het_tf.python.table.cache import Cache
 from het_tf.python.table.config import TableConfig
 from het_tf.python.table.notes import HetWarning
 from het_tf.python.table.table import Table, tables
 
-keras: Any = tf.keras
 _CHUNK = 1 << 24  # floats per assignment
 
 
@@ -59,7 +59,7 @@ def convert(
 ) -> Any:
     """Converts the `keras.layers.Embedding` of a Keras model to tables of het_tf.
 
-        model = het_tf.convert(tf.keras.models.load_model("clicks.keras"))
+        model = het_tf.convert(keras.models.load_model("clicks.keras"))
         model.fit(dataset)
 
     All rows of a layer go into its table, and the other weights are copied, so the new model predicts the
@@ -97,8 +97,11 @@ def convert(
       TypeError: model is not a Keras model.
       ValueError: A layer cannot be converted, a model is subclassed, or a table of the name has rows: the
         message names all layers and the remedies. No table has changed.
+      ImportError: open_vocabulary on another backend than TensorFlow.
     """
     _check_model(model)
+    if open_vocabulary and not backend.TENSORFLOW:  # lookup layers are ops of TensorFlow
+        raise backend.needs_tensorflow("convert(open_vocabulary=True)")
     declared = _declared(tables)
     search = find.search(model, layers, declared, open_vocabulary)
     _refuse(model, search)
@@ -284,8 +287,8 @@ def _make(model: Any, plan: list[Planned], cache: Any, open_vocabulary: bool) ->
     notes = []
     if state.compile_like(made, model):
         state.carry(made, model, cloner.variables())
-        if getattr(model, "jit_compile", None) is True:
-            notes.append("jit_compile is False now: XLA has no lookup of tables")
+        if getattr(model, "jit_compile", None) is True and not made.jit_compile:
+            notes.append("jit_compile is False now: lookups of tables are not compiled")
     elif getattr(model, "optimizer", None) is not None:
         notes.append(f"{type(model).__name__} overrides compile(): compile the new model yourself")
     return made, notes

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from het_tf.python.session.native import tf
-
-keras: Any = tf.keras
+from het_tf.python.backend import keras
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def _output(layer: Any, fallback: Any) -> Any:
 
 
 def _dtype(tensor: Any) -> str:
-    return str(tf.as_dtype(tensor.dtype).name)
+    return str(keras.backend.standardize_dtype(tensor.dtype))
 
 
 def is_mask(layer: Any) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.session.native import FloatArray, tf
+from het_tf.python.backend import keras
+from het_tf.python.layer.backends import ops
+from het_tf.python.session.native import FloatArray
 from het_tf.python.table import dense_optimizer, optimizers
 
-keras: Any = tf.keras
 _OF_THE_CLASS = ("_variables", "_trainable_variables")
 
 
@@ -68,7 +69,7 @@ def compile_like(model: Any, old: Any) -> bool:
     optimizer = arguments.get("optimizer")
     if isinstance(old.optimizer, type(optimizer)) or isinstance(optimizer, str):
         arguments["optimizer"] = _copy(old.optimizer)
-    if arguments.get("jit_compile") is True:
+    if arguments.get("jit_compile") is True and not ops.JIT:
         arguments["jit_compile"] = False
     model.compile(**arguments)
     return True

@@ -17,10 +17,9 @@ import numpy as np
 
 from het_tf.ext.convert.python import graph
 from het_tf.python import ids as ids_lib
+from het_tf.python.backend import keras
 from het_tf.python.session import native
-from het_tf.python.session.native import tf
 
-keras: Any = tf.keras
 _LOOKUPS = ("StringLookup", "IntegerLookup")
 
 

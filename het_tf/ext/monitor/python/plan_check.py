@@ -8,8 +8,8 @@ from typing import Any
 
 from het_tf.ext.monitor.python.log_dir import Scalars, made
 from het_tf.ext.ps.python import plan_file
+from het_tf.python.backend import keras
 from het_tf.python.checks import whole
-from het_tf.python.session.native import tf
 from het_tf.python.show import number, say
 from het_tf.python.table.layer_state import layers_of
 from het_tf.python.table.table import Table
@@ -50,7 +50,7 @@ def compare(
     return found
 
 
-class PlanCheck(tf.keras.callbacks.Callback):
+class PlanCheck(keras.callbacks.Callback):
     """Prints, after some steps of a fit, the plan's forecast beside the observations of this worker.
 
         model.fit(..., callbacks=[het_tf.callbacks.PlanCheck("plan.json")])

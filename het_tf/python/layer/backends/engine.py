@@ -30,6 +30,7 @@ _keep = calling.bound(
     native.library, "HetCallKeep", *[_ADDRESS] * 4, ctypes.c_uint64, ctypes.c_int64, _ADDRESS
 )
 _apply = calling.bound(native.library, "HetCallApply", *[_ADDRESS] * 3, ctypes.c_float)
+_plan = calling.bound(native.library, "HetCallPlan", *[_ADDRESS] * 3, ctypes.c_size_t)
 
 
 class Arrays(NamedTuple):
@@ -77,6 +78,18 @@ class Call:
         token = ctypes.c_uint64()
         _lookup(self._handle, *_pointers(ids), _addresses(rows), ctypes.byref(token) if training else None)
         return token.value
+
+    def plan(self, ids: Sequence[Array], masks: Sequence[Array | None], window: int) -> None:
+        """Announces a lookup of these ids (ext/window/capi/plan.h).
+
+        Args:
+          ids: For each feature int64 of any shape, contiguous.
+          masks: For each None, or bools of its shape: False for ids that the lookup leaves out.
+          window: Batches that may be planned.
+        """
+        kept = [one if mask is None else one[mask] for one, mask in zip(ids, masks, strict=True)]
+        of_kept = Arrays([address(one) for one in kept], [one.size for one in kept])
+        _plan(self._handle, *_pointers(of_kept), window)
 
     def keep(self, ids: Arrays, gradients: Sequence[int], token: int) -> npt.NDArray[np.float32]:
         """Keeps the gradients of the rows that a token stands for. Returns tickets, [64 * variables, 2].

@@ -59,7 +59,7 @@ def variables_of(model: Any) -> list[Entry]:
       TypeError: `model` is not a Keras model, or has a variable of a type that a file cannot hold.
       RuntimeError: It has no weights yet.
     """
-    _require_built(model)
+    _prepare(model)
     of_optimizer = dense_optimizer.optimizer_variables(model)
     apart = {id(one) for one in [*model.metrics_variables, *of_optimizer]}
     of_model = [one for one in model.variables if id(one) not in apart]
@@ -71,17 +71,20 @@ def variables_of(model: Any) -> list[Entry]:
 
 def weights_of(model: Any) -> list[Entry]:
     """As `variables_of`, only what computes the model's outputs: `model.weights`."""
-    _require_built(model)
+    _prepare(model)
     return _entries(model, "model", model.weights)
 
 
-def _require_built(model: Any) -> None:
+def _prepare(model: Any) -> None:
+    """Checks a model; on JAX, whose `fit` holds the weights apart between steps, puts them into it."""
     if not isinstance(model, keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     if not model.built:
         raise RuntimeError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
+    if sync := getattr(model, "jax_state_sync", None):
+        sync()
 
 
 def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> list[Entry]:

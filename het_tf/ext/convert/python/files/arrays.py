@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.ext.checkpoint.python import tensors
+from het_tf.python import backend
 from het_tf.python.files import open_file
 
 Array = npt.NDArray[Any]
@@ -134,6 +135,8 @@ class Checkpoint(Arrays):
     """A checkpoint of TensorFlow."""
 
     def _open(self) -> dict[str, tuple[int | None, ...]]:
+        if not backend.TENSORFLOW:
+            raise backend.needs_tensorflow(f"{self.path}, a checkpoint of TensorFlow,")
         from het_tf.python.session.native import tf
 
         self._errors = (tf.errors.OpError, ValueError, RuntimeError, IndexError)

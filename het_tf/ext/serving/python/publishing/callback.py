@@ -15,13 +15,13 @@ from het_tf.ext.serving.python.publishing.publish import (
     check_server,
 )
 from het_tf.ext.serving.python.publishing.versions import Version
+from het_tf.python.backend import keras
 from het_tf.python.checks import seconds
-from het_tf.python.session.native import tf
 
 _MOST_STEPS = 100  # from one exchange of ranks to the next: so late is a version if steps become longer
 
 
-class Publish(tf.keras.callbacks.Callback):
+class Publish(keras.callbacks.Callback):
     """Publishes versions of the model while `fit` runs (`het_tf.publish`), and one at its end.
 
         model.fit(..., callbacks=[het_tf.callbacks.Publish(every=1.0)])

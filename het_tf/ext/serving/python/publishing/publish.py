@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from het_tf.ext.checkpoint.python import tensors
 from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.directory import path_of
@@ -28,7 +30,6 @@ from het_tf.ext.serving.python.publishing.dense_store import AtServer, DenseStor
 from het_tf.ext.serving.python.publishing.versions import MOST_KEPT, MOST_TEXT, Version, Versions
 from het_tf.python.checks import whole
 from het_tf.python.session import settings
-from het_tf.python.session.native import tf
 from het_tf.python.table import layer_state
 from het_tf.python.table.table import flush
 
@@ -119,7 +120,7 @@ class Publisher:
 
     def __init__(self, model: Any, keep: int, directory: Directory, release: bool = True) -> None:
         check_arguments(keep, directory)
-        size = sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in dense.weights_of(model))
+        size = sum(math.prod(one.shape) * np.dtype(one.dtype).itemsize for one in dense.weights_of(model))
         namespace = _namespace_of(model)
         self._model = model
         self._keep = keep
