@@ -70,7 +70,7 @@ _MODULES = (
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
     "ConversionWarning", "convert", "export", "horovod", "lookahead", "metrics", "models", "publish",
-    "serving", "workers",
+    "serving",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),

@@ -1,12 +1,14 @@
 """Keras callbacks: figures of tables and caches, checkpoints, versions, and support for several workers.
 
-On PyTorch and JAX there are Checkpoint, RestoreBest and TableStats; the others need TensorFlow.
+On PyTorch and JAX there are Checkpoint, LearningRateScaling, RestoreBest and TableStats; the others need
+TensorFlow.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from het_tf.ext.checkpoint.python.callback import Checkpoint, RestoreBest
 from het_tf.ext.monitor.python.table_stats import TableStats
+from het_tf.ext.workers.python.callbacks import LearningRateScaling
 from het_tf.python import backend
 
 if TYPE_CHECKING or backend.TENSORFLOW:
@@ -14,7 +16,6 @@ if TYPE_CHECKING or backend.TENSORFLOW:
     from het_tf.ext.monitor.python.progressive import ProgressiveEvaluation
     from het_tf.ext.monitor.python.step_trace import StepTrace
     from het_tf.ext.serving.python.publishing.callback import Publish
-    from het_tf.ext.workers.python.callbacks import LearningRateScaling
 else:
 
     def __getattr__(name: str) -> Any:

@@ -1,7 +1,6 @@
 """Refuses setups that would silently train N different models, or hang, with the remedy."""
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from het_tf.python.session import collective, settings
@@ -17,11 +16,6 @@ def _tables(model: Any) -> list[Any]:
         specs.pop("variables", None)  # numbers of this process
         found.append([specs, state.cache.given.get_config()])
     return found
-
-
-def have_values(weights: Iterable[Any]) -> bool:
-    """Whether all weights are initialised; weights of a traced function are so only after the trace."""
-    return all(bool(weight.value.is_initialized()) for weight in weights)
 
 
 def compare_ranks(model: Any) -> None:

@@ -1,12 +1,14 @@
 """`het_tf.workers.distribute`: makes a Keras model's train_step reduce dense gradients over the ranks."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from het_tf.ext.workers.python import callbacks, checks, shortest
+from het_tf.ext.workers.python import callbacks, checks
+from het_tf.ext.workers.python.backends import ops
 from het_tf.ext.workers.python.gradients import reduce_gradients
+from het_tf.python.backend import keras
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import tf
 
 
 def distribute(model: Any) -> Any:
@@ -47,7 +49,7 @@ def distribute(model: Any) -> Any:
         batches. At the first step: the models of the ranks differ, or the model's train_step used no
         optimizer that is an attribute of the model.
     """
-    if not isinstance(model, tf.keras.Model):
+    if not isinstance(model, keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     collective.require_init()
     if not settings.several_workers() or hasattr(model, "_het_distributed"):
@@ -58,7 +60,9 @@ def distribute(model: Any) -> Any:
     # An attribute of the object hides the method of its class; the class, by which Keras saves and
     # clones a model, stays.
     model.train_step = step.run
-    model.fit = shortest.fits(model, callbacks.fits(model, model.fit))
+    model.fit = ops.fits(model, callbacks.fits(model, model.fit))
+    if not ops.BEGINS_IN_STEP:
+        model.make_train_function = step.before(model.make_train_function)
     model.train_function = None  # a fit before this call has traced the old step
     return model
 
@@ -74,10 +78,9 @@ def _refuse(model: Any) -> None:
         )
     # Keras would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
-    if jit and settings.workers().size > 1:
+    if jit and ops.NO_JIT and settings.workers().size > 1:
         raise RuntimeError(
-            "the model is compiled with jit_compile=True, but XLA has no kernels of an all-reduce nor "
-            "of het_tf's lookup; compile with jit_compile=False"
+            f"the model is compiled with jit_compile=True, but {ops.NO_JIT}; compile with jit_compile=False"
         )
 
 
@@ -99,11 +102,20 @@ class _Step:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model's train_step with its optimizers intercepted."""
         _refuse(self._model)
-        interception = _Interception(self._model, self._begin)
+        interception = _Interception(self._model, self._begin if ops.BEGINS_IN_STEP else lambda: None)
         with interception:
             result = self._inner(*args, **kwargs)
         interception.check()
         return result
+
+    def before(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns `make`, Keras' maker of a function that it traces, behind what a first update needs."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._begin()
+            return make(*args, **kwargs)
+
+        return run
 
     def _begin(self) -> None:
         """Prepares an update.
@@ -111,8 +123,8 @@ class _Step:
         Weights that the step makes during tracing (in a `build` of the model) may have no values
         yet. TensorFlow sets their values after this trace, and traces the step anew before it runs.
         """
-        with tf.init_scope():
-            if not checks.have_values(self._model.weights):
+        with ops.outside_graphs():
+            if not ops.have_values(self._model.weights):
                 return
             if self.before_update is not None:
                 action, self.before_update = self.before_update, None

@@ -97,12 +97,23 @@ class Call:
         )  # fmt: skip
         return tickets
 
-    def apply(self, ticket: Array, rates: Sequence[float]) -> None:
-        """Updates the rows of a variable by the kept gradients that a ticket, float32 [64, 2], chooses."""
+    def apply(self, ticket: Array, rates: Sequence[float], bulk_synchronous: bool) -> None:
+        """Updates the rows of a variable by the kept gradients that a ticket, float32 [64, 2], chooses.
+
+        Args:
+          ticket: Of several workers `reduce_gradients` has marked it.
+          rates: One a table.
+          bulk_synchronous: Whether the next read of any worker must see this update.
+        """
+        workers = settings.workers()
+        if workers.size > 1:
+            ticket = ticket[:, ::-1]
         self._call(
             "HetCallApply", np.ascontiguousarray(ticket, np.float32), np.asarray(rates, np.float32),
             ctypes.c_float(collective.gradient_scale()),
         )  # fmt: skip
+        if bulk_synchronous and workers.size > 1:
+            workers.sum(np.zeros(1, np.float32), collective.name("updated"))
 
     def applies(self) -> npt.NDArray[np.int64]:
         """Returns how often each table was updated."""

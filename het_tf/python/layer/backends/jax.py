@@ -212,9 +212,8 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       ticket: float32 [64, 2].
       rates: Each table's learning rate: a float, a variable, which is read when rows are updated, or a scalar
         array.
-      bulk_synchronous: No effect: there is one worker.
+      bulk_synchronous: Whether the next read of any worker must see this update.
     """
-    del bulk_synchronous
     step = engine.call_of(call.specs)
     arrays = [one for one in rates if isinstance(one, jax.Array)]
 
@@ -223,6 +222,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
         step.apply(
             np.asarray(ticket),
             [float(next(given)) if isinstance(one, jax.Array) else _number(one) for one in rates],
+            bulk_synchronous,
         )
         return ()
 
