@@ -7,7 +7,9 @@ from typing import Any
 from het_tf.ext.workers.python import callbacks, checks
 from het_tf.ext.workers.python.backends import ops
 from het_tf.ext.workers.python.gradients import reduce_gradients
+from het_tf.python import backend
 from het_tf.python.backend import keras
+from het_tf.python.layer.backends import ops as layer_backend
 from het_tf.python.session import collective, settings
 
 
@@ -36,22 +38,32 @@ def distribute(model: Any) -> Any:
 
     Before the first step the ranks compare their models, and refuse to start with different ones.
 
+    A module of plain PyTorch becomes ready for DistributedDataParallel, which averages the gradients of its
+    dense part: `model = DistributedDataParallel(het_tf.workers.distribute(model))`.
+
     Args:
-      model: A Keras model, functional, Sequential or subclassed.
+      model: A Keras model, functional, Sequential or subclassed; or a torch.nn.Module with modules of
+        `het_tf.torch`.
 
     Returns:
       `model`.
 
     Raises:
-      TypeError: It is not a Keras model.
+      TypeError: It is not a model.
+      NotImplementedError: On JAX, under a keras.distribution over several processes.
+      ValueError: It is a DistributedDataParallel already.
       RuntimeError: `het_tf.init` was not called on every rank, the model is compiled with Horovod's own
         optimizer wrapper, or with `jit_compile=True`. When `fit` begins: the ranks have different numbers of
         batches. At the first step: the models of the ranks differ, or the model's train_step used no
         optimizer that is an attribute of the model.
     """
     if not isinstance(model, keras.Model):
+        if backend.NAME == "torch":
+            return ops.distribute(model)
         raise TypeError(f"model is {model!r}; give a Keras model")
     collective.require_init()
+    if not backend.TENSORFLOW:
+        layer_backend.check(model.name)
     if not settings.several_workers() or hasattr(model, "_het_distributed"):
         return model
     _refuse(model)
@@ -134,6 +146,10 @@ class _Step:
                 self._compared = True  # only now: compare again after a refusal
 
 
+# How gradients get to an optimizer, and their place among the arguments. JAX calls the second one.
+_APPLIES = {"apply": 0, "stateless_apply": 1}
+
+
 class _Interception:
     """While open, the optimizers of a model reduce the gradients that they get."""
 
@@ -146,27 +162,34 @@ class _Interception:
 
     def __enter__(self) -> None:
         for value in [getattr(self._model, "optimizer", None), *vars(self._model).values()]:
-            if callable(getattr(value, "apply", None)) and all(value is not one for one in self._optimizers):
+            known = any(value is one for one in self._optimizers) or isinstance(value, keras.Layer)
+            if callable(getattr(value, "apply", None)) and not known:
                 self._optimizers.append(value)
         for optimizer in self._optimizers:
             # Bypasses the tracking of attributes: this is not part of the optimizer's state.
-            optimizer.__dict__["apply"] = self._reducing(optimizer, optimizer.apply)
+            for name in _APPLIES:
+                if method := getattr(optimizer, name, None):
+                    optimizer.__dict__[name] = self._reducing(optimizer, method, _APPLIES[name])
 
     def __exit__(self, *_: object) -> None:
         for optimizer in self._optimizers:
-            optimizer.__dict__.pop("apply", None)
+            for name in _APPLIES:
+                optimizer.__dict__.pop(name, None)
 
-    def _reducing(self, optimizer: Any, apply: Any) -> Any:
-        def reduced(gradients: Any, *args: Any, **kwargs: Any) -> Any:
+    def _reducing(self, optimizer: Any, apply: Any, place: int) -> Any:
+        def reduced(*args: Any, **kwargs: Any) -> Any:
             # An inner optimizer, as in LossScaleOptimizer, gets gradients that are reduced already.
             if self._within:
-                return apply(gradients, *args, **kwargs)
+                return apply(*args, **kwargs)
             self._within = self._applied = True
             try:
                 self._before()
-                given = args[0] if args else kwargs.get("trainable_variables")
-                variables = list(optimizer._trainable_variables if given is None else given)
-                return apply(reduce_gradients(list(gradients), variables), *args, **kwargs)
+                args = list(args)
+                given = args[1] if place == 0 and len(args) > 1 else kwargs.get("trainable_variables")
+                variables = list(optimizer._trainable_variables if given is None or place else given)
+                where, key = (args, place) if len(args) > place else (kwargs, "grads")
+                where[key] = reduce_gradients(list(where[key]), variables)
+                return apply(*args, **kwargs)
             finally:
                 self._within = False
 

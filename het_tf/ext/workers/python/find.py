@@ -91,19 +91,25 @@ def _of_group(place: Place | None) -> Place | None:
     group = _group()
     if group is None:
         return place
-    name, rank, size = group
-    if place is None and size > 1 and backend.NAME == "torch":
+    if place is None and group[2] > 1 and backend.NAME == "torch":
         from het_tf.ext.workers.python.backends import torch
 
         return torch.place()
-    mine = (0, 1) if place is None else (place.rank, place.size)
-    if (rank, size) != mine:
-        launcher = "no launcher's variables are set" if place is None else f"{place.launcher} says"
-        raise ValueError(
-            f"{name} says rank {rank} of {size}, and {launcher}: rank {mine[0]} of {mine[1]}; give it the "
-            "rank and size of the launcher, or start the ranks by `het run`"
-        )
+    if place is None:
+        compare_group(group, "no launcher's variables are set: rank 0 of 1", 0, 1)
+    else:
+        said = f"{place.launcher} says rank {place.rank} of {place.size}"
+        compare_group(group, said, place.rank, place.size)
     return place
+
+
+def compare_group(group: tuple[str, int, int] | None, said: str, rank: int, size: int) -> None:
+    """Raises ValueError if a process group has another rank or size than `said` says."""
+    if group is not None and group[1:] != (rank, size):
+        raise ValueError(
+            f"{group[0]} says rank {group[1]} of {group[2]}, and {said}; initialise it with the rank and size of "
+            "the launcher, or start the ranks by `het run`"
+        )
 
 
 def _refuse_horovod(place: Place | None) -> None:

@@ -24,11 +24,20 @@ from het_tf.python.layer.backends import dense, engine
 from het_tf.python.table.layer_state import Call, Update
 
 JIT = True
-check = engine.check
 merged = engine.merged
 not_converted = engine.not_converted
 prepare = dense.prepare
 cast = keras.ops.cast
+
+
+def check(layer: str) -> None:
+    """Refuses programs over several processes: JAX runs a callback in one of them, with the batch of all."""
+    if keras.distribution.distribution() is not None and jax.process_count() > 1:
+        raise NotImplementedError(
+            f"{layer!r} is used under keras.distribution over {jax.process_count()} processes, where one "
+            "of them would look up the ids of all: leave the distribution out, and call "
+            "het_tf.workers.distribute(model)"
+        )
 
 
 def anchor(variables: list[Any]) -> Any:
