@@ -20,6 +20,7 @@ from backends_lib import BACKEND
 
 ROOT = Path(__file__).parents[3]
 WORKER = ROOT / "tests/lib/backends_worker.py"
+RANKS = ROOT / "tests/lib/backends_ranks.py"
 PYTHONS = {"torch": sys.executable, "jax": sys.executable}
 if other := os.environ.get("HET_TEST_TENSORFLOW"):
     PYTHONS["tensorflow"] = other
@@ -34,11 +35,11 @@ def run(backend, *words):
     environment = {
         **os.environ,
         "KERAS_BACKEND": backend,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/lib")]),
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     done = subprocess.run(
-        [PYTHONS[backend], str(WORKER), *map(str, words)],
+        [PYTHONS[backend], *map(str, words)],
         capture_output=True, text=True, env=environment, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
@@ -68,7 +69,7 @@ def trained(tmp_path_factory, server):
     """A folder in which every backend has trained."""
     folder = tmp_path_factory.mktemp("trained")
     for backend in PYTHONS:
-        run(backend, "train", folder, server)
+        run(backend, WORKER, "train", folder, server)
     return folder
 
 
@@ -109,7 +110,7 @@ def test_each_opens_what_another_has_saved(trained, server, pair):
     if "tensorflow" in pair and "tensorflow" not in PYTHONS:
         pytest.skip("HET_TEST_TENSORFLOW names no Python")
     opener, saver = pair
-    run(opener, "open", trained, saver, server)
+    run(opener, WORKER, "open", trained, saver, server)
     found = arrays(trained, f"{opener}-opens-{saver}")
     saved = arrays(trained, f"{saver}-exact")
     for what in ("weights", "checkpoint", "keras", *(["server"] if server else [])):
@@ -117,3 +118,15 @@ def test_each_opens_what_another_has_saved(trained, server, pair):
             name.removeprefix(f"{what}/"): one for name, one in found.items() if name.startswith(f"{what}/")
         }
         assert_equal(mine, saved)
+
+
+def test_rows_of_two_ranks_are_equal_bit_for_bit(tmp_path, server):
+    """Each rank has rows of its own; with rows of both, updates of two ranks have no order."""
+    if not server:
+        pytest.skip("no redis-server")
+    for backend in PYTHONS:
+        run(backend, "-m", "het_tf", "run", "--nproc", "2", RANKS, tmp_path, "exact")
+    first = arrays(tmp_path, "torch-ranks")
+    assert len(set(first["item/ids"] % 2)) == 2 and first["item/clocks"].max() > 5
+    for backend in PYTHONS:
+        assert_equal(arrays(tmp_path, f"{backend}-ranks"), first)
