@@ -34,7 +34,8 @@ def data():
 
 
 def model_of(name, cache=SYNCHRONOUS, width=4):
-    embed = het_tf.keras.Embedding(DIM, name=name, optimizer=het_tf.optimizers.SGD(0.5), cache=cache)
+    optimizer = het_tf.optimizers.Adam(0.02) if name == "accumulate" else het_tf.optimizers.SGD(0.5)
+    embed = het_tf.keras.Embedding(DIM, name=name, optimizer=optimizer, cache=cache)
     inputs = keras.Input((2,), dtype="int32")
     hidden = keras.layers.Dense(width, "tanh")(keras.layers.Flatten()(embed(inputs)))
     return keras.Model(inputs, keras.layers.Dense(1, "sigmoid", dtype="float32")(hidden), name="m")
@@ -62,9 +63,9 @@ def fitted(model, ids, labels, batch):
     return found | {f"history/{key}": np.array(value) for key, value in history.items()}
 
 
-def union(start):
+def union(name, start):
     """What one process finds with the union of the ranks' batches; `start`: dense weights to begin with."""
-    model = compiled(model_of("fit", cache=None))
+    model = compiled(model_of(name, cache=None))
     for layer, number in zip([one for one in model.layers[2:] if one.weights], (0, 2), strict=True):
         layer.set_weights(start[number : number + 2])
     return fitted(model, *data(), 2 * BATCH)
@@ -73,16 +74,27 @@ def union(start):
 # --- cases --------------------------------------------------------------------------------------------------
 
 
-def fit(workers, place):
+def fit(workers, place, name="fit"):
     """`fit` begins with rank 0's weights, averages gradients, and merges metrics."""
     keras.utils.set_random_seed(workers.rank())
-    model = het_tf.workers.distribute(compiled(model_of("fit")))
+    model = het_tf.workers.distribute(compiled(model_of(name)))
+    assert het_tf.workers.distribute(model) is model
     if workers.rank() == 0:
         np.savez(place / "start.npz", *dense(model))
-    rates = het_tf.callbacks.LearningRateScaling(factor=1)
-    assert het_tf.workers.distribute(model) is model and rates.factor == 1
     found = fitted(model, *het_tf.workers.shard(data()), BATCH)
-    np.savez(place / f"fit{workers.rank()}.npz", **found)
+    np.savez(place / f"{name}{workers.rank()}.npz", **found)
+
+
+def accumulate(workers, place):
+    """Under init(accumulate=True) a row that both ranks use gets one update by Adam; an error is of both."""
+    fit(workers, place, "accumulate")
+    model = het_tf.workers.distribute(compiled(model_of("nan")))
+    ids, labels = het_tf.workers.shard(data())
+    before = het_tf.Table("nan").lookup(np.arange(IDS))
+    weights = np.full(BATCH, np.nan if workers.rank() == 1 else 1.0, "float32")
+    with refused(Exception, "is NaN or Inf"):
+        model.train_on_batch(ids[:BATCH], labels[:BATCH], sample_weight=weights)
+    np.testing.assert_array_equal(het_tf.Table("nan").lookup(np.arange(IDS)), before)
 
 
 def batches(workers, place):

@@ -123,8 +123,7 @@ def init(
         between ranks.
       ConnectionError: No server answers at the address, or it refuses the login.
       TimeoutError: Some of the ranks did not come.
-      NotImplementedError: Keras' backend is not TensorFlow, and horovodrun has started the ranks, or
-        `accumulate` is True with several.
+      NotImplementedError: horovodrun has started the ranks, and Keras' backend is not TensorFlow.
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
         or horovodrun started ranks, but Horovod does not import.
     """
@@ -143,11 +142,6 @@ def init(
     if workers.elastic:
         _require_address(address)  # not collective: workers that join later call it alone
     elif workers.size > 1:
-        if accumulate and not backend.TENSORFLOW:
-            raise NotImplementedError(
-                f"accumulate is True with {workers.size} ranks, and Keras' backend is {backend.NAME!r}: leave "
-                "it out, or set KERAS_BACKEND=tensorflow"
-            )
         equal = {
             "gradient_scale": gradient_scale,
             "accumulate": accumulate,

@@ -57,19 +57,29 @@ def test_both_ranks_are_through(job, case):
     assert len(re.findall(rf"(^|\] ){case}: ok", job[1], re.MULTILINE)) == 2, job[1][-6000:]
 
 
-def test_two_ranks_equal_one_process_on_the_union_batch(job):
+def equals_the_union(folder, name):
     import backends_ranks
 
+    found = [dict(np.load(folder / f"{name}{rank}.npz")) for rank in (0, 1)]
+    for what, one in found[0].items():
+        np.testing.assert_array_equal(one, found[1][what], err_msg=what)
+    start = list(np.load(folder / "start.npz").values())
+    expected = backends_ranks.union(name, start)
+    assert np.abs(expected["weight0"] - start[0]).max() > 0.05 and "history/val_auc" in expected
+    for what, one in found[0].items():
+        np.testing.assert_allclose(one, expected[what], rtol=0, atol=2e-5, err_msg=what)
+
+
+def test_two_ranks_equal_one_process_on_the_union_batch(job):
     folder, out = job
     assert (folder / "fit1.npz").exists(), out[-4000:]
-    found = [dict(np.load(folder / f"fit{rank}.npz")) for rank in (0, 1)]
-    for name, one in found[0].items():
-        np.testing.assert_array_equal(one, found[1][name], err_msg=name)
-    start = list(np.load(folder / "start.npz").values())
-    expected = backends_ranks.union(start)
-    assert np.abs(expected["weight0"] - start[0]).max() > 0.05 and "history/val_auc" in expected
-    for name, one in found[0].items():
-        np.testing.assert_allclose(one, expected[name], rtol=0, atol=2e-5, err_msg=name)
+    equals_the_union(folder, "fit")
+
+
+def test_accumulate_makes_one_update_of_a_row_that_both_use(tmp_path):
+    status, out = het_run(WORKER, tmp_path, "accumulate")
+    assert status == 0, out[-6000:]
+    equals_the_union(tmp_path, "accumulate")
 
 
 # --- ranks that end, or do not fit together -----------------------------------------------------------------

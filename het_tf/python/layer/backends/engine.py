@@ -108,10 +108,14 @@ class Call:
         workers = settings.workers()
         if workers.size > 1:
             ticket = ticket[:, ::-1]
-        self._call(
-            "HetCallApply", np.ascontiguousarray(ticket, np.float32), np.asarray(rates, np.float32),
+        arguments = (
+            np.ascontiguousarray(ticket, np.float32), np.asarray(rates, np.float32),
             ctypes.c_float(collective.gradient_scale()),
         )  # fmt: skip
+        if settings.accumulates():
+            self._call("HetCallAccumulate", collective.name("accumulate"), *arguments)
+        else:
+            self._call("HetCallApply", *arguments)
         if bulk_synchronous and workers.size > 1:
             workers.sum(np.zeros(1, np.float32), collective.name("updated"))
 
