@@ -1,4 +1,4 @@
-"""Several workers on the backend that KERAS_BACKEND names: `het run --nproc 2 backends_ranks.py FOLDER CASE...`
+"""Two ranks on the backend that KERAS_BACKEND names: `het run --nproc 2 backends_ranks.py FOLDER CASE...`
 
 Each rank prints "CASE: ok" when it is through; the first error ends the job.
 """

@@ -101,11 +101,17 @@ def main(folder: Path) -> None:
         np.savez(folder / f"{case}{het_tf.workers.rank()}.npz", **train(case))
     bad("averaged", DistributedDataParallel)  # by DDP, which was not told of the table
     bad("alone", lambda model: model)
-    refused(ValueError, "DistributedDataParallel already", lambda: distribute(DistributedDataParallel(Model("x"))))
+    refused(
+        ValueError, "DistributedDataParallel already", lambda: distribute(DistributedDataParallel(Model("x")))
+    )
     refused(TypeError, "give a Keras model, or a module of PyTorch", lambda: distribute(3))
     model = Model("differs")
     model.head = torch.nn.Linear(4, 1 + het_tf.workers.rank())
-    refused(RuntimeError, "model 'Model' differs between rank 0 and rank 1 in its parameters", lambda: distribute(model))
+    refused(
+        RuntimeError,
+        "model 'Model' differs between rank 0 and rank 1 in its parameters",
+        lambda: distribute(model),
+    )
     print("through: ok", flush=True)
 
 

@@ -16,7 +16,7 @@ def variables_of(metrics: Sequence[Any]) -> list[Any]:
 
 def samples_of(metrics: Sequence[Any]) -> "list[Samples]":
     """Their samples."""
-    stores = (getattr(one, "samples", None) for one in _single(metrics))
+    stores: Iterator[Any] = (getattr(one, "samples", None) for one in _single(metrics))
     return [store for store in stores if hasattr(store, "columns") and hasattr(store, "replace")]
 
 

@@ -6,9 +6,9 @@
 
 extern "C" {
 
-// As HetCallApply of capi/steps.h, with the sums of all workers' gradients; each row is updated by one worker.
-// All workers must call it for the same variable, also with a gradient of zeros. An error of one is the error
-// of all, and no row has changed.
+// As HetCallApply of capi/steps.h, with the sums of all workers' gradients; each row is updated by one
+// worker. All workers must call it for the same variable, also with a gradient of zeros. An error of one is
+// the error of all, and no row has changed.
 HET_EXPORT int HetCallAccumulate(void* call, const char* label, const float* tickets, const float* rates,
                                  float scale);
 

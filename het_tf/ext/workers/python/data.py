@@ -56,8 +56,8 @@ def shard(
 
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
-        tuple, list or dict of arrays of equal lengths, on PyTorch and JAX also tensors, or a data set of PyTorch
-        that has a length. Placed: a dataset of single samples, dicts of
+        tuple, list or dict of arrays of equal lengths, on PyTorch and JAX also tensors, or a data set of
+        PyTorch that has a length. Placed: a dataset of single samples, dicts of
         features or tuples (features, label, ...); features may be ragged, not sparse. Or the path of a
         directory that `het data shard` has made for N workers, already placed.
       drop_remainder: False: the first ranks also take the remainder. For evaluation, where ranks need not
@@ -110,7 +110,9 @@ def shard(
 
 def _place(data: Any, drop_remainder: bool, by: str | None, batch: int | None, planned: Any) -> Any:
     if not backend.TENSORFLOW:
-        raise backend.needs_tensorflow("a placed stream (by=, a directory) or a planned one of het_tf.workers.shard")
+        raise backend.needs_tensorflow(
+            "a placed stream (by=, a directory) or a planned one of het_tf.workers.shard"
+        )
     from het_tf.ext.placement.python import placed
     from het_tf.ext.window.python.planned import Planned, check_place
 

@@ -184,12 +184,12 @@ class _Interception:
             self._within = self._applied = True
             try:
                 self._before()
-                args = list(args)
-                given = args[1] if place == 0 and len(args) > 1 else kwargs.get("trainable_variables")
-                variables = list(optimizer._trainable_variables if given is None or place else given)
-                where, key = (args, place) if len(args) > place else (kwargs, "grads")
-                where[key] = reduce_gradients(list(where[key]), variables)
-                return apply(*args, **kwargs)
+                given = args[1] if len(args) > 1 else kwargs.get("trainable_variables")
+                variables = list(optimizer._trainable_variables if place or given is None else given)
+                if len(args) > place:
+                    means = reduce_gradients(list(args[place]), variables)
+                    return apply(*args[:place], means, *args[place + 1 :], **kwargs)
+                return apply(*args, **{**kwargs, "grads": reduce_gradients(list(kwargs["grads"]), variables)})
             finally:
                 self._within = False
 

@@ -66,7 +66,7 @@ def workers(address: str, ask_password: Callable[[], str] | None = None) -> Work
     return _connected[place]
 
 
-def _mesh() -> type[Workers]:
+def _mesh() -> Callable[..., Workers]:
     if backend.TENSORFLOW:
         from het_tf.ext.workers.python.mesh_tensors import TensorMesh
 
@@ -107,8 +107,8 @@ def compare_group(group: tuple[str, int, int] | None, said: str, rank: int, size
     """Raises ValueError if a process group has another rank or size than `said` says."""
     if group is not None and group[1:] != (rank, size):
         raise ValueError(
-            f"{group[0]} says rank {group[1]} of {group[2]}, and {said}; initialise it with the rank and size of "
-            "the launcher, or start the ranks by `het run`"
+            f"{group[0]} says rank {group[1]} of {group[2]}, and {said}; initialise it with the rank and "
+            "size of the launcher, or start the ranks by `het run`"
         )
 
 

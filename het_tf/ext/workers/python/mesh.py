@@ -36,8 +36,7 @@ _TOKEN, _RANK = 32, 8  # characters of the words that a connection begins with
 
 
 class Mesh(Workers):
-    """The ranks of a run, connected. Its collectives are on arrays of numpy; those of graphs are in
-    mesh_tensors.py.
+    """The ranks of a run, connected, with collectives on arrays; those of graphs are in mesh_tensors.py.
 
     Args:
       place: Where this process runs.
@@ -74,8 +73,8 @@ class Mesh(Workers):
                 )
             if its_backend != first_backend:
                 raise ValueError(
-                    f"Keras' backend is {first_backend!r} on rank 0 and {its_backend!r} on rank {number}; set "
-                    "KERAS_BACKEND to one value on all ranks"
+                    f"Keras' backend is {first_backend!r} on rank 0 and {its_backend!r} on rank {number}; "
+                    "set KERAS_BACKEND to one value on all ranks"
                 )
             if arguments != first_arguments and number == self.rank:
                 warnings.warn(

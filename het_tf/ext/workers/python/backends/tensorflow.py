@@ -1,6 +1,6 @@
 """Several workers on TensorFlow: collectives are ops, and steps are graphs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from het_tf.ext.window.python import planned

@@ -34,9 +34,7 @@ def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
     """
     with torch.no_grad():
         # Of a ticket only whether it is finite: 0 or NaN.
-        given = [
-            (0.0 * one).sum() if ticket else one for one, ticket in zip(gradients, tickets, strict=True)
-        ]
+        given = [(0.0 * one).sum() if ticket else one for one, ticket in zip(gradients, tickets, strict=True)]
         means = settings.workers().mean([_array(one) for one in given], collective.name("gradient"))
         found = [
             torch.from_numpy(mean).to(one.device, one.dtype) for mean, one in zip(means, given, strict=True)
@@ -88,7 +86,9 @@ def distribute(module: Any) -> Any:
     checks.compare(
         module,
         {
-            "parameters": [[name, list(one.shape), str(one.dtype)] for name, one in module.named_parameters()],
+            "parameters": [
+                [name, list(one.shape), str(one.dtype)] for name, one in module.named_parameters()
+            ],
             "tables": checks.tables_of([one.layer for one in of_tables]),
         },
     )
