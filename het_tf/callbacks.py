@@ -1,6 +1,6 @@
 """Keras callbacks: figures of tables and caches, checkpoints, versions, and support for several workers.
 
-StepTrace and LearningRateScaling need TensorFlow as Keras' backend.
+StepTrace and ProgressiveEvaluation need TensorFlow as Keras' backend.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,12 +9,12 @@ from het_tf.ext.checkpoint.python.callback import Checkpoint, RestoreBest
 from het_tf.ext.monitor.python.plan_check import PlanCheck
 from het_tf.ext.monitor.python.table_stats import TableStats
 from het_tf.ext.serving.python.publishing.callback import Publish
+from het_tf.ext.workers.python.callbacks import LearningRateScaling
 from het_tf.python import backend
 
 if TYPE_CHECKING or backend.TENSORFLOW:
     from het_tf.ext.monitor.python.progressive import ProgressiveEvaluation
     from het_tf.ext.monitor.python.step_trace import StepTrace
-    from het_tf.ext.workers.python.callbacks import LearningRateScaling
 else:
 
     def __getattr__(name: str) -> Any:

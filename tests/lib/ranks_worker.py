@@ -30,7 +30,7 @@ from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.ext.workers.python.agreement import Stream
 from het_tf.ext.workers.python.environments.place import Place
-from het_tf.ext.workers.python.mesh import Mesh
+from het_tf.ext.workers.python.mesh_tensors import TensorMesh
 from het_tf.python.session import settings
 from het_tf.python.table import registry
 
@@ -136,7 +136,7 @@ def bits(horovod, place):
     """The mesh of the same two ranks gives the bits that Horovod gives."""
     del place
     where = Place("test", horovod.rank, horovod.size, horovod.rank, horovod.size, "bits")
-    mesh = Mesh(where, address.parse(settings.parameter_server()))
+    mesh = TensorMesh(where, address.parse(settings.parameter_server()))
     rng = np.random.default_rng(horovod.rank)
     shapes = [(3, 5), (), (0, 4), (70_000,)]
     gradients = [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]

@@ -12,24 +12,25 @@ from het_tf.python.table import layer_state
 from het_tf.python.table.config import TableConfig
 
 
-class _Tables(torch.nn.Module):
+class Tables(torch.nn.Module):
     """A module whose tables are those of a layer; `state_dict` carries their rows.
 
     Attributes:
       anchors: The parameters that stand for the tables, each [64, 2] of zeros.
+      layer: The layer.
     """
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
         # Its own parameters have names of Keras. Modules use `call`: Keras' __call__ walks through all
         # inputs, for a sixth of a small step.
-        self.__dict__["_layer"] = layer
+        self.__dict__["layer"] = layer
         self.anchors = torch.nn.ParameterList(one.value for one in layer_state.of(layer).variables)
 
     @property
     def tables(self) -> list[TableConfig]:
         """The tables of this module, each once."""
-        return list(self._layer.tables)
+        return list(self.layer.tables)
 
     def _learns(self) -> bool:
         return torch.is_grad_enabled() and all(one.requires_grad for one in self.anchors)
@@ -37,9 +38,9 @@ class _Tables(torch.nn.Module):
     def get_extra_state(self) -> dict[str, dict[str, torch.Tensor]]:
         """Returns the rows of the tables, with slots and clocks, by the names of the tables in files."""
         state = {}
-        for key, table in layer_state.of(self._layer).file_keys.items():
+        for key, table in layer_state.of(self.layer).file_keys.items():
             with moment.workspace() as place:
-                taken = moment.take(place / "rows", self._layer.namespace, table)
+                taken = moment.take(place / "rows", self.layer.namespace, table)
                 state[key] = {name: torch.from_numpy(one.copy()) for name, one in pack.arrays(taken)}
         return state
 
@@ -49,7 +50,7 @@ class _Tables(torch.nn.Module):
         Raises:
           ValueError: It lacks a table, or has one of another spec.
         """
-        tables = layer_state.of(self._layer).file_keys
+        tables = layer_state.of(self.layer).file_keys
         if state.keys() != tables.keys():
             raise ValueError(
                 f"the state has the tables {sorted(state)}, and the module {sorted(tables)}; load the "
@@ -62,10 +63,10 @@ class _Tables(torch.nn.Module):
                 return arrays[name].numpy()
 
             with moment.workspace() as place:
-                moment.put_back(pack.directory(get, place / "rows"), self._layer.namespace, table)
+                moment.put_back(pack.directory(get, place / "rows"), self.layer.namespace, table)
 
 
-class EmbeddingBag(_Tables):
+class EmbeddingBag(Tables):
     """`torch.nn.EmbeddingBag` without a number of rows: sums or means of the rows of bags of ids.
 
         bag = het_tf.torch.EmbeddingBag(16, name="item")
@@ -114,7 +115,7 @@ class EmbeddingBag(_Tables):
             )
         if per_sample_weights is not None and self.mode != "sum":
             raise ValueError("per_sample_weights go with mode='sum'")
-        rows = self._layer.call(input, weights=per_sample_weights, training=self._learns())
+        rows = self.layer.call(input, weights=per_sample_weights, training=self._learns())
         present = torch.ones_like(input) if self.padding_id is None else input != self.padding_id
         if offsets is None:
             total, count = rows.sum(1), present.sum(1)
@@ -138,7 +139,7 @@ def _bags(ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     )
 
 
-class EmbeddingCollection(_Tables):
+class EmbeddingCollection(Tables):
     """All embeddings of a model: maps a dict of ids to a dict of rows, as `het_tf.keras.EmbeddingCollection`.
 
         item = het_tf.TableConfig("item", dim=16)
@@ -164,5 +165,5 @@ class EmbeddingCollection(_Tables):
         self, inputs: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor] | None = None
     ) -> dict[str, torch.Tensor]:
         """See the class."""
-        rows: dict[str, torch.Tensor] = self._layer.call(inputs, weights=weights, training=self._learns())
+        rows: dict[str, torch.Tensor] = self.layer.call(inputs, weights=weights, training=self._learns())
         return rows

@@ -1,11 +1,12 @@
 """The states of metrics: variables (sums) and samples. Every metric has one kind or both."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from het_tf.python.metrics.samples import Samples
+if TYPE_CHECKING:
+    from het_tf.python.metrics.samples import Samples
 
 
 def variables_of(metrics: Sequence[Any]) -> list[Any]:
@@ -13,10 +14,10 @@ def variables_of(metrics: Sequence[Any]) -> list[Any]:
     return [variable for metric in metrics for variable in metric.variables]
 
 
-def samples_of(metrics: Sequence[Any]) -> list[Samples]:
+def samples_of(metrics: Sequence[Any]) -> "list[Samples]":
     """Their samples."""
-    stores = (getattr(one, "samples", None) for one in _single(metrics))
-    return [store for store in stores if isinstance(store, Samples)]
+    stores: Iterator[Any] = (getattr(one, "samples", None) for one in _single(metrics))
+    return [store for store in stores if hasattr(store, "columns") and hasattr(store, "replace")]
 
 
 def add(into: Sequence[Any], metrics: Sequence[Any]) -> None:

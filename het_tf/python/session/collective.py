@@ -67,6 +67,8 @@ def name(kind: str) -> str:
     if one rank has made one layer more; our numbers do not. Eager collectives run one
     after another and may share a name.
     """
+    if not backend.TENSORFLOW:  # steps come one after the other, in one order
+        return f"het_tf.{kind}"
     from het_tf.python.session.native import tf
 
     if tf.executing_eagerly():  # no count: later workers would start with another
@@ -106,8 +108,9 @@ def together(label: str, what: str, kind: type[Exception] = RuntimeError) -> Ite
 
 def sum_over_ranks(values: Any, label: str) -> Any:
     """Sums an array of numbers over all ranks, as float64. Every rank must call it."""
-    if not backend.TENSORFLOW:  # one process (connection.py)
-        return np.asarray(values, np.float64)
+    if not backend.TENSORFLOW:
+        backend.settle()
+        return settings.workers().sum(np.asarray(values, np.float64), f"het_tf.{label}")
     from het_tf.python.session.native import tf
 
     return settings.workers().sum(tf.convert_to_tensor(values, tf.float64), f"het_tf.{label}").numpy()
@@ -118,6 +121,9 @@ def gather_rows(values: Any, label: str) -> Any:
 
     Every rank must call it.
     """
+    if not backend.TENSORFLOW:
+        backend.settle()
+        return settings.workers().gather(np.asarray(values), f"het_tf.{label}")
     from het_tf.python.session.native import tf
 
     return settings.workers().gather(tf.convert_to_tensor(values), f"het_tf.{label}")

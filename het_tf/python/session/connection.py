@@ -123,7 +123,7 @@ def init(
         between ranks.
       ConnectionError: No server answers at the address, or it refuses the login.
       TimeoutError: Some of the ranks did not come.
-      NotImplementedError: There are several ranks, and Keras' backend is not TensorFlow.
+      NotImplementedError: horovodrun has started the ranks, and Keras' backend is not TensorFlow.
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
         or horovodrun started ranks, but Horovod does not import.
     """
@@ -138,7 +138,6 @@ def init(
     options = store._options()
     if store.address == "":
         _refuse_own_stores(*find.launched())
-    _refuse_ranks(*find.launched())
     workers = find.workers(address, settings.password_function(store.password))
     if workers.elastic:
         _require_address(address)  # not collective: workers that join later call it alone
@@ -174,14 +173,6 @@ def _refuse_own_stores(launcher: str, ranks: int) -> None:
         raise ValueError(
             f'ps is "", the store inside each process, but {launcher} runs {ranks} ranks: every rank '
             "would train its own tables. Leave ps out, and the job gets a server, or give an address"
-        )
-
-
-def _refuse_ranks(launcher: str, ranks: int) -> None:
-    if not backend.TENSORFLOW and (ranks > 1 or settings.is_elastic_job()):
-        raise NotImplementedError(
-            f"{launcher or 'horovodrun'} runs {ranks} ranks, whose collectives are of TensorFlow, and Keras' "
-            f"backend is {backend.NAME!r}: set KERAS_BACKEND=tensorflow, or start one process"
         )
 
 

@@ -2,7 +2,8 @@
 
     Workers                one process: every collective returns what it is given
       Horovod              ext/workers/python/horovod_workers.py
-      Mesh                 ext/workers/python/mesh.py: connections of our own, ops of ext/workers/kernels
+      Mesh                 ext/workers/python/mesh.py: connections of our own, on arrays
+        TensorMesh         ext/workers/python/mesh_tensors.py: on tensors, by ops of ext/workers/kernels
 
 All that het_tf exchanges between workers goes through these methods. Every rank must call them, in the same
 order; labels are equal on all ranks. Called in a graph, they are part of it.

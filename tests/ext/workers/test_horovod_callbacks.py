@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.ext.window.python import planned
-from het_tf.ext.workers.python import callbacks
+from het_tf.ext.workers.python.backends import ops
 from het_tf.python.session import collective, native
 
 keras = tf.keras
@@ -89,7 +89,7 @@ def test_each_fit_begins_with_rank_0(played):
 def test_a_fit_flushes_for_its_own_passes(played, monkeypatch):
     """Defect: a fit flushes for a stream on demand that an earlier one has ended; or a rank does so alone."""
     flushed = []
-    monkeypatch.setattr(callbacks, "flush", lambda all_ranks: flushed.append(all_ranks))
+    monkeypatch.setattr(ops, "flush", lambda all_ranks: flushed.append(all_ranks))
     monkeypatch.setattr(planned._Passes, "begun", planned._Passes())
     monkeypatch.setattr(planned._Passes, "ended", 0)
     model = het_tf.workers.distribute(rules_lib.make_model())

@@ -119,10 +119,14 @@ def test_ranks_that_run_other_programs_are_told(monkeypatch):
     mesh_of_two._place = place(1, 2)
     for others, expect in (
         (
-            [("a.py", []), ("b.py", [])],
+            [("a.py", "jax", []), ("b.py", "jax", [])],
             pytest.raises(ValueError, match=r"rank 0 runs a\.py and rank 1 runs b\.py"),
         ),
-        ([("a.py", ["--x"]), ("a.py", [])], pytest.warns(HetWarning, match="rank 0 has '--x'")),
+        (
+            [("a.py", "tensorflow", []), ("a.py", "jax", [])],
+            pytest.raises(ValueError, match=r"backend is 'tensorflow' on rank 0 and 'jax' on rank 1; set K"),
+        ),
+        ([("a.py", "jax", ["--x"]), ("a.py", "jax", [])], pytest.warns(HetWarning, match="rank 0 has '--x'")),
     ):
         monkeypatch.setattr(mesh_of_two, "gather_objects", lambda *_, others=others: others)
         with expect:

@@ -53,7 +53,7 @@ assert not {one.partition(".")[0] for one in sys.modules} & {"tensorflow", "tf_k
 
 
 @elsewhere
-@pytest.mark.parametrize("name", ["export", "metrics", "models", "serving", "workers"])
+@pytest.mark.parametrize("name", ["export", "metrics", "models", "serving"])
 def test_names_that_need_tensorflow(name):
     with pytest.raises(
         ImportError, match=rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'"
@@ -62,18 +62,13 @@ def test_names_that_need_tensorflow(name):
 
 
 @elsewhere
-def test_arguments_that_need_tensorflow(tmp_path, monkeypatch):
+def test_arguments_that_need_tensorflow(tmp_path):
     with pytest.raises(ImportError, match="log_dir of TableStats needs TensorFlow"):
         het_tf.callbacks.TableStats(tmp_path)
     with pytest.raises(ImportError, match=r"het_tf\.callbacks\.StepTrace needs TensorFlow"):
         het_tf.callbacks.StepTrace  # noqa: B018
     with pytest.raises(RuntimeError, match=r"give Cache\(device='cpu'\)"):
         layer(cache=het_tf.Cache(device="gpu"))
-    monkeypatch.setattr("het_tf.ext.workers.python.find.launched", lambda: ("het run", 2))
-    with pytest.raises(
-        NotImplementedError, match="het run runs 2 ranks, whose collectives are of TensorFlow"
-    ):
-        het_tf.init()
 
 
 def test_a_model_that_nobody_can_follow():

@@ -20,6 +20,7 @@ from backends_lib import BACKEND
 
 ROOT = Path(__file__).parents[3]
 WORKER = ROOT / "tests/lib/backends_worker.py"
+RANKS = ROOT / "tests/lib/backends_ranks.py"
 PYTHONS = {"torch": sys.executable, "jax": sys.executable}
 if other := os.environ.get("HET_TEST_TENSORFLOW"):
     PYTHONS["tensorflow"] = other
@@ -34,7 +35,7 @@ def run(backend, *words, program=(str(WORKER),)):
     environment = {
         **os.environ,
         "KERAS_BACKEND": backend,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/lib")]),
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     done = subprocess.run(
@@ -135,3 +136,15 @@ def test_tensorflow_serves_what_others_train_and_publish(tmp_path, server):
         expected = arrays(tmp_path, f"served-{backend}")["answers"]
         assert np.ptp(expected) > 0.01
         np.testing.assert_allclose(arrays(tmp_path, f"answers-{backend}")["answers"], expected, atol=1e-5)
+
+
+def test_rows_of_two_ranks_are_equal_bit_for_bit(tmp_path, server):
+    """Each rank has rows of its own; with rows of both, updates of two ranks have no order."""
+    if not server:
+        pytest.skip("no redis-server")
+    for backend in PYTHONS:
+        run(backend, "run", "--nproc", "2", RANKS, tmp_path, "exact", program=("-m", "het_tf"))
+    first = arrays(tmp_path, "torch-ranks")
+    assert len(set(first["item/ids"] % 2)) == 2 and first["item/clocks"].max() > 5
+    for backend in PYTHONS:
+        assert_equal(arrays(tmp_path, f"{backend}-ranks"), first)

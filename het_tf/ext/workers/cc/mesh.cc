@@ -40,9 +40,10 @@ std::shared_ptr<Mesh>& MeshOfProcess() {
 
 }  // namespace
 
-std::shared_ptr<Mesh> TheMesh() {
+Result<std::shared_ptr<Mesh>> ConnectedMesh() {
   const std::lock_guard<std::mutex> lock(MeshMutex());
-  return MeshOfProcess();
+  if (MeshOfProcess() != nullptr) return MeshOfProcess();
+  return FailedPrecondition("this process is connected to no other ranks; call het_tf.init() first");
 }
 
 void SetMesh(std::shared_ptr<Mesh> mesh) {

@@ -118,8 +118,8 @@ class Mesh {
   std::unique_ptr<Background> listen_;  // last: it ends first
 };
 
-// The mesh of this process; null without one.
-std::shared_ptr<Mesh> TheMesh();
+// The mesh of this process. FailedPrecondition: there is none.
+Result<std::shared_ptr<Mesh>> ConnectedMesh();
 void SetMesh(std::shared_ptr<Mesh> mesh);
 
 }  // namespace het

@@ -14,12 +14,6 @@
 namespace het {
 namespace {
 
-Result<std::shared_ptr<Mesh>> GetMesh() {
-  std::shared_ptr<Mesh> mesh = TheMesh();
-  if (mesh != nullptr) return mesh;
-  return FailedPrecondition("this process is connected to no other ranks; call het_tf.init() first");
-}
-
 // Sums the tensors of one type, as one vector.
 template <typename T>
 Status SumAll(Mesh* mesh, const std::string& label, bool mean, TF_DataType type,
@@ -57,7 +51,7 @@ class Kernel {
 
   Status Compute(TF_OpKernelContext* context) {
     const Interrupts interrupts(Interrupts::By::kOp);
-    HET_ASSIGN_OR_RETURN(const auto mesh, GetMesh());
+    HET_ASSIGN_OR_RETURN(const auto mesh, ConnectedMesh());
     return collective_.Run(context, mesh.get());
   }
 

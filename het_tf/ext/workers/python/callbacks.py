@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.ext.window.python import planned
 from het_tf.ext.workers.python import checks
+from het_tf.ext.workers.python.backends import ops
 from het_tf.ext.workers.python.metrics import global_metrics
+from het_tf.python.backend import keras
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import tf
 from het_tf.python.table import dense_optimizer, layer_state, optimizers
-from het_tf.python.table.table import flush
 
-_Callback: Any = tf.keras.callbacks.Callback
+_Callback: Any = keras.callbacks.Callback
 _PLACE = 5  # of `callbacks` among the arguments of Model.fit
 
 
@@ -47,11 +46,11 @@ def broadcast(model: Any) -> None:
         model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
     )
     for variable in variables:
-        variable.assign(settings.workers().broadcast(tf.convert_to_tensor(variable), "het_tf.variable"))
+        variable.assign(settings.workers().broadcast(ops.value(variable), "het_tf.variable"))
 
 
 def _dtype_name(variable: Any) -> str:
-    return str(tf.as_dtype(variable.dtype).name)
+    return str(keras.backend.standardize_dtype(variable.dtype))
 
 
 def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,9 +63,9 @@ def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
         if not takes or settings.workers().elastic or settings.workers().size == 1:
             return fit(*args, **kwargs)
         given = args[_PLACE] if len(args) > _PLACE else kwargs.pop("callbacks", None)
-        if isinstance(given, tf.keras.callbacks.CallbackList):
+        if isinstance(given, keras.callbacks.CallbackList):
             given = given.callbacks
-        together = [_Together(model), given or []]
+        together = [_Together(model), *keras.tree.flatten(given or [])]
         if len(args) > _PLACE:
             return fit(*args[:_PLACE], together, *args[_PLACE + 1 :], **kwargs)
         return fit(*args, callbacks=together, **kwargs)
@@ -90,7 +89,7 @@ class _Together(_Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Compares the steps; broadcasts now, or in the first step if no weights exist before it."""
         checks.compare_steps((self.params or {}).get("steps"))
-        _settle()
+        ops.settle()
         step = self._model._het_distributed
         step.before_update = functools.partial(broadcast, self._model)
         if self._model.built:
@@ -104,7 +103,7 @@ class _Together(_Callback):
     def on_test_begin(self, logs: Any = None) -> None:
         """Takes the metrics of training before validation resets them; flushes what other ranks hold back."""
         self._train = global_metrics(self._model)
-        _settle()
+        ops.settle()
 
     def on_test_end(self, logs: Any = None) -> None:
         """Takes the metrics of validation."""
@@ -125,14 +124,8 @@ class _Together(_Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Flushes for readers of rows after `fit`, whose iterators are gone then."""
-        _settle()
-        planned.end_passes()
-
-
-def _settle() -> None:
-    """Flushes on all ranks, if a pass of a stream has begun in which one holds back rows (planned.py)."""
-    if (passes := planned.passes()) is not None and any(collective.gather(passes, "passes")):
-        flush(all_ranks=True)
+        ops.settle()
+        ops.end_passes()
 
 
 def on_rank_zero(callback: Any) -> Any:
@@ -205,6 +198,9 @@ class LearningRateScaling(_Callback):
     def _warm_up(self, epochs: float) -> None:
         if self.warmup_epochs and self._warm:
             share = min(epochs / self.warmup_epochs, 1.0)
+            getattr(
+                self.model, "jax_state_sync", lambda: None
+            )()  # or a step that is done overwrites the rate
             self._set(self._base + (self._final - self._base) * share)
             self._warm = share < 1.0
 

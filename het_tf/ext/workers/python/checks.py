@@ -8,20 +8,16 @@ from het_tf.python.session import collective, settings
 from het_tf.python.table import layer_state
 
 
-def _tables(model: Any) -> list[Any]:
+def tables_of(layers: Iterable[Any]) -> list[Any]:
+    """Returns what ranks compare of the tables of layers, for JSON."""
     found = []
-    for layer in layer_state.layers_of(model):
+    for layer in layers:
         state = layer_state.of(layer)
         specs = json.loads(state.call.specs)
         specs.pop("place", None)  # "auto" may differ between ranks
         specs.pop("variables", None)  # numbers of this process
         found.append([specs, state.cache.given.get_config()])
     return found
-
-
-def have_values(weights: Iterable[Any]) -> bool:
-    """Whether all weights are initialised; weights of a traced function are so only after the trace."""
-    return all(bool(weight.value.is_initialized()) for weight in weights)
 
 
 def compare_ranks(model: Any) -> None:
@@ -37,7 +33,7 @@ def compare_ranks(model: Any) -> None:
     weights = model.trainable_weights
     mine = {
         "trainable weights": [[list(weight.shape), str(weight.dtype)] for weight in weights],
-        "tables": _tables(model),
+        "tables": tables_of(layer_state.layers_of(model)),
         "optimizer": type(model.optimizer).__name__,
     }
     compare(model, mine)
@@ -47,7 +43,7 @@ def compare(model: Any, mine: dict[str, Any]) -> None:
     """Checks that values of a model are equal on all ranks. Every rank must call it.
 
     Args:
-      model: For its name.
+      model: Of Keras or PyTorch, for its name.
       mine: Name of each value -> this rank's value, for JSON.
 
     Raises:
@@ -58,8 +54,9 @@ def compare(model: Any, mine: dict[str, Any]) -> None:
         others = [rank for rank, one in enumerate(of_ranks) if one[what] != of_ranks[0][what]]
         if not others:
             continue
+        name = getattr(model, "name", type(model).__name__)
         raise RuntimeError(
-            f"model {model.name!r} differs between rank 0 and {_names(others)} in its {what}: here "
+            f"model {name!r} differs between rank 0 and {_names(others)} in its {what}: here "
             f"{_short(value)}, on rank 0 {_short(of_ranks[0][what])}; build the same model on every rank"
         )
 

@@ -1,15 +1,15 @@
 """The parts of the data for each rank."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
-from het_tf.ext.placement.python import placed
-from het_tf.ext.window.python.planned import Planned, check_place
+from het_tf.python import backend
+from het_tf.python.backend import keras
 from het_tf.python.session import collective
-from het_tf.python.session.native import tf
 
 
 def shard(
@@ -56,7 +56,8 @@ def shard(
 
     Args:
       data: A tf.data.Dataset; a part of a data set of `het_tf.data`; in turns also an array [rows, ...], or a
-        tuple, list or dict of arrays of equal lengths. Placed: a dataset of single samples, dicts of
+        tuple, list or dict of arrays of equal lengths, on PyTorch and JAX also tensors, or a data set of
+        PyTorch that has a length. Placed: a dataset of single samples, dicts of
         features or tuples (features, label, ...); features may be ragged, not sparse. Or the path of a
         directory that `het data shard` has made for N workers, already placed.
       drop_remainder: False: the first ranks also take the remainder. For evaluation, where ranks need not
@@ -81,13 +82,11 @@ def shard(
         a GPU; rows that travel on demand belong to two layers, or the job is elastic.
       FileNotFoundError: A directory or file of `het data shard` is missing.
       RuntimeError: `het_tf.init` was not called on every rank; placed: the ranks do not place alike.
+      ImportError: A placed stream, and Keras' backend is not TensorFlow.
     """
-    planned = Planned(lookahead, sync, inputs)
-    check_place(planned, by)
-    if isinstance(data, (str, os.PathLike)) or by is not None:
-        if not drop_remainder:
-            raise ValueError("drop_remainder is False, but a placed stream has only whole global batches")
-        return placed.piece(data, batch) if by is None else placed.place(data, by, batch, planned)
+    of_file = isinstance(data, (str, os.PathLike))
+    if of_file or by is not None or lookahead is not None or inputs is not None or sync != "always":
+        return _place(data, drop_remainder, by, batch, (lookahead, sync, inputs))
     if batch is not None:
         raise ValueError(
             f"batch is {batch} without by=; give by=FIELD, or call .batch({batch}) on the result"
@@ -95,8 +94,12 @@ def shard(
     rank, count = collective.ranks()
     if count == 1:
         return data
-    if isinstance(data, tf.data.Dataset):
+    if _is_a(data, "tensorflow.data.Dataset"):
         return _shard_dataset(data, rank, count, drop_remainder)
+    if _is_a(data, "torch.utils.data.Dataset") and hasattr(data, "__len__"):
+        _check_rows(len(data), count)
+        taken = range(len(data))[_slice(len(data), rank, count, drop_remainder)]
+        return sys.modules["torch"].utils.data.Subset(data, taken)
     if hasattr(data, "take") and hasattr(data, "shard"):  # Examples
         _check_rows(len(data), count)
         return data.take(_slice(len(data), rank, count, drop_remainder))
@@ -105,7 +108,32 @@ def shard(
     return _shard_arrays(data, rank, count, drop_remainder)
 
 
+def _place(data: Any, drop_remainder: bool, by: str | None, batch: int | None, planned: Any) -> Any:
+    if not backend.TENSORFLOW:
+        raise backend.needs_tensorflow(
+            "a placed stream (by=, a directory) or a planned one of het_tf.workers.shard"
+        )
+    from het_tf.ext.placement.python import placed
+    from het_tf.ext.window.python.planned import Planned, check_place
+
+    planned = Planned(*planned)
+    check_place(planned, by)
+    if not drop_remainder:
+        raise ValueError("drop_remainder is False, but a placed stream has only whole global batches")
+    return placed.piece(data, batch) if by is None else placed.place(data, by, batch, planned)
+
+
+def _is_a(data: Any, name: str) -> bool:
+    """Whether data is of a class of a library, which then is imported."""
+    library, *path = name.split(".")
+    kind: Any = sys.modules.get(library)
+    for part in path:
+        kind = getattr(kind, part, None)
+    return kind is not None and isinstance(data, kind)
+
+
 def _shard_dataset(dataset: Any, rank: int, count: int, drop_remainder: bool) -> Any:
+    tf = sys.modules["tensorflow"]
     length = int(dataset.cardinality())
     if length == tf.data.INFINITE_CARDINALITY or not drop_remainder:
         return dataset.shard(count, rank)
@@ -122,11 +150,13 @@ def _shard_dataset(dataset: Any, rank: int, count: int, drop_remainder: bool) ->
 
 
 def _shard_arrays(data: Any, rank: int, count: int, drop_remainder: bool) -> Any:
-    flat = tf.nest.flatten(data)
-    if not flat or not all(isinstance(array, np.ndarray) and array.ndim for array in flat):
+    flat = keras.tree.flatten(data)
+    if not flat or not all(_is_array(one) for one in flat):
+        remedy = "a tf.data.Dataset, a part of a data set of het_tf.data, or numpy arrays"
+        if not backend.TENSORFLOW:
+            remedy = "arrays, or a data set of PyTorch that has a length (of a DataLoader its `dataset`)"
         raise ValueError(
-            f"data is a {type(data).__name__}, which het_tf.workers.shard does not support; give a "
-            "tf.data.Dataset, a part of a data set of het_tf.data, or numpy arrays"
+            f"data is a {type(data).__name__}, which het_tf.workers.shard does not support; give {remedy}"
         )
     rows = {len(array) for array in flat}
     if len(rows) > 1:
@@ -134,7 +164,12 @@ def _shard_arrays(data: Any, rank: int, count: int, drop_remainder: bool) -> Any
     (length,) = rows
     _check_rows(length, count)
     index = _slice(length, rank, count, drop_remainder)
-    return tf.nest.map_structure(lambda array: array[index], data)
+    return keras.tree.map_structure(lambda array: array[index], data)
+
+
+def _is_array(x: Any) -> bool:
+    of_backend = not backend.TENSORFLOW and keras.ops.is_tensor(x)
+    return bool((of_backend or isinstance(x, np.ndarray)) and x.ndim)
 
 
 def _slice(length: int, rank: int, count: int, drop_remainder: bool) -> slice:

@@ -1,12 +1,16 @@
 """`het_tf.workers.distribute`: makes a Keras model's train_step reduce dense gradients over the ranks."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from het_tf.ext.workers.python import callbacks, checks, shortest
+from het_tf.ext.workers.python import callbacks, checks
+from het_tf.ext.workers.python.backends import ops
 from het_tf.ext.workers.python.gradients import reduce_gradients
+from het_tf.python import backend
+from het_tf.python.backend import keras
+from het_tf.python.layer.backends import ops as layer_backend
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import tf
 
 
 def distribute(model: Any) -> Any:
@@ -34,22 +38,32 @@ def distribute(model: Any) -> Any:
 
     Before the first step the ranks compare their models, and refuse to start with different ones.
 
+    A module of plain PyTorch becomes ready for DistributedDataParallel, which averages the gradients of its
+    dense part: `model = DistributedDataParallel(het_tf.workers.distribute(model))`.
+
     Args:
-      model: A Keras model, functional, Sequential or subclassed.
+      model: A Keras model, functional, Sequential or subclassed; or a torch.nn.Module with modules of
+        `het_tf.torch`.
 
     Returns:
       `model`.
 
     Raises:
-      TypeError: It is not a Keras model.
+      TypeError: It is not a model.
+      NotImplementedError: On JAX, under a keras.distribution over several processes.
+      ValueError: It is a DistributedDataParallel already.
       RuntimeError: `het_tf.init` was not called on every rank, the model is compiled with Horovod's own
         optimizer wrapper, or with `jit_compile=True`. When `fit` begins: the ranks have different numbers of
         batches. At the first step: the models of the ranks differ, or the model's train_step used no
         optimizer that is an attribute of the model.
     """
-    if not isinstance(model, tf.keras.Model):
+    if not isinstance(model, keras.Model):
+        if backend.NAME == "torch":
+            return ops.distribute(model)
         raise TypeError(f"model is {model!r}; give a Keras model")
     collective.require_init()
+    if not backend.TENSORFLOW:
+        layer_backend.check(model.name)
     if not settings.several_workers() or hasattr(model, "_het_distributed"):
         return model
     _refuse(model)
@@ -58,7 +72,9 @@ def distribute(model: Any) -> Any:
     # An attribute of the object hides the method of its class; the class, by which Keras saves and
     # clones a model, stays.
     model.train_step = step.run
-    model.fit = shortest.fits(model, callbacks.fits(model, model.fit))
+    model.fit = ops.fits(model, callbacks.fits(model, model.fit))
+    if not ops.BEGINS_IN_STEP:
+        model.make_train_function = step.before(model.make_train_function)
     model.train_function = None  # a fit before this call has traced the old step
     return model
 
@@ -74,10 +90,9 @@ def _refuse(model: Any) -> None:
         )
     # Keras would compute the property of a model that is not compiled yet.
     jit = getattr(model, "_jit_compile", None)
-    if jit and settings.workers().size > 1:
+    if jit and ops.NO_JIT and settings.workers().size > 1:
         raise RuntimeError(
-            "the model is compiled with jit_compile=True, but XLA has no kernels of an all-reduce nor "
-            "of het_tf's lookup; compile with jit_compile=False"
+            f"the model is compiled with jit_compile=True, but {ops.NO_JIT}; compile with jit_compile=False"
         )
 
 
@@ -99,11 +114,20 @@ class _Step:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model's train_step with its optimizers intercepted."""
         _refuse(self._model)
-        interception = _Interception(self._model, self._begin)
+        interception = _Interception(self._model, self._begin if ops.BEGINS_IN_STEP else lambda: None)
         with interception:
             result = self._inner(*args, **kwargs)
         interception.check()
         return result
+
+    def before(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns `make`, Keras' maker of a function that it traces, behind what a first update needs."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._begin()
+            return make(*args, **kwargs)
+
+        return run
 
     def _begin(self) -> None:
         """Prepares an update.
@@ -111,8 +135,8 @@ class _Step:
         Weights that the step makes during tracing (in a `build` of the model) may have no values
         yet. TensorFlow sets their values after this trace, and traces the step anew before it runs.
         """
-        with tf.init_scope():
-            if not checks.have_values(self._model.weights):
+        with ops.outside_graphs():
+            if not ops.have_values(self._model.weights):
                 return
             if self.before_update is not None:
                 action, self.before_update = self.before_update, None
@@ -120,6 +144,10 @@ class _Step:
             if not self._compared:
                 checks.compare_ranks(self._model)
                 self._compared = True  # only now: compare again after a refusal
+
+
+# How gradients get to an optimizer, and their place among the arguments. JAX calls the second one.
+_APPLIES = {"apply": 0, "stateless_apply": 1}
 
 
 class _Interception:
@@ -134,27 +162,34 @@ class _Interception:
 
     def __enter__(self) -> None:
         for value in [getattr(self._model, "optimizer", None), *vars(self._model).values()]:
-            if callable(getattr(value, "apply", None)) and all(value is not one for one in self._optimizers):
+            known = any(value is one for one in self._optimizers) or isinstance(value, keras.Layer)
+            if callable(getattr(value, "apply", None)) and not known:
                 self._optimizers.append(value)
         for optimizer in self._optimizers:
             # Bypasses the tracking of attributes: this is not part of the optimizer's state.
-            optimizer.__dict__["apply"] = self._reducing(optimizer, optimizer.apply)
+            for name in _APPLIES:
+                if method := getattr(optimizer, name, None):
+                    optimizer.__dict__[name] = self._reducing(optimizer, method, _APPLIES[name])
 
     def __exit__(self, *_: object) -> None:
         for optimizer in self._optimizers:
-            optimizer.__dict__.pop("apply", None)
+            for name in _APPLIES:
+                optimizer.__dict__.pop(name, None)
 
-    def _reducing(self, optimizer: Any, apply: Any) -> Any:
-        def reduced(gradients: Any, *args: Any, **kwargs: Any) -> Any:
+    def _reducing(self, optimizer: Any, apply: Any, place: int) -> Any:
+        def reduced(*args: Any, **kwargs: Any) -> Any:
             # An inner optimizer, as in LossScaleOptimizer, gets gradients that are reduced already.
             if self._within:
-                return apply(gradients, *args, **kwargs)
+                return apply(*args, **kwargs)
             self._within = self._applied = True
             try:
                 self._before()
-                given = args[0] if args else kwargs.get("trainable_variables")
-                variables = list(optimizer._trainable_variables if given is None else given)
-                return apply(reduce_gradients(list(gradients), variables), *args, **kwargs)
+                given = args[1] if len(args) > 1 else kwargs.get("trainable_variables")
+                variables = list(optimizer._trainable_variables if place or given is None else given)
+                if len(args) > place:
+                    means = reduce_gradients(list(args[place]), variables)
+                    return apply(*args[:place], means, *args[place + 1 :], **kwargs)
+                return apply(*args, **{**kwargs, "grads": reduce_gradients(list(kwargs["grads"]), variables)})
             finally:
                 self._within = False
 

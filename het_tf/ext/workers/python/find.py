@@ -7,6 +7,7 @@ from typing import Any
 
 from het_tf.ext.workers.python import environments
 from het_tf.ext.workers.python.environments.place import Place
+from het_tf.python import backend
 from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
 
@@ -19,6 +20,8 @@ def launched() -> tuple[str, int]:
     if hvd is not None:
         return "Horovod", int(hvd.size())
     place = environments.find()
+    if place is None and (group := _group()) is not None:
+        return group[0], group[2]
     return ("", 1) if place is None else (place.launcher, place.size)
 
 
@@ -30,15 +33,20 @@ def workers(address: str, ask_password: Callable[[], str] | None = None) -> Work
       ask_password: Its password, if the address has none.
 
     Raises:
-      ValueError: What started the ranks contradicts itself, or there is no parameter server.
+      ValueError: What started the ranks contradicts itself, or the process group of torch.distributed or
+        jax.distributed; or there is no parameter server.
+      NotImplementedError: Horovod has started them, and Keras' backend is not TensorFlow.
       RuntimeError: horovodrun started this process, but Horovod does not import, or is built without MPI.
       ConnectionError, TimeoutError: The ranks do not find each other.
     """
     hvd = _initialised()
     place = environments.find() if hvd is None else None
+    if not backend.TENSORFLOW:
+        _refuse_horovod(place)
+        place = _of_group(place)
     if hvd is None and (place is None or place.size == 1) and not settings.is_elastic_job():
         return Workers()
-    if hvd is None and (place is None or place.launcher in ("horovodrun", "mpirun")):
+    if hvd is None and backend.TENSORFLOW and (place is None or place.launcher in ("horovodrun", "mpirun")):
         hvd = _import(place)
     if hvd is not None:
         from het_tf.ext.workers.python.horovod_workers import Horovod
@@ -52,11 +60,64 @@ def workers(address: str, ask_password: Callable[[], str] | None = None) -> Work
             "which starts one"
         )
     from het_tf.ext.ps.python import address as addresses
-    from het_tf.ext.workers.python.mesh import Mesh
 
     if place not in _connected:
-        _connected[place] = Mesh(place, addresses.parse(address, ask_password))
+        _connected[place] = _mesh()(place, addresses.parse(address, ask_password))
     return _connected[place]
+
+
+def _mesh() -> Callable[..., Workers]:
+    if backend.TENSORFLOW:
+        from het_tf.ext.workers.python.mesh_tensors import TensorMesh
+
+        return TensorMesh
+    from het_tf.ext.workers.python.mesh import Mesh
+
+    return Mesh
+
+
+def _group() -> tuple[str, int, int] | None:
+    """Name, rank and size of the process group of PyTorch or JAX, if the program has made one."""
+    if backend.TENSORFLOW:
+        return None
+    from het_tf.ext.workers.python.backends import ops
+
+    found: tuple[str, int, int] | None = ops.group()
+    return found
+
+
+def _of_group(place: Place | None) -> Place | None:
+    """Returns a place that agrees with the process group, or is made by it."""
+    group = _group()
+    if group is None:
+        return place
+    if place is None and group[2] > 1 and backend.NAME == "torch":
+        from het_tf.ext.workers.python.backends import torch
+
+        return torch.place()
+    if place is None:
+        compare_group(group, "no launcher's variables are set: rank 0 of 1", 0, 1)
+    else:
+        said = f"{place.launcher} says rank {place.rank} of {place.size}"
+        compare_group(group, said, place.rank, place.size)
+    return place
+
+
+def compare_group(group: tuple[str, int, int] | None, said: str, rank: int, size: int) -> None:
+    """Raises ValueError if a process group has another rank or size than `said` says."""
+    if group is not None and group[1:] != (rank, size):
+        raise ValueError(
+            f"{group[0]} says rank {group[1]} of {group[2]}, and {said}; initialise it with the rank and "
+            "size of the launcher, or start the ranks by `het run`"
+        )
+
+
+def _refuse_horovod(place: Place | None) -> None:
+    if settings.is_elastic_job() or (place is not None and place.launcher == "horovodrun" and place.size > 1):
+        raise NotImplementedError(
+            f"horovodrun has started this process, but Keras' backend is {backend.NAME!r}, and het_tf uses "
+            "Horovod on TensorFlow alone: start the ranks by `het run`, mpirun or torchrun"
+        )
 
 
 def _initialised() -> Any:

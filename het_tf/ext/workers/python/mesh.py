@@ -7,7 +7,6 @@ own, and accepts those above, which know the token that it wrote. Then it takes 
 import atexit
 import contextlib
 import ctypes
-import functools
 import json
 import os
 import pickle
@@ -24,8 +23,8 @@ from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.workers.python.environments.place import Place
+from het_tf.python import backend
 from het_tf.python.session import native
-from het_tf.python.session.native import tf
 from het_tf.python.session.workers import Workers, objects
 from het_tf.python.table.notes import HetWarning
 
@@ -36,15 +35,8 @@ _KEPT_SECONDS = 60  # a place in the hash, from the last look of its rank
 _TOKEN, _RANK = 32, 8  # characters of the words that a connection begins with
 
 
-@functools.cache
-def _order() -> Any:
-    """The variable whose handle chains the collectives of a graph."""
-    with tf.init_scope(), tf.device("CPU:0"):
-        return tf.Variable(0.0, trainable=False)
-
-
 class Mesh(Workers):
-    """The ranks of a run, connected.
+    """The ranks of a run, connected, with collectives on arrays; those of graphs are in mesh_tensors.py.
 
     Args:
       place: Where this process runs.
@@ -53,7 +45,7 @@ class Mesh(Workers):
     Raises:
       ConnectionError: The parameter server does not answer.
       TimeoutError: Some ranks did not come; the message names them.
-      ValueError: Another process has this rank, or the ranks run other programs.
+      ValueError: Another process has this rank, or the ranks run other programs, or other backends of Keras.
     """
 
     kind = "het_tf"
@@ -71,18 +63,23 @@ class Mesh(Workers):
         self._compare_programs()
 
     def _compare_programs(self) -> None:
-        mine = (os.path.basename(sys.argv[0]), sys.argv[1:])
+        mine = (os.path.basename(sys.argv[0]), backend.NAME, sys.argv[1:])
         of_ranks = self.gather_objects(mine, "het_tf.program")
-        for number, (program, arguments) in enumerate(of_ranks):
-            if program != of_ranks[0][0]:
+        first, first_backend, first_arguments = of_ranks[0]
+        for number, (program, its_backend, arguments) in enumerate(of_ranks):
+            if program != first:
                 raise ValueError(
-                    f"rank 0 runs {of_ranks[0][0]} and rank {number} runs {program}; start one program on "
-                    "all ranks"
+                    f"rank 0 runs {first} and rank {number} runs {program}; start one program on all ranks"
                 )
-            if arguments != of_ranks[0][1] and number == self.rank:
+            if its_backend != first_backend:
+                raise ValueError(
+                    f"Keras' backend is {first_backend!r} on rank 0 and {its_backend!r} on rank {number}; "
+                    "set KERAS_BACKEND to one value on all ranks"
+                )
+            if arguments != first_arguments and number == self.rank:
                 warnings.warn(
                     f"het_tf: rank {number} has the arguments {' '.join(arguments)!r}, and rank 0 has "
-                    f"{' '.join(of_ranks[0][1])!r}; what differs must not change the model",
+                    f"{' '.join(first_arguments)!r}; what differs must not change the model",
                     HetWarning,
                     stacklevel=2,
                 )
@@ -98,67 +95,68 @@ class Mesh(Workers):
         return self._place.size
 
     def mean(self, gradients: list[Any], label: str) -> list[Any]:
-        """As Workers.mean."""
-        dense = [one for one in gradients if not isinstance(one, tf.IndexedSlices)]
-        reduced = iter(_reduce(dense, label, mean=True))
-        return [
-            self._mean_of_slices(one, f"{label}.{number}")
-            if isinstance(one, tf.IndexedSlices)
-            else next(reduced)
-            for number, one in enumerate(gradients)
-        ]
-
-    def _mean_of_slices(self, slices: Any, label: str) -> Any:
-        values = self.gather(slices.values / self.size, f"{label}.values")
-        return tf.IndexedSlices(values, self.gather(slices.indices, f"{label}.indices"), slices.dense_shape)
+        """As Workers.mean, of arrays of float32 or float64."""
+        return _reduce(gradients, label, mean=True)
 
     def sum(self, value: Any, label: str) -> Any:
-        """As Workers.sum."""
+        """As Workers.sum, of an array of float32 or float64."""
         return _reduce([value], label, mean=False)[0]
 
     def gather(self, value: Any, label: str) -> Any:
         """As Workers.gather."""
-        value = tf.convert_to_tensor(value)
-        with tf.device("CPU:0"):
-            all_of_it = native.ops.het_gather(value=value, order=_order().handle, label=label, name=label)
-        all_of_it.set_shape([None, *value.shape[1:]])
-        return all_of_it
+        value = np.ascontiguousarray(value)
+        what = f"{value.dtype} {['?', *value.shape[1:]]}"
+        received, _ = self._exchange(label, what, [value] * self.size)
+        return received.view(value.dtype).reshape(-1, *value.shape[1:])
 
     def exchange(self, payload: Any, splits: Any, label: str) -> tuple[Any, Any]:
         """As Workers.exchange."""
-        with tf.device("CPU:0"):
-            out = native.ops.het_exchange(
-                payload=payload, splits=splits, order=_order().handle, label=label, name=label
-            )
-        return out.received, out.lengths
+        return self._exchange(label, "bytes", np.split(payload, np.cumsum(splits[:-1])))
 
     def gather_objects(self, value: Any, label: str) -> list[Any]:
         """As Workers.gather_objects."""
-        with tf.init_scope():
-            packed = np.frombuffer(pickle.dumps(value), np.uint8)
-            return objects(self.gather(packed, label).numpy().tobytes())
+        backend.settle()
+        packed = np.frombuffer(pickle.dumps(value), np.uint8)
+        return objects(self._exchange(label, "objects", [packed] * self.size)[0].tobytes())
 
     def broadcast(self, value: Any, label: str) -> Any:
         """As Workers.broadcast."""
-        if not tf.is_tensor(value) or value.dtype.name == "bool" or not value.shape.num_elements():
-            return super().broadcast(value.numpy() if tf.is_tensor(value) else value, label)
-        flat = tf.reshape(value, [-1])
-        return tf.reshape(self.gather(flat if self.rank == 0 else flat[:0], label), value.shape)
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            return super().broadcast(value, label)
+        backend.settle()
+        flat = value.ravel()
+        return Mesh.gather(self, flat if self.rank == 0 else flat[:0], label).reshape(value.shape)
 
     def leave(self) -> None:
         """As Workers.leave."""
         native.call("HetLeaveRanks")
 
+    def _exchange(self, label: str, what: str, parts: list[Any]) -> tuple[Any, Any]:
+        """Sends an array to each rank. Returns what has come, uint8 [bytes], and lengths, int32 [size]."""
+        sizes = np.array([one.nbytes for one in parts], np.int64)
+        pointers = (ctypes.c_void_p * len(parts))(*[one.ctypes.data for one in parts])
+        received = ctypes.c_void_p()
+        native.call_in_step("HetExchangeRanks", label, what, pointers, sizes, ctypes.byref(received))
+        found = np.empty(sizes.sum(), np.uint8)
+        native.library.HetTakeReceived(received, found.ctypes.data_as(ctypes.c_void_p))
+        return found, sizes.astype(np.int32)
+
 
 def _reduce(values: list[Any], label: str, mean: bool) -> list[Any]:
-    """Sums tensors over all ranks; smaller floats travel as float32."""
-    if not values:
-        return []
-    values = [tf.convert_to_tensor(one) for one in values]
-    wide = [tf.cast(one, tf.float32) if one.dtype in (tf.float16, tf.bfloat16) else one for one in values]
-    with tf.device("CPU:0"):
-        sums = native.ops.het_reduce(values=wide, order=_order().handle, label=label, mean=mean, name=label)
-    return [tf.cast(total, one.dtype) for total, one in zip(sums, values, strict=True)]
+    """Sums arrays over all ranks; all of a type travel as one vector."""
+    sums = list(values)
+    for dtype in (np.float32, np.float64):
+        of_type = [number for number, one in enumerate(values) if one.dtype == dtype and one.size]
+        if not of_type:
+            continue
+        vector = np.concatenate([values[number].ravel() for number in of_type])
+        native.call_in_step(
+            "HetSumOverRanks", f"{label}/{dtype.__name__}", mean, vector.itemsize, vector, vector.size
+        )
+        ends = np.cumsum([values[number].size for number in of_type])
+        for number, part in zip(of_type, np.split(vector, ends[:-1]), strict=True):
+            sums[number] = part.reshape(values[number].shape)
+    return sums
 
 
 def _seconds(name: str) -> float:

@@ -30,6 +30,9 @@ _keep = calling.bound(
     native.library, "HetCallKeep", *[_ADDRESS] * 4, ctypes.c_uint64, ctypes.c_int64, _ADDRESS
 )
 _apply = calling.bound(native.library, "HetCallApply", *[_ADDRESS] * 3, ctypes.c_float)
+_accumulate = calling.bound(
+    native.library, "HetCallAccumulate", _ADDRESS, ctypes.c_char_p, *[_ADDRESS] * 2, ctypes.c_float
+)
 _plan = calling.bound(native.library, "HetCallPlan", *[_ADDRESS] * 3, ctypes.c_size_t)
 
 
@@ -106,11 +109,23 @@ class Call:
         )  # fmt: skip
         return tickets
 
-    def apply(self, ticket: Array, rates: Sequence[float]) -> None:
-        """Updates the rows of a variable by the kept gradients that a ticket, float32 [64, 2], chooses."""
-        ticket = np.ascontiguousarray(ticket, np.float32)
-        of_tables = (ctypes.c_float * len(rates))(*rates)
-        _apply(self._handle, address(ticket), of_tables, collective.gradient_scale())
+    def apply(self, ticket: Array, rates: Sequence[float], bulk_synchronous: bool) -> None:
+        """Updates the rows of a variable by the kept gradients that a ticket, float32 [64, 2], chooses.
+
+        Args:
+          ticket: Of several workers `reduce_gradients` has marked it.
+          rates: One a table.
+          bulk_synchronous: Whether the next read of any worker must see this update.
+        """
+        workers = settings.workers()
+        ticket = np.ascontiguousarray(ticket[:, ::-1] if workers.size > 1 else ticket, np.float32)
+        arguments = address(ticket), (ctypes.c_float * len(rates))(*rates), collective.gradient_scale()
+        if settings.accumulates():
+            _accumulate(self._handle, collective.name("accumulate").encode(), *arguments)
+        else:
+            _apply(self._handle, *arguments)
+        if bulk_synchronous and workers.size > 1:
+            workers.sum(np.zeros(1, np.float32), collective.name("updated"))
 
     def applies(self) -> npt.NDArray[np.int64]:
         """Returns how often each table was updated."""

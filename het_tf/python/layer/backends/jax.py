@@ -25,11 +25,20 @@ from het_tf.python.layer.backends import dense, engine
 from het_tf.python.table.layer_state import Call, Update
 
 JIT = True
-check = engine.check
 merged = engine.merged
 not_converted = engine.not_converted
 prepare = dense.prepare
 cast = keras.ops.cast
+
+
+def check(layer: str) -> None:
+    """Refuses programs over several processes: JAX runs a callback in one of them, with the batch of all."""
+    if keras.distribution.distribution() is not None and jax.process_count() > 1:
+        raise NotImplementedError(
+            f"{layer!r} is used under keras.distribution over {jax.process_count()} processes, where one "
+            "of them would look up the ids of all: leave the distribution out, and call "
+            "het_tf.workers.distribute(model)"
+        )
 
 
 def anchor(variables: list[Any]) -> Any:
@@ -252,9 +261,8 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       ticket: float32 [64, 2].
       rates: Each table's learning rate: a float, a variable, which is read when rows are updated, or a scalar
         array.
-      bulk_synchronous: No effect: there is one worker.
+      bulk_synchronous: Whether the next read of any worker must see this update.
     """
-    del bulk_synchronous
     step = engine.call_of(call.specs)
     arrays = [one for one in rates if isinstance(one, jax.Array)]
 
@@ -263,6 +271,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
         step.apply(
             np.asarray(ticket),
             [float(next(given)) if isinstance(one, jax.Array) else _number(one) for one in rates],
+            bulk_synchronous,
         )
         return ()
 

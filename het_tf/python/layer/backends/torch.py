@@ -18,7 +18,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from het_tf.python.backend import keras
 from het_tf.python.layer.backends import dense, engine
-from het_tf.python.session import settings
 from het_tf.python.table.layer_state import Call, Update
 from het_tf.python.table.notes import HetWarning
 
@@ -170,11 +169,10 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       call: The variable's.
       ticket: float32 [64, 2].
       rates: Each table's learning rate: a float, a variable or a scalar tensor.
-      bulk_synchronous: No effect: there is one worker.
+      bulk_synchronous: Whether the next read of any worker must see this update.
     """
-    del bulk_synchronous
-    assert not settings.several_workers()
-    engine.call_of(call.specs).apply(ticket.numpy(force=True), [_number(one) for one in rates])
+    numbers = [_number(one) for one in rates]
+    engine.call_of(call.specs).apply(ticket.numpy(force=True), numbers, bulk_synchronous)
 
 
 def _number(rate: Any) -> float:

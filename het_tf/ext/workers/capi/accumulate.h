@@ -1,0 +1,15 @@
+// An update of a variable that all workers make together (core/plan/gradient_sums.h), on plain memory: what
+// HetSumGrads, an exchange and HetApplySums do in a graph of TensorFlow.
+#pragma once
+
+#include "het_tf/capi/management.h"
+
+extern "C" {
+
+// As HetCallApply of capi/steps.h, with the sums of all workers' gradients; each row is updated by one
+// worker. All workers must call it for the same variable, also with a gradient of zeros. An error of one is
+// the error of all, and no row has changed.
+HET_EXPORT int HetCallAccumulate(void* call, const char* label, const float* tickets, const float* rates,
+                                 float scale);
+
+}  // extern "C"

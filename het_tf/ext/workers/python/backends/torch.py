@@ -1,0 +1,122 @@
+"""Several workers on PyTorch: steps run as they are called, so collectives do."""
+
+import secrets
+from typing import Any
+
+import torch
+
+from het_tf.ext.workers.python import checks, find
+from het_tf.ext.workers.python.backends import arrays
+from het_tf.ext.workers.python.environments.place import Place
+from het_tf.python.layer.modules import Tables
+from het_tf.python.session import collective, settings
+
+_HOOKED = "_het_hooked"  # of a parameter that stands for tables
+BEGINS_IN_STEP = True
+NO_JIT = "torch.compile does not look into an all-reduce nor into het_tf's lookup"
+end_passes = arrays.end_passes
+fits = arrays.fits
+have_values = arrays.have_values
+outside_graphs = arrays.outside_graphs
+settle = arrays.settle
+value = arrays.value
+
+
+def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
+    """Averages gradients over all ranks; smaller floats travel as float32.
+
+    Args:
+      gradients: Dense tensors.
+      tickets: For each whether it is a ticket, which stays this rank's.
+
+    Raises:
+      NotImplementedError: A gradient is sparse.
+    """
+    with torch.no_grad():
+        # Of a ticket only whether it is finite: 0 or NaN.
+        given = [(0.0 * one).sum() if ticket else one for one, ticket in zip(gradients, tickets, strict=True)]
+        means = settings.workers().mean([_array(one) for one in given], collective.name("gradient"))
+        found = [
+            torch.from_numpy(mean).to(one.device, one.dtype) for mean, one in zip(means, given, strict=True)
+        ]
+        # The order of a ticket's numbers tells that it has been here.
+        return [
+            one.flip(1) + mean if ticket else mean
+            for one, ticket, mean in zip(gradients, tickets, found, strict=True)
+        ]
+
+
+def _array(gradient: Any) -> Any:
+    if gradient.layout is not torch.strided:
+        raise NotImplementedError(
+            "a gradient is sparse, which several workers do not average: make its layer with sparse=False, "
+            "or use a table of het_tf"
+        )
+    wide = gradient if gradient.dtype == torch.float64 else gradient.float()
+    return wide.detach().cpu().numpy()
+
+
+# --- modules without Keras ---------------------------------------------------------------------------------
+
+
+def distribute(module: Any) -> Any:
+    """Makes a module ready for DistributedDataParallel, which averages the gradients of all but its tables.
+
+    The tables' tickets stay this rank's. A backward pass lets the ranks meet for each of them: so no row is
+    written before all have read, and a NaN of one rank is one of all, as GradScaler expects.
+
+    Raises:
+      TypeError: It is no module.
+      ValueError: It is a DistributedDataParallel already, or the process group has another rank or size than
+        the workers of het_tf.
+      RuntimeError: The ranks have other parameters or tables.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"model is {module!r}; give a Keras model, or a module of PyTorch")
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            "model is a DistributedDataParallel already, which would average the tickets of tables; give its "
+            "module: DistributedDataParallel(het_tf.workers.distribute(module))"
+        )
+    rank, size = collective.ranks()
+    if size == 1:
+        return module
+    find.compare_group(group(), f"het_tf says rank {rank} of {size}", rank, size)
+    of_tables = [one for one in module.modules() if isinstance(one, Tables)]
+    checks.compare(
+        module,
+        {
+            "parameters": [
+                [name, list(one.shape), str(one.dtype)] for name, one in module.named_parameters()
+            ],
+            "tables": checks.tables_of([one.layer for one in of_tables]),
+        },
+    )
+    apart = {id(anchor): anchor for one in of_tables for anchor in one.anchors}
+    names = [name for name, one in module.named_parameters(remove_duplicate=False) if id(one) in apart]
+    names += getattr(module, "_ddp_params_and_buffers_to_ignore", [])
+    torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+    for anchor in apart.values():
+        if not hasattr(anchor, _HOOKED):  # a second one would undo the mark of the first
+            setattr(anchor, _HOOKED, anchor.register_hook(lambda ticket: reduce([ticket], [True])[0]))
+    return module
+
+
+# --- torch.distributed --------------------------------------------------------------------------------------
+
+
+def group() -> tuple[str, int, int] | None:
+    """Returns name, rank and size of what connects processes of a program by itself; None: nothing does."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return "torch.distributed", distributed.get_rank(), distributed.get_world_size()
+
+
+def place() -> Place:
+    """Returns the place of this process in the process group. Every rank must call it."""
+    found = group()
+    assert found is not None
+    word = [secrets.token_hex(8)]
+    torch.distributed.broadcast_object_list(word)
+    return Place(*found, 0, 1, word[0])
