@@ -52,7 +52,7 @@ if _TYPE_CHECKING:
     from het_tf.ext.convert.python.front import ConversionWarning, convert
     from het_tf.ext.serving.python.export.front import export
     from het_tf.ext.serving.python.publishing.publish import publish
-    from het_tf.ext.window.python.lookahead import lookahead
+    from het_tf.ext.window.python.front import lookahead
     from het_tf.python.ids import hash_ids
     from het_tf.python.layer.variable import apply
     from het_tf.python.session.connection import Store, init
@@ -69,14 +69,14 @@ _MODULES = (
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "export", "horovod", "lookahead", "metrics", "models", "serving", "workers",
+    "export", "horovod", "metrics", "models", "serving", "workers",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
     "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
     "het_tf.ext.serving.python.export.front": ("export",),
     "het_tf.python.ids": ("hash_ids",),
-    "het_tf.ext.window.python.lookahead": ("lookahead",),
+    "het_tf.ext.window.python.front": ("lookahead",),
     "het_tf.python.layer.variable": ("apply",),
     "het_tf.ext.serving.python.publishing.publish": ("publish",),
     "het_tf.python.session.connection": ("Store", "init"),

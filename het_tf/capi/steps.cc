@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "het_tf/capi/call_features.h"
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/base/interrupt.h"
-#include "het_tf/core/engine/call_spec.h"
 
 namespace het {
 namespace {
@@ -19,14 +19,6 @@ int WithCall(void* call, const Body& body) {
     HET_ASSIGN_OR_RETURN(const CallSpec::Resolved resolved, spec.Resolve());
     return body(spec, resolved);
   });
-}
-
-std::vector<FeatureIds> FeaturesOf(const CallSpec& spec, const int64_t* const* ids, const size_t* counts) {
-  std::vector<FeatureIds> features;
-  for (size_t f = 0; f < spec.features().size(); ++f) {
-    features.push_back({spec.features()[f].table, {ids[f], counts[f]}, spec.features()[f].padding_id});
-  }
-  return features;
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ def halved_squares(y, predicted):
     return 0.5 * keras.ops.sum(keras.ops.square(y - predicted), -1)
 
 
-def exact_model():
+def exact_model(**cache):
     item = het_tf.TableConfig("item", 8, optimizer="adam", l2=1e-3, max_norm=2.0)
     wide = het_tf.TableConfig("wide", 1, optimizer="ftrl", l2=1e-4)
     features = {"item": (), "history": (2,), "user": (3,)}
@@ -49,7 +49,7 @@ def exact_model():
             "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
             "user": het_tf.FeatureConfig(wide),
         },
-        cache=het_tf.Cache(staleness=0),
+        cache=het_tf.Cache(**{"staleness": 0, **cache}),
         name="embed",
         reuse=True,
     )
@@ -117,6 +117,23 @@ def train(folder: Path, server: str) -> None:
         assert stats["reads"] > 0 and stats["ticks"] > 0
         het_tf.flush()
         np.savez(folder / f"{BACKEND}-server.npz", **tables(["item", "wide"]))
+        if BACKEND != "tensorflow":  # tests/ext/window has it
+            train_ahead(folder, server)
+
+
+def train_ahead(folder: Path, server: str) -> None:
+    """Trains with planned lookups, which begin before the update of the step before them."""
+    het_tf.reset()
+    het_tf.init(ps=server, namespace=f"{BACKEND}-ahead")
+    model, ids, labels = exact_model(staleness=het_tf.Bounds(5, 0), rows=150, wire="float32")
+    batches = (
+        ({name: one[at : at + BATCH] for name, one in ids.items()}, labels[at : at + BATCH])
+        for at in range(0, len(labels), BATCH)
+    )
+    model.fit(het_tf.lookahead(batches, model, window=8), verbose=0)
+    assert het_tf.Table("item").stats()["planned"] == STEPS
+    het_tf.flush()
+    np.savez(folder / f"{BACKEND}-ahead.npz", **tables(["item", "wide"]))
 
 
 def open_it(folder: Path, other: str, server: str) -> None:

@@ -24,7 +24,6 @@ _REPEATABLE = ("Assert", "Case", "If", "LookupTableFindV2", "LookupTableSizeV2",
                "StatefulPartitionedCall", "While")  # fmt: skip
 
 _WITHIN = "in a branch, a loop or a tf.function of its own"
-GIVE = "give a layer of het_tf.keras, a Keras model that has some, or a list or dict of them"
 
 
 def find(layer: Any, inputs: Any, by_sample: bool = False) -> Lookups:
@@ -104,7 +103,9 @@ class _Trace:
             if not kept.isdisjoint(table.name for table in layer.tables):
                 self._refuse(layer, _WITHIN)
         if not self.found:
-            raise ValueError(f"layer is {shown(self._layer)}, without lookups of het_tf; {GIVE}")
+            raise ValueError(
+                f"layer is {source.shown(self._layer)}, without lookups of het_tf; {source.GIVE}"
+            )
         for layer, ids in self.found:
             reason = self._reason(tf.nest.flatten(ids, expand_composites=True))
             if reason:
@@ -195,11 +196,6 @@ def _call(layer: Any, inputs: Any) -> None:
 def _tables(node: Any) -> list[str]:
     """Returns the tables that a node looks up."""
     return [name.decode() for name in node.attr["tables"].list.s] if node.op == "HetLookup" else []
-
-
-def shown(layer: Any) -> str:
-    """Returns the name and type of a layer, or of what is none, for a message."""
-    return f"{getattr(layer, 'name', layer)!r}, a {type(layer).__name__}"
 
 
 def _above(tensors: list[Any]) -> list[Any]:

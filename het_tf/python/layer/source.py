@@ -34,6 +34,8 @@ class Read:
 # -> for each feature float32 rows `ids.shape + [dim]`.
 Lookup = Callable[[Read], list[Any]]
 
+GIVE = "give a layer of het_tf.keras, a Keras model that has some, or a list or dict of them"
+
 _lookup: ContextVar[Lookup | None] = ContextVar("het_tf_rows_from", default=None)
 
 
@@ -50,3 +52,8 @@ def reading_from(lookup: Lookup) -> Iterator[None]:
         yield
     finally:
         _lookup.reset(token)
+
+
+def shown(layer: Any) -> str:
+    """Returns the name and type of a layer, or of what is none, for a message."""
+    return f"{getattr(layer, 'name', layer)!r}, a {type(layer).__name__}"

@@ -203,7 +203,7 @@ class TestAtAServer:
 
 def told_of(layer, monkeypatch, elements, workers, batch, inputs=None):
     """Ids of each worker in the core: a list of workers, of features, of sets of ids."""
-    from het_tf.ext.window.python import lookahead as plan_lib
+    from het_tf.ext.window.python import pipeline
     from het_tf.python.session import native
 
     seen = []
@@ -212,9 +212,9 @@ def told_of(layer, monkeypatch, elements, workers, batch, inputs=None):
     everyone = next(iter(elements.batch(workers * batch)))
     mine = next(iter(elements.skip(batch).batch(batch)))  # of worker 1
     components = everyone if isinstance(everyone, tuple) else (everyone,)
-    of = plan_lib.Everyone(components, tf.constant(1, tf.int64), 1, workers, False)
+    of = pipeline.Everyone(components, tf.constant(1, tf.int64), 1, workers, False)
     components = mine if isinstance(mine, tuple) else (mine,)
-    plan_lib.start_on_demand(layer, inputs, components, 8, of)
+    pipeline.start_on_demand(layer, inputs, components, 8, of)
     (given,) = seen
     found = []
     for worker in range(workers):

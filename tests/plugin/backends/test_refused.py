@@ -53,7 +53,7 @@ assert not {one.partition(".")[0] for one in sys.modules} & {"tensorflow", "tf_k
 
 
 @elsewhere
-@pytest.mark.parametrize("name", ["export", "lookahead", "metrics", "models", "serving", "workers"])
+@pytest.mark.parametrize("name", ["export", "metrics", "models", "serving", "workers"])
 def test_names_that_need_tensorflow(name):
     with pytest.raises(
         ImportError, match=rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'"

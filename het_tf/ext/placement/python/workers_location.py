@@ -11,7 +11,7 @@ import numpy as np
 
 from het_tf.ext.placement.python.location import SLOTS, keys_of
 from het_tf.ext.placement.python.placement import Placement, mixed
-from het_tf.ext.window.python.lookahead import ids_of_samples
+from het_tf.ext.window.python.pipeline import ids_of_samples
 from het_tf.ext.window.python.planned import Planned, components_of
 from het_tf.ext.workers.python.tensors import Tensors
 from het_tf.python.session import native

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import glob
 import importlib
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,20 +144,28 @@ def open_function(module: str, function: str, samples: int | None) -> Source:
 
 def open_dataset(dataset: Any, layer: Any, inputs: Any, samples: int | None) -> Source:
     """Opens the lookups of a layer in a dataset; arguments and errors as in `profile`."""
-    from het_tf.ext.window.python import lookahead as plan
+    from het_tf.ext.window.python import matching
+    from het_tf.python import backend
+
+    matching.check(layer)
+    opened = _of_dataset if backend.TENSORFLOW else _of_batches
+    return opened(dataset, layer, inputs, samples)
+
+
+def _of_dataset(dataset: Any, layer: Any, inputs: Any, samples: int | None) -> Source:
+    from het_tf.ext.window.python import pipeline
     from het_tf.python.session.native import tf
 
     if not isinstance(dataset, tf.data.Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches")
     if samples is None and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("the dataset has no end; give the number of samples to count (samples=, --samples)")
-    plan.check(layer)
     features: dict[str, Feature] = {}
 
     def columns(*element: Any) -> tuple[Any, ...]:
         found = []
         features.clear()  # tf.data traces this again if the model has made weights
-        for number, (of, ids) in enumerate(plan.ids_of_samples(layer, inputs, element)):
+        for number, (of, ids) in enumerate(pipeline.ids_of_samples(layer, inputs, element)):
             name = f"{of.name} {number}" if of.name in features else str(of.name)
             features[name] = Feature(name, of.table.name, of.table.dim, of.padding_id)
             ragged = isinstance(ids, tf.RaggedTensor)
@@ -176,6 +185,42 @@ def open_dataset(dataset: Any, layer: Any, inputs: Any, samples: int | None) -> 
     return Source(list(features.values()), batches(), samples)
 
 
+def _of_batches(batches: Any, layer: Any, inputs: Any, samples: int | None) -> Source:
+    """Opens the lookups in a DataLoader or an iterator: PyTorch and JAX."""
+    from het_tf.ext.window.python import iterator
+    from het_tf.python.table import layer_state
+
+    find = iterator.Lookups(layer, inputs)
+
+    def columns(batch: Any) -> dict[Feature, tuple[Any, Any]]:
+        found: dict[Feature, tuple[Any, Any]] = {}
+        names: set[str] = set()
+        each = (
+            one
+            for layer, ids, masks in find(batch)
+            for one in zip(layer_state.of(layer).features.flat, ids, masks, strict=True)
+        )
+        for number, (feature, ids, mask) in enumerate(each):
+            name = f"{feature.name} {number}" if feature.name in names else str(feature.name)
+            names.add(name)
+            present = np.ones(ids.shape, bool) if mask is None else mask
+            counts = present.reshape(len(ids), -1).sum(1)
+            found[Feature(name, feature.table.name, feature.table.dim, feature.padding_id)] = (
+                ids[present],
+                counts,
+            )
+        return found
+
+    source = iter(batches) if isinstance(batches, Iterable) else iter(())
+    begin = next(source, None)
+    if begin is None:
+        raise ValueError(f"dataset is {batches!r:.100}; give a DataLoader, or an iterator with batches")
+    first = columns(begin)
+    rows = itertools.chain([first], map(columns, source))
+    found = ({feature.name: of for feature, of in row.items()} for row in rows)
+    return Source(list(first), ((row, len(next(iter(row.values()))[1])) for row in found), samples)
+
+
 def profile(
     dataset: Any,
     layer: Any,
@@ -186,7 +231,7 @@ def profile(
     """Counts the lookups of a layer in a dataset in one pass.
 
     Args:
-      dataset: A tf.data.Dataset of batches, as in `het_tf.lookahead`.
+      dataset: Batches, as in `het_tf.lookahead`.
       layer: The model, layer or layers that look the ids up, as in `lookahead`. Padding is not counted.
       inputs: Selects the ids, as in `het_tf.lookahead`.
       out: The directory of stats.json and keys.npz; made if missing, and an earlier profile is replaced.

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from het_tf.ext.window.python import lookahead as plan_lib
+from het_tf.ext.window.python import matching, pipeline
 from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 
@@ -71,7 +71,7 @@ class Planned:
                 "sync is 'on_demand' without lookahead=; give the layer or model that looks the ids up: "
                 "shard(..., lookahead=layer, sync='on_demand')"
             )
-        collections = [] if self.layer is None else plan_lib.check(self.layer)
+        collections = [] if self.layer is None else matching.check(self.layer)
         if self.sync == ON_DEMAND:
             _check_layers(collections)
 
@@ -79,7 +79,7 @@ class Planned:
         """Returns this rank's batches, planned if a layer is given. The pipeline is ahead of the steps."""
         if self.layer is None:
             return batches.prefetch(tf.data.AUTOTUNE)
-        return plan_lib.lookahead(batches, self.layer, WINDOW, self.inputs)
+        return pipeline.planned(batches, self.layer, WINDOW, self.inputs)
 
     def on_demand(self, batches: Any, rank: int, ranks: int) -> Any:
         """Returns this rank's batches, planned with the lookups of all ranks.
@@ -102,13 +102,13 @@ class Planned:
 
             def plan() -> Any:
                 place = tf.cond(tf.equal(before, 0), _Passes.begin, lambda: before + 1)
-                of = plan_lib.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
-                layers[:] = plan_lib.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
+                of = pipeline.Everyone(components_of(everyone), place, rank, ranks, settings.accumulates())
+                layers[:] = pipeline.start_on_demand(self.layer, self.inputs, components_of(mine), WINDOW, of)
                 _check_layers(layers)
                 return place
 
             def end() -> Any:
-                plan_lib.end_pass(layers, before)
+                pipeline.end_pass(layers, before)
                 return before
 
             # The first branch is traced first: it finds the layers.
@@ -121,7 +121,7 @@ class Planned:
         planned = marked.scan(begin, lambda state, one: start(state, *one))
         planned = planned.filter(lambda any_before, _: any_before).map(lambda _, mine: mine)
         same_length = tf.data.experimental.assert_cardinality(batches.cardinality())
-        return plan_lib.ahead(planned.apply(same_length), WINDOW)
+        return pipeline.ahead(planned.apply(same_length), WINDOW)
 
 
 def _parts(element: Any) -> list[Any]:

@@ -74,6 +74,11 @@ class Call:
                 out[mask] = part
         return token.value
 
+    def plan(self, ids: Sequence[Array], masks: Sequence[Array | None], window: int) -> None:
+        """Announces a lookup of these ids, as `lookup` will have them (ext/window/capi/plan.h)."""
+        kept = _chosen(ids, masks)
+        self._call("HetCallPlan", _pointers(kept), _counts(kept), ctypes.c_size_t(window))
+
     def keep(
         self, ids: Sequence[Array], masks: Sequence[Array | None], gradients: Sequence[Array], token: int
     ) -> npt.NDArray[np.float32]:

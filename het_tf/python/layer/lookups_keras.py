@@ -1,0 +1,88 @@
+"""PyTorch and JAX: finds the lookups of a layer or model in a batch, as lookups.py on TensorFlow.
+
+A functional model's calls are known: the part of it that computes the ids is a model of its own. So a
+pipeline runs nothing else of the model.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from het_tf.python.backend import keras
+from het_tf.python.layer.backends import ops
+from het_tf.python.table import layer_state
+
+Array = npt.NDArray[Any]
+Lookup = tuple[Any, list[Array], list[Array | None]]
+"""A layer, with the ids of each feature, int64 of any shape, and its mask or None."""
+
+
+class Finder:
+    """The lookups of a layer or model.
+
+    Args:
+      layer: A layer of het_tf, or a functional or Sequential model.
+
+    Raises:
+      ValueError: Keras does not know the calls of the model, or ids depend on more than its inputs.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+        self._part: Any = None
+        self._calls: list[tuple[Any, list[Any]]] = []  # layers, each with its ids, then its masks
+        if hasattr(layer, layer_state.ATTRIBUTE):
+            return
+        model = getattr(layer, "_functional", None) or layer  # of a built Sequential model
+        if not hasattr(model, "_nodes_by_depth"):
+            self._refuse(layer_state.layers_of(layer), "in code that Keras does not record")
+        for depth in sorted(model._nodes_by_depth, reverse=True):
+            for node in model._nodes_by_depth[depth]:
+                one = node.operation
+                if hasattr(one, layer_state.ATTRIBUTE):
+                    self._calls.append((one, _given(one, node.arguments)))
+                elif isinstance(one, keras.layers.Layer) and (inner := layer_state.layers_of(one)):
+                    self._refuse(inner, f"inside of {one.name!r}")
+        self._part = keras.Model(model.input, [x for _, given in self._calls for x in given if x is not None])
+        for one in self._part.operations:
+            if getattr(one, "variables", ()):  # random layers have some, too
+                self._refuse([each for each, _ in self._calls], f"on ids that depend on {one.name!r}")
+
+    def _refuse(self, layers: list[Any], how: str) -> None:
+        name = layers[0].name if layers else "embed"
+        raise ValueError(
+            f"model {self._layer.name!r} calls layer {name!r} {how}, so its ids are not known before the "
+            "step; give that layer in place of the model, and inputs=, a function from a batch to its ids: "
+            f"inputs=lambda x, y: x[{name!r}]"
+        )
+
+    def __call__(self, inputs: Any) -> list[Lookup]:
+        """Returns the lookups in a batch. ValueError: the ids are invalid."""
+        if self._part is None:
+            features = layer_state.of(self._layer).features
+            ids = features.flatten(inputs, "inputs")
+            return [_lookup(self._layer, [*ids, *(None for _ in ids)])]
+        found = iter(keras.tree.flatten(self._part(inputs)))
+        return [
+            _lookup(one, [None if x is None else next(found) for x in given]) for one, given in self._calls
+        ]
+
+
+def _given(layer: Any, arguments: Any) -> list[Any]:
+    """Returns the symbolic ids of each feature in a call of a layer, then the mask of each, or None."""
+    args, kwargs = arguments.args, arguments.kwargs
+    features = layer_state.of(layer).features
+    mask = kwargs.get("mask", args[2] if len(args) > 2 else None)
+    return [
+        *features.flatten(args[0] if args else kwargs["inputs"], "inputs"),
+        *features.flatten(mask, "mask", optional=True),
+    ]
+
+
+def _lookup(layer: Any, given: list[Any]) -> Lookup:
+    features = layer_state.of(layer).features.flat
+    pairs = zip(features, given[: len(features)], given[len(features) :], strict=True)
+    prepared = [ops.prepare(feature, ids, None, mask)[0] for feature, ids, mask in pairs]
+    ids = [np.ascontiguousarray(keras.ops.convert_to_numpy(one), np.int64) for one, _ in prepared]
+    return layer, ids, [None if mask is None else keras.ops.convert_to_numpy(mask) for _, mask in prepared]

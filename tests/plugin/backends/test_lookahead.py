@@ -1,0 +1,256 @@
+"""Planned lookups of a DataLoader or an iterator: rows are those of lookups that nobody planned."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from backends_lib import BACKEND, DIM, IDS, rows
+
+import het_tf
+
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
+SIZE, STEPS = 4, 6
+pytestmark = pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+
+
+def ids(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, IDS, (SIZE * STEPS, *shape)).astype("int32")
+
+
+def parts(x):
+    """The batches of an array, or of each array of a dict."""
+    if isinstance(x, dict):
+        return [dict(zip(x, each, strict=True)) for each in zip(*map(parts, x.values()), strict=True)]
+    return [x[at : at + SIZE] for at in range(0, len(x), SIZE)]
+
+
+LABELS = np.ones((SIZE * STEPS, 1), "float32")
+
+
+def stream(x):
+    """Batches (x, labels) as the backend's users have them."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices((x, LABELS)).batch(SIZE)
+    return (pair for pair in zip(parts(x), parts(LABELS), strict=True))
+
+
+def embed(combiner=None, **arguments):
+    return het_tf.keras.Embedding(DIM, combiner, name="t", optimizer="sgd", **arguments)
+
+
+def head(x, inputs):
+    model = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.Flatten()(x)))
+    model.compile("sgd", "mse")
+    return model
+
+
+def functional():
+    inputs = keras.Input((2,), dtype="int32")
+    return head(embed()(inputs), inputs), ids(2)
+
+
+def sequential():
+    model = keras.Sequential([keras.Input((2,), dtype="int32"), embed("sum"), keras.layers.Dense(1)])
+    model.layers[-1].set_weights([np.ones((DIM, 1)), np.zeros(1)])
+    model.compile("sgd", "mse")
+    return model, ids(2)
+
+
+def computed():
+    """Two calls of one layer: of ids that the model computes, and of padded ones with a mask."""
+    inputs = {"a": keras.Input((2,), dtype="int32"), "b": keras.Input((3,), dtype="int32")}
+    layer = embed(padding_id=0)
+    x = layer(keras.ops.mod(inputs["a"] * 5, IDS))
+    y = layer(inputs["b"], mask=keras.ops.less(inputs["b"], 6))
+    return head(keras.layers.Concatenate(axis=1)([x, y]), inputs), {"a": ids(2), "b": ids(3, seed=1)}
+
+
+def collection():
+    table = het_tf.TableConfig("t", DIM, optimizer="sgd")
+    features = {
+        "a": het_tf.FeatureConfig(table, combiner="mean", padding_id=0),
+        "b": het_tf.FeatureConfig(table, combiner="sum"),
+    }
+    inputs = {"b": keras.Input((3,), dtype="int32"), "a": keras.Input((2,), dtype="int32")}
+    found = het_tf.keras.EmbeddingCollection(features)(inputs)
+    return head(keras.layers.Concatenate()([found["a"], found["b"]]), inputs), {"a": ids(2), "b": ids(3)}
+
+
+@pytest.mark.parametrize("make", [functional, sequential, computed, collection])
+def test_rows_are_those_without_a_plan(make):
+    found = []
+    for ahead in (False, True):
+        model, x = make()
+        batches = stream(x)
+        model.fit(het_tf.lookahead(batches, model, window=3) if ahead else batches, verbose=0)
+        found.append(rows())
+        calls = 2 if make is computed else 1
+        assert het_tf.Table("t").stats()["planned"] == (STEPS * calls if ahead else 0)
+        het_tf.reset()
+        keras.utils.clear_session(free_memory=False)
+    assert np.ptp(found[0]) > 0
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_layer_and_its_ids():
+    layer = embed()
+    inputs = keras.Input((2,), dtype="int32")
+    model = head(layer(inputs), inputs)
+    ahead = het_tf.lookahead(stream(ids(2)), layer, inputs=lambda x, y: x)
+    model.fit(ahead, verbose=0)
+    assert het_tf.Table("t").stats()["planned"] == STEPS
+
+
+def test_ids_that_only_the_step_knows():
+    inputs = keras.Input((2,), dtype="int32")
+    layer = embed()
+    ids_of = keras.ops.cast(keras.ops.sum(keras.layers.Dense(2)(layer(inputs)), -1), "int32")
+    model = head(layer(ids_of), inputs)
+    with pytest.raises(ValueError, match=r"on ids that depend on .*give that layer in place of the model"):
+        list(het_tf.lookahead(stream(ids(2)), model))
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.rows = layer
+
+        def call(self, x):
+            return self.rows(x)
+
+    if BACKEND != "tensorflow":
+        with pytest.raises(ValueError, match=r"in code that Keras does not record.*and inputs="):
+            het_tf.lookahead(stream(ids(2)), Own())
+        nested = keras.Sequential([keras.Input((2,), dtype="int32"), layer], name="tower")
+        with pytest.raises(ValueError, match="calls layer 't' inside of 'tower'"):
+            het_tf.lookahead(stream(ids(2)), head(nested(inputs), inputs))
+
+
+def test_arguments_that_are_refused():
+    layer = embed()
+    with pytest.raises(ValueError, match="window"):
+        het_tf.lookahead(stream(ids(2)), layer, window=0)
+    with pytest.raises(ValueError, match="without lookups of het_tf"):
+        het_tf.lookahead(stream(ids(2)), keras.layers.Dense(2))
+    with pytest.raises(TypeError, match="dataset is a list; give a"):
+        het_tf.lookahead([], layer)
+    if BACKEND != "tensorflow":
+        ahead = het_tf.lookahead(iter([np.ones(2, "float32")]), layer)
+        with pytest.raises(ValueError, match="ids are float32; they must be integers"):
+            next(ahead)
+
+
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
+def test_an_iterator_that_is_left_and_one_that_fails():
+    layer = embed()
+
+    def failing():
+        yield from parts(ids(2))
+        raise OSError("the file is gone")
+
+    ahead = het_tf.lookahead(failing(), layer, window=2)
+    found = [next(ahead) for _ in range(STEPS - 2)]
+    np.testing.assert_array_equal(np.concatenate(found), ids(2)[: SIZE * (STEPS - 2)])
+    with pytest.raises(OSError, match="the file is gone"):
+        next(ahead)
+    left = het_tf.lookahead(failing(), layer, window=2)
+    next(left)
+    del left, ahead
+    gc.collect()
+    assert not [one for one in threading.enumerate() if one.name.startswith("het_lookahead")]
+
+
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
+def test_a_profile_of_an_iterator(tmp_path):
+    model, x = computed()
+    stats = het_tf.planner.profile(stream(x), model, out=tmp_path)
+    a, b = x["a"] * 5 % IDS, x["b"]
+    (table,) = stats.tables
+    assert stats.samples == SIZE * STEPS and table.name == "t" and table.dim == DIM
+    assert table.uses == (a != 0).sum() + ((b != 0) & (b < 6)).sum()
+    with pytest.raises(ValueError, match="give a DataLoader, or an iterator with batches"):
+        het_tf.planner.profile(3, model, out=tmp_path)
+
+
+@pytest.mark.slow
+def test_het_plan_forecasts_and_checks(tmp_path):
+    """The commands count what a function of the user's gives, and PlanCheck compares the plan with a run."""
+    (tmp_path / "clicks.py").write_text(
+        "import test_lookahead as of\n\n"
+        "def samples():\n    model, x = of.collection()\n    return of.stream(x), model\n"
+    )
+    here = Path(__file__)
+    paths = [str(one) for one in (here.parents[3], here.parents[2] / "lib", here.parent, tmp_path)]
+    environment = {**os.environ, "KERAS_BACKEND": BACKEND, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def het(*words):
+        command = [sys.executable, "-m", "het_tf", "plan", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "24 samples" in het("profile", "--data", "clicks:samples", "--out", "stats")
+    assert "a step" in het("show", "stats", "--workers", "2", "--batch", "4", "--plan", "plan.json")
+    model, x = collection()
+    check = het_tf.callbacks.PlanCheck(tmp_path / "plan.json", steps=STEPS)
+    model.fit(x, LABELS, batch_size=SIZE, verbose=0, callbacks=[check])
+    assert [name for name, _, _ in check.lines] == ["bytes", "hit rate"]  # the tables have no caches here
+    assert het_tf.Cache.from_plan(tmp_path / "plan.json")
+
+
+# --- DataLoader -------------------------------------------------------------------------------------------
+
+
+def loader(workers=0):
+    import torch
+
+    data = torch.utils.data.TensorDataset(torch.from_numpy(ids(2)), torch.from_numpy(LABELS))
+    return torch.utils.data.DataLoader(data, SIZE, shuffle=True, num_workers=workers)
+
+
+@on_torch
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_loader_is_a_loader_in_the_same_order(workers):
+    import torch
+
+    found = []
+    for ahead in (False, True):
+        keras.utils.set_random_seed(7)
+        inputs = keras.Input((2,), dtype="int32")
+        model = head(keras.layers.Dropout(0.5)(embed()(inputs)), inputs)
+        batches = loader(workers)
+        if ahead:
+            batches = het_tf.lookahead(batches, model, window=2)
+        assert isinstance(batches, torch.utils.data.DataLoader)
+        assert (len(batches), batches.batch_size, len(batches.dataset)) == (STEPS, SIZE, SIZE * STEPS)
+        torch.manual_seed(3)
+        model.fit(batches, epochs=2, verbose=0)
+        found.append(rows())
+        assert het_tf.Table("t").stats()["planned"] == (2 * STEPS if ahead else 0)
+        het_tf.reset()
+        keras.utils.clear_session(free_memory=False)
+    np.testing.assert_array_equal(*found)
+
+
+@on_torch
+def test_a_module_of_plain_torch():
+    import torch
+
+    import het_tf.torch
+
+    bag = het_tf.torch.EmbeddingBag(DIM, name="t", optimizer="sgd")
+    optimizer = torch.optim.SGD(bag.parameters(), lr=1.0)
+    for x, y in het_tf.lookahead(loader(), bag, window=2):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(bag(x).sum(1, keepdim=True), y).backward()
+        optimizer.step()
+    assert het_tf.Table("t").stats()["planned"] == STEPS
