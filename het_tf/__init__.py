@@ -48,6 +48,7 @@ if _TYPE_CHECKING:
         serving,
         workers,
     )
+    from het_tf import torch as torch
     from het_tf.ext.checkpoint.python.saving import TablesNotSavedWarning
     from het_tf.ext.convert.python.front import ConversionWarning, convert
     from het_tf.ext.serving.python.export.front import export
@@ -65,7 +66,7 @@ if _TYPE_CHECKING:
 
 _MODULES = (
     "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
-    "planner", "serving", "workers",
+    "planner", "serving", "torch", "workers",
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
@@ -112,7 +113,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-__all__ = [
+__all__ = [  # without torch, which not every process can import
     "Bounds",
     "Cache",
     "ConversionWarning",

@@ -5,9 +5,12 @@
 
 One line for each class, function, method and attribute: names, order, kinds and defaults of arguments,
 without types. Arguments of a dataclass are its attributes, and have no lines of their own. The zoo
-(het_tf.models, het_tf.data, het_tf.metrics) may still change and is left out.
+(het_tf.models, het_tf.data, het_tf.metrics) may still change and is left out. het_tf.torch is read, not
+imported: that needs PyTorch.
 """
 
+import ast
+import copy
 import dataclasses
 import inspect
 import sys
@@ -15,7 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parent.parent / "tests" / "docs" / "public_api.txt"
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "tests" / "docs" / "public_api.txt"
+TORCH = ROOT / "het_tf" / "python" / "layer" / "modules.py"
 ZOO = ("data", "metrics", "models")
 
 
@@ -57,11 +62,38 @@ def lines(name: str, value: Any) -> Iterator[str]:
         yield f"{name}{arguments(value) if callable(value) else ''}"
 
 
+def read(name: str, source: str) -> Iterator[str]:
+    """The lines of the public classes of a module, from its text; an ancestor is of the same module."""
+    classes = {one.name: one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)}
+
+    def defined(kind: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+        bases = [classes[base.id] for base in kind.bases if isinstance(base, ast.Name) and base.id in classes]
+        found = {key: one for base in reversed(bases) for key, one in defined(base).items()}
+        return found | {one.name: one for one in kind.body if isinstance(one, ast.FunctionDef)}
+
+    def told(function: ast.FunctionDef) -> str:
+        if any(isinstance(one, ast.Name) and one.id == "property" for one in function.decorator_list):
+            return ""
+        of = copy.deepcopy(function.args)
+        for one in [*of.posonlyargs, *of.args, *of.kwonlyargs, of.vararg, of.kwarg]:
+            if one is not None:
+                one.annotation = None
+        of.args = of.args[1:]
+        return f"({ast.unparse(of)})"
+
+    for public, kind in classes.items():
+        if public.startswith("_"):
+            continue
+        found = defined(kind)
+        yield f"{name}.{public}{told(found.pop('__init__'))}"
+        yield from (f"{name}.{public}.{one}{told(of)}" for one, of in found.items() if one[0] != "_")
+
+
 def public_api() -> str:
     """All lines."""
     import het_tf
 
-    found: list[str] = []
+    found = list(read("het_tf.torch", TORCH.read_text()))
     for name in het_tf.__all__:
         value = getattr(het_tf, name)
         if not inspect.ismodule(value):

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "het_tf/capi/call_features.h"
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/base/interrupt.h"
-#include "het_tf/core/engine/call_spec.h"
 
 namespace het {
 namespace {

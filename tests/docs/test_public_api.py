@@ -39,3 +39,30 @@ def test_a_changed_default_and_a_new_method_show(tool):
 
     assert list(tool.lines("Cache", Old)) == ["Cache(rows=1, *, staleness=30)"]
     assert list(tool.lines("Cache", New)) == ["Cache(rows=1, *, staleness=100)", "Cache.of(rows)"]
+
+
+def test_classes_that_are_read_have_the_lines_of_imported_ones(tool):
+    source = """
+class _Base:
+    def __init__(self, of):
+        ...
+    @property
+    def tables(self) -> list[int]:
+        ...
+    def load(self, state: dict[str, int], *, slots: bool = True) -> None:
+        ...
+class Bag(_Base):
+    def __init__(self, dim: int, mode: str = "mean", padding_id: int | None = None, **options):
+        ...
+    def _learns(self):
+        ...
+"""
+    names: dict = {}
+    exec(source, names)
+    names["Bag"].__module__ = names["_Base"].__module__ = "het_tf.torch"
+    assert sorted(tool.read("Bag", source)) == [
+        "Bag.Bag(dim, mode='mean', padding_id=None, **options)",
+        "Bag.Bag.load(state, *, slots=True)",
+        "Bag.Bag.tables",
+    ]
+    assert sorted(tool.read("Bag", source)) == sorted(tool.lines("Bag.Bag", names["Bag"]))

@@ -1,7 +1,7 @@
 """PyTorch and JAX: finds the lookups of a layer or model in a batch, as lookups.py on TensorFlow.
 
-A functional model's calls are known: the part of it that computes the ids is a model of its own. So a pipeline
-runs nothing else of the model.
+A functional model's calls are known: the part of it that computes the ids is a model of its own. So a
+pipeline runs nothing else of the model.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ class Finder:
       layer: A layer of het_tf, or a functional or Sequential model.
 
     Raises:
-      ValueError: Keras does not know the calls of the model, or the ids of one depend on more than its inputs.
+      ValueError: Keras does not know the calls of the model, or ids depend on more than its inputs.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -52,8 +52,8 @@ class Finder:
     def _refuse(self, layers: list[Any], how: str) -> None:
         name = layers[0].name if layers else "embed"
         raise ValueError(
-            f"model {self._layer.name!r} calls layer {name!r} {how}, so its ids are not known before the step; "
-            "give that layer in place of the model, and inputs=, a function from a batch to its ids: "
+            f"model {self._layer.name!r} calls layer {name!r} {how}, so its ids are not known before the "
+            "step; give that layer in place of the model, and inputs=, a function from a batch to its ids: "
             f"inputs=lambda x, y: x[{name!r}]"
         )
 

@@ -26,9 +26,10 @@ def ids(*shape, seed=0):
 
 
 def parts(x):
-    return [
-        keras.tree.map_structure(lambda one: one[at : at + SIZE], x) for at in range(0, len(LABELS), SIZE)
-    ]
+    """The batches of an array, or of each array of a dict."""
+    if isinstance(x, dict):
+        return [dict(zip(x, each, strict=True)) for each in zip(*map(parts, x.values()), strict=True)]
+    return [x[at : at + SIZE] for at in range(0, len(x), SIZE)]
 
 
 LABELS = np.ones((SIZE * STEPS, 1), "float32")
@@ -115,7 +116,7 @@ def test_ids_that_only_the_step_knows():
     layer = embed()
     ids_of = keras.ops.cast(keras.ops.sum(keras.layers.Dense(2)(layer(inputs)), -1), "int32")
     model = head(layer(ids_of), inputs)
-    with pytest.raises(ValueError, match="on ids that depend on .*give that layer in place of the model"):
+    with pytest.raises(ValueError, match=r"on ids that depend on .*give that layer in place of the model"):
         list(het_tf.lookahead(stream(ids(2)), model))
 
     class Own(keras.Model):
@@ -127,7 +128,7 @@ def test_ids_that_only_the_step_knows():
             return self.rows(x)
 
     if BACKEND != "tensorflow":
-        with pytest.raises(ValueError, match="in code that Keras does not record.*and inputs="):
+        with pytest.raises(ValueError, match=r"in code that Keras does not record.*and inputs="):
             het_tf.lookahead(stream(ids(2)), Own())
         nested = keras.Sequential([keras.Input((2,), dtype="int32"), layer], name="tower")
         with pytest.raises(ValueError, match="calls layer 't' inside of 'tower'"):
@@ -184,8 +185,8 @@ def test_a_profile_of_an_iterator(tmp_path):
 def test_het_plan_forecasts_and_checks(tmp_path):
     """The commands count what a function of the user's gives, and PlanCheck compares the plan with a run."""
     (tmp_path / "clicks.py").write_text(
-        "import test_lookahead\n\n"
-        "def samples():\n    model, x = test_lookahead.collection()\n    return test_lookahead.stream(x), model\n"
+        "import test_lookahead as of\n\n"
+        "def samples():\n    model, x = of.collection()\n    return of.stream(x), model\n"
     )
     here = Path(__file__)
     paths = [str(one) for one in (here.parents[3], here.parents[2] / "lib", here.parent, tmp_path)]

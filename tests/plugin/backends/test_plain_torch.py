@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, IDS, rows
+from tools_lib import script
 
 import het_tf
 
@@ -142,3 +143,13 @@ def test_what_is_refused():
         with pytest.raises(RuntimeError, match=said):
             optimizer.step(lambda: 0.0)
     np.testing.assert_array_equal(rows(), before)
+
+
+def test_public_names_are_those_that_are_read_without_torch():
+    tool = script("tools/public_api")
+    found = [
+        line
+        for name in het_tf.torch.__all__
+        for line in tool.lines(f"het_tf.torch.{name}", getattr(het_tf.torch, name))
+    ]
+    assert sorted(found) == sorted(tool.read("het_tf.torch", tool.TORCH.read_text()))

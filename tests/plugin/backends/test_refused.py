@@ -163,6 +163,13 @@ keras.config.set_backend({other!r})
         assert f"het_tf was imported with Keras' backend {BACKEND!r}, and now it is {other!r}" in said
 
 
+@pytest.mark.skipif(BACKEND == "torch", reason="of other backends than PyTorch")
+def test_modules_of_torch_elsewhere():
+    with pytest.raises(ImportError, match=f"needs PyTorch as Keras' backend, and it is '{BACKEND}'"):
+        het_tf.torch  # noqa: B018
+    assert "torch" not in dir(het_tf)
+
+
 # --- PyTorch ------------------------------------------------------------------------------------------
 
 

@@ -195,11 +195,12 @@ def _of_batches(batches: Any, layer: Any, inputs: Any, samples: int | None) -> S
     def columns(batch: Any) -> dict[Feature, tuple[Any, Any]]:
         found: dict[Feature, tuple[Any, Any]] = {}
         names: set[str] = set()
-        for number, (feature, ids, mask) in enumerate(
+        each = (
             one
-            for of, *arrays in find(batch)
-            for one in zip(layer_state.of(of).features.flat, *arrays, strict=True)
-        ):
+            for layer, ids, masks in find(batch)
+            for one in zip(layer_state.of(layer).features.flat, ids, masks, strict=True)
+        )
+        for number, (feature, ids, mask) in enumerate(each):
             name = f"{feature.name} {number}" if feature.name in names else str(feature.name)
             names.add(name)
             present = np.ones(ids.shape, bool) if mask is None else mask

@@ -20,8 +20,8 @@ def lookahead(
         dataset = het_tf.lookahead(dataset.batch(1024), embed)
         model.fit(dataset)
 
-    On PyTorch and JAX a `torch.utils.data.DataLoader`, or an iterator of batches such as a generator, takes the
-    place of the dataset:
+    On PyTorch and JAX a `torch.utils.data.DataLoader`, or an iterator of batches such as a generator, takes
+    the place of the dataset:
 
         loader = het_tf.lookahead(torch.utils.data.DataLoader(clicks, 1024, shuffle=True), model)
 
@@ -42,11 +42,11 @@ def lookahead(
         iterators can be saved and restored; batches that were ready then are looked up without a plan. On
         PyTorch and JAX a DataLoader, whose batches may be lists [inputs, ...], or an iterator.
       layer: What looks the ids up: any Keras model, called on the inputs as in `fit` (on PyTorch and JAX a
-        functional or Sequential one, whose ids depend on its inputs alone); a module of `het_tf.torch`; an `Embedding` or an
-        `EmbeddingCollection`; a list of them; or a dict {key of the inputs: layer}. Without `inputs`,
-        a collection of named features takes its inputs by name from a dict; a layer of one feature takes the
-        input of the layer's name from a dict, or else all inputs; a list of layers takes a list of as many
-        inputs in order, and each takes its part of anything else.
+        functional or Sequential one, whose ids depend on its inputs alone); a module of `het_tf.torch`; an
+        `Embedding` or an `EmbeddingCollection`; a list of them; or a dict {key of the inputs: layer}. Without
+        `inputs`, a collection of named features takes its inputs by name from a dict; a layer of one feature
+        takes the input of the layer's name from a dict, or else all inputs; a list of layers takes a list of
+        as many inputs in order, and each takes its part of anything else.
       window: Number of batches that the pipeline is ahead, 1 or more. They are in memory, with about 40 bytes
         for each id.
       inputs: Selects or computes the ids if they are elsewhere: called with the components

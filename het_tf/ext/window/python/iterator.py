@@ -1,7 +1,7 @@
-"""`het_tf.lookahead` on PyTorch and JAX: announces the lookups of the next batches of a loader or an iterator.
+"""`het_tf.lookahead` on PyTorch and JAX: announces the lookups of the next batches of an iterator.
 
     loader ──► batch, which waits among `window` others ──► model
-                 └► a thread: ids ──► HetCallPlan: sorted; their lookup begins early where tables are at a server
+                 └► a thread: ids ──► HetCallPlan: sorted; the lookup begins early if tables are at a server
 
 The loader itself runs in the thread that asks for batches, so its random numbers come in their order.
 """
@@ -34,8 +34,8 @@ def planned(batches: Any, layer: Any, window: int, inputs: Callable[..., Any] | 
     if isinstance(batches, Iterator):
         return _ahead(batches, plan, window)
     raise TypeError(
-        f"dataset is a {type(batches).__name__}; give a torch.utils.data.DataLoader, or an iterator of batches "
-        "such as a generator"
+        f"dataset is a {type(batches).__name__}; give a torch.utils.data.DataLoader, or an iterator of "
+        "batches such as a generator"
     )
 
 

@@ -1,5 +1,6 @@
 """The layers of `het_tf.lookahead`, and which part of a batch each takes."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -48,7 +49,8 @@ def calls(layer: Any, inputs: Callable[..., Any] | None, batch: tuple[Any, ...])
 
 def _of_module(layer: Any) -> Any:
     """Returns the layer of a module of het_tf.torch; anything else as it is."""
-    return getattr(layer, "__dict__", {}).get("_layer", layer)
+    modules = sys.modules.get("het_tf.python.layer.modules")  # which imports torch
+    return layer.layer if modules is not None and isinstance(layer, modules.Tables) else layer
 
 
 def _pair(layer: Any, x: Any) -> Calls:

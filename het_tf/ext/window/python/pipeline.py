@@ -1,4 +1,4 @@
-"""`het_tf.lookahead` on TensorFlow: announces the lookups of the next batches while earlier ones are computed.
+"""`het_tf.lookahead` on TensorFlow: announces the lookups of the next batches while earlier ones run.
 
     dataset ──map──► HetPlan(ids) and the batch, unchanged ──prefetch(window)──► model
                           │ returns at once
