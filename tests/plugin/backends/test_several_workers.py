@@ -228,7 +228,7 @@ def test_a_group_without_a_launcher_says_the_ranks(monkeypatch):
     assert str(find._of_group(None)) == "torch.distributed: rank 1 of 2, 0 of 1 on its node, run word"
     with pytest.raises(RuntimeError, match=r"torch\.distributed runs 2 ranks, but het_tf was not told"):
         het_tf.keras.Embedding(2, name="untold")
-    with pytest.raises(ValueError, match="torch.distributed runs 2 ranks, which share tables, and no par"):
+    with pytest.raises(ValueError, match=r"torch\.distributed runs 2 ranks, which share tables, and no par"):
         het_tf.init()
 
 
