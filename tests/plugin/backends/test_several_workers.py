@@ -212,6 +212,26 @@ def test_a_group_of_another_size_than_the_launcher_says_is_refused(monkeypatch):
         het_tf.init(ps="unix:///nowhere")
 
 
+@pytest.mark.skipif(BACKEND != "torch", reason="torch.distributed")
+def test_a_group_without_a_launcher_says_the_ranks(monkeypatch):
+    """As torch.multiprocessing.spawn makes it; the group gives them a word for their run."""
+    import torch
+
+    import het_tf
+    from het_tf.ext.workers.python import find
+    from het_tf.ext.workers.python.backends import ops
+
+    monkeypatch.setattr(ops, "group", lambda: ("torch.distributed", 1, 2))
+    monkeypatch.setattr(
+        torch.distributed, "broadcast_object_list", lambda words: words.__setitem__(0, "word")
+    )
+    assert str(find._of_group(None)) == "torch.distributed: rank 1 of 2, 0 of 1 on its node, run word"
+    with pytest.raises(RuntimeError, match=r"torch\.distributed runs 2 ranks, but het_tf was not told"):
+        het_tf.keras.Embedding(2, name="untold")
+    with pytest.raises(ValueError, match=r"torch\.distributed runs 2 ranks, which share tables, and no par"):
+        het_tf.init()
+
+
 # --- DistributedDataParallel --------------------------------------------------------------------------------
 
 
