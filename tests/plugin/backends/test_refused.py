@@ -317,6 +317,57 @@ def test_averages_that_overwrite_weights_of_jax():
 
 
 @on_jax
+def test_rows_are_read_behind_steps_that_still_run():
+    """JAX returns from a step whose inputs are still computed: what asks the engine waits for it."""
+    import jax
+
+    embed = layer()
+    start = rows()
+
+    @jax.jit
+    def long(x):
+        for _ in range(6):
+            x = x @ x / 1000
+        return x
+
+    @jax.jit
+    def step(value, ids, x):
+        def loss(value):
+            with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
+                return keras.ops.sum(embed(ids + x[0, 0].astype("int32") * 0, training=True))
+
+        embed.anchor.apply(jax.grad(loss)(value))
+
+    x = jax.numpy.ones((1000, 1000))
+    for number in range(1, 4):  # the first compiles
+        step(embed.anchor.value, IDS, long(x))
+        np.testing.assert_allclose(rows()[1:3], start[1:3] - 0.01 * number, atol=1e-6)
+
+
+@on_jax
+def test_constant_ids_of_a_compiled_step_are_looked_up_in_every_step():
+    import jax
+
+    embed = layer()
+    start = rows()
+
+    @jax.jit
+    def step(value):
+        def loss(value):
+            with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
+                return keras.ops.sum(embed(IDS, training=True))
+
+        value, ticket = jax.value_and_grad(loss)(value)
+        embed.anchor.apply(ticket)
+        return value
+
+    for number in range(3):
+        expected = start[1:3].sum() - 0.01 * number * 2 * DIM
+        np.testing.assert_allclose(array(step(embed.anchor.value)), expected, atol=1e-5)
+    np.testing.assert_allclose(rows()[1:3], start[1:3] - 0.03, atol=1e-6)
+
+
+@on_jax
 def test_an_error_in_a_compiled_step_says_what_it_is():
     import jax
 
