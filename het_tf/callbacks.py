@@ -1,6 +1,6 @@
 """Keras callbacks: figures of tables and caches, checkpoints, versions, and support for several workers.
 
-StepTrace and LearningRateScaling need TensorFlow as Keras' backend.
+LearningRateScaling, ProgressiveEvaluation and StepTrace need TensorFlow as Keras' backend.
 """
 
 from typing import TYPE_CHECKING, Any

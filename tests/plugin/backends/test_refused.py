@@ -65,8 +65,9 @@ def test_names_that_need_tensorflow(name):
 def test_arguments_that_need_tensorflow(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="log_dir of TableStats needs TensorFlow"):
         het_tf.callbacks.TableStats(tmp_path)
-    with pytest.raises(ImportError, match=r"het_tf\.callbacks\.StepTrace needs TensorFlow"):
-        het_tf.callbacks.StepTrace  # noqa: B018
+    for name in ("LearningRateScaling", "ProgressiveEvaluation", "StepTrace"):
+        with pytest.raises(ImportError, match=rf"het_tf\.callbacks\.{name} needs TensorFlow"):
+            getattr(het_tf.callbacks, name)
     with pytest.raises(RuntimeError, match=r"give Cache\(device='cpu'\)"):
         layer(cache=het_tf.Cache(device="gpu"))
     monkeypatch.setattr("het_tf.ext.workers.python.find.launched", lambda: ("het run", 2))
