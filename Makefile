@@ -171,7 +171,8 @@ LEFT := "release-check=the wheel in an empty environment, the site, the image" \
   "test-all-tf220=exports in TensorFlow 2.20, and symbols of every release" \
   "test-all-benchmarks=tests of the benchmarks' programs" \
   "test-all-instructions=instructions that a cached row costs" \
-  "test-all-notebooks=the tutorials, executed"
+  "test-all-notebooks=the tutorials, executed" \
+  "test-all-notebook-pytorch=that of PyTorch, in the environment of make test-backends"
 
 # Tests of Python come last: their summary is the last thing to be seen before the table.
 test-stages: test-check test-threads test-exact test-python
@@ -237,8 +238,16 @@ notebooks: build $(STAMP_NOTEBOOKS) $(STAMPHOROVOD) ## execute the tutorials and
 test-all-notebooks: build $(STAMP_NOTEBOOKS) $(STAMPHOROVOD) ## execute the tutorials, docs/tutorials (five minutes)
 	@$(STAGE) --show notebooks "tutorials, executed" $(PY) tools/notebooks.py $(NOTEBOOKS)
 
+.PHONY: notebook-pytorch test-all-notebook-pytorch
+notebook-pytorch: NOTEBOOK_OPTIONS := --write
+notebook-pytorch: test-all-notebook-pytorch ## execute the tutorial of PyTorch and store its outputs
+test-all-notebook-pytorch: build $(STAMPBACKENDS)
+	@$(VENVBACKENDS)/bin/python -m pip install -q --disable-pip-version-check -r requirements/notebooks.txt
+	@$(STAGE) --show notebook-pytorch "the tutorial of PyTorch, executed" \
+	  $(VENVBACKENDS)/bin/python tools/notebooks.py $(NOTEBOOK_OPTIONS) 12-pytorch
+
 test-all-stages: test-stages test-backends-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 \
-  test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks \
+  test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks test-all-notebook-pytorch \
   release-check-stages
 test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages

@@ -3,13 +3,16 @@
 
 python tools/notebooks.py [--write] [NAME ...]     NAME: a file, or a part of its name; none: all
 
-It ends at the first cell that fails, with the notebook, the cell and the error. With --write the outputs are
-stored, without what differs between two runs and machines for no reason: times, metadata, paths.
+A notebook whose library this environment lacks is left out, with a line: that of PyTorch has its own, of
+`make notebook-pytorch`. It ends at the first cell that fails, with the notebook, the cell and the error. With
+--write the outputs are stored, without what differs between two runs and machines for no reason: times,
+metadata, paths.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import sys
@@ -25,6 +28,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "docs" / "tutorials"
 CELL_SECONDS = 300
+NEEDS = {"12-pytorch": "torch"}  # the others need tensorflow
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 NOISE = (  # of TensorFlow, once a process, whatever is run
     "oneDNN custom operations are on",
@@ -132,6 +136,10 @@ def main() -> int:
     options = parser.parse_args()
     try:
         for path in chosen(options.names):
+            needed = NEEDS.get(path.stem, "tensorflow")
+            if importlib.util.find_spec(needed) is None:
+                print(f"{path.stem}: left out, {sys.executable} has no {needed}", flush=True)
+                continue
             begin = time.monotonic()
             notebook = execute(path)
             if options.write:

@@ -65,8 +65,9 @@ def test_names_that_need_tensorflow(name):
 def test_arguments_that_need_tensorflow(tmp_path):
     with pytest.raises(ImportError, match="log_dir of TableStats needs TensorFlow"):
         het_tf.callbacks.TableStats(tmp_path)
-    with pytest.raises(ImportError, match=r"het_tf\.callbacks\.StepTrace needs TensorFlow"):
-        het_tf.callbacks.StepTrace  # noqa: B018
+    for name in ("LearningRateScaling", "ProgressiveEvaluation", "StepTrace"):
+        with pytest.raises(ImportError, match=rf"het_tf\.callbacks\.{name} needs TensorFlow"):
+            getattr(het_tf.callbacks, name)
     with pytest.raises(RuntimeError, match=r"give Cache\(device='cpu'\)"):
         layer(cache=het_tf.Cache(device="gpu"))
 
@@ -309,6 +310,57 @@ def test_averages_that_overwrite_weights_of_jax():
     with pytest.raises(NotImplementedError, match="ema_overwrite_frequency is 2 with tables on JAX"):
         model.fit(IDS, np.ones((2, DIM), "float32"), verbose=0)
     assert het_tf.Table("t").updates == 0
+
+
+@on_jax
+def test_rows_are_read_behind_steps_that_still_run():
+    """JAX returns from a step whose inputs are still computed: what asks the engine waits for it."""
+    import jax
+
+    embed = layer()
+    start = rows()
+
+    @jax.jit
+    def long(x):
+        for _ in range(6):
+            x = x @ x / 1000
+        return x
+
+    @jax.jit
+    def step(value, ids, x):
+        def loss(value):
+            with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
+                return keras.ops.sum(embed(ids + x[0, 0].astype("int32") * 0, training=True))
+
+        embed.anchor.apply(jax.grad(loss)(value))
+
+    x = jax.numpy.ones((1000, 1000))
+    for number in range(1, 4):  # the first compiles
+        step(embed.anchor.value, IDS, long(x))
+        np.testing.assert_allclose(rows()[1:3], start[1:3] - 0.01 * number, atol=1e-6)
+
+
+@on_jax
+def test_constant_ids_of_a_compiled_step_are_looked_up_in_every_step():
+    import jax
+
+    embed = layer()
+    start = rows()
+
+    @jax.jit
+    def step(value):
+        def loss(value):
+            with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
+                return keras.ops.sum(embed(IDS, training=True))
+
+        value, ticket = jax.value_and_grad(loss)(value)
+        embed.anchor.apply(ticket)
+        return value
+
+    for number in range(3):
+        expected = start[1:3].sum() - 0.01 * number * 2 * DIM
+        np.testing.assert_allclose(array(step(embed.anchor.value)), expected, atol=1e-5)
+    np.testing.assert_allclose(rows()[1:3], start[1:3] - 0.03, atol=1e-6)
 
 
 @on_jax
