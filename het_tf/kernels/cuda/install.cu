@@ -7,6 +7,7 @@
 
 #include "het_tf/kernels/cuda/compose.h"
 #include "het_tf/kernels/cuda/install_plan.h"
+#include "het_tf/kernels/cuda/marks.h"
 #include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/sort.h"
 #include "het_tf/kernels/cuda/table.h"
@@ -55,6 +56,8 @@ struct PlaceKernel {
     const float* from = static_cast<float*>(answers.floats) + static_cast<uint64_t*>(answers.begins)[answer];
     const bool fresh = static_cast<uint8_t*>(plan.fresh)[i] != 0;
     const uint64_t row = PlaceOf(tile, i, use_number, table);
+    const bool of_call = (row & kOfCall) != 0;
+    const bool subscribed = !of_call && (static_cast<uint8_t*>(answers.flags)[answer] & kSubscribe) != 0;
     const RowRef ref = RowAt(batch, use_number, row);
     tile.Copy(ref.value, from, table.dim);
     tile.Copy(ref.state, from + table.dim, table.state_floats);
@@ -64,9 +67,9 @@ struct PlaceKernel {
         slot.key = key;
         slot.base = base;
         slot.stamp = use.stamp;
-        slot.used = kOneUse;
+        slot.used = Renewed(kOneUse, subscribed);
         *ref.slot = slot;
-        if ((row & kOfCall) == 0) {
+        if (!of_call) {
           static_cast<uint8_t*>(table.digests)[row] = DigestOf(HashKey(key, table.hash_seed));
         }
       });
@@ -77,7 +80,7 @@ struct PlaceKernel {
     if (ticks > 0 && ref.update != nullptr) MergeOnto(tile, table, ref.update, ticks, ref);
     tile.Once([&] {
       ref.slot->base = base;
-      ref.slot->used &= ~kInvalid;
+      ref.slot->used = Renewed(ref.slot->used, subscribed);
     });
   }
 };
@@ -102,14 +105,22 @@ class Install {
  public:
   Install(Context& context, HetDevCall& call, const HetDevBatch& batch, const HetDevAnswer* answers,
           uint32_t n_answers)
-      : context_(context), call_(call), batch_(batch), given_(answers), n_given_(n_answers) {}
+      : context_(context), call_(call), batch_(batch) {
+    for (uint32_t a = 0; a < n_answers; ++a)
+      (answers[a].rows != nullptr ? given_ : confirmed_).push_back(answers[a]);
+  }
 
   void Run(HetDevStream stream, HetDevExport* victims) {
     *victims = HetDevExport{};
     CheckAnswers();
-    if (n_ == 0) return;
+    if (n_ == 0 && confirmed_.empty()) return;
     context_.Begin(stream);
     view_ = KernelBatch(context_, CheckBatch(call_, batch_, false));
+    UploadConfirmed();
+    if (n_ == 0) {
+      Confirm();
+      return context_.End();
+    }
     UploadAnswers();
     MakePlan();
     ReadPlan();
@@ -117,6 +128,7 @@ class Install {
     ReserveRows();
     // All memory is allocated: changes begin here.
     updates_.Copy(context_, view_);
+    Confirm();
     Place();
     context_.Wait();
     *victims = updates_.Export();
@@ -124,14 +136,18 @@ class Install {
   }
 
  private:
+  void CheckUse(const HetDevAnswer& answer) const {
+    if (answer.use < batch_.n_uses) return;
+    Fail(HET_DEV_INVALID,
+         "an answer has use " + std::to_string(answer.use) + "; there are " + std::to_string(batch_.n_uses));
+  }
+
   void CheckAnswers() {
-    for (uint32_t a = 0; a < n_given_; ++a) {
+    for (const HetDevAnswer& answer : confirmed_) CheckUse(answer);
+    for (uint32_t a = 0; a < given_.size(); ++a) {
       const HetDevAnswer& answer = given_[a];
       const std::string name = "answer " + std::to_string(a);
-      if (answer.use >= batch_.n_uses) {
-        Fail(HET_DEV_INVALID,
-             name + ": use " + std::to_string(answer.use) + "; there are " + std::to_string(batch_.n_uses));
-      }
+      CheckUse(answer);
       if (answer.n > kEmpty - 1 - n_) Fail(HET_DEV_INVALID, name + ": more than 2^32 - 2 rows in one call");
       for (uint64_t i = 0; i < answer.n; ++i) {
         if (answer.bases[i] < 0) {
@@ -157,12 +173,12 @@ class Install {
     auto* flags = reinterpret_cast<uint8_t*>(uses + n_);
     uint64_t floats = 0;
     uint64_t to = 0;
-    for (uint32_t a = 0; a < n_given_; ++a) {
-      const HetDevAnswer& answer = given_[a];
+    for (const HetDevAnswer& answer : given_) {
       for (uint64_t i = 0; i < answer.n; ++i, ++to) {
         keys[to] = answer.keys[i];
         bases[to] = answer.bases[i];
         flags[to] = answer.admit[i] != 0 ? kAdmit : 0;
+        if (answer.subscribed != nullptr && answer.subscribed[i] != 0) flags[to] |= kSubscribe;
         uses[to] = answer.use;
         begins[to] = floats;
         floats += RowFloats(answer.use);
@@ -177,23 +193,39 @@ class Install {
     answers_.floats = context_.Scratch<float>(floats);
     context_.CopyIn(device, host, n_ * kBytes);
     floats = 0;
-    for (uint32_t a = 0; a < n_given_;) {
+    for (size_t a = 0; a < given_.size();) {
       const float* const rows = given_[a].rows;
       uint64_t count = 0;
       do {
         count += given_[a].n * RowFloats(given_[a].use);
         ++a;
-      } while (a < n_given_ && given_[a].rows == rows + count);
+      } while (a < given_.size() && given_[a].rows == rows + count);
       context_.CopyIn(answers_.floats.Plus(floats), rows, count);
       floats += count;
     }
+  }
+
+  void UploadConfirmed() {
+    for (const HetDevAnswer& answer : confirmed_) {
+      std::vector<int64_t> keys;
+      for (uint64_t i = 0; i < answer.n && answer.subscribed != nullptr; ++i) {
+        if (answer.subscribed[i] != 0) keys.push_back(answer.keys[i]);
+      }
+      if (keys.empty()) continue;
+      const Dev<int64_t> to = context_.Upload(keys.data(), keys.size());
+      marks_.push_back({batch_.uses[answer.use].table->view, Mark::kSubscribe, to, keys.size()});
+    }
+  }
+  void Confirm() {
+    for (const MarkKeysKernel& kernel : marks_)
+      Launch<32>(context_, "mark rows", (kernel.n + 31) / 32, kernel);
   }
 
   // Whether some table gets so many rows that a bucket has more than a lane can order.
   bool Crowded() const {
     constexpr uint64_t kMostOfBucket = 8;
     std::vector<uint64_t> rows(batch_.n_uses);
-    for (uint32_t a = 0; a < n_given_; ++a) rows[given_[a].use] += given_[a].n;
+    for (const HetDevAnswer& answer : given_) rows[answer.use] += answer.n;
     for (uint32_t use = 0; use < batch_.n_uses; ++use) {
       if (rows[use] > kMostOfBucket * view_.uses()[use].table.buckets) return true;
     }
@@ -236,8 +268,8 @@ class Install {
     context_.Wait();
     if (counts_[plan_.duplicate()] == PlanView::kNone) return;
     std::vector<std::pair<uint32_t, int64_t>> keys;
-    for (uint32_t a = 0; a < n_given_; ++a) {
-      for (uint64_t i = 0; i < given_[a].n; ++i) keys.push_back({given_[a].use, given_[a].keys[i]});
+    for (const HetDevAnswer& answer : given_) {
+      for (uint64_t i = 0; i < answer.n; ++i) keys.push_back({answer.use, answer.keys[i]});
     }
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
@@ -337,8 +369,9 @@ class Install {
   Context& context_;
   HetDevCall& call_;
   const HetDevBatch& batch_;
-  const HetDevAnswer* const given_;
-  const uint32_t n_given_;
+  std::vector<HetDevAnswer> given_;      // with rows
+  std::vector<HetDevAnswer> confirmed_;  // without
+  std::vector<MarkKeysKernel> marks_;
   uint64_t n_ = 0;  // answered rows
   KernelBatch view_;
   AnswersView answers_;

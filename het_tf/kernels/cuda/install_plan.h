@@ -6,7 +6,7 @@
 
 namespace het::dev {
 
-constexpr uint8_t kAdmit = 1;
+constexpr uint8_t kAdmit = 1, kSubscribe = 2;
 
 // Answers for all tables, in the caller's order.
 struct AnswersView {
@@ -14,7 +14,7 @@ struct AnswersView {
   Dev<int64_t> bases;
   Dev<uint64_t> begins;  // of each row, in `floats`
   Dev<uint32_t> uses;
-  Dev<uint8_t> flags;  // kAdmit
+  Dev<uint8_t> flags;  // kAdmit, kSubscribe
   Dev<float> floats;
 };
 

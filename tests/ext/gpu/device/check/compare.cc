@@ -98,6 +98,7 @@ void ExpectSameState(const Reply& tested, const Reply& reference, const std::str
   ExpectEqual(tested.state.rows, reference.state.rows, table + ": rows");
   ExpectEqual(tested.state.dirty, reference.state.dirty, table + ": dirty");
   ExpectEqual(tested.state.invalid, reference.state.invalid, table + ": invalid");
+  ExpectEqual(tested.state.subscribed, reference.state.subscribed, table + ": subscribed");
   ExpectEqual(tested.state.inserts, reference.state.inserts, table + ": inserts");
   ExpectEqual(tested.state.evictions, reference.state.evictions, table + ": evictions");
   Expect(tested.state.rows <= tested.state.capacity, table + " has more rows than its capacity");
@@ -109,6 +110,8 @@ void ExpectSameRow(const Reply& tested, const Reply& reference, const std::strin
   ExpectEqual(a.found, b.found, of + ": found");
   if (!a.found) return;
   ExpectEqual(a.invalid != 0, b.invalid != 0, of + ": invalid");
+  ExpectEqual(a.subscribed != 0, b.subscribed != 0, of + ": subscribed");
+  ExpectEqual(a.moved != 0, b.moved != 0, of + ": moved");
   if (!a.invalid) ExpectEqual(a.base, b.base, of + ": base");
   ExpectEqual(a.ticks, b.ticks, of + ": ticks");
   ExpectEqual(a.stamp, b.stamp, of + ": stamp");

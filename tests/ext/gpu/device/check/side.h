@@ -19,6 +19,7 @@ struct Use {
   int64_t push_bound;
   uint32_t push_every;
   float learning_rate;
+  std::vector<uint8_t> trusted = {};  // empty: no partition is
 };
 struct Feature {
   uint32_t use;
@@ -39,7 +40,8 @@ struct Answer {
   std::vector<int64_t> keys;
   std::vector<int64_t> bases;
   std::vector<uint8_t> admit;
-  std::vector<float> rows;
+  std::vector<float> rows;  // empty: the copies stay, and `bases` and `admit` are empty too
+  std::vector<uint8_t> subscribed;
 };
 
 // A reply. `code` and `error` are always set; other fields if the function has them.
@@ -115,6 +117,7 @@ class Side {
     HetDevCall* call = nullptr;
     Buffer ids, rows, gradients;
     std::vector<HetDevUse> uses;
+    std::vector<std::vector<uint8_t>> trusted;  // of each use
     std::vector<HetDevFeature> features;
     HetDevBatch batch = {};
     std::vector<size_t> floats;  // of rows of each feature
