@@ -125,13 +125,19 @@ class Install {
     MakePlan();
     ReadPlan();
     ReserveVictims();
+    ReserveLeft();
     ReserveRows();
     // All memory is allocated: changes begin here.
     updates_.Copy(context_, view_);
+    context_.CopyOut(left_keys_, plan_.left_keys, n_left_);
+    context_.CopyOut(left_uses_, plan_.left_uses, n_left_);
     Confirm();
     Place();
     context_.Wait();
     *victims = updates_.Export();
+    victims->n_left = n_left_;
+    victims->left_uses = left_uses_;
+    victims->left_keys = left_keys_;
     Account();
   }
 
@@ -243,6 +249,8 @@ class Install {
     plan_.victim_keys = context_.Scratch<uint64_t>(n_);
     plan_.victim_rows = context_.Scratch<uint64_t>(n_);
     plan_.victim_uses = context_.Scratch<uint32_t>(n_);
+    plan_.left_keys = context_.Scratch<int64_t>(n_);
+    plan_.left_uses = context_.Scratch<uint32_t>(n_);
     plan_.counts = context_.Scratch<uint32_t>(plan_.size());
     if (crowded) {
       Dev<uint64_t> keys(reinterpret_cast<uint64_t*>(answers_.keys.raw()));
@@ -283,6 +291,12 @@ class Install {
     std::vector<uint64_t> counts;
     for (uint32_t use = 0; use < batch_.n_uses; ++use) counts.push_back(CountOf(use, kVictims));
     updates_.Reserve(context_, batch_, {plan_.victim_keys, plan_.victim_uses, plan_.victim_rows}, counts);
+  }
+
+  void ReserveLeft() {
+    n_left_ = counts_[plan_.all_left()];
+    left_keys_ = context_.HostScratch<int64_t>(n_left_);
+    left_uses_ = context_.HostScratch<uint32_t>(n_left_);
   }
 
   // Allocates room for new rows of the call.
@@ -378,6 +392,9 @@ class Install {
   PlanView plan_;
   uint32_t* counts_ = nullptr;
   Updates updates_;
+  uint64_t n_left_ = 0;
+  int64_t* left_keys_ = nullptr;
+  uint32_t* left_uses_ = nullptr;
   NewRows new_rows_;
   uint64_t added_ = 0;
   uint64_t floats_ = 0;

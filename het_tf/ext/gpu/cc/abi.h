@@ -247,12 +247,16 @@ typedef struct { /* exported updates of one table; host memory, valid until the 
 typedef struct {
   uint32_t n; /* tables with updates */
   const HetDevUpdates* of;
+  /* From HetDevInstall: subscribed rows that were evicted without an update, in any order. */
+  uint64_t n_left;
+  const uint32_t* left_uses;
+  const int64_t* left_keys;
 } HetDevExport;
 
 /* A cached row becomes valid: x = own update on top of the given row, base = the given one. An absent row
  * enters its bucket or stays with the call, where it replaces the call's row for that key, if any. Each key
- * must occur once in the answers of a use that have rows. Before that, valid cached rows of answers without
- * rows become subscribed. `victims` are in order of keys. */
+ * must occur once in the answers of a use that have rows. Then valid cached rows of answers without rows
+ * become subscribed. `victims` are in order of keys. */
 HET_DEV_EXPORT int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                  const HetDevAnswer* answers, uint32_t n_answers, HetDevStream stream,
                                  HetDevExport* victims);

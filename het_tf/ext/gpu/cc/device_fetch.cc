@@ -1,6 +1,7 @@
 // DeviceTables::Fetch: gets a step's wanted rows from the store.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/wire/layout.h"
@@ -125,6 +126,16 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
                               static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
   if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
   if (training) calls_.Changed();
+  // As LineMarks::End.
+  try {
+    for (uint64_t i = 0; i < victims.n_left; ++i) {
+      client_->cache(tables[victims.left_uses[i]]->schema().id())
+          ->marks()
+          .left()
+          .push_back(victims.left_keys[i]);
+    }
+  } catch (const std::bad_alloc&) {
+  }
   Gave(victims, tables, true);
   PushExports();
   return Status();

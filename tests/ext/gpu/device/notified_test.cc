@@ -100,5 +100,19 @@ TEST_F(DeviceNotified, SubscriptionsThatTheStoreHasDropped) {
   Drained();
 }
 
+// Defect: the partition keeps a subscription to every row that the worker has ever had.
+TEST_F(DeviceNotified, EvictedRowsAreReported) {
+  WorldConfig config = NotifiedConfig(2);
+  config.devices = 1;
+  config.cache.capacity = 4;
+  WorldTest::Make(config);
+  for (Key key = 0; key < 100; key += 2) {
+    Train(0, {key, key + 1});
+    EXPECT_LE(subscribers().held(), 8u);
+  }
+  EXPECT_GE(subscribers().held(), 4u);
+  Drained();
+}
+
 }  // namespace
 }  // namespace het::testing

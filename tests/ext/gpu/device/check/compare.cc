@@ -81,6 +81,7 @@ void ExpectSameUpdates(const Reply& tested, const Reply& reference, const std::s
     ExpectEqual(a.keys.size(), b.keys.size(), of + ": keys");
     ExpectSame(a.floats, b.floats, of);
   }
+  Expect(tested.left == reference.left, what + ": subscribed rows that have left differ");
 }
 
 void ExpectSameSums(const Reply& tested, const Reply& reference) {

@@ -133,6 +133,7 @@ int main(int argc, char** argv) {
       {"keys trusted", tally.trusted},
       {"rows named by the store", tally.named},
       {"subscriptions ended", tally.resets},
+      {"subscribed rows evicted", tally.left},
       {"rows that stayed with a call", tally.own_rows},
       {"dirty victims", tally.victims},
       {"ticks", tally.ticks},

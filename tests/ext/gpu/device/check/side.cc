@@ -177,6 +177,8 @@ void Side::CopyUpdates(const HetDevExport& from, const std::vector<size_t>& row_
                               {of.clocks, of.clocks + of.n},
                               {of.updates, of.updates + of.n * row_floats[of.use]}});
   }
+  for (uint64_t i = 0; i < from.n_left; ++i) reply->left.emplace_back(from.left_uses[i], from.left_keys[i]);
+  std::sort(reply->left.begin(), reply->left.end());
   std::sort(reply->updates.begin(), reply->updates.end(),
             [](const Updates& a, const Updates& b) { return a.use < b.use; });
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/ext/gpu/device/check/library.h"
@@ -62,7 +63,8 @@ struct Reply {
   std::string error;
   std::vector<Wanted> wanted;  // by (use, key)
   std::vector<uint64_t> reads, hits;
-  std::vector<Updates> updates;  // by use
+  std::vector<Updates> updates;                    // by use
+  std::vector<std::pair<uint32_t, int64_t>> left;  // by (use, key)
   uint64_t uniques = 0, due = 0, discarded = 0;
   std::vector<uint64_t> ticks;
   std::vector<uint8_t> active;

@@ -44,6 +44,8 @@ class ToyStore {
   // Returns the subscribed rows for which in(key) holds and that are more than `bound` past their base, in
   // order, and ends their subscriptions.
   std::vector<int64_t> Name(int64_t bound, const std::function<bool(int64_t key)>& in);
+  // The worker has evicted the row. Returns whether it was subscribed.
+  bool Unsubscribe(int64_t key) { return subscribed_.erase(key) > 0; }
   // Ends the subscriptions of the keys for which in(key) holds.
   void Reset(const std::function<bool(int64_t key)>& in);
 

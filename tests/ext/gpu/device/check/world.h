@@ -30,7 +30,7 @@ inline const std::vector<uint32_t> kPushEvery = {0, 0, 1, 3, 10};
 
 // Counts of events, printed at the end: a schedule without evictions has tested little.
 struct Tally {
-  uint64_t operations = 0, lookups = 0, keys = 0, wanted = 0, trusted = 0, named = 0, resets = 0,
+  uint64_t operations = 0, lookups = 0, keys = 0, wanted = 0, trusted = 0, named = 0, resets = 0, left = 0,
            own_rows = 0, evictions = 0, ticks = 0, due = 0;
   uint64_t due_by_age = 0, held_back_by_age = 0;
   uint64_t victims = 0, taken = 0, discarded = 0, fetched_for_sum = 0, non_finite = 0, refused = 0;

@@ -215,6 +215,12 @@ void World::InstallOnce(size_t number, const std::vector<Answer>& answers) {
   ExpectSameUpdates(tested, reference, "victims");
   for (const Updates& updates : tested.updates) tally_->victims += updates.keys.size();
   DeliverAll(slot.step, tested, "a victim");
+  for (const auto& [use, key] : tested.left) {
+    const Table& table = tables_[slot.step.uses[use].table];
+    Expect(table.store->Unsubscribe(key),
+           table.name + ": the store did not know of a subscribed row that left");
+  }
+  tally_->left += tested.left.size();
   for (const Answer& answer : answers) {
     Ledger& ledger = *tables_[slot.step.uses[answer.use].table].ledger;
     for (size_t i = 0; i < answer.bases.size(); ++i) {

@@ -68,6 +68,8 @@ struct Export {
   };
   std::vector<OfUse> uses;
   std::vector<HetDevUpdates> shown;
+  std::vector<uint32_t> left_uses;
+  std::vector<Key> left_keys;
 
   // leaving[use]
   void Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out);

@@ -83,14 +83,20 @@ bool Asks(const HetDevUse& use, Key key, Copy copy) {
 }
 
 // Lets an absent row enter. Returns false if its bucket has only pinned rows and rows in `answered`.
-bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims) {
+// *left: the key of a subscribed row that was evicted without an update.
+bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims,
+           std::vector<Key>* left) {
   HetDevTable* table = use.table;
   Rows& bucket = table->BucketOf(key);
   if (bucket.size() == table->bucket_rows) {
     const Key* victim = table->Victim(bucket, use.pinned_from, answered);
     if (victim == nullptr) return false;
     const Row& row = bucket.at(*victim);
-    if (row.ticks > 0) (*victims)[*victim] = row.Update();
+    if (row.ticks > 0) {
+      (*victims)[*victim] = row.Update();
+    } else if (row.copy == Copy::kSubscribed) {
+      left->push_back(*victim);
+    }
     bucket.erase(Key(*victim));
     ++table->evictions;
   }
@@ -180,11 +186,7 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
     HetDevTable* table = batch->uses[answer.use].table;
     for (uint64_t i = 0; i < answer.n; ++i) {
       const bool subscribed = answer.subscribed != nullptr && answer.subscribed[i] != 0;
-      if (answer.rows == nullptr) {
-        Row* const kept = table->Find(answer.keys[i]);
-        if (subscribed && kept != nullptr && !kept->invalid()) kept->copy = Copy::kSubscribed;
-        continue;
-      }
+      if (answer.rows == nullptr) continue;
       bool of_call = false;
       Row* row = call->Find(table, answer.keys[i], &of_call);
       const Given given{answer.rows + i * table->config.row_floats, answer.bases[i], answer.admit[i] != 0,
@@ -202,13 +204,22 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     const HetDevUse& use = batch->uses[u];
     for (auto& [key, given] : absent[u]) {
-      if (given.admit && Enter(use, key, given, answered[u], &leaving[u])) continue;
+      if (given.admit && Enter(use, key, given, answered[u], &leaving[u], &context->leaving.left_keys))
+        continue;
       given.subscribed = false;
       Row& row = call->own[use.table][key];
       row.update.assign(use.table->config.row_floats, 0.0f);
       Renew(*use.table, given, &row);
     }
+    context->leaving.left_uses.resize(context->leaving.left_keys.size(), u);
     use.table->Age();
+  }
+  for (uint32_t a = 0; a < n_answers; ++a) {
+    const HetDevAnswer& answer = answers[a];
+    for (uint64_t i = 0; i < answer.n && answer.rows == nullptr && answer.subscribed != nullptr; ++i) {
+      Row* const kept = batch->uses[answer.use].table->Find(answer.keys[i]);
+      if (answer.subscribed[i] != 0 && kept != nullptr && !kept->invalid()) kept->copy = Copy::kSubscribed;
+    }
   }
   context->leaving.Fill(leaving, victims);
   return HET_DEV_OK;
