@@ -392,6 +392,29 @@ TEST_F(DeviceSubscriptionsTest, SubscriptionsEnd) {
   EXPECT_EQ(LookupWith(all_).at(3), 9) << "an invalid row has no subscription";
 }
 
+TEST_F(DeviceSubscriptionsTest, SubscribedRowsThatLeaveAreNamed) {
+  Keys old(24), others(100), subscribed;
+  std::iota(old.begin(), old.end(), 1);
+  std::iota(others.begin(), others.end(), 1001);
+  for (const int64_t key : old) {
+    if (key % 2 == 0) subscribed.push_back(key);
+  }
+  SetBatch(old);
+  Lookup();
+  Answer(old, true, subscribed);
+  EXPECT_EQ(victims_.n_left, 0u);
+  HetDevResetCall(context_, call_);
+  use_.stamp = use_.pinned_from = 2;
+  SetBatch(others);
+  Lookup();
+  Install(others);
+  Keys left(victims_.left_keys, victims_.left_keys + victims_.n_left);
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, subscribed);
+  EXPECT_EQ(std::count(victims_.left_uses, victims_.left_uses + victims_.n_left, 0u), 12);
+  EXPECT_EQ(victims_.n, 0u) << "none had an update";
+}
+
 TEST_F(DeviceLibraryTest, ForgetKnowsWhat) {
   uint64_t discarded = 0;
   EXPECT_EQ(HetDevForget(context_, use_.table, 8, nullptr, nullptr, &discarded), HET_DEV_INVALID);
