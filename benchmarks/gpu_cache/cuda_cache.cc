@@ -9,8 +9,10 @@
 //   install+evict  `batch` new rows enter full buckets, and as many dirty ones leave
 //   apply          RowWiseAdagrad: sums and ticks of `batch` different keys
 //   step           26 features of 4096 ids (Zipf, exponent 1.05), dim 16, all hits: lookup, then apply
-//   default        the same step at the default bounds of two workers: the store checks every row and renews
-//                  none, and updates are due by the age of their rows
+//   default        the same step at the default bounds of two workers: rows are subscribed, the store has
+//   named
+//                  the 1,000 hottest, which are fetched, and updates are due by the age of their rows
+//   asked          the same step with checks="asked": the store checks every row and renews none
 //   misses         the same step with 5 % new ids, whose rows enter
 //   t10            10 tables of 2^20 rows (fewer where memory is short), dim 128, SGD, 1,048,570 ids (Zipf,
 //   exponent
@@ -100,8 +102,9 @@ class Bench {
       if (Measured("apply")) Apply(dim);
     }
     if (Measured("step")) Steps();
-    if (Measured("default")) RealSteps("default step", true, 0);
-    if (Measured("misses")) RealSteps("5 % new ids", false, 0.05);
+    if (Measured("default")) RealSteps("default step", kNotified, 0);
+    if (Measured("asked")) RealSteps("asked step", kAsked, 0);
+    if (Measured("misses")) RealSteps("5 % new ids", kUnbounded, 0.05);
     if (Measured("t10")) StepsOfTenTables();
   }
 
@@ -364,11 +367,16 @@ class Bench {
   }
 
   // `new_ids`: their share. With it each turn has ids of its own, which are then there.
-  void RealSteps(const char* name, bool checked, double new_ids) {
+  enum Reads { kUnbounded, kAsked, kNotified };
+  void RealSteps(const char* name, Reads reads, double new_ids) {
     StepTable of(this);
-    if (checked) of.table.SetBounds(38, 8);
+    if (reads != kUnbounded) of.table.SetBounds(38, 8);
+    if (reads == kNotified) of.table.SetSubscribes();
     of.table.Fill(0.75);
-    of.table.SetCheck(checked);
+    if (reads == kAsked) of.table.SetCheck(true);
+    const std::vector<int64_t>& hottest = of.table.resident();
+    const size_t n_moved = std::min<size_t>(1000, hottest.size());
+    const std::vector<int64_t> moved(hottest.begin(), hottest.begin() + static_cast<std::ptrdiff_t>(n_moved));
     std::vector<HetDevFeature> all;
     std::vector<int64_t> missing;
     uint64_t wanted_rows = 0, due = 0, turns = 0;
@@ -379,11 +387,12 @@ class Bench {
           all = of.batch.Features(turn);
         },
         [&](int) {
+          if (reads == kNotified) of.table.Moved(moved);
           const HetDevWanted wanted = of.table.Lookup(all, true);
           wanted_rows += wanted.n;
           missing.clear();
           for (uint64_t i = 0; i < wanted.n; ++i) {
-            if (wanted.bases[i] == HET_DEV_NO_BASE) missing.push_back(wanted.keys[i]);
+            if (wanted.bases[i] < 0) missing.push_back(wanted.keys[i]);
           }
           const bool gather = wanted.n > 0;
           if (!missing.empty()) of.table.Enter(missing);
@@ -468,12 +477,13 @@ int main(int argc, char** argv) {
     }
     if (name == "--only") {
       sizes.only = argv[i + 1];
-      const std::set<std::string> parts = {"lookup", "gather",  "install", "apply",
-                                           "step",   "default", "misses",  "t10"};
+      const std::set<std::string> parts = {"lookup",  "gather", "install", "apply", "step",
+                                           "default", "asked",  "misses",  "t10"};
       if (parts.count(sizes.only) == 1) continue;
-      std::fprintf(stderr,
-                   "--only %s: there are lookup, gather, install, apply, step, default, misses and t10\n%s",
-                   argv[i + 1], usage);
+      std::fprintf(
+          stderr,
+          "--only %s: there are lookup, gather, install, apply, step, default, asked, misses and t10\n%s",
+          argv[i + 1], usage);
       return 2;
     }
     const uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);

@@ -65,7 +65,7 @@ class Table {
     Must(library, library.CreateTable(context, &config, &table_), "CreateTable");
     Must(library, library.CreateCall(context, &call_), "CreateCall");
     const int64_t push_bound = keep_updates ? INT64_MAX : 0;
-    use_ = {table_, 0, 1, 1, push_bound, /*push_every=*/0, 0.01f};
+    use_ = {table_, 0, 1, 1, push_bound, /*push_every=*/0, 0.01f, nullptr};
   }
   ~Table() {
     library_.DestroyCall(context_, call_);
@@ -146,8 +146,10 @@ class Table {
     bases_.assign(keys.size(), 0);
     for (size_t i = 0; ages_ && i < keys.size(); ++i) bases_[i] = keys[i] & 127;
     admit_.assign(keys.size(), 1);
-    const HetDevAnswer answer = {
-        0, keys.size(), keys.data(), bases_.data(), admit_.data(), static_cast<float*>(rows)};
+    const HetDevAnswer answer = {0, keys.size(), keys.data(), bases_.data(), admit_.data(),
+                                 static_cast<float*>(rows),
+                                 // Rows enter the cache or are subscribed to: both are ones.
+                                 use_.trusted == nullptr ? nullptr : admit_.data()};
     const HetDevBatch batch = Batch();
     HetDevExport victims = {};
     Must(library_, library_.Install(context_, call_, &batch, &answer, 1, nullptr, &victims), "Install");
@@ -167,6 +169,17 @@ class Table {
   }
   // Whether the store checks the rows of later lookups.
   void SetCheck(bool check) { use_.check = check; }
+  // From now on rows that enter are subscribed, and need no check until Moved names them.
+  void SetSubscribes() {
+    use_.check = 1;
+    use_.trusted = trusted_.data();
+  }
+  void Moved(const std::vector<int64_t>& keys) {
+    uint64_t discarded = 0;
+    Must(library_,
+         library_.ForgetKeys(context_, table_, HET_DEV_MOVED, keys.data(), keys.size(), nullptr, &discarded),
+         "ForgetKeys");
+  }
   const HetDevUse& use() const { return use_; }
   // Of what was looked up last. How many updates were due; `all_stay`: it must be none.
   uint64_t Apply(const std::vector<HetDevFeature>& features, bool all_stay = true) {
@@ -228,6 +241,7 @@ class Table {
   std::vector<int64_t> known_, resident_;
   std::vector<int64_t> bases_;
   std::vector<uint8_t> admit_;
+  const std::vector<uint8_t> trusted_ = std::vector<uint8_t>(64, 1);
   void* staged_ = nullptr;
 };
 

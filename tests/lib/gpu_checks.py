@@ -171,6 +171,16 @@ def updates_are_held_back_by_the_age_of_their_row():
     compare_tables()
 
 
+@check
+def a_lookup_asks_about_absent_rows_alone():
+    layer = embedding("gpu")
+    for step in range(5):  # one new id in each
+        train(layer, tf.range(step, step + 100, dtype=tf.int64), step)
+    stats = het_tf.Table("t", namespace="gpu").stats()["cache"]
+    found = [stats[name] for name in ("reads", "miss_pull", "trusted", "checks", "update_pull")]
+    assert found == [500, 104, 396, 0, 0], found
+
+
 # --- models ---------------------------------------------------------------------------------------
 
 

@@ -45,8 +45,8 @@ struct CacheConfig {
   uint32_t workers = 1;
   size_t write_back_rows = 4096;         // evicted rows with unsent updates that may wait; not on a device
   RowFormat wire = RowFormat::kFloat32;  // how rows and updates travel; not on a device
-  Checks checks = Checks::kNotified;     // on a device rows are asked about
-  bool on_device = false;                // in the memory of a device (device/device_tables.h)
+  Checks checks = Checks::kNotified;
+  bool on_device = false;  // in the memory of a device (device/device_tables.h)
 
   // The least pull bound at which notifications are the default: they let a row lack the ticks of one more
   // step, which are many against a lower bound.
@@ -61,7 +61,7 @@ struct CacheConfig {
   }
   SyncPolicy sync() const {
     // Notifications need checks and kept rows. At a bound of 0 every read checks.
-    const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0 && !on_device;
+    const bool bounded = pull_bound.most > 0 && pull_bound != kUnbounded && capacity > 0;
     return {pull_bound, push_bound, bounded && checks == Checks::kNotified};
   }
 };

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "het_tf/core/cache/pull_rule.h"
 #include "het_tf/core/wire/bound.h"
 
 namespace het {
@@ -24,19 +25,16 @@ struct SyncPolicy {
   Bound push = 100;
   bool subscribes = false;
 
-  enum class Pull { kNothing, kCheck, kFetch, kNotified };
+  using Pull = het::Pull;
   // Returns what a read asks about a valid line. `moved`: its copy is Copy::kMoved. `trusted`: it is
   // subscribed, and the newest notifications are recent; kNotified: the read asks only for the next ones.
-  Pull OnRead(bool moved, bool trusted) const {
-    if (subscribes && trusted) return Pull::kNotified;
-    if (moved) return Pull::kFetch;
-    return pull == kUnbounded ? Pull::kNothing : Pull::kCheck;
-  }
+  Pull OnRead(bool moved, bool trusted) const { return PullOf(bounds_reads(), moved, subscribes && trusted); }
   // Whether several workers compute what one process would: no read and no push lags behind.
   bool Exact() const { return pull.most == 0 && push.most == 0; }
   // Whether a lookup may begin before the step before it has ended: not at a bound of 0.
   bool MayBeginEarly() const { return pull.most > 0; }
 
+  bool bounds_reads() const { return pull != kUnbounded; }
   bool bounds_pushes() const { return push != kUnbounded; }
   // A row with more unsent ticks than this is pushed at the end of a step. A bound by age limits unsent
   // ticks as it is. An absolute bound of at least kEarlyPush is lowered by one: a push then goes out one

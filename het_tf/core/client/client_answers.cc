@@ -7,7 +7,10 @@ namespace het {
 void ClientAnswers::OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read,
                            bool notifies) {
   ReadOp* const op = read->op;
-  if (notifies) to_.subscriptions->Take(session->partition(), reply);
+  if (notifies) {
+    to_.subscriptions->Take(session->partition(), reply);
+    to_.devices->Notified(session->partition(), reply);
+  }
   for (const TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
     const TableReply nothing;

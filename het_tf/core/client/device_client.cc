@@ -33,17 +33,19 @@ std::unique_ptr<ReadOp> DeviceClient::BeginRead(DeviceRead* read, bool training)
     op->error = Check(part.table);
     if (!op->error.ok()) return op;
   }
-  auto sink = std::make_unique<DeviceSink>(&reads_, op.get(), *read);
+  auto sink = std::make_unique<DeviceSink>(&reads_, op.get(), *read, training);
   DeviceSink& rows = *sink;
   op->sink = std::move(sink);
   Asker asker(op.get(), subscriptions_);
-  rows.Classify(*tables_, training, &asker);
+  rows.Classify(*tables_, &asker);
   asker.Ask(&exchange_->sessions());
   return op;
 }
 
 Status DeviceClient::Read(DeviceRead* read, bool training) {
-  return reader_->Await(BeginRead(read, training).get());
+  const std::unique_ptr<ReadOp> op = BeginRead(read, training);
+  if (op->done() && subscriptions_->asking()) waiter_->Progress();  // as Client::Read
+  return reader_->Await(op.get());
 }
 
 Status DeviceClient::Push(const DevicePush& push) {

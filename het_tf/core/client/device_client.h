@@ -48,6 +48,7 @@ class DeviceClient {
   Status Wait(uint64_t of_step = UINT64_MAX);
   // Call when bases or rows that reads have of the partition have become invalid.
   void AskAnew(Session* session) { reads_.AskAnew(session); }
+  void Notified(uint32_t partition, const Reply& reply) { reads_.Notified(partition, reply); }
 
  private:
   CachedTables* const tables_;

@@ -7,8 +7,8 @@
 
 namespace het {
 
-DeviceSink::DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read)
-    : all_(all), op_(op), read_(read) {
+DeviceSink::DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read, bool training)
+    : all_(all), op_(op), read_(read), training_(training) {
   all_->sinks_.push_back(this);
 }
 
@@ -16,13 +16,14 @@ DeviceSink::~DeviceSink() {
   all_->sinks_.erase(std::remove(all_->sinks_.begin(), all_->sinks_.end(), this), all_->sinks_.end());
 }
 
-void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* asker) {
+void DeviceSink::Classify(const CachedTables& tables, Asker* asker) {
   for (const DeviceRead::Part& rows : read_.parts) {
-    if (rows.n == 0) continue;
     TableCache& cache = tables.at(rows.table);
+    if (rows.n == 0 && !(training_ && cache.policy().sync().subscribes)) continue;
     asker->Begin(&cache, rows.partition);
     TableRead* const asked = asker->asked();
-    const auto fetches = static_cast<size_t>(std::count(rows.bases, rows.bases + rows.n, kNoBase));
+    const auto fetches = static_cast<size_t>(
+        std::count_if(rows.bases, rows.bases + rows.n, [](Clock base) { return base < 0; }));
     asked->fetches.reserve(fetches);
     asked->fetch_at.reserve(fetches);
     asked->checks.reserve(rows.n - fetches);
@@ -30,8 +31,9 @@ void DeviceSink::Classify(const CachedTables& tables, bool training, Asker* aske
     asked->check_at.reserve(rows.n - fetches);
     for (uint32_t i = 0; i < rows.n; ++i) {
       rows.came[i] = 0;
-      rows.admit[i] = training;
-      if (rows.bases[i] != kNoBase) {
+      rows.subscribed[i] = 0;
+      rows.admit[i] = training_;
+      if (rows.bases[i] >= 0) {
         asked->Check(rows.keys[i], rows.bases[i], i);
         continue;
       }
@@ -59,7 +61,24 @@ size_t DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, Reply
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
     give(asked.fetch_at[i], reply.fetched_clocks[i]);
   }
-  return asked.fetches.size();
+  for (const Vector<uint32_t>* places : {&asked.check_at, &asked.fetch_at}) {
+    for (uint32_t at : *places) part.subscribed[at] = answer.subscribed;
+  }
+  return static_cast<size_t>(std::count_if(asked.fetch_at.begin(), asked.fetch_at.end(),
+                                           [&](uint32_t at) { return part.bases[at] == kNoBase; }));
+}
+
+void DeviceSink::Notified(uint32_t partition, const Reply& reply) {
+  for (const DeviceRead::Part& part : read_.parts) {
+    if (part.partition != partition || part.n == 0) continue;
+    if (reply.ends_subscriptions()) std::fill_n(part.subscribed, part.n, 0);
+    const TableReply* const said = reply.Of(part.table);
+    if (said == nullptr) continue;
+    for (Key key : said->notified_keys) {
+      const Key* const at = std::lower_bound(part.keys, part.keys + part.n, key);
+      if (at != part.keys + part.n && *at == key) part.subscribed[at - part.keys] = 0;
+    }
+  }
 }
 
 void DeviceSink::AskAnew(Session* session) {
@@ -86,6 +105,10 @@ void DeviceSink::AskAnew(Session* session) {
 
 void DeviceReads::AskAnew(Session* session) {
   for (DeviceSink* sink : sinks_) sink->AskAnew(session);
+}
+
+void DeviceReads::Notified(uint32_t partition, const Reply& reply) {
+  for (DeviceSink* sink : sinks_) sink->Notified(partition, reply);
 }
 
 }  // namespace het

@@ -20,6 +20,9 @@ class DeviceReads {
  public:
   // All that reads want of this partition is fetched, whatever was answered already.
   void AskAnew(Session* session);
+  // An answer of the partition has named rows, or ended all subscriptions: reads that wait for further
+  // answers are not subscribed to these rows. Call before the answer's own rows are taken.
+  void Notified(uint32_t partition, const Reply& reply);
 
  private:
   friend class DeviceSink;
@@ -29,17 +32,21 @@ class DeviceReads {
 // The read is under way as long as its sink is there. A row's place is its position in its DeviceRead::Part.
 class DeviceSink : public RowSink {
  public:
-  DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read);
+  // `training`: its rows may enter the cache, and it subscribes to them.
+  DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read, bool training);
   ~DeviceSink() override;
-  // Asks about all rows. `training`: says which of them may enter the cache.
-  void Classify(const CachedTables& tables, bool training, Asker* asker);
+  bool subscribes() const override { return training_; }
+  // Asks about all rows.
+  void Classify(const CachedTables& tables, Asker* asker);
   size_t Take(const TableRead& asked, const TableAnswer& answer, ReplyRows* rows) override;
   void AskAnew(Session* session);
+  void Notified(uint32_t partition, const Reply& reply);
 
  private:
   DeviceReads* const all_;
   ReadOp* const op_;
   const DeviceRead& read_;
+  const bool training_;
 };
 
 }  // namespace het

@@ -6,6 +6,9 @@
 //                                                     the device adds its unsent updates
 //   due, victims         ─► DeviceClient::Push ─► frames; DeviceClient::Wait: until they are applied
 //
+// A training read subscribes to its rows (subscriptions.h): later lookups do not want them until the store
+// has named them.
+//
 // A DeviceLines tells the cache of changes that it has not made.
 //
 // Order: a read ends, and its rows are installed, before anything of its tables is pushed or
@@ -22,22 +25,25 @@
 
 namespace het {
 
-constexpr Clock kNoBase = -1;  // the row is not there, or its base is not to be trusted
+constexpr Clock kNoBase = -1;   // the row is absent
+constexpr Clock kOldBase = -2;  // the row is there, and must be fetched
 
 // Rows that a device wants: of each table and partition at most one part.
 struct DeviceRead {
   struct Part {
     uint64_t table;
     uint32_t partition;
-    size_t n;
-    const Key* keys;     // different ones, all of this partition
-    const Clock* bases;  // kNoBase: fetch; else: check, and fetch if it is past the pull bound
+    size_t n;            // 0: only asks which rows have moved, if the table subscribes
+    const Key* keys;     // ascending, all of this partition
+    const Clock* bases;  // below 0: fetch; else: check, and fetch if it is past the pull bound
     // Out, n elements each; what they hold is good once the read has succeeded. The caller gives
     // the room.
     uint8_t* came;   // 0: the copy may stay as it is (checks alone); then nothing else is filled in
     uint8_t* admit;  // may it enter the cache? 0 in all but training reads
-    Clock* clocks;   // the new base
-    float* rows;     // n * row_floats; row i at i * row_floats
+    // The store names the row when it moves; also of rows that did not come. 0 in all but training reads.
+    uint8_t* subscribed;
+    Clock* clocks;  // the new base
+    float* rows;    // n * row_floats; row i at i * row_floats
   };
   Vector<Part> parts;
 };
@@ -72,6 +78,10 @@ class DeviceLines {
   virtual void DropKeys(Span<const Key> keys) = 0;
   // Rows without unsent updates go.
   virtual void DropClean() = 0;
+  // The store has named these rows: those that are subscribed have moved (cache/line_marks.h).
+  virtual void Moved(Span<const Key> keys) = 0;
+  // No row of this partition is subscribed any more. Returns whether some may have been.
+  virtual bool Unsubscribe(uint32_t partition) = 0;
 };
 
 }  // namespace het

@@ -197,7 +197,10 @@ void PushBuilder::OfDevice(const DevicePush& push) {
   for (uint32_t p = 0; p < made.size(); ++p) {
     for (PushFrame& frame : made[p].frames) numbered.emplace_back(NewFrame(p), &frame);
   }
-  for (auto& [frame, content] : numbered) frame->tables.swap(content->tables);
+  for (auto& [frame, content] : numbered) {
+    frame->tables.swap(content->tables);
+    for (TablePush& push : frame->tables) push.left = frame->notified_ack == 0 ? 0 : push.left;
+  }
   for (const DevicePush::Part& part : push.parts) {
     Counters& counters = tables_->at(part.table).counters();
     (part.evicted ? counters.evict_push : counters.bound_push) += part.n;
@@ -221,6 +224,7 @@ void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
       const size_t fit = max_frame_bytes_ > bytes ? (max_frame_bytes_ - bytes) / row_bytes : 0;
       end = begin + std::clamp<size_t>(fit, 1, rows[p].size() - begin);
       TablePush& push = *frames.back().Add(cache.schema(), RowFormat::kFloat32, end - begin);
+      if (part.evicted) push.left = static_cast<uint32_t>(end - begin);
       Writer updates(&push.rows);
       for (size_t at = begin; at < end; ++at) {
         const uint32_t i = rows[p][at];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/client/row_sink.h"
 
 namespace het {
@@ -68,11 +69,12 @@ void Subscriptions::FillIn(const Session& session, PartitionRead* read, OutReque
 }
 
 void Subscriptions::Take(uint32_t partition, const Reply& reply) {
-  if (reply.subscription_reset || reply.notified == 0) Reset(partition);
+  if (reply.ends_subscriptions()) Reset(partition);
   // A push in the same frame may have named further tables.
   for (const TableReply& t : reply.tables) {
     TableCache* const cache = tables_->Find(t.table);
     if (cache == nullptr) continue;
+    if (cache->device() != nullptr) cache->device()->Moved(t.notified_keys);
     for (Key key : t.notified_keys) {
       const uint32_t line = cache->lines().Find(key);
       if (line != kNoRow) cache->marks().Notify(line);
@@ -84,7 +86,7 @@ void Subscriptions::Take(uint32_t partition, const Reply& reply) {
 void Subscriptions::Reset(uint32_t partition) {
   for (const auto& [table, cache] : *tables_) {
     if (cache->policy().config().checks == Checks::kAsked) continue;
-    bool any = false;
+    bool any = cache->device() != nullptr && cache->device()->Unsubscribe(partition);
     tables_->ForEachLine(cache.get(), partition, [&, c = cache.get()](uint32_t line) {
       if (!c->marks().subscribed(line)) return;
       c->marks().Unsubscribe(line);

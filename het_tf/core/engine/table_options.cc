@@ -144,12 +144,6 @@ Status CheckTogether(const CacheOptions& options) {
         " with device=\"gpu\"; a cache on a GPU does not know the age of its updates: leave "
         "push_max_age out, or give device=\"cpu\"");
   }
-  if (options.checks == Checks::kNotified) {
-    return InvalidArgument(
-        "cache.checks is \"notified\" with device=\"gpu\"; rows in GPU memory are asked about: leave checks "
-        "out, "
-        "or give device=\"cpu\"");
-  }
   return Status();
 }
 
@@ -196,7 +190,7 @@ Result<TableOptions> CacheOptions::Resolve(const TableSchema& schema, bool remot
   const bool exact = cache.sync().Exact();
   const bool rounds = remote && !cache.on_device && cache.capacity > 0 && (!exact || synchronous);
   cache.wire = wire.value_or(rounds ? RowFormat::kInt4 : RowFormat::kFloat32);
-  const bool subscribes = !cache.on_device && cache.pull_bound.most >= CacheConfig::kLeastNotified;
+  const bool subscribes = cache.pull_bound.most >= CacheConfig::kLeastNotified;
   cache.checks = checks.value_or(subscribes ? Checks::kNotified : Checks::kAsked);
   if (remote) cache.push_max_age = push_max_age;
   return TableOptions{cache};

@@ -23,6 +23,7 @@ struct TableLayout {
   uint64_t hash_seed = 0;
 
   uint32_t partitions() const { return stride * group; }  // of the store
+  bool Has(uint32_t partition) const { return partition % stride == first; }
   HET_HOST_DEVICE uint64_t Hash(Key key) const { return HashKey(key, hash_seed); }
   // Returns the partition of the row whose key has this hash; `group` must be at most 65536.
   HET_HOST_DEVICE uint32_t Of(uint64_t hash) const {

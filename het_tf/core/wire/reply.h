@@ -100,6 +100,9 @@ struct Reply {
     return nullptr;
   }
 
+  // Whether the partition has no subscriptions from before this answer; of one with notifications.
+  bool ends_subscriptions() const { return subscription_reset || notified == 0; }
+
   FrameStatus status = FrameStatus::kOk;
   std::string message;
   uint32_t request_id = 0;

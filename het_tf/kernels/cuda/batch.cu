@@ -35,6 +35,7 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
   view.stamp = static_cast<uint32_t>(use.stamp);
   view.learning_rate = use.learning_rate;
   view.check = use.check;
+  view.trust = kTrustsNone;
   return view;
 }
 

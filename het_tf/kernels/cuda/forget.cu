@@ -1,6 +1,7 @@
 // HetDevForget, HetDevForgetKeys and HetDevInspect: operations on rows between steps.
 #include <string>
 
+#include "het_tf/kernels/cuda/marks.h"
 #include "het_tf/kernels/cuda/probe.h"
 #include "het_tf/kernels/cuda/table.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -8,14 +9,19 @@
 namespace het::dev {
 namespace {
 
+bool OnlyMarks(int what) { return what == HET_DEV_MOVED || what == HET_DEV_UNSUBSCRIBE; }
+
+HET_HOST_DEVICE inline Mark MarkOf(int what) {
+  return what == HET_DEV_MOVED         ? Mark::kNotify
+         : what == HET_DEV_UNSUBSCRIBE ? Mark::kUnsubscribe
+                                       : Mark::kInvalidate;
+}
+
 // On one lane. Several lanes may have the same row (HetDevForgetKeys): one of them acts.
 HET_DEV void ForgetRow(const TableView& table, int what, uint64_t row, uint64_t* discarded) {
   Slot& slot = static_cast<Slot*>(table.slots)[row];
   uint8_t* digest = static_cast<uint8_t*>(table.digests) + row;
-  if (what == HET_DEV_INVALIDATE) {
-    AtomicOr(&slot.used, kInvalid);
-    return;
-  }
+  if (what >= HET_DEV_INVALIDATE) return MarkRow(&slot, MarkOf(what));
   if (what == HET_DEV_DROP_CLEAN && AtomicLoad(&slot.ticks) > 0) return;
   if (what == HET_DEV_DROP) {
     const uint32_t ticks = AtomicExchange(&slot.ticks, 0u);
@@ -71,9 +77,10 @@ struct ForgetRowsKernel {
 };
 
 void CheckWhat(const HetDevTable& table, int what) {
-  if (what >= HET_DEV_DROP && what <= HET_DEV_INVALIDATE) return;
+  if (what >= HET_DEV_DROP && what <= HET_DEV_UNSUBSCRIBE) return;
   Fail(HET_DEV_INVALID, "table '" + table.name + "': what " + std::to_string(what) +
-                            " is unknown; choose HET_DEV_DROP, HET_DEV_DROP_CLEAN or HET_DEV_INVALIDATE");
+                            " is unknown; choose HET_DEV_DROP, HET_DEV_DROP_CLEAN, HET_DEV_INVALIDATE, "
+                            "HET_DEV_MOVED or HET_DEV_UNSUBSCRIBE");
 }
 
 }  // namespace
@@ -85,12 +92,17 @@ int HetDevForget(HetDevContext* context, HetDevTable* table, int what, const uin
                  HetDevStream stream, uint64_t* discarded) {
   return Guard([&] {
     CheckWhat(*table, what);
+    *discarded = 0;
     context->Begin(stream);
-    ++table->forgets;
+    if (!OnlyMarks(what)) ++table->forgets;
     if (what == HET_DEV_DROP && partitions == nullptr) table->evicted_below = 0;  // stamps may begin again
     ForgetKernel kernel{table->view, what, Dev<uint8_t>(), context->Scratch<uint64_t>(1)};
     if (partitions != nullptr)
       kernel.partitions = context->Upload(partitions, table->view.layout.partitions());
+    if (OnlyMarks(what)) {
+      Launch<32>(*context, "mark rows", table->view.buckets, kernel);
+      return context->End();
+    }
     uint64_t* result = context->HostScratch<uint64_t>(1);
     context->Fill(kernel.discarded, 0, 1);
     Launch<32>(*context, "forget", table->view.buckets, kernel);
@@ -107,8 +119,12 @@ int HetDevForgetKeys(HetDevContext* context, HetDevTable* table, int what, const
     *discarded = 0;
     if (n == 0) return;
     context->Begin(stream);
-    ++table->forgets;
     const Dev<int64_t> of = context->Upload(keys, n);
+    if (OnlyMarks(what)) {
+      Launch<32>(*context, "mark rows", (n + 31) / 32, MarkKeysKernel{table->view, MarkOf(what), of, n});
+      return context->End();
+    }
+    ++table->forgets;
     const Dev<uint64_t> rows = context->Scratch<uint64_t>(n);
     const Dev<uint64_t> sum = context->Scratch<uint64_t>(1);
     uint64_t* result = context->HostScratch<uint64_t>(1);
@@ -152,5 +168,7 @@ int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDe
     state->ticks = slot->ticks;
     state->stamp = slot->stamp;
     state->frequency = FrequencyOf(slot->used);
+    state->subscribed = (slot->used & kSubscribed) != 0 ? 1 : 0;
+    state->moved = (slot->used & kMoved) != 0 ? 1 : 0;
   });
 }

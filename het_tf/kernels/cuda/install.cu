@@ -1,12 +1,12 @@
-// HetDevInstall: puts the store's rows into the table or the call. The plan is in install_plan.h.
+// HetDevInstall: puts the store's rows into the table or the call. The plan is in install_plan.h, what
+// executes it in install_kernels.h.
 #include <algorithm>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "het_tf/kernels/cuda/compose.h"
-#include "het_tf/kernels/cuda/install_plan.h"
+#include "het_tf/kernels/cuda/install_kernels.h"
 #include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/sort.h"
 #include "het_tf/kernels/cuda/table.h"
@@ -15,123 +15,60 @@
 namespace het::dev {
 namespace {
 
-// New rows of the call; those of one use are consecutive.
-struct NewRows {
-  Dev<uint64_t> of_use;  // [n_uses][2]: new rows of earlier uses; begin of its floats
-  CallRows rows;         // with room for all of them
-  uint32_t first;        // number of the first new row
-};
-
-template <typename Batch>
-struct PlaceKernel {
-  Batch batch;  // with the call's rows after the install
-  AnswersView answers;
-  PlanView plan;
-  NewRows new_rows;
-
-  template <typename Tile>
-  HET_DEV uint64_t PlaceOf(const Tile& tile, uint64_t i, uint32_t use, const TableView& table) const {
-    const uint64_t row = static_cast<uint64_t*>(plan.rows)[i];
-    if (row != kNowhere) return row;
-    const uint32_t of_this_use = static_cast<uint32_t*>(plan.new_rows)[i];
-    const uint64_t* of_use = static_cast<uint64_t*>(new_rows.of_use) + uint64_t{use} * 2;
-    const uint64_t number = new_rows.first + of_use[0] + of_this_use;
-    tile.Once([&] {
-      static_cast<uint32_t*>(new_rows.rows.uses)[number] = use;
-      static_cast<uint64_t*>(new_rows.rows.begins)[number] = of_use[1] + of_this_use * FloatsInCall(table);
-    });
-    tile.Sync();
-    return kOfCall | number;
-  }
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    const uint32_t answer = static_cast<uint32_t*>(plan.order)[i];
-    const uint32_t use_number = static_cast<uint32_t*>(answers.uses)[answer];
-    const UseView& use = batch.use(use_number);
-    const TableView& table = use.table;
-    const int64_t key = static_cast<int64_t*>(answers.keys)[answer];
-    const int64_t base = static_cast<int64_t*>(answers.bases)[answer];
-    const float* from = static_cast<float*>(answers.floats) + static_cast<uint64_t*>(answers.begins)[answer];
-    const bool fresh = static_cast<uint8_t*>(plan.fresh)[i] != 0;
-    const uint64_t row = PlaceOf(tile, i, use_number, table);
-    const RowRef ref = RowAt(batch, use_number, row);
-    tile.Copy(ref.value, from, table.dim);
-    tile.Copy(ref.state, from + table.dim, table.state_floats);
-    if (fresh) {
-      tile.Once([&] {
-        Slot slot = {};
-        slot.key = key;
-        slot.base = base;
-        slot.stamp = use.stamp;
-        slot.used = kOneUse;
-        *ref.slot = slot;
-        if ((row & kOfCall) == 0) {
-          static_cast<uint8_t*>(table.digests)[row] = DigestOf(HashKey(key, table.hash_seed));
-        }
-      });
-      return;
-    }
-    const uint32_t ticks = ref.slot->ticks;
-    tile.Sync();
-    if (ticks > 0 && ref.update != nullptr) MergeOnto(tile, table, ref.update, ticks, ref);
-    tile.Once([&] {
-      ref.slot->base = base;
-      ref.slot->used &= ~kInvalid;
-    });
-  }
-};
-
-struct IndexKernel {
-  CallRows rows;
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t row) const {
-    tile.Once([&] {
-      const uint32_t use = static_cast<uint32_t*>(rows.uses)[row];
-      uint32_t* index = rows.index;
-      uint32_t at =
-          static_cast<uint32_t>(HashInCall(use, static_cast<Slot*>(rows.slots)[row].key)) & rows.mask;
-      while (AtomicCas(&index[at], kEmpty, static_cast<uint32_t>(row)) != kEmpty) at = (at + 1) & rows.mask;
-    });
-  }
-};
-
 // One HetDevInstall.
 class Install {
  public:
   Install(Context& context, HetDevCall& call, const HetDevBatch& batch, const HetDevAnswer* answers,
           uint32_t n_answers)
-      : context_(context), call_(call), batch_(batch), given_(answers), n_given_(n_answers) {}
+      : context_(context), call_(call), batch_(batch) {
+    for (uint32_t a = 0; a < n_answers; ++a)
+      (answers[a].rows != nullptr ? given_ : confirmed_).push_back(answers[a]);
+  }
 
   void Run(HetDevStream stream, HetDevExport* victims) {
     *victims = HetDevExport{};
     CheckAnswers();
-    if (n_ == 0) return;
+    if (n_ == 0 && confirmed_.empty()) return;
     context_.Begin(stream);
     view_ = KernelBatch(context_, CheckBatch(call_, batch_, false));
+    UploadConfirmed();
+    if (n_ == 0) {
+      Confirm();
+      return context_.End();
+    }
     UploadAnswers();
     MakePlan();
     ReadPlan();
     ReserveVictims();
+    ReserveLeft();
     ReserveRows();
     // All memory is allocated: changes begin here.
     updates_.Copy(context_, view_);
+    context_.CopyOut(left_keys_, plan_.left_keys, n_left_);
+    context_.CopyOut(left_uses_, plan_.left_uses, n_left_);
+    Confirm();
     Place();
     context_.Wait();
     *victims = updates_.Export();
+    victims->n_left = n_left_;
+    victims->left_uses = left_uses_;
+    victims->left_keys = left_keys_;
     Account();
   }
 
  private:
+  void CheckUse(const HetDevAnswer& answer) const {
+    if (answer.use < batch_.n_uses) return;
+    Fail(HET_DEV_INVALID,
+         "an answer has use " + std::to_string(answer.use) + "; there are " + std::to_string(batch_.n_uses));
+  }
+
   void CheckAnswers() {
-    for (uint32_t a = 0; a < n_given_; ++a) {
+    for (const HetDevAnswer& answer : confirmed_) CheckUse(answer);
+    for (uint32_t a = 0; a < given_.size(); ++a) {
       const HetDevAnswer& answer = given_[a];
       const std::string name = "answer " + std::to_string(a);
-      if (answer.use >= batch_.n_uses) {
-        Fail(HET_DEV_INVALID,
-             name + ": use " + std::to_string(answer.use) + "; there are " + std::to_string(batch_.n_uses));
-      }
+      CheckUse(answer);
       if (answer.n > kEmpty - 1 - n_) Fail(HET_DEV_INVALID, name + ": more than 2^32 - 2 rows in one call");
       for (uint64_t i = 0; i < answer.n; ++i) {
         if (answer.bases[i] < 0) {
@@ -157,12 +94,12 @@ class Install {
     auto* flags = reinterpret_cast<uint8_t*>(uses + n_);
     uint64_t floats = 0;
     uint64_t to = 0;
-    for (uint32_t a = 0; a < n_given_; ++a) {
-      const HetDevAnswer& answer = given_[a];
+    for (const HetDevAnswer& answer : given_) {
       for (uint64_t i = 0; i < answer.n; ++i, ++to) {
         keys[to] = answer.keys[i];
         bases[to] = answer.bases[i];
         flags[to] = answer.admit[i] != 0 ? kAdmit : 0;
+        if (answer.subscribed != nullptr && answer.subscribed[i] != 0) flags[to] |= kSubscribe;
         uses[to] = answer.use;
         begins[to] = floats;
         floats += RowFloats(answer.use);
@@ -177,23 +114,39 @@ class Install {
     answers_.floats = context_.Scratch<float>(floats);
     context_.CopyIn(device, host, n_ * kBytes);
     floats = 0;
-    for (uint32_t a = 0; a < n_given_;) {
+    for (size_t a = 0; a < given_.size();) {
       const float* const rows = given_[a].rows;
       uint64_t count = 0;
       do {
         count += given_[a].n * RowFloats(given_[a].use);
         ++a;
-      } while (a < n_given_ && given_[a].rows == rows + count);
+      } while (a < given_.size() && given_[a].rows == rows + count);
       context_.CopyIn(answers_.floats.Plus(floats), rows, count);
       floats += count;
     }
+  }
+
+  void UploadConfirmed() {
+    for (const HetDevAnswer& answer : confirmed_) {
+      std::vector<int64_t> keys;
+      for (uint64_t i = 0; i < answer.n && answer.subscribed != nullptr; ++i) {
+        if (answer.subscribed[i] != 0) keys.push_back(answer.keys[i]);
+      }
+      if (keys.empty()) continue;
+      const Dev<int64_t> to = context_.Upload(keys.data(), keys.size());
+      marks_.push_back({batch_.uses[answer.use].table->view, Mark::kSubscribe, to, keys.size()});
+    }
+  }
+  void Confirm() {
+    for (const MarkKeysKernel& kernel : marks_)
+      Launch<32>(context_, "mark rows", (kernel.n + 31) / 32, kernel);
   }
 
   // Whether some table gets so many rows that a bucket has more than a lane can order.
   bool Crowded() const {
     constexpr uint64_t kMostOfBucket = 8;
     std::vector<uint64_t> rows(batch_.n_uses);
-    for (uint32_t a = 0; a < n_given_; ++a) rows[given_[a].use] += given_[a].n;
+    for (const HetDevAnswer& answer : given_) rows[answer.use] += answer.n;
     for (uint32_t use = 0; use < batch_.n_uses; ++use) {
       if (rows[use] > kMostOfBucket * view_.uses()[use].table.buckets) return true;
     }
@@ -211,6 +164,8 @@ class Install {
     plan_.victim_keys = context_.Scratch<uint64_t>(n_);
     plan_.victim_rows = context_.Scratch<uint64_t>(n_);
     plan_.victim_uses = context_.Scratch<uint32_t>(n_);
+    plan_.left_keys = context_.Scratch<int64_t>(n_);
+    plan_.left_uses = context_.Scratch<uint32_t>(n_);
     plan_.counts = context_.Scratch<uint32_t>(plan_.size());
     if (crowded) {
       Dev<uint64_t> keys(reinterpret_cast<uint64_t*>(answers_.keys.raw()));
@@ -236,8 +191,8 @@ class Install {
     context_.Wait();
     if (counts_[plan_.duplicate()] == PlanView::kNone) return;
     std::vector<std::pair<uint32_t, int64_t>> keys;
-    for (uint32_t a = 0; a < n_given_; ++a) {
-      for (uint64_t i = 0; i < given_[a].n; ++i) keys.push_back({given_[a].use, given_[a].keys[i]});
+    for (const HetDevAnswer& answer : given_) {
+      for (uint64_t i = 0; i < answer.n; ++i) keys.push_back({answer.use, answer.keys[i]});
     }
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
@@ -251,6 +206,12 @@ class Install {
     std::vector<uint64_t> counts;
     for (uint32_t use = 0; use < batch_.n_uses; ++use) counts.push_back(CountOf(use, kVictims));
     updates_.Reserve(context_, batch_, {plan_.victim_keys, plan_.victim_uses, plan_.victim_rows}, counts);
+  }
+
+  void ReserveLeft() {
+    n_left_ = counts_[plan_.all_left()];
+    left_keys_ = context_.HostScratch<int64_t>(n_left_);
+    left_uses_ = context_.HostScratch<uint32_t>(n_left_);
   }
 
   // Allocates room for new rows of the call.
@@ -337,14 +298,18 @@ class Install {
   Context& context_;
   HetDevCall& call_;
   const HetDevBatch& batch_;
-  const HetDevAnswer* const given_;
-  const uint32_t n_given_;
+  std::vector<HetDevAnswer> given_;      // with rows
+  std::vector<HetDevAnswer> confirmed_;  // without
+  std::vector<MarkKeysKernel> marks_;
   uint64_t n_ = 0;  // answered rows
   KernelBatch view_;
   AnswersView answers_;
   PlanView plan_;
   uint32_t* counts_ = nullptr;
   Updates updates_;
+  uint64_t n_left_ = 0;
+  int64_t* left_keys_ = nullptr;
+  uint32_t* left_uses_ = nullptr;
   NewRows new_rows_;
   uint64_t added_ = 0;
   uint64_t floats_ = 0;

@@ -6,7 +6,7 @@
 
 namespace het::dev {
 
-constexpr uint8_t kAdmit = 1;
+constexpr uint8_t kAdmit = 1, kSubscribe = 2;
 
 // Answers for all tables, in the caller's order.
 struct AnswersView {
@@ -14,7 +14,7 @@ struct AnswersView {
   Dev<int64_t> bases;
   Dev<uint64_t> begins;  // of each row, in `floats`
   Dev<uint32_t> uses;
-  Dev<uint8_t> flags;  // kAdmit
+  Dev<uint8_t> flags;  // kAdmit, kSubscribe
   Dev<float> floats;
 };
 
@@ -29,14 +29,18 @@ struct PlanView {
   Dev<uint64_t> victim_keys;
   Dev<uint64_t> victim_rows;
   Dev<uint32_t> victim_uses;
-  Dev<uint32_t>
-      counts;  // [n_uses][kPlanCounts], the number of victims, and 0: a key is there twice, else kNone
+  // Evicted rows without an update that are subscribed, likewise.
+  Dev<int64_t> left_keys;
+  Dev<uint32_t> left_uses;
+  // [n_uses][kPlanCounts], the numbers of victims and of left rows, and 0: a key is there twice, else kNone
+  Dev<uint32_t> counts;
   uint32_t n_uses;
 
   static constexpr uint32_t kNone = 1;
   HET_HOST_DEVICE uint32_t all_victims() const;
-  HET_HOST_DEVICE uint32_t duplicate() const { return all_victims() + 1; }
-  HET_HOST_DEVICE uint32_t size() const { return all_victims() + 2; }
+  HET_HOST_DEVICE uint32_t all_left() const { return all_victims() + 1; }
+  HET_HOST_DEVICE uint32_t duplicate() const { return all_victims() + 2; }
+  HET_HOST_DEVICE uint32_t size() const { return all_victims() + 3; }
 };
 enum PlanCount : uint32_t { kNewRows, kVictims, kInserts, kEvictions, kPlanCounts };
 HET_HOST_DEVICE inline uint32_t PlanView::all_victims() const { return n_uses * kPlanCounts; }
@@ -152,6 +156,7 @@ struct PlanKernel {
       const int fresh = tile.One([&] { return rows[i] == kNowhere ? 1 : 0; });
       uint32_t new_row = 0;
       uint32_t victim = 0;
+      bool left = false;
       if (fresh != 0) {
         const uint32_t answer = static_cast<uint32_t*>(plan.order)[i];
         const bool admit = (static_cast<uint8_t*>(answers.flags)[answer] & kAdmit) != 0;
@@ -163,6 +168,7 @@ struct PlanKernel {
           if (ScoreOf(use, slots[lowest]).high != kStays) {
             slot = lowest;
             victim = slots[lowest].ticks > 0 ? 1 : 0;
+            left = victim == 0 && (slots[lowest].used & kSubscribed) != 0;
             ++counts[kEvictions];
           }
         }
@@ -176,6 +182,11 @@ struct PlanKernel {
         tile.Once([&] {
           rows[i] = slot >= 0 ? bucket + static_cast<uint64_t>(slot) : kNowhere;
           if (new_row != 0) static_cast<uint32_t*>(plan.new_rows)[i] = AtomicAdd(of_use + kNewRows, 1u);
+          if (left) {
+            const uint32_t at = AtomicAdd(all_counts + plan.all_left(), 1u);
+            static_cast<int64_t*>(plan.left_keys)[at] = slots[slot].key;
+            static_cast<uint32_t*>(plan.left_uses)[at] = use_number;
+          }
           if (victim == 0) return;
           const uint32_t at = AtomicAdd(all_counts + plan.all_victims(), 1u);
           static_cast<uint64_t*>(plan.victim_keys)[at] = static_cast<uint64_t>(slots[slot].key);

@@ -72,11 +72,15 @@ struct alignas(32) Slot {
 };
 static_assert(sizeof(Slot) == 32);
 
-// Slot::used: visit | frequency << 32 | kInvalid. One word, so that a lookup changes it with one atomic
-// exchange; 16-bit stores to scattered rows took four times as long as the whole lookup.
+// Slot::used: visit | frequency << 32 | copy. One word, so that a lookup changes it with one atomic exchange;
+// 16-bit stores to scattered rows took four times as long as the whole lookup.
 //   visit      HetDevContext::NextVisit of the last lookup that used the row, so that each counts it once
 //   frequency  16 bits
+//   copy       one of the next, or none: checked (marks.h)
 constexpr uint64_t kInvalid = uint64_t{1} << 48;
+constexpr uint64_t kSubscribed = uint64_t{1} << 49;
+constexpr uint64_t kMoved = uint64_t{1} << 50;
+constexpr uint64_t kCopyBits = kInvalid | kSubscribed | kMoved;
 constexpr uint64_t kOneUse = uint64_t{1} << 32;
 constexpr uint64_t kVisitBits = 0xffffffff;
 constexpr uint64_t kFrequencyBits = uint64_t{0xffff} << 32;
@@ -126,6 +130,9 @@ struct CallRows {
   uint32_t n = 0;
 };
 
+// The partitions of the store whose subscriptions hold.
+enum Trust : int { kTrustsNone, kTrustsSome, kTrustsAll };
+
 struct UseView {
   TableView table;
   uint64_t pinned_from;
@@ -134,8 +141,10 @@ struct UseView {
   uint32_t stamp;
   float learning_rate;
   int check;
-  uint64_t first_place;   // first place in the batch of its table's rows, then its call's rows
-  uint64_t first_bucket;  // of its table, in the batch
+  int trust;                   // a Trust
+  Dev<const uint8_t> trusted;  // with kTrustsSome: of each partition
+  uint64_t first_place;        // first place in the batch of its table's rows, then its call's rows
+  uint64_t first_bucket;       // of its table, in the batch
 };
 
 // Kernels that have a lane for each id work on 32 ids of one feature at a time: an *item*.

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "het_tf/core/cache/pull_rule.h"
 #include "het_tf/kernels/cuda/batch.h"
 #include "het_tf/kernels/cuda/probe.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -31,6 +32,12 @@ HET_DEV uint64_t Used(uint64_t used, uint32_t visit, const UseView& use, bool tr
   const uint16_t most = use.table.policy == HET_DEV_LIGHT_LFU ? kMostOfLightLfu : kMostOfLfu;
   const uint64_t more = training && FrequencyOf(used) < most ? kOneUse : 0;
   return (used & ~kVisitBits) + more + visit;
+}
+
+// Whether the subscription of a row of this key holds, if it has one.
+HET_DEV bool Trusts(const UseView& use, int64_t key) {
+  if (use.trust != kTrustsSome) return use.trust == kTrustsAll;
+  return static_cast<const uint8_t*>(use.trusted)[use.table.layout.OfKey(key)] != 0;
 }
 
 // An item: 32 ids of a feature. The table's rows and those of the call, which are few, are handled one after
@@ -92,7 +99,9 @@ struct LookupKernel {
                     bool* give) const {
     const uint64_t used = AtomicLoad(&slot->used);
     const bool invalid = (used & kInvalid) != 0;
-    const bool look = invalid || use.check != 0;
+    const bool trusted = (used & kSubscribed) != 0 && Trusts(use, p.key);
+    const Pull pull = invalid ? Pull::kFetch : PullOf(use.check != 0, (used & kMoved) != 0, trusted);
+    const bool look = pull == Pull::kCheck || pull == Pull::kFetch;
     static_cast<uint64_t*>(found)[position] = invalid ? kNowhere : look ? row | kLeftOut : row;
     *give = !look;
     // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
@@ -101,7 +110,7 @@ struct LookupKernel {
     const uint64_t next = Used(used, batch.visit, use, training != 0);
     if (VisitOf(AtomicExchange(&slot->used, next)) == batch.visit) return kNothing;
     if (training != 0) slot->stamp = use.stamp;
-    if (look) AppendWanted(wanted, p.use, p.key, invalid ? HET_DEV_NO_BASE : slot->base);
+    if (look) AppendWanted(wanted, p.use, p.key, pull == Pull::kFetch ? HET_DEV_OLD_BASE : slot->base);
     return invalid ? kInvalidHere : (row & kOfCall) != 0 ? kInCall : kInTable;
   }
 
@@ -224,12 +233,29 @@ struct GatherKernel {
   }
 };
 
+// Puts the trusted partitions into the uses. They are copied to the device only if some of a table are and
+// some are not.
+void SetTrust(Context& context, const HetDevBatch& batch, HostBatch* host) {
+  for (uint32_t u = 0; u < batch.n_uses; ++u) {
+    UseView& use = host->uses[u];
+    const uint8_t* const trusted = batch.uses[u].trusted;
+    if (trusted == nullptr) continue;
+    const TableLayout& layout = use.table.layout;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < layout.group; ++i) n += trusted[layout.first + i * layout.stride] != 0 ? 1 : 0;
+    use.trust = n == layout.group ? kTrustsAll : n > 0 ? kTrustsSome : kTrustsNone;
+    if (use.trust != kTrustsSome) continue;
+    use.trusted = Dev<const uint8_t>(context.Upload(trusted, layout.partitions()).raw());
+  }
+}
+
 void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int training, HetDevStream stream,
             HetDevWanted* wanted) {
   *wanted = HetDevWanted{};
   context.Begin(stream);
   HostBatch host = CheckBatch(call, batch, false);
   host.sizes.visit = context.NextVisit();
+  SetTrust(context, batch, &host);
   const BatchSizes sizes = host.sizes;
   const KernelBatch kernel_batch(context, std::move(host));
   call.kept.Drop();

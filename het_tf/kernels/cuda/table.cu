@@ -104,7 +104,7 @@ struct ClearVisitsKernel {
 };
 
 constexpr uint32_t kStripes = 64;
-enum StateCount : uint32_t { kRows, kDirty, kInvalidRows, kStateCounts };
+enum StateCount : uint32_t { kRows, kDirty, kInvalidRows, kSubscribedRows, kStateCounts };
 
 struct CountKernel {
   TableView table;
@@ -121,6 +121,7 @@ struct CountKernel {
       if ((rows >> i & 1) == 0) return;
       if (slots[i].ticks > 0) AtomicAdd(&count[kDirty], uint64_t{1});
       if ((slots[i].used & kInvalid) != 0) AtomicAdd(&count[kInvalidRows], uint64_t{1});
+      if ((slots[i].used & kSubscribed) != 0) AtomicAdd(&count[kSubscribedRows], uint64_t{1});
     });
   }
 };
@@ -255,6 +256,7 @@ int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream stream,
       state->rows += of_stripe[kRows];
       state->dirty += of_stripe[kDirty];
       state->invalid += of_stripe[kInvalidRows];
+      state->subscribed += of_stripe[kSubscribedRows];
     }
     state->inserts = table->inserts;
     state->evictions = table->evictions;

@@ -38,7 +38,7 @@ class Leaving {
   void Reserve(Context& context, const HetDevBatch& batch, const std::vector<uint64_t>& counts);
   // Puts the copies on the stream.
   void Copy(Context& context);
-  HetDevExport Export() const { return {tables_, list_}; }
+  HetDevExport Export() const { return {tables_, list_, 0, nullptr, nullptr}; }
 
   const LeavingView& view() const { return view_; }
   uint64_t n() const { return n_; }

@@ -87,8 +87,8 @@ class Cache:
       checks: How cached rows stay within the bound of reads. "asked": every lookup sends their clocks
         to the store. "notified": the worker subscribes to the rows that it holds, and the store notifies it
         of rows past the bound: fewer bytes, and lookups of cached rows do not wait; a row is within the bound
-        as of the store's answer to the previous lookup (docs/protocol.md). Not on a GPU. Default: notified
-        if copies may miss 3 updates or more, else asked.
+        as of the store's answer to the previous lookup (docs/protocol.md). Default: notified if copies may
+        miss 3 updates or more, else asked.
       dims: Planned dim of tables, by name; the layer refuses another.
 
     Raises:

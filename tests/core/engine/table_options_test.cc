@@ -141,7 +141,6 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"staleness\": \"sync\"", "\"synchronous\" for 0"},
       {"\"device\": \"tpu\"", "cache.device is \"tpu\"; it must be \"cpu\" or \"gpu\""},
       {"\"device\": \"gpu\", \"wire\": \"float16\"", "travel as float32"},
-      {"\"device\": \"gpu\", \"checks\": \"notified\"", "asked about"},
       {"\"workers\": 0", "cache.workers is 0"},
       {"\"size\": 3", "unknown field 'size'"},
   };

@@ -39,8 +39,12 @@ def outcome_with_a_server(tmp_path_factory, shared_server):
     return gpu_lib.run_checks(folder / "outcome.json", *names, HET_PS=shared_server.address)
 
 
-# Tests of only the layer, or of one process whose tables end with it.
-NOT_WITH_A_SERVER = {"a_layer_is_made_anew_from_its_config", "a_cache_of_so_many_bytes"}
+# Tests of only the layer, of one process whose tables end with it, or of answers that are never late.
+NOT_WITH_A_SERVER = {
+    "a_layer_is_made_anew_from_its_config",
+    "a_cache_of_so_many_bytes",
+    "a_lookup_asks_about_absent_rows_alone",
+}
 
 
 @pytest.mark.long

@@ -71,7 +71,11 @@ std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training
 }
 
 Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
-  if (device(w) != nullptr) return Read(w, step, step->token != 0);
+  if (device(w) != nullptr) {  // the read begins here
+    const bool training = step->token != 0;
+    step->token = 0;
+    return Read(w, step, training);
+  }
   const Status status = client(w).FinishRead(op);
   if (status.ok()) CheckRead(w, step);
   return status;
@@ -310,7 +314,6 @@ void World::AddWorker() {
   if (workers_.size() < config_.devices) {
     worker.device = std::make_unique<DeviceCache>(worker.client, service_.id(0), random_.Next());
     // As het_tf.Cache(device="gpu").
-    cache.checks = Checks::kAsked;
     cache.wire = RowFormat::kFloat32;
     cache.capacity = std::max<size_t>(cache.capacity, 1);
     cache.layer = 0;

@@ -158,7 +158,7 @@ void World::NoteBegin(TestStep* step) {
 
 void World::BeginTraining(size_t w, TestStep* step) {
   const Bound& pull = config_.cache.pull_bound;
-  const bool notified = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
+  const bool notified = config_.cache.checks != Checks::kAsked;
   if (!notified || pull.most == 0 || pull == kUnbounded) return;
   std::set<TableOfWorker> tables;
   for (auto& [where, p] : step->parts()) {
@@ -254,7 +254,7 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
   // Notified checks count from the lookup before: a restart may have removed ticks that the store had then
   // until they were sent again, and the copy may have been checked in between.
-  const bool notified = config_.cache.checks != Checks::kAsked && device(w) == nullptr;
+  const bool notified = config_.cache.checks != Checks::kAsked;
   const bool bounded = pull != kUnbounded && !(notified && begin != nullptr && begin->restarts != restarts_);
   if (bounded && server - contained > pull) {
     Error("I2: server at " + std::to_string(server) + ", row at " + std::to_string(contained), w, key);

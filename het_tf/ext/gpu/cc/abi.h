@@ -4,7 +4,7 @@
  * plays the device, for machines and tests without one). tests/ext/gpu/device has a third, written as plainly
  * as possible, as the reference for both. Callers load one of them at run time.
  *
- *   HetDevLookup ──► rows that are here and within their bound
+ *   HetDevLookup ──► rows that are here and within their bound, as far as the store has told
  *        │ wanted: keys that are absent, and rows whose clock the store must check
  *        ▼
  *   (the caller asks the store) ──► HetDevInstall ──► victims: updates of evicted rows
@@ -20,7 +20,9 @@
  *   base     the store's clock that it contains; includes its own updates that were exported
  *   ticks    its own, not exported yet (p), with their update (d) composed by the optimizer's rules
  *   stamp    number of the last training lookup that used it; frequency, for lfu
- *   flags    invalid: its base is unknown; its value must be fetched again, its update stays
+ *   copy     checked; subscribed: the store names the row when it moves past its bound; moved: it has named
+ *            it; invalid: its base is unknown, its value must be fetched again, its update stays. The moves
+ *            from one to another are those of core/cache/line_marks.h
  * as in docs/protocol.md. The caller decides when a row is fetched, checked or pushed; this library decides
  * only which row leaves a full bucket.
  *
@@ -56,7 +58,7 @@
 #include <stdint.h>
 
 #define HET_DEV_EXPORT __attribute__((visibility("default")))
-#define HET_DEV_ABI_VERSION 5
+#define HET_DEV_ABI_VERSION 6
 
 #ifdef __cplusplus
 extern "C" {
@@ -156,6 +158,7 @@ typedef struct {
   uint64_t rows;
   uint64_t dirty; /* rows with ticks that were not exported */
   uint64_t invalid;
+  uint64_t subscribed;
   uint64_t inserts;   /* since the table was created */
   uint64_t evictions; /* since the table was created */
 } HetDevTableState;
@@ -173,6 +176,9 @@ typedef struct { /* a table in this call */
   uint32_t push_every;  /* 0: push_bound holds for all rows; else a row's bound is its age / push_every, at
                            most push_bound; its age is (base + ticks) modulo 2^20 */
   float learning_rate;
+  /* Of a lookup: trusted[p] != 0: the subscriptions at partition p of the store hold (host memory, an element
+   * for each partition). null: none do. */
+  const uint8_t* trusted;
 } HetDevUse;
 
 typedef struct {
@@ -198,18 +204,20 @@ HET_DEV_EXPORT void HetDevDestroyCall(HetDevContext* context, HetDevCall* call);
  * old. */
 HET_DEV_EXPORT void HetDevResetCall(HetDevContext* context, HetDevCall* call);
 
-#define HET_DEV_NO_BASE (-1)
+#define HET_DEV_NO_BASE (-1)  /* the row is absent; from HetDevSum: or invalid */
+#define HET_DEV_OLD_BASE (-2) /* the row is here, and must be fetched: it is invalid, or has moved */
 typedef struct { /* unique (use, key) in any order; host memory, good until the next call with the context */
   uint64_t n;
   const uint32_t* use;
   const int64_t* keys;
-  const int64_t* bases;  /* the row is here and has this base; HET_DEV_NO_BASE: absent, or invalid */
+  const int64_t* bases;  /* >= 0: the row is here, has this base, and must be checked */
   const uint64_t* reads; /* for each use: unique keys; only from HetDevLookup */
   const uint64_t* hits;  /* for each use: unique keys that were cached, invalid rows included */
 } HetDevWanted;
 
-/* Returns the rows that are cached, valid and need no check; `training` counts as a use of each row. Rows of
- * the call itself count as cached. */
+/* Returns the cached rows about which the store need not be asked (core/cache/pull_rule.h): valid ones that
+ * are subscribed at a trusted partition, or that have not moved if the use has no check. `training` counts as
+ * a use of each row. Rows of the call itself count as cached, and are never subscribed. */
 HET_DEV_EXPORT int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                 int training, HetDevStream stream, HetDevWanted* wanted);
 
@@ -219,7 +227,9 @@ typedef struct { /* rows of one table from the store; host memory */
   const int64_t* keys;
   const int64_t* bases; /* >= 0 */
   const uint8_t* admit; /* 0: the call keeps an absent key's row */
-  const float* rows;    /* n * row_floats; fastest in memory from HetDevStage */
+  const float* rows; /* n * row_floats; fastest in memory from HetDevStage. null: the copies stay as they are,
+                        and of the other arrays only `subscribed` is read */
+  const uint8_t* subscribed; /* 1: the store names the row when it moves; null: none of them */
 } HetDevAnswer;
 
 /* Returns page-locked memory of at least `bytes`, valid until the next HetDevStage with the context. Other
@@ -237,11 +247,16 @@ typedef struct { /* exported updates of one table; host memory, valid until the 
 typedef struct {
   uint32_t n; /* tables with updates */
   const HetDevUpdates* of;
+  /* From HetDevInstall: subscribed rows that were evicted without an update, in any order. */
+  uint64_t n_left;
+  const uint32_t* left_uses;
+  const int64_t* left_keys;
 } HetDevExport;
 
 /* A cached row becomes valid: x = own update on top of the given row, base = the given one. An absent row
  * enters its bucket or stays with the call, where it replaces the call's row for that key, if any. Each key
- * must occur once in a use. `victims` are in order of keys. */
+ * must occur once in the answers of a use that have rows. Then valid cached rows of answers without rows
+ * become subscribed. `victims` are in order of keys. */
 HET_DEV_EXPORT int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                  const HetDevAnswer* answers, uint32_t n_answers, HetDevStream stream,
                                  HetDevExport* victims);
@@ -286,6 +301,9 @@ enum {
   HET_DEV_DROP = 0,       /* drops rows and their updates */
   HET_DEV_DROP_CLEAN = 1, /* drops rows without ticks */
   HET_DEV_INVALIDATE = 2, /* marks bases as unknown */
+  /* These change no row, and where the rows are: the calls do not wait. */
+  HET_DEV_MOVED = 3,       /* the store has named the rows: those that are subscribed have moved */
+  HET_DEV_UNSUBSCRIBE = 4, /* the store will name them no longer: subscribed ones are checked again */
 };
 /* Does this to the rows of partitions with partitions[p] != 0 (null: all). *discarded: ticks lost. */
 HET_DEV_EXPORT int HetDevForget(HetDevContext* context, HetDevTable* table, int what,
@@ -303,6 +321,8 @@ typedef struct {
   uint32_t ticks;
   uint64_t stamp;
   uint32_t frequency;
+  int subscribed;
+  int moved;
 } HetDevRowState;
 HET_DEV_EXPORT int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDevStream stream,
                                  HetDevRowState* state, float* row, float* update);

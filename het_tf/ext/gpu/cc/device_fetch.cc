@@ -1,6 +1,7 @@
 // DeviceTables::Fetch: gets a step's wanted rows from the store.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/wire/layout.h"
@@ -8,7 +9,7 @@
 
 namespace het {
 
-static_assert(kNoBase == HET_DEV_NO_BASE);
+static_assert(kNoBase == HET_DEV_NO_BASE && kOldBase == HET_DEV_OLD_BASE);
 
 void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, Span<DeviceTable* const> tables,
                                  const PartitionId& store) {
@@ -40,28 +41,42 @@ void DeviceTables::Fetched::Sort(const HetDevWanted& wanted, Span<DeviceTable* c
   clocks.resize(n);
   came.assign(n, 0);
   admit.assign(n, 0);
-  answers.reserve(tables.size());
+  subscribed.assign(n, 0);
+  answers.reserve(2 * tables.size());
 }
 
 void DeviceTables::Fetched::Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats) {
   answers.clear();
+  stay.clear();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!came[i] && subscribed[i]) stay.push_back(keys[i]);
+  }
+  are.assign(stay.size(), 1);
+  const Key* stays = stay.data();
   for (uint32_t u = 0; u < tables.size(); ++u) {
     const size_t first = begin[size_t{u} * partitions], end = begin[size_t{u + 1} * partitions];
     const size_t width = tables[u]->schema().row_floats();
-    size_t to = first;
+    size_t to = first, staying = 0;
     for (size_t i = first; i < end; ++i) {
-      if (!came[i]) continue;
+      if (!came[i]) {
+        staying += subscribed[i];
+        continue;
+      }
       if (to != i) {
         keys[to] = keys[i];
         clocks[to] = clocks[i];
         admit[to] = admit[i];
+        subscribed[to] = subscribed[i];
         std::memcpy(floats + (to - first) * width, floats + (i - first) * width, width * sizeof(float));
       }
       ++to;
     }
     if (to > first) {
-      answers.push_back({u, to - first, &keys[first], &clocks[first], &admit[first], floats});
+      answers.push_back(
+          {u, to - first, &keys[first], &clocks[first], &admit[first], floats, &subscribed[first]});
     }
+    if (staying > 0) answers.push_back({u, staying, stays, nullptr, nullptr, nullptr, are.data()});
+    stays += staying;
     floats += (end - first) * width;
   }
 }
@@ -73,19 +88,24 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
   f.Sort(wanted, tables, store_);
   size_t floats = 0;
   DeviceRead read;
+  const Layout layout(store_);
   for (size_t g = 0; g + 1 < f.begin.size(); ++g) {
     const size_t first = f.begin[g], rows = f.begin[g + 1] - first;
-    if (rows == 0) continue;
     const TableSchema& schema = batch->tables[g / store_.count]->schema();
+    const auto partition = static_cast<uint32_t>(g % store_.count);
+    if (rows == 0 && !(batch->asks && layout.OfTable(schema.id()).Has(partition))) continue;
     floats += rows * schema.row_floats();
-    read.parts.push_back({schema.id(), static_cast<uint32_t>(g % store_.count), rows, &f.keys[first],
-                          &f.bases[first], &f.came[first], &f.admit[first], &f.clocks[first], nullptr});
+    read.parts.push_back({schema.id(), partition, rows, f.keys.data() + first, f.bases.data() + first,
+                          f.came.data() + first, f.admit.data() + first, f.subscribed.data() + first,
+                          f.clocks.data() + first, nullptr});
   }
 
   // From here on `wanted` is invalid.
   void* memory = nullptr;
-  const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
-  if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
+  if (floats > 0) {
+    const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
+    if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
+  }
   auto* at = static_cast<float*>(memory);
   for (DeviceRead::Part& part : read.parts) {
     part.rows = at;
@@ -93,6 +113,10 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
   }
   HET_RETURN_IF_ERROR(client_->devices().Read(&read, training));
   HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
+  for (const DeviceRead::Part& part : read.parts) {
+    if (std::count(part.subscribed, part.subscribed + part.n, 1) > 0)
+      tables_.at(part.table)->Subscribe(part.partition);
+  }
 
   f.Pack(tables, store_.count, static_cast<float*>(memory));
   if (f.answers.empty()) return Status();
@@ -102,6 +126,16 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
                               static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
   if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
   if (training) calls_.Changed();
+  // As LineMarks::End.
+  try {
+    for (uint64_t i = 0; i < victims.n_left; ++i) {
+      client_->cache(tables[victims.left_uses[i]]->schema().id())
+          ->marks()
+          .left()
+          .push_back(victims.left_keys[i]);
+    }
+  } catch (const std::bad_alloc&) {
+  }
   Gave(victims, tables, true);
   PushExports();
   return Status();

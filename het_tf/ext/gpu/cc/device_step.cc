@@ -136,15 +136,24 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
   HET_RETURN_IF_ERROR(Describe(call, &batch));
   if (batch.ids == 0) return Status();
   bool went = false;
+  if (client_->asking()) client_->Progress(0);  // notifications that have come need no fetch
   HET_RETURN_IF_ERROR(Begin(batch.stream, &went));
   if (token != 0 && calls_.stamps_used_up()) HET_RETURN_IF_ERROR(StartStampsAgain());
   DeviceCalls::Step step;
   HET_RETURN_IF_ERROR(calls_.Begin(*library_, context_, token != 0, &step));
   Place(step, &batch);
+  batch.trusted.resize(batch.uses.size() * store_.count);
   for (size_t t = 0; t < batch.uses.size(); ++t) {
     TableCache* const cache = client_->cache(batch.tables[t]->schema().id());
-    if (token != 0) cache->BeginLookup(token);
-    batch.uses[t].check = cache->policy().config().pull_bound != kUnbounded;
+    const SyncPolicy sync = cache->policy().sync();
+    batch.uses[t].check = sync.bounds_reads();
+    if (token == 0) continue;
+    cache->BeginLookup(token);
+    if (!sync.subscribes) continue;
+    batch.asks = true;
+    uint8_t* const trusted = batch.trusted.data() + t * store_.count;
+    for (uint32_t p = 0; p < store_.count; ++p) trusted[p] = cache->numbers().answered(p);
+    batch.uses[t].trusted = trusted;
   }
   if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
@@ -182,17 +191,26 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
     const int answer = library_->HetDevLookup(context_, step.call(), &batch->batch, training && round == 0,
                                               batch->stream, &wanted);
     if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
-    for (size_t t = 0; t < batch->tables.size() && training && round == 0; ++t) {
-      batch->tables[t]->Read(wanted.reads[t], wanted.hits[t]);
-    }
-    if (wanted.n == 0) return Status();
+    if (training && round == 0) CountRead(*batch, wanted);
+    if (wanted.n == 0 && !batch->asks) return Status();
     bool went = false;
     HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, training, &went));
+    batch->asks = false;
     if (went) continue;
+    if (wanted.n == 0) return Status();
     const int gathered = library_->HetDevGather(context_, step.call(), &batch->batch, batch->stream);
     return gathered == HET_DEV_OK ? Status() : Failed(gathered, batch->Subject());
   }
   return NeverQuiet(batch->Subject());
+}
+
+void DeviceTables::CountRead(const Batch& batch, const HetDevWanted& wanted) {
+  Vector<uint64_t> asked(batch.tables.size());
+  for (uint64_t i = 0; i < wanted.n; ++i) ++asked[wanted.use[i]];
+  for (size_t t = 0; t < batch.tables.size(); ++t) {
+    const uint64_t given = wanted.reads[t] - asked[t];
+    batch.tables[t]->Read(wanted.reads[t], wanted.hits[t], batch.uses[t].check ? given : 0);
+  }
 }
 
 // --- apply

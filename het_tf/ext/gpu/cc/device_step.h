@@ -13,6 +13,8 @@ struct DeviceTables::Batch {
   Vector<HetDevUse> uses;
   Vector<HetDevFeature> features;
   HetDevBatch batch = {};
+  bool asks = false;        // it has to ask which rows of some table have moved
+  Vector<uint8_t> trusted;  // of each table and partition: HetDevUse::trusted
   size_t ids = 0;
   size_t floats = 0;  // of all rows
   HetDevStream stream = nullptr;
@@ -31,7 +33,8 @@ struct DeviceTables::Fetched {
 
   // Copies and sorts the wanted rows. Throws std::bad_alloc.
   void Sort(const HetDevWanted& wanted, Span<DeviceTable* const> tables, const PartitionId& store);
-  // Lists the answered rows, table by table without gaps. `floats`: all rows, in order.
+  // Lists the rows that came, table by table without gaps, and then those that stay and are subscribed.
+  // `floats`: all rows, in order. Throws std::bad_alloc.
   void Pack(Span<DeviceTable* const> tables, uint32_t partitions, float* floats);
 
   Vector<uint32_t> group_of;  // in the device's order; group = use * partitions + partition
@@ -43,6 +46,9 @@ struct DeviceTables::Fetched {
   Vector<Clock> clocks;
   Vector<uint8_t> came;
   Vector<uint8_t> admit;
+  Vector<uint8_t> subscribed;
+  Vector<Key> stay;     // keys of rows that did not come, and are subscribed
+  Vector<uint8_t> are;  // 1 for each of these
   Vector<HetDevAnswer> answers;
 };
 

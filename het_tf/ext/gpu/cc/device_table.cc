@@ -80,7 +80,11 @@ Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConf
 }
 
 DeviceTable::DeviceTable(Schema schema, uint32_t partitions)
-    : schema_(std::move(schema)), drop_(partitions), invalid_(partitions) {}
+    : schema_(std::move(schema)),
+      drop_(partitions),
+      invalid_(partitions),
+      subscribed_(partitions),
+      unsubscribe_(partitions) {}
 
 void DeviceTable::Invalidate(uint32_t partition) { Set(&invalid_, partition, &invalidated_); }
 
@@ -97,6 +101,21 @@ void DeviceTable::DropKeys(Span<const Key> keys) {
     // The store has changed: no old value may be read. Invalidating all rows takes no memory.
     for (uint32_t p = 0; p < invalid_.size(); ++p) Invalidate(p);
   }
+}
+
+void DeviceTable::Moved(Span<const Key> keys) {
+  try {
+    moved_.insert(moved_.end(), keys.begin(), keys.end());
+  } catch (const std::bad_alloc&) {
+    // Rows that are not subscribed are checked.
+    for (uint32_t p = 0; p < unsubscribe_.size(); ++p) Unsubscribe(p);
+  }
+}
+
+bool DeviceTable::Unsubscribe(uint32_t partition) {
+  if (!std::exchange(subscribed_[partition], uint8_t{0})) return false;
+  Set(&unsubscribe_, partition, &unsubscribed_);
+  return true;
 }
 
 int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
@@ -132,10 +151,22 @@ int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, H
     answer = forget(HET_DEV_INVALIDATE, invalidated_ == invalid_.size() ? nullptr : invalid_.data());
     if (answer == HET_DEV_OK) Reset(&invalid_, &invalidated_);
   }
+  if (answer == HET_DEV_OK && unsubscribed_ > 0) {
+    answer =
+        forget(HET_DEV_UNSUBSCRIBE, unsubscribed_ == unsubscribe_.size() ? nullptr : unsubscribe_.data());
+    if (answer == HET_DEV_OK) Reset(&unsubscribe_, &unsubscribed_);
+  }
+  if (answer == HET_DEV_OK && !moved_.empty()) {
+    uint64_t none = 0;
+    answer =
+        library.HetDevForgetKeys(context, handle, HET_DEV_MOVED, moved_.data(), moved_.size(), stream, &none);
+    if (answer == HET_DEV_OK) moved_.clear();
+  }
   return answer;
 }
 
-void DeviceTable::Read(uint64_t reads, uint64_t hits) {
+void DeviceTable::Read(uint64_t reads, uint64_t hits, uint64_t trusted) {
+  counters->trusted += trusted;
   counters->reads += reads;
   counters->hits += hits;
   absent += reads - hits;

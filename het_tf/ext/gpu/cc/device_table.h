@@ -37,6 +37,10 @@ class DeviceTable final : public DeviceLines {
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override { clean_ = true; }
+  void Moved(Span<const Key> keys) override;
+  bool Unsubscribe(uint32_t partition) override;
+  // Rows of this partition become subscribed.
+  void Subscribe(uint32_t partition) { subscribed_[partition] = 1; }
 
   // Applies the events to the device and returns a code of the library. *went: cached rows may have been
   // dropped. After an error the remaining events stay.
@@ -44,8 +48,9 @@ class DeviceTable final : public DeviceLines {
   // Whether all rows must be dropped.
   bool dropped() const { return dropped_ == drop_.size(); }
 
-  // Counts a training lookup: unique rows, and those of them that were cached.
-  void Read(uint64_t reads, uint64_t hits);
+  // Counts a training lookup: unique rows, those of them that were cached, and that the store was not asked
+  // about because they are subscribed.
+  void Read(uint64_t reads, uint64_t hits, uint64_t trusted);
   // Counts ticks made on the device, and ticks exported by it.
   void Ticked(uint64_t ticks);
   void Gave(const HetDevUpdates& updates);
@@ -66,7 +71,11 @@ class DeviceTable final : public DeviceLines {
   size_t dropped_ = 0;  // number of flags that are set
   size_t invalidated_ = 0;
   bool clean_ = false;
-  Vector<Key> keys_;  // keys to drop
+  Vector<Key> keys_;            // keys to drop
+  Vector<Key> moved_;           // keys that the store has named
+  Vector<uint8_t> subscribed_;  // of each partition: rows may be
+  Vector<uint8_t> unsubscribe_;
+  size_t unsubscribed_ = 0;  // number of flags that are set
   uint64_t unsent_ = 0;
 };
 

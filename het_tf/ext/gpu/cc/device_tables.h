@@ -103,12 +103,13 @@ class DeviceTables {
   Status Room(Scratch* scratch, size_t bytes, const Batch& batch);
   void Trim(Scratch* scratch);
   void Place(const DeviceCalls::Step& step, Batch* batch);
+  void CountRead(const Batch& batch, const HetDevWanted& wanted);
   Status LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training);
   Status Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args, HetDevSummed* summed);
   Status Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
               std::vector<uint8_t>* changed);
 
-  // device_fetch.cc: from the store to the device
+  // device_fetch.cc: from the store to the device. With batch->asks also asks which rows have moved.
   Status Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training, bool* went);
 
   Client* const client_;

@@ -102,7 +102,8 @@ class LibraryFixture : public ::testing::Test {
       for (const int64_t key : keys) {
         for (const float x : {0.0f, 0.5f}) rows.back().push_back(static_cast<float>(key) + x);
       }
-      given.push_back({0, keys.size(), keys.data(), bases.data(), admits.data(), rows.back().data()});
+      given.push_back(
+          {0, keys.size(), keys.data(), bases.data(), admits.data(), rows.back().data(), nullptr});
     }
     return HetDevInstall(context_, call_, &batch_, given.data(), static_cast<uint32_t>(given.size()), stream_,
                          &victims_);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "het_tf/core/wire/layout.h"
 #include "tests/ext/gpu/device/library_fixture.h"
 
 namespace het::testing {
@@ -215,7 +216,7 @@ TEST_F(DeviceStreamsTest, OperationsOfAStep) {
   const std::vector<uint8_t> admit(wanted.size(), 1);
   const std::vector<float> rows(wanted.size() * kDim, 1.0f);
   const auto install = [&](size_t n) {
-    const HetDevAnswer answer = {0, n, wanted.data(), bases.data(), admit.data(), rows.data()};
+    const HetDevAnswer answer = {0, n, wanted.data(), bases.data(), admit.data(), rows.data(), nullptr};
     EXPECT_EQ(HetDevInstall(context_, call_, &batch_, &answer, 1, stream_, &victims_), HET_DEV_OK);
   };
   EXPECT_EQ(CountOperations([&] { install(100); }), 7u);
@@ -228,6 +229,31 @@ TEST_F(DeviceStreamsTest, OperationsOfAStep) {
   }
   HetDevResetCall(context_, call_);
   EXPECT_EQ(CountOperations([&] { Sum(); }), 15u) << "without a lookup it has to find the rows";
+}
+
+// Partitions are copied to the device only if some have answered and some have not.
+TEST_F(DeviceStreamsTest, OperationsOfSubscriptions) {
+  SetBatch({1, 2, 3});
+  Lookup();
+  Install({1, 2, 3});
+  const Keys keys = {1, 2, 3};
+  std::vector<uint8_t> trusted(16, 1);
+  const std::vector<uint8_t> subscribed(3, 1);
+  const HetDevAnswer confirmed = {0, 3, keys.data(), nullptr, nullptr, nullptr, subscribed.data()};
+  EXPECT_EQ(
+      CountOperations([&] { HetDevInstall(context_, call_, &batch_, &confirmed, 1, stream_, &victims_); }),
+      2u);
+  use_.check = 1;
+  use_.trusted = trusted.data();
+  EXPECT_EQ(CountOperations([&] { EXPECT_THAT(Lookup(), IsEmpty()); }), 1u);
+  uint64_t discarded = 0;
+  EXPECT_EQ(CountOperations([&] {
+              HetDevForgetKeys(context_, use_.table, HET_DEV_MOVED, keys.data(), 2, stream_, &discarded);
+            }),
+            2u);
+  EXPECT_EQ(CountOperations([&] { EXPECT_EQ(Lookup().size(), 2u); }), 4u) << "the lookup, and three lists";
+  trusted[Layout(16, 7).OfKey(0, 3)] = 0;
+  EXPECT_EQ(CountOperations([&] { EXPECT_EQ(Lookup().size(), 3u); }), 5u);
 }
 
 // HetDevSum uses the rows that its lookup has found, as long as they are still there: else it looks again,

@@ -45,8 +45,8 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
   ASSERT_TRUE(gpu.ok());
   EXPECT_THAT(ToJson(gpu.value()), HasSubstr("\"device\":\"gpu\""));
   EXPECT_EQ(gpu.value().cache->wire, RowFormat::kFloat32);
-  EXPECT_EQ(gpu.value().cache->checks, Checks::kAsked);
-  EXPECT_FALSE(gpu.value().cache->sync().subscribes);
+  EXPECT_EQ(gpu.value().cache->checks, Checks::kNotified);
+  EXPECT_TRUE(gpu.value().cache->sync().subscribes);
 }
 
 TEST_F(DeviceEngine, BytesDetermineTheRows) {

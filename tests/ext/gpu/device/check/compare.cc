@@ -81,6 +81,7 @@ void ExpectSameUpdates(const Reply& tested, const Reply& reference, const std::s
     ExpectEqual(a.keys.size(), b.keys.size(), of + ": keys");
     ExpectSame(a.floats, b.floats, of);
   }
+  Expect(tested.left == reference.left, what + ": subscribed rows that have left differ");
 }
 
 void ExpectSameSums(const Reply& tested, const Reply& reference) {
@@ -98,6 +99,7 @@ void ExpectSameState(const Reply& tested, const Reply& reference, const std::str
   ExpectEqual(tested.state.rows, reference.state.rows, table + ": rows");
   ExpectEqual(tested.state.dirty, reference.state.dirty, table + ": dirty");
   ExpectEqual(tested.state.invalid, reference.state.invalid, table + ": invalid");
+  ExpectEqual(tested.state.subscribed, reference.state.subscribed, table + ": subscribed");
   ExpectEqual(tested.state.inserts, reference.state.inserts, table + ": inserts");
   ExpectEqual(tested.state.evictions, reference.state.evictions, table + ": evictions");
   Expect(tested.state.rows <= tested.state.capacity, table + " has more rows than its capacity");
@@ -109,6 +111,8 @@ void ExpectSameRow(const Reply& tested, const Reply& reference, const std::strin
   ExpectEqual(a.found, b.found, of + ": found");
   if (!a.found) return;
   ExpectEqual(a.invalid != 0, b.invalid != 0, of + ": invalid");
+  ExpectEqual(a.subscribed != 0, b.subscribed != 0, of + ": subscribed");
+  ExpectEqual(a.moved != 0, b.moved != 0, of + ": moved");
   if (!a.invalid) ExpectEqual(a.base, b.base, of + ": base");
   ExpectEqual(a.ticks, b.ticks, of + ": ticks");
   ExpectEqual(a.stamp, b.stamp, of + ": stamp");

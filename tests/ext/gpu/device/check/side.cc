@@ -79,12 +79,15 @@ Reply Side::CreateTable(const HetDevTableConfig& config) {
 void Side::Describe(size_t number, const Step& step) {
   Call& call = calls_[number];
   call.uses.clear();
+  call.trusted.clear();
+  call.trusted.reserve(step.uses.size());
   call.features.clear();
   call.floats.clear();
   use_tables_[number].clear();
   for (const Use& use : step.uses) {
     call.uses.push_back({tables_[use.table], use.check, use.stamp, use.pinned_from, use.push_bound,
-                         use.push_every, use.learning_rate});
+                         use.push_every, use.learning_rate,
+                         use.trusted.empty() ? nullptr : call.trusted.emplace_back(use.trusted).data()});
     use_tables_[number].push_back(use.table);
   }
   for (const Feature& feature : step.features) {
@@ -174,6 +177,8 @@ void Side::CopyUpdates(const HetDevExport& from, const std::vector<size_t>& row_
                               {of.clocks, of.clocks + of.n},
                               {of.updates, of.updates + of.n * row_floats[of.use]}});
   }
+  for (uint64_t i = 0; i < from.n_left; ++i) reply->left.emplace_back(from.left_uses[i], from.left_keys[i]);
+  std::sort(reply->left.begin(), reply->left.end());
   std::sort(reply->updates.begin(), reply->updates.end(),
             [](const Updates& a, const Updates& b) { return a.use < b.use; });
 }
@@ -207,14 +212,15 @@ Reply Side::Install(size_t number, const std::vector<Answer>& answers) {
   }
   auto* to = static_cast<float*>(staged);
   for (const Answer& answer : answers) {
-    const float* rows = answer.rows.data();
-    if (stage) {
+    const float* rows = answer.rows.empty() ? nullptr : answer.rows.data();
+    if (stage && rows != nullptr) {
       std::copy(answer.rows.begin(), answer.rows.end(), to);
       rows = to;
       to += answer.rows.size();
     }
-    given.push_back(
-        {answer.use, answer.keys.size(), answer.keys.data(), answer.bases.data(), answer.admit.data(), rows});
+    given.push_back({answer.use, answer.keys.size(), answer.keys.data(), answer.bases.data(),
+                     answer.admit.data(), rows,
+                     answer.subscribed.empty() ? nullptr : answer.subscribed.data()});
   }
   HetDevExport victims = {};
   Reply reply = Answered(library_.Install(context_, call.call, &call.batch, given.data(),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/ext/gpu/device/check/library.h"
@@ -19,6 +20,7 @@ struct Use {
   int64_t push_bound;
   uint32_t push_every;
   float learning_rate;
+  std::vector<uint8_t> trusted = {};  // empty: no partition is
 };
 struct Feature {
   uint32_t use;
@@ -39,7 +41,8 @@ struct Answer {
   std::vector<int64_t> keys;
   std::vector<int64_t> bases;
   std::vector<uint8_t> admit;
-  std::vector<float> rows;
+  std::vector<float> rows;  // empty: the copies stay, and `bases` and `admit` are empty too
+  std::vector<uint8_t> subscribed;
 };
 
 // A reply. `code` and `error` are always set; other fields if the function has them.
@@ -60,7 +63,8 @@ struct Reply {
   std::string error;
   std::vector<Wanted> wanted;  // by (use, key)
   std::vector<uint64_t> reads, hits;
-  std::vector<Updates> updates;  // by use
+  std::vector<Updates> updates;                    // by use
+  std::vector<std::pair<uint32_t, int64_t>> left;  // by (use, key)
   uint64_t uniques = 0, due = 0, discarded = 0;
   std::vector<uint64_t> ticks;
   std::vector<uint8_t> active;
@@ -115,6 +119,7 @@ class Side {
     HetDevCall* call = nullptr;
     Buffer ids, rows, gradients;
     std::vector<HetDevUse> uses;
+    std::vector<std::vector<uint8_t>> trusted;  // of each use
     std::vector<HetDevFeature> features;
     HetDevBatch batch = {};
     std::vector<size_t> floats;  // of rows of each feature

@@ -1,5 +1,7 @@
 #include "tests/ext/gpu/device/check/toy_store.h"
 
+#include <algorithm>
+
 #include "het_tf/core/base/hash.h"
 
 namespace het::device_check {
@@ -55,6 +57,12 @@ ToyStore::Row& ToyStore::Find(int64_t key) {
   return found != rows_.end() ? found->second : rows_.emplace(key, Initial(key)).first->second;
 }
 
+void ToyStore::Push(int64_t key, const float* update, uint32_t ticks) {
+  const auto entry = subscribed_.find(key);
+  if (entry != subscribed_.end()) entry->second += ticks;  // the worker's base has them
+  Merge(key, update, ticks);
+}
+
 void ToyStore::Merge(int64_t key, const float* update, uint32_t ticks) {
   Row& row = Find(key);
   for (uint32_t i = 0; i < config_.dim; ++i) row.floats[i] += update[i];
@@ -73,6 +81,26 @@ void ToyStore::Remove(int64_t key) {
   const int64_t clock = row.clock + (int64_t{1} << 20);
   row = Initial(key);
   row.clock = clock;
+}
+
+void ToyStore::Subscribe(int64_t key, int64_t base) {
+  const auto [entry, made] = subscribed_.emplace(key, base);
+  if (!made) entry->second = std::min(entry->second, base);
+}
+
+std::vector<int64_t> ToyStore::Name(int64_t bound, const std::function<bool(int64_t key)>& in) {
+  std::vector<int64_t> named;
+  for (const auto& [key, base] : subscribed_) {
+    if (in(key) && Find(key).clock - base > bound) named.push_back(key);
+  }
+  for (const int64_t key : named) subscribed_.erase(key);
+  return named;
+}
+
+void ToyStore::Reset(const std::function<bool(int64_t key)>& in) {
+  for (auto entry = subscribed_.begin(); entry != subscribed_.end();) {
+    entry = in(entry->first) ? subscribed_.erase(entry) : std::next(entry);
+  }
 }
 
 }  // namespace het::device_check

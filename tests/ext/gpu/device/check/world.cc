@@ -12,8 +12,9 @@ namespace het::device_check {
 void World::Run() {
   using Operation = void (World::*)();
   const std::vector<std::pair<uint64_t, Operation>> operations = {
-      {38, &World::TrainLookup}, {8, &World::ReadOnly},   {3, &World::FinishUnseen}, {5, &World::Take},
-      {2, &World::Forget},       {4, &World::ForgetKeys}, {8, &World::OthersPush},   {3, &World::CheckStates},
+      {38, &World::TrainLookup}, {8, &World::ReadOnly},    {3, &World::FinishUnseen},
+      {5, &World::Take},         {2, &World::Forget},      {4, &World::ForgetKeys},
+      {8, &World::OthersPush},   {3, &World::CheckStates}, {2, &World::EndSubscriptions},
   };
   for (uint64_t i = 0; i < options_.operations; ++i) {
     uint64_t at = random_.Below(100);
@@ -91,7 +92,7 @@ void World::TakeAll(size_t number) {
 void World::Forget() {
   const size_t number = random_.Below(tables_.size());
   Table& table = tables_[number];
-  const int what = static_cast<int>(random_.Below(3));
+  const int what = static_cast<int>(random_.Below(5));
   const uint32_t partitions = table.config.partitions;
   const Layout layout(partitions, table.config.hash_seed);
   std::vector<uint8_t> chosen(partitions);
@@ -112,13 +113,13 @@ void World::Forget() {
          "Forget discards " + std::to_string(tested.discarded) + " ticks, the reference " +
              std::to_string(reference.discarded) + "; there were " + std::to_string(discarded));
   tally_->discarded += discarded;
-  AgeOthers(slots_.size());
+  if (what < HET_DEV_MOVED) AgeOthers(slots_.size());
 }
 
 void World::ForgetKeys() {
   const size_t number = random_.Below(tables_.size());
   Table& table = tables_[number];
-  const int what = static_cast<int>(random_.Below(3));
+  const int what = static_cast<int>(random_.Below(5));
   const bool removed = what == HET_DEV_DROP && random_.Chance(0.5);
   std::vector<int64_t> keys;
   for (size_t n = random_.Below(30); n > 0; --n) {
@@ -144,7 +145,7 @@ void World::ForgetKeys() {
          "ForgetKeys discards " + std::to_string(tested.discarded) + " ticks, the reference " +
              std::to_string(reference.discarded) + "; there were " + std::to_string(discarded));
   tally_->discarded += discarded;
-  AgeOthers(slots_.size());
+  if (what < HET_DEV_MOVED) AgeOthers(slots_.size());
 }
 
 void World::OthersPush() {
@@ -159,6 +160,61 @@ void World::OthersPush() {
       for (size_t i = 0; i < change.size(); ++i) held.foreign[i] += change[i];
     }
   }
+}
+
+uint32_t World::PartitionOf(const Table& table, int64_t key) const {
+  return Layout(table.config.partitions, table.config.hash_seed).OfKey(table.config.table, key);
+}
+
+void World::Notify(size_t number) {
+  Table& table = tables_[number];
+  const double share = random_.Pick(std::vector<double>{0, 0.5, 0.9, 1, 1, 1});
+  std::vector<uint8_t> chosen(table.config.partitions);
+  for (uint8_t& one : chosen) one = share == 1 || random_.Chance(share);
+  const auto answers = [&](int64_t key) { return chosen[PartitionOf(table, key)] != 0; };
+  std::vector<int64_t> named = table.store->Name(table.pull_bound, answers);
+  for (const int64_t key : table.pool) {
+    if (answers(key)) table.clocks[key] = table.store->Read(key).clock;
+  }
+  for (size_t p = 0; p < chosen.size(); ++p) table.answered[p] |= chosen[p];
+  if (named.empty() && random_.Chance(0.9)) return;
+  tally_->named += named.size();
+  if (random_.Chance(0.1)) named.push_back(static_cast<int64_t>(random_.Next()));  // it has left
+  if (random_.Chance(0.1) && !named.empty()) named.push_back(named.front());
+  Note("the store names " + std::to_string(named.size()) + " rows of table " + std::to_string(number));
+  Reply tested, reference;
+  Both(
+      "Moved", [&](Side* side) { return side->ForgetKeys(number, HET_DEV_MOVED, named); }, &tested,
+      &reference);
+  Expect(tested.code == HET_DEV_OK, "Moved answers " + std::to_string(tested.code) + ": " + tested.error);
+}
+
+void World::EndSubscriptions() {
+  const size_t number = random_.Below(tables_.size());
+  Table& table = tables_[number];
+  std::vector<uint8_t> chosen(table.config.partitions);
+  for (uint8_t& one : chosen) one = random_.Chance(0.5);
+  Note("subscriptions end in table " + std::to_string(number));
+  table.store->Reset([&](int64_t key) { return chosen[PartitionOf(table, key)] != 0; });
+  Reply tested, reference;
+  Both(
+      "Unsubscribe", [&](Side* side) { return side->Forget(number, HET_DEV_UNSUBSCRIBE, &chosen); }, &tested,
+      &reference);
+  Expect(tested.code == HET_DEV_OK,
+         "Unsubscribe answers " + std::to_string(tested.code) + ": " + tested.error);
+  ++tally_->resets;
+}
+
+void World::CheckTrusted(const Use& use, int64_t key) {
+  Table& table = tables_[use.table];
+  const std::string of = table.name + ": key " + std::to_string(key);
+  Expect(!use.trusted.empty() && use.trusted[PartitionOf(table, key)] != 0,
+         of + " was given, though the store must be asked");
+  const int64_t base = table.ledger->At(key).base;
+  Expect(table.clocks[key] - base <= table.pull_bound,
+         of + " was given with base " + std::to_string(base) + ", and the store had told of clock " +
+             std::to_string(table.clocks[key]) + "; the bound is " + std::to_string(table.pull_bound));
+  ++tally_->trusted;
 }
 
 void World::LookAtRows(size_t count) {
@@ -210,7 +266,7 @@ void World::Deliver(size_t number, const Updates& updates, const std::string& wh
     for (size_t j = 0; table.exact && j < width; ++j) {
       Expect(floats[j] == held.unsent[j], of + " is not what the ledger has");
     }
-    table.store->Merge(key, floats, updates.ticks[i]);
+    table.store->Push(key, floats, updates.ticks[i]);
     table.ledger->Gone(key);
   }
 }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/ext/gpu/device/check/compare.h"
@@ -29,7 +30,8 @@ inline const std::vector<uint32_t> kPushEvery = {0, 0, 1, 3, 10};
 
 // Counts of events, printed at the end: a schedule without evictions has tested little.
 struct Tally {
-  uint64_t operations = 0, lookups = 0, keys = 0, wanted = 0, own_rows = 0, evictions = 0, ticks = 0, due = 0;
+  uint64_t operations = 0, lookups = 0, keys = 0, wanted = 0, trusted = 0, named = 0, resets = 0, left = 0,
+           own_rows = 0, evictions = 0, ticks = 0, due = 0;
   uint64_t due_by_age = 0, held_back_by_age = 0;
   uint64_t victims = 0, taken = 0, discarded = 0, fetched_for_sum = 0, non_finite = 0, refused = 0;
   uint64_t out_of_memory = 0;
@@ -55,6 +57,11 @@ class World {
     int64_t pull_bound, push_bound;
     uint32_t push_every;
     float learning_rate;
+    bool subscribes;
+    // Of each partition: whether it has answered since the training lookup before, and the clocks of rows
+    // at its newest answer.
+    std::vector<uint8_t> answered;
+    std::unordered_map<int64_t, int64_t> clocks;
     std::unique_ptr<ToyStore> store;
     std::unique_ptr<Ledger> ledger;
   };
@@ -83,6 +90,8 @@ class World {
   void Abandon(size_t slot);
   Reply LookupBoth(size_t slot, bool training);
   void InstallBoth(size_t slot, const std::vector<Wanted>& wanted);
+  // Whether the answer about the row, which leaves the worker with this base, subscribes to it.
+  bool Subscribes(size_t slot, const Wanted& row, int64_t base);
   void InstallOnce(size_t slot, const std::vector<Answer>& answers);
   void RefuseBadAnswers(size_t slot);
   void GatherBoth(size_t slot, const std::vector<Wanted>& wanted);
@@ -99,6 +108,11 @@ class World {
   void Forget();
   void ForgetKeys();
   void OthersPush();
+  uint32_t PartitionOf(const Table& table, int64_t key) const;
+  // Some or all partitions of the table tell which rows have moved.
+  void Notify(size_t table);
+  void EndSubscriptions();
+  void CheckTrusted(const Use& use, int64_t key);
   void LookAtRows(size_t count);
   void CheckStates();
 

@@ -56,10 +56,21 @@ void World::TrainLookup() {
   slot = Slot();
   slot.step = DrawStep();
   stamp_ += random_.Chance(0.9) ? 1 : 3;
-  for (Use& use : slot.step.uses) use.stamp = stamp_;
+  for (Use& use : slot.step.uses) {
+    Table& table = tables_[use.table];
+    use.stamp = stamp_;
+    if (!table.subscribes) continue;
+    // The answers to the lookup before have come by now, or not.
+    if (random_.Chance(0.5)) Notify(use.table);
+    use.trusted = table.answered;
+    std::fill(table.answered.begin(), table.answered.end(), 0);
+  }
   slot.outstanding = true;
   Repin(&slot.step);
   const Reply looked = LookupBoth(number, true);
+  for (const Use& use : slot.step.uses) {
+    if (tables_[use.table].subscribes && random_.Chance(0.5)) Notify(use.table);
+  }
   // Other steps may run between a lookup and its answers. Its rows are pinned while it is among the last
   // eight.
   const std::vector<size_t> outstanding = Outstanding();
@@ -125,7 +136,9 @@ Reply World::LookupBoth(size_t number, bool training) {
   for (size_t u = 0; u < keys.size(); ++u) {
     Expect(tested.reads.size() == keys.size() && tested.reads[u] == keys[u].size(),
            "reads are not the different keys");
-    Expect(!step.uses[u].check || wanted[u] == keys[u], "check: a key was not wanted");
+    for (const int64_t key : keys[u]) {
+      if (step.uses[u].check && wanted[u].count(key) == 0) CheckTrusted(step.uses[u], key);
+    }
     tally_->keys += keys[u].size();
   }
   ++tally_->lookups;
@@ -139,11 +152,18 @@ void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
   if (random_.Chance(0.02)) RefuseBadAnswers(number);
   // Absent rows are always answered, and others if they are too old.
   std::map<uint32_t, std::vector<Wanted>> of_use;
+  std::map<uint32_t, Answer> confirmed;
   for (const Wanted& one : wanted) {
     const Table& table = tables_[slot.step.uses[one.use].table];
     const int64_t clock = table.store->Read(one.key).clock;
-    const bool old = one.base == HET_DEV_NO_BASE || clock - one.base > table.pull_bound;
-    if (old || random_.Chance(0.05)) of_use[one.use].push_back(one);
+    const bool old = one.base < 0 || clock - one.base > table.pull_bound;
+    if (old || random_.Chance(0.05)) {
+      of_use[one.use].push_back(one);
+      continue;
+    }
+    Answer& answer = confirmed.try_emplace(one.use, Answer{one.use, {}, {}, {}, {}, {}}).first->second;
+    answer.keys.push_back(one.key);
+    answer.subscribed.push_back(Subscribes(number, one, one.base));
   }
   // An inference pins nothing: an entering row could evict one that must still be gathered.
   const double admit = !slot.outstanding ? 0 : random_.Chance(0.2) ? random_.Unit() : 1;
@@ -152,15 +172,20 @@ void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
     for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_.Below(i)]);
     Table& table = tables_[slot.step.uses[use].table];
     for (size_t i = 0; i < all.size(); ++i) {
-      if (i == 0 || random_.Chance(0.02)) answers.push_back({use, {}, {}, {}, {}});
+      if (i == 0 || random_.Chance(0.02)) answers.push_back({use, {}, {}, {}, {}, {}});
       const ToyStore::Row& row = table.store->Read(all[i].key);
       Answer& answer = answers.back();
       answer.keys.push_back(all[i].key);
       answer.bases.push_back(row.clock);
       answer.admit.push_back(random_.Chance(admit));
+      answer.subscribed.push_back(Subscribes(number, all[i], row.clock));
       answer.rows.insert(answer.rows.end(), row.floats.begin(), row.floats.end());
       table.ledger->Answered(all[i].key);
     }
+  }
+  for (auto& [use, answer] : confirmed) {
+    const size_t at = random_.Below(answers.size() + 1);
+    answers.insert(answers.begin() + static_cast<std::ptrdiff_t>(at), std::move(answer));
   }
   if (answers.size() > 1 && random_.Chance(0.2)) {  // in two portions
     const auto middle = answers.begin() + static_cast<std::ptrdiff_t>(1 + random_.Below(answers.size() - 1));
@@ -168,6 +193,13 @@ void World::InstallBoth(size_t number, const std::vector<Wanted>& wanted) {
     answers.erase(answers.begin(), middle);
   }
   if (!answers.empty() || random_.Chance(0.1)) InstallOnce(number, answers);
+}
+
+bool World::Subscribes(size_t number, const Wanted& row, int64_t base) {
+  Table& table = tables_[slots_[number].step.uses[row.use].table];
+  if (!table.subscribes || !slots_[number].outstanding || random_.Chance(0.05)) return false;
+  table.store->Subscribe(row.key, base);
+  return true;
 }
 
 void World::InstallOnce(size_t number, const std::vector<Answer>& answers) {
@@ -183,9 +215,15 @@ void World::InstallOnce(size_t number, const std::vector<Answer>& answers) {
   ExpectSameUpdates(tested, reference, "victims");
   for (const Updates& updates : tested.updates) tally_->victims += updates.keys.size();
   DeliverAll(slot.step, tested, "a victim");
+  for (const auto& [use, key] : tested.left) {
+    const Table& table = tables_[slot.step.uses[use].table];
+    Expect(table.store->Unsubscribe(key),
+           table.name + ": the store did not know of a subscribed row that left");
+  }
+  tally_->left += tested.left.size();
   for (const Answer& answer : answers) {
     Ledger& ledger = *tables_[slot.step.uses[answer.use].table].ledger;
-    for (size_t i = 0; i < answer.keys.size(); ++i) {
+    for (size_t i = 0; i < answer.bases.size(); ++i) {
       const int64_t key = answer.keys[i];
       ledger.At(key).base = answer.bases[i];
       if (reference_.Inspect(slot.step.uses[answer.use].table, key).row.found) continue;
@@ -200,8 +238,8 @@ void World::RefuseBadAnswers(size_t number) {
   const Step& step = slots_[number].step;
   const uint32_t use = 0;
   const size_t width = tables_[step.uses[use].table].config.row_floats;
-  const Answer twice = {use, {5, 5}, {1, 1}, {1, 1}, std::vector<float>(2 * width)};
-  const Answer negative = {use, {5}, {-1}, {1}, std::vector<float>(width)};
+  const Answer twice = {use, {5, 5}, {1, 1}, {1, 1}, std::vector<float>(2 * width), {}};
+  const Answer negative = {use, {5}, {-1}, {1}, std::vector<float>(width), {}};
   for (const Answer& bad : {twice, negative}) {
     Reply tested, reference;
     Both(

@@ -97,6 +97,8 @@ void World::MakeTables() {
     table.push_bound = config.keep_updates ? random_.Pick(bounds) : 0;
     table.push_every = random_.Pick(kPushEvery);
     table.shared = random_.Chance(0.6);
+    table.subscribes = table.pull_bound > 0 && table.pull_bound != kHighest && random_.Chance(0.7);
+    table.answered.assign(config.partitions, 0);
     table.learning_rate = table.exact            ? 1.0f
                           : random_.Chance(0.05) ? 0.0f
                                                  : static_cast<float>(random_.Unit());
@@ -121,7 +123,7 @@ void World::MakeTables() {
          std::to_string(table.push_every) + " keep_updates" + std::to_string(config.keep_updates) + " l2 " +
          std::to_string(config.l2) + " max_norm " + std::to_string(config.max_norm) + " ids " +
          std::to_string(table.pool.size()) + (table.exact ? " whole numbers" : "") +
-         (table.shared ? " shared" : ""));
+         (table.shared ? " shared" : "") + (table.subscribes ? " subscribes" : ""));
   }
 }
 

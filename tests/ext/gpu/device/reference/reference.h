@@ -29,6 +29,8 @@ struct Leaving {
   std::vector<float> update;
 };
 
+enum class Copy { kChecked, kSubscribed, kMoved, kInvalid };
+
 struct Row {
   std::vector<float> row;
   std::vector<float> update;  // zeros where ticks == 0
@@ -36,7 +38,9 @@ struct Row {
   uint32_t ticks = 0;
   uint64_t stamp = 0;
   uint32_t frequency = 0;
-  bool invalid = false;
+  Copy copy = Copy::kChecked;
+
+  bool invalid() const { return copy == Copy::kInvalid; }
 
   Leaving Update() const { return {ticks, base + ticks, update}; }
 };
@@ -64,6 +68,8 @@ struct Export {
   };
   std::vector<OfUse> uses;
   std::vector<HetDevUpdates> shown;
+  std::vector<uint32_t> left_uses;
+  std::vector<Key> left_keys;
 
   // leaving[use]
   void Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out);

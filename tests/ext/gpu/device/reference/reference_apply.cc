@@ -83,7 +83,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     for (Key key : keys[u]) {
       const Row* row = call->Find(batch->uses[u].table, key);
-      if (row == nullptr || row->invalid) context->wanted.Add(u, key, HET_DEV_NO_BASE);
+      if (row == nullptr || row->invalid()) context->wanted.Add(u, key, HET_DEV_NO_BASE);
     }
   }
   context->wanted.Show(wanted);

@@ -50,7 +50,8 @@ void Export::Fill(const std::vector<LeavingOfUse>& leaving, HetDevExport* out) {
       shown.push_back(
           {u, of.keys.size(), of.keys.data(), of.ticks.data(), of.clocks.data(), of.updates.data()});
   }
-  *out = {static_cast<uint32_t>(shown.size()), shown.data()};
+  *out = {static_cast<uint32_t>(shown.size()), shown.data(), left_keys.size(), left_uses.data(),
+          left_keys.data()};
 }
 
 const void* ReadableAddress(const void* device) {
@@ -128,6 +129,8 @@ using het::reference::ReadableAddress;
 
 bool HetDevContext::Begin() {
   sums.reset();
+  leaving.left_uses.clear();
+  leaving.left_keys.clear();
   return fail_allocation == 0 || --fail_allocation > 0;
 }
 

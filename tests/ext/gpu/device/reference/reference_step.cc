@@ -1,12 +1,14 @@
 // A step up to its rows: lookup, install, gather.
 #include <algorithm>
 
+#include "het_tf/core/wire/layout.h"
 #include "tests/ext/gpu/device/reference/reference.h"
 
 namespace {
 
 using het::Key;
 using het::reference::CheckBatch;
+using het::reference::Copy;
 using het::reference::Fail;
 using het::reference::IsPadding;
 using het::reference::Keys;
@@ -42,6 +44,7 @@ int CheckAnswers(const HetDevBatch& batch, const HetDevAnswer* answers, uint32_t
     }
     for (uint64_t i = 0; i < answer.n; ++i) {
       const std::string key = std::to_string(answer.keys[i]);
+      if (answer.rows == nullptr) continue;
       if (answer.bases[i] < 0) {
         return Fail(HET_DEV_INVALID, "the base of key " + key + " is " + std::to_string(answer.bases[i]) +
                                          "; it must be 0 or more");
@@ -58,6 +61,7 @@ struct Given {
   const float* row;
   int64_t base;
   bool admit;
+  bool subscribed;
 };
 
 void Renew(const HetDevTable& table, const Given& given, Row* row) {
@@ -66,18 +70,33 @@ void Renew(const HetDevTable& table, const Given& given, Row* row) {
     table.schema->optimizer().MergeInto(row->update.data(), row->ticks, row->row.data());
   }
   row->base = given.base;
-  row->invalid = false;
+  row->copy = given.subscribed || row->copy == Copy::kSubscribed ? Copy::kSubscribed : Copy::kChecked;
+}
+
+// Whether the store must be asked about a valid row (the rule of core/cache/pull_rule.h).
+bool Asks(const HetDevUse& use, Key key, Copy copy) {
+  const HetDevTableConfig& config = use.table->config;
+  const uint32_t partition = het::Layout(config.partitions, config.hash_seed).OfKey(config.table, key);
+  const bool holds = use.trusted != nullptr && use.trusted[partition] != 0;
+  if (copy == Copy::kSubscribed && holds) return false;
+  return copy == Copy::kMoved || use.check;
 }
 
 // Lets an absent row enter. Returns false if its bucket has only pinned rows and rows in `answered`.
-bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims) {
+// *left: the key of a subscribed row that was evicted without an update.
+bool Enter(const HetDevUse& use, Key key, const Given& given, const Keys& answered, LeavingOfUse* victims,
+           std::vector<Key>* left) {
   HetDevTable* table = use.table;
   Rows& bucket = table->BucketOf(key);
   if (bucket.size() == table->bucket_rows) {
     const Key* victim = table->Victim(bucket, use.pinned_from, answered);
     if (victim == nullptr) return false;
     const Row& row = bucket.at(*victim);
-    if (row.ticks > 0) (*victims)[*victim] = row.Update();
+    if (row.ticks > 0) {
+      (*victims)[*victim] = row.Update();
+    } else if (row.copy == Copy::kSubscribed) {
+      left->push_back(*victim);
+    }
     bucket.erase(Key(*victim));
     ++table->evictions;
   }
@@ -134,8 +153,9 @@ int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* ba
       Row* row = call->Find(use.table, key, &of_call);
       hits += row != nullptr;
       if (row != nullptr && training && !of_call) use.table->Use(row, use.stamp);
-      if (row != nullptr && !row->invalid && !use.check) continue;
-      context->wanted.Add(u, key, row == nullptr || row->invalid ? HET_DEV_NO_BASE : row->base);
+      const bool fetched = row != nullptr && (row->invalid() || row->copy == Copy::kMoved);
+      if (row != nullptr && !row->invalid() && !Asks(use, key, row->copy)) continue;
+      context->wanted.Add(u, key, row == nullptr ? HET_DEV_NO_BASE : fetched ? HET_DEV_OLD_BASE : row->base);
       call->left_out[use.table].insert(key);
     }
     use.table->Age();
@@ -165,13 +185,17 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
     const HetDevAnswer& answer = answers[a];
     HetDevTable* table = batch->uses[answer.use].table;
     for (uint64_t i = 0; i < answer.n; ++i) {
-      const Given given{answer.rows + i * table->config.row_floats, answer.bases[i], answer.admit[i] != 0};
-      Row* row = call->Find(table, answer.keys[i]);
+      const bool subscribed = answer.subscribed != nullptr && answer.subscribed[i] != 0;
+      if (answer.rows == nullptr) continue;
+      bool of_call = false;
+      Row* row = call->Find(table, answer.keys[i], &of_call);
+      const Given given{answer.rows + i * table->config.row_floats, answer.bases[i], answer.admit[i] != 0,
+                        subscribed && !of_call};
       answered[answer.use].insert(answer.keys[i]);
       if (row != nullptr) {
         Renew(*table, given, row);
       } else {
-        absent[answer.use][answer.keys[i]] = given;
+        absent[answer.use][answer.keys[i]] = {given.row, given.base, given.admit, subscribed};
       }
       call->left_out[table].insert(answer.keys[i]);
     }
@@ -179,13 +203,23 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
   std::vector<LeavingOfUse> leaving(batch->n_uses);
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     const HetDevUse& use = batch->uses[u];
-    for (const auto& [key, given] : absent[u]) {
-      if (given.admit && Enter(use, key, given, answered[u], &leaving[u])) continue;
+    for (auto& [key, given] : absent[u]) {
+      if (given.admit && Enter(use, key, given, answered[u], &leaving[u], &context->leaving.left_keys))
+        continue;
+      given.subscribed = false;
       Row& row = call->own[use.table][key];
       row.update.assign(use.table->config.row_floats, 0.0f);
       Renew(*use.table, given, &row);
     }
+    context->leaving.left_uses.resize(context->leaving.left_keys.size(), u);
     use.table->Age();
+  }
+  for (uint32_t a = 0; a < n_answers; ++a) {
+    const HetDevAnswer& answer = answers[a];
+    for (uint64_t i = 0; i < answer.n && answer.rows == nullptr && answer.subscribed != nullptr; ++i) {
+      Row* const kept = batch->uses[answer.use].table->Find(answer.keys[i]);
+      if (answer.subscribed[i] != 0 && kept != nullptr && !kept->invalid()) kept->copy = Copy::kSubscribed;
+    }
   }
   context->leaving.Fill(leaving, victims);
   return HET_DEV_OK;

@@ -8,6 +8,7 @@
 namespace {
 
 using het::Key;
+using het::reference::Copy;
 using het::reference::Fail;
 using het::reference::Keys;
 using het::reference::LeavingOfUse;
@@ -75,18 +76,19 @@ uint64_t Bytes(const HetDevTableConfig& config) {
 
 // Applies HetDevForget to a row. Returns true if the row must go.
 bool Forget(int what, Row* row, uint64_t* discarded) {
-  if (what == HET_DEV_INVALIDATE) {
-    row->invalid = true;
-    return false;
-  }
+  const bool subscribed = row->copy == Copy::kSubscribed;
+  if (what == HET_DEV_INVALIDATE) row->copy = Copy::kInvalid;
+  if (what == HET_DEV_MOVED && subscribed) row->copy = Copy::kMoved;
+  if (what == HET_DEV_UNSUBSCRIBE && subscribed) row->copy = Copy::kChecked;
+  if (what >= HET_DEV_INVALIDATE) return false;
   if (what == HET_DEV_DROP_CLEAN && row->ticks > 0) return false;
   *discarded += row->ticks;
   return true;
 }
 
 int CheckWhat(int what) {
-  if (what >= HET_DEV_DROP && what <= HET_DEV_INVALIDATE) return HET_DEV_OK;
-  return Fail(HET_DEV_INVALID, "what is " + std::to_string(what) + "; it must be from 0 to 2");
+  if (what >= HET_DEV_DROP && what <= HET_DEV_UNSUBSCRIBE) return HET_DEV_OK;
+  return Fail(HET_DEV_INVALID, "what is " + std::to_string(what) + "; it must be from 0 to 4");
 }
 
 }  // namespace
@@ -164,11 +166,12 @@ void HetDevDestroyTable(HetDevContext*, HetDevTable* table) { delete table; }
 
 int HetDevState(HetDevContext* context, HetDevTable* table, HetDevStream, HetDevTableState* state) {
   context->sums.reset();
-  *state = {table->capacity, Bytes(table->config), 0, 0, 0, table->inserts, table->evictions};
+  *state = {table->capacity, Bytes(table->config), 0, 0, 0, 0, table->inserts, table->evictions};
   table->ForEach([&](Key, Row* row) {
     ++state->rows;
     state->dirty += row->ticks > 0;
-    state->invalid += row->invalid;
+    state->invalid += row->invalid();
+    state->subscribed += row->copy == Copy::kSubscribed;
     return false;
   });
   return HET_DEV_OK;
@@ -226,7 +229,14 @@ int HetDevInspect(HetDevContext* context, HetDevTable* table, int64_t key, HetDe
   *state = HetDevRowState();
   const Row* found = table->Find(key);
   if (found == nullptr) return HET_DEV_OK;
-  *state = {1, found->invalid, found->base, found->ticks, found->stamp, found->frequency};
+  *state = {1,
+            found->invalid(),
+            found->base,
+            found->ticks,
+            found->stamp,
+            found->frequency,
+            found->copy == Copy::kSubscribed,
+            found->copy == Copy::kMoved};
   if (row != nullptr) std::copy(found->row.begin(), found->row.end(), row);
   if (update != nullptr && found->ticks > 0) std::copy(found->update.begin(), found->update.end(), update);
   return HET_DEV_OK;
