@@ -56,38 +56,54 @@ using namespace het::dev;  // NOLINT: the context and the functions of the C ABI
 HetDevContext::HetDevContext(int device) : device_(device) {
   runtime::Select(device_, last_kernel_);
   runtime::LoadCode();
-  event_ = runtime::CreateEvent();
+  for (Turn& turn : turns_) turn.event = runtime::CreateEvent();
 }
 
 HetDevContext::~HetDevContext() {
   try {
     runtime::Select(device_, last_kernel_);
     runtime::WaitForDevice(last_kernel_);
-    runtime::DestroyEvent(event_);
+    for (const Turn& turn : turns_) runtime::DestroyEvent(turn.event);
   } catch (const Failure&) {
   }
 }
 
 void HetDevContext::Begin(HetDevStream stream) {
   Continue(stream);
+  if (turns_[turn_].pending) turn_ = (turn_ + 1) % kTurns;
+  Turn& turn = turns_[turn_];
+  if (turn.pending) runtime::WaitForEvent(turn.event, last_kernel_);
+  turn.pending = false;
   Rewind(&scratch_);
-  Rewind(&host_scratch_);
+  Rewind(&turn.host_scratch);
+}
+
+void HetDevContext::SettleFailed() {
+  runtime::Select(device_, last_kernel_);
+  if (!in_call_) return;  // else the call has failed, perhaps between kernels
+  runtime::WaitForDevice(last_kernel_);
+  zeros_ = Block();
+  AllDone();
 }
 
 void HetDevContext::Settle() {
-  runtime::Select(device_, last_kernel_);
-  if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
-  if (state_ == State::kInCall) {  // the call has failed, perhaps between kernels
-    runtime::WaitForDevice(last_kernel_);
-    zeros_ = Block();
-  }
-  state_ = State::kIdle;
+  SettleFailed();
+  if (turns_[turn_].pending) runtime::WaitForEvent(turns_[turn_].event, last_kernel_);
+  AllDone();
+}
+
+// Each call comes after the one before it, so they are all done when the last one is.
+void HetDevContext::AllDone() {
+  in_call_ = false;
+  for (Turn& turn : turns_) turn.pending = false;
 }
 
 void HetDevContext::Continue(HetDevStream stream) {
-  Settle();
+  SettleFailed();
   runtime::CheckStream(device_, stream);
-  state_ = State::kInCall;
+  in_call_ = true;
+  // Also on the same stream: its handle may be that of another one, which was destroyed.
+  if (turns_[turn_].pending) runtime::WaitOnStream(stream, turns_[turn_].event);
   stream_ = stream;
   ++calls_;
 }
@@ -99,12 +115,13 @@ void HetDevContext::Finish() {
 
 void HetDevContext::Wait() {
   runtime::Wait(stream_, last_kernel_);
-  state_ = State::kIdle;
+  AllDone();
 }
 
 void HetDevContext::End() {
-  runtime::Record(event_, stream_);
-  state_ = State::kBehindEvent;
+  runtime::Record(turns_[turn_].event, stream_);
+  turns_[turn_].pending = true;
+  in_call_ = false;
 }
 
 Block HetDevContext::Allocate(size_t bytes, const std::string& what) {

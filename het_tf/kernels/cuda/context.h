@@ -3,7 +3,7 @@
 // A function of the C ABI is
 //
 //   return Guard([&] {
-//     context->Begin(stream);          // after all work of earlier calls
+//     context->Begin(stream);          // after all work of earlier calls, which the host need not wait for
 //     Dev<uint32_t> a = context->Scratch<uint32_t>(n);   // all memory first, then changes
 //     ...
 //     Launch<8>(*context, "name", n, kernel);
@@ -109,7 +109,8 @@ struct HetDevContext {
   HetDevContext(const HetDevContext&) = delete;
   HetDevContext& operator=(const HetDevContext&) = delete;
 
-  // Begins a call: later work goes on `stream`, after all work of earlier calls. Frees scratch memory.
+  // Begins a call: later work goes on `stream`, after all work of earlier calls, for which the stream waits.
+  // Frees device scratch memory, which that work may still use, and page-locked memory of an older call.
   void Begin(HetDevStream stream);
   // The same, but keeps the scratch memory of the previous call.
   void Continue(HetDevStream stream);
@@ -131,7 +132,7 @@ struct HetDevContext {
   // The same in page-locked host memory, for copies and the caller's results.
   template <typename T>
   T* HostScratch(size_t n) {
-    return static_cast<T*>(Take(&host_scratch_, n * sizeof(T), true));
+    return static_cast<T*>(Take(&turns_[turn_].host_scratch, n * sizeof(T), true));
   }
   // Words in device memory that are 0, and that the call leaves at 0 (Tile::Last); until the next Zeros.
   het::dev::Dev<uint32_t> Zeros(size_t n);
@@ -184,10 +185,22 @@ struct HetDevContext {
   void FailAllocation(uint64_t n) { fail_allocation_ = n; }
 
  private:
+  // Page-locked memory of a call, and the event behind which the call's work is done. Calls take turns: the
+  // host writes into the memory of the next turn while the device works on earlier ones.
+  struct Turn {
+    het::dev::Arena host_scratch;
+    void* event = nullptr;
+    bool pending = false;  // the event was recorded, and nobody has waited for it
+  };
+  static constexpr size_t kTurns = 4;
+
   // Waits for all work of earlier calls.
   void Settle();
+  // The part of it that a failed call needs.
+  void SettleFailed();
+  void AllDone();
   // Call for all work: a call that has waited may go on, and then fail.
-  void Working() { state_ = State::kInCall; }
+  void Working() { in_call_ = true; }
   void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
   void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
     if (bytes == 0) return;
@@ -195,15 +208,13 @@ struct HetDevContext {
     het::dev::runtime::Copy(to, from, bytes, direction, stream_);
   }
 
-  enum class State { kIdle, kInCall, kBehindEvent };
-
   const int device_;
   HetDevStream stream_ = nullptr;
-  State state_ = State::kIdle;  // what the next Begin must wait for
-  void* event_ = nullptr;
+  bool in_call_ = false;  // work was put on the stream, and neither End nor Wait followed
+  Turn turns_[kTurns];
+  size_t turn_ = 0;  // of the current call
   const char* last_kernel_ = "none";
   het::dev::Arena scratch_;
-  het::dev::Arena host_scratch_;
   het::dev::Block stage_;
   het::dev::Block zeros_;
   het::dev::Block unvisited_;

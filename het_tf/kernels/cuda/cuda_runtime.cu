@@ -249,6 +249,9 @@ void Record(void* event, HetDevStream stream) {
 void WaitForEvent(void* event, const char* what) {
   Check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), Kernel(what));
 }
+void WaitOnStream(HetDevStream stream, void* event) {
+  Check(cudaStreamWaitEvent(Stream(stream), static_cast<cudaEvent_t>(event), 0), "waiting on a stream");
+}
 
 const void* ForeignAddress(const void* device) { return device; }
 

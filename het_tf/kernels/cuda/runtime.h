@@ -44,6 +44,8 @@ void* CreateEvent();
 void DestroyEvent(void* event);
 void Record(void* event, HetDevStream stream);
 void WaitForEvent(void* event, const char* what);
+// Later work on the stream comes after what the event was last recorded behind. The host does not wait.
+void WaitOnStream(HetDevStream stream, void* event);
 
 // The address at which kernels can read a caller's device memory.
 const void* ForeignAddress(const void* device);

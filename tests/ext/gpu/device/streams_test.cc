@@ -59,6 +59,23 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheTickOnAnotherStream) {
   }
 }
 
+// The next call's work waits for the tick, on the device: the host waits once, for its own result.
+TEST_F(DeviceStreamsTest, TheHostDoesNotWaitForTheCallBefore) {
+  SetBatch({1, 2});
+  Lookup();
+  Install({1, 2});
+  Sum();
+  TakeStream(1);
+  const uint64_t all = HetDevHostAllWaits(), of_one = HetDevHostWaits(stream_);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(HetDevHostAllWaits(), all);
+  TakeStream(2);
+  Lookup();
+  EXPECT_EQ(HetDevHostAllWaits(), all + 1);
+  TakeStream(1);
+  EXPECT_EQ(HetDevHostWaits(stream_), of_one);
+}
+
 // A call that fails after it has waited once leaves work behind, which the next call, on another stream, must
 // not meet: HetDevInstall reads its plan and then needs memory for victims.
 TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {

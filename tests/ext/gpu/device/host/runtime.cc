@@ -141,6 +141,9 @@ void Record(void* event, HetDevStream stream) {
 void WaitForEvent(void* event, const char* /*what*/) {
   streams::WaitFor(*static_cast<streams::Point*>(event));
 }
+void WaitOnStream(HetDevStream stream, void* event) {
+  streams::PutWait(stream, *static_cast<streams::Point*>(event));
+}
 
 const void* ForeignAddress(const void* device) { return HostAliasOf(device); }
 
