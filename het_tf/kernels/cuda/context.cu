@@ -56,26 +56,68 @@ using namespace het::dev;  // NOLINT: the context and the functions of the C ABI
 HetDevContext::HetDevContext(int device) : device_(device) {
   runtime::Select(device_, last_kernel_);
   runtime::LoadCode();
-  for (Turn& turn : turns_) turn.event = runtime::CreateEvent();
+  for (Turn& turn : turns_) turn.event.Make();
+  probed_.Make();
+  own_ = runtime::CreateStream();
 }
 
 HetDevContext::~HetDevContext() {
   try {
     runtime::Select(device_, last_kernel_);
     runtime::WaitForDevice(last_kernel_);
-    for (const Turn& turn : turns_) runtime::DestroyEvent(turn.event);
+    runtime::DestroyStream(own_);
   } catch (const Failure&) {
   }
 }
 
-void HetDevContext::Begin(HetDevStream stream) {
-  Continue(stream);
+void HetDevContext::Start(HetDevStream stream) {
+  SettleFailed();
+  runtime::CheckStream(device_, stream);
+  in_call_ = true;
+  stream_ = stream;
+  ++calls_;
+}
+
+void HetDevContext::TakeTurn() {
   if (turns_[turn_].pending) turn_ = (turn_ + 1) % kTurns;
   Turn& turn = turns_[turn_];
-  if (turn.pending) runtime::WaitForEvent(turn.event, last_kernel_);
+  if (turn.pending) runtime::WaitForEvent(turn.event.get(), last_kernel_);
   turn.pending = false;
   Rewind(&scratch_);
   Rewind(&turn.host_scratch);
+}
+
+void HetDevContext::Begin(HetDevStream stream) {
+  Continue(stream);
+  TakeTurn();
+}
+
+void HetDevContext::Continue(HetDevStream stream) {
+  Start(stream);
+  After(last_);  // also on the same stream: its handle may be that of another one, which was destroyed
+}
+
+void HetDevContext::BeginProbe(HetDevStream stream, const Event& read) {
+  Start(stream);
+  stream_ = own_;
+  After(changed_);
+  changed_ = nullptr;  // the host waits for the probe
+  if (read.recorded()) After(read.get());
+  TakeTurn();
+}
+
+void HetDevContext::Follow(HetDevStream stream) {
+  probed_.Record(own_);
+  stream_ = stream;
+  After(last_);
+  After(probed_.get());
+}
+
+void HetDevContext::EndReads(Event* read, bool scratch) {
+  read->Record(stream_);
+  last_ = read->get();
+  if (scratch) changed_ = last_;
+  stream_ = own_;
 }
 
 void HetDevContext::SettleFailed() {
@@ -88,24 +130,15 @@ void HetDevContext::SettleFailed() {
 
 void HetDevContext::Settle() {
   SettleFailed();
-  if (turns_[turn_].pending) runtime::WaitForEvent(turns_[turn_].event, last_kernel_);
+  if (last_ != nullptr) runtime::WaitForEvent(last_, last_kernel_);
   AllDone();
 }
 
 // Each call comes after the one before it, so they are all done when the last one is.
 void HetDevContext::AllDone() {
   in_call_ = false;
+  last_ = changed_ = nullptr;
   for (Turn& turn : turns_) turn.pending = false;
-}
-
-void HetDevContext::Continue(HetDevStream stream) {
-  SettleFailed();
-  runtime::CheckStream(device_, stream);
-  in_call_ = true;
-  // Also on the same stream: its handle may be that of another one, which was destroyed.
-  if (turns_[turn_].pending) runtime::WaitOnStream(stream, turns_[turn_].event);
-  stream_ = stream;
-  ++calls_;
 }
 
 void HetDevContext::Finish() {
@@ -115,12 +148,14 @@ void HetDevContext::Finish() {
 
 void HetDevContext::Wait() {
   runtime::Wait(stream_, last_kernel_);
-  AllDone();
+  if (stream_ != own_) AllDone();
 }
 
 void HetDevContext::End() {
-  runtime::Record(turns_[turn_].event, stream_);
-  turns_[turn_].pending = true;
+  Turn& turn = turns_[turn_];
+  turn.event.Record(stream_);
+  turn.pending = true;
+  last_ = changed_ = turn.event.get();
   in_call_ = false;
 }
 

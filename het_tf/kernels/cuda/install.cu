@@ -109,7 +109,7 @@ class Install {
     CheckAnswers();
     if (n_ == 0) return;
     context_.Begin(stream);
-    view_ = KernelBatch(context_, CheckBatch(call_, batch_, false));
+    view_ = KernelBatch(context_, CheckBatch(call_, batch_));
     UploadAnswers();
     MakePlan();
     ReadPlan();

@@ -115,7 +115,7 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   }
   context.Continue(stream);
   call.summed_at = 0;
-  const KernelBatch view(context, CheckBatch(call, batch, false));
+  const KernelBatch view(context, CheckBatch(call, batch));
   const SumView& sums = call.summed;
   const BatchSizes& sizes = view.sizes();
   if (sizes.positions != sums.positions || sizes.n_uses != sums.n_uses) {

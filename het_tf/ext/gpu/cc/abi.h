@@ -43,8 +43,10 @@
  *
  * Concurrency: the caller serializes the calls with one context; they may come from any thread. Work is put
  * on the given stream, after the work of earlier calls on other streams. Functions that return results for
- * the host wait for their own stream. A stream of another device is HET_DEV_INVALID. The calling thread's
- * current device does not change.
+ * the host wait for their own stream, but HetDevLookup only for a stream of the context, where it finds rows:
+ * after the last call that has changed rows, and not after the caller's work; the rows are then copied on the
+ * given stream. A stream of another device is HET_DEV_INVALID. The calling thread's current device does not
+ * change.
  *
  * Memory: a function allocates all it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all
  * tables are unchanged, and so they are after HET_DEV_OUT_OF_HOST_MEMORY. After HET_DEV_FAILED the device and
@@ -56,7 +58,7 @@
 #include <stdint.h>
 
 #define HET_DEV_EXPORT __attribute__((visibility("default")))
-#define HET_DEV_ABI_VERSION 5
+#define HET_DEV_ABI_VERSION 6
 
 #ifdef __cplusplus
 extern "C" {
@@ -103,7 +105,7 @@ HET_DEV_EXPORT int HetDevCreateContext(int device, HetDevContext** context);
 /* Its tables and calls must have been destroyed. Every Destroy accepts null. */
 HET_DEV_EXPORT void HetDevDestroyContext(HetDevContext* context);
 
-/* Device memory and synchronous copies, for tests, benchmarks, and callers whose ids are in host memory. */
+/* Device memory and synchronous copies, for tests, benchmarks, and callers whose rows are in host memory. */
 HET_DEV_EXPORT int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory);
 HET_DEV_EXPORT void HetDevFree(HetDevContext* context, void* memory);
 HET_DEV_EXPORT int HetDevCopyIn(HetDevContext* context, void* device, const void* host, size_t bytes,
@@ -178,8 +180,9 @@ typedef struct { /* a table in this call */
 typedef struct {
   uint32_t use; /* its table: index of a HetDevUse */
   uint64_t n;
-  const int64_t* ids;     /* on the device */
-  float* rows;            /* output of a lookup: n * dim, on the device; null: no output */
+  const int64_t* ids; /* in host memory, read before the function returns; HetDevGather, and HetDevSum after
+                         a HetDevLookup, use the call's own */
+  float* rows;        /* output of a lookup: n * dim, on the device; null: no output */
   const float* gradients; /* input of HetDevSum: n * dim, on the device */
   int has_padding;        /* ids equal to padding_id read zeros and learn nothing */
   int64_t padding_id;
@@ -209,7 +212,7 @@ typedef struct { /* unique (use, key) in any order; host memory, good until the 
 } HetDevWanted;
 
 /* Returns the rows that are cached, valid and need no check; `training` counts as a use of each row. Rows of
- * the call itself count as cached. */
+ * the call itself count as cached. Later work on the stream sees the rows. The call keeps the ids. */
 HET_DEV_EXPORT int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                 int training, HetDevStream stream, HetDevWanted* wanted);
 
@@ -263,9 +266,9 @@ typedef struct {
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
  * for each feature whether it counts; null: computed here. If wanted->n > 0 nothing was summed, because rows
  * are absent or invalid: install their keys in this call and call HetDevSum again; bases are
- * HET_DEV_NO_BASE. Changes no row. If the call has looked up for training since it was reset, this batch must
- * have the same ids, perhaps at other addresses: the rows that the lookup has found are used, unless they may
- * have moved. */
+ * HET_DEV_NO_BASE. Changes no row. If the call has looked up since it was reset, this batch must have the
+ * same features: its ids are the call's, and if that was for training the rows that the lookup has found are
+ * used, unless they may have moved. */
 HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
                              const uint8_t* active, HetDevStream stream, HetDevWanted* wanted,
                              HetDevSummed* summed);

@@ -94,22 +94,6 @@ void DeviceTables::Trim(Scratch* scratch) {
   *scratch = Scratch();
 }
 
-Status DeviceTables::CopyIdsIn(const BatchCall& call, Batch* batch) {
-  HET_RETURN_IF_ERROR(Room(&ids_, batch->ids * sizeof(Key), *batch));
-  auto* at = static_cast<int64_t*>(ids_.memory);
-  for (size_t f = 0; f < batch->features.size(); ++f) {
-    HetDevFeature& feature = batch->features[f];
-    feature.ids = at;
-    at += feature.n;
-    if (feature.n == 0) continue;
-    const int answer =
-        library_->HetDevCopyIn(context_, const_cast<int64_t*>(feature.ids), call.features[f].ids.data(),
-                               feature.n * sizeof(Key), batch->stream);
-    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
-  }
-  return Status();
-}
-
 Status DeviceTables::CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients,
                                      Batch* batch) {
   HET_RETURN_IF_ERROR(Room(&floats_, batch->floats * sizeof(float), *batch));
@@ -150,7 +134,6 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
     HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
   } else {
-    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
     if (!out.empty()) {
       HET_RETURN_IF_ERROR(Room(&floats_, batch.floats * sizeof(float), batch));
       auto* at = static_cast<float*>(floats_.memory);
@@ -168,7 +151,6 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
           library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), batch.stream);
       if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
     }
-    Trim(&ids_);
     Trim(&floats_);
   }
   if (token != 0) calls_.Keep(token, std::move(step));
@@ -219,7 +201,6 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::ve
   if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
   } else {
-    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
     HET_RETURN_IF_ERROR(CopyGradientsIn(call, args.gradients, &batch));
   }
   HetDevSummed summed = {};
@@ -233,10 +214,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::ve
     }
     status = Tick(&batch, step, summed, changed);
   }
-  if (!call.memory.on_device) {
-    Trim(&ids_);
-    Trim(&floats_);
-  }
+  if (!call.memory.on_device) Trim(&floats_);
   return status;
 }
 

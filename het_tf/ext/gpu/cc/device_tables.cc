@@ -22,7 +22,6 @@ DeviceTables::~DeviceTables() {
   calls_.Clear(library_, context_);
   for (auto& [id, table] : tables_) library_->HetDevDestroyTable(context_, table->handle);
   for (HetDevTable* table : doomed_) library_->HetDevDestroyTable(context_, table);
-  library_->HetDevFree(context_, ids_.memory);
   library_->HetDevFree(context_, floats_.memory);
   library_->HetDevDestroyContext(context_);
 }

@@ -74,7 +74,7 @@ class DeviceTables {
 
  private:
   struct Batch;
-  // Growing device memory, for ids and rows of callers with host memory.
+  // Growing device memory, for rows and gradients of callers with host memory.
   struct Scratch {
     void* memory = nullptr;
     size_t bytes = 0;
@@ -98,7 +98,6 @@ class DeviceTables {
 
   // device_step.cc: a step
   Status Describe(const BatchCall& call, Batch* batch);
-  Status CopyIdsIn(const BatchCall& call, Batch* batch);
   Status CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients, Batch* batch);
   Status Room(Scratch* scratch, size_t bytes, const Batch& batch);
   void Trim(Scratch* scratch);
@@ -118,7 +117,7 @@ class DeviceTables {
   std::map<uint64_t, std::unique_ptr<DeviceTable>> tables_;
   std::vector<HetDevTable*> doomed_;  // destroyed when exports_ are sent
   DeviceCalls calls_;
-  Scratch ids_, floats_;
+  Scratch floats_;
   Status lost_;
   std::vector<Export> exports_;  // in the context's memory until it is used again
 

@@ -86,9 +86,10 @@ class Side {
 
   Reply CreateTable(const HetDevTableConfig& config);
   // A call's inputs are copied in two parts, so that allocations fail in the library and not in the test.
-  // Copies the step's ids with room for rows, or ids and gradients, to new device addresses.
+  // Copies the step's ids to other addresses, and makes room for rows on the device.
   void BringIds(size_t call, const Step& step);
-  void BringGradients(size_t call, const Step& step);
+  // Copies gradients to the device. `ids`: gives the ids too, which a call that has looked up does not need.
+  void BringGradients(size_t call, const Step& step, bool ids);
   Reply Lookup(size_t call, bool training);
   Reply Install(size_t call, const std::vector<Answer>& answers);
   Reply Gather(size_t call);
@@ -113,7 +114,8 @@ class Side {
   };
   struct Call {
     HetDevCall* call = nullptr;
-    Buffer ids, rows, gradients;
+    std::vector<std::vector<int64_t>> ids;  // of each feature
+    Buffer rows, gradients;
     std::vector<HetDevUse> uses;
     std::vector<HetDevFeature> features;
     HetDevBatch batch = {};

@@ -133,6 +133,8 @@ void CheckLaunch(const char* what) {
 }
 void Wait(HetDevStream stream, const char* /*what*/) { streams::WaitFor(streams::Here(stream)); }
 void WaitForDevice(const char* /*what*/) { streams::WaitForAll(); }
+HetDevStream CreateStream() { return new char; }
+void DestroyStream(HetDevStream stream) { delete static_cast<char*>(stream); }
 void* CreateEvent() { return new streams::Point; }
 void DestroyEvent(void* event) { delete static_cast<streams::Point*>(event); }
 void Record(void* event, HetDevStream stream) {
@@ -145,6 +147,9 @@ void WaitOnStream(HetDevStream stream, void* event) {
   streams::PutWait(stream, *static_cast<streams::Point*>(event));
 }
 
+bool OnDevice(const void* memory) {
+  return ReadableAddress(memory) != memory || HostAliasOf(memory) != memory;
+}
 const void* ForeignAddress(const void* device) { return HostAliasOf(device); }
 
 }  // namespace runtime

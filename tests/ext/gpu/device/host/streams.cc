@@ -52,6 +52,7 @@ class Streams {
   void WaitFor(const Point& point) {
     const std::lock_guard<std::mutex> lock(mutex_);
     Stream& of = streams_[point.stream];
+    if (of.done >= point.end) return;
     ++of.waits;
     ++waits_;
     while (of.done < point.end) DoOne();
@@ -59,6 +60,11 @@ class Streams {
   void WaitForAll() {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++waits_;
+    while (DoOne()) {
+    }
+  }
+  void Finish() {
+    const std::lock_guard<std::mutex> lock(mutex_);
     while (DoOne()) {
     }
   }
@@ -101,7 +107,7 @@ class Streams {
   uint64_t DrawInWork() { return random_.Next(); }  // the caller holds the lock: work is being done
 
  private:
-  // The first work of one of the streams that have any. Returns false if there is none.
+  // The first work of one of the streams that have any. Returns false if there is none, or none that may be.
   bool DoOne() {
     std::vector<Stream*> ready;
     bool any = false;
@@ -152,6 +158,7 @@ void HetDevHostSeed(uint64_t seed) { het::dev::streams::Streams::Get().Seed(seed
 uint64_t HetDevHostOperations() { return het::dev::streams::Streams::Get().operations(); }
 uint64_t HetDevHostWaits(HetDevStream stream) { return het::dev::streams::Streams::Get().WaitsOf(stream); }
 uint64_t HetDevHostAllWaits() { return het::dev::streams::Streams::Get().waits(); }
+void HetDevHostFinish() { het::dev::streams::Streams::Get().Finish(); }
 void HetDevHostHold(HetDevStream stream, int hold) {
   het::dev::streams::Streams::Get().Hold(stream, hold != 0);
 }

@@ -22,6 +22,8 @@ HET_DEV_EXPORT void HetDevHostFailLaunch(uint64_t n);
 HET_DEV_EXPORT uint64_t HetDevHostWaits(HetDevStream stream);
 // The same, for any stream.
 HET_DEV_EXPORT uint64_t HetDevHostAllWaits(void);
+// Does all work that was put on streams so far.
+HET_DEV_EXPORT void HetDevHostFinish(void);
 // While `hold` is 1, nothing is done that is put on the stream from now on: a model is queued there. A wait
 // that needs it ends the process.
 HET_DEV_EXPORT void HetDevHostHold(HetDevStream stream, int hold);

@@ -56,8 +56,8 @@ void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
 
 int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
               const uint8_t* active, HetDevStream, HetDevWanted* wanted, HetDevSummed* summed) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
-  const het::reference::Readable readable(*batch);
+  if (const int bad = CheckBatch(context, call, batch, call->ids.empty())) return bad;
+  const het::reference::Readable readable(*call, *batch);
   batch = &readable.batch;
   for (uint32_t f = 0; f < batch->n_features; ++f) {
     const HetDevFeature& feature = batch->features[f];
@@ -126,7 +126,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
 
 int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, HetDevStream,
                HetDevExport* due) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
+  if (const int bad = CheckBatch(context, call, batch, false)) return bad;
   if (!context->sums || context->sums->call != call || context->sums->of_use.size() != batch->n_uses) {
     return Fail(
         HET_DEV_INVALID,
