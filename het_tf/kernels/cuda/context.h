@@ -161,6 +161,8 @@ struct HetDevContext {
   // Ends a lookup.
   void Leave() { in_call_ = false; }
   // Waits for all work of earlier calls, on any stream; the streams may have been destroyed.
+  void Settle();
+  // The same, as a call.
   void Finish();
   // Returns the number of calls so far.
   uint64_t calls() const { return calls_; }
@@ -240,9 +242,7 @@ struct HetDevContext {
   };
   static constexpr size_t kTurns = 4;
 
-  // Waits for all work of earlier calls.
-  void Settle();
-  // The part of it that a failed call needs.
+  // The part of Settle that a failed call needs.
   void SettleFailed();
   void AllDone();
   void Start(HetDevStream stream);

@@ -112,6 +112,7 @@ class Sum {
     }
     summed->ticks = ticks;
     summed->due = report_[Counts::kDue];
+    summed->overdue = report_[Counts::kOverdue];
     const uint32_t bad = report_[Counts::kBad];
     if (bad == 0) return;
     uint64_t* keys = context_.HostScratch<uint64_t>(bad);

@@ -256,6 +256,7 @@ HET_DEV_EXPORT int HetDevGather(HetDevContext* context, HetDevCall* call, const 
 typedef struct {
   uint64_t uniques;      /* keys that get a tick */
   uint64_t due;          /* keys of these whose update HetDevTick will export */
+  uint64_t overdue;      /* keys of these whose update has more than one tick past the push bound */
   const uint8_t* active; /* for each feature: 1 if its gradient is not all zero */
   int non_finite;        /* a sum times scale is NaN or Inf */
   uint32_t bad_use;      /* of the first such key, by (use, key) */
@@ -274,9 +275,12 @@ HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const Het
                              HetDevSummed* summed);
 /* Ticks every key that HetDevSum has summed. HetDevSum must have been the last call with the context, with
  * this batch, and have found no NaN or Inf. Exports, in order of keys, the updates of rows with more ticks
- * than their push bound and of the call's own rows: base += ticks. Does not wait if summed.due was 0. */
+ * than their push bound and of the call's own rows: base += ticks. Does not wait: how many updates there are
+ * is known, and HetDevCollect, as the next call with the context, waits until they are there. */
 HET_DEV_EXPORT int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                               HetDevStream stream, HetDevExport* due);
+/* Waits for HetDevTick. Its updates are valid until the next other call with the context. */
+HET_DEV_EXPORT int HetDevCollect(HetDevContext* context);
 
 /* --- between steps */
 

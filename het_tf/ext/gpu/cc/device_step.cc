@@ -239,6 +239,15 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Appl
   return NeverQuiet(batch->Subject());
 }
 
+// Whether the push bounds hold if this step's updates are sent by the next call: then no row has more ticks
+// that are not applied than its bound allows, since those of earlier steps are when this step ends.
+bool DeviceTables::MayPushLate(const Batch& batch, const HetDevSummed& summed) const {
+  return summed.overdue == 0 &&
+         std::all_of(batch.tables.begin(), batch.tables.end(), [this](const DeviceTable* table) {
+           return client_->cache(table->schema().id())->policy().sync().MayPushLate();
+         });
+}
+
 Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
                           std::vector<uint8_t>* changed) {
   const Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
@@ -250,16 +259,15 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   }
   calls_.Changed();
   for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
-  Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
-  for (Export& given : exports_) {
-    // An update within its push bound is exported only because its row stayed with the call.
-    const SyncPolicy sync = client_->cache(given.table->schema().id())->policy().sync();
-    for (uint64_t i = 0; i < given.updates.n; ++i)
-      given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
+  for (uint32_t i = 0; i < due.n; ++i) {
+    exports_.push_back({batch->tables[due.of[i].use], due.of[i], false, false});  // there is room
   }
   try {
     const uint64_t of_step = client_->devices().next_frame();
-    PushExports();
+    if (!MayPushLate(*batch, summed)) {
+      HET_RETURN_IF_ERROR(Collect());
+      PushExports();
+    }
     return client_->devices().Wait(of_step);
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,

@@ -276,6 +276,7 @@ TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
     Sum();
     HetDevExport left = {};
     EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &left), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
     Left rows;
     for (uint64_t i = 0; left.n == 1 && i < left.of->n; ++i)
       rows.push_back({left.of->keys[i], left.of->clocks[i]});

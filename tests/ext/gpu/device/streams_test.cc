@@ -77,6 +77,65 @@ TEST_F(DeviceStreamsTest, TheHostDoesNotWaitForTheCallBefore) {
   EXPECT_EQ(HetDevHostWaits(stream_), of_one);
 }
 
+// Updates that leave with a tick come later, and the host waits only for them.
+TEST_F(DeviceStreamsTest, ATickWaitsForNothing) {
+  use_.push_bound = 0;
+  SetBatch({1, 2});
+  Lookup();
+  Install({1, 2});
+  TakeStream(1);
+  for (uint32_t n = 1; n <= 10; ++n) {
+    Sum();
+    const uint64_t all = HetDevHostAllWaits();
+    HetDevExport due = {};
+    ASSERT_EQ(HetDevTick(context_, call_, &batch_, stream_, &due), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevHostAllWaits(), all);
+    ASSERT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevHostAllWaits(), all + 1);
+    ASSERT_EQ(due.n, 1u);
+    ASSERT_EQ(due.of->n, 2u);
+    EXPECT_EQ(due.of->keys[1], 2);
+    EXPECT_EQ(due.of->clocks[1], 5 + n);
+    EXPECT_EQ(due.of->updates[0], -1.0f);
+    ASSERT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevHostAllWaits(), all + 1);
+  }
+}
+
+// A tick of 65 features reads them from page-locked memory, which the next call
+// must not write meanwhile.
+TEST_F(DeviceStreamsTest, ACallLeavesThePageLockedMemoryOfATick) {
+  constexpr uint32_t kFeatures = 65;
+  Keys keys(kFeatures);
+  std::iota(keys.begin(), keys.end(), 1);
+  const HetDevTableConfig config = SgdTable(4096, kDim);
+  HetDevDestroyTable(context_, use_.table);
+  ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+  SetBatch(keys);
+  std::vector<HetDevFeature> all(kFeatures, feature_);
+  for (uint32_t f = 0; f < kFeatures; ++f) {
+    all[f].n = 1;
+    all[f].ids += f;
+    all[f].rows += f * kDim;
+    all[f].gradients += f * kDim;
+  }
+  batch_ = {&use_, 1, all.data(), kFeatures};
+  Install(Lookup());
+  for (uint64_t turn = 0; turn < 20; ++turn) {
+    HetDevHostSeed(turn);
+    Sum();
+    EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+    const Keys absent(20000, 7777);
+    uint64_t discarded = 0;
+    EXPECT_EQ(HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, absent.data(), absent.size(), stream_,
+                               &discarded),
+              HET_DEV_OK);
+    std::vector<float> row;
+    EXPECT_EQ(Inspect(1, &row).ticks, turn + 1);
+    EXPECT_EQ(row[0], -static_cast<float>(turn)) << "in turn " << turn;
+  }
+}
+
 // TensorFlow has queued its model on the stream. A lookup comes behind the tick before, and not behind the
 // model, whether or not rows of lookups before it are still to be copied there.
 TEST_F(DeviceStreamsTest, ALookupDoesNotWaitForTheModel) {

@@ -239,6 +239,7 @@ Reply Side::Sum(size_t number, float scale, const uint8_t* active) {
   if (wanted.n > 0) return reply;
   reply.uniques = summed.uniques;
   reply.due = summed.due;
+  reply.overdue = summed.overdue;
   if (summed.ticks != nullptr) reply.ticks.assign(summed.ticks, summed.ticks + call.uses.size());
   if (summed.active != nullptr) reply.active.assign(summed.active, summed.active + call.features.size());
   for (uint8_t& flag : reply.active) flag = flag != 0;
@@ -254,6 +255,7 @@ Reply Side::Tick(size_t number) {
   Call& call = calls_[number];
   HetDevExport due = {};
   Reply reply = Answered(library_.Tick(context_, call.call, &call.batch, AnyStream(), &due));
+  if (reply.code == HET_DEV_OK && due.n > 0) Must(library_.Collect(context_), "Collect");
   if (reply.code == HET_DEV_OK) CopyUpdates(due, RowFloatsOf(call), &reply);
   return reply;
 }

@@ -61,7 +61,7 @@ struct Reply {
   std::vector<Wanted> wanted;  // by (use, key)
   std::vector<uint64_t> reads, hits;
   std::vector<Updates> updates;  // by use
-  uint64_t uniques = 0, due = 0, discarded = 0;
+  uint64_t uniques = 0, due = 0, overdue = 0, discarded = 0;
   std::vector<uint64_t> ticks;
   std::vector<uint8_t> active;
   bool non_finite = false;

@@ -46,6 +46,12 @@ bool WillLeave(const HetDevUse& use, const Row& row, bool of_call) {
   return of_call || ticks > PushBound(use, row.base + ticks);
 }
 
+// The update that then leaves has more than one tick past the bound.
+bool IsOverdue(const HetDevUse& use, const Row& row, bool of_call) {
+  const int64_t ticks = int64_t{row.ticks} + 1;
+  return !of_call && ticks - 1 > PushBound(use, row.base + ticks);
+}
+
 void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
   for (uint64_t i = 0; i < feature.n; ++i) {
     if (!IsPadding(feature, feature.ids[i])) (*sums)[feature.ids[i]].Add(feature.gradients + i * dim, dim);
@@ -106,6 +112,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
       ++summed->uniques;
       ++context->ticks[u];
       summed->due += WillLeave(batch->uses[u], *row, of_call);
+      summed->overdue += IsOverdue(batch->uses[u], *row, of_call);
       sum.EndChunk();
       bool finite = true;
       for (float& value : sum.total) {

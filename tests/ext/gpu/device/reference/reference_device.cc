@@ -191,6 +191,8 @@ int HetDevSynchronize(HetDevContext* context, HetDevStream) {
   return HET_DEV_OK;
 }
 
+int HetDevCollect(HetDevContext*) { return HET_DEV_OK; }
+
 int HetDevStage(HetDevContext* context, size_t bytes, void** memory) {
   context->stage.resize(bytes + 1);
   *memory = context->stage.data();
