@@ -234,15 +234,16 @@ class Bench {
   void Lookups(uint32_t dim, double goal) {
     const uint64_t n = sizes_.batch;
     Table table(library_, context_, dim, Rows(dim, false), n, false);
-    Buffer ids(library_, context_, n * sizeof(int64_t)), rows(library_, context_, n * dim * sizeof(float));
+    std::vector<int64_t> ids(n);
+    Buffer rows(library_, context_, n * dim * sizeof(float));
     for (const double load : {0.5, 0.75, 1.0}) {
       table.Fill(load);
       const auto batches = Batches(table.resident(), n);
-      const HetDevFeature feature = Feature(n, ids.as<int64_t>(), rows.as<float>(), nullptr);
+      const HetDevFeature feature = Feature(n, ids.data(), rows.as<float>(), nullptr);
       const Time time = Repeat(
           [&](int turn) {
             table.Reset();
-            ids.Put(batches[static_cast<size_t>(turn) % batches.size()]);
+            ids = batches[static_cast<size_t>(turn) % batches.size()];
           },
           [&](int) { Expect(table.Lookup({feature}, true).n == 0); });
       // Id, tag, digests of the bucket, slot read and written, row read and written: ANCHORS of the design.
@@ -253,15 +254,14 @@ class Bench {
   void InstallAndEvict(uint32_t dim) {
     const uint64_t n = sizes_.batch;
     Table table(library_, context_, dim, Rows(dim, true), n, true);
-    Buffer ids(library_, context_, n * sizeof(int64_t)),
-        gradients(library_, context_, n * dim * sizeof(float));
+    std::vector<int64_t> ids(n);
+    Buffer gradients(library_, context_, n * dim * sizeof(float));
     gradients.Put(std::vector<float>(n * dim, 0.01f));
     table.Fill(1.0);
     const std::vector<int64_t> resident = table.resident();
     for (size_t begin = 0; begin + n <= resident.size(); begin += n) {  // all of them get an update
-      ids.Put(std::vector<int64_t>(resident.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   resident.begin() + static_cast<std::ptrdiff_t>(begin + n)));
-      const HetDevFeature feature = Feature(n, ids.as<int64_t>(), nullptr, gradients.as<float>());
+      std::copy_n(resident.begin() + static_cast<std::ptrdiff_t>(begin), n, ids.begin());
+      const HetDevFeature feature = Feature(n, ids.data(), nullptr, gradients.as<float>());
       table.Lookup({feature}, true);
       table.Apply({feature});
       table.Reset();
@@ -296,8 +296,8 @@ class Bench {
   void Apply(uint32_t dim) {
     const uint64_t n = sizes_.batch;
     Table table(library_, context_, dim, Rows(dim, true), n, true);
-    Buffer ids(library_, context_, n * sizeof(int64_t)),
-        gradients(library_, context_, n * dim * sizeof(float));
+    std::vector<int64_t> ids(n);
+    Buffer gradients(library_, context_, n * dim * sizeof(float));
     std::vector<float> drawn(n * dim);
     std::mt19937 random(2);
     std::normal_distribution<float> normal(0, 0.01f);
@@ -305,11 +305,11 @@ class Bench {
     gradients.Put(drawn);
     table.Fill(0.75);
     const auto batches = Batches(table.resident(), n);
-    const HetDevFeature feature = Feature(n, ids.as<int64_t>(), nullptr, gradients.as<float>());
+    const HetDevFeature feature = Feature(n, ids.data(), nullptr, gradients.as<float>());
     const Time time = Repeat(
         [&](int turn) {
           table.Reset();
-          ids.Put(batches[static_cast<size_t>(turn) % batches.size()]);
+          ids = batches[static_cast<size_t>(turn) % batches.size()];
           table.Lookup({feature}, true);
         },
         [&](int) { table.Apply({feature}); });
@@ -321,15 +321,16 @@ class Bench {
   void Gathers(uint32_t dim) {
     const uint64_t n = sizes_.batch;
     Table table(library_, context_, dim, Rows(dim, false), n, false);
-    Buffer ids(library_, context_, n * sizeof(int64_t)), rows(library_, context_, n * dim * sizeof(float));
+    std::vector<int64_t> ids(n);
+    Buffer rows(library_, context_, n * dim * sizeof(float));
     table.Fill(0.75);
     table.SetCheck(true);
     const auto batches = Batches(table.resident(), n);
-    const HetDevFeature feature = Feature(n, ids.as<int64_t>(), rows.as<float>(), nullptr);
+    const HetDevFeature feature = Feature(n, ids.data(), rows.as<float>(), nullptr);
     const Time time = Repeat(
         [&](int turn) {
           table.Reset();
-          ids.Put(batches[static_cast<size_t>(turn) % batches.size()]);
+          ids = batches[static_cast<size_t>(turn) % batches.size()];
           table.Lookup({feature}, true);
         },
         [&](int) { table.Gather(); });

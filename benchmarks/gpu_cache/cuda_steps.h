@@ -21,7 +21,6 @@ class StepBatch {
       : dim_(dim),
         features_(features),
         n_(ids_of_feature),
-        ids_(library, context, kTurns * features * n_ * sizeof(int64_t)),
         rows_(library, context, features * n_ * dim * sizeof(float)),
         gradients_(library, context, features * n_ * dim * sizeof(float)) {
     gradients_.Put(std::vector<float>(features * n_ * dim, 0.01f));
@@ -33,18 +32,17 @@ class StepBatch {
     // Inversion of the continuous distribution with the same exponent; ranks are scattered over the ids.
     constexpr double kExponent = 1.05;
     std::uniform_real_distribution<double> uniform(0, 1);
-    std::vector<int64_t> drawn;
+    ids_.clear();
     for (uint64_t i = 0; i < kTurns * features_ * n_; ++i) {
       if (new_ids > 0 && uniform(random_) < new_ids) {
-        drawn.push_back(table->NewKeys(1)[0]);
+        ids_.push_back(table->NewKeys(1)[0]);
         continue;
       }
       const std::vector<int64_t>& keys = *resident[i / n_ % features_ % resident.size()];
       const double top = std::pow(static_cast<double>(keys.size()) + 1, 1 - kExponent) - 1;
       const double x = std::pow(1 + uniform(random_) * top, 1 / (1 - kExponent));
-      drawn.push_back(keys[std::min<size_t>(keys.size() - 1, static_cast<size_t>(x - 1))]);
+      ids_.push_back(keys[std::min<size_t>(keys.size() - 1, static_cast<size_t>(x - 1))]);
     }
-    ids_.Put(drawn);
   }
 
   std::vector<HetDevFeature> Features(int turn) const {
@@ -52,7 +50,7 @@ class StepBatch {
     for (uint32_t f = 0; f < features_; ++f) {
       HetDevFeature feature = {};
       feature.n = n_;
-      feature.ids = ids_.as<int64_t>() + (static_cast<uint64_t>(turn % kTurns) * features_ + f) * n_;
+      feature.ids = ids_.data() + (static_cast<uint64_t>(turn % kTurns) * features_ + f) * n_;
       feature.rows = rows_.as<float>() + f * n_ * dim_;
       feature.gradients = gradients_.as<float>() + f * n_ * dim_;
       all.push_back(feature);
@@ -64,7 +62,8 @@ class StepBatch {
   const uint32_t dim_;
   const uint32_t features_;
   const uint64_t n_;
-  Buffer ids_, rows_, gradients_;
+  std::vector<int64_t> ids_;
+  Buffer rows_, gradients_;
   std::mt19937_64 random_{1};
 };
 

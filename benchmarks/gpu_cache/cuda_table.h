@@ -59,8 +59,7 @@ class Table {
         context_(context),
         dim_(dim),
         row_floats_(Config(dim, rows, keep_updates, optimizer).row_floats),
-        batch_(batch),
-        ids_(library, context, batch * sizeof(int64_t)) {
+        batch_(batch) {
     HetDevTableConfig config = Config(dim, rows, keep_updates, optimizer);
     Must(library, library.CreateTable(context, &config, &table_), "CreateTable");
     Must(library, library.CreateCall(context, &call_), "CreateCall");
@@ -121,10 +120,9 @@ class Table {
   }
   // A training lookup that gives no rows.
   void Look(const std::vector<int64_t>& keys) {
-    ids_.Put(keys);
     HetDevFeature feature = {};
     feature.n = keys.size();
-    feature.ids = ids_.as<int64_t>();
+    feature.ids = keys.data();
     Lookup({feature}, true);
   }
   HetDevWanted Lookup(const std::vector<HetDevFeature>& features, bool training) {
@@ -208,10 +206,9 @@ class Table {
       const size_t end = std::min(known_.size(), begin + batch_);
       const std::vector<int64_t> keys(known_.begin() + static_cast<std::ptrdiff_t>(begin),
                                       known_.begin() + static_cast<std::ptrdiff_t>(end));
-      ids_.Put(keys);
       HetDevFeature feature = {};
       feature.n = keys.size();
-      feature.ids = ids_.as<int64_t>();
+      feature.ids = keys.data();
       const HetDevWanted wanted = Lookup({feature}, false);
       std::vector<int64_t> absent(wanted.keys, wanted.keys + wanted.n);
       std::sort(absent.begin(), absent.end());
@@ -230,7 +227,6 @@ class Table {
   uint32_t dim_;
   uint32_t row_floats_;
   uint64_t batch_;
-  Buffer ids_;
   HetDevTable* table_ = nullptr;
   HetDevCall* call_ = nullptr;
   HetDevUse use_ = {};

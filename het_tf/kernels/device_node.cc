@@ -15,7 +15,7 @@ struct HetNode {
 namespace het {
 namespace {
 
-// One call's features, with the given pointers to ids and rows, on the device.
+// One call's features, with the given pointers to ids.
 Result<std::vector<FeatureIds>> FeaturesOf(const HetNode& node, const int64_t* const* ids,
                                            const int64_t* counts, size_t features) {
   const std::vector<CallSpec::Feature>& wanted = node.spec->features();

@@ -1,6 +1,7 @@
-// Steps with ids, rows and gradients in device memory: connects the library of GPU kernels (kernels/gpu/,
-// built for one TensorFlow release) to the engine in libhet_tf.so. C functions, since the two libraries need
-// not agree on C++. Codes and HetText() as in capi/management.h. `stream` is the device's: a cudaStream_t.
+// Steps with rows and gradients in device memory, and ids in host memory: connects the library of GPU kernels
+// (kernels/gpu/, built for one TensorFlow release) to the engine in libhet_tf.so. C functions, since the two
+// libraries need not agree on C++. Codes and HetText() as in capi/management.h. `stream` is the device's: a
+// cudaStream_t.
 //
 // All tables of a call must have their caches on the device ({"cache": {..., "device": "gpu"}}): layers place
 // their ops beside their caches.
@@ -21,14 +22,14 @@ HET_EXPORT void HetNodeDelete(HetNode* node);
 // Returns the floats in a row of this feature.
 HET_EXPORT int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim);
 
-// As Steps::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim floats,
-// both on the device. With `training`, *token is for HetDeviceKeep. Later work on the stream sees the rows.
+// As Steps::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim floats, on
+// the device. With `training`, *token is for HetDeviceKeep. Later work on the stream sees the rows.
 HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts,
                                size_t features, float* const* rows, int training, void* stream,
                                int64_t* token);
 // The floats of the tickets of a node's gradients.
 HET_EXPORT int HetNodeTickets(const HetNode* node, size_t* floats);
-// As Steps::Keep: ids and gradients, on the device, are used until release(memory), which is called once,
+// As Steps::Keep: ids, and gradients on the device, are used until release(memory), which is called once,
 // also after an error. tickets: room for HetNodeTickets floats, in host memory.
 HET_EXPORT int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
                              const float* const* gradients, int64_t token, float norm, uint32_t worker,

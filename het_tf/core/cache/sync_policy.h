@@ -54,6 +54,8 @@ struct SyncPolicy {
   // Limit on a row's unapplied ticks when a step ends. By age, one push may be on its way, so that no step
   // waits for its own.
   int64_t most_unapplied(Clock clock) const { return push.every == 0 ? push.most : push.Of(clock) + 1; }
+  // Whether a row that PushNow has just found may be sent after the step, if all earlier pushes are applied.
+  bool MayPushLate() const { return !bounds_pushes() || push.every != 0 || push.most >= kEarlyPush; }
   bool MustWait(uint64_t unapplied, Clock clock) const {
     return bounds_pushes() && unapplied > static_cast<uint64_t>(most_unapplied(clock));
   }

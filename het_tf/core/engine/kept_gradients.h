@@ -45,7 +45,7 @@ struct DeviceGradient {
   float norm = 0;                // of all gradients, equal ids not summed
   std::shared_ptr<void> memory;  // owns ids and gradients
   void* stream = nullptr;
-  bool on_host = false;  // ids and gradients are in host memory
+  bool on_host = false;  // gradients are in host memory
 };
 
 struct KeptGradient {

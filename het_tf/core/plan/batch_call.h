@@ -38,7 +38,8 @@ struct Table {
 };
 using TablePtr = std::shared_ptr<Table>;
 
-// Location of a call's ids, rows and gradients. Device memory is used by work on this stream, a cudaStream_t.
+// Location of a call's rows and gradients; ids are in host memory. Device memory is used by work on this
+// stream, a cudaStream_t.
 struct CallMemory {
   bool on_device = false;
   void* stream = nullptr;

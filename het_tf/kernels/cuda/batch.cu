@@ -40,8 +40,7 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
 }
 
 // *positions: number of ids of all features; *items: of their items.
-std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, uint64_t* positions,
-                                      uint64_t* items) {
+std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, uint64_t* positions, uint64_t* items) {
   std::vector<FeatureView> features;
   for (uint32_t f = 0; f < batch.n_features; ++f) {
     const HetDevFeature& feature = batch.features[f];
@@ -50,12 +49,7 @@ std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, 
       Fail(HET_DEV_INVALID,
            name + ": use " + std::to_string(feature.use) + "; there are " + std::to_string(batch.n_uses));
     }
-    if (feature.n > 0 && feature.ids == nullptr) Fail(HET_DEV_INVALID, name + " has no ids");
-    if (gradients && feature.n > 0 && feature.gradients == nullptr) {
-      Fail(HET_DEV_INVALID, name + " has no gradients");
-    }
     FeatureView view;
-    view.ids = Foreign(feature.ids);
     view.rows = Foreign(feature.rows);
     view.gradients = Foreign(feature.gradients);
     view.begin = *positions;
@@ -79,7 +73,42 @@ std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, bool gradients, 
 
 }  // namespace
 
-HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool gradients) {
+void HostBatch::SetIds(Dev<const int64_t> ids) {
+  for (FeatureView& feature : features) feature.ids = ids.Plus(feature.begin);
+}
+
+int64_t* CopyIds(Context& context, const HetDevBatch& batch, uint64_t positions) {
+  for (uint32_t f = 0; f < batch.n_features; ++f) {
+    const HetDevFeature& feature = batch.features[f];
+    if (feature.n == 0) continue;
+    const std::string name = "feature " + std::to_string(f);
+    if (feature.ids == nullptr) Fail(HET_DEV_INVALID, name + " has no ids");
+    if (runtime::OnDevice(feature.ids)) {
+      Fail(HET_DEV_INVALID,
+           name + ": its ids are in the memory of a device. Remedy: give ids in host memory");
+    }
+  }
+  int64_t* const ids = context.HostScratch<int64_t>(positions);
+  int64_t* to = ids;
+  for (uint32_t f = 0; f < batch.n_features; ++f) {
+    to = std::copy_n(batch.features[f].ids, batch.features[f].n, to);
+  }
+  return ids;
+}
+
+void BringIds(Context& context, HetDevCall* call, const HetDevBatch& batch, HostBatch* host) {
+  const uint64_t n = host->sizes.positions;
+  if (!call->has_ids || call->positions != n) {
+    int64_t* const ids = CopyIds(context, batch, n);
+    call->Reserve(context, n);
+    context.CopyIn(call->ids.as<int64_t>(), ids, n);
+    call->has_ids = true;
+    call->positions = n;
+  }
+  host->SetIds(call->ids.as<const int64_t>());
+}
+
+HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch) {
   HostBatch host;
   std::set<const HetDevTable*> tables;
   for (uint32_t u = 0; u < batch.n_uses; ++u) {
@@ -90,7 +119,7 @@ HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool grad
     }
   }
   host.sizes = BatchSizes();
-  host.features = MakeFeatures(batch, gradients, &host.sizes.positions, &host.sizes.items);
+  host.features = MakeFeatures(batch, &host.sizes.positions, &host.sizes.items);
   for (UseView& use : host.uses) {
     use.first_bucket = host.sizes.buckets;
     host.sizes.buckets += use.table.buckets;

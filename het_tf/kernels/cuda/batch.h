@@ -14,9 +14,16 @@ struct HostBatch {
   std::vector<UseView> uses;
   std::vector<FeatureView> features;
   BatchSizes sizes;
+
+  // The ids of all positions.
+  void SetIds(Dev<const int64_t> ids);
 };
-// HET_DEV_INVALID: a check failed. `gradients`: the batch must have them (HetDevSum).
-HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch, bool gradients);
+// HET_DEV_INVALID: a check failed. The ids are null.
+HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch);
+// Copies a batch's ids to page-locked memory. HET_DEV_INVALID: there are none, or they are on the device.
+int64_t* CopyIds(Context& context, const HetDevBatch& batch, uint64_t positions);
+// Sets the ids to the call's, which it first gets from the batch if it has none.
+void BringIds(Context& context, HetDevCall* call, const HetDevBatch& batch, HostBatch* host);
 // Copies it to device memory. Call after context.Begin().
 BatchView Upload(Context& context, const HostBatch& batch);
 
@@ -36,6 +43,7 @@ class KernelBatch {
     }
   }
   const BatchSizes& sizes() const { return host_.sizes; }
+  bool fits() const { return fits_; }  // into parameters
   void SetCall(const CallRows& call) { host_.sizes.call = uploaded_.call = call; }
   const std::vector<UseView>& uses() const { return host_.uses; }
 

@@ -56,40 +56,89 @@ using namespace het::dev;  // NOLINT: the context and the functions of the C ABI
 HetDevContext::HetDevContext(int device) : device_(device) {
   runtime::Select(device_, last_kernel_);
   runtime::LoadCode();
-  event_ = runtime::CreateEvent();
+  for (Turn& turn : turns_) turn.event.Make();
+  probed_.Make();
+  own_ = runtime::CreateStream();
 }
 
 HetDevContext::~HetDevContext() {
   try {
     runtime::Select(device_, last_kernel_);
     runtime::WaitForDevice(last_kernel_);
-    runtime::DestroyEvent(event_);
+    runtime::DestroyStream(own_);
   } catch (const Failure&) {
   }
 }
 
-void HetDevContext::Begin(HetDevStream stream) {
-  Continue(stream);
-  Rewind(&scratch_);
-  Rewind(&host_scratch_);
+void HetDevContext::Start(HetDevStream stream) {
+  SettleFailed();
+  runtime::CheckStream(device_, stream);
+  in_call_ = true;
+  stream_ = stream;
+  ++calls_;
 }
 
-void HetDevContext::Settle() {
-  runtime::Select(device_, last_kernel_);
-  if (state_ == State::kBehindEvent) runtime::WaitForEvent(event_, last_kernel_);
-  if (state_ == State::kInCall) {  // the call has failed, perhaps between kernels
-    runtime::WaitForDevice(last_kernel_);
-    zeros_ = Block();
-  }
-  state_ = State::kIdle;
+void HetDevContext::TakeTurn() {
+  if (turns_[turn_].pending) turn_ = (turn_ + 1) % kTurns;
+  Turn& turn = turns_[turn_];
+  if (turn.pending) runtime::WaitForEvent(turn.event.get(), last_kernel_);
+  turn.pending = false;
+  Rewind(&scratch_);
+  Rewind(&turn.host_scratch);
+}
+
+void HetDevContext::Begin(HetDevStream stream) {
+  Continue(stream);
+  TakeTurn();
 }
 
 void HetDevContext::Continue(HetDevStream stream) {
-  Settle();
-  runtime::CheckStream(device_, stream);
-  state_ = State::kInCall;
+  Start(stream);
+  After(last_);  // also on the same stream: its handle may be that of another one, which was destroyed
+}
+
+void HetDevContext::BeginProbe(HetDevStream stream, const Event& read) {
+  Start(stream);
+  stream_ = own_;
+  After(changed_);
+  changed_ = nullptr;  // the host waits for the probe
+  if (read.recorded()) After(read.get());
+  TakeTurn();
+}
+
+void HetDevContext::Follow(HetDevStream stream) {
+  probed_.Record(own_);
   stream_ = stream;
-  ++calls_;
+  After(last_);
+  After(probed_.get());
+}
+
+void HetDevContext::EndReads(Event* read, bool scratch) {
+  read->Record(stream_);
+  last_ = read->get();
+  if (scratch) changed_ = last_;
+  stream_ = own_;
+}
+
+void HetDevContext::SettleFailed() {
+  runtime::Select(device_, last_kernel_);
+  if (!in_call_) return;  // else the call has failed, perhaps between kernels
+  runtime::WaitForDevice(last_kernel_);
+  zeros_ = Block();
+  AllDone();
+}
+
+void HetDevContext::Settle() {
+  SettleFailed();
+  if (last_ != nullptr) runtime::WaitForEvent(last_, last_kernel_);
+  AllDone();
+}
+
+// Each call comes after the one before it, so they are all done when the last one is.
+void HetDevContext::AllDone() {
+  in_call_ = false;
+  last_ = changed_ = nullptr;
+  for (Turn& turn : turns_) turn.pending = false;
 }
 
 void HetDevContext::Finish() {
@@ -99,12 +148,15 @@ void HetDevContext::Finish() {
 
 void HetDevContext::Wait() {
   runtime::Wait(stream_, last_kernel_);
-  state_ = State::kIdle;
+  if (stream_ != own_) AllDone();
 }
 
 void HetDevContext::End() {
-  runtime::Record(event_, stream_);
-  state_ = State::kBehindEvent;
+  Turn& turn = turns_[turn_];
+  turn.event.Record(stream_);
+  turn.pending = true;
+  last_ = changed_ = turn.event.get();
+  in_call_ = false;
 }
 
 Block HetDevContext::Allocate(size_t bytes, const std::string& what) {

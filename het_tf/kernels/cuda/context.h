@@ -3,13 +3,23 @@
 // A function of the C ABI is
 //
 //   return Guard([&] {
-//     context->Begin(stream);          // after all work of earlier calls
+//     context->Begin(stream);          // after all work of earlier calls, which the host need not wait for
 //     Dev<uint32_t> a = context->Scratch<uint32_t>(n);   // all memory first, then changes
 //     ...
 //     Launch<8>(*context, "name", n, kernel);
 //     context->CopyOut(host, a, n);
 //     context->Wait();                 // or context->End(), if the host needs no result
 //   });
+//
+// A lookup has two streams: its probe goes on the context's own one, for which the host waits.
+//
+//     context->BeginProbe(stream, call.read);   // after what has changed rows or scratch memory, no more
+//     ...
+//     context->Follow(stream);                  // what copies rows: after the probe and all earlier calls
+//     ...
+//     context->EndReads(&call.read);            // back on the own stream
+//     context->Wait();
+//     context->Leave();
 //
 // Errors are thrown as a Failure, but never across the ABI.
 #pragma once
@@ -93,6 +103,31 @@ class Block {
   int device_ = 0;
 };
 
+// A point of a stream that others can wait for.
+class Event {
+ public:
+  Event() = default;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() {
+    if (event_ != nullptr) runtime::DestroyEvent(event_);
+  }
+  void Make() {
+    if (event_ == nullptr) event_ = runtime::CreateEvent();
+  }
+  // Call Make before. The point is all that is on the stream now.
+  void Record(HetDevStream stream) {
+    runtime::Record(event_, stream);
+    recorded_ = true;
+  }
+  bool recorded() const { return recorded_; }
+  void* get() const { return event_; }
+
+ private:
+  void* event_ = nullptr;
+  bool recorded_ = false;
+};
+
 // Blocks whose pieces calls use; after two equal calls it is one block.
 struct Arena {
   std::vector<Block> blocks;
@@ -109,11 +144,25 @@ struct HetDevContext {
   HetDevContext(const HetDevContext&) = delete;
   HetDevContext& operator=(const HetDevContext&) = delete;
 
-  // Begins a call: later work goes on `stream`, after all work of earlier calls. Frees scratch memory.
+  // Begins a call: later work goes on `stream`, after all work of earlier calls, for which the stream waits.
+  // Frees device scratch memory, which that work may still use, and page-locked memory of an older call.
   void Begin(HetDevStream stream);
   // The same, but keeps the scratch memory of the previous call.
   void Continue(HetDevStream stream);
+  // Begins a lookup. `read`: of its HetDevCall, whose memory the probe will write.
+  void BeginProbe(HetDevStream stream, const het::dev::Event& read);
+  // Later work goes on `stream`, after the probe so far, and after all work of earlier calls.
+  void Follow(HetDevStream stream);
+  // Later work goes on the own stream. What followed only reads, so that the next probe need not wait for it;
+  // `scratch`: it reads scratch memory, so the probe has to.
+  void EndReads(het::dev::Event* read, bool scratch);
+  // Later work goes on `stream`, which has followed the probe.
+  void Switch(HetDevStream stream) { stream_ = stream; }
+  // Ends a lookup.
+  void Leave() { in_call_ = false; }
   // Waits for all work of earlier calls, on any stream; the streams may have been destroyed.
+  void Settle();
+  // The same, as a call.
   void Finish();
   // Returns the number of calls so far.
   uint64_t calls() const { return calls_; }
@@ -131,7 +180,7 @@ struct HetDevContext {
   // The same in page-locked host memory, for copies and the caller's results.
   template <typename T>
   T* HostScratch(size_t n) {
-    return static_cast<T*>(Take(&host_scratch_, n * sizeof(T), true));
+    return static_cast<T*>(Take(&turns_[turn_].host_scratch, n * sizeof(T), true));
   }
   // Words in device memory that are 0, and that the call leaves at 0 (Tile::Last); until the next Zeros.
   het::dev::Dev<uint32_t> Zeros(size_t n);
@@ -184,10 +233,26 @@ struct HetDevContext {
   void FailAllocation(uint64_t n) { fail_allocation_ = n; }
 
  private:
-  // Waits for all work of earlier calls.
-  void Settle();
+  // Page-locked memory of a call, and the event behind which the call's work is done. Calls take turns: the
+  // host writes into the memory of the next turn while the device works on earlier ones.
+  struct Turn {
+    het::dev::Arena host_scratch;
+    het::dev::Event event;
+    bool pending = false;  // the event was recorded, and nobody has waited for it
+  };
+  static constexpr size_t kTurns = 4;
+
+  // The part of Settle that a failed call needs.
+  void SettleFailed();
+  void AllDone();
+  void Start(HetDevStream stream);
+  void TakeTurn();
+  // Later work on the stream comes after the event; null: after nothing.
+  void After(void* event) {
+    if (event != nullptr) het::dev::runtime::WaitOnStream(stream_, event);
+  }
   // Call for all work: a call that has waited may go on, and then fail.
-  void Working() { state_ = State::kInCall; }
+  void Working() { in_call_ = true; }
   void* Take(het::dev::Arena* arena, size_t bytes, bool locked);
   void Copy(void* to, const void* from, size_t bytes, het::dev::runtime::Direction direction) {
     if (bytes == 0) return;
@@ -195,15 +260,19 @@ struct HetDevContext {
     het::dev::runtime::Copy(to, from, bytes, direction, stream_);
   }
 
-  enum class State { kIdle, kInCall, kBehindEvent };
-
   const int device_;
   HetDevStream stream_ = nullptr;
-  State state_ = State::kIdle;  // what the next Begin must wait for
-  void* event_ = nullptr;
+  bool in_call_ = false;        // work was put on the stream, and neither End nor Wait followed
+  HetDevStream own_ = nullptr;  // of probes
+  Turn turns_[kTurns];
+  size_t turn_ = 0;  // of the current call
+  het::dev::Event probed_;
+  // Events, or null: nothing is left of it. The last work of all; the last one that has used more than rows
+  // and parameters, or has changed rows.
+  void* last_ = nullptr;
+  void* changed_ = nullptr;
   const char* last_kernel_ = "none";
   het::dev::Arena scratch_;
-  het::dev::Arena host_scratch_;
   het::dev::Block stage_;
   het::dev::Block zeros_;
   het::dev::Block unvisited_;

@@ -235,6 +235,18 @@ void Wait(HetDevStream stream, const char* what) {
 }
 void WaitForDevice(const char* what) { Check(cudaDeviceSynchronize(), Kernel(what)); }
 
+HetDevStream CreateStream() {
+  int least = 0;
+  int greatest = 0;
+  Check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities of streams");
+  cudaStream_t stream;
+  Check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), "making a stream");
+  return stream;
+}
+void DestroyStream(HetDevStream stream) {
+  if (cudaStreamDestroy(Stream(stream)) != cudaSuccess) (void)cudaGetLastError();
+}
+
 void* CreateEvent() {
   cudaEvent_t event;
   Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
@@ -249,7 +261,16 @@ void Record(void* event, HetDevStream stream) {
 void WaitForEvent(void* event, const char* what) {
   Check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), Kernel(what));
 }
+void WaitOnStream(HetDevStream stream, void* event) {
+  Check(cudaStreamWaitEvent(Stream(stream), static_cast<cudaEvent_t>(event), 0), "waiting on a stream");
+}
 
+bool OnDevice(const void* memory) {
+  cudaPointerAttributes attributes;
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+}
 const void* ForeignAddress(const void* device) { return device; }
 
 }  // namespace runtime

@@ -30,7 +30,7 @@ class Install {
     CheckAnswers();
     if (n_ == 0 && confirmed_.empty()) return;
     context_.Begin(stream);
-    view_ = KernelBatch(context_, CheckBatch(call_, batch_, false));
+    view_ = KernelBatch(context_, CheckBatch(call_, batch_));
     UploadConfirmed();
     if (n_ == 0) {
       Confirm();

@@ -28,6 +28,7 @@ namespace het::dev {
 constexpr uint32_t kBucketSlots = 32;
 constexpr uint64_t kOfCall = uint64_t{1} << 63;
 constexpr uint64_t kNowhere = ~uint64_t{0};       // not a row
+constexpr uint64_t kPadding = kNowhere - 1;       // not a row either: the id is padding
 constexpr uint64_t kLeftOut = uint64_t{1} << 62;  // with a row that a lookup found: it did not give it
 constexpr uint32_t kEmpty = ~uint32_t{0};         // an entry of a hash set
 

@@ -1,9 +1,10 @@
-// HetDevLookup and HetDevGather: a lane finds a row, and the warp copies the rows of its 32 ids. Where each
-// row was found is kept in the call for HetDevSum.
+// HetDevLookup and HetDevGather: a lane finds a row, on the context's own stream; then a warp copies the rows
+// of its 32 ids, on the caller's. The host waits for the first alone. Where each row was found is kept in the
+// call for the second, and for HetDevSum; so are the ids, which the first reads from page-locked memory.
 //
-// A lookup reads an id, a sector of digests, a slot and the row's value, and writes the slot, the row and 8
-// bytes of where it was. Of these the digests, the slot and the row wait for each other: 32 ids a warp keep
-// enough of them in flight (docs/gpu.md).
+// A lookup reads an id over the link, a sector of digests, a slot, 8 bytes of where it was and the row's
+// value, and writes the id, the slot, the 8 bytes and the row. Of these the digests and the slot wait for
+// each other: 32 ids a warp keep enough of them in flight (docs/gpu.md).
 #include <algorithm>
 #include <string>
 #include <type_traits>
@@ -91,19 +92,19 @@ struct LookupKernel {
       wanted;  // its counts: items that are done, then [kStripes][StripeWords], each [n_uses][kMetKinds]
   Dev<uint32_t> report;  // page-locked: the number of wanted rows, then [n_uses][kMetKinds]
   Dev<uint64_t> found;
+  Dev<int64_t> ids;  // of the call: a copy of the page-locked ones, in the batch, for later calls
   int training;
 
   // On one lane, for a row that was found. Returns what its key met at the first id to come, and kNothing at
-  // others. *give: whether to write the row.
-  HET_DEV Met Touch(const UseView& use, const Position& p, Slot* slot, uint64_t row, uint64_t position,
-                    bool* give) const {
+  // others.
+  HET_DEV Met Touch(const UseView& use, const Position& p, Slot* slot, uint64_t row,
+                    uint64_t position) const {
     const uint64_t used = AtomicLoad(&slot->used);
     const bool invalid = (used & kInvalid) != 0;
     const bool trusted = (used & kSubscribed) != 0 && Trusts(use, p.key);
     const Pull pull = invalid ? Pull::kFetch : PullOf(use.check != 0, (used & kMoved) != 0, trusted);
     const bool look = pull == Pull::kCheck || pull == Pull::kFetch;
     static_cast<uint64_t*>(found)[position] = invalid ? kNowhere : look ? row | kLeftOut : row;
-    *give = !look;
     // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
     // word from the same old one, so any of them may be first.
     if (VisitOf(used) == batch.visit) return kNothing;
@@ -117,36 +118,30 @@ struct LookupKernel {
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t number) const {
     const Item<Batch> item(batch, number);
-    typename Tile::template Lanes<uint32_t> rows;
     typename Tile::template Lanes<uint32_t> met;
     tile.ForLanes([&](uint32_t lane) {
-      rows[lane] = kNoRow;
       met[lane] = kNothing;
       Position p;
       if (!item.Read(lane, &p)) return;
+      static_cast<int64_t*>(ids)[item.PositionOf(lane)] = p.key;
       if (p.padding) {
-        rows[lane] = kZeros;
+        static_cast<uint64_t*>(found)[item.PositionOf(lane)] = kPadding;
         return;
       }
       met[lane] = kAbsent;
       const uint64_t row = FindInTable(item.use.table, p.key);
       if (row == kNowhere) return;
-      bool give;
-      met[lane] = Touch(item.use, p, static_cast<Slot*>(item.use.table.slots) + row, row,
-                        item.PositionOf(lane), &give);
-      if (give) rows[lane] = static_cast<uint32_t>(row);
+      met[lane] =
+          Touch(item.use, p, static_cast<Slot*>(item.use.table.slots) + row, row, item.PositionOf(lane));
     });
-    item.Write(tile, rows);
     if (batch.call.n > 0) {
       tile.ForLanes([&](uint32_t lane) {
         Position p;
         if (met[lane] != kAbsent || !item.Read(lane, &p)) return;
         const uint64_t row = FindInCall(batch.call, p.use, p.key);
         if (row == kNowhere) return;
-        bool give;
         met[lane] = Touch(item.use, p, static_cast<Slot*>(batch.call.slots) + (row & ~kOfCall), row,
-                          item.PositionOf(lane), &give);
-        if (give) item.WriteOfCall(batch.call, row, lane);
+                          item.PositionOf(lane));
       });
     }
     tile.ForLanes([&](uint32_t lane) {
@@ -176,6 +171,40 @@ struct LookupKernel {
         sum += AtomicExchange(words + 2 + stripe * StripeWords(batch.n_uses) + i, 0u);
       }
       to[1 + i] = sum;
+    });
+  }
+};
+
+// Writes the rows that a lookup has found and that need no check, and zeros for padding.
+template <typename Batch>
+struct RowsKernel {
+  Batch batch;
+  Dev<const uint64_t> found;
+
+  template <typename Tile>
+  HET_DEV void operator()(const Tile& tile, uint64_t number) const {
+    const Item<Batch> item(batch, number);
+    typename Tile::template Lanes<uint32_t> rows;
+    typename Tile::template Lanes<uint64_t> of_call;
+    tile.ForLanes([&](uint32_t lane) {
+      rows[lane] = kNoRow;
+      of_call[lane] = kNowhere;
+      if (item.first + lane >= item.feature.n) return;
+      const uint64_t at = static_cast<const uint64_t*>(found)[item.PositionOf(lane)];
+      if (at == kPadding) {
+        rows[lane] = kZeros;
+      } else if (at != kNowhere && (at & kLeftOut) == 0) {
+        if ((at & kOfCall) == 0) {
+          rows[lane] = static_cast<uint32_t>(at);
+        } else {
+          of_call[lane] = at;
+        }
+      }
+    });
+    item.Write(tile, rows);
+    if (batch.call.n == 0) return;
+    tile.ForLanes([&](uint32_t lane) {
+      if (of_call[lane] != kNowhere) item.WriteOfCall(batch.call, of_call[lane], lane);
     });
   }
 };
@@ -252,17 +281,19 @@ void SetTrust(Context& context, const HetDevBatch& batch, HostBatch* host) {
 void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int training, HetDevStream stream,
             HetDevWanted* wanted) {
   *wanted = HetDevWanted{};
-  context.Begin(stream);
-  HostBatch host = CheckBatch(call, batch, false);
+  call.read.Make();
+  context.BeginProbe(stream, call.read);
+  HostBatch host = CheckBatch(call, batch);
   host.sizes.visit = context.NextVisit();
   SetTrust(context, batch, &host);
   const BatchSizes sizes = host.sizes;
+  host.SetIds(Dev<const int64_t>(CopyIds(context, batch, sizes.positions)));
   const KernelBatch kernel_batch(context, std::move(host));
   call.kept.Drop();
-  if (call.found.bytes() < sizes.positions * sizeof(uint64_t)) {
-    call.looked_up = false;
-    call.found = context.Allocate(sizeof(uint64_t) * (sizes.positions + sizes.positions / 4), "a call");
-  }
+  call.has_ids = false;
+  call.Reserve(context, sizes.positions);
+  bool any_rows = false;
+  for (uint32_t f = 0; f < batch.n_features; ++f) any_rows |= batch.features[f].rows != nullptr;
   const uint32_t counts = 1 + kStripes * StripeWords(batch.n_uses);
   const WantedView list = MakeWanted(context, sizes, counts, context.Zeros(1 + counts));
   const size_t words = 1 + size_t{kMetKinds} * batch.n_uses;
@@ -274,17 +305,25 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   kernel_batch.With([&](const auto& view) {
     for (uint32_t use = 0; use < batch.n_uses; ++use) ClearOldVisits(context, batch.uses[use].table);
     ClearOldVisits(context, &call);
-    Launch<32>(context, "lookup", sizes.items,
-               LookupKernel<std::decay_t<decltype(view)>>{view, list, Dev<uint32_t>(met),
-                                                          call.found.as<uint64_t>(), training});
+    Launch<32>(
+        context, "lookup", sizes.items,
+        LookupKernel<std::decay_t<decltype(view)>>{view, list, Dev<uint32_t>(met), call.found.as<uint64_t>(),
+                                                   call.ids.as<int64_t>(), training});
+    context.Follow(stream);
+    if (any_rows) {
+      Launch<32>(context, "rows of a lookup", sizes.items,
+                 RowsKernel<std::decay_t<decltype(view)>>{view, call.found.as<const uint64_t>()});
+    }
   });
+  context.EndReads(&call.read, !kernel_batch.fits());
   call.positions = sizes.positions;
-  call.looked_up = true;
+  call.looked_up = call.has_ids = true;
   context.Wait();
   ReadWanted(context, list, met[0], wanted);
 
   bool more_work = false;
   bool all_found = true;
+  context.Switch(stream);
   for (uint32_t use = 0; use < batch.n_uses; ++use) {
     const uint32_t* sums = met + 1 + use * kMetKinds;
     const uint64_t in_table = uint64_t{sums[kInTable]} + sums[kInvalidHere];
@@ -297,12 +336,15 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   wanted->hits = hits;
   if (training != 0) call.kept.Keep(batch, all_found);
   if (more_work) context.End();
+  context.Leave();
 }
 
 void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream) {
   context.Begin(stream);
-  const KernelBatch kernel_batch(context, CheckBatch(call, batch, false));
-  const BatchSizes& sizes = kernel_batch.sizes();
+  HostBatch host = CheckBatch(call, batch);
+  const BatchSizes sizes = host.sizes;
+  host.SetIds(call.ids.as<const int64_t>());
+  const KernelBatch kernel_batch(context, std::move(host));
   if (!call.looked_up || call.positions != sizes.positions) {
     Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(sizes.positions) +
                               " ids, and the call " +
@@ -364,7 +406,7 @@ void HetDevDestroyCall(HetDevContext* context, HetDevCall* call) {
 void HetDevResetCall(HetDevContext* /*context*/, HetDevCall* call) {
   call->rows.n = 0;
   call->floats_used = 0;
-  call->looked_up = false;
+  call->looked_up = call->has_ids = false;
   call->kept.Drop();
   call->summed_at = 0;
 }

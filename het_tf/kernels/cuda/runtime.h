@@ -40,11 +40,19 @@ void CheckLaunch(const char* what);
 void Wait(HetDevStream stream, const char* what);
 void WaitForDevice(const char* what);
 
+// A stream that is done before others, and that the legacy default stream does not wait for.
+HetDevStream CreateStream();
+void DestroyStream(HetDevStream stream);
+
 void* CreateEvent();
 void DestroyEvent(void* event);
 void Record(void* event, HetDevStream stream);
 void WaitForEvent(void* event, const char* what);
+// Later work on the stream comes after what the event was last recorded behind. The host does not wait.
+void WaitOnStream(HetDevStream stream, void* event);
 
+// Whether it is memory of a device.
+bool OnDevice(const void* memory);
 // The address at which kernels can read a caller's device memory.
 const void* ForeignAddress(const void* device);
 

@@ -43,7 +43,8 @@ class Sum {
       if (feature.n == 0 || feature.gradients != nullptr || (active != nullptr && active[f] == 0)) continue;
       Fail(HET_DEV_INVALID, "feature " + std::to_string(f) + " has no gradients");
     }
-    HostBatch host = CheckBatch(call, batch, false);
+    HostBatch host = CheckBatch(call, batch);
+    BringIds(context, &call, batch, &host);
     // Rows of the call are not kept: the table may have got the key since.
     kept_ = call.rows.n == 0 && call.kept.HoldsAll(batch);
     if (!kept_) host.sizes.visit = context.NextVisit();  // else no key is wanted
@@ -111,6 +112,7 @@ class Sum {
     }
     summed->ticks = ticks;
     summed->due = report_[Counts::kDue];
+    summed->overdue = report_[Counts::kOverdue];
     const uint32_t bad = report_[Counts::kBad];
     if (bad == 0) return;
     uint64_t* keys = context_.HostScratch<uint64_t>(bad);

@@ -21,8 +21,8 @@ struct Counts {
   Dev<uint32_t> words;
   uint32_t n_uses;
   uint32_t n_features;
-  static constexpr uint32_t kWanted = 0, kDue = 1, kBad = 2, kReported = 3;
-  static constexpr uint32_t kPieces = 3, kChunks = 4, kLong = 5, kDone = 6, kFixed = 7;
+  static constexpr uint32_t kWanted = 0, kDue = 1, kBad = 2, kOverdue = 3, kReported = 4;
+  static constexpr uint32_t kPieces = 4, kChunks = 5, kLong = 6, kDone = 7, kFixed = 8;
 
   HET_HOST_DEVICE uint32_t Ticks(uint32_t stripe, uint32_t use) const {
     return kFixed + stripe * StripeWords() + use;
@@ -274,6 +274,7 @@ struct SumKernel {
         static_cast<uint64_t*>(due_keys)[at] = static_cast<uint64_t>(slot.key);
         static_cast<uint32_t*>(due_uses)[at] = place.use;
         AtomicAdd(words + counts.DueOf(stripe, place.use), 1u);
+        if (IsOverdue(use, place, slot)) AtomicAdd(words + Counts::kOverdue, 1u);
       }
       if (bad) {
         const uint32_t at = Tile::Append(words + Counts::kBad);

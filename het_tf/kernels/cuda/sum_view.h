@@ -80,4 +80,10 @@ HET_DEV bool WillLeave(const UseView& use, const Place& place, const Slot& slot)
   return (place.row & kOfCall) != 0 || ticks > PushBound(use, slot.base + ticks);
 }
 
+// Whether the update that then leaves has more than one tick past the push bound: the bound was lowered.
+HET_DEV bool IsOverdue(const UseView& use, const Place& place, const Slot& slot) {
+  const int64_t ticks = int64_t{slot.ticks} + 1;
+  return (place.row & kOfCall) == 0 && ticks - 1 > PushBound(use, slot.base + ticks);
+}
+
 }  // namespace het::dev

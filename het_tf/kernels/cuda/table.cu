@@ -143,6 +143,22 @@ void ClearOldVisits(Context& context, HetDevCall* call) {
              ClearVisitsKernel{call->rows.slots, n});
 }
 
+}  // namespace het::dev
+
+void HetDevCall::Reserve(HetDevContext& context, uint64_t n) {
+  const uint64_t room = n + n / 4;
+  if (found.bytes() < n * sizeof(uint64_t)) {
+    looked_up = false;
+    found = context.Allocate(room * sizeof(uint64_t), "a call");
+  }
+  if (ids.bytes() < n * sizeof(int64_t)) {
+    has_ids = false;
+    ids = context.Allocate(room * sizeof(int64_t), "a call");
+  }
+}
+
+namespace het::dev {
+
 void KeptRows::Keep(const HetDevBatch& batch, bool all_found) {
   Drop();
   kept_ = true;

@@ -67,15 +67,22 @@ struct HetDevCall {
   uint64_t capacity = 0;  // rows for which `memory` has room
   uint64_t floats_used = 0;
   // For the last HetDevLookup: the row of each position as Find returns it, perhaps with kLeftOut; kNowhere:
-  // it was absent or invalid.
+  // it was absent or invalid; kPadding.
   het::dev::Block found;
   het::dev::KeptRows kept;
-  uint64_t positions = 0;
+  het::dev::Event read;  // behind what copies the rows that the lookup has found
   bool looked_up = false;
+  // The ids of all positions, since the last HetDevLookup, or since a HetDevSum without one.
+  het::dev::Block ids;
+  uint64_t positions = 0;
+  bool has_ids = false;
   uint32_t round = 0;  // of Slot::visit
   // The result of HetDevSum, and the number of that call in the context; 0: none.
   het::dev::SumView summed;
   uint64_t summed_at = 0;
+
+  // Makes room for `found` and `ids` of n positions.
+  void Reserve(HetDevContext& context, uint64_t n);
 };
 
 namespace het::dev {

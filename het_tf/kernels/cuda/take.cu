@@ -69,7 +69,7 @@ void Take(Context& context, HetDevTable* table, uint64_t max_rows, HetDevStream 
   HetDevUse use = {};
   use.table = table;
   const HetDevBatch batch = {&use, 1, nullptr, 0};
-  const KernelBatch view(context, CheckBatch(HetDevCall(), batch, false));
+  const KernelBatch view(context, CheckBatch(HetDevCall(), batch));
 
   DirtyKernel kernel{table->view, context.Scratch<uint32_t>(1), Dev<uint64_t>(), Dev<uint64_t>()};
   uint32_t* n = context.HostScratch<uint32_t>(1);

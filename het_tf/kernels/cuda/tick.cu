@@ -115,7 +115,7 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   }
   context.Continue(stream);
   call.summed_at = 0;
-  const KernelBatch view(context, CheckBatch(call, batch, false));
+  const KernelBatch view(context, CheckBatch(call, batch));
   const SumView& sums = call.summed;
   const BatchSizes& sizes = view.sizes();
   if (sizes.positions != sums.positions || sizes.n_uses != sums.n_uses) {
@@ -129,12 +129,8 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   uint32_t kinds = 0;
   for (uint32_t u = 0; u < batch.n_uses; ++u) kinds |= 1u << batch.uses[u].table->view.optimizer.kind;
   TickKinds(context, view, sums, leaving.view(), kinds, std::make_integer_sequence<int, HET_DEV_FTRL + 1>());
-  if (!leaving.any()) {
-    context.End();
-    return;
-  }
-  leaving.Copy(context);
-  context.Wait();
+  if (leaving.any()) leaving.Copy(context);
+  context.End();
   *due = leaving.Export();
 }
 
@@ -146,4 +142,8 @@ using namespace het::dev;  // NOLINT: the functions of the C ABI
 int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, HetDevStream stream,
                HetDevExport* due) {
   return Guard([&] { Tick(*context, *call, *batch, stream, due); });
+}
+
+int HetDevCollect(HetDevContext* context) {
+  return Guard([&] { context->Settle(); });
 }

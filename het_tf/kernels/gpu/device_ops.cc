@@ -79,7 +79,7 @@ class DeviceOp : public tensorflow::OpKernel {
 
  protected:
   struct Ids {
-    std::vector<const int64_t*> data;  // in device memory
+    std::vector<const int64_t*> data;  // in host memory
     std::vector<int64_t> counts;
   };
 
@@ -214,12 +214,17 @@ class ApplyGradOp final : public DeviceOp {
   }
 };
 
-// In device memory: ids, rows, grads, and the unused anchor: it is a variable there, and in host memory each
-// step would wait for its copy.
-REGISTER_KERNEL_BUILDER(
-    Name("HetLookup").Device(tensorflow::DEVICE_GPU).HostMemory("hints").HostMemory("token"), LookupOp);
+// In device memory: rows, grads, and the unused anchor: it is a variable there, and in host memory each step
+// would wait for its copy. Ids come from the host, so a lookup need not wait for what TensorFlow has queued.
+REGISTER_KERNEL_BUILDER(Name("HetLookup")
+                            .Device(tensorflow::DEVICE_GPU)
+                            .HostMemory("ids")
+                            .HostMemory("hints")
+                            .HostMemory("token"),
+                        LookupOp);
 REGISTER_KERNEL_BUILDER(Name("HetKeepGrad")
                             .Device(tensorflow::DEVICE_GPU)
+                            .HostMemory("ids")
                             .HostMemory("token")
                             .HostMemory("norm")
                             .HostMemory("tickets"),

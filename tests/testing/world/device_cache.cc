@@ -98,7 +98,8 @@ Status DeviceCache::Flush() {
 }
 
 uint64_t DeviceCache::UnappliedTicks(uint64_t table, Key key) {
-  return client_->UnappliedTicks(table, key) + Find(table, key).ticks;
+  const uint64_t unsent = Find(table, key).ticks;  // first: it sends what the last step has left
+  return client_->UnappliedTicks(table, key) + unsent;
 }
 
 HetDevRowState DeviceCache::Find(uint64_t table, Key key, std::vector<float>* values) {

@@ -45,8 +45,10 @@
  *
  * Concurrency: the caller serializes the calls with one context; they may come from any thread. Work is put
  * on the given stream, after the work of earlier calls on other streams. Functions that return results for
- * the host wait for their own stream. A stream of another device is HET_DEV_INVALID. The calling thread's
- * current device does not change.
+ * the host wait for their own stream, but HetDevLookup only for a stream of the context, where it finds rows:
+ * after the last call that has changed rows, and not after the caller's work; the rows are then copied on the
+ * given stream. A stream of another device is HET_DEV_INVALID. The calling thread's current device does not
+ * change.
  *
  * Memory: a function allocates all it needs before it changes anything. After HET_DEV_OUT_OF_MEMORY all
  * tables are unchanged, and so they are after HET_DEV_OUT_OF_HOST_MEMORY. After HET_DEV_FAILED the device and
@@ -105,7 +107,7 @@ HET_DEV_EXPORT int HetDevCreateContext(int device, HetDevContext** context);
 /* Its tables and calls must have been destroyed. Every Destroy accepts null. */
 HET_DEV_EXPORT void HetDevDestroyContext(HetDevContext* context);
 
-/* Device memory and synchronous copies, for tests, benchmarks, and callers whose ids are in host memory. */
+/* Device memory and synchronous copies, for tests, benchmarks, and callers whose rows are in host memory. */
 HET_DEV_EXPORT int HetDevMalloc(HetDevContext* context, size_t bytes, void** memory);
 HET_DEV_EXPORT void HetDevFree(HetDevContext* context, void* memory);
 HET_DEV_EXPORT int HetDevCopyIn(HetDevContext* context, void* device, const void* host, size_t bytes,
@@ -184,8 +186,9 @@ typedef struct { /* a table in this call */
 typedef struct {
   uint32_t use; /* its table: index of a HetDevUse */
   uint64_t n;
-  const int64_t* ids;     /* on the device */
-  float* rows;            /* output of a lookup: n * dim, on the device; null: no output */
+  const int64_t* ids; /* in host memory, read before the function returns; HetDevGather, and HetDevSum after
+                         a HetDevLookup, use the call's own */
+  float* rows;        /* output of a lookup: n * dim, on the device; null: no output */
   const float* gradients; /* input of HetDevSum: n * dim, on the device */
   int has_padding;        /* ids equal to padding_id read zeros and learn nothing */
   int64_t padding_id;
@@ -217,7 +220,8 @@ typedef struct { /* unique (use, key) in any order; host memory, good until the 
 
 /* Returns the cached rows about which the store need not be asked (core/cache/pull_rule.h): valid ones that
  * are subscribed at a trusted partition, or that have not moved if the use has no check. `training` counts as
- * a use of each row. Rows of the call itself count as cached, and are never subscribed. */
+ * a use of each row. Rows of the call itself count as cached, and are never subscribed. Later work on the
+ * stream sees the rows. The call keeps the ids. */
 HET_DEV_EXPORT int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                                 int training, HetDevStream stream, HetDevWanted* wanted);
 
@@ -268,6 +272,7 @@ HET_DEV_EXPORT int HetDevGather(HetDevContext* context, HetDevCall* call, const 
 typedef struct {
   uint64_t uniques;      /* keys that get a tick */
   uint64_t due;          /* keys of these whose update HetDevTick will export */
+  uint64_t overdue;      /* keys of these whose update has more than one tick past the push bound */
   const uint8_t* active; /* for each feature: 1 if its gradient is not all zero */
   int non_finite;        /* a sum times scale is NaN or Inf */
   uint32_t bad_use;      /* of the first such key, by (use, key) */
@@ -278,17 +283,20 @@ typedef struct {
 /* Sums the gradients of each key over the features whose gradient is not all zero, times `scale`. `active`:
  * for each feature whether it counts; null: computed here. If wanted->n > 0 nothing was summed, because rows
  * are absent or invalid: install their keys in this call and call HetDevSum again; bases are
- * HET_DEV_NO_BASE. Changes no row. If the call has looked up for training since it was reset, this batch must
- * have the same ids, perhaps at other addresses: the rows that the lookup has found are used, unless they may
- * have moved. */
+ * HET_DEV_NO_BASE. Changes no row. If the call has looked up since it was reset, this batch must have the
+ * same features: its ids are the call's, and if that was for training the rows that the lookup has found are
+ * used, unless they may have moved. */
 HET_DEV_EXPORT int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
                              const uint8_t* active, HetDevStream stream, HetDevWanted* wanted,
                              HetDevSummed* summed);
 /* Ticks every key that HetDevSum has summed. HetDevSum must have been the last call with the context, with
  * this batch, and have found no NaN or Inf. Exports, in order of keys, the updates of rows with more ticks
- * than their push bound and of the call's own rows: base += ticks. Does not wait if summed.due was 0. */
+ * than their push bound and of the call's own rows: base += ticks. Does not wait: how many updates there are
+ * is known, and HetDevCollect, as the next call with the context, waits until they are there. */
 HET_DEV_EXPORT int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                               HetDevStream stream, HetDevExport* due);
+/* Waits for HetDevTick. Its updates are valid until the next other call with the context. */
+HET_DEV_EXPORT int HetDevCollect(HetDevContext* context);
 
 /* --- between steps */
 

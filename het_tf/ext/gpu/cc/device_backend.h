@@ -1,4 +1,4 @@
-// Tables with a cache in device memory. A call's ids, rows and gradients are there too, or in this process's
+// Tables with a cache in device memory. A call's rows and gradients are there too, or in this process's
 // memory; the device plans the step.
 #pragma once
 

@@ -94,22 +94,6 @@ void DeviceTables::Trim(Scratch* scratch) {
   *scratch = Scratch();
 }
 
-Status DeviceTables::CopyIdsIn(const BatchCall& call, Batch* batch) {
-  HET_RETURN_IF_ERROR(Room(&ids_, batch->ids * sizeof(Key), *batch));
-  auto* at = static_cast<int64_t*>(ids_.memory);
-  for (size_t f = 0; f < batch->features.size(); ++f) {
-    HetDevFeature& feature = batch->features[f];
-    feature.ids = at;
-    at += feature.n;
-    if (feature.n == 0) continue;
-    const int answer =
-        library_->HetDevCopyIn(context_, const_cast<int64_t*>(feature.ids), call.features[f].ids.data(),
-                               feature.n * sizeof(Key), batch->stream);
-    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
-  }
-  return Status();
-}
-
 Status DeviceTables::CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients,
                                      Batch* batch) {
   HET_RETURN_IF_ERROR(Room(&floats_, batch->floats * sizeof(float), *batch));
@@ -159,7 +143,6 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
     for (size_t f = 0; f < batch.features.size() && !out.empty(); ++f) batch.features[f].rows = out[f];
     HET_RETURN_IF_ERROR(LookupRows(&batch, step, token != 0));
   } else {
-    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
     if (!out.empty()) {
       HET_RETURN_IF_ERROR(Room(&floats_, batch.floats * sizeof(float), batch));
       auto* at = static_cast<float*>(floats_.memory);
@@ -177,7 +160,6 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
           library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), batch.stream);
       if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
     }
-    Trim(&ids_);
     Trim(&floats_);
   }
   if (token != 0) calls_.Keep(token, std::move(step));
@@ -237,7 +219,6 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::ve
   if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];
   } else {
-    HET_RETURN_IF_ERROR(CopyIdsIn(call, &batch));
     HET_RETURN_IF_ERROR(CopyGradientsIn(call, args.gradients, &batch));
   }
   HetDevSummed summed = {};
@@ -251,10 +232,7 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::ve
     }
     status = Tick(&batch, step, summed, changed);
   }
-  if (!call.memory.on_device) {
-    Trim(&ids_);
-    Trim(&floats_);
-  }
+  if (!call.memory.on_device) Trim(&floats_);
   return status;
 }
 
@@ -279,6 +257,15 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Appl
   return NeverQuiet(batch->Subject());
 }
 
+// Whether the push bounds hold if this step's updates are sent by the next call: then no row has more ticks
+// that are not applied than its bound allows, since those of earlier steps are when this step ends.
+bool DeviceTables::MayPushLate(const Batch& batch, const HetDevSummed& summed) const {
+  return summed.overdue == 0 &&
+         std::all_of(batch.tables.begin(), batch.tables.end(), [this](const DeviceTable* table) {
+           return client_->cache(table->schema().id())->policy().sync().MayPushLate();
+         });
+}
+
 Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
                           std::vector<uint8_t>* changed) {
   const Vector<uint64_t> ticks(summed.ticks, summed.ticks + batch->tables.size());
@@ -290,16 +277,15 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
   }
   calls_.Changed();
   for (size_t t = 0; t < batch->tables.size(); ++t) batch->tables[t]->Ticked(ticks[t]);
-  Gave(due, Span<DeviceTable* const>(batch->tables.data(), batch->tables.size()), false);
-  for (Export& given : exports_) {
-    // An update within its push bound is exported only because its row stayed with the call.
-    const SyncPolicy sync = client_->cache(given.table->schema().id())->policy().sync();
-    for (uint64_t i = 0; i < given.updates.n; ++i)
-      given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
+  for (uint32_t i = 0; i < due.n; ++i) {
+    exports_.push_back({batch->tables[due.of[i].use], due.of[i], false, false});  // there is room
   }
   try {
     const uint64_t of_step = client_->devices().next_frame();
-    PushExports();
+    if (!MayPushLate(*batch, summed)) {
+      HET_RETURN_IF_ERROR(Collect());
+      PushExports();
+    }
     return client_->devices().Wait(of_step);
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,

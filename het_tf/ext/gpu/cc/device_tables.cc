@@ -22,7 +22,6 @@ DeviceTables::~DeviceTables() {
   calls_.Clear(library_, context_);
   for (auto& [id, table] : tables_) library_->HetDevDestroyTable(context_, table->handle);
   for (HetDevTable* table : doomed_) library_->HetDevDestroyTable(context_, table);
-  library_->HetDevFree(context_, ids_.memory);
   library_->HetDevFree(context_, floats_.memory);
   library_->HetDevDestroyContext(context_);
 }
@@ -101,6 +100,8 @@ Result<DeviceTables::TableStats> DeviceTables::Stats(uint64_t id) {
 
 HetDevRowState DeviceTables::Inspect(uint64_t id, Key key, float* row) {
   HetDevRowState state = {};
+  static_cast<void>(Collect());
+  PushExports();
   library_->HetDevInspect(context_, tables_.at(id)->handle, key, nullptr, &state, row, nullptr);
   return state;
 }
@@ -120,6 +121,7 @@ Status DeviceTables::Failed(int answer, const std::string& doing) {
 }
 
 Status DeviceTables::Begin(HetDevStream stream, bool* went) {
+  HET_RETURN_IF_ERROR(Collect());
   PushExports();
   HET_RETURN_IF_ERROR(lost_);
   DestroyDoomed();
@@ -144,8 +146,28 @@ void DeviceTables::Gave(const HetDevExport& given, Span<DeviceTable* const> tabl
   for (uint32_t i = 0; i < given.n; ++i) {
     DeviceTable* const table = tables[given.of[i].use];
     table->Gave(given.of[i]);
-    exports_.push_back({table, given.of[i], evicted, 0});  // there is room
+    exports_.push_back({table, given.of[i], evicted, true});  // there is room
   }
+}
+
+Status DeviceTables::Collect() {
+  const auto there = [](const Export& given) { return given.there; };
+  if (std::all_of(exports_.begin(), exports_.end(), there)) return Status();
+  const int answer = library_->HetDevCollect(context_);
+  if (answer != HET_DEV_OK) {
+    exports_.erase(std::stable_partition(exports_.begin(), exports_.end(), there), exports_.end());
+    return Failed(answer, "sending the updates of the last step");
+  }
+  for (Export& given : exports_) {
+    if (given.there) continue;
+    given.there = true;
+    given.table->Gave(given.updates);
+    // An update within its push bound is exported only because its row stayed with the call.
+    const SyncPolicy sync = client_->cache(given.table->schema().id())->policy().sync();
+    for (uint64_t i = 0; i < given.updates.n; ++i)
+      given.left += !sync.PushNow(given.updates.ticks[i], given.updates.clocks[i]);
+  }
+  return Status();
 }
 
 void DeviceTables::PushExports() {
@@ -172,6 +194,7 @@ Status DeviceTables::Flush() {
   if (tables_.empty()) return Status();
   bool went = false;
   HET_RETURN_IF_ERROR(Begin(nullptr, &went));
+  HET_RETURN_IF_ERROR(client_->Flush());  // what the last step has left to send
   for (auto& [id, held] : tables_) {
     DeviceTable* const table = held.get();
     const uint64_t rows = std::max<uint64_t>(1, kTakeBytes / (table->schema().row_floats() * sizeof(float)));

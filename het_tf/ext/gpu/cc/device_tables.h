@@ -3,13 +3,14 @@
 //
 //   lookup   HetDevLookup ─► wanted ─► DeviceClient::Read ─► HetDevInstall ─► victims ─► DeviceClient::Push
 //                 └► HetDevGather
-//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► DeviceClient::Push, Wait
+//   apply    HetDevSum ─► wanted, as above, and again ─► HetDevTick ─► due ─► DeviceClient::Wait
+//   the next call, whatever it is: HetDevCollect ─► DeviceClient::Push; within the step, if a bound needs it
 //   flush    HetDevTake ─► DeviceClient::Push, until nothing is left ─► Client::Flush
 //
 // Ownership: the library's context, tables and calls belong to this object, rows and unsent updates to the
 // device, numbered and in-flight frames to the client. An update is always in one place: on the device; once
 // exported, in the context's host memory (exports_), from which the client takes it before the context is
-// used again; or in a frame. If memory runs out in between it stays there until the next call.
+// used again; or in a frame. Those of a tick stay there until the next call.
 //
 // Events of cached rows that come from the client (DeviceTable) are applied to the device at the beginning of
 // the next call, and between a read and its installation.
@@ -69,12 +70,12 @@ class DeviceTables {
   // For tests: sets the last training lookup's stamp; the n-th device allocation from now fails.
   void set_stamp(uint64_t stamp) { calls_.set_stamp(stamp); }
   void FailAllocation(uint64_t n) { library_->HetDevFailAllocation(context_, n); }
-  // For tests: reads a row; `row` gets its row_floats.
+  // For tests: reads a row, after updates that were to leave; `row` gets its row_floats.
   HetDevRowState Inspect(uint64_t table, Key key, float* row);
 
  private:
   struct Batch;
-  // Growing device memory, for ids and rows of callers with host memory.
+  // Growing device memory, for rows and gradients of callers with host memory.
   struct Scratch {
     void* memory = nullptr;
     size_t bytes = 0;
@@ -83,7 +84,8 @@ class DeviceTables {
     DeviceTable* table;
     HetDevUpdates updates;
     bool evicted;       // all of the updates were of evicted rows
-    uint64_t left = 0;  // else: updates of rows that stayed with a call
+    bool there;         // its keys, ticks, clocks and updates are; else Collect has to wait for them
+    uint64_t left = 0;  // of a tick: updates of rows that stayed with a call
   };
 
   // device_tables.cc: tables, and what every call begins with
@@ -93,12 +95,12 @@ class DeviceTables {
   Status StartStampsAgain();
   Status Failed(int answer, const std::string& doing);
   void Gave(const HetDevExport& given, Span<DeviceTable* const> tables, bool evicted);
+  Status Collect();
   void PushExports();
   void DestroyDoomed();
 
   // device_step.cc: a step
   Status Describe(const BatchCall& call, Batch* batch);
-  Status CopyIdsIn(const BatchCall& call, Batch* batch);
   Status CopyGradientsIn(const BatchCall& call, Span<const float* const> gradients, Batch* batch);
   Status Room(Scratch* scratch, size_t bytes, const Batch& batch);
   void Trim(Scratch* scratch);
@@ -106,6 +108,7 @@ class DeviceTables {
   void CountRead(const Batch& batch, const HetDevWanted& wanted);
   Status LookupRows(Batch* batch, const DeviceCalls::Step& step, bool training);
   Status Sum(Batch* batch, const DeviceCalls::Step& step, const ApplyArgs& args, HetDevSummed* summed);
+  bool MayPushLate(const Batch& batch, const HetDevSummed& summed) const;
   Status Tick(Batch* batch, const DeviceCalls::Step& step, const HetDevSummed& summed,
               std::vector<uint8_t>* changed);
 
@@ -119,7 +122,7 @@ class DeviceTables {
   std::map<uint64_t, std::unique_ptr<DeviceTable>> tables_;
   std::vector<HetDevTable*> doomed_;  // destroyed when exports_ are sent
   DeviceCalls calls_;
-  Scratch ids_, floats_;
+  Scratch floats_;
   Status lost_;
   std::vector<Export> exports_;  // in the context's memory until it is used again
 

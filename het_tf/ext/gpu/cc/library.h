@@ -33,6 +33,7 @@ namespace het {
   X(HetDevGather)               \
   X(HetDevSum)                  \
   X(HetDevTick)                 \
+  X(HetDevCollect)              \
   X(HetDevTake)                 \
   X(HetDevForget)               \
   X(HetDevForgetKeys)           \

@@ -67,7 +67,6 @@ class LibraryFixture : public ::testing::Test {
     use_.stamp = use_.pinned_from = 1;
   }
   void TearDown() override {
-    ids_.reset();
     rows_.reset();
     gradients_.reset();
     HetDevDestroyCall(context_, call_);
@@ -76,12 +75,12 @@ class LibraryFixture : public ::testing::Test {
   }
 
   void SetBatch(const Keys& ids) {
-    ids_ = std::make_unique<DeviceArray<int64_t>>(context_, ids);
+    ids_ = ids;
     rows_ = std::make_unique<DeviceArray<float>>(context_, std::vector<float>(ids.size() * kDim, -999.0f));
     gradients_ = std::make_unique<DeviceArray<float>>(context_, std::vector<float>(ids.size() * kDim, 1.0f));
     feature_ = {};
     feature_.n = ids.size();
-    feature_.ids = ids_->get();
+    feature_.ids = ids_.data();
     feature_.rows = rows_->get();
     feature_.gradients = gradients_->get();
   }
@@ -137,7 +136,7 @@ class LibraryFixture : public ::testing::Test {
   HetDevBatch batch_ = {&use_, 1, &feature_, 1};
   HetDevWanted wanted_ = {};
   HetDevExport victims_ = {};
-  std::unique_ptr<DeviceArray<int64_t>> ids_;
+  Keys ids_;
   std::unique_ptr<DeviceArray<float>> rows_, gradients_;
 };
 

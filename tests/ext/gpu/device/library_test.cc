@@ -132,15 +132,12 @@ TEST_F(DeviceLibraryTest, MemoryOfAnotherDevice) {
   Install(Lookup());
   // Addresses that must not be accessed, as on a device, and the real location of their bytes.
   char device[256];
-  int64_t ids[2] = {2, 1};
   float rows[4] = {};
-  HetDevHostAlias(device, sizeof(ids), ids);
   HetDevHostAlias(device + 128, sizeof(rows), rows);
-  feature_.ids = reinterpret_cast<const int64_t*>(device);
   feature_.rows = reinterpret_cast<float*>(device + 128);
   std::fill(std::begin(device), std::end(device), 0x55);
   EXPECT_THAT(Lookup(), IsEmpty());
-  HetDevHostUnalias(device);
+  ASSERT_EQ(HetDevSynchronize(context_, stream_), HET_DEV_OK) << HetDevError();
   HetDevHostUnalias(device + 128);
   EXPECT_THAT(rows, ElementsAre(2, 2.5, 1, 1.5));
   EXPECT_THAT(device, Each(0x55));
@@ -183,6 +180,8 @@ TEST_F(DeviceLibraryTest, RefusedBatches) {
   } cases[] = {
       {[&] { feature_.use = 3; }, "use 3"},
       {[&] { feature_.ids = nullptr; }, "no ids"},
+      {[&] { feature_.ids = reinterpret_cast<const int64_t*>(rows_->get()); },
+       "feature 0: its ids are in the memory of a device"},
       {[&] { feature_.n = uint64_t{1} << 32; }, "4294967296 ids"},
       {[&] { use_.stamp = uint64_t{1} << 32; }, "stamp 4294967296"},
       {[&] { use_.push_bound = -1; }, "push_bound -1"},
@@ -279,6 +278,7 @@ TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
     Sum();
     HetDevExport left = {};
     EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &left), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
     Left rows;
     for (uint64_t i = 0; left.n == 1 && i < left.of->n; ++i)
       rows.push_back({left.of->keys[i], left.of->clocks[i]});

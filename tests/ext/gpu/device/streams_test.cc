@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -60,6 +61,194 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheTickOnAnotherStream) {
   }
 }
 
+// The next call's work waits for the tick, on the device: the host waits once, for its own result.
+TEST_F(DeviceStreamsTest, TheHostDoesNotWaitForTheCallBefore) {
+  SetBatch({1, 2});
+  Lookup();
+  Install({1, 2});
+  Sum();
+  TakeStream(1);
+  const uint64_t all = HetDevHostAllWaits(), of_one = HetDevHostWaits(stream_);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(HetDevHostAllWaits(), all);
+  TakeStream(2);
+  Lookup();
+  EXPECT_EQ(HetDevHostAllWaits(), all + 1);
+  TakeStream(1);
+  EXPECT_EQ(HetDevHostWaits(stream_), of_one);
+}
+
+// Updates that leave with a tick come later, and the host waits only for them.
+TEST_F(DeviceStreamsTest, ATickWaitsForNothing) {
+  use_.push_bound = 0;
+  SetBatch({1, 2});
+  Lookup();
+  Install({1, 2});
+  TakeStream(1);
+  for (uint32_t n = 1; n <= 10; ++n) {
+    Sum();
+    const uint64_t all = HetDevHostAllWaits();
+    HetDevExport due = {};
+    ASSERT_EQ(HetDevTick(context_, call_, &batch_, stream_, &due), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevHostAllWaits(), all);
+    ASSERT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevHostAllWaits(), all + 1);
+    ASSERT_EQ(due.n, 1u);
+    ASSERT_EQ(due.of->n, 2u);
+    EXPECT_EQ(due.of->keys[1], 2);
+    EXPECT_EQ(due.of->clocks[1], 5 + n);
+    EXPECT_EQ(due.of->updates[0], -1.0f);
+    ASSERT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
+    EXPECT_EQ(HetDevHostAllWaits(), all + 1);
+  }
+}
+
+// A tick of 65 features reads them from page-locked memory, which the next call
+// must not write meanwhile.
+TEST_F(DeviceStreamsTest, ACallLeavesThePageLockedMemoryOfATick) {
+  constexpr uint32_t kFeatures = 65;
+  Keys keys(kFeatures);
+  std::iota(keys.begin(), keys.end(), 1);
+  const HetDevTableConfig config = SgdTable(4096, kDim);
+  HetDevDestroyTable(context_, use_.table);
+  ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+  SetBatch(keys);
+  std::vector<HetDevFeature> all(kFeatures, feature_);
+  for (uint32_t f = 0; f < kFeatures; ++f) {
+    all[f].n = 1;
+    all[f].ids += f;
+    all[f].rows += f * kDim;
+    all[f].gradients += f * kDim;
+  }
+  batch_ = {&use_, 1, all.data(), kFeatures};
+  Install(Lookup());
+  for (uint64_t turn = 0; turn < 20; ++turn) {
+    HetDevHostSeed(turn);
+    Sum();
+    EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+    const Keys absent(20000, 7777);
+    uint64_t discarded = 0;
+    EXPECT_EQ(HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, absent.data(), absent.size(), stream_,
+                               &discarded),
+              HET_DEV_OK);
+    std::vector<float> row;
+    EXPECT_EQ(Inspect(1, &row).ticks, turn + 1);
+    EXPECT_EQ(row[0], -static_cast<float>(turn)) << "in turn " << turn;
+  }
+}
+
+// TensorFlow has queued its model on the stream. A lookup comes behind the tick before, and not behind the
+// model, whether or not rows of lookups before it are still to be copied there.
+TEST_F(DeviceStreamsTest, ALookupDoesNotWaitForTheModel) {
+  SetBatch({1, 2});
+  Lookup();
+  Install({1, 2});
+  Sum();
+  TakeStream(1);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  SetBatch({1, 2, 3});
+  for (int turn = 0; turn < 8; ++turn) Lookup();  // memory is there
+  std::vector<HetDevCall*> calls;
+  for (int turn = 0; turn < 3; ++turn) {
+    const uint64_t all = HetDevHostAllWaits(), of_stream = HetDevHostWaits(stream_);
+    EXPECT_EQ(Lookup(), Keys{3});
+    EXPECT_EQ(HetDevHostWaits(stream_), of_stream);
+    EXPECT_EQ(HetDevHostAllWaits(), all + 2) << "for counts, and for the list of wanted rows";
+    if (turn == 0) HetDevHostHold(stream_, 1);
+    calls.push_back(call_);
+    ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK);
+  }
+  HetDevHostHold(stream_, 0);
+  ASSERT_EQ(HetDevSynchronize(context_, stream_), HET_DEV_OK) << HetDevError();
+  EXPECT_THAT(rows_->Read(), ElementsAre(0, 0.5, 1, 1.5, -999, -999));
+  for (HetDevCall* call : calls) HetDevDestroyCall(context_, call);
+}
+
+// A lookup on another stream comes after the last one has halved the frequencies, which both change.
+TEST_F(DeviceStreamsTest, ALookupComesAfterWhatHasChangedRows) {
+  Keys keys(40);
+  std::iota(keys.begin(), keys.end(), 1);
+  const auto frequency = [&](uint64_t seed, bool wait) {
+    TearDown();
+    SetUp();
+    HetDevHostSeed(seed);
+    SetBatch(keys);
+    Install(Lookup());
+    for (int turn = 0; turn < 40; ++turn) {
+      TakeStream(turn);
+      EXPECT_THAT(Lookup(), IsEmpty());
+      if (wait) HetDevSynchronize(context_, stream_);
+    }
+    return Inspect(1).frequency;
+  };
+  const uint32_t wanted = frequency(0, true);
+  EXPECT_LT(wanted, 20u);
+  for (uint64_t seed = 0; seed < 20; ++seed) EXPECT_EQ(frequency(seed, false), wanted);
+}
+
+// Rows of two lookups, on two streams, are copied before a call changes them on a third.
+TEST_F(DeviceStreamsTest, ACallComesAfterTheRowsOfTwoLookups) {
+  SetBatch({1, 2});
+  Install(Lookup());
+  HetDevCall* first = nullptr;
+  ASSERT_EQ(HetDevCreateCall(context_, &first), HET_DEV_OK);
+  TakeStream(1);
+  HetDevHostHold(stream_, 1);
+  std::swap(call_, first);
+  Lookup();
+  std::swap(call_, first);
+  TakeStream(2);
+  Lookup();
+  EXPECT_DEATH(Install({1, 2}), "waits for work that is held back");
+  TakeStream(1);
+  HetDevHostHold(stream_, 0);
+  HetDevDestroyCall(context_, first);
+}
+
+// A lookup while rows of the one before are still to be copied: from the places that its call has kept, which
+// the same call would write, and by features in scratch memory: 65 do not fit into a kernel's parameters.
+TEST_F(DeviceStreamsTest, ALookupLeavesTheRowsOfTheOneBefore) {
+  Keys keys(130);
+  std::iota(keys.begin(), keys.end(), 1);
+  const HetDevTableConfig config = SgdTable(4096, kDim);
+  HetDevDestroyTable(context_, use_.table);
+  ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+  SetBatch(keys);
+  Install(Lookup());
+  HetDevCall* other = nullptr;
+  ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
+  for (uint64_t turn = 0; turn < 20; ++turn) {
+    HetDevHostSeed(turn);
+    const uint32_t features = turn % 2 == 0 ? 1 : 65;
+    const auto look = [&](int stream) {
+      TakeStream(stream);
+      std::vector<HetDevFeature> all(features, feature_);
+      for (uint32_t f = 0; f < features; ++f) {
+        all[f].n = keys.size() / features;
+        all[f].ids += f * all[f].n;
+        all[f].rows += f * all[f].n * kDim;
+      }
+      batch_ = {&use_, 1, all.data(), features};
+      EXPECT_THAT(Lookup(), IsEmpty());
+    };
+    SetBatch(keys);
+    const auto rows = std::exchange(rows_, nullptr);
+    feature_.rows = rows->get();
+    const DeviceArray<float> others(context_, std::vector<float>(keys.size() * kDim));
+    look(1);
+    ids_ = Keys(keys.rbegin(), keys.rend());
+    feature_.ids = ids_.data();
+    feature_.rows = others.get();
+    if (features > 1) std::swap(call_, other);
+    look(2);
+    const std::vector<float> read = rows->Read();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      ASSERT_EQ(read[i * kDim], static_cast<float>(keys[i])) << "in turn " << turn;
+    }
+  }
+  HetDevDestroyCall(context_, other);
+}
+
 // A call that fails after it has waited once leaves work behind, which the next call, on another stream, must
 // not meet: HetDevInstall reads its plan and then needs memory for victims.
 TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {
@@ -74,7 +263,6 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {
     HetDevHostSeed(turn);
     SetBatch(many);
     Lookup();  // takes all memory that it needs later
-    const DeviceArray<int64_t> many_ids(context_, many);
     SetBatch(old);
     Lookup();
     EXPECT_EQ(TryInstall({old}), HET_DEV_OK) << HetDevError();
@@ -90,7 +278,7 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {
     HetDevFailAllocation(context_, 0);
     TakeStream(1);
     feature_.n = many.size();  // its scratch memory is where the install's was
-    feature_.ids = many_ids.get();
+    feature_.ids = many.data();
     feature_.rows = nullptr;
     Keys wanted = Lookup();
     std::sort(wanted.begin(), wanted.end());
@@ -223,12 +411,12 @@ TEST_F(DeviceStreamsTest, OperationsOfAStep) {
   EXPECT_EQ(CountOperations([&] { install(wanted.size()); }), 14u);
   EXPECT_EQ(CountOperations([&] { HetDevGather(context_, call_, &batch_, stream_); }), 3u);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(CountOperations([&] { EXPECT_THAT(Lookup(), IsEmpty()); }), 1u);
+    EXPECT_EQ(CountOperations([&] { EXPECT_THAT(Lookup(), IsEmpty()); }), 2u);
     EXPECT_EQ(CountOperations([&] { Sum(); }), 14u);
     EXPECT_EQ(CountOperations([&] { EXPECT_EQ(Tick(call_), HET_DEV_OK); }), 1u);
   }
   HetDevResetCall(context_, call_);
-  EXPECT_EQ(CountOperations([&] { Sum(); }), 15u) << "without a lookup it has to find the rows";
+  EXPECT_EQ(CountOperations([&] { Sum(); }), 16u) << "without a lookup it has to find the rows";
 }
 
 // Partitions are copied to the device only if some have answered and some have not.
@@ -334,7 +522,7 @@ TEST_F(DeviceStreamsTest, ARowOfAnOlderStepIsNotKept) {
   ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
   const uint64_t n = CountOperations([&] { Sum(); });
   HetDevResetCall(context_, call_);
-  EXPECT_EQ(CountOperations([&] { Sum(); }), n) << "it looked again";
+  EXPECT_EQ(CountOperations([&] { Sum(); }), n + 1) << "it looked again, and copied the ids";
   HetDevDestroyCall(context_, older);
 }
 

@@ -9,7 +9,8 @@
 //     void HetDevHostAlias(void* device_base, size_t bytes, void* alias);
 // and is found by the environment's HET_DEVICE_LIBRARY. What TensorFlow has not written reads as NaN.
 //
-// Work is done when it is put on a stream: streams and events have nothing to wait for.
+// Work is done when it is put on a stream: streams and events have nothing to wait for. That library's own
+// work, which is late, is done before anything else touches the memory (HetDevHostFinish).
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ class Memory {
   void* Host(const void* device, uint64_t bytes) const {
     const char* const address = static_cast<const char*>(device);
     if (address < device_ || address + bytes > device_ + kMemory) Die("an address that is not the device's");
+    if (finish_ != nullptr) finish_();
     return alias_ + (address - device_);
   }
   int64_t free() const { return static_cast<int64_t>(kMemory - used_); }
@@ -67,7 +69,7 @@ class Memory {
     std::abort();
   }
   // Tells the device's library, if there is one, where the memory can be read.
-  void Tell() const {
+  void Tell() {
     const char* const path = std::getenv("HET_DEVICE_LIBRARY");
     if (path == nullptr || *path == 0) return;
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -76,11 +78,13 @@ class Memory {
     if (const auto tell = reinterpret_cast<Alias>(dlsym(library, "HetDevHostAlias"))) {
       tell(device_, kMemory, alias_);
     }
+    finish_ = reinterpret_cast<void (*)()>(dlsym(library, "HetDevHostFinish"));
   }
 
   char* device_ = nullptr;
   char* alias_ = nullptr;
   std::atomic<uint64_t> used_{0};
+  void (*finish_)() = nullptr;
 };
 
 Memory& TheMemory() {

@@ -92,6 +92,7 @@ void ExpectSameSums(const Reply& tested, const Reply& reference) {
   ExpectEqual(tested.uniques, reference.uniques, "Sum: uniques");
   Expect(tested.ticks == reference.ticks, "Sum: ticks of uses differ");
   ExpectEqual(tested.due, reference.due, "Sum: due");
+  ExpectEqual(tested.overdue, reference.overdue, "Sum: overdue");
 }
 
 void ExpectSameState(const Reply& tested, const Reply& reference, const std::string& table) {

@@ -33,6 +33,7 @@ namespace het::device_check {
   X(Gather)                     \
   X(Sum)                        \
   X(Tick)                       \
+  X(Collect)                    \
   X(Take)                       \
   X(Forget)                     \
   X(ForgetKeys)                 \

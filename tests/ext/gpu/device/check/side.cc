@@ -40,7 +40,7 @@ Side::Side(const Library& library, size_t calls, uint64_t seed)
 Side::~Side() {
   for (Call& call : calls_) {
     library_.DestroyCall(context_, call.call);
-    for (Buffer* buffer : {&call.ids, &call.rows, &call.gradients}) library_.Free(context_, buffer->memory);
+    for (Buffer* buffer : {&call.rows, &call.gradients}) library_.Free(context_, buffer->memory);
   }
   for (HetDevTable* table : tables_) library_.DestroyTable(context_, table);
   library_.DestroyContext(context_);
@@ -106,42 +106,30 @@ void Side::Describe(size_t number, const Step& step) {
 void Side::BringIds(size_t number, const Step& step) {
   Describe(number, step);
   Call& call = calls_[number];
-  std::vector<size_t> counts;
-  for (const Feature& feature : step.features) counts.push_back(feature.ids.size());
-  const Places ids = Lay(counts, sizeof(int64_t), step.unaligned);
   const Places rows = Lay(call.floats, sizeof(float), step.unaligned);
-  Ensure(&call.ids, ids.bytes);
   Ensure(&call.rows, rows.bytes);
-  std::vector<char> bytes(ids.bytes, '\x5a');
+  for (std::vector<int64_t>& ids : call.ids) std::fill(ids.begin(), ids.end(), 0x3333333333333333);
+  call.ids.resize(step.features.size());
   for (size_t f = 0; f < step.features.size(); ++f) {
-    if (counts[f] == 0) continue;
-    std::memcpy(bytes.data() + ids.at[f], step.features[f].ids.data(), counts[f] * sizeof(int64_t));
-    call.features[f].ids = reinterpret_cast<const int64_t*>(static_cast<char*>(call.ids.memory) + ids.at[f]);
+    if (step.features[f].ids.empty()) continue;
+    call.ids[f] = std::vector<int64_t>(step.features[f].ids);
+    call.features[f].ids = call.ids[f].data();
     if (step.features[f].wants_rows) {
       call.features[f].rows = reinterpret_cast<float*>(static_cast<char*>(call.rows.memory) + rows.at[f]);
     }
   }
-  if (ids.bytes > 0)
-    Must(library_.CopyIn(context_, call.ids.memory, bytes.data(), ids.bytes, AnyStream()), "CopyIn");
   const std::vector<uint32_t> blank(rows.bytes / sizeof(uint32_t), kUnwritten);
   if (rows.bytes > 0) {
     Must(library_.CopyIn(context_, call.rows.memory, blank.data(), rows.bytes, AnyStream()), "CopyIn");
   }
 }
 
-void Side::BringGradients(size_t number, const Step& step) {
-  // Moves ids to another address than at the lookup, and overwrites the old one.
-  Buffer before = calls_[number].ids;
-  calls_[number].ids = Buffer();
+void Side::BringGradients(size_t number, const Step& step, bool ids) {
   Step gradients = step;
   for (Feature& feature : gradients.features) feature.wants_rows = false;
   BringIds(number, gradients);
-  if (before.memory != nullptr) {
-    const std::vector<char> other(before.bytes, '\x33');
-    Must(library_.CopyIn(context_, before.memory, other.data(), before.bytes, AnyStream()), "CopyIn");
-    library_.Free(context_, before.memory);
-  }
   Call& call = calls_[number];
+  for (HetDevFeature& feature : call.features) feature.ids = ids ? feature.ids : nullptr;
   const Places places = Lay(call.floats, sizeof(float), step.unaligned);
   Ensure(&call.gradients, places.bytes);
   std::vector<char> bytes(places.bytes, '\x7f');
@@ -257,6 +245,7 @@ Reply Side::Sum(size_t number, float scale, const uint8_t* active) {
   if (wanted.n > 0) return reply;
   reply.uniques = summed.uniques;
   reply.due = summed.due;
+  reply.overdue = summed.overdue;
   if (summed.ticks != nullptr) reply.ticks.assign(summed.ticks, summed.ticks + call.uses.size());
   if (summed.active != nullptr) reply.active.assign(summed.active, summed.active + call.features.size());
   for (uint8_t& flag : reply.active) flag = flag != 0;
@@ -272,6 +261,7 @@ Reply Side::Tick(size_t number) {
   Call& call = calls_[number];
   HetDevExport due = {};
   Reply reply = Answered(library_.Tick(context_, call.call, &call.batch, AnyStream(), &due));
+  if (reply.code == HET_DEV_OK && due.n > 0) Must(library_.Collect(context_), "Collect");
   if (reply.code == HET_DEV_OK) CopyUpdates(due, RowFloatsOf(call), &reply);
   return reply;
 }

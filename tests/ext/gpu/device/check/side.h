@@ -65,7 +65,7 @@ struct Reply {
   std::vector<uint64_t> reads, hits;
   std::vector<Updates> updates;                    // by use
   std::vector<std::pair<uint32_t, int64_t>> left;  // by (use, key)
-  uint64_t uniques = 0, due = 0, discarded = 0;
+  uint64_t uniques = 0, due = 0, overdue = 0, discarded = 0;
   std::vector<uint64_t> ticks;
   std::vector<uint8_t> active;
   bool non_finite = false;
@@ -90,9 +90,10 @@ class Side {
 
   Reply CreateTable(const HetDevTableConfig& config);
   // A call's inputs are copied in two parts, so that allocations fail in the library and not in the test.
-  // Copies the step's ids with room for rows, or ids and gradients, to new device addresses.
+  // Copies the step's ids to other addresses, and makes room for rows on the device.
   void BringIds(size_t call, const Step& step);
-  void BringGradients(size_t call, const Step& step);
+  // Copies gradients to the device. `ids`: gives the ids too, which a call that has looked up does not need.
+  void BringGradients(size_t call, const Step& step, bool ids);
   Reply Lookup(size_t call, bool training);
   Reply Install(size_t call, const std::vector<Answer>& answers);
   Reply Gather(size_t call);
@@ -117,7 +118,8 @@ class Side {
   };
   struct Call {
     HetDevCall* call = nullptr;
-    Buffer ids, rows, gradients;
+    std::vector<std::vector<int64_t>> ids;  // of each feature
+    Buffer rows, gradients;
     std::vector<HetDevUse> uses;
     std::vector<std::vector<uint8_t>> trusted;  // of each use
     std::vector<HetDevFeature> features;

@@ -70,6 +70,8 @@ class World {
     bool own_rows = false;  // the call holds rows that are not in the cache
     bool stale = false;     // its own rows are too old
     bool mixed = false;     // its rows are from before and after another step
+    bool has_ids = false;   // the call has looked up
+    bool late = false;      // its rows are compared when it is applied
     Step step;
   };
 

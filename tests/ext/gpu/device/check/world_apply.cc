@@ -11,6 +11,10 @@ namespace het::device_check {
 
 void World::Finish(size_t slot) {
   if (!slots_[slot].outstanding) return;
+  if (slots_[slot].late) {
+    slots_[slot].mixed = true;  // they are of the lookup, and the ledger has gone on
+    CheckRows(slot, {});
+  }
   SumAndTick(slot);
   Abandon(slot);
 }
@@ -68,11 +72,12 @@ void World::SumAndTick(size_t number) {
   if (slot.stale || random_.Chance(0.1)) {
     tested_.Reset(number);
     reference_.Reset(number);
-    slot.stale = slot.own_rows = false;
+    slot.stale = slot.own_rows = slot.has_ids = false;
   }
   Repin(&slot.step);
-  tested_.BringGradients(number, slot.step);
-  reference_.BringGradients(number, slot.step);
+  const bool ids = !slot.has_ids || random_.Chance(0.5);
+  tested_.BringGradients(number, slot.step, ids);
+  reference_.BringGradients(number, slot.step, ids);
   const float scale = random_.Pick(std::vector<float>{1, 1, 1, 0.5f, 2, 0.125f});
   std::vector<uint8_t> flags;
   for (size_t f = 0; f < slot.step.features.size(); ++f) flags.push_back(random_.Chance(0.8));

@@ -133,6 +133,8 @@ void CheckLaunch(const char* what) {
 }
 void Wait(HetDevStream stream, const char* /*what*/) { streams::WaitFor(streams::Here(stream)); }
 void WaitForDevice(const char* /*what*/) { streams::WaitForAll(); }
+HetDevStream CreateStream() { return new char; }
+void DestroyStream(HetDevStream stream) { delete static_cast<char*>(stream); }
 void* CreateEvent() { return new streams::Point; }
 void DestroyEvent(void* event) { delete static_cast<streams::Point*>(event); }
 void Record(void* event, HetDevStream stream) {
@@ -141,7 +143,13 @@ void Record(void* event, HetDevStream stream) {
 void WaitForEvent(void* event, const char* /*what*/) {
   streams::WaitFor(*static_cast<streams::Point*>(event));
 }
+void WaitOnStream(HetDevStream stream, void* event) {
+  streams::PutWait(stream, *static_cast<streams::Point*>(event));
+}
 
+bool OnDevice(const void* memory) {
+  return ReadableAddress(memory) != memory || HostAliasOf(memory) != memory;
+}
 const void* ForeignAddress(const void* device) { return HostAliasOf(device); }
 
 }  // namespace runtime

@@ -1,5 +1,7 @@
 #include "tests/ext/gpu/device/host/streams.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -11,9 +13,18 @@
 namespace het::dev::streams {
 namespace {
 
+constexpr uint64_t kNever = ~uint64_t{0};
+
+struct Work {
+  std::function<void()> run;
+  Point after;  // comes first
+};
+
 struct Stream {
-  std::deque<std::function<void()>> work;
+  std::deque<Work> work;
   uint64_t done = 0;
+  uint64_t waits = 0;
+  uint64_t held_from = kNever;  // work with this number is not done yet
 };
 
 // All streams of the process. The lock is held while work is done, so threads see what they waited for.
@@ -26,8 +37,12 @@ class Streams {
 
   void Put(HetDevStream stream, uint64_t operations, std::function<void()> work) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    streams_[stream].work.push_back(std::move(work));
+    streams_[stream].work.push_back({std::move(work), {}});
     operations_ += operations;
+  }
+  void PutWait(HetDevStream stream, const Point& point) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_[stream].work.push_back({[] {}, point});
   }
   Point Here(HetDevStream stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -36,13 +51,35 @@ class Streams {
   }
   void WaitFor(const Point& point) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const Stream& of = streams_[point.stream];
+    Stream& of = streams_[point.stream];
+    if (of.done >= point.end) return;
+    ++of.waits;
+    ++waits_;
     while (of.done < point.end) DoOne();
   }
   void WaitForAll() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    ++waits_;
     while (DoOne()) {
     }
+  }
+  void Finish() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    while (DoOne()) {
+    }
+  }
+  uint64_t WaitsOf(HetDevStream stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return streams_[stream].waits;
+  }
+  uint64_t waits() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return waits_;
+  }
+  void Hold(HetDevStream stream, bool hold) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Stream& of = streams_[stream];
+    of.held_from = hold ? of.done + of.work.size() : kNever;
   }
 
   void Seed(uint64_t seed) {
@@ -70,15 +107,24 @@ class Streams {
   uint64_t DrawInWork() { return random_.Next(); }  // the caller holds the lock: work is being done
 
  private:
-  // The first work of one of the streams that have any.
+  // The first work of one of the streams that have any. Returns false if there is none, or none that may be.
   bool DoOne() {
     std::vector<Stream*> ready;
+    bool any = false;
     for (auto& [name, stream] : streams_) {
-      if (!stream.work.empty()) ready.push_back(&stream);
+      if (stream.work.empty()) continue;
+      any = true;
+      const Point& after = stream.work.front().after;
+      if (stream.done < stream.held_from && streams_[after.stream].done >= after.end)
+        ready.push_back(&stream);
     }
-    if (ready.empty()) return false;
+    if (!any) return false;
+    if (ready.empty()) {
+      std::fprintf(stderr, "the host waits for work that is held back (HetDevHostHold)\n");
+      std::abort();
+    }
     Stream* const chosen = random_.Pick(ready);
-    chosen->work.front()();
+    chosen->work.front().run();
     chosen->work.pop_front();
     ++chosen->done;
     return true;
@@ -88,6 +134,7 @@ class Streams {
   std::map<HetDevStream, Stream> streams_;
   testing::Random random_{1};
   uint64_t operations_ = 0;
+  uint64_t waits_ = 0;
   uint64_t fail_launch_ = 0;
   bool launch_failed_ = false;
 };
@@ -97,6 +144,7 @@ class Streams {
 void Put(HetDevStream stream, uint64_t operations, std::function<void()> work) {
   Streams::Get().Put(stream, operations, std::move(work));
 }
+void PutWait(HetDevStream stream, const Point& point) { Streams::Get().PutWait(stream, point); }
 Point Here(HetDevStream stream) { return Streams::Get().Here(stream); }
 void WaitFor(const Point& point) { Streams::Get().WaitFor(point); }
 void WaitForAll() { Streams::Get().WaitForAll(); }
@@ -108,4 +156,10 @@ uint64_t Draw() { return Streams::Get().DrawInWork(); }
 
 void HetDevHostSeed(uint64_t seed) { het::dev::streams::Streams::Get().Seed(seed); }
 uint64_t HetDevHostOperations() { return het::dev::streams::Streams::Get().operations(); }
+uint64_t HetDevHostWaits(HetDevStream stream) { return het::dev::streams::Streams::Get().WaitsOf(stream); }
+uint64_t HetDevHostAllWaits() { return het::dev::streams::Streams::Get().waits(); }
+void HetDevHostFinish() { het::dev::streams::Streams::Get().Finish(); }
+void HetDevHostHold(HetDevStream stream, int hold) {
+  het::dev::streams::Streams::Get().Hold(stream, hold != 0);
+}
 void HetDevHostFailLaunch(uint64_t n) { het::dev::streams::Streams::Get().FailLaunch(n); }

@@ -18,6 +18,15 @@ HET_DEV_EXPORT void HetDevHostSeed(uint64_t seed);
 HET_DEV_EXPORT uint64_t HetDevHostOperations(void);
 // The n-th launch of a kernel from now fails, once; 0: none does.
 HET_DEV_EXPORT void HetDevHostFailLaunch(uint64_t n);
+// How often the host has waited so far: for a stream, or an event that was recorded on it.
+HET_DEV_EXPORT uint64_t HetDevHostWaits(HetDevStream stream);
+// The same, for any stream.
+HET_DEV_EXPORT uint64_t HetDevHostAllWaits(void);
+// Does all work that was put on streams so far.
+HET_DEV_EXPORT void HetDevHostFinish(void);
+// While `hold` is 1, nothing is done that is put on the stream from now on: a model is queued there. A wait
+// that needs it ends the process.
+HET_DEV_EXPORT void HetDevHostHold(HetDevStream stream, int hold);
 }
 
 namespace het::dev::streams {
@@ -31,6 +40,8 @@ struct Point {
   uint64_t end = 0;
 };
 Point Here(HetDevStream stream);
+// Work that is put on the stream later comes after the point.
+void PutWait(HetDevStream stream, const Point& point);
 // Works until the point is reached, and whatever else comes first.
 void WaitFor(const Point& point);
 void WaitForAll();

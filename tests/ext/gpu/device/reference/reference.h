@@ -91,14 +91,15 @@ template <typename T>
 T* ReadableAddress(T* device) {
   return static_cast<T*>(const_cast<void*>(ReadableAddress(static_cast<const void*>(device))));
 }
-// A batch whose ids, rows and gradients can be read and written.
+// A batch whose ids, rows and gradients can be read and written. The ids are the call's, if it has looked up.
 struct Readable {
-  explicit Readable(const HetDevBatch& of);
+  Readable(const HetDevCall& call, const HetDevBatch& of);
   std::vector<HetDevFeature> features;
   HetDevBatch batch;
 };
 
-int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch);
+// `ids`: the batch must have them, if the call has none.
+int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch, bool ids);
 // The unique keys of each use; if `active` is given, only of features with active[feature] != 0.
 std::vector<Keys> KeysOf(const HetDevBatch& batch, const uint8_t* active);
 inline bool IsPadding(const HetDevFeature& feature, Key key) {
@@ -158,6 +159,7 @@ struct HetDevCall {
   HetDevContext* context;
   std::map<const HetDevTable*, het::reference::Rows> own;       // rows that stay with the call
   std::map<const HetDevTable*, het::reference::Keys> left_out;  // for HetDevGather
+  std::vector<std::vector<het::Key>> ids;                       // of each feature, from the last HetDevLookup
 
   // Returns the table's row, else the call's, else null. *of_call tells which.
   het::reference::Row* Find(HetDevTable* table, het::Key key, bool* of_call = nullptr);

@@ -46,6 +46,12 @@ bool WillLeave(const HetDevUse& use, const Row& row, bool of_call) {
   return of_call || ticks > PushBound(use, row.base + ticks);
 }
 
+// The update that then leaves has more than one tick past the bound.
+bool IsOverdue(const HetDevUse& use, const Row& row, bool of_call) {
+  const int64_t ticks = int64_t{row.ticks} + 1;
+  return !of_call && ticks - 1 > PushBound(use, row.base + ticks);
+}
+
 void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
   for (uint64_t i = 0; i < feature.n; ++i) {
     if (!IsPadding(feature, feature.ids[i])) (*sums)[feature.ids[i]].Add(feature.gradients + i * dim, dim);
@@ -56,8 +62,8 @@ void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
 
 int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, float scale,
               const uint8_t* active, HetDevStream, HetDevWanted* wanted, HetDevSummed* summed) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
-  const het::reference::Readable readable(*batch);
+  if (const int bad = CheckBatch(context, call, batch, call->ids.empty())) return bad;
+  const het::reference::Readable readable(*call, *batch);
   batch = &readable.batch;
   for (uint32_t f = 0; f < batch->n_features; ++f) {
     const HetDevFeature& feature = batch->features[f];
@@ -106,6 +112,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
       ++summed->uniques;
       ++context->ticks[u];
       summed->due += WillLeave(batch->uses[u], *row, of_call);
+      summed->overdue += IsOverdue(batch->uses[u], *row, of_call);
       sum.EndChunk();
       bool finite = true;
       for (float& value : sum.total) {
@@ -126,7 +133,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
 
 int HetDevTick(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, HetDevStream,
                HetDevExport* due) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
+  if (const int bad = CheckBatch(context, call, batch, false)) return bad;
   if (!context->sums || context->sums->call != call || context->sums->of_use.size() != batch->n_uses) {
     return Fail(
         HET_DEV_INVALID,

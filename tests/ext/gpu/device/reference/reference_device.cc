@@ -64,16 +64,17 @@ const void* ReadableAddress(const void* device) {
   return reinterpret_cast<const void*>(it->second.alias + (at - it->first));
 }
 
-Readable::Readable(const HetDevBatch& of) : features(of.features, of.features + of.n_features), batch(of) {
+Readable::Readable(const HetDevCall& call, const HetDevBatch& of)
+    : features(of.features, of.features + of.n_features), batch(of) {
+  for (size_t f = 0; f < call.ids.size(); ++f) features[f].ids = call.ids[f].data();
   for (HetDevFeature& feature : features) {
-    feature.ids = ReadableAddress(feature.ids);
     feature.rows = ReadableAddress(feature.rows);
     feature.gradients = ReadableAddress(feature.gradients);
   }
   batch.features = features.data();
 }
 
-int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch) {
+int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDevBatch* batch, bool ids) {
   if (context == nullptr || call == nullptr || batch == nullptr) {
     return Fail(HET_DEV_INVALID, "context, call and batch must be given; one of them is null");
   }
@@ -105,7 +106,7 @@ int CheckBatch(const HetDevContext* context, const HetDevCall* call, const HetDe
       return Fail(HET_DEV_INVALID, which + ": use is " + std::to_string(feature.use) + "; there are " +
                                        std::to_string(batch->n_uses));
     }
-    if (feature.n > 0 && feature.ids == nullptr) return Fail(HET_DEV_INVALID, which + " has no ids");
+    if (ids && feature.n > 0 && feature.ids == nullptr) return Fail(HET_DEV_INVALID, which + " has no ids");
   }
   return HET_DEV_OK;
 }
@@ -192,6 +193,8 @@ int HetDevSynchronize(HetDevContext* context, HetDevStream) {
   context->sums.reset();
   return HET_DEV_OK;
 }
+
+int HetDevCollect(HetDevContext*) { return HET_DEV_OK; }
 
 int HetDevStage(HetDevContext* context, size_t bytes, void** memory) {
   context->stage.resize(bytes + 1);

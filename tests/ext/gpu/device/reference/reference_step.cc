@@ -134,15 +134,21 @@ void HetDevResetCall(HetDevContext* context, HetDevCall* call) {
   if (context->sums && context->sums->call == call) context->sums.reset();
   call->own.clear();
   call->left_out.clear();
+  call->ids.clear();
 }
 
 int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, int training,
                  HetDevStream, HetDevWanted* wanted) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
-  const Readable readable(*batch);
-  batch = &readable.batch;
+  if (const int bad = CheckBatch(context, call, batch, true)) return bad;
   if (!context->Begin()) return context->OutOfMemory();
   call->left_out.clear();
+  call->ids.clear();
+  for (uint32_t f = 0; f < batch->n_features; ++f) {
+    const HetDevFeature& feature = batch->features[f];
+    call->ids.emplace_back(feature.ids, feature.ids + feature.n);
+  }
+  const Readable readable(*call, *batch);
+  batch = &readable.batch;
   context->wanted = {};
   const std::vector<Keys> keys = het::reference::KeysOf(*batch, nullptr);
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
@@ -176,7 +182,7 @@ int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* ba
 
 int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch,
                   const HetDevAnswer* answers, uint32_t n_answers, HetDevStream, HetDevExport* victims) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
+  if (const int bad = CheckBatch(context, call, batch, false)) return bad;
   if (const int bad = CheckAnswers(*batch, answers, n_answers)) return bad;
   if (!context->Begin()) return context->OutOfMemory();
   std::vector<std::map<Key, Given, het::reference::AsUnsigned>> absent(batch->n_uses);
@@ -226,8 +232,8 @@ int HetDevInstall(HetDevContext* context, HetDevCall* call, const HetDevBatch* b
 }
 
 int HetDevGather(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, HetDevStream) {
-  if (const int bad = CheckBatch(context, call, batch)) return bad;
-  const Readable readable(*batch);
+  if (const int bad = CheckBatch(context, call, batch, false)) return bad;
+  const Readable readable(*call, *batch);
   batch = &readable.batch;
   if (!context->Begin()) return context->OutOfMemory();
   for (uint32_t f = 0; f < batch->n_features; ++f) {
