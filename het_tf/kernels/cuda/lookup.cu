@@ -1,4 +1,4 @@
-// HetDevLookup and HetDevGather: a lane finds a row, on the context's own stream; then a warp copies the rows
+// HetDevLookup: a lane finds a row, on the context's own stream; then a warp copies the rows
 // of its 32 ids, on the caller's. The host waits for the first alone. Where each row was found is kept in the
 // call for the second, and for HetDevSum; so are the ids, which the first reads from page-locked memory.
 //
@@ -12,8 +12,8 @@
 
 #include "het_tf/core/cache/pull_rule.h"
 #include "het_tf/kernels/cuda/batch.h"
+#include "het_tf/kernels/cuda/item.h"
 #include "het_tf/kernels/cuda/probe.h"
-#include "het_tf/kernels/cuda/tile.h"
 #include "het_tf/kernels/cuda/wanted.h"
 
 namespace het::dev {
@@ -40,50 +40,6 @@ HET_DEV bool Trusts(const UseView& use, int64_t key) {
   if (use.trust != kTrustsSome) return use.trust == kTrustsAll;
   return static_cast<const uint8_t*>(use.trusted)[use.table.layout.OfKey(key)] != 0;
 }
-
-// An item: 32 ids of a feature. The table's rows and those of the call, which are few, are handled one after
-// the other: a pointer that may lead to either is one that the compiler does not know to be global memory.
-template <typename Batch>
-struct Item {
-  HET_DEV Item(const Batch& batch, uint64_t item)
-      : number(FeatureOfItem(batch, item)),
-        feature(batch.feature(number)),
-        use(batch.use(feature.use)),
-        first((item - feature.first_item) * kItem) {}
-
-  // On one lane. Returns false beyond the feature's end.
-  HET_DEV bool Read(uint32_t lane, Position* p) const {
-    p->at = first + lane;
-    if (p->at >= feature.n) return false;
-    p->feature = number;
-    p->use = feature.use;
-    p->key = static_cast<const int64_t*>(feature.ids)[p->at];
-    p->padding = feature.has_padding != 0 && p->key == feature.padding_id;
-    return true;
-  }
-  HET_DEV uint64_t PositionOf(uint32_t lane) const { return feature.begin + first + lane; }
-
-  // Writes the table's rows to the feature's output.
-  template <typename Tile, typename RowsOfLanes>
-  HET_DEV void Write(const Tile& tile, const RowsOfLanes& rows) const {
-    if (feature.rows.null()) return;
-    tile.CopyRows(static_cast<float*>(feature.rows) + first * use.table.dim, use.table.dim,
-                  static_cast<const float*>(use.table.records), use.table.record.stride, rows);
-  }
-  // On one lane. Writes a row of the call.
-  HET_DEV void WriteOfCall(const CallRows& call, uint64_t row, uint32_t lane) const {
-    if (feature.rows.null()) return;
-    const float* from =
-        static_cast<float*>(call.floats) + static_cast<uint64_t*>(call.begins)[row & ~kOfCall];
-    float* to = static_cast<float*>(feature.rows) + (first + lane) * use.table.dim;
-    for (uint32_t i = 0; i < use.table.dim; ++i) to[i] = from[i];
-  }
-
-  const uint32_t number;
-  const FeatureView& feature;
-  const UseView& use;
-  const uint64_t first;  // its first id in the feature
-};
 
 template <typename Batch>
 struct LookupKernel {
@@ -209,59 +165,6 @@ struct RowsKernel {
   }
 };
 
-template <typename Batch>
-struct GatherKernel {
-  Batch batch;
-  Dev<uint64_t> found;
-  int kept;  // where the lookup found rows they still are
-  // The first position whose key is absent; and 0 if a row was found that is not pinned by this step, or not
-  // valid.
-  Dev<uint32_t> report;
-
-  // On one lane, for a row that the lookup has not found.
-  HET_DEV void Found(const UseView& use, const Slot& slot, uint64_t row, uint64_t position) const {
-    if (slot.stamp < use.stamp || (slot.used & kInvalid) != 0)
-      AtomicStore(static_cast<uint32_t*>(report) + 1, 0u);
-    static_cast<uint64_t*>(found)[position] = row | kLeftOut;
-  }
-
-  template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t number) const {
-    const Item<Batch> item(batch, number);
-    typename Tile::template Lanes<uint32_t> rows;
-    typename Tile::template Lanes<uint8_t> absent;
-    tile.ForLanes([&](uint32_t lane) {
-      rows[lane] = kNoRow;
-      absent[lane] = 0;
-      Position p;
-      if (!item.Read(lane, &p) || p.padding) return;
-      const uint64_t at = static_cast<uint64_t*>(found)[item.PositionOf(lane)];
-      if (at != kNowhere && (at & kLeftOut) == 0) return;
-      uint64_t row = at == kNowhere ? kNowhere : at & ~kLeftOut;
-      if (row == kNowhere || kept == 0) {
-        row = FindInTable(item.use.table, p.key);
-        if (row != kNowhere) {
-          Found(item.use, static_cast<const Slot*>(item.use.table.slots)[row], row, item.PositionOf(lane));
-        }
-      }
-      absent[lane] = row == kNowhere || (row & kOfCall) != 0 ? 1 : 0;
-      if (absent[lane] == 0) rows[lane] = static_cast<uint32_t>(row);
-    });
-    item.Write(tile, rows);
-    tile.ForLanes([&](uint32_t lane) {
-      Position p;
-      if (absent[lane] == 0 || !item.Read(lane, &p)) return;
-      const uint64_t row = FindInCall(batch.call, p.use, p.key);
-      if (row == kNowhere) {
-        AtomicMin(static_cast<uint32_t*>(report), static_cast<uint32_t>(item.PositionOf(lane)));
-        return;
-      }
-      Found(item.use, static_cast<const Slot*>(batch.call.slots)[row & ~kOfCall], row, item.PositionOf(lane));
-      item.WriteOfCall(batch.call, row, lane);
-    });
-  }
-};
-
 // Puts the trusted partitions into the uses. They are copied to the device only if some of a table are and
 // some are not.
 void SetTrust(Context& context, const HetDevBatch& batch, HostBatch* host) {
@@ -339,43 +242,6 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   context.Leave();
 }
 
-void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevStream stream) {
-  context.Begin(stream);
-  HostBatch host = CheckBatch(call, batch);
-  const BatchSizes sizes = host.sizes;
-  host.SetIds(call.ids.as<const int64_t>());
-  const KernelBatch kernel_batch(context, std::move(host));
-  if (!call.looked_up || call.positions != sizes.positions) {
-    Fail(HET_DEV_INVALID, "HetDevGather: the batch has " + std::to_string(sizes.positions) +
-                              " ids, and the call " +
-                              (call.looked_up ? "has looked up " + std::to_string(call.positions)
-                                              : std::string("has looked up none")) +
-                              ". Remedy: HetDevLookup with this batch first");
-  }
-  const Dev<uint32_t> report = context.Scratch<uint32_t>(2);
-  uint32_t* read = context.HostScratch<uint32_t>(2);
-  context.Fill(report, 0xff, 2);
-  const bool kept = call.kept.Holds(batch);
-  kernel_batch.With([&](const auto& view) {
-    Launch<32>(
-        context, "gather", sizes.items,
-        GatherKernel<std::decay_t<decltype(view)>>{view, call.found.as<uint64_t>(), kept ? 1 : 0, report});
-  });
-  context.CopyOut(read, report, 2);
-  context.Wait();
-  if (read[0] == kEmpty) {
-    if (kept) call.kept.Gathered(read[1] == kEmpty);
-    return;
-  }
-  uint32_t feature = 0;
-  uint64_t at = read[0];
-  while (at >= batch.features[feature].n) at -= batch.features[feature++].n;
-  Fail(HET_DEV_INVALID, "HetDevGather: feature " + std::to_string(feature) + ", id number " +
-                            std::to_string(at) + " of table '" +
-                            batch.uses[batch.features[feature].use].table->name +
-                            "' has no row. Remedy: install every row that was wanted");
-}
-
 }  // namespace
 }  // namespace het::dev
 
@@ -384,10 +250,6 @@ using namespace het::dev;  // NOLINT: the functions of the C ABI
 int HetDevLookup(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, int training,
                  HetDevStream stream, HetDevWanted* wanted) {
   return Guard([&] { Lookup(*context, *call, *batch, training, stream, wanted); });
-}
-
-int HetDevGather(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch, HetDevStream stream) {
-  return Guard([&] { Gather(*context, *call, *batch, stream); });
 }
 
 int HetDevCreateCall(HetDevContext* /*context*/, HetDevCall** call) {

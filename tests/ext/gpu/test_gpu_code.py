@@ -22,10 +22,15 @@ def compile_kernels(source, *options):
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
 
 
+LOOKUPS = ("lookup.cu", "gather.cu")
+
+
 def test_lookups_and_gathers_spill_no_register(tmp_path):
     """A warp has 64 registers a thread where an SM is to hold 1,024 threads, each with a lookup in flight."""
-    done = compile_kernels("lookup.cu", "-cubin", "-Xptxas", "-v", "-o", tmp_path / "lookup.cubin")
-    report = done.stdout + done.stderr
+    report = ""
+    for source in LOOKUPS:
+        done = compile_kernels(source, "-cubin", "-Xptxas", "-v", "-o", tmp_path / "code.cubin")
+        report += done.stdout + done.stderr
     kernels = re.findall(
         r"Compiling entry function '\w*?\d+(Lookup|Rows|Gather)Kernel\w*'.*?"
         r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
@@ -39,10 +44,12 @@ def test_lookups_and_gathers_spill_no_register(tmp_path):
 
 
 def test_kernels_with_parameters_know_global_memory(tmp_path):
-    compile_kernels("lookup.cu", "-ptx", "-o", tmp_path / "lookup.ptx")
-    text = (tmp_path / "lookup.ptx").read_text()
+    entries: list[str] = []
+    for source in LOOKUPS:
+        compile_kernels(source, "-ptx", "-o", tmp_path / "code.ptx")
+        entries += (tmp_path / "code.ptx").read_text().split(".entry ")[1:]
     found = {}
-    for entry in text.split(".entry ")[1:]:
+    for entry in entries:
         accesses = GENERIC.findall(entry)
         generic = [access for access in accesses if not SPACES & set(access.split("."))]
         name = re.search(r"(Lookup|Rows|Gather)KernelINS\w*?(ParameterBatch|BatchView)", entry)
