@@ -183,6 +183,20 @@ def test_a_gradient_that_is_not_finite_changes_no_row():
     np.testing.assert_array_equal(rows(), start)
 
 
+def test_fit_ends_with_the_error_of_its_step():
+    """Keras on JAX puts the step's arrays back, which are deleted then."""
+    inputs = keras.Input((2,), dtype="int32")
+    x = keras.layers.Flatten()(het_tf.keras.Embedding(DIM, name="t", optimizer="sgd")(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    ids, labels = np.arange(64, dtype="int32").reshape(32, 2), np.ones((32, 1), "float32")
+    labels[16] = np.nan
+    with pytest.raises(Exception, match=r"for id 3\d is NaN or Inf") as caught:
+        model.fit(ids, labels, batch_size=4, shuffle=False, verbose=0)
+    assert "deleted" not in str(caught.value)
+    assert het_tf.Table("t").updates == 4
+
+
 # --- rates --------------------------------------------------------------------------------------------
 
 

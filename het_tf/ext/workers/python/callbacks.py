@@ -198,9 +198,8 @@ class LearningRateScaling(_Callback):
     def _warm_up(self, epochs: float) -> None:
         if self.warmup_epochs and self._warm:
             share = min(epochs / self.warmup_epochs, 1.0)
-            getattr(
-                self.model, "jax_state_sync", lambda: None
-            )()  # or a step that is done overwrites the rate
+            if sync := getattr(self.model, "jax_state_sync", None):
+                sync()  # else a step of JAX that is done overwrites the rate
             self._set(self._base + (self._final - self._base) * share)
             self._warm = share < 1.0
 

@@ -48,8 +48,10 @@ def anchor(variables: list[Any]) -> Any:
 
 
 def is_state(value: Any) -> bool:
-    """See engine.py."""
-    return not isinstance(value, jax.core.Tracer) and engine.is_state(value)
+    """See engine.py. Also an array that a step was given and that failed: Keras puts it back."""
+    if isinstance(value, jax.core.Tracer):
+        return False
+    return isinstance(value, jax.Array) and value.is_deleted() or engine.is_state(value)
 
 
 def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:

@@ -96,6 +96,40 @@ def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
     assert "RuntimeError: rank 1 is lost" in job.err, "what rank 0 says passes through"
 
 
+def test_a_rank_that_tells_others_of_its_end_is_named(run: Launches) -> None:
+    """Rank 0 ends of it, but before it: Python closes a program slower than the error comes."""
+    script = run.script("""
+        note("began")
+        wait("began", [0, 1])
+        if rank == 0:
+            raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
+        while os.path.exists(f"/proc/{json.loads((here / 'began.0.0').read_text())['pid']}"):
+            time.sleep(0.02)
+        raise OSError("the disk of rank 1 is full")
+    """)
+    job = run("--nproc", 2, script)
+    process = job.note("began", 1)["pid"]
+    job.end(1)
+    assert f"het run: rank 1 (process {process} on " in job.err
+    assert "failed first: exit status 1: OSError: the disk of rank 1 is full" in job.err
+
+
+def test_a_rank_that_ends_too_soon_is_no_failure(run: Launches) -> None:
+    script = run.script("""
+        note("began")
+        wait("began", [0, 1])
+        if rank == 0:
+            raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
+        while os.path.exists(f"/proc/{json.loads((here / 'began.0.0').read_text())['pid']}"):
+            time.sleep(0.02)
+    """)
+    job = run("--nproc", 2, script)
+    process = job.note("began", 0)["pid"]
+    job.end(1)
+    assert f"het run: rank 0 (process {process} on " in job.err
+    assert "failed first: exit status 1: ConnectionError: rank 1 has ended" in job.err
+
+
 def test_a_killed_rank_ends_all_and_their_children(run: Launches) -> None:
     """Rank 0 ignores SIGTERM, and has a child: SIGKILL must reach its group."""
     script = run.script("""

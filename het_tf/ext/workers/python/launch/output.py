@@ -10,6 +10,7 @@ _KEPT = 1 << 16  # bytes of the end
 _MOST_LINES = 20  # of a message behind its first line
 _FRAME = re.compile(r'  File "(.+)", line (\d+)')
 _GRAPH = "Graph execution error:"
+_LEFT = re.compile(r"\brank (\d+) has ended, but this rank waits for it")  # ext/workers/cc/mesh.cc
 _LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen")
 
 
@@ -71,6 +72,16 @@ class Output:
             )
         while data:
             data = data[os.write(self._terminal, data) :]
+
+
+def left_by(kept: bytes) -> int | None:
+    """Returns the rank of which a failed one says that it has ended; None: it says no such thing.
+
+    Args:
+      kept: As in `last_words`.
+    """
+    found = _LEFT.search("\n".join(last_words(kept)))
+    return int(found[1]) if found else None
 
 
 def last_words(kept: bytes) -> tuple[str, str]:

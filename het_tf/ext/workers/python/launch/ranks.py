@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from het_tf.ext.workers.python.launch.output import Output, last_words
+from het_tf.ext.workers.python.launch.output import Output, last_words, left_by
 
 TICK_SECONDS = 0.5  # between two looks at the meeting
 TERM_SECONDS = 4.0  # after SIGTERM, before SIGKILL
+CAUSE_SECONDS = 10.0  # for a rank to end that has told others so: Python ends slower than an error comes
 
 
 class Guard:
@@ -136,14 +137,31 @@ class Ranks:
         """Passes output on for `seconds`, or until a rank has ended or a signal has come."""
         came, end, ended = len(self._signals.came), time.monotonic() + seconds, list[Rank]()
         while not ended and len(self._signals.came) == came and (left := end - time.monotonic()) > 0:
-            for key, _ in self._selector.select(left):
-                if not key.data():
-                    self._selector.unregister(key.fileobj)
+            self._pass_on(left)
             ended = [rank for rank in self.running if self._has_ended(rank)]
         failed = [(rank, status) for rank in ended if (status := self._take(rank)) != 0]
         if failed and not self.failure and not self._ending:
             # Of several at once the one that was killed is the cause: others fail of it.
-            self.failure = self._reason(*min(failed, key=lambda one: (one[1] > 0, one[0].number)))
+            first = min(failed, key=lambda one: (one[1] > 0, one[0].number))
+            self.failure = self._reason(*(self._cause(first[0]) or first))
+
+    def _cause(self, failed: Rank) -> tuple[Rank, int] | None:
+        """Waits for the rank of which a failed one says that it has ended. Returns it, if it fails, too."""
+        number = left_by(bytes(failed.outputs[-1].kept))
+        cause = next((rank for rank in self.running if rank.number == number), None)
+        came, end = len(self._signals.came), time.monotonic() + CAUSE_SECONDS
+        while cause is not None and len(self._signals.came) == came and (left := end - time.monotonic()) > 0:
+            if self._has_ended(cause):
+                status = self._take(cause)
+                return (cause, status) if status != 0 else None
+            self._pass_on(left)
+        return None
+
+    def _pass_on(self, seconds: float) -> None:
+        """Waits for output of a rank, a signal, or the end of one, and passes output on."""
+        for key, _ in self._selector.select(seconds):
+            if not key.data():
+                self._selector.unregister(key.fileobj)
 
     @staticmethod
     def _has_ended(rank: Rank) -> bool:
