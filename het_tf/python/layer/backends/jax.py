@@ -51,7 +51,7 @@ def is_state(value: Any) -> bool:
     """See engine.py. Also an array that a step was given and that failed: Keras puts it back."""
     if isinstance(value, jax.core.Tracer):
         return False
-    return isinstance(value, jax.Array) and value.is_deleted() or engine.is_state(value)
+    return (isinstance(value, jax.Array) and value.is_deleted()) or engine.is_state(value)
 
 
 def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import launch_lib
 import pytest
 
-from het_tf.ext.workers.python.launch.output import Output, last_words
+from het_tf.ext.workers.python.launch.output import Output, last_words, left_by
 
 
 def passed(data: list[bytes], prefix: bytes | None, log: Path | None = None) -> bytes:
@@ -85,9 +85,28 @@ rank 1 has ended
 """
 
 
+IN_A_CALLBACK = """\
+Traceback (most recent call last):
+  File "/a/train.py", line 5, in <module>
+    fit()
+jax.errors.JaxRuntimeError: INTERNAL: CpuCallback error: Traceback (most recent call last):
+  File "/a/train.py", line 5, in <module>
+  File "/v/lib/python3.11/site-packages/jax/x.py", line 9, in callback
+ConnectionError: rank 1 has ended, but this rank waits for it in collective gradient
+--------------------
+JAX has removed its internal frames
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "last"),
     [
+        (
+            IN_A_CALLBACK,
+            "jax.errors.JaxRuntimeError: INTERNAL: CpuCallback error: ConnectionError: rank 1 has ended, but "
+            "this rank waits for it in collective gradient (train.py, line 5)",
+            "JAX has removed its internal frames",
+        ),
         (
             IN_A_GRAPH,
             "tensorflow.python.InternalError: rank 1 has ended (train.py, line 5)",
@@ -104,6 +123,10 @@ def test_last_words(text: str, line: str, last: str) -> None:
     found, block = last_words(text.encode())
     assert found == line
     assert block.rpartition("\n")[2] == last and "first" not in block
+
+
+def test_a_failure_of_a_rank_that_has_left() -> None:
+    assert [left_by(text.encode()) for text in (IN_A_CALLBACK, TRACEBACK, "")] == [1, None, None]
 
 
 @pytest.mark.slow

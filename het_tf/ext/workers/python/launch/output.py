@@ -10,6 +10,7 @@ _KEPT = 1 << 16  # bytes of the end
 _MOST_LINES = 20  # of a message behind its first line
 _FRAME = re.compile(r'  File "(.+)", line (\d+)')
 _GRAPH = "Graph execution error:"
+_CALLBACK = "Traceback (most recent call last):"  # JAX: an error's message is the traceback of a callback
 _LEFT = re.compile(r"\brank (\d+) has ended, but this rank waits for it")  # ext/workers/cc/mesh.cc
 _LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen")
 
@@ -102,6 +103,9 @@ def last_words(kept: bytes) -> tuple[str, str]:
         last = max((i for i, line in enumerate(message) if _FRAME.match(line)), default=0)
         told = [line for line in message[last + 1 :] if line.strip()]
         message = [message[0].removesuffix(_GRAPH) + (told[0] if told else _GRAPH), *told[1:]]
+    elif message and message[0].endswith(_CALLBACK):
+        told = [line for line in message[1:] if line.strip() and not line.startswith(" ")]
+        message = [message[0].removesuffix(_CALLBACK) + (told[0] if told else _CALLBACK), *told[1:]]
     block = lines[begin:end] + message[: 1 + _MOST_LINES]
     frames = [frame for line in lines[begin:end] if (frame := _FRAME.match(line))]
     own = [frame for frame in frames if not _LIBRARIES.search(frame[1])] or frames
