@@ -114,6 +114,25 @@ def test_a_rank_that_tells_others_of_its_end_is_named(run: Launches) -> None:
     assert "failed first: exit status 1: OSError: the disk of rank 1 is full" in job.err
 
 
+def test_of_ranks_that_end_at_once_the_cause_is_named(run: Launches) -> None:
+    script = run.script("""
+        note("began")
+        wait("go", [9])
+        if rank == 0:
+            raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
+        raise OSError("the disk of rank 1 is full")
+    """)
+    job = run("--nproc", 2, script)
+    processes = [job.note("began", rank)["pid"] for rank in (0, 1)]
+    job.process.send_signal(signal.SIGSTOP)  # it sees both ends in one look
+    (run.folder / "go.9.0").touch()
+    until(lambda: not any(map(alive, processes)), "the end of both ranks")
+    job.process.send_signal(signal.SIGCONT)
+    job.end(1)
+    assert f"het run: rank 1 (process {processes[1]} on " in job.err
+    assert "failed first: exit status 1: OSError: the disk of rank 1 is full" in job.err
+
+
 def test_a_rank_that_ends_too_soon_is_no_failure(run: Launches) -> None:
     script = run.script("""
         note("began")

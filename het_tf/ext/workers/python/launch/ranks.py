@@ -143,11 +143,12 @@ class Ranks:
         if failed and not self.failure and not self._ending:
             # Of several at once the one that was killed is the cause: others fail of it.
             first = min(failed, key=lambda one: (one[1] > 0, one[0].number))
-            self.failure = self._reason(*(self._cause(first[0]) or first))
+            number = left_by(bytes(first[0].outputs[-1].kept))
+            also = next((one for one in failed if one[0].number == number), None)
+            self.failure = self._reason(*(also or self._failure_of(number) or first))
 
-    def _cause(self, failed: Rank) -> tuple[Rank, int] | None:
-        """Waits for the rank of which a failed one says that it has ended. Returns it, if it fails, too."""
-        number = left_by(bytes(failed.outputs[-1].kept))
+    def _failure_of(self, number: int | None) -> tuple[Rank, int] | None:
+        """Waits for the end of a rank that others say has ended. Returns it with its status if it fails."""
         cause = next((rank for rank in self.running if rank.number == number), None)
         came, end = len(self._signals.came), time.monotonic() + CAUSE_SECONDS
         while cause is not None and len(self._signals.came) == came and (left := end - time.monotonic()) > 0:
