@@ -119,7 +119,11 @@ class Call:
         """
         workers = settings.workers()
         ticket = np.ascontiguousarray(ticket[:, ::-1] if workers.size > 1 else ticket, np.float32)
-        arguments = address(ticket), (ctypes.c_float * len(rates))(*rates), collective.gradient_scale()
+        arguments = (
+            address(ticket),
+            _array_type(ctypes.c_float, len(rates))(*rates),
+            collective.gradient_scale(),
+        )
         if settings.accumulates():
             _accumulate(self._handle, collective.name("accumulate").encode(), *arguments)
         else:
@@ -145,12 +149,18 @@ def address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+@functools.lru_cache(maxsize=1024)
+def _array_type(of: Any, n: int) -> Any:
+    """Returns ctypes' array of n numbers, which ctypes would make anew whenever none is alive."""
+    return of * n
+
+
 def _addresses(of: Sequence[int]) -> Any:
-    return (ctypes.c_void_p * len(of))(*of)
+    return _array_type(ctypes.c_void_p, len(of))(*of)
 
 
 def _pointers(arrays: Arrays) -> tuple[Any, Any]:
-    return _addresses(arrays.addresses), (ctypes.c_size_t * len(arrays.counts))(*arrays.counts)
+    return _addresses(arrays.addresses), _array_type(ctypes.c_size_t, len(arrays.counts))(*arrays.counts)
 
 
 # --- what backends without graphs, strategies and replicas have in common -----------------------------------
