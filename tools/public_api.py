@@ -14,13 +14,13 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests" / "docs" / "public_api.txt"
-TORCH = ROOT / "het_tf" / "python" / "layer" / "modules.py"
+TORCH = ROOT / "het_tf" / "torch.py", ROOT / "het_tf" / "python" / "layer" / "modules.py"
 ZOO = ("data", "metrics", "models")
 
 
@@ -62,8 +62,17 @@ def lines(name: str, value: Any) -> Iterator[str]:
         yield f"{name}{arguments(value) if callable(value) else ''}"
 
 
-def read(name: str, source: str) -> Iterator[str]:
-    """The lines of the public classes of a module, from its text; an ancestor is of the same module."""
+def exported(source: str) -> list[str]:
+    """`__all__` of a module, from its text."""
+    return next(
+        list(ast.literal_eval(one.value))
+        for one in ast.parse(source).body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__all__"
+    )
+
+
+def read(name: str, source: str, public: Iterable[str]) -> Iterator[str]:
+    """The lines of public classes of a module, from its text; an ancestor is of the same module."""
     classes = {one.name: one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)}
 
     def defined(kind: ast.ClassDef) -> dict[str, ast.FunctionDef]:
@@ -81,19 +90,23 @@ def read(name: str, source: str) -> Iterator[str]:
         of.args = of.args[1:]
         return f"({ast.unparse(of)})"
 
-    for public, kind in classes.items():
-        if public.startswith("_"):
-            continue
-        found = defined(kind)
-        yield f"{name}.{public}{told(found.pop('__init__'))}"
-        yield from (f"{name}.{public}.{one}{told(of)}" for one, of in found.items() if one[0] != "_")
+    for kind in public:
+        found = defined(classes[kind])
+        yield f"{name}.{kind}{told(found.pop('__init__'))}"
+        yield from (f"{name}.{kind}.{one}{told(of)}" for one, of in found.items() if one[0] != "_")
+
+
+def of_torch() -> Iterator[str]:
+    """The lines of het_tf.torch."""
+    front, home = (path.read_text() for path in TORCH)
+    return read("het_tf.torch", home, exported(front))
 
 
 def public_api() -> str:
     """All lines."""
     import het_tf
 
-    found = list(read("het_tf.torch", TORCH.read_text()))
+    found = list(of_torch())
     for name in het_tf.__all__:
         value = getattr(het_tf, name)
         if not inspect.ismodule(value):

@@ -119,11 +119,8 @@ class Call:
         """
         workers = settings.workers()
         ticket = np.ascontiguousarray(ticket[:, ::-1] if workers.size > 1 else ticket, np.float32)
-        arguments = (
-            address(ticket),
-            _array_type(ctypes.c_float, len(rates))(*rates),
-            collective.gradient_scale(),
-        )
+        of_tables = _array_type(ctypes.c_float, len(rates))(*rates)
+        arguments = address(ticket), of_tables, collective.gradient_scale()
         if settings.accumulates():
             _accumulate(self._handle, collective.name("accumulate").encode(), *arguments)
         else:
