@@ -117,7 +117,7 @@ int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* count
 int HetDeviceApply(HetNode* node, const float* tickets, size_t floats, const float* learning_rates,
                    size_t rates, float scale) {
   return Answer([&]() -> Status {
-    if (floats != het::KeptGradients::kSlots * 2) {
+    if (floats != size_t{2} * het::KeptGradients::kSlots) {
       return het::InvalidArgument("HetApplyGrad: there are " + std::to_string(floats) +
                                   " numbers of tickets");
     }

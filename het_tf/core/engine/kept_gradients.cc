@@ -98,7 +98,7 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
         std::to_string(kSlots) + " others; no row was changed");
   };
   for (uint32_t s = 0; s < kSlots; ++s) {
-    const float came[] = {tickets[2 * s], tickets[2 * s + 1]};
+    const float came[] = {tickets[size_t{2} * s], tickets[size_t{2} * s + 1]};
     if (came[0] == 0 && came[1] == 0) continue;
     Slot* const slot = of == nullptr ? nullptr : &of->slots[s];
     if (slot == nullptr || slot->gradient == nullptr) return not_kept();
@@ -167,7 +167,7 @@ void WriteTickets(Span<const KeptGradients::Given> given, float* to) {
   for (const KeptGradients::Given& one : given) {
     std::fill_n(to, 2 * KeptGradients::kSlots, 0.0f);
     std::copy(one.ticket.begin(), one.ticket.end(), to + size_t{2} * one.slot);
-    to += 2 * KeptGradients::kSlots;
+    to += size_t{2} * KeptGradients::kSlots;
   }
 }
 
