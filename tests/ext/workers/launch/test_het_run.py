@@ -96,22 +96,30 @@ def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
     assert "RuntimeError: rank 1 is lost" in job.err, "what rank 0 says passes through"
 
 
-def test_a_rank_that_tells_others_of_its_end_is_named(run: Launches) -> None:
-    """Rank 0 ends of it, but before it: Python closes a program slower than the error comes."""
-    script = run.script("""
+@pytest.mark.parametrize(
+    ("end", "named", "why"),
+    [
+        ('raise OSError("the disk is full")', 1, "OSError: the disk is full"),
+        ("pass", 0, "ConnectionError: rank 1 has ended, but this rank waits for it"),
+    ],
+    ids=["it fails", "it ends too soon"],
+)
+def test_a_rank_that_ends_behind_those_it_has_left(run: Launches, end: str, named: int, why: str) -> None:
+    """Python closes a program slower than the error of the others comes."""
+    script = run.script(f"""
         note("began")
         wait("began", [0, 1])
         if rank == 0:
             raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
-        while os.path.exists(f"/proc/{json.loads((here / 'began.0.0').read_text())['pid']}"):
+        while os.path.exists(f"/proc/{{json.loads((here / 'began.0.0').read_text())['pid']}}"):
             time.sleep(0.02)
-        raise OSError("the disk of rank 1 is full")
+        {end}
     """)
     job = run("--nproc", 2, script)
-    process = job.note("began", 1)["pid"]
+    process = job.note("began", named)["pid"]
     job.end(1)
-    assert f"het run: rank 1 (process {process} on " in job.err
-    assert "failed first: exit status 1: OSError: the disk of rank 1 is full" in job.err
+    assert f"het run: rank {named} (process {process} on " in job.err
+    assert f"failed first: exit status 1: {why}" in job.err
 
 
 def test_of_ranks_that_end_at_once_the_cause_is_named(run: Launches) -> None:
@@ -131,22 +139,6 @@ def test_of_ranks_that_end_at_once_the_cause_is_named(run: Launches) -> None:
     job.end(1)
     assert f"het run: rank 1 (process {processes[1]} on " in job.err
     assert "failed first: exit status 1: OSError: the disk of rank 1 is full" in job.err
-
-
-def test_a_rank_that_ends_too_soon_is_no_failure(run: Launches) -> None:
-    script = run.script("""
-        note("began")
-        wait("began", [0, 1])
-        if rank == 0:
-            raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
-        while os.path.exists(f"/proc/{json.loads((here / 'began.0.0').read_text())['pid']}"):
-            time.sleep(0.02)
-    """)
-    job = run("--nproc", 2, script)
-    process = job.note("began", 0)["pid"]
-    job.end(1)
-    assert f"het run: rank 0 (process {process} on " in job.err
-    assert "failed first: exit status 1: ConnectionError: rank 1 has ended" in job.err
 
 
 def test_a_killed_rank_ends_all_and_their_children(run: Launches) -> None:
