@@ -65,7 +65,7 @@ def test_names_that_need_tensorflow(name):
 def test_arguments_that_need_tensorflow(tmp_path):
     with pytest.raises(ImportError, match="log_dir of TableStats needs TensorFlow"):
         het_tf.callbacks.TableStats(tmp_path)
-    for name in ("LearningRateScaling", "ProgressiveEvaluation", "StepTrace"):
+    for name in ("ProgressiveEvaluation", "StepTrace"):
         with pytest.raises(ImportError, match=rf"het_tf\.callbacks\.{name} needs TensorFlow"):
             getattr(het_tf.callbacks, name)
     with pytest.raises(RuntimeError, match=r"give Cache\(device='cpu'\)"):
