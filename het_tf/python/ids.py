@@ -28,11 +28,12 @@ def check_dtype(feature: str | None, dtype: Any) -> None:
     """Raises ValueError, with the feature and the remedy, if ids cannot have this type."""
     name = tensors.dtype_name(dtype)
     if not (name.startswith(("int", "uint")) or name == "string"):
+        declared = f'keras.Input(shape, dtype="{widest()}")'
         raise ValueError(
             f"feature {quoted(str(feature))}: ids are {name}; they must be integers or strings (a float32 "
-            'cannot tell ids above 2**24 apart). Declare keras.Input(shape, dtype="int64"), also as the '
-            'first layer of a Sequential model, keras.Sequential([keras.Input(shape, dtype="int64"), ...]), '
-            "or cast with tf.cast(ids, tf.int64)"
+            f"cannot tell ids above 2**24 apart). Declare {declared}, also as the first layer of a "
+            f"Sequential model, keras.Sequential([{declared}, ...]), or cast with "
+            f'keras.ops.cast(ids, "{widest()}")'
         )
 
 
@@ -66,7 +67,7 @@ def _made(values: Any, subject: str, make: Callable[[npt.NDArray[Any]], Any]) ->
         )
         raise ValueError(
             f"{subject} are {kind}, which makes no tensor ({error}). Give one array of integers or of "
-            "strings, without None; lists of several lengths as tf.ragged.constant(...)"
+            f"strings, without None; lists of several lengths {tensors.JAGGED}"
         ) from None
 
 

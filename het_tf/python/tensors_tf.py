@@ -6,6 +6,8 @@ import numpy.typing as npt
 
 from het_tf.python.library import tf
 
+JAGGED = "as tf.ragged.constant(...)"  # what lists of several lengths must become
+
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a dense, ragged or sparse tensor."""

@@ -142,7 +142,7 @@ class TableVariable(keras.Variable):
                 if optimizer is None:
                     raise RuntimeError(
                         f"het_tf: the optimizer of table {table.name!r} has learning_rate='model', but no "
-                        "Keras optimizer applies its gradient; give a number, a schedule or a tf.Variable"
+                        "Keras optimizer applies its gradient; give a number, a schedule or a keras.Variable"
                     )
                 rate = keras.ops.convert_to_tensor(optimizer.learning_rate)
             elif optimizers.is_schedule(rate):

@@ -78,7 +78,7 @@ def _checked_rate(rate: Any) -> Any:
         return keras.optimizers.schedules.deserialize(rate)
     if isinstance(rate, (str, bool)) or rate is None:
         raise ValueError(
-            f"learning_rate is {rate!r}; give a number, a Keras schedule, a tf.Variable, or 'model' for the "
+            f"learning_rate is {rate!r}; give a number, a Keras schedule or variable, or 'model' for the "
             "rate of the compiled optimizer"
         )
     check_number(rate, "learning_rate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,23 @@ assert het_tf.Table("t").size == 1 and het_tf.checkpoint and het_tf.Cache(rows=1
 assert not {one.partition(".")[0] for one in sys.modules} & {"tensorflow", "tf_keras"}
 """
     assert program(code) == ""
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [np.ones(2, "float32"), np.ones(2, bool), [[1, 2], [3]], [None], np.array(["a", 1], object)],
+    ids=str,
+)
+def test_the_remedy_for_ids_works_on_this_backend(bad):
+    with pytest.raises(ValueError, match=r"feature 't': ids are") as error:
+        layer()(bad)
+    text = str(error.value)
+    if BACKEND != "tensorflow":
+        assert not re.search(r"(?<!het_)tf\.", text)
+    for declared in re.findall(r"keras\.Input\(shape, dtype=\"(\w+)\"\)", text):
+        assert layer()(keras.Input((), dtype=declared)).shape[-1] == DIM
+    for dtype in re.findall(r"keras\.ops\.cast\(ids, \"(\w+)\"\)", text):
+        assert layer()(keras.ops.cast(bad, dtype)).shape == (2, DIM)
 
 
 @elsewhere
