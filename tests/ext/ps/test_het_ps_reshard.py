@@ -184,11 +184,11 @@ def test_busy_partitions_spread_while_training(two):
     (shard,) = {tuple(sorted(slots)) for slots in slots_of(urls) if min(slots) == 0}
     assert "no partition was busy in 0.2 s" in het_ps(
         "reshard", "--ps", url, "--by", "load", "--interval", 0.2, "--check"
-    ).out  # fmt: skip
+    ).err  # fmt: skip
     with training("u", busy) as count:
         words = ("reshard", "--ps", url, "--by", "load", "--interval", 1)
         done = het_ps(*words, "--check", status=1)
-        assert "load of each shard, 1 is the mean: " in done.out and "so that load is as even as" in done.out
+        assert "load of each shard, 1 is the mean: " in done.err and "so that load is as even as" in done.out
         assert slots_of(urls)[0] == set(shard), "--check moves nothing"
         done = het_ps(*words)
         moved = int(re.search(r"(\d+) slots moved, with", done.out)[1])
@@ -259,7 +259,9 @@ def servers_of_conf(directory: Path, count: int):
     users = [
         line.split()[1] for line in text.splitlines() if line.startswith("user ") and "CHANGE-ME" in line
     ]
-    assert users == ["het-worker", "het-follower", "het-serving", "het-operator", "het-replica"]
+    assert users == [
+        f"het-{role}" for role in ("worker", "follower", "serving", "monitor", "operator", "replica")
+    ]
     assert text.count("CHANGE-ME") == len(users) + 1  # and masterauth
     first = free_ports(count)
     processes = []
@@ -319,8 +321,8 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
 
         for user, words in [
             ("worker", "FLUSHALL"), ("worker", "CONFIG GET dir"), ("worker", "HGET a b"),
-            ("worker", "CLUSTER RESET"), ("operator", "FLUSHALL"), ("operator", "CONFIG SET dir /"),
-            ("replica", "GET het:a"),
+            ("worker", "CLUSTER RESET"), ("monitor", "CLUSTER FAILOVER"), ("monitor", "CONFIG GET dir"),
+            ("operator", "FLUSHALL"), ("operator", "CONFIG SET dir /"), ("replica", "GET het:a"),
         ]:  # fmt: skip
             with pytest.raises(Exception, match="NOPERM"):
                 ask(f"redis://het-{user}:pw@127.0.0.1:{port}", *words.split())
