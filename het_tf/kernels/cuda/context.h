@@ -246,6 +246,7 @@ struct HetDevContext {
 
   // The part of Settle that a failed call needs.
   void SettleFailed();
+  void CheckDevice();
   void AllDone();
   void Start(HetDevStream stream);
   void TakeTurn();

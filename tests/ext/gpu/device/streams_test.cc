@@ -352,6 +352,53 @@ TEST_F(DeviceStreamsTest, LaunchesThatFailNameTheirKernelAndChangeNoRow) {
   EXPECT_EQ(Inspect(1).ticks, 1u);
 }
 
+// A kernel of somebody else has failed: every call says that it was so before, and changes no row.
+TEST_F(DeviceStreamsTest, ADeviceThatSomebodyElseHasBroken) {
+  SetBatch({1, 2});
+  Lookup();
+  Install({1, 2});
+  Lookup();
+  Sum();
+  const HetDevRowState before = Inspect(1);
+  HetDevSummed summed;
+  HetDevExport due;
+  HetDevTableState state;
+  uint64_t discarded = 0;
+  const int64_t key = 1;
+  const std::function<int()> calls[] = {
+      [&] { return TryLookup(); },
+      [&] {
+        return TryInstall({{1, 2}}, 9);
+      },
+      [&] { return HetDevGather(context_, call_, &batch_, stream_); },
+      [&] { return HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed); },
+      [&] { return HetDevTick(context_, call_, &batch_, stream_, &due); },
+      [&] { return HetDevTake(context_, use_.table, 10, stream_, &due); },
+      [&] { return HetDevForget(context_, use_.table, HET_DEV_DROP, nullptr, stream_, &discarded); },
+      [&] { return HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, &key, 1, stream_, &discarded); },
+      [&] { return HetDevState(context_, use_.table, stream_, &state); },
+  };
+  for (const auto& call : calls) {
+    Sum();
+    HetDevHostBreak(1);
+    EXPECT_EQ(call(), HET_DEV_FAILED);
+    HetDevHostBreak(0);
+    EXPECT_THAT(HetDevError(), AllOf(HasSubstr("had failed before this call began, in other work"),
+                                     HasSubstr("HetDevHostBreak: an illegal memory access")));
+  }
+  const HetDevRowState after = Inspect(1);
+  EXPECT_EQ(after.found, before.found);
+  EXPECT_EQ(after.ticks, before.ticks);
+  EXPECT_EQ(after.base, before.base);
+  Sum();
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  HetDevHostBreak(1);
+  EXPECT_EQ(TryLookup(), HET_DEV_FAILED);
+  HetDevHostBreak(0);
+  EXPECT_THAT(HetDevError(), HasSubstr("at or before kernel 'ticks', or in other work"))
+      << "it may still run";
+}
+
 TEST_F(DeviceStreamsTest, PageLockedMemoryThatEndsChangesNoRow) {
   void* staged = nullptr;
   HetDevFailAllocation(context_, 1);
