@@ -41,6 +41,10 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
 
 // *positions: number of ids of all features; *items: of their items.
 std::vector<FeatureView> MakeFeatures(const HetDevBatch& batch, uint64_t* positions, uint64_t* items) {
+  if (batch.n_features > kMostFeatures) {
+    Fail(HET_DEV_INVALID, "the batch has " + std::to_string(batch.n_features) +
+                              " features; a call takes at most " + std::to_string(kMostFeatures));
+  }
   std::vector<FeatureView> features;
   for (uint32_t f = 0; f < batch.n_features; ++f) {
     const HetDevFeature& feature = batch.features[f];
@@ -123,8 +127,6 @@ HostBatch CheckBatch(const HetDevCall& call, const HetDevBatch& batch) {
   for (UseView& use : host.uses) {
     use.first_bucket = host.sizes.buckets;
     host.sizes.buckets += use.table.buckets;
-    use.first_place = host.sizes.places;
-    host.sizes.places += use.table.buckets * kBucketSlots + call.rows.n;
   }
   host.sizes.call = call.rows;
   host.sizes.n_uses = batch.n_uses;
@@ -165,7 +167,7 @@ ParameterBatch KernelBatch::AsParameter() const {
   return parameter;
 }
 
-WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts, Dev<uint32_t> n) {
+WantedView MakeWanted(Context& context, const BatchSizes& batch, Dev<uint32_t> n) {
   uint64_t entries = 64;
   while (entries < 2 * batch.positions) entries *= 2;
   if (entries > uint64_t{1} << 32) entries = uint64_t{1} << 32;
@@ -174,7 +176,6 @@ WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts
   view.visit = batch.visit;
   view.set = context.Unvisited(entries);
   view.n = n;
-  view.counts = counts;
   view.uses = context.Scratch<uint32_t>(batch.positions);
   view.keys = context.Scratch<int64_t>(batch.positions);
   view.bases = context.Scratch<int64_t>(batch.positions);

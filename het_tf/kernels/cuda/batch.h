@@ -60,13 +60,12 @@ struct WantedView {
   Dev<uint64_t> set;  // visit << 32 | position; mask + 1 entries. Those of other visits are free
   uint32_t mask;
   uint32_t visit;
-  Dev<uint32_t> n;  // followed by `counts` words for the caller's use, all 0
-  uint32_t counts;
+  Dev<uint32_t> n;     // 0
   Dev<uint32_t> uses;  // room for one entry a position
   Dev<int64_t> keys;
   Dev<int64_t> bases;
 };
-WantedView MakeWanted(Context& context, const BatchSizes& batch, uint32_t counts, Dev<uint32_t> n);
+WantedView MakeWanted(Context& context, const BatchSizes& batch, Dev<uint32_t> n);
 // Copies the list to the host and waits. `reads` and `hits` stay null.
 void ReadWanted(Context& context, const WantedView& view, uint32_t n, HetDevWanted* wanted);
 

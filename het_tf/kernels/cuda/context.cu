@@ -70,7 +70,20 @@ HetDevContext::~HetDevContext() {
   }
 }
 
+// An error of a kernel, of anybody, ends all later work of the process. Without this the call's first launch
+// would seem to have failed.
+void HetDevContext::CheckDevice() {
+  const std::string error = runtime::SelectOrError(device_, own_);
+  if (error.empty()) return;
+  const bool busy = in_call_ || last_ != nullptr;
+  Fail(HET_DEV_FAILED, "the GPU had failed before this call began, " +
+                           (busy ? "at or before kernel '" + std::string(last_kernel_) + "', or in other work"
+                                 : std::string("in other work")) +
+                           " of this process: " + error);
+}
+
 void HetDevContext::Start(HetDevStream stream) {
+  CheckDevice();
   SettleFailed();
   runtime::CheckStream(device_, stream);
   in_call_ = true;

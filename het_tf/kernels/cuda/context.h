@@ -186,6 +186,8 @@ struct HetDevContext {
   het::dev::Dev<uint32_t> Zeros(size_t n);
   // Words of which none has `NextVisit() << 32` in its upper half; until the next Unvisited.
   het::dev::Dev<uint64_t> Unvisited(size_t n);
+  // Of Numbers (number.h).
+  het::dev::Block& numbers() { return numbers_; }
   // Allocates permanent device memory. `what`: its purpose, for the message.
   het::dev::Block Allocate(size_t bytes, const std::string& what);
   het::dev::Block AllocateLocked(size_t bytes);
@@ -244,6 +246,7 @@ struct HetDevContext {
 
   // The part of Settle that a failed call needs.
   void SettleFailed();
+  void CheckDevice();
   void AllDone();
   void Start(HetDevStream stream);
   void TakeTurn();
@@ -276,6 +279,7 @@ struct HetDevContext {
   het::dev::Block stage_;
   het::dev::Block zeros_;
   het::dev::Block unvisited_;
+  het::dev::Block numbers_;
   uint32_t unvisited_round_ = 0;
   uint64_t calls_ = 0;
   uint32_t visit_ = 0;

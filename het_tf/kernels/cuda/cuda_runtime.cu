@@ -227,6 +227,15 @@ void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream) {
   Check(cudaMemsetAsync(to, byte, bytes, Stream(stream)), "setting " + std::to_string(bytes) + " bytes");
 }
 
+// Such errors come again from every call that asks the device. Others are of a call that has told its caller.
+std::string SelectOrError(int device, HetDevStream stream) {
+  cudaError_t error = cudaSetDevice(device);
+  if (error == cudaSuccess) error = cudaStreamQuery(Stream(stream));
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  if (error == cudaSuccess || error == cudaErrorNotReady) return "";
+  return std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error);
+}
+
 void CheckLaunch(const char* what) {
   Check(cudaGetLastError(), std::string("launching kernel '") + what + "'");
 }

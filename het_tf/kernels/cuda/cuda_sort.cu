@@ -25,21 +25,21 @@ uint32_t Items(uint64_t n) {
 
 }  // namespace
 
-void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uint64_t n, int bits) {
-  if (n < 2) return;
+Sorted SortPairs(Context& context, Dev<const uint64_t> keys, Dev<const uint32_t> values, uint64_t n,
+                 int bits) {
   const uint32_t items = Items(n);
-  cub::DoubleBuffer<uint64_t> both_keys(keys->raw(), context.Scratch<uint64_t>(n).raw());
-  cub::DoubleBuffer<uint32_t> both_values(values->raw(), context.Scratch<uint32_t>(n).raw());
+  const Sorted to = {context.Scratch<uint64_t>(n), context.Scratch<uint32_t>(n)};
   const cudaStream_t stream = static_cast<cudaStream_t>(context.stream());
+  const auto sort = [&](void* temporary, size_t* bytes) {
+    Check(cub::DeviceRadixSort::SortPairs(temporary, *bytes, keys.raw(), to.keys.raw(), values.raw(),
+                                          to.values.raw(), items, 0, bits, stream),
+          "radix sort");
+  };
   size_t bytes = 0;
-  Check(cub::DeviceRadixSort::SortPairs(nullptr, bytes, both_keys, both_values, items, 0, bits, stream),
-        "radix sort");
+  sort(nullptr, &bytes);
   const Dev<uint8_t> temporary = context.Scratch<uint8_t>(bytes);
-  Check(
-      cub::DeviceRadixSort::SortPairs(temporary.raw(), bytes, both_keys, both_values, items, 0, bits, stream),
-      "radix sort");
-  *keys = Dev<uint64_t>(both_keys.Current());
-  *values = Dev<uint32_t>(both_values.Current());
+  if (n > 0) sort(temporary.raw(), &bytes);
+  return to;
 }
 
 }  // namespace het::dev

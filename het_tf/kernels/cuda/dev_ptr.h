@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "het_tf/core/base/hash.h"  // HET_HOST_DEVICE, hashes of keys
 
@@ -29,6 +30,9 @@ class Dev {
  public:
   HET_HOST_DEVICE Dev() : address_(nullptr) {}
   HET_HOST_DEVICE explicit Dev(T* address) : address_(address) {}
+  // From T to const T.
+  template <typename U, typename = std::enable_if_t<std::is_convertible_v<U*, T*>>>
+  HET_HOST_DEVICE Dev(const Dev<U>& other) : address_(other.raw()) {}
 
   // The address, for passing on; a kernel uses the conversions below.
   HET_HOST_DEVICE T* raw() const { return address_; }

@@ -1,4 +1,5 @@
 // HetDevGather: rows that HetDevLookup could not give, on the caller's stream.
+#include <algorithm>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -15,15 +16,18 @@ struct GatherKernel {
   Batch batch;
   Dev<uint64_t> found;
   int kept;  // where the lookup found rows they still are
-  // The first position whose key is absent; and 0 if a row was found that is not pinned by this step, or not
-  // valid.
-  Dev<uint32_t> report;
+  Dev<uint32_t> counts;
+  Dev<uint32_t> report;  // page-locked: kReported of them
+  // The largest complement of a position whose key is absent, and 1 if a row was found that is not pinned by
+  // this step, or not valid; 0: there is none. Then the items that are done.
+  enum Count : uint32_t { kAbsent, kUnpinned, kReported, kDone = kReported, kCounts };
 
   // On one lane, for a row that the lookup has not found.
   HET_DEV void Found(const UseView& use, const Slot& slot, uint64_t row, uint64_t position) const {
     if (slot.stamp < use.stamp || (slot.used & kInvalid) != 0)
-      AtomicStore(static_cast<uint32_t*>(report) + 1, 0u);
-    static_cast<uint64_t*>(found)[position] = row | kLeftOut;
+      AtomicStore(static_cast<uint32_t*>(counts) + kUnpinned, 1u);
+    uint64_t* word = static_cast<uint64_t*>(found) + position;
+    *word = FoundWord(FeatureIn(*word), PlaceOf(batch, use, row)) | kLeftOut;
   }
 
   template <typename Tile>
@@ -36,9 +40,10 @@ struct GatherKernel {
       absent[lane] = 0;
       Position p;
       if (!item.Read(lane, &p) || p.padding) return;
-      const uint64_t at = static_cast<uint64_t*>(found)[item.PositionOf(lane)];
-      if (at != kNowhere && (at & kLeftOut) == 0) return;
-      uint64_t row = at == kNowhere ? kNowhere : at & ~kLeftOut;
+      const uint64_t word = static_cast<uint64_t*>(found)[item.PositionOf(lane)];
+      const uint64_t place = PlaceIn(word);
+      if (place != kNoPlace && (word & kLeftOut) == 0) return;
+      uint64_t row = place == kNoPlace ? kNowhere : RowOf(batch, item.use, place);
       if (row == kNowhere || kept == 0) {
         row = FindInTable(item.use.table, p.key);
         if (row != kNowhere) {
@@ -54,12 +59,16 @@ struct GatherKernel {
       if (absent[lane] == 0 || !item.Read(lane, &p)) return;
       const uint64_t row = FindInCall(batch.call, p.use, p.key);
       if (row == kNowhere) {
-        AtomicMin(static_cast<uint32_t*>(report), static_cast<uint32_t>(item.PositionOf(lane)));
+        AtomicMax(static_cast<uint32_t*>(counts) + kAbsent, ~static_cast<uint32_t>(item.PositionOf(lane)));
         return;
       }
       Found(item.use, static_cast<const Slot*>(batch.call.slots)[row & ~kOfCall], row, item.PositionOf(lane));
       item.WriteOfCall(batch.call, row, lane);
     });
+    uint32_t* words = counts;
+    if (!tile.LastOfAll(words + kDone, static_cast<uint32_t>(batch.items))) return;
+    tile.ForEach(kReported,
+                 [&](uint64_t i) { static_cast<uint32_t*>(report)[i] = AtomicExchange(words + i, 0u); });
   }
 };
 
@@ -76,23 +85,23 @@ void Gather(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDev
                                               : std::string("has looked up none")) +
                               ". Remedy: HetDevLookup with this batch first");
   }
-  const Dev<uint32_t> report = context.Scratch<uint32_t>(2);
-  uint32_t* read = context.HostScratch<uint32_t>(2);
-  context.Fill(report, 0xff, 2);
+  using Counts = GatherKernel<BatchView>;
+  const Dev<uint32_t> counts = context.Zeros(Counts::kCounts);
+  uint32_t* report = context.HostScratch<uint32_t>(Counts::kReported);
+  std::fill_n(report, Counts::kReported, 0);  // without ids no kernel runs
   const bool kept = call.kept.Holds(batch);
   kernel_batch.With([&](const auto& view) {
-    Launch<32>(
-        context, "gather", sizes.items,
-        GatherKernel<std::decay_t<decltype(view)>>{view, call.found.as<uint64_t>(), kept ? 1 : 0, report});
+    Launch<32>(context, "gather", sizes.items,
+               GatherKernel<std::decay_t<decltype(view)>>{view, call.found.as<uint64_t>(), kept ? 1 : 0,
+                                                          counts, Dev<uint32_t>(report)});
   });
-  context.CopyOut(read, report, 2);
   context.Wait();
-  if (read[0] == kEmpty) {
-    if (kept) call.kept.Gathered(read[1] == kEmpty);
+  if (report[Counts::kAbsent] == 0) {
+    if (kept) call.kept.Gathered(report[Counts::kUnpinned] == 0);
     return;
   }
   uint32_t feature = 0;
-  uint64_t at = read[0];
+  uint64_t at = ~report[Counts::kAbsent];
   while (at >= batch.features[feature].n) at -= batch.features[feature++].n;
   Fail(HET_DEV_INVALID, "HetDevGather: feature " + std::to_string(feature) + ", id number " +
                             std::to_string(at) + " of table '" +

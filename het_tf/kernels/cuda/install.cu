@@ -154,10 +154,7 @@ class Install {
   }
 
   void MakePlan() {
-    const bool crowded = Crowded();
     plan_.n_uses = batch_.n_uses;
-    plan_.order = crowded ? Numbers(context_, n_) : context_.Scratch<uint32_t>(n_);
-    plan_.homes = context_.Scratch<uint64_t>(n_);
     plan_.rows = context_.Scratch<uint64_t>(n_);
     plan_.fresh = context_.Scratch<uint8_t>(n_);
     plan_.new_rows = context_.Scratch<uint32_t>(n_);
@@ -167,19 +164,21 @@ class Install {
     plan_.left_keys = context_.Scratch<int64_t>(n_);
     plan_.left_uses = context_.Scratch<uint32_t>(n_);
     plan_.counts = context_.Scratch<uint32_t>(plan_.size());
-    if (crowded) {
-      Dev<uint64_t> keys(reinterpret_cast<uint64_t*>(answers_.keys.raw()));
-      Dev<uint64_t> sorted = context_.Scratch<uint64_t>(n_);
-      context_.CopyWithin(sorted, keys, n_);
-      SortPairs(context_, &sorted, &plan_.order, n_);
+    Dev<const uint32_t> order = Numbers(context_, n_);
+    if (Crowded()) {
+      const Dev<const uint64_t> keys(reinterpret_cast<const uint64_t*>(answers_.keys.raw()));
+      order = SortPairs(context_, keys, order, n_).values;
     }
+    const Dev<uint64_t> homes = context_.Scratch<uint64_t>(n_);
     view_.With([&](const auto& view) {
       Launch<32>(context_, "homes of rows", (n_ + 31) / 32,
-                 HomesKernel<std::decay_t<decltype(view)>>{view, answers_, plan_, n_, crowded ? 1 : 0});
+                 HomesKernel<std::decay_t<decltype(view)>>{view, answers_, plan_, n_, order, homes});
     });
     int bits = 1;
     while (view_.sizes().buckets >> bits != 0) ++bits;
-    SortPairs(context_, &plan_.homes, &plan_.order, n_, bits);
+    const Sorted sorted = SortPairs(context_, homes, order, n_, bits);
+    plan_.homes = sorted.keys;
+    plan_.order = sorted.values;
     view_.With([&](const auto& view) {
       Launch<8>(context_, "plan", n_, PlanKernel<std::decay_t<decltype(view)>>{view, answers_, plan_, n_});
     });

@@ -74,19 +74,18 @@ struct HomesKernel {
   AnswersView answers;
   PlanView plan;
   uint64_t n;
-  int numbered;  // the order is there already, by key
+  Dev<const uint32_t> order;  // of the caller, or by key
+  Dev<uint64_t> homes;
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t item) const {
     tile.ForEach(32, [&](uint64_t lane) {
       const uint64_t i = item * 32 + lane;
       if (i >= n) return;
-      uint32_t* order = static_cast<uint32_t*>(plan.order) + i;
-      if (numbered == 0) *order = static_cast<uint32_t>(i);
-      const uint32_t answer = *order;
+      const uint32_t answer = static_cast<const uint32_t*>(order)[i];
       const UseView& use = batch.use(static_cast<uint32_t*>(answers.uses)[answer]);
       const uint64_t hash = HashKey(static_cast<int64_t*>(answers.keys)[answer], use.table.hash_seed);
-      static_cast<uint64_t*>(plan.homes)[i] = use.first_bucket + BucketOf(hash, use.table.buckets);
+      static_cast<uint64_t*>(homes)[i] = use.first_bucket + BucketOf(hash, use.table.buckets);
     });
     if (item > 0) return;
     tile.ForEach(plan.size(), [&](uint64_t i) {

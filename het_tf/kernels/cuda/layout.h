@@ -27,10 +27,24 @@ namespace het::dev {
 
 constexpr uint32_t kBucketSlots = 32;
 constexpr uint64_t kOfCall = uint64_t{1} << 63;
-constexpr uint64_t kNowhere = ~uint64_t{0};       // not a row
-constexpr uint64_t kPadding = kNowhere - 1;       // not a row either: the id is padding
-constexpr uint64_t kLeftOut = uint64_t{1} << 62;  // with a row that a lookup found: it did not give it
-constexpr uint32_t kEmpty = ~uint32_t{0};         // an entry of a hash set
+constexpr uint64_t kNowhere = ~uint64_t{0};  // not a row
+constexpr uint32_t kEmpty = ~uint32_t{0};    // an entry of a hash set
+
+// Where a lookup has found the row of an id, in one word, by whose lowest bits HetDevSum sorts: place |
+// feature << kPlaceBits, perhaps with kLeftOut. A *place* numbers the rows of all tables of the batch, and
+// then the call's own rows. So places stay while the call gets rows.
+constexpr int kPlaceBits = 42;
+constexpr uint64_t kNoPlace = (uint64_t{1} << kPlaceBits) - 1;  // the row is absent or invalid
+constexpr uint64_t kPaddingPlace = kNoPlace - 1;                // the id is padding
+constexpr uint32_t kMostFeatures = uint32_t{1} << 20;
+constexpr uint64_t kLeftOut = uint64_t{1} << 62;  // the lookup has not given the row
+HET_HOST_DEVICE inline uint64_t FoundWord(uint32_t feature, uint64_t place) {
+  return uint64_t{feature} << kPlaceBits | place;
+}
+HET_HOST_DEVICE inline uint64_t PlaceIn(uint64_t word) { return word & kNoPlace; }
+HET_HOST_DEVICE inline uint32_t FeatureIn(uint64_t word) {
+  return static_cast<uint32_t>(word >> kPlaceBits) & (kMostFeatures - 1);
+}
 
 // The ticks of a row with this clock, as in core/row/row_store.h.
 HET_HOST_DEVICE inline int64_t AgeOf(int64_t clock) { return clock & ((int64_t{1} << 20) - 1); }
@@ -144,7 +158,6 @@ struct UseView {
   int check;
   int trust;                   // a Trust
   Dev<const uint8_t> trusted;  // with kTrustsSome: of each partition
-  uint64_t first_place;        // first place in the batch of its table's rows, then its call's rows
   uint64_t first_bucket;       // of its table, in the batch
 };
 
@@ -167,12 +180,24 @@ struct BatchSizes {
   CallRows call;
   uint64_t positions;  // below 2^32 - 1
   uint64_t items;
-  uint64_t places;   // number of places of all uses
   uint64_t buckets;  // of all uses
   uint32_t n_uses;
   uint32_t n_features;
   uint32_t visit;  // of a lookup
+
+  HET_HOST_DEVICE uint64_t table_places() const { return buckets * kBucketSlots; }
+  HET_HOST_DEVICE uint64_t places() const { return table_places() + call.n; }
 };
+
+// From a row as Find (probe.h) returns it to its place, and back.
+HET_DEV uint64_t PlaceOf(const BatchSizes& sizes, const UseView& use, uint64_t row) {
+  return (row & kOfCall) == 0 ? use.first_bucket * kBucketSlots + row
+                              : sizes.table_places() + (row & ~kOfCall);
+}
+HET_DEV uint64_t RowOf(const BatchSizes& sizes, const UseView& use, uint64_t place) {
+  return place < sizes.table_places() ? place - use.first_bucket * kBucketSlots
+                                      : kOfCall | (place - sizes.table_places());
+}
 
 // A call with a HetDevBatch. Uses and features are in device memory, for any number of them.
 struct BatchView : BatchSizes {

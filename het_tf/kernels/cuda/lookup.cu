@@ -44,8 +44,8 @@ HET_DEV bool Trusts(const UseView& use, int64_t key) {
 template <typename Batch>
 struct LookupKernel {
   Batch batch;
-  WantedView
-      wanted;  // its counts: items that are done, then [kStripes][StripeWords], each [n_uses][kMetKinds]
+  // Behind its `n`: items that are done, then [kStripes][StripeWords], each [n_uses][kMetKinds].
+  WantedView wanted;
   Dev<uint32_t> report;  // page-locked: the number of wanted rows, then [n_uses][kMetKinds]
   Dev<uint64_t> found;
   Dev<int64_t> ids;  // of the call: a copy of the page-locked ones, in the batch, for later calls
@@ -60,7 +60,8 @@ struct LookupKernel {
     const bool trusted = (used & kSubscribed) != 0 && Trusts(use, p.key);
     const Pull pull = invalid ? Pull::kFetch : PullOf(use.check != 0, (used & kMoved) != 0, trusted);
     const bool look = pull == Pull::kCheck || pull == Pull::kFetch;
-    static_cast<uint64_t*>(found)[position] = invalid ? kNowhere : look ? row | kLeftOut : row;
+    const uint64_t place = invalid ? kNoPlace : PlaceOf(batch, use, row);
+    static_cast<uint64_t*>(found)[position] = FoundWord(p.feature, place) | (look && !invalid ? kLeftOut : 0);
     // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
     // word from the same old one, so any of them may be first.
     if (VisitOf(used) == batch.visit) return kNothing;
@@ -81,7 +82,7 @@ struct LookupKernel {
       if (!item.Read(lane, &p)) return;
       static_cast<int64_t*>(ids)[item.PositionOf(lane)] = p.key;
       if (p.padding) {
-        static_cast<uint64_t*>(found)[item.PositionOf(lane)] = kPadding;
+        static_cast<uint64_t*>(found)[item.PositionOf(lane)] = FoundWord(item.number, kPaddingPlace);
         return;
       }
       met[lane] = kAbsent;
@@ -103,7 +104,7 @@ struct LookupKernel {
     tile.ForLanes([&](uint32_t lane) {
       Position p;
       if (met[lane] != kAbsent || !item.Read(lane, &p)) return;
-      static_cast<uint64_t*>(found)[item.PositionOf(lane)] = kNowhere;
+      static_cast<uint64_t*>(found)[item.PositionOf(lane)] = FoundWord(item.number, kNoPlace);
       if (!WantOnce(wanted, batch, item.PositionOf(lane), p, HET_DEV_NO_BASE)) met[lane] = kNothing;
     });
     uint32_t* words = wanted.n;
@@ -146,14 +147,16 @@ struct RowsKernel {
       rows[lane] = kNoRow;
       of_call[lane] = kNowhere;
       if (item.first + lane >= item.feature.n) return;
-      const uint64_t at = static_cast<const uint64_t*>(found)[item.PositionOf(lane)];
-      if (at == kPadding) {
+      const uint64_t word = static_cast<const uint64_t*>(found)[item.PositionOf(lane)];
+      const uint64_t place = PlaceIn(word);
+      if (place == kPaddingPlace) {
         rows[lane] = kZeros;
-      } else if (at != kNowhere && (at & kLeftOut) == 0) {
-        if ((at & kOfCall) == 0) {
-          rows[lane] = static_cast<uint32_t>(at);
+      } else if (place != kNoPlace && (word & kLeftOut) == 0) {
+        const uint64_t row = RowOf(batch, item.use, place);
+        if ((row & kOfCall) == 0) {
+          rows[lane] = static_cast<uint32_t>(row);
         } else {
-          of_call[lane] = at;
+          of_call[lane] = row;
         }
       }
     });
@@ -198,7 +201,7 @@ void Lookup(Context& context, HetDevCall& call, const HetDevBatch& batch, int tr
   bool any_rows = false;
   for (uint32_t f = 0; f < batch.n_features; ++f) any_rows |= batch.features[f].rows != nullptr;
   const uint32_t counts = 1 + kStripes * StripeWords(batch.n_uses);
-  const WantedView list = MakeWanted(context, sizes, counts, context.Zeros(1 + counts));
+  const WantedView list = MakeWanted(context, sizes, context.Zeros(1 + counts));
   const size_t words = 1 + size_t{kMetKinds} * batch.n_uses;
   uint32_t* met = context.HostScratch<uint32_t>(words);
   std::fill_n(met, words, 0);  // without ids no kernel runs

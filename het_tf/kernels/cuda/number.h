@@ -1,5 +1,7 @@
-// 0, 1, 2, ... in device memory, to be sorted along with keys.
+// 0, 1, 2, ... in device memory, to be sorted along with keys. They stay there from call to call.
 #pragma once
+
+#include <utility>
 
 #include "het_tf/kernels/cuda/tile.h"
 
@@ -9,15 +11,24 @@ struct NumberKernel {
   Dev<uint32_t> numbers;
 
   template <typename Tile>
-  HET_DEV void operator()(const Tile& tile, uint64_t i) const {
-    tile.Once([&] { static_cast<uint32_t*>(numbers)[i] = static_cast<uint32_t>(i); });
+  HET_DEV void operator()(const Tile& tile, uint64_t item) const {
+    tile.ForEach(32, [&](uint64_t i) {
+      static_cast<uint32_t*>(numbers)[item * 32 + i] = static_cast<uint32_t>(item * 32 + i);
+    });
   }
 };
 
-inline Dev<uint32_t> Numbers(Context& context, uint64_t n) {
-  const Dev<uint32_t> numbers = context.Scratch<uint32_t>(n);
-  Launch<4>(context, "number", n, NumberKernel{numbers});
-  return numbers;
+// At least n of them.
+inline Dev<const uint32_t> Numbers(Context& context, uint64_t n) {
+  Block& kept = context.numbers();
+  if (kept.bytes() < n * sizeof(uint32_t)) {
+    uint64_t room = 4096;
+    while (room < n) room *= 2;
+    Block larger = context.Allocate(room * sizeof(uint32_t), "numbers");
+    Launch<32>(context, "number", room / 32, NumberKernel{larger.as<uint32_t>()});
+    kept = std::move(larger);
+  }
+  return kept.as<const uint32_t>();
 }
 
 }  // namespace het::dev

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "het_tf/ext/gpu/cc/abi.h"
 
@@ -35,6 +36,9 @@ enum class Direction { kIn, kOut, kWithin };
 void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream);
 void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream);
 
+// As Select, but returns the error that has made the device unusable for this process, whoever has caused it;
+// empty: none so far. `stream` is one of the device.
+std::string SelectOrError(int device, HetDevStream stream);
 // `what` is the last launched kernel.
 void CheckLaunch(const char* what);
 void Wait(HetDevStream stream, const char* what);

@@ -1,25 +1,27 @@
 // HetDevSum: gradients to sums, one for each row.
 //
+//   sort     where the lookup has found rows (FoundWord), with positions: stable, so a row's stay in order
+//
+//   sum      a tile for 4 entries, which sums the pieces that begin there: segments of up to 64 entries, and
+//            chunks of longer ones, so that a hot id delays no other; the last chunk adds the chunks
+//
+// If rows may have moved since the lookup, or there was none:
+//
 //   active   a tile for 32 positions: whether all gradients are zero so far
 //
-//   probe    a tile a position: its row's place, or that it is wanted; not where the lookup's rows are kept
+//   probe    a tile a position: its row's place, or that it is wanted
 //
-//   keys     a lane a position: places of inactive features and of padding go to the end
-//
-//   sort     (place, position), by the bits that places have: stable, so a row's positions stay in order
-//
-//   pieces   a lane an entry: segments of up to 64 entries, and chunks of longer ones: a hot id delays no
-//   other
-//
-//   sum      a tile a piece; the last chunk of a segment adds the chunks, in order
+// The sums kernel takes all features for active, and finds those whose gradient is all zero. If there are any
+// it runs again without these, since their rows get no tick: what was summed is the same, but a row is
+// counted only if another feature has it.
 //
 // Occurrences need no atomic; a key needs three (two more if it is due). The last tile reports to the host,
 // in page-locked memory; nothing else waits for it.
 //
-// Bytes for N ids of U unique keys with D floats: N (8 id + 64 probe + 20 place, order and address + 24 a
-// pass of the sort + 4 D gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each
-// float of the row and its update). 4096 x 26 ids at D = 16 are at most 80 MB, 19 us at 4.3 TB/s. HetDevSum
-// puts 4 kernels on the stream besides the 10 operations of the sort (docs/gpu.md).
+// Bytes for N ids of U unique keys with D floats: N (24 a pass of the sort + 12 place and order + 4 D
+// gradient) + U (4 D sum + 32 slot); HetDevTick adds U (4 D sum + 64 slot + 8 for each float of the row and
+// its update). 4096 x 26 ids at D = 16 are at most 77 MB, 18 us at 4.3 TB/s. HetDevSum puts one kernel on the
+// stream besides the 10 operations of the sort (docs/gpu.md).
 #include <algorithm>
 #include <string>
 #include <type_traits>
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "het_tf/kernels/cuda/batch.h"
+#include "het_tf/kernels/cuda/number.h"
 #include "het_tf/kernels/cuda/sort.h"
 #include "het_tf/kernels/cuda/sum_kernels.h"
 
@@ -43,51 +46,48 @@ class Sum {
       if (feature.n == 0 || feature.gradients != nullptr || (active != nullptr && active[f] == 0)) continue;
       Fail(HET_DEV_INVALID, "feature " + std::to_string(f) + " has no gradients");
     }
-    HostBatch host = CheckBatch(call, batch);
-    BringIds(context, &call, batch, &host);
+    host_ = CheckBatch(call, batch);
+    BringIds(context, &call, batch, &host_);
     // Rows of the call are not kept: the table may have got the key since.
     kept_ = call.rows.n == 0 && call.kept.HoldsAll(batch);
-    if (!kept_) host.sizes.visit = context.NextVisit();  // else no key is wanted
-    view_ = KernelBatch(context, std::move(host));
-    n_ = view_.sizes().positions;
-    while (bits_ < 64 && view_.sizes().places >> bits_ != 0) ++bits_;
+    if (!kept_) host_.sizes.visit = context.NextVisit();  // else no key is wanted
+    n_ = host_.sizes.positions;
+    // Its lowest bits tell padding from all places.
+    while ((host_.sizes.places() + 1) >> bits_ != 0) ++bits_;
+    if (active != nullptr) KeepActive(active);
+    view_ = KernelBatch(context, host_);
     MakeCounts();
     SumView& sums = call.summed;
     sums = SumView();
     sums.positions = n_;
     sums.n_uses = batch.n_uses;
+    sums.n_features = batch.n_features;
     for (uint32_t u = 0; u < batch.n_uses; ++u) {
       const uint32_t stride = StrideOf(batch.uses[u].table->view.dim);
       if (stride > sums.sum_stride) sums.sum_stride = stride;
     }
-    sums.sorted = context.Scratch<uint64_t>(n_);
-    sums.order = context.Scratch<uint32_t>(n_);
+    if (!kept_) found_ = context.Scratch<uint64_t>(n_);
     sums.sums = context.Scratch<float>(n_ * sums.sum_stride);
     sums.due = context.Scratch<uint32_t>(n_);
     sums.due_keys = context.Scratch<uint64_t>(n_);
     sums.due_uses = context.Scratch<uint32_t>(n_);
-    const uint64_t most_long = n_ / (kChunk + 1);
-    addresses_ = context.Scratch<GradientAddress>(n_);
     for (uint32_t f = 0; f < batch.n_features; ++f) {
       const void* gradients = runtime::ForeignAddress(batch.features[f].gradients);
       if (reinterpret_cast<uintptr_t>(gradients) % 16 != 0) aligned_ = 0;
     }
     bad_keys_ = context.Scratch<uint64_t>(n_);
     bad_uses_ = context.Scratch<uint32_t>(n_);
-    pieces_ = context.Scratch<Piece>(n_);
-    longs_ = context.Scratch<Long>(most_long);
-    partial_sums_ = context.Scratch<float>((n_ / kChunk + most_long) * sums.sum_stride);
     report_ = context.HostScratch<uint32_t>(counts_.reported());
     std::fill_n(report_, counts_.reported(), 0);  // without ids no kernel runs
     scale_ = scale;
   }
 
   void Run() {
-    view_.With([&](const auto& view) { PutKeys(view); });
-    SumView& sums = call_.summed;
-    SortPairs(context_, &sums.sorted, &sums.order, n_, bits_);
-    Launch<32>(context_, "pieces of HetDevSum", (n_ + 31) / 32,
-               PiecesKernel{SegmentsOf(sums), view_.sizes().places, counts_, pieces_, longs_});
+    if (!kept_) view_.With([&](const auto& view) { Find(view); });
+    const Dev<const uint64_t> found = kept_ ? call_.found.as<const uint64_t>() : found_;
+    const Sorted sorted = SortPairs(context_, found, Numbers(context_, n_), n_, bits_);
+    call_.summed.sorted = sorted.keys;
+    call_.summed.order = sorted.values;
     view_.With([&](const auto& view) { PutSums(view); });
   }
 
@@ -98,9 +98,17 @@ class Sum {
     *summed = HetDevSummed{};
     uint8_t* active = context_.HostScratch<uint8_t>(batch_.n_features);
     const uint32_t* flags = report_ + Counts::kReported + 2 * size_t{batch_.n_uses};
-    for (uint32_t f = 0; f < batch_.n_features; ++f)
+    bool all = true;
+    for (uint32_t f = 0; f < batch_.n_features; ++f) {
       active[f] = (active_ == nullptr ? flags[f] : active_[f]) != 0;
+      all = all && (active[f] != 0 || batch_.features[f].n == 0);
+    }
     summed->active = active;
+    if (active_ != nullptr || all || wanted->n > 0) return;
+    KeepActive(active);
+    view_ = KernelBatch(context_, host_);
+    view_.With([&](const auto& view) { PutSums(view); });
+    context_.Wait();
   }
   void ReadSums(HetDevSummed* summed) {
     uint64_t* ticks = context_.HostScratch<uint64_t>(batch_.n_uses);
@@ -130,29 +138,31 @@ class Sum {
   }
 
  private:
+  // Other features have no gradients.
+  void KeepActive(const uint8_t* active) {
+    for (uint32_t f = 0; f < batch_.n_features; ++f) {
+      if (active[f] != 0 || batch_.features[f].n == 0) continue;
+      host_.features[f].gradients = Dev<const float>();
+      all_active_ = 0;
+    }
+  }
+
   void MakeCounts() {
     counts_.n_uses = batch_.n_uses;
     counts_.n_features = batch_.n_features;
+    counts_.positions = n_;
     counts_.words = context_.Zeros(counts_.size());
-    wanted_ = MakeWanted(context_, view_.sizes(), counts_.size(), counts_.words.Plus(Counts::kWanted));
-    if (active_ == nullptr || n_ == 0) return;
-    uint32_t* active = context_.HostScratch<uint32_t>(batch_.n_features);
-    for (uint32_t f = 0; f < batch_.n_features; ++f) active[f] = active_[f] != 0;
-    context_.CopyIn(counts_.words.Plus(counts_.Active(0)), active, batch_.n_features);
+    if (!kept_) wanted_ = MakeWanted(context_, host_.sizes, counts_.words.Plus(Counts::kWanted));
   }
 
-  // The places of positions.
   template <typename Batch>
-  void PutKeys(const Batch& view) {
-    SumView& sums = call_.summed;
+  void Find(const Batch& view) {
+    Dev<const uint32_t> active;
     if (active_ == nullptr) {
+      active = counts_.words.Plus(counts_.Active(0));
       Launch<32>(context_, "active features of HetDevSum", view.items, ActiveKernel<Batch>{view, counts_});
     }
-    if (!kept_) Launch<8>(context_, "probe of HetDevSum", n_, ProbeKernel<Batch>{view, sums.sorted});
-    const Dev<const uint64_t> found(kept_ ? call_.found.as<const uint64_t>() : Dev<const uint64_t>());
-    Launch<32>(context_, "keys of HetDevSum", (n_ + 31) / 32,
-               KeysKernel<Batch>{view, wanted_, found, sums.sorted, sums.order, addresses_,
-                                 counts_.words.Plus(counts_.Active(0))});
+    Launch<8>(context_, "probe of HetDevSum", n_, ProbeKernel<Batch>{view, wanted_, active, found_});
   }
 
   template <typename Batch>
@@ -161,13 +171,11 @@ class Sum {
     SumKernel<Batch> kernel = {};
     kernel.batch = view;
     kernel.segments = SegmentsOf(sums);
-    kernel.addresses = addresses_;
     kernel.counts = counts_;
     kernel.scale = scale_;
     kernel.aligned = aligned_;
-    kernel.pieces = pieces_;
-    kernel.longs = longs_;
-    kernel.partial_sums = partial_sums_;
+    kernel.all_active = all_active_;
+    kernel.tiles = static_cast<uint32_t>((n_ + kEntries - 1) / kEntries);
     kernel.due = sums.due;
     kernel.due_keys = sums.due_keys;
     kernel.due_uses = sums.due_uses;
@@ -175,9 +183,9 @@ class Sum {
     kernel.bad_uses = bad_uses_;
     kernel.report = Dev<uint32_t>(report_);
     if (sums.sum_stride <= 16) {
-      Launch<4>(context_, "sums of HetDevSum", n_, kernel);
+      Launch<4>(context_, "sums of HetDevSum", kernel.tiles, kernel);
     } else {
-      Launch<8>(context_, "sums of HetDevSum", n_, kernel);
+      Launch<8>(context_, "sums of HetDevSum", kernel.tiles, kernel);
     }
   }
 
@@ -185,6 +193,7 @@ class Sum {
   HetDevCall& call_;
   const HetDevBatch& batch_;
   const uint8_t* active_;
+  HostBatch host_;
   KernelBatch view_;
   WantedView wanted_;
   bool kept_ = false;
@@ -194,10 +203,8 @@ class Sum {
   int bits_ = 1;
   float scale_ = 1;
   int aligned_ = 1;
-  Dev<GradientAddress> addresses_;
-  Dev<Piece> pieces_;
-  Dev<Long> longs_;
-  Dev<float> partial_sums_;
+  int all_active_ = 1;
+  Dev<uint64_t> found_;
   Dev<uint64_t> bad_keys_;
   Dev<uint32_t> bad_uses_;
 };

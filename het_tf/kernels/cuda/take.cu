@@ -82,11 +82,10 @@ void Take(Context& context, HetDevTable* table, uint64_t max_rows, HetDevStream 
   kernel.rows = context.Scratch<uint64_t>(*n);
   context.Fill(kernel.n, 0, 1);
   Launch<32>(context, "list dirty rows", table->view.buckets, kernel);
-  Dev<uint32_t> order = Numbers(context, *n);
-  SortPairs(context, &kernel.keys, &order, *n);
+  const Sorted sorted = SortPairs(context, kernel.keys, Numbers(context, *n), *n);
   const uint64_t taken = std::min<uint64_t>(*n, max_rows);
-  const DirtyRows rows = {kernel.keys, context.Scratch<uint32_t>(taken), context.Scratch<uint64_t>(taken)};
-  Launch<4>(context, "pick rows", taken, PickKernel{kernel.rows, order, rows});
+  const DirtyRows rows = {sorted.keys, context.Scratch<uint32_t>(taken), context.Scratch<uint64_t>(taken)};
+  Launch<4>(context, "pick rows", taken, PickKernel{kernel.rows, sorted.values, rows});
   Updates result;
   result.Reserve(context, batch, rows, {taken});
   result.Copy(context, view);

@@ -41,15 +41,17 @@ struct TickKernel {
 
   template <typename Tile>
   HET_DEV void operator()(const Tile& tile, uint64_t entry) const {
-    if (!BeginsSegment(segments, batch, entry)) return;
-    const Place place = PlaceAt(segments, batch, entry);
-    const UseView& use = batch.use(place.use);
+    const uint64_t place = segments.PlaceAt(entry);
+    if (place >= batch.places() || (entry > 0 && segments.PlaceAt(entry - 1) == place)) return;
+    if (static_cast<uint32_t*>(segments.order)[entry] == kEmpty) return;
+    const RowOfSegment of = RowOfEntry(segments, batch, entry);
+    const UseView& use = batch.use(of.use);
     if (use.table.optimizer.kind != kKind) return;
-    const RowRef ref = RowAt(batch, place.use, place.row);
+    const RowRef ref = RowAt(batch, of.use, of.row);
     const uint32_t ticks = ref.slot->ticks;
-    const bool leaves = WillLeave(use, place, *ref.slot);
+    const bool leaves = WillLeave(use, of, *ref.slot);
     TickRow row;
-    row.gradient = static_cast<float*>(segments.sums) + entry * segments.sum_stride;
+    row.gradient = segments.SumAt(entry);
     row.value = ref.value;
     row.state = ref.state;
     row.age = static_cast<float>(AgeOf(ref.slot->base + ticks));
@@ -58,7 +60,7 @@ struct TickKernel {
     uint32_t rank = 0;
     if (leaves) {
       rank = static_cast<uint32_t*>(due.rank_at)[entry];
-      row.update = LeavingUpdate(due.to, place.use, use.table, rank);
+      row.update = LeavingUpdate(due.to, of.use, use.table, rank);
     }
     TickRowOnce<kKind>(tile, use.table.optimizer, use.table.dim, use.learning_rate, row);
     tile.Sync();  // all lanes have read the slot
@@ -118,10 +120,14 @@ void Tick(Context& context, HetDevCall& call, const HetDevBatch& batch, HetDevSt
   const KernelBatch view(context, CheckBatch(call, batch));
   const SumView& sums = call.summed;
   const BatchSizes& sizes = view.sizes();
-  if (sizes.positions != sums.positions || sizes.n_uses != sums.n_uses) {
-    Fail(HET_DEV_INVALID, "HetDevTick has " + std::to_string(sizes.positions) + " ids of " +
-                              std::to_string(sizes.n_uses) + " tables; HetDevSum had " +
-                              std::to_string(sums.positions) + " of " + std::to_string(sums.n_uses) +
+  if (sizes.positions != sums.positions || sizes.n_uses != sums.n_uses ||
+      sizes.n_features != sums.n_features) {
+    const auto described = [](uint64_t ids, uint32_t features, uint32_t tables) {
+      return std::to_string(ids) + " ids of " + std::to_string(features) + " features and " +
+             std::to_string(tables) + " tables";
+    };
+    Fail(HET_DEV_INVALID, "HetDevTick has " + described(sizes.positions, sizes.n_features, sizes.n_uses) +
+                              "; HetDevSum had " + described(sums.positions, sums.n_features, sums.n_uses) +
                               ". Remedy: give both the same batch");
   }
   Due leaving;

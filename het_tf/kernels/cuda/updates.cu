@@ -43,16 +43,12 @@ struct CopyUpdatesKernel {
 
 Dev<uint32_t> OrderByUseAndKey(Context& context, Dev<uint64_t> keys, Dev<uint32_t> uses, uint64_t n,
                                uint32_t n_uses) {
-  Dev<uint32_t> order = Numbers(context, n);
-  Dev<uint64_t> sorted = context.Scratch<uint64_t>(n);
-  context.CopyWithin(sorted, keys, n);
-  SortPairs(context, &sorted, &order, n);
-  if (n_uses < 2) return order;
+  const Sorted sorted = SortPairs(context, keys, Numbers(context, n), n);
+  if (n_uses < 2) return sorted.values;
   int bits = 1;
   while (n_uses >> bits != 0) ++bits;
-  Launch<4>(context, "uses of updates", n, UsesInOrderKernel{uses, order, sorted});
-  SortPairs(context, &sorted, &order, n, bits);
-  return order;
+  Launch<4>(context, "uses of updates", n, UsesInOrderKernel{uses, sorted.values, sorted.keys});
+  return SortPairs(context, sorted.keys, sorted.values, n, bits).values;
 }
 
 void Leaving::Reserve(Context& context, const HetDevBatch& batch, const std::vector<uint64_t>& counts) {

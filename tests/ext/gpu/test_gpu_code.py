@@ -25,19 +25,19 @@ def compile_kernels(source, *options):
 LOOKUPS = ("lookup.cu", "gather.cu")
 
 
-def test_lookups_and_gathers_spill_no_register(tmp_path):
-    """A warp has 64 registers a thread where an SM is to hold 1,024 threads, each with a lookup in flight."""
+def test_kernels_of_every_step_spill_no_register(tmp_path):
+    """A warp has 64 registers a thread where an SM is to hold 1,024 threads, each with an id in flight."""
     report = ""
-    for source in LOOKUPS:
+    for source in (*LOOKUPS, "sum.cu"):
         done = compile_kernels(source, "-cubin", "-Xptxas", "-v", "-o", tmp_path / "code.cubin")
         report += done.stdout + done.stderr
     kernels = re.findall(
-        r"Compiling entry function '\w*?\d+(Lookup|Rows|Gather)Kernel\w*'.*?"
+        r"Compiling entry function '\w*?\d+(Lookup|Rows|Gather|Sum)Kernel\w*'.*?"
         r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
         report,
         re.DOTALL,
     )
-    assert len(kernels) == 6, report
+    assert len(kernels) == 10, report
     for name, stores, loads, registers in kernels:
         assert (int(stores), int(loads)) == (0, 0), name
         assert int(registers) <= 64, name

@@ -153,6 +153,22 @@ TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   *library = working;
 }
 
+// The error of another op of the process is not taken for one of het_tf's kernels.
+TEST_F(DeviceEngineMemory, ErrorsOfOtherOpsNameTheTable) {
+  Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
+  ASSERT_EQ(CacheStats(&engine_, "t")["unsent_rows"], 3);  // waits for the tick
+  StepOf step(&engine_, {{"t", {1, 2}}});
+  HetDevHostBreak(1);
+  const Status status = step.Lookup(true);
+  HetDevHostBreak(0);
+  EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("a lookup of table 't': the GPU had failed before this call began, "
+                                          "in other work of this process"));
+  EXPECT_THAT(status.message(), HasSubstr("3 ticks that had not been sent"));
+  EXPECT_EQ(Train(&engine_, {{"t", {1}}}).message(), status.message()) << "no later step works";
+}
+
 TEST_F(DeviceEngineMemory, LaunchesThatFailNameTheTable) {
   for (uint64_t n = 1;; ++n) {
     Engine engine("launch", 1);

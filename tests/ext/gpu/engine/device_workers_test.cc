@@ -87,6 +87,32 @@ TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
   }
 }
 
+// A row's update may leave with the next call. But where the bound was lowered, here by an age that begins
+// again, a row has more ticks past it than that allows: the step itself sends them.
+TEST_F(DeviceWorkers, AStepSendsTicksFarPastALoweredBound) {
+  LocalService service(4, 0);
+  Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LocalTransport>(&service),
+                ClientConfig());
+  ASSERT_TRUE(worker.tables().Create(SpecOf("t", 1), CacheOf("gpu", 32, kUnbounded, Bound(2, 10))).ok());
+  LocalStore store(&service);
+  const TableSchema& schema = *worker.tables().Find("t").value()->schema;
+  const std::vector<Key> ids = {1};
+  const float zero = 0;
+  const Clock age = (Clock{1} << 20) - 3;
+  ASSERT_TRUE(store.Assign(schema, ids, &zero, false, &age).ok());
+  const auto applied = [&] { return store.Scan(schema).value().rows.at(0); };
+  for (int step = 1; step <= 2; ++step) {
+    ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+    EXPECT_EQ(applied(), 0) << "an old row may hold back two ticks";
+  }
+  ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+  EXPECT_EQ(applied(), 3) << "a young row none";
+  ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
+  EXPECT_EQ(applied(), 3) << "one tick past the bound leaves with the next call";
+  ASSERT_TRUE(worker.caches().Flush().ok());
+  EXPECT_EQ(applied(), 4);
+}
+
 // Clears a table at the store before the next frame arrives.
 class ClearingTransport : public LocalTransport {
  public:

@@ -225,9 +225,13 @@ void World::DrawGradients(Step* step, bool* broken) {
     int kind = kUsual;
     if (wild_) kind = static_cast<int>(random_.Below(3));
     const bool zero = random_.Chance(0.1);
+    const bool of_padding = zero && feature.has_padding && random_.Chance(0.3);
     const bool signs = !table.exact && random_.Chance(0.5);  // -0 is a zero too
     for (float& g : feature.gradients) {
       g = !zero ? DrawGradient(table, kind) : signs && random_.Chance(0.5) ? -0.0f : 0.0f;
+    }
+    for (size_t i = 0; of_padding && i < feature.ids.size(); ++i) {
+      if (feature.ids[i] == feature.padding_id) feature.gradients[i * table.config.dim] = 1;
     }
     if (n > 0 && random_.Chance(0.01)) {
       const size_t at = random_.Below(n);

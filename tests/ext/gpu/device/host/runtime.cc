@@ -127,6 +127,9 @@ void Fill(void* to, unsigned char byte, size_t bytes, HetDevStream stream) {
   streams::Put(stream, 1, [=] { std::memset(to, byte, bytes); });
 }
 
+std::string SelectOrError(int /*device*/, HetDevStream /*stream*/) {
+  return streams::IsBroken() ? "HetDevHostBreak: an illegal memory access" : "";
+}
 void CheckLaunch(const char* what) {
   if (!streams::TakeFailedLaunch()) return;
   Fail(HET_DEV_FAILED, std::string("launching kernel '") + what + "': HetDevHostFailLaunch");

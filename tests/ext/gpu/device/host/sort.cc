@@ -19,14 +19,14 @@ uint64_t OperationsOfSort(uint64_t n, int bits) {
 
 }  // namespace
 
-void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uint64_t n, int bits) {
-  if (n < 2) return;
-  const Dev<uint64_t> sorted_keys = context.Scratch<uint64_t>(n);  // as on a GPU: others, and it may fail
-  const Dev<uint32_t> sorted_values = context.Scratch<uint32_t>(n);
-  const uint64_t* k = *keys;
-  const uint32_t* v = *values;
-  uint64_t* to_k = sorted_keys;
-  uint32_t* to_v = sorted_values;
+Sorted SortPairs(Context& context, Dev<const uint64_t> keys, Dev<const uint32_t> values, uint64_t n,
+                 int bits) {
+  const Sorted to = {context.Scratch<uint64_t>(n), context.Scratch<uint32_t>(n)};
+  if (n == 0) return to;
+  const uint64_t* k = keys;
+  const uint32_t* v = values;
+  uint64_t* to_k = to.keys;
+  uint32_t* to_v = to.values;
   const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   streams::Put(context.stream(), OperationsOfSort(n, bits), [=] {
     std::vector<uint64_t> order(n);
@@ -38,8 +38,7 @@ void SortPairs(Context& context, Dev<uint64_t>* keys, Dev<uint32_t>* values, uin
       to_v[i] = v[order[i]];
     }
   });
-  *keys = sorted_keys;
-  *values = sorted_values;
+  return to;
 }
 
 }  // namespace het::dev

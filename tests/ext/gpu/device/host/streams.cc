@@ -104,6 +104,14 @@ class Streams {
     const std::lock_guard<std::mutex> lock(mutex_);
     return std::exchange(launch_failed_, false);
   }
+  void Break(bool broken) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    broken_ = broken;
+  }
+  bool broken() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return broken_;
+  }
   uint64_t DrawInWork() { return random_.Next(); }  // the caller holds the lock: work is being done
 
  private:
@@ -137,6 +145,7 @@ class Streams {
   uint64_t waits_ = 0;
   uint64_t fail_launch_ = 0;
   bool launch_failed_ = false;
+  bool broken_ = false;
 };
 
 }  // namespace
@@ -149,6 +158,7 @@ Point Here(HetDevStream stream) { return Streams::Get().Here(stream); }
 void WaitFor(const Point& point) { Streams::Get().WaitFor(point); }
 void WaitForAll() { Streams::Get().WaitForAll(); }
 bool LaunchWorks() { return Streams::Get().LaunchWorks(); }
+bool IsBroken() { return Streams::Get().broken(); }
 bool TakeFailedLaunch() { return Streams::Get().TakeFailedLaunch(); }
 uint64_t Draw() { return Streams::Get().DrawInWork(); }
 
@@ -162,4 +172,5 @@ void HetDevHostFinish() { het::dev::streams::Streams::Get().Finish(); }
 void HetDevHostHold(HetDevStream stream, int hold) {
   het::dev::streams::Streams::Get().Hold(stream, hold != 0);
 }
+void HetDevHostBreak(int broken) { het::dev::streams::Streams::Get().Break(broken != 0); }
 void HetDevHostFailLaunch(uint64_t n) { het::dev::streams::Streams::Get().FailLaunch(n); }

@@ -18,6 +18,8 @@ HET_DEV_EXPORT void HetDevHostSeed(uint64_t seed);
 HET_DEV_EXPORT uint64_t HetDevHostOperations(void);
 // The n-th launch of a kernel from now fails, once; 0: none does.
 HET_DEV_EXPORT void HetDevHostFailLaunch(uint64_t n);
+// While `broken` is 1 a kernel of somebody else has made the device unusable.
+HET_DEV_EXPORT void HetDevHostBreak(int broken);
 // How often the host has waited so far: for a stream, or an event that was recorded on it.
 HET_DEV_EXPORT uint64_t HetDevHostWaits(HetDevStream stream);
 // The same, for any stream.
@@ -49,6 +51,7 @@ void WaitForAll();
 // False, once, for the launch that must fail; `what` then gets an error from runtime::CheckLaunch.
 bool LaunchWorks();
 bool TakeFailedLaunch();
+bool IsBroken();
 
 // Random numbers for the order of tiles and lanes in a kernel.
 uint64_t Draw();

@@ -19,7 +19,9 @@ using het::reference::Row;
 struct Sum {
   std::vector<float> total, chunk;
   uint64_t occurrences = 0;
+  bool active = false;
 
+  // Null: of a feature that is not active.
   void Add(const float* gradient, size_t dim) {
     if (occurrences == 0) total.assign(dim, 0.0f);
     if (occurrences % kChunk == 0) {
@@ -27,6 +29,8 @@ struct Sum {
       chunk.assign(dim, 0.0f);
     }
     ++occurrences;
+    if (gradient == nullptr) return;
+    active = true;
     for (size_t i = 0; i < dim; ++i) chunk[i] += gradient[i];
   }
   void EndChunk() {
@@ -52,9 +56,10 @@ bool IsOverdue(const HetDevUse& use, const Row& row, bool of_call) {
   return !of_call && ticks - 1 > PushBound(use, row.base + ticks);
 }
 
-void AddFeature(const HetDevFeature& feature, size_t dim, SumsOfUse* sums) {
+void AddFeature(const HetDevFeature& feature, bool active, size_t dim, SumsOfUse* sums) {
   for (uint64_t i = 0; i < feature.n; ++i) {
-    if (!IsPadding(feature, feature.ids[i])) (*sums)[feature.ids[i]].Add(feature.gradients + i * dim, dim);
+    if (IsPadding(feature, feature.ids[i])) continue;
+    (*sums)[feature.ids[i]].Add(active ? feature.gradients + i * dim : nullptr, dim);
   }
 }
 
@@ -99,7 +104,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
   std::vector<SumsOfUse> sums(batch->n_uses);
   for (uint32_t f = 0; f < batch->n_features; ++f) {
     const HetDevFeature& feature = batch->features[f];
-    if (counts[f]) AddFeature(feature, batch->uses[feature.use].table->config.dim, &sums[feature.use]);
+    AddFeature(feature, counts[f] != 0, batch->uses[feature.use].table->config.dim, &sums[feature.use]);
   }
   het::reference::Sums result{call, {}};
   result.of_use.resize(batch->n_uses);
@@ -107,6 +112,7 @@ int HetDevSum(HetDevContext* context, HetDevCall* call, const HetDevBatch* batch
   summed->ticks = context->ticks.data();
   for (uint32_t u = 0; u < batch->n_uses; ++u) {
     for (auto& [key, sum] : sums[u]) {
+      if (!sum.active) continue;
       bool of_call = false;
       const Row* row = call->Find(batch->uses[u].table, key, &of_call);
       ++summed->uniques;

@@ -1,0 +1,150 @@
+// Which rows HetDevSum sums and HetDevTick ticks: features whose gradient is all zero give no tick, which is
+// known only when all gradients have been read.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/ext/gpu/device/host/streams.h"
+#include "tests/ext/gpu/device/library_fixture.h"
+
+namespace het::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Gradients = std::vector<float>;
+
+// Two features of one table, one after the other in memory.
+class DeviceSumsTest : public LibraryFixture {
+ protected:
+  void SetFeatures(const Keys& first, const Keys& second) {
+    Keys ids = first;
+    ids.insert(ids.end(), second.begin(), second.end());
+    SetBatch(ids);
+    features_.assign(2, feature_);
+    features_[0].n = first.size();
+    features_[1].n = second.size();
+    features_[1].ids += first.size();
+    features_[1].rows += first.size() * kDim;
+    features_[1].gradients += first.size() * kDim;
+    batch_ = {&use_, 1, features_.data(), 2};
+    Install(Lookup());
+    ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
+  }
+  // Of each id, in the order of SetFeatures.
+  void SetGradients(const Gradients& of_ids) {
+    Gradients floats;
+    for (const float of_id : of_ids) floats.insert(floats.end(), kDim, of_id);
+    ASSERT_EQ(
+        HetDevCopyIn(context_, gradients_->get(), floats.data(), floats.size() * sizeof(float), stream_),
+        HET_DEV_OK);
+  }
+  HetDevSummed SumAll(const uint8_t* active = nullptr) {
+    HetDevSummed summed = {};
+    const uint64_t before = HetDevHostOperations();
+    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, active, stream_, &wanted_, &summed), HET_DEV_OK)
+        << HetDevError();
+    operations_ = HetDevHostOperations() - before;
+    EXPECT_EQ(wanted_.n, 0u);
+    return summed;
+  }
+  // The ticks and the first float of a row.
+  std::pair<uint32_t, float> RowOf(int64_t key) {
+    HetDevRowState state = {};
+    float row[kDim] = {};
+    EXPECT_EQ(HetDevInspect(context_, use_.table, key, stream_, &state, row, nullptr), HET_DEV_OK);
+    return {state.ticks, row[0]};
+  }
+
+  std::vector<HetDevFeature> features_;
+  uint64_t operations_ = 0;
+};
+
+// Key 2 is in both features, and gets a tick by the other one.
+TEST_F(DeviceSumsTest, RowsOfAFeatureWithoutGradientGetNoTick) {
+  SetFeatures({1, 2}, {2, 3});
+  SetGradients({1, 1, 1, 1});
+  EXPECT_EQ(SumAll().uniques, 3u);
+  const uint64_t usual = operations_;
+  SetGradients({1, 1, 0, -0.0f});
+  const HetDevSummed summed = SumAll();
+  EXPECT_EQ(summed.uniques, 2u);
+  EXPECT_EQ(summed.ticks[0], 2u);
+  EXPECT_EQ(summed.active[0], 1);
+  EXPECT_EQ(summed.active[1], 0);
+  EXPECT_EQ(operations_, usual + 1) << "the sums once more";
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(RowOf(1), std::pair(1u, 0.0f));
+  EXPECT_EQ(RowOf(2), std::pair(1u, 1.0f));
+  EXPECT_EQ(RowOf(3), std::pair(0u, 3.0f));
+}
+
+TEST_F(DeviceSumsTest, AllFeaturesWithoutGradient) {
+  SetFeatures({1, 2}, {2, 3});
+  SetGradients({0, 0, 0, 0});
+  EXPECT_EQ(SumAll().uniques, 0u);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(RowOf(2), std::pair(0u, 2.0f));
+}
+
+// Given features count even if their gradient is zero, and what others have is not read.
+TEST_F(DeviceSumsTest, GivenFeaturesCount) {
+  SetFeatures({1, 2}, {2, 3});
+  SetGradients({0, 0, 1, NAN});
+  const uint8_t active[] = {1, 0};
+  features_[1].gradients = nullptr;
+  const HetDevSummed summed = SumAll(active);
+  EXPECT_EQ(summed.uniques, 2u);
+  EXPECT_EQ(summed.non_finite, 0);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(RowOf(2), std::pair(1u, 2.0f));
+  EXPECT_EQ(RowOf(3), std::pair(0u, 3.0f));
+}
+
+// Padding gets no tick, but as on the CPU its gradient says that the loss depends on the feature.
+TEST_F(DeviceSumsTest, GradientOfPaddingMakesItsFeatureActive) {
+  SetFeatures({1}, {0, 2});
+  features_[1].has_padding = 1;
+  Lookup();
+  SetGradients({1, 0, 0});
+  EXPECT_EQ(SumAll().uniques, 1u);
+  SetGradients({1, 1, 0});
+  EXPECT_EQ(SumAll().uniques, 2u);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(RowOf(2), std::pair(1u, 2.0f));
+  EXPECT_EQ(RowOf(0), std::pair(0u, 0.0f));
+}
+
+// A segment of many chunks, whose active ids are in the last one; and one without any.
+TEST_F(DeviceSumsTest, RowsThatOccurOften) {
+  Keys often(300, 7);
+  std::fill(often.begin() + 150, often.end(), 8);
+  SetFeatures(often, {1, 7, 7});
+  for (int turn = 0; turn < 20; ++turn) {
+    HetDevHostSeed(static_cast<uint64_t>(turn));
+    Gradients of_ids(303);
+    of_ids[300] = of_ids[302] = 1;
+    SetGradients(of_ids);
+    EXPECT_EQ(SumAll().uniques, 2u) << "in turn " << turn;
+    EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+    const auto ticks = static_cast<uint32_t>(turn) + 1;
+    EXPECT_EQ(RowOf(7), std::pair(ticks, 7.0f - static_cast<float>(ticks)));
+    EXPECT_EQ(RowOf(8), std::pair(0u, 8.0f));
+  }
+}
+
+TEST_F(DeviceSumsTest, TheTickHasTheFeaturesOfTheSum) {
+  SetFeatures({1, 2}, {3});
+  SumAll();
+  feature_.n = 3;
+  batch_ = {&use_, 1, &feature_, 1};
+  EXPECT_EQ(Tick(call_), HET_DEV_INVALID);
+  EXPECT_THAT(HetDevError(), HasSubstr("3 ids of 1 features and 1 tables; HetDevSum had 3 ids of 2"));
+}
+
+}  // namespace
+}  // namespace het::testing
