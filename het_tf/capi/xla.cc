@@ -136,7 +136,7 @@ Status Keep(CallSpec* spec, const Frame& frame) {
   const size_t features = spec->features().size();
   const std::set<uint64_t> variables(spec->variables().begin(), spec->variables().end());
   const auto slots = static_cast<int64_t>(variables.size() * KeptGradients::kSlots);
-  const auto* const worker = Find<Scalar>(frame.attributes, "number", kScalar);
+  const auto* const worker = Find<Scalar>(frame.attributes, "worker", kScalar);
   if ((arguments.size() != 1 + 2 * features && arguments.size() != 1 + 3 * features) || results.size() != 1 ||
       !Is(*arguments[0], kU32, {2}) || !Is(*results[0], kF32, {slots, 2}) || worker == nullptr ||
       worker->type != kS64) {
@@ -157,8 +157,9 @@ Status Keep(CallSpec* spec, const Frame& frame) {
 // Runs body(call, frame) -> Status.
 template <typename Body>
 Error* Run(Frame* frame, const Body& body) {
-  if (frame->extensions != nullptr && frame->extensions->kind == kIsMetadata) {  // XLA asks for the version
-    Metadata& metadata = *reinterpret_cast<MetadataExtension*>(frame->extensions)->metadata;
+  for (Extension* extension = frame->extensions; extension != nullptr; extension = extension->next) {
+    if (extension->kind != kIsMetadata) continue;  // else XLA asks for the version
+    Metadata& metadata = *reinterpret_cast<MetadataExtension*>(extension)->metadata;
     metadata.version.major = kMajor;
     metadata.version.minor = kMinor;
     metadata.traits = 0;

@@ -2,11 +2,11 @@
 // with the addresses of its arrays, without Python. `jax.ffi.register_ffi_target` takes them.
 //
 // A call is named by its specs, not by an address: a program that JAX has kept in its cache runs in another
-// process, too. A call is opened when specs are first seen; the newest 1024 stay open.
+// process, too. A call is opened when its specs are first seen; at most 1024 stay open.
 //
 //   attribute    specs: the text that HetCallOpen takes
 //   HetXlaLookup ids..., [masks...] -> rows..., [step]    step: of a training lookup, the halves of its token
-//   HetXlaKeep   step, gradients..., ids..., [masks...] -> tickets        attribute number: int64, the rank
+//   HetXlaKeep   step, gradients..., ids..., [masks...] -> tickets        attribute worker: int64, the rank
 //
 // ids: S32 or S64 of any shape; masks, for all features or for none: PRED of the ids' shapes; rows and
 // gradients: F32, the shape of the ids and the dim; step: U32 [2], the high half first; tickets: F32

@@ -77,7 +77,7 @@ class Call:
         self.dims = tuple(parsed["tables"][one["table"]]["dim"] for one in parsed["features"])
         self.variables: int = sizes["tickets"] // (2 * SLOTS)
 
-    def lookup(self, ids: Arrays, masks: Arrays, rows: Sequence[int], training: bool) -> int:
+    def lookup(self, ids: Arrays, masks: Arrays, rows: Sequence[int | None], training: bool) -> int:
         """Writes the rows of all features. Returns the step's token; 0 without training.
 
         Args:
@@ -105,7 +105,7 @@ class Call:
         _plan(self._handle, *_pointers(Arrays.of(kept)), window)
 
     def keep(
-        self, ids: Arrays, masks: Arrays, gradients: Sequence[int], token: int, worker: int
+        self, ids: Arrays, masks: Arrays, gradients: Sequence[int | None], token: int, worker: int
     ) -> npt.NDArray[np.float32]:
         """Keeps the gradients of the rows that a token stands for. Returns tickets, [64 * variables, 2].
 

@@ -84,7 +84,7 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
     flat, masks = tuple(one for one, _ in ids), tuple(mask for _, mask in ids)
     if training:
         return list(_look(step, jnp.asarray(anchor), flat, masks))
-    return list(_look_up(step, 0, *flat, *_masks(flat, masks)))
+    return list(_look_up(step, *flat, *_masks(flat, masks), training=0))
 
 
 def _host(what: str, function: Callable[..., Any], shapes: Any, *arrays: Any) -> Any:
@@ -114,35 +114,37 @@ def _no_vmap(what: str) -> RuntimeError:
 class _Foreign:
     """A function of capi/xla.h as a primitive of JAX, in the order of io_callback's ordered callbacks.
 
-    A program for one CPU calls it with the addresses of its arrays. A program for a GPU or for several devices
-    calls `host` back, and so does one that nothing has traced, at once.
+    A program for one CPU calls it with the addresses of its arrays. A program for a GPU, or for several
+    devices, calls `host` back. Outside of programs `host` runs at once.
 
     Args:
-      name: Of what XLA calls.
-      target: Of the C function.
+      name: Of the function, for XLA.
+      target: That of capi/xla.h.
       what: For messages.
-      host: (step, number, *arrays of numpy) -> list of arrays.
-      results: (step, number, *shapes) -> list of shapes and dtypes. `number`: a property of the call.
+      host: (step, *arrays of numpy, **attributes) -> list of arrays.
+      results: (step, *arrays, **attributes) -> shapes and dtypes of these.
     """
 
     def __init__(self, name: str, target: str, what: str, host: Any, results: Any) -> None:
-        def at_once(*arrays: Any, specs: str, number: int) -> Any:
-            return _host(what, functools.partial(host, engine.call_of(specs), number), None, *arrays)
+        def at_once(*arrays: Any, specs: str, **attributes: int) -> Any:
+            return _host(what, functools.partial(host, engine.call_of(specs), **attributes), None, *arrays)
 
-        def abstract(*arrays: Any, specs: str, number: int) -> Any:
-            return results(engine.call_of(specs), number, *arrays), {_ORDER}
+        def shapes(*arrays: Any, specs: str, **attributes: int) -> Any:
+            return results(engine.call_of(specs), *arrays, **attributes), {_ORDER}
 
-        def callback(*arrays: Any, specs: str, number: int) -> Any:
-            shapes, _ = abstract(*arrays, specs=specs, number=number)
-            return _host(what, functools.partial(host, engine.call_of(specs), number), shapes, *arrays)
+        def callback(*arrays: Any, specs: str, **attributes: int) -> Any:
+            step = engine.call_of(specs)
+            found = results(step, *arrays, **attributes)
+            return _host(what, functools.partial(host, step, **attributes), found, *arrays)
 
-        def foreign(ctx: Any, *arrays: Any, specs: str, number: int) -> Any:
+        def foreign(ctx: Any, *arrays: Any, specs: str, **attributes: int) -> Any:
             devices = ctx.module_context.axis_context
             if not isinstance(devices, mlir.ShardingContext) or devices.num_devices > 1:
-                return mlir.lower_fun(callback)(ctx, *arrays, specs=specs, number=number)
-            inside = ctx.replace(avals_in=[_TOKEN, *ctx.avals_in], avals_out=[_TOKEN, *ctx.avals_out])
+                return by_callback(ctx, *arrays, specs=specs, **attributes)
+            with_token = ctx.replace(avals_in=[_TOKEN, *ctx.avals_in], avals_out=[_TOKEN, *ctx.avals_out])
+            numbers = {key: np.int64(one) for key, one in attributes.items()}
             token, *found = jax.ffi.ffi_lowering(name, has_side_effect=True)(
-                inside, ctx.tokens_in.get(_ORDER), *arrays, specs=specs, number=np.int64(number)
+                with_token, ctx.tokens_in.get(_ORDER), *arrays, specs=specs, **numbers
             )
             ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_ORDER: token})))
             return found
@@ -150,18 +152,19 @@ class _Foreign:
         def refuse(*_: Any, **__: Any) -> Any:
             raise _no_vmap(what)
 
+        by_callback = mlir.lower_fun(callback)
         primitive = jax.extend.core.Primitive(name)
         primitive.multiple_results = True
         primitive.def_impl(at_once)
-        primitive.def_effectful_abstract_eval(abstract)
+        primitive.def_effectful_abstract_eval(shapes)
         batching.primitive_batchers[primitive] = refuse
-        mlir.register_lowering(primitive, mlir.lower_fun(callback))
+        mlir.register_lowering(primitive, by_callback)
         mlir.register_lowering(primitive, foreign, platform="cpu")
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(native.library[target]), platform="cpu")
         self._primitive = primitive
 
-    def __call__(self, step: engine.Call, number: int, *arrays: Any) -> Any:
-        return self._primitive.bind(*arrays, specs=step.specs, number=number)
+    def __call__(self, step: engine.Call, *arrays: Any, **attributes: int) -> Any:
+        return self._primitive.bind(*arrays, specs=step.specs, **attributes)
 
 
 def _masks(ids: Any, masks: Any) -> tuple[Any, ...]:
@@ -174,39 +177,39 @@ def _masks(ids: Any, masks: Any) -> tuple[Any, ...]:
     return tuple(jnp.ones(x.shape, bool) if m is None else m for x, m in zip(ids, masks, strict=True))
 
 
-def _look_on_host(step: engine.Call, training: int, *arrays: Any) -> list[Any]:
-    ids, masks = _inputs(step, arrays)
-    shapes = _shapes_of_rows(step, training, *arrays)[: len(step.dims)]
-    rows = [np.empty(one.shape, one.dtype) for one in shapes]
-    token = step.lookup(ids, masks, [engine.address(one) for one in rows], bool(training))
+def _look_on_host(step: engine.Call, *arrays: Any, training: int) -> list[Any]:
+    ids, masks = _inputs(step, arrays)  # alive until the call has ended
+    rows = [np.empty(one.shape, one.dtype) for one in _shapes_of_rows(step, *arrays, training=0)]
+    addresses = engine.Arrays.of(rows).addresses
+    token = step.lookup(engine.Arrays.of(ids), engine.Arrays.of(masks), addresses, bool(training))
     return [*rows, np.array([token >> 32, token & 0xFFFFFFFF], np.uint32)][: len(rows) + training]
 
 
-def _shapes_of_rows(step: engine.Call, training: int, *arrays: Any) -> list[Any]:
+def _shapes_of_rows(step: engine.Call, *arrays: Any, training: int) -> list[Any]:
     """Of rows, and in training of the token in two halves: JAX may have no 64-bit integers."""
     shapes = [(*one.shape, dim) for one, dim in zip(arrays, step.dims, strict=False)]
     rows = [jax.core.ShapedArray(shape, np.dtype("float32")) for shape in shapes]
     return [*rows, jax.core.ShapedArray((2,), np.dtype("uint32"))][: len(rows) + training]
 
 
-def _keep_on_host(step: engine.Call, worker: int, token: Any, *arrays: Any) -> list[Any]:
+def _keep_on_host(step: engine.Call, token: Any, *arrays: Any, worker: int) -> list[Any]:
     high, low = (int(one) for one in np.asarray(token))
     gradients = [np.ascontiguousarray(one) for one in arrays[: len(step.dims)]]
     ids, masks = _inputs(step, arrays[len(step.dims) :])
-    of_gradients = [engine.address(one) for one in gradients]
-    return [step.keep(ids, masks, of_gradients, high << 32 | low, worker)]
+    addresses = engine.Arrays.of(gradients).addresses
+    of_ids, of_masks = engine.Arrays.of(ids), engine.Arrays.of(masks)
+    return [step.keep(of_ids, of_masks, addresses, high << 32 | low, worker)]
 
 
-def _shapes_of_tickets(step: engine.Call, *_: Any) -> list[Any]:
+def _shapes_of_tickets(step: engine.Call, *_: Any, worker: int) -> list[Any]:
+    del worker
     return [jax.core.ShapedArray((engine.SLOTS * step.variables, 2), np.dtype("float32"))]
 
 
-def _inputs(step: engine.Call, arrays: Any) -> tuple[engine.Arrays, engine.Arrays]:
-    """Returns ids, and masks if there are some."""
-    features = len(step.dims)
-    ids = [np.ascontiguousarray(one, np.int64) for one in arrays[:features]]
-    masks = [np.ascontiguousarray(one) for one in arrays[features:]]
-    return engine.Arrays.of(ids), engine.Arrays.of(masks)
+def _inputs(step: engine.Call, arrays: Any) -> tuple[list[Any], list[Any]]:
+    """Returns ids, and masks if there are some, as arrays of numpy."""
+    ids = [np.ascontiguousarray(one, np.int64) for one in arrays[: len(step.dims)]]
+    return ids, [np.ascontiguousarray(one) for one in arrays[len(step.dims) :]]
 
 
 _look_up = _Foreign("het_lookup", "HetXlaLookup", "a lookup", _look_on_host, _shapes_of_rows)
@@ -217,7 +220,7 @@ _keep_gradients = _Foreign("het_keep", "HetXlaKeep", "a gradient", _keep_on_host
 
 
 def _read(step: engine.Call, ids: Any, masks: Any) -> tuple[Any, Any]:
-    *rows, token = _look_up(step, 1, *ids, *_masks(ids, masks))
+    *rows, token = _look_up(step, *ids, *_masks(ids, masks), training=1)
     return tuple(rows), token
 
 
@@ -257,7 +260,7 @@ _look.defvjp(_look_forward, _look_backward)
 def _keep(step: engine.Call, token: Any, ids: Any, masks: Any, gradients: Any) -> Any:
     """Keeps the gradients of rows, and returns their tickets."""
     rank = settings.workers().rank
-    return _keep_gradients(step, rank, token, *gradients, *ids, *_masks(ids, masks))[0]
+    return _keep_gradients(step, token, *gradients, *ids, *_masks(ids, masks), worker=rank)[0]
 
 
 def _refuse(*arguments: Any) -> Any:
