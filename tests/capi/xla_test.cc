@@ -223,7 +223,7 @@ TEST_F(CapiXlaTest, BuffersThatDoNotFitAreRefused) {
   using Change = std::function<void(Frame&)>;
   const std::pair<Change, const char*> lookups[] = {
       {[](Frame& frame) { frame.argument(1).type = xla::kF32; }, "ids of feature 'f' whose type is 11"},
-      {[](Frame& frame) { frame.argument(1).dims[0] = 3; }, "rows of feature 'f'"},
+      {[](Frame& frame) { frame.argument(1).dims[0] = 3; }, "a mask of feature 'f'"},
       {[](Frame& frame) { frame.argument(3).dims[0] = 1; }, "a mask of feature 'f'"},
       {[](Frame& frame) { frame.argument(3).type = xla::kS32; }, "a mask of feature 'f'"},
       {[](Frame& frame) { frame.argument(4).rank = 0; }, "a mask of feature '1'"},
