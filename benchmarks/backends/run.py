@@ -53,7 +53,6 @@ def steps(sizes: tuple[int, ...], number: int, turns: int) -> list[dict[str, Any
     """The time of a step of each system."""
     systems = [
         *((backend, f"{backend}/default", rows) for rows in sizes for backend in BACKENDS),
-        ("jax", "callbacks/default", sizes[0]),
         *(("torch", "torchrec/default", rows) for rows in sizes if PEER.exists()),
         *((backend, f"{backend}/adam", rows) for rows in sizes for backend in BACKENDS),
         *(("torch", "embedding_bag/adam", rows) for rows in sizes),

@@ -149,33 +149,6 @@ def of_jax(optimizer: Any) -> Callable[[np.ndarray], Any]:
     return step
 
 
-def of_callbacks() -> Callable[[np.ndarray], Any]:
-    """What JAX alone takes for a step's three ordered callbacks, which do nothing here."""
-    import jax
-    import jax.numpy as jnp
-    from jax.experimental import io_callback
-
-    given = jnp.asarray(gradient())
-    rows, ticket = np.zeros(given.shape, np.float32), np.zeros((64, 2), np.float32)
-    token = np.zeros(2, np.uint32)
-
-    @jax.jit
-    def jitted(anchor: Any, ids: Any) -> Any:
-        found, number = io_callback(lambda ids: (rows, token), (rows, token), ids, ordered=True)
-        tickets = io_callback(lambda *_: ticket, ticket, number, found * given, ids, ordered=True)
-        io_callback(lambda ticket: (), (), tickets, ordered=True)
-        return anchor + 0 * tickets
-
-    anchor = jnp.asarray(ticket)
-
-    def step(ids: np.ndarray) -> None:
-        nonlocal anchor
-        anchor = jitted(anchor, jnp.asarray(ids.astype(np.int32)))
-        jax.effects_barrier()
-
-    return step
-
-
 def fill(rows: int) -> None:
     """Gives the table all its rows."""
     import het_tf
@@ -188,9 +161,7 @@ def fill(rows: int) -> None:
 def measure_step(system: str, rows: int, steps: int) -> dict[str, Any]:
     """Returns the median time of a step in milliseconds."""
     name, update = system.split("/")
-    if name == "callbacks":
-        step = of_callbacks()
-    elif name in ("embedding_bag", "torchrec"):
+    if name in ("embedding_bag", "torchrec"):
         import torch
 
         torch.set_num_threads(1)

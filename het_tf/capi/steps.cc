@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "het_tf/capi/call_features.h"
+#include "het_tf/capi/kept_ids.h"
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/base/interrupt.h"
 
@@ -37,30 +37,33 @@ int HetCallOpen(const char* specs, void** call) {
   });
 }
 
-int HetCallLookup(void* call, const int64_t* const* ids, const size_t* counts, float* const* rows,
-                  uint64_t* token) {
+int HetCallLookup(void* call, const int64_t* const* ids, const size_t* counts, const bool* const* masks,
+                  float* const* rows, uint64_t* token) {
   return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
-    const std::vector<het::FeatureIds> features = spec.FeaturesOf(ids, counts);
-    het::Status checked = het::CheckIds(spec, features);
-    if (!checked.ok()) return checked;
-    return resolved.engine->steps().Lookup({*resolved.tables, features, spec.signature()},
-                                           {rows, features.size()}, token);
+    const het::KeptIds kept(spec, ids, counts, masks);
+    het::Status done = het::CheckIds(spec, kept.features());
+    if (!done.ok()) return done;
+    done = resolved.engine->steps().Lookup({*resolved.tables, kept.features(), spec.signature()},
+                                           {rows, kept.features().size()}, token);
+    if (done.ok()) kept.Spread(rows);
+    return done;
   });
 }
 
-int HetCallKeep(void* call, const int64_t* const* ids, const size_t* counts, const float* const* gradients,
-                uint64_t token, int64_t worker, float* tickets) {
+int HetCallKeep(void* call, const int64_t* const* ids, const size_t* counts, const bool* const* masks,
+                const float* const* gradients, uint64_t token, int64_t worker, float* tickets) {
   return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
-    const std::vector<het::FeatureIds> features = spec.FeaturesOf(ids, counts);
+    het::KeptIds kept(spec, ids, counts, masks);
+    const std::vector<const float*> chosen = kept.Chosen(gradients);
     het::ApplyArgs args;
     args.token = token;
-    args.gradients = {gradients, features.size()};
+    args.gradients = chosen;
     std::vector<het::KeptGradients::Given> given;
-    const het::Status kept =
-        resolved.engine->steps().Keep({*resolved.tables, features, spec.signature()}, args, spec.variables(),
-                                      static_cast<uint32_t>(worker), nullptr, &given);
-    if (kept.ok()) het::WriteTickets({given.data(), given.size()}, tickets);
-    return kept;
+    const het::Status done =
+        resolved.engine->steps().Keep({*resolved.tables, kept.features(), spec.signature()}, args,
+                                      spec.variables(), static_cast<uint32_t>(worker), nullptr, &given);
+    if (done.ok()) het::WriteTickets({given.data(), given.size()}, tickets);
+    return done;
   });
 }
 

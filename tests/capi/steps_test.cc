@@ -64,9 +64,9 @@ class CapiStepsTest : public ::testing::Test {
     return call;
   }
 
-  int Lookup(uint64_t* token) { return HetCallLookup(call_, ids_, counts_, rows_, token); }
+  int Lookup(uint64_t* token) { return HetCallLookup(call_, ids_, counts_, nullptr, rows_, token); }
   int Keep(uint64_t token, float* tickets) {
-    return HetCallKeep(call_, ids_, counts_, gradients_, token, 0, tickets);
+    return HetCallKeep(call_, ids_, counts_, nullptr, gradients_, token, 0, tickets);
   }
   int64_t Applies() {
     int64_t counts[2] = {-1, -1};
@@ -117,6 +117,27 @@ TEST_F(CapiStepsTest, OneStepUpdatesEachRowOnceBySumsOfGradients) {
   EXPECT_THAT(of_padded_, ElementsAre(1, 1, 0, 0));
 }
 
+// A mask that shifts rows by one place, or lets a masked id through, gives another row.
+TEST_F(CapiStepsTest, MasksLeaveIdsOut) {
+  const int64_t nan[] = {INT64_MIN};
+  const int64_t* const ids[] = {a_, nan, padded_};
+  const bool of_a[] = {false, true, true}, of_b[] = {false};
+  const bool* const masks[] = {of_a, of_b, nullptr};
+  uint64_t token = 0;
+  ASSERT_EQ(HetCallLookup(call_, ids, counts_, masks, rows_, &token), 0) << HetText();
+  EXPECT_THAT(of_a_, ElementsAre(0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(of_b_, Each(0.0f));
+  EXPECT_THAT(of_padded_, ElementsAre(1, 1, 0, 0));
+
+  std::vector<float> tickets(2 * kTicket);
+  to_a_[2] = 5;
+  ASSERT_EQ(HetCallKeep(call_, ids, counts_, masks, gradients_, token, 0, tickets.data()), 0) << HetText();
+  const float rate = 1;
+  ASSERT_EQ(HetCallApply(update_, tickets.data(), &rate, 1), 0) << HetText();
+  ASSERT_EQ(Lookup(nullptr), 0);
+  EXPECT_THAT(of_a_, ElementsAre(-2, -3, -4, 1, -2, -3));  // 5: of its second place alone; 6: of its first
+}
+
 TEST_F(CapiStepsTest, LookupWithoutTokenRemembersNothing) {
   ASSERT_EQ(Lookup(nullptr), 0);
   std::vector<float> tickets(2 * kTicket, 3);
@@ -143,7 +164,7 @@ TEST_F(CapiStepsTest, BadInputsAreRefusedAndChangeNothing) {
 
   const int64_t nan[] = {INT64_MIN};
   const int64_t* const ids[] = {a_, nan, padded_};
-  EXPECT_EQ(HetCallLookup(call_, ids, counts_, rows_, nullptr), CodeOf(Code::kInvalidArgument));
+  EXPECT_EQ(HetCallLookup(call_, ids, counts_, nullptr, rows_, nullptr), CodeOf(Code::kInvalidArgument));
 }
 
 TEST_F(CapiStepsTest, CallOfTablesThatAreGoneIsRefused) {
@@ -164,8 +185,9 @@ TEST_F(CapiStepsTest, ThreadsMayShareACall) {
         uint64_t token = 0;
         std::vector<float> tickets(2 * kTicket);
         const float rate = 1.0f / 1024;
-        ASSERT_EQ(HetCallLookup(call_, ids_, counts_, rows, &token), 0) << HetText();
-        ASSERT_EQ(HetCallKeep(call_, ids_, counts_, gradients_, token, 0, tickets.data()), 0) << HetText();
+        ASSERT_EQ(HetCallLookup(call_, ids_, counts_, nullptr, rows, &token), 0) << HetText();
+        ASSERT_EQ(HetCallKeep(call_, ids_, counts_, nullptr, gradients_, token, 0, tickets.data()), 0)
+            << HetText();
         ASSERT_EQ(HetCallApply(update_, tickets.data(), &rate, 1), 0) << HetText();
       }
     });

@@ -1,7 +1,7 @@
 #include "het_tf/ext/window/capi/plan.h"
 
-#include "het_tf/capi/call_features.h"
 #include "het_tf/core/base/answer.h"
+#include "het_tf/core/engine/call_spec.h"
 #include "het_tf/ext/window/cc/window.h"
 
 int HetCallPlan(void* call, const int64_t* const* ids, const size_t* counts, size_t window) {
@@ -10,7 +10,7 @@ int HetCallPlan(void* call, const int64_t* const* ids, const size_t* counts, siz
     if (het::FindEngine(spec.name_space()) == nullptr) return het::Status();  // Resolve would connect
     const auto resolved = spec.Resolve();
     if (!resolved.ok()) return het::Status();
-    const std::vector<het::FeatureIds> features = het::FeaturesOf(spec, ids, counts);
+    const std::vector<het::FeatureIds> features = spec.FeaturesOf(ids, counts);
     het::Window& planned = het::Window::Of(resolved.value().engine->lookahead());
     return planned.Plan({*resolved.value().tables, features, spec.signature()}, window);
   });

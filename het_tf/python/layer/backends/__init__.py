@@ -14,7 +14,7 @@
     cast, mask_of_ragged
 
 TensorFlow has ops of the plugin. PyTorch and JAX share engine.py, the C functions of capi/steps.h on arrays,
-and dense.py; torch.py has an autograd function, jax.py ordered callbacks with a derivative of their own.
+and dense.py; torch.py has an autograd function, jax.py primitives with a derivative of their own.
 """
 
 import importlib

@@ -25,9 +25,9 @@ NO_SECOND = (
 )
 
 _ADDRESS = ctypes.c_void_p
-_lookup = calling.bound(native.library, "HetCallLookup", *[_ADDRESS] * 5)
+_lookup = calling.bound(native.library, "HetCallLookup", *[_ADDRESS] * 6)
 _keep = calling.bound(
-    native.library, "HetCallKeep", *[_ADDRESS] * 4, ctypes.c_uint64, ctypes.c_int64, _ADDRESS
+    native.library, "HetCallKeep", *[_ADDRESS] * 5, ctypes.c_uint64, ctypes.c_int64, _ADDRESS
 )
 _apply = calling.bound(native.library, "HetCallApply", *[_ADDRESS] * 3, ctypes.c_float)
 _accumulate = calling.bound(
@@ -40,12 +40,17 @@ class Arrays(NamedTuple):
     """Contiguous arrays, one a feature, as the engine gets them; the caller keeps them alive.
 
     Attributes:
-      addresses: Of their first elements.
+      addresses: Of their first elements; None where a feature has no mask.
       counts: Of their elements.
     """
 
-    addresses: Sequence[int]
+    addresses: Sequence[int | None]
     counts: Sequence[int]
+
+    @classmethod
+    def of(cls, arrays: Sequence[Array]) -> "Arrays":
+        """Returns arrays of numpy, which are contiguous."""
+        return cls([address(one) for one in arrays], [one.size for one in arrays])
 
 
 class Call:
@@ -55,6 +60,7 @@ class Call:
       specs: JSON of core/engine/call_spec.h.
 
     Attributes:
+      specs: As given.
       dims: Floats of a row of each feature.
       variables: Number of different variables.
     """
@@ -66,20 +72,25 @@ class Call:
         weakref.finalize(self, native.library.HetCallClose, handle).atexit = False
         parsed = json.loads(specs)
         self._handle = handle
+        self.specs = specs
         self._tables: int = sizes["tables"]
         self.dims = tuple(parsed["tables"][one["table"]]["dim"] for one in parsed["features"])
         self.variables: int = sizes["tickets"] // (2 * SLOTS)
 
-    def lookup(self, ids: Arrays, rows: Sequence[int], training: bool) -> int:
+    def lookup(self, ids: Arrays, masks: Arrays, rows: Sequence[int | None], training: bool) -> int:
         """Writes the rows of all features. Returns the step's token; 0 without training.
 
         Args:
           ids: int64.
+          masks: No arrays; or bools, False for ids that are left out: their rows are zeros.
           rows: For each feature the address of float32 [ids, dim].
           training: Whether a gradient may follow.
         """
         token = ctypes.c_uint64()
-        _lookup(self._handle, *_pointers(ids), _addresses(rows), ctypes.byref(token) if training else None)
+        _lookup(
+            self._handle, *_pointers(ids), _addresses(masks.addresses) if masks.addresses else None,
+            _addresses(rows), ctypes.byref(token) if training else None,
+        )  # fmt: skip
         return token.value
 
     def plan(self, ids: Sequence[Array], masks: Sequence[Array | None], window: int) -> None:
@@ -91,21 +102,24 @@ class Call:
           window: Batches that may be planned.
         """
         kept = [one if mask is None else one[mask] for one, mask in zip(ids, masks, strict=True)]
-        of_kept = Arrays([address(one) for one in kept], [one.size for one in kept])
-        _plan(self._handle, *_pointers(of_kept), window)
+        _plan(self._handle, *_pointers(Arrays.of(kept)), window)
 
-    def keep(self, ids: Arrays, gradients: Sequence[int], token: int) -> npt.NDArray[np.float32]:
+    def keep(
+        self, ids: Arrays, masks: Arrays, gradients: Sequence[int | None], token: int, worker: int
+    ) -> npt.NDArray[np.float32]:
         """Keeps the gradients of the rows that a token stands for. Returns tickets, [64 * variables, 2].
 
         Args:
           ids: As in the lookup.
+          masks: Likewise.
           gradients: For each feature the address of float32 [ids, dim].
           token: Of the lookup.
+          worker: The rank.
         """
         tickets = np.empty((SLOTS * self.variables, 2), np.float32)
         _keep(
-            self._handle, *_pointers(ids), _addresses(gradients), token, settings.workers().rank,
-            address(tickets),
+            self._handle, *_pointers(ids), _addresses(masks.addresses) if masks.addresses else None,
+            _addresses(gradients), token, worker, address(tickets),
         )  # fmt: skip
         return tickets
 
@@ -152,7 +166,7 @@ def _array_type(of: Any, n: int) -> Any:
     return of * n
 
 
-def _addresses(of: Sequence[int]) -> Any:
+def _addresses(of: Sequence[int | None]) -> Any:
     return _array_type(ctypes.c_void_p, len(of))(*of)
 
 

@@ -1,27 +1,29 @@
-"""The layer on JAX: ordered callbacks, with a derivative of their own; inside of jit, or at once.
+"""The layer on JAX: foreign functions and callbacks in one order; inside of jit, or at once.
 
     _look    rows of ids, by the engine        its derivative: _keep
     _keep    keeps gradients, gives tickets    its derivative: refused, nothing computes it
+    apply    updates rows: a callback, which reads the variables of rates when it runs
 
-JAX runs ordered callbacks in the order of the program, also those of later calls. It returns before they
-have run: `het_tf.Table` and all else that asks the engine waits for them first (session/native.py). An error
-of one ends the program as a JaxRuntimeError, whose text has that of the error.
+JAX runs them in the order of the program, also those of later calls. It returns before they have run:
+`het_tf.Table` and all else that asks the engine waits for them first (session/native.py). An error of one
+ends the program as a JaxRuntimeError, whose text has that of the error.
 """
 
 import functools
-import itertools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.experimental
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters import batching, mlir
 
 from het_tf.python import backend
 from het_tf.python.backend import keras
 from het_tf.python.layer.backends import dense, engine
+from het_tf.python.session import native, settings
 from het_tf.python.table.layer_state import Call, Update
 
 JIT = True
@@ -29,6 +31,9 @@ merged = engine.merged
 not_converted = engine.not_converted
 prepare = dense.prepare
 cast = keras.ops.cast
+
+(_ORDER,) = jax.make_jaxpr(lambda: jax.experimental.io_callback(tuple, (), ordered=True))().effects
+(_TOKEN,) = jax.make_jaxpr(jax.lax.create_token)().out_avals  # the type of what carries the order
 
 
 def check(layer: str) -> None:
@@ -79,7 +84,7 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
     flat, masks = tuple(one for one, _ in ids), tuple(mask for _, mask in ids)
     if training:
         return list(_look(step, jnp.asarray(anchor), flat, masks))
-    return list(_read(step, False, flat, masks)[0])
+    return list(_look_up(step, *flat, *_masks(flat, masks), training=0))
 
 
 def _host(what: str, function: Callable[..., Any], shapes: Any, *arrays: Any) -> Any:
@@ -93,117 +98,144 @@ def _host(what: str, function: Callable[..., Any], shapes: Any, *arrays: Any) ->
     except ValueError as error:
         if "vmap" not in str(error) and "batching" not in str(error).lower():
             raise
-        raise RuntimeError(
-            f"het_tf: {what} of tables under jax.vmap, which has no order of its calls: call the layer on "
-            "ids [B, ...] outside of vmap"
-        ) from None
+        raise _no_vmap(what) from None
 
 
-def _joined(arrays: Any) -> Any:
-    """Returns arrays as one vector: a callback takes one array sooner than many."""
-    return jnp.concatenate([one.ravel() for one in arrays]) if len(arrays) > 1 else arrays[0].ravel()
+def _no_vmap(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"het_tf: {what} of tables under jax.vmap, which has no order of its calls: call the layer on "
+        "ids [B, ...] outside of vmap"
+    )
 
 
-def _parts(vector: Any, shapes: Any) -> list[Any]:
-    """Returns the arrays of a vector, in place."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    begins = [0, *ends[:-1]]
-    return [vector[begin:end].reshape(shape) for begin, end, shape in zip(begins, ends, shapes, strict=True)]
+# --- foreign functions --------------------------------------------------------------------------------------
 
 
-class _Inputs:
-    """The ids and masks of a lookup, joined for a callback.
+class _Foreign:
+    """A function of capi/xla.h as a primitive of JAX, in the order of io_callback's ordered callbacks.
+
+    A program for one CPU calls it with the addresses of its arrays. A program for a GPU, or for several
+    devices, calls `host` back. Outside of programs `host` runs at once.
+
+    Args:
+      name: Of the function, for XLA.
+      target: That of capi/xla.h.
+      what: For messages.
+      host: (step, *arrays of numpy, **attributes) -> list of arrays.
+      results: (step, *arrays, **attributes) -> shapes and dtypes of these.
+    """
+
+    def __init__(self, name: str, target: str, what: str, host: Any, results: Any) -> None:
+        def at_once(*arrays: Any, specs: str, **attributes: int) -> Any:
+            return _host(what, functools.partial(host, engine.call_of(specs), **attributes), None, *arrays)
+
+        def shapes(*arrays: Any, specs: str, **attributes: int) -> Any:
+            return results(engine.call_of(specs), *arrays, **attributes), {_ORDER}
+
+        def callback(*arrays: Any, specs: str, **attributes: int) -> Any:
+            step = engine.call_of(specs)
+            found = results(step, *arrays, **attributes)
+            return _host(what, functools.partial(host, step, **attributes), found, *arrays)
+
+        def foreign(ctx: Any, *arrays: Any, specs: str, **attributes: int) -> Any:
+            devices = ctx.module_context.axis_context
+            if not isinstance(devices, mlir.ShardingContext) or devices.num_devices > 1:
+                return by_callback(ctx, *arrays, specs=specs, **attributes)
+            with_token = ctx.replace(avals_in=[_TOKEN, *ctx.avals_in], avals_out=[_TOKEN, *ctx.avals_out])
+            numbers = {key: np.int64(one) for key, one in attributes.items()}
+            token, *found = jax.ffi.ffi_lowering(name, has_side_effect=True)(
+                with_token, ctx.tokens_in.get(_ORDER), *arrays, specs=specs, **numbers
+            )
+            ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_ORDER: token})))
+            return found
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise _no_vmap(what)
+
+        by_callback = mlir.lower_fun(callback)
+        primitive = jax.extend.core.Primitive(name)
+        primitive.multiple_results = True
+        primitive.def_impl(at_once)
+        primitive.def_effectful_abstract_eval(shapes)
+        batching.primitive_batchers[primitive] = refuse
+        mlir.register_lowering(primitive, by_callback)
+        mlir.register_lowering(primitive, foreign, platform="cpu")
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(native.library[target]), platform="cpu")
+        self._primitive = primitive
+
+    def __call__(self, step: engine.Call, *arrays: Any, **attributes: int) -> Any:
+        return self._primitive.bind(*arrays, specs=step.specs, **attributes)
+
+
+def _masks(ids: Any, masks: Any) -> tuple[Any, ...]:
+    """Returns a mask for each feature, or none if no feature has one.
 
     A mask leaves ids out: their rows are zeros, and their gradients go nowhere.
-
-    Attributes:
-      arrays: One vector of ids, and one of masks if a feature has one.
-      shapes: Of the rows of each feature.
-      floats: Of all rows.
     """
-
-    def __init__(self, step: engine.Call, ids: Any, masks: Any) -> None:
-        self.shapes = [(*one.shape, dim) for one, dim in zip(ids, step.dims, strict=True)]
-        self.floats = sum(math.prod(shape) for shape in self.shapes)
-        self.arrays = [_joined(ids)]
-        self._dims = step.dims
-        self._counts = [math.prod(one.shape) for one in ids]
-        if any(one is not None for one in masks):
-            pairs = zip(ids, masks, strict=True)
-            self.arrays.append(_joined([jnp.ones(x.shape, bool) if m is None else m for x, m in pairs]))
-
-    def kept(self, ids: Any, mask: Any = None) -> "_Kept":
-        """Returns the ids that a callback got, but those that are masked."""
-        ids, counts, floats = np.ascontiguousarray(ids, np.int64), self._counts, None
-        if mask is not None:
-            mask = np.asarray(mask)
-            each = np.split(mask, np.cumsum(counts)[:-1])
-            ids, counts = ids[mask], [int(one.sum()) for one in each]
-            floats = np.concatenate([one.repeat(dim) for one, dim in zip(each, self._dims, strict=True)])
-        return _Kept(ids, counts, self._dims, floats)
+    if all(one is None for one in masks):
+        return ()
+    return tuple(jnp.ones(x.shape, bool) if m is None else m for x, m in zip(ids, masks, strict=True))
 
 
-class _Kept:
-    """The ids of a callback that are not masked.
-
-    Attributes:
-      ids: Their arrays.
-    """
-
-    def __init__(self, ids: Any, counts: list[int], dims: tuple[int, ...], mask: Any) -> None:
-        self._vector = ids  # which `ids` has the addresses of
-        self._floats = [count * dim for count, dim in zip(counts, dims, strict=True)]
-        self._mask = mask  # of floats
-        self.ids = engine.Arrays(_begins(ids, counts), counts)
-
-    def read(self, step: engine.Call, training: bool) -> tuple[Any, int]:
-        """Returns the rows of all features as one vector, and the step's token."""
-        rows = np.empty(sum(self._floats), np.float32)
-        token = step.lookup(self.ids, _begins(rows, self._floats), training)
-        if self._mask is not None:
-            rows, given = np.zeros(len(self._mask), np.float32), rows
-            rows[self._mask] = given
-        return rows, token
-
-    def keep(self, step: engine.Call, gradients: Any, token: int) -> Any:
-        """Keeps the gradients of all rows, one vector, and returns tickets."""
-        given = gradients if self._mask is None else gradients[self._mask]
-        return step.keep(self.ids, _begins(given, self._floats), token)
+def _look_on_host(step: engine.Call, *arrays: Any, training: int) -> list[Any]:
+    ids, masks = _inputs(step, arrays)  # alive until the call has ended
+    rows = [np.empty(one.shape, one.dtype) for one in _shapes_of_rows(step, *arrays, training=0)]
+    addresses = engine.Arrays.of(rows).addresses
+    token = step.lookup(engine.Arrays.of(ids), engine.Arrays.of(masks), addresses, bool(training))
+    return [*rows, np.array([token >> 32, token & 0xFFFFFFFF], np.uint32)][: len(rows) + training]
 
 
-def _begins(vector: Any, counts: list[int]) -> list[int]:
-    """Returns the addresses of the parts of a vector."""
-    size = vector.itemsize
-    offsets = itertools.accumulate(counts, initial=0)
-    first = engine.address(vector)
-    return [first + size * offset for offset, _ in zip(offsets, counts, strict=False)]
+def _shapes_of_rows(step: engine.Call, *arrays: Any, training: int) -> list[Any]:
+    """Of rows, and in training of the token in two halves: JAX may have no 64-bit integers."""
+    shapes = [(*one.shape, dim) for one, dim in zip(arrays, step.dims, strict=False)]
+    rows = [jax.core.ShapedArray(shape, np.dtype("float32")) for shape in shapes]
+    return [*rows, jax.core.ShapedArray((2,), np.dtype("uint32"))][: len(rows) + training]
 
 
-def _read(step: engine.Call, training: bool, ids: Any, masks: Any) -> tuple[Any, Any]:
-    """Returns rows, and the token in two halves: JAX may have no 64-bit integers."""
-    inputs = _Inputs(step, ids, masks)
+def _keep_on_host(step: engine.Call, token: Any, *arrays: Any, worker: int) -> list[Any]:
+    high, low = (int(one) for one in np.asarray(token))
+    gradients = [np.ascontiguousarray(one) for one in arrays[: len(step.dims)]]
+    ids, masks = _inputs(step, arrays[len(step.dims) :])
+    addresses = engine.Arrays.of(gradients).addresses
+    of_ids, of_masks = engine.Arrays.of(ids), engine.Arrays.of(masks)
+    return [step.keep(of_ids, of_masks, addresses, high << 32 | low, worker)]
 
-    def read(*arrays: Any) -> Any:
-        rows, token = inputs.kept(*arrays).read(step, training)
-        return rows, np.array([token >> 32, token & 0xFFFFFFFF], np.uint32)
 
-    shapes = jax.ShapeDtypeStruct((inputs.floats,), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.uint32)
-    rows, token = _host("a lookup", read, shapes, *inputs.arrays)
-    return tuple(_parts(rows, inputs.shapes)), token
+def _shapes_of_tickets(step: engine.Call, *_: Any, worker: int) -> list[Any]:
+    del worker
+    return [jax.core.ShapedArray((engine.SLOTS * step.variables, 2), np.dtype("float32"))]
+
+
+def _inputs(step: engine.Call, arrays: Any) -> tuple[list[Any], list[Any]]:
+    """Returns ids, and masks if there are some, as arrays of numpy."""
+    ids = [np.ascontiguousarray(one, np.int64) for one in arrays[: len(step.dims)]]
+    return ids, [np.ascontiguousarray(one) for one in arrays[len(step.dims) :]]
+
+
+_look_up = _Foreign("het_lookup", "HetXlaLookup", "a lookup", _look_on_host, _shapes_of_rows)
+_keep_gradients = _Foreign("het_keep", "HetXlaKeep", "a gradient", _keep_on_host, _shapes_of_tickets)
+
+
+# --- derivatives --------------------------------------------------------------------------------------------
+
+
+def _read(step: engine.Call, ids: Any, masks: Any) -> tuple[Any, Any]:
+    *rows, token = _look_up(step, *ids, *_masks(ids, masks), training=1)
+    return tuple(rows), token
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _read_once(step: engine.Call, anchor: Any, ids: Any, masks: Any) -> Any:
     """Rows and token of a lookup whose gradient is taken, which depend on the anchor once more."""
     del anchor
-    return _read(step, True, ids, masks)
+    return _read(step, ids, masks)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _look(step: engine.Call, anchor: Any, ids: Any, masks: Any) -> Any:
     """Rows of ids; the gradient of the anchor has their tickets."""
     del anchor
-    return _read(step, True, ids, masks)[0]
+    return _read(step, ids, masks)[0]
 
 
 def _look_forward(step: engine.Call, anchor: Any, ids: Any, masks: Any) -> Any:
@@ -227,14 +259,8 @@ _look.defvjp(_look_forward, _look_backward)
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _keep(step: engine.Call, token: Any, ids: Any, masks: Any, gradients: Any) -> Any:
     """Keeps the gradients of rows, and returns their tickets."""
-    inputs = _Inputs(step, ids, masks)
-
-    def keep(token: Any, gradients: Any, *arrays: Any) -> Any:
-        high, low = (int(one) for one in np.asarray(token))
-        return inputs.kept(*arrays).keep(step, np.asarray(gradients), high << 32 | low)
-
-    shape = jax.ShapeDtypeStruct((engine.SLOTS * step.variables, 2), jnp.float32)
-    return _host("a gradient", keep, shape, token, _joined(gradients), *inputs.arrays)
+    rank = settings.workers().rank
+    return _keep_gradients(step, token, *gradients, *ids, *_masks(ids, masks), worker=rank)[0]
 
 
 def _refuse(*arguments: Any) -> Any:

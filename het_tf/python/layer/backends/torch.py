@@ -18,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from het_tf.python.backend import keras
 from het_tf.python.layer.backends import dense, engine
+from het_tf.python.session import settings
 from het_tf.python.table.layer_state import Call, Update
 from het_tf.python.table.notes import HetWarning
 
@@ -72,7 +73,7 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
         ]
     devices = [one.device for one, _ in ids]
     flat = [_here(one).contiguous() for one, _ in ids]
-    masks = [None if mask is None else _here(mask) for _, mask in ids]
+    masks = [None if mask is None else _here(mask).contiguous() for _, mask in ids]
     if training and torch.is_grad_enabled():
         rows = _Look.apply(step, masks, _here(anchor), *flat)
     else:
@@ -99,28 +100,18 @@ def _warn_of_copies(device: str) -> None:
 
 
 def _arrays(tensors: Any) -> engine.Arrays:
-    return engine.Arrays([one.data_ptr() for one in tensors], [one.numel() for one in tensors])
-
-
-def _chosen(tensors: Any, masks: Any) -> list[Any]:
-    return [one if mask is None else one[mask] for one, mask in zip(tensors, masks, strict=True)]
+    present = [one for one in tensors if one is not None]
+    return engine.Arrays(
+        [None if one is None else one.data_ptr() for one in tensors] if present else [],
+        [one.numel() for one in present],
+    )
 
 
 def _read(step: engine.Call, ids: Any, masks: Any, training: bool) -> tuple[tuple[Any, ...], int]:
-    kept = _chosen(ids, masks)
-    parts = [
-        torch.empty((*one.shape, dim), dtype=torch.float32) for one, dim in zip(kept, step.dims, strict=True)
+    rows = [
+        torch.empty((*one.shape, dim), dtype=torch.float32) for one, dim in zip(ids, step.dims, strict=True)
     ]
-    token = step.lookup(_arrays(kept), [one.data_ptr() for one in parts], training)
-    rows = [part if mask is None else _spread(part, mask) for part, mask in zip(parts, masks, strict=True)]
-    return tuple(rows), token
-
-
-def _spread(rows: Any, mask: Any) -> Any:
-    """Returns rows where the mask is True, zeros elsewhere."""
-    out = rows.new_zeros((*mask.shape, rows.shape[-1]))
-    out[mask] = rows
-    return out
+    return tuple(rows), step.lookup(_arrays(ids), _arrays(masks), [one.data_ptr() for one in rows], training)
 
 
 class _Look(torch.autograd.Function):
@@ -147,8 +138,9 @@ class _Keep(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: engine.Call, masks: Any, token: int, ids: Any, *gradients: Any) -> Any:
         del ctx
-        given = [one.float().contiguous() for one in _chosen(gradients, masks)]
-        tickets = step.keep(_arrays(_chosen(ids, masks)), [one.data_ptr() for one in given], token)
+        given = [one.float().contiguous() for one in gradients]
+        pointers, rank = [one.data_ptr() for one in given], settings.workers().rank
+        tickets = step.keep(_arrays(ids), _arrays(masks), pointers, token, rank)
         return torch.from_numpy(tickets)
 
     @staticmethod
