@@ -134,7 +134,7 @@ def test_states_merge_and_configurations_return():
 
 BAD = [
     (dict(groups=None), ValueError, "GAUC has no groups; give update_state groups="),
-    (dict(groups=[0.5, 1.0]), ValueError, "groups are float32; give integers or strings"),
+    (dict(groups=[0.5, 1.0]), ValueError, "groups are float64; give integers or strings"),
     (dict(groups=[1, 2, 3]), ValueError, r"groups has shape \(3,\), but y_pred \(2,\)"),
     (dict(y_true=[1, 0, 1]), ValueError, "y_true has 3 values, but y_pred 2"),
     (dict(y_true=[1, 2]), tf.errors.InvalidArgumentError, "y_true has a value other than 0 and 1"),
