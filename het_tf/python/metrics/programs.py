@@ -154,13 +154,13 @@ def mask_of(y_pred: Any) -> Any:
 
 
 def later(queue: Any, batch: tuple[Any, ...]) -> bool:
-    """Whether JAX traces a step; when the step runs it then appends the batch to a queue.
+    """Whether JAX runs a step, where no state outside of it changes: appends the batch to a queue.
 
     Args:
       queue: Gets a tuple like `batch`, with arrays of numpy.
       batch: Tensors and None, also in dicts, lists and tuples. Predictions, the third, keep their masks.
     """
-    if backend.NAME != "jax" or not is_traced(*keras.tree.flatten(batch)):
+    if backend.NAME != "jax":
         return False
 
     def append(masks: Any, *given: Any) -> None:
@@ -169,5 +169,8 @@ def later(queue: Any, batch: tuple[Any, ...]) -> bool:
         queue.append(copies)
 
     masks = keras.tree.map_structure(mask_of, batch[2])
-    jax.experimental.io_callback(append, None, masks, *batch, ordered=True)
+    if is_traced(*keras.tree.flatten(batch)):
+        jax.experimental.io_callback(append, None, masks, *batch, ordered=True)
+    else:
+        append(masks, *batch)
     return True

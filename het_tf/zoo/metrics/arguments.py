@@ -18,6 +18,11 @@ def tensor(values: Any) -> Any:
     return ops.convert_to_tensor(values)
 
 
+def constant(value: float, like: Any) -> Any:
+    """Returns a number in the type of a tensor: keras.ops rounds one of Python to float32 on PyTorch."""
+    return ops.convert_to_tensor(value, dtype_of(like))
+
+
 def dtype_of(values: Any) -> str:
     """Returns the name of a tensor's type."""
     return str(keras.backend.standardize_dtype(values.dtype))

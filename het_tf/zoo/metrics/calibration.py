@@ -60,7 +60,9 @@ class NormalizedEntropy(arguments.Sums):
             losses = ops.relu(predictions) - predictions * labels + ops.log1p(ops.exp(-ops.abs(predictions)))
         else:
             epsilon = keras.backend.epsilon()
-            clipped = ops.clip(predictions, epsilon, 1 - epsilon)
+            least, most = (arguments.constant(one, predictions) for one in (epsilon, 1 - epsilon))
+            clipped = ops.where(predictions < least, least, predictions)
+            clipped = ops.where(clipped > most, most, clipped)
             losses = -(labels * ops.log(clipped) + (1 - labels) * ops.log1p(-clipped))
         self._losses.assign_add(ops.sum(weights * losses))
         self._positives.assign_add(ops.sum(weights * labels))

@@ -12,7 +12,7 @@ from het_tf.python.backend import keras
 from het_tf.python.checks import one_of, whole_or_none
 from het_tf.python.metrics.programs import demand, exact, length, mask_of, products
 from het_tf.zoo.metrics import arguments
-from het_tf.zoo.metrics.arguments import dtype_of, shape_of, tensor
+from het_tf.zoo.metrics.arguments import constant, dtype_of, shape_of, tensor
 
 ops = keras.ops
 
@@ -62,7 +62,7 @@ def expected_reciprocal_rank(scores: Any, relevant: Any, k: float) -> Any:
     Returns:
       float64 `[B]`; 0 without a relevant item.
     """
-    lowest = float(np.finfo(dtype_of(scores)).min)
+    lowest = constant(float(np.finfo(dtype_of(scores)).min), scores)
     best = ops.max(ops.where(relevant, scores, lowest), axis=1, keepdims=True)
 
     def number(where: Any) -> Any:
@@ -143,7 +143,7 @@ class _OfLists(arguments.Sums):
                     f"mask has shape {shape_of(mask)}, but y_pred {shape}; give one value a score"
                 )
             there = there & mask
-        lowest = float(np.finfo(dtype_of(scores)).min)
+        lowest = constant(float(np.finfo(dtype_of(scores)).min), scores)
         return (
             ops.where(there, ops.where(scores < lowest, lowest, scores), -np.inf),
             ops.where(there, ops.cast(labels, "float64"), 0.0),
