@@ -142,15 +142,11 @@ def products(x: Any) -> Any:
     return torch.cumprod(x, 1) if backend.NAME == "torch" else keras.ops.cumprod(x, axis=1)
 
 
-def _masking() -> Any:
-    from keras.src.backend.common import masking  # not public; what JAX traces has no attributes
-
-    return masking
-
-
 def mask_of(y_pred: Any) -> Any:
     """Returns the mask that Keras has given predictions, or None."""
-    return _masking().get_keras_mask(y_pred)
+    from keras.src.backend.common import masking  # not public; what JAX traces has no attributes
+
+    return masking.get_keras_mask(y_pred)
 
 
 def later(queue: Any, batch: tuple[Any, ...]) -> bool:
@@ -158,19 +154,16 @@ def later(queue: Any, batch: tuple[Any, ...]) -> bool:
 
     Args:
       queue: Gets a tuple like `batch`, with arrays of numpy.
-      batch: Tensors and None, also in dicts, lists and tuples. Predictions, the third, keep their masks.
+      batch: Tensors and None, also in dicts, lists and tuples.
     """
     if backend.NAME != "jax":
         return False
 
-    def append(masks: Any, *given: Any) -> None:
-        copies = jax.tree.map(np.array, given)  # JAX uses the memory again
-        keras.tree.map_structure(_masking().set_keras_mask, copies[2], jax.tree.map(np.array, masks))
-        queue.append(copies)
+    def append(*given: Any) -> None:
+        queue.append(jax.tree.map(np.array, given))  # copies: JAX uses the memory again
 
-    masks = keras.tree.map_structure(mask_of, batch[2])
     if is_traced(*keras.tree.flatten(batch)):
-        jax.experimental.io_callback(append, None, masks, *batch, ordered=True)
+        jax.experimental.io_callback(append, None, *batch, ordered=True)
     else:
-        append(masks, *batch)
+        append(*batch)
     return True

@@ -71,9 +71,9 @@ class GAUC(arguments.Sums):
     and in your own loop you give them: `gauc.update_state(y, scores, groups=users)`.
 
     It keeps all samples, 20 bytes each (24 with dtype "float64"). Called eagerly, as by `fit` and `evaluate`
-    at the end, `result()` is exact. In a graph, as for the progress bar, it sorts anew when the samples have
-    grown by a quarter, and returns the newest value until then. Only the order of predictions
-    matters, so logits and probabilities give the same result.
+    at the end, `result()` is exact. In a graph or a program of JAX, as for the progress bar, it sorts anew
+    when the samples have grown by a quarter, and returns the newest value until then. Only the order of
+    predictions matters, so logits and probabilities give the same result.
 
     Args:
       by: The input of the model with the groups: a name if the inputs are a dict, else a number.
@@ -84,8 +84,8 @@ class GAUC(arguments.Sums):
       y_true: `[B]`, `[B, 1]`, 0 or 1.
       y_pred: The same number of values; any float type.
       sample_weight: None, `[B]` or `[B, 1]`, >= 0. Samples of weight 0 are ignored.
-      groups: Integers or strings, `[B]` or `[B, 1]`; strings are compared by a hash of 63 bits. None: the
-        input `by`.
+      groups: Integers or strings, `[B]` or `[B, 1]`; strings are compared by a hash of 63 bits, and are
+        tensors on TensorFlow alone. None: the input `by`.
 
     Raises:
       ValueError: No groups are given, or shapes do not fit. A label is neither 0 nor 1, a score NaN, a

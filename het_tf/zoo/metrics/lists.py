@@ -38,7 +38,7 @@ def expected_gains(scores: Any, gains: Any, k: int) -> Any:
 
     def of_runs(values: Any) -> Any:
         flat = ops.reshape(runs, [-1])
-        return ops.take(ops.segment_sum(ops.reshape(values, [-1]), flat, num_segments=lists * k), runs)
+        return ops.take(ops.segment_sum(ops.reshape(values, [-1]), flat, num_segments=lists * k + 1), runs)
 
     inner = of_runs(gains_of_top) / of_runs(ops.ones_like(gains_of_top))
     last = top[:, -1:]
@@ -63,7 +63,7 @@ def expected_reciprocal_rank(scores: Any, relevant: Any, k: float) -> Any:
       float64 `[B]`; 0 without a relevant item.
     """
     lowest = constant(float(np.finfo(dtype_of(scores)).min), scores)
-    best = ops.max(ops.where(relevant, scores, lowest), axis=1, keepdims=True)
+    best = ops.max(ops.where(relevant, scores, lowest), axis=1, keepdims=True, initial=-np.inf)
 
     def number(where: Any) -> Any:
         return ops.sum(ops.cast(where, "float64"), axis=1, keepdims=True)
@@ -194,7 +194,7 @@ def _flat(values: Any, message: str) -> Any:
 
 
 def _of_index(labels: Any, scores: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Returns the relevance of lists by the number of their relevant item, `[B]` or `[B, 1]`, and its rule."""
+    """Returns the relevance of lists by their relevant item's number, `[B]` or `[B, 1]`, and its rule."""
     if not dtype_of(labels).startswith(("int", "uint")):
         raise ValueError(
             f"y_true is {dtype_of(labels)}; with sparse=True give the number of the relevant item, as an "

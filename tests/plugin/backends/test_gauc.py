@@ -166,7 +166,10 @@ def test_inputs_that_are_not_there_are_named():
     with pytest.raises(ValueError, match=r"by is 1\.5; give the name or the number"):
         GAUC(by=1.5)
     _, label, _, _ = samples(8)
-    x, y = {"user": np.arange(8, dtype="int32"), "x": np.ones((8, 3), "float32")}, label[:, None].astype("float32")
+    x, y = (
+        {"user": np.arange(8, dtype="int32"), "x": np.ones((8, 3), "float32")},
+        label[:, None].astype("float32"),
+    )
     for by in ("item", 0):
         made = het_tf.metrics.with_inputs(model([GAUC(by=by)]))
         with pytest.raises(ValueError, match="has no such input; its inputs have the names 'user', 'x'"):

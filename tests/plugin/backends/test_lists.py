@@ -133,6 +133,15 @@ def test_compile_with_half_precision_and_keras_mask():
     assert recall.left_out == np.count_nonzero(~y.any(1))
 
 
+def test_a_batch_without_lists_adds_nothing():
+    for metric in (RecallAtK(2), NDCG(2), MeanReciprocalRank(), RecallAtK(2, sparse=True)):
+        good = dict(y_true=[2], y_pred=GOOD["y_pred"]) if metric.sparse else GOOD
+        metric.update_state(**good)
+        before = float(metric.result())
+        metric.update_state(np.ones((0,) if metric.sparse else (0, 3), "int32"), np.ones((0, 3), "float32"))
+        assert float(metric.result()) == before
+
+
 def test_configurations_return():
     for metric in (RecallAtK(7, sparse=True), NDCG(7, gain="linear", name="mine"), MeanReciprocalRank(4)):
         again = type(metric).from_config(metric.get_config())

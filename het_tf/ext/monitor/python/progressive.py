@@ -35,8 +35,8 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
     `progressive_NAME`, over all predictions of `fit` so far, across epochs. With `steps_per_execution` a
     window ends with the execution that fills it. The compiled metrics are not touched.
 
-    Under Horovod every rank must have the callback; results cover all ranks' samples exactly, and rank 0
-    writes the file.
+    On several ranks each must have the callback; results cover all ranks' samples exactly, and rank 0 writes
+    the file.
 
     Args:
       metrics: Keras metrics of the model's output, with one number each, used only by the callback. For
