@@ -65,8 +65,8 @@ def current(by: str | int, who: str) -> Any:
     """Returns the input `by`, a name or number, of the batch whose metrics are computed.
 
     Raises:
-      ValueError: No inputs are visible, `by` is not one of them or JAX has cut its numbers, or TensorFlow's XLA
-        compiles the model.
+      ValueError: No inputs are visible, `by` is not one of them or JAX has cut its numbers, or XLA compiles
+        the model of TensorFlow.
     """
     shown = _current.get()
     if shown is None:

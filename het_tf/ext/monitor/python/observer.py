@@ -14,8 +14,7 @@ class Observer:
 
     Keras' steps, and those of users, predict, update, and then call `compute_metrics(x, y, y_pred,
     sample_weight)`. The observer overrides that method and `train_step` by attributes of the model until
-    `remove`; it ignores steps of evaluation. It calls the function inside the step, so in its graph; on JAX in
-    `settle`.
+    `remove`; it ignores steps of evaluation. It calls the function inside the step; on JAX in `settle`.
 
     Args:
       model: A compiled Keras model.
