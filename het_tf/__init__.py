@@ -70,7 +70,7 @@ _MODULES = (
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "export", "horovod", "metrics", "models", "serving",
+    "export", "horovod", "models", "serving",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),

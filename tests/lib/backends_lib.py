@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import keras
 import numpy as np
+import pytest
 
 import het_tf
 
 BACKEND = keras.backend.backend()
 IDS, DIM = 12, 3
+on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="of TensorFlow")
+on_jax = pytest.mark.skipif(BACKEND != "jax", reason="of JAX")
+
+
+def invalid():
+    """What is raised for values that no shape or type shows to be wrong."""
+    if BACKEND != "tensorflow":
+        return ValueError
+    import tensorflow as tf
+
+    return tf.errors.InvalidArgumentError
 
 
 def rows(table="t", ids=IDS):

@@ -115,6 +115,29 @@ def same(arrays):
         np.testing.assert_array_equal(one, other)
 
 
+def merged(workers, place):
+    """Metrics of all ranks are those of one process with all samples; afterwards each rank has its own."""
+    del place
+    rng = np.random.default_rng(5)
+    users, labels, scores = rng.integers(0, 9, 120) * 2**40, rng.integers(0, 2, 120), rng.random(120)
+
+    def metrics(part):
+        found = [het_tf.metrics.GAUC(dtype="float64"), het_tf.metrics.NormalizedEntropy(dtype="float64")]
+        found[0].update_state(labels[part], scores[part], groups=users[part])
+        found[1].update_state(labels[part], scores[part])
+        return found
+
+    mine = metrics(slice(0, 50) if workers.rank() == 0 else slice(50, 120))
+    before = [float(one.result()) for one in mine]
+    with het_tf.workers.global_states(mine):
+        np.testing.assert_allclose(
+            [float(one.result()) for one in mine],
+            [float(one.result()) for one in metrics(slice(0, 120))],
+            rtol=1e-12,
+        )
+    assert [float(one.result()) for one in mine] == before
+
+
 def loop(workers, place):
     """A loop of one's own: broadcast, reduce_gradients, apply. Then without reduce_gradients: refused."""
     del place

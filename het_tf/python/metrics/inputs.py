@@ -5,7 +5,8 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any
 
-from het_tf.python.library import tf
+from het_tf.python import backend, ids
+from het_tf.python.backend import keras
 
 _current: contextvars.ContextVar[Any] = contextvars.ContextVar("inputs", default=None)
 
@@ -29,7 +30,7 @@ def with_inputs(model: Any) -> Any:
     Raises:
       TypeError: It is not a Keras model.
     """
-    if not isinstance(model, tf.keras.Model):
+    if not isinstance(model, keras.Model):
         raise TypeError(f"model is {model!r}; give a Keras model")
     inner = model.compute_metrics
     if isinstance(getattr(inner, "__self__", None), _Shown):
@@ -64,7 +65,8 @@ def current(by: str | int, who: str) -> Any:
     """Returns the input `by`, a name or number, of the batch whose metrics are computed.
 
     Raises:
-      ValueError: No inputs are visible, `by` is not one of them, or the model is compiled by XLA.
+      ValueError: No inputs are visible, `by` is not one of them or JAX has cut its numbers, or XLA compiles
+        the model of TensorFlow.
     """
     shown = _current.get()
     if shown is None:
@@ -73,18 +75,30 @@ def current(by: str | int, who: str) -> Any:
             "before fit and evaluate, or give update_state groups="
         )
     model, x = shown
-    if getattr(model, "jit_compile", False) and not model.run_eagerly:
+    if backend.TENSORFLOW and getattr(model, "jit_compile", False) and not model.run_eagerly:
         raise ValueError(
             f"model {model.name!r} is compiled by XLA, which cannot keep the samples of {who}; give compile "
             "jit_compile=False"
         )
+    declared = ""
+    with contextlib.suppress(AttributeError, ValueError, LookupError):  # a model that declares no inputs
+        declared = _of(model.input, by).dtype
     try:
-        if isinstance(x, dict) == isinstance(by, str):
-            return x[by] if isinstance(x, (dict, list, tuple)) else (x,)[by]  # type: ignore[index]
-    except (KeyError, IndexError):
-        pass
-    if isinstance(x, dict):
-        there = "names " + ", ".join(map(repr, x))
-    else:
-        there = f"numbers below {len(x) if isinstance(x, (list, tuple)) else 1}"
-    raise ValueError(f"{who}(by={by!r}): the model has no such input; its inputs have the {there}")
+        found = _of(x, by)
+    except LookupError:
+        if isinstance(x, dict):
+            there = "names " + ", ".join(map(repr, x))
+        else:
+            there = f"numbers below {len(x) if isinstance(x, (list, tuple)) else 1}"
+        raise ValueError(
+            f"{who}(by={by!r}): the model has no such input; its inputs have the {there}"
+        ) from None
+    ids.refuse_wide(declared, f"{who}(by={by!r}): the groups")
+    return found
+
+
+def _of(inputs: Any, by: str | int) -> Any:
+    """Returns an input. LookupError: there is none with this name or number."""
+    if isinstance(inputs, dict) != isinstance(by, str):
+        raise KeyError(by)
+    return (inputs if isinstance(inputs, (dict, list, tuple)) else (inputs,))[by]  # type: ignore[index]

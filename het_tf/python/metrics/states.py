@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from het_tf.python.metrics.programs import exact
+
 if TYPE_CHECKING:
     from het_tf.python.metrics.samples import Samples
 
 
 def variables_of(metrics: Sequence[Any]) -> list[Any]:
-    """Their sums."""
-    return [variable for metric in metrics for variable in metric.variables]
+    """Their sums; the number of samples is none."""
+    counts = {id(store.count) for store in samples_of(metrics)}
+    return [one for metric in metrics for one in metric.variables if id(one) not in counts]
 
 
 def samples_of(metrics: Sequence[Any]) -> "list[Samples]":
@@ -20,6 +23,7 @@ def samples_of(metrics: Sequence[Any]) -> "list[Samples]":
     return [store for store in stores if hasattr(store, "columns") and hasattr(store, "replace")]
 
 
+@exact
 def add(into: Sequence[Any], metrics: Sequence[Any]) -> None:
     """Adds the states of metrics to those of others of the same classes; eagerly."""
     for total, variable in zip(variables_of(into), variables_of(metrics), strict=True):

@@ -1,8 +1,36 @@
-"""Arguments of metrics as flat columns of the same length."""
+"""Arguments of metrics as flat columns of the same length, and states that are sums."""
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
+
+from het_tf.python.backend import keras
+from het_tf.python.metrics.programs import demand, exact, mask_of, wide
+
+ops = keras.ops
+
+
+def tensor(values: Any) -> Any:
+    """Returns values as a tensor; lists of floats as float32."""
+    if isinstance(values, (list, tuple)) and all(isinstance(one, (int, float, list)) for one in values):
+        values = np.asarray(values)
+        values = values.astype(np.float32) if values.dtype == np.float64 else values
+    return ops.convert_to_tensor(values)
+
+
+def constant(value: float, like: Any) -> Any:
+    """Returns a number in the type of a tensor: keras.ops rounds one of Python to float32 on PyTorch."""
+    return ops.convert_to_tensor(value, dtype_of(like))
+
+
+def dtype_of(values: Any) -> str:
+    """Returns the name of a tensor's type."""
+    return str(keras.backend.standardize_dtype(values.dtype))
+
+
+def shape_of(values: Any) -> tuple[int | None, ...] | None:
+    """Returns the shape as far as it is known when a graph is made; None: not even the rank."""
+    return None if getattr(values.shape, "rank", 0) is None else tuple(values.shape)
 
 
 def spread(values: Any, like: Any, name: str) -> Any:
@@ -10,7 +38,7 @@ def spread(values: Any, like: Any, name: str) -> Any:
 
     Args:
       values: `[B]`, `[B, 1]` or the shape of `like`.
-      like: The predictions, `[B]` or `[B, ...]`.
+      like: The predictions, a tensor `[B]` or `[B, ...]`.
       name: Name of the argument, for the message.
 
     Returns:
@@ -19,21 +47,21 @@ def spread(values: Any, like: Any, name: str) -> Any:
     Raises:
       ValueError: The shapes do not fit, if they are known when a graph is made.
     """
-    values, like = tf.convert_to_tensor(values), tf.convert_to_tensor(like)
-    rank, wanted = values.shape.rank, like.shape.rank
-    if rank is None or wanted is None:
-        return tf.reshape(values, [-1])
-    while rank > wanted and values.shape[-1] == 1:
-        values, rank = values[..., 0], rank - 1
-    for _ in range(wanted - rank):
-        values = values[..., None]
-    pairs = list(zip(values.shape, like.shape, strict=False))
-    if rank > wanted or any(None not in pair and pair[0] not in (1, pair[1]) for pair in pairs):
+    values = tensor(values)
+    shape, wanted = shape_of(values), shape_of(like)
+    if shape is None or wanted is None:
+        return ops.reshape(values, [-1])
+    own = shape
+    while len(shape) > len(wanted) and shape[-1] == 1:
+        values, shape = values[..., 0], shape[:-1]
+    for _ in range(len(wanted) - len(shape)):
+        values, shape = values[..., None], (*shape, 1)
+    pairs = list(zip(shape, wanted, strict=False))
+    if len(shape) > len(wanted) or any(None not in pair and pair[0] not in (1, pair[1]) for pair in pairs):
         raise ValueError(
-            f"{name} has shape {values.shape}, but y_pred {like.shape}; give one value a sample, or one a "
-            "prediction"
+            f"{name} has shape {own}, but y_pred {wanted}; give one value a sample, or one a prediction"
         )
-    return tf.reshape(tf.broadcast_to(values, tf.shape(like)), [-1])
+    return ops.reshape(ops.broadcast_to(values, ops.shape(like)), [-1])
 
 
 def flat(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
@@ -42,44 +70,48 @@ def flat(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     Raises:
       ValueError: Shapes do not fit.
     """
-    predictions = tf.convert_to_tensor(y_pred)
-    labels = tf.reshape(tf.cast(tf.convert_to_tensor(y_true), tf.float64), [-1])
-    mask = getattr(y_pred, "_keras_mask", None)
-    flat_predictions = tf.reshape(tf.cast(predictions, tf.float64), [-1])
-    sizes = labels.shape[0], flat_predictions.shape[0]
-    if None not in sizes and sizes[0] != sizes[1]:
+    predictions, mask = tensor(y_pred), mask_of(y_pred)
+    labels = ops.reshape(ops.cast(tensor(y_true), "float64"), [-1])
+    of_predictions = ops.reshape(ops.cast(predictions, "float64"), [-1])
+    sizes = labels.shape[0], of_predictions.shape[0]
+    if None in sizes:
+        rule = ops.size(labels) == ops.size(of_predictions)
+        labels, of_predictions = demand(
+            [labels, of_predictions], (rule, "y_true must have one label for each prediction of y_pred")
+        )
+    elif sizes[0] != sizes[1]:
         raise ValueError(
             f"y_true has {sizes[0]} values, but y_pred {sizes[1]}; give one label for each prediction"
         )
-    tf.debugging.assert_equal(
-        tf.size(labels), tf.size(flat_predictions), "y_true must have one label for each prediction of y_pred"
-    )
-    weights = tf.ones_like(flat_predictions)
-    if sample_weight is not None:
-        weights *= tf.cast(spread(sample_weight, predictions, "sample_weight"), tf.float64)
-    if mask is not None:
-        weights *= tf.cast(spread(mask, predictions, "the mask of y_pred"), tf.float64)
-    tf.debugging.assert_non_negative(weights, "sample_weight has a negative value; give numbers >= 0")
-    return labels, flat_predictions, weights
+    weights = ops.ones_like(of_predictions)
+    for given, name in ((sample_weight, "sample_weight"), (mask, "the mask of y_pred")):
+        if given is not None:
+            weights = weights * ops.cast(spread(given, predictions, name), "float64")
+    return labels, of_predictions, weights
 
 
-def probability_labels(labels: Any) -> None:
-    """Adds to the graph: InvalidArgumentError if a label is outside [0, 1]."""
-    inside = tf.reduce_all((labels >= 0) & (labels <= 1))
-    tf.debugging.Assert(inside, ["y_true has a value outside of [0, 1]; give labels of 0 and 1"], summarize=1)
+NO_NAN = "y_pred is NaN, which has no rank; look at the loss"
+NO_NEGATIVE = "sample_weight has a negative value; give numbers >= 0"
 
 
-def no_nan(scores: Any) -> None:
-    """Adds to the graph: InvalidArgumentError if a score is NaN, which has no rank."""
-    found = tf.reduce_any(tf.math.is_nan(scores))
-    tf.debugging.Assert(~found, ["y_pred is NaN, which has no rank; look at the loss"], summarize=1)
+def no_negative(weights: Any) -> tuple[Any, str]:
+    """Returns the rule of weights."""
+    return ops.all(weights >= 0), NO_NEGATIVE
 
 
-def summed(metric: Any, name: str) -> Any:
-    """Makes a state of a metric for a sum: float64, so that sums of millions of small numbers are exact."""
-    return metric.add_weight(name=name, shape=(), initializer="zeros", dtype="float64")
+class Sums(keras.metrics.Metric):
+    """A metric whose states are sums: float64, so that sums of millions of small numbers are exact."""
 
+    @exact
+    def reset_state(self) -> None:
+        """Sets all states to 0."""
+        super().reset_state()
 
-def as_result(metric: Any, value: Any) -> Any:
-    """Casts a value to the dtype of a metric."""
-    return tf.cast(value, metric.dtype or "float32")
+    def sum(self, name: str, dtype: str = "float64") -> Any:
+        """Makes a state."""
+        with wide():
+            return self.add_weight(name=name, shape=(), initializer="zeros", dtype=dtype)
+
+    def as_result(self, value: Any) -> Any:
+        """Casts a value to the metric's dtype."""
+        return ops.cast(value, self.dtype or "float32")

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import tensorflow as tf
-
+from het_tf.python.backend import keras
+from het_tf.python.metrics.programs import demand, exact
 from het_tf.zoo.metrics import arguments
 
-keras: Any = tf.keras
+ops = keras.ops
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class NormalizedEntropy(keras.metrics.Metric):
+class NormalizedEntropy(arguments.Sums):
     """Log loss divided by that of the base rate as prediction (He et al., ADKDD 2014, equation 1).
 
         NE = mean of -(y log p + (1 - y) log(1 - p))  /  -(c log c + (1 - c) log(1 - c)),   c = mean of y
@@ -31,8 +31,8 @@ class NormalizedEntropy(keras.metrics.Metric):
       sample_weight: None, `[B]`, `[B, 1]`, or the shape of y_pred; >= 0.
 
     Raises:
-      ValueError: Shapes do not fit.
-      tf.errors.InvalidArgumentError: A label is outside of [0, 1], or a weight is negative.
+      ValueError: Shapes do not fit. A label is outside of [0, 1], or a weight is negative: on TensorFlow
+        tf.errors.InvalidArgumentError, in a step that JAX has compiled JaxRuntimeError.
     """
 
     _direction = "down"  # which values are better, for Keras' callbacks
@@ -42,41 +42,53 @@ class NormalizedEntropy(keras.metrics.Metric):
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self.from_logits = from_logits
-        self._losses = arguments.summed(self, "losses")
-        self._positives = arguments.summed(self, "positives")
-        self._weights = arguments.summed(self, "weights")
+        self._losses = self.sum("losses")
+        self._positives = self.sum("positives")
+        self._weights = self.sum("weights")
 
+    @exact
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch; see the class."""
         labels, predictions, weights = arguments.flat(y_true, y_pred, sample_weight)
-        arguments.probability_labels(labels)
+        inside = ops.all((labels >= 0) & (labels <= 1))
+        labels, weights = demand(
+            [labels, weights],
+            (inside, "y_true has a value outside of [0, 1]; give labels of 0 and 1"),
+            arguments.no_negative(weights),
+        )
         if self.from_logits:
-            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=predictions)
+            losses = ops.relu(predictions) - predictions * labels + ops.log1p(ops.exp(-ops.abs(predictions)))
         else:
             epsilon = keras.backend.epsilon()
-            inside = tf.clip_by_value(predictions, epsilon, 1 - epsilon)
-            losses = -(labels * tf.math.log(inside) + (1 - labels) * tf.math.log1p(-inside))
-        self._losses.assign_add(tf.reduce_sum(weights * losses))
-        self._positives.assign_add(tf.reduce_sum(weights * labels))
-        self._weights.assign_add(tf.reduce_sum(weights))
+            least, most = (arguments.constant(one, predictions) for one in (epsilon, 1 - epsilon))
+            clipped = ops.where(predictions < least, least, predictions)
+            clipped = ops.where(clipped > most, most, clipped)
+            losses = -(labels * ops.log(clipped) + (1 - labels) * ops.log1p(-clipped))
+        self._losses.assign_add(ops.sum(weights * losses))
+        self._positives.assign_add(ops.sum(weights * labels))
+        self._weights.assign_add(ops.sum(weights))
 
+    @exact
     def result(self) -> Any:
         """Returns the normalised entropy of all samples so far, a scalar."""
-        weights = tf.convert_to_tensor(self._weights)
-        rate = tf.convert_to_tensor(self._positives) / weights
-        # xlogy: 0 log 0 = 0, so that the entropy of equal labels is 0, and the result NaN.
-        entropy = -(tf.math.xlogy(rate, rate) + tf.math.xlogy(1 - rate, 1 - rate))
-        mean = tf.convert_to_tensor(self._losses) / weights
-        undefined = tf.constant(float("nan"), tf.float64)
-        return arguments.as_result(self, tf.where(entropy > 0, mean / entropy, undefined))
+        weights = ops.convert_to_tensor(self._weights)
+        rate = ops.convert_to_tensor(self._positives) / weights
+        entropy = -(_x_log_x(rate) + _x_log_x(1 - rate))
+        mean = ops.convert_to_tensor(self._losses) / weights
+        return self.as_result(ops.where(entropy > 0, mean / entropy, float("nan")))
 
     def get_config(self) -> dict[str, Any]:
         """The metric's arguments."""
         return {**super().get_config(), "from_logits": self.from_logits}
 
 
+def _x_log_x(x: Any) -> Any:
+    """Returns x log x, with 0 log 0 = 0: the entropy of equal labels is 0, and the result NaN."""
+    return x * ops.log(ops.where(x > 0, x, 1.0))
+
+
 @keras.utils.register_keras_serializable(package="het_tf")
-class Calibration(keras.metrics.Metric):
+class Calibration(arguments.Sums):
     """Sum of predictions divided by sum of labels (He et al., ADKDD 2014, section 3); 1 is unbiased.
 
     `result()` is NaN while the sum of labels is 0.
@@ -89,30 +101,31 @@ class Calibration(keras.metrics.Metric):
     counts.
 
     Raises:
-      ValueError: Shapes do not fit.
-      tf.errors.InvalidArgumentError: A weight is negative.
+      ValueError: As `NormalizedEntropy`, but for labels.
     """
 
     def __init__(self, from_logits: bool = False, name: str = "calibration", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.from_logits = from_logits
-        self._predicted = arguments.summed(self, "predicted")
-        self._observed = arguments.summed(self, "observed")
+        self._predicted = self.sum("predicted")
+        self._observed = self.sum("observed")
 
+    @exact
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch; see the class."""
         labels, predictions, weights = arguments.flat(y_true, y_pred, sample_weight)
+        (weights,) = demand([weights], arguments.no_negative(weights))
         if self.from_logits:
-            predictions = tf.sigmoid(predictions)
-        self._predicted.assign_add(tf.reduce_sum(weights * predictions))
-        self._observed.assign_add(tf.reduce_sum(weights * labels))
+            predictions = ops.sigmoid(predictions)
+        self._predicted.assign_add(ops.sum(weights * predictions))
+        self._observed.assign_add(ops.sum(weights * labels))
 
+    @exact
     def result(self) -> Any:
         """Returns the ratio over all samples so far, a scalar."""
-        observed = tf.convert_to_tensor(self._observed)
-        ratio = tf.convert_to_tensor(self._predicted) / observed
-        undefined = tf.constant(float("nan"), tf.float64)
-        return arguments.as_result(self, tf.where(tf.equal(observed, 0), undefined, ratio))
+        observed = ops.convert_to_tensor(self._observed)
+        ratio = ops.convert_to_tensor(self._predicted) / observed
+        return self.as_result(ops.where(observed == 0, float("nan"), ratio))
 
     def get_config(self) -> dict[str, Any]:
         """The metric's arguments."""

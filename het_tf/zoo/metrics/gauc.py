@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
+from het_tf.python import ids
+from het_tf.python.backend import keras
 from het_tf.python.metrics import inputs
+from het_tf.python.metrics.programs import exact, is_traced, on_host
 from het_tf.python.metrics.samples import Samples
 from het_tf.zoo.metrics import arguments
 
-keras: Any = tf.keras
-_HASH = [0x6865745F7466, 0x656D626564]  # key of the hash of strings, the same as for ids of tables
+ops = keras.ops
 
 
 def grouped_auc(groups: Any, labels: Any, scores: Any, weights: Any) -> Any:
@@ -29,43 +31,29 @@ def grouped_auc(groups: Any, labels: Any, scores: Any, weights: Any) -> Any:
       float64 `[4]`: the sum over groups with both classes of weight * AUC, the sum of their weights, their
       number, and the number of all groups. The weight of a group is the sum over its samples.
     """
-    order = tf.argsort(scores)
-    order = tf.gather(order, tf.argsort(tf.gather(groups, order), stable=True))
-    groups, labels, scores, weights = (tf.gather(one, order) for one in (groups, labels, scores, weights))
-    labels, weights = tf.cast(labels, tf.float64), tf.cast(weights, tf.float64)
-    first = tf.ones([tf.minimum(tf.size(groups), 1)], tf.bool)  # empty without samples
-    new_group = tf.concat([first, groups[1:] != groups[:-1]], 0)
+    order = np.argsort(scores)
+    order = order[np.argsort(groups[order], kind="stable")]
+    groups, labels, scores, weights = (one[order] for one in (groups, labels, scores, weights))
+    labels, weights = labels.astype(np.float64), weights.astype(np.float64)
+    first = np.ones(min(len(groups), 1), bool)  # empty without samples
+    new_group = np.concatenate([first, groups[1:] != groups[:-1]])
     # A block: samples of one group with one score.
-    new_block = new_group | tf.concat([first, scores[1:] != scores[:-1]], 0)
-    block = tf.cumsum(tf.cast(new_block, tf.int32)) - 1
-    group = tf.boolean_mask(tf.cumsum(tf.cast(new_group, tf.int32)) - 1, new_block)  # of each block
-    positive = tf.math.segment_sum(weights * labels, block)
-    negative = tf.math.segment_sum(weights * (1 - labels), block)
-    below = tf.cumsum(negative, exclusive=True)
-    begins = tf.boolean_mask(below, tf.boolean_mask(new_group, new_block))
-    below -= tf.gather(begins, group)
-    right = tf.math.segment_sum(positive * (below + negative / 2), group)
-    positives, negatives = tf.math.segment_sum(positive, group), tf.math.segment_sum(negative, group)
+    new_block = new_group | np.concatenate([first, scores[1:] != scores[:-1]])
+    block, group = np.cumsum(new_block) - 1, np.cumsum(new_group)[new_block] - 1  # of samples, of blocks
+    positive = np.bincount(block, weights * labels)
+    negative = np.bincount(block, weights * (1 - labels))
+    below = np.concatenate([np.zeros(len(first)), np.cumsum(negative)[:-1]])
+    below -= below[new_group[new_block]][group]
+    right = np.bincount(group, positive * (below + negative / 2))
+    positives, negatives = np.bincount(group, positive), np.bincount(group, negative)
     both = (positives > 0) & (negatives > 0)
-    auc = tf.math.divide_no_nan(right, positives * negatives)
-    of_group = tf.where(both, positives + negatives, 0.0)
-    counts = [tf.math.count_nonzero(both), tf.size(both, tf.int64)]
-    sums = [tf.reduce_sum(of_group * auc), tf.reduce_sum(of_group)]
-    return tf.stack([*sums, *(tf.cast(one, tf.float64) for one in counts)])
-
-
-class _Newest:
-    """The newest result and its samples; hidden from Keras, which would take it for a state."""
-
-    def __init__(self) -> None:
-        with tf.init_scope(), tf.device("/CPU:0"):
-            self.sums = tf.Variable(tf.zeros([4], tf.float64), trainable=False)
-            self.count = tf.Variable(0, dtype=tf.int64, trainable=False)
-            self.changes = tf.Variable(-1, dtype=tf.int64, trainable=False)
+    auc = right[both] / (positives * negatives)[both]
+    of_group = (positives + negatives)[both]
+    return np.array([(of_group * auc).sum(), of_group.sum(), both.sum(), both.size])
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
-class GAUC(keras.metrics.Metric):
+class GAUC(arguments.Sums):
     """AUC within each group, averaged by the groups' impressions (Zhou et al., KDD 2018, equation 5).
 
         GAUC = sum over groups g of impressions_g * AUC_g / sum over groups g of impressions_g
@@ -83,9 +71,9 @@ class GAUC(keras.metrics.Metric):
     and in your own loop you give them: `gauc.update_state(y, scores, groups=users)`.
 
     It keeps all samples, 20 bytes each (24 with dtype "float64"). Called eagerly, as by `fit` and `evaluate`
-    at the end, `result()` is exact. In a graph, as for the progress bar, it sorts anew when the samples have
-    grown by a quarter, and returns the newest value until then. Only the order of predictions
-    matters, so logits and probabilities give the same result.
+    at the end, `result()` is exact. In a graph or a program of JAX, as for the progress bar, it sorts anew
+    when the samples have grown by a quarter, and returns the newest value until then. Only the order of
+    predictions matters, so logits and probabilities give the same result.
 
     Args:
       by: The input of the model with the groups: a name if the inputs are a dict, else a number.
@@ -96,12 +84,13 @@ class GAUC(keras.metrics.Metric):
       y_true: `[B]`, `[B, 1]`, 0 or 1.
       y_pred: The same number of values; any float type.
       sample_weight: None, `[B]` or `[B, 1]`, >= 0. Samples of weight 0 are ignored.
-      groups: Integers or strings, `[B]` or `[B, 1]`; strings are compared by a hash of 63 bits. None: the
-        input `by`.
+      groups: Integers or strings, `[B]` or `[B, 1]`; strings are compared by a hash of 63 bits, and are
+        tensors on TensorFlow alone. None: the input `by`.
 
     Raises:
-      ValueError: No groups are given, or shapes do not fit.
-      tf.errors.InvalidArgumentError: A label is neither 0 nor 1, a score NaN, a weight negative.
+      ValueError: No groups are given, or shapes do not fit. A label is neither 0 nor 1, a score NaN, a
+        weight negative: on TensorFlow tf.errors.InvalidArgumentError, in a step that JAX has compiled
+        JaxRuntimeError.
     """
 
     _direction = "up"  # which values are better, for Keras' callbacks
@@ -111,9 +100,10 @@ class GAUC(keras.metrics.Metric):
         if by is not None and (isinstance(by, bool) or not isinstance(by, (str, int))):
             raise ValueError(f"by is {by!r}; give the name or the number of an input of the model")
         self.by = by
-        self._scores = tf.float64 if tf.as_dtype(self.dtype or "float32") == tf.float64 else tf.float32
-        self.samples = Samples(tf.int64, tf.float32, self._scores, tf.float32)
-        self._newest = _Newest()
+        count = self.sum("count", "int64")
+        scores = np.float64 if self.dtype == "float64" else np.float32
+        self.samples = Samples(count, np.int64, np.float32, scores, np.float32)
+        self._newest: tuple[int, int, Any] = (-1, 0, None)  # changes and number of samples, and their sums
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None, groups: Any = None) -> None:
         """Adds a batch; see the class."""
@@ -124,45 +114,58 @@ class GAUC(keras.metrics.Metric):
                     "het_tf.metrics.with_inputs"
                 )
             groups = inputs.current(self.by, "GAUC")
+        self._add(y_true, y_pred, sample_weight, groups)
+
+    @exact
+    def _add(self, y_true: Any, y_pred: Any, sample_weight: Any, groups: Any) -> None:
         labels, scores, weights = arguments.flat(y_true, y_pred, sample_weight)
-        groups = arguments.spread(_ids(groups), y_pred, "groups")
-        arguments.no_nan(scores)
-        binary = tf.reduce_all(tf.equal(labels, 0) | tf.equal(labels, 1))
-        tf.debugging.Assert(binary, ["y_true has a value other than 0 and 1; GAUC takes only these"])
+        groups = arguments.spread(_ids(groups), arguments.tensor(y_pred), "groups")
+        count = self.samples.count
+        count.assign(on_host(self._put, "int64", count, groups, labels, scores, weights))
+
+    def _put(self, count: Any, groups: Any, labels: Any, scores: Any, weights: Any) -> int:
+        """Keeps a batch behind the first samples; returns their number."""
+        if np.isnan(scores).any():
+            raise ValueError(arguments.NO_NAN)
+        if not ((labels == 0) | (labels == 1)).all():
+            raise ValueError("y_true has a value other than 0 and 1; GAUC takes only these")
+        if not (weights >= 0).all():
+            raise ValueError(arguments.NO_NEGATIVE)
         there = weights > 0
-        self.samples.append(*(tf.boolean_mask(one, there) for one in (groups, labels, scores, weights)))
+        return self.samples.put(int(count), *(one[there] for one in (groups, labels, scores, weights)))
 
-    def _sums(self) -> Any:
-        """Returns `grouped_auc` of the samples; in a graph possibly of an earlier state."""
-        newest, samples = self._newest, self.samples
-        due = tf.not_equal(samples.changes, newest.changes)
-        if not tf.executing_eagerly():
-            due &= (samples.count < newest.count) | (4 * samples.count >= 5 * newest.count)
+    def _sums(self, count: Any, exactly: bool = True) -> Any:
+        """Returns `grouped_auc` of the first samples; or possibly of fewer, if that was computed before."""
+        changes, before, sums = self._newest
+        due = (self.samples.changes, int(count)) != (changes, before)
+        if not exactly:
+            due &= count < before or 4 * count >= 5 * before
+        if due:
+            sums = grouped_auc(*self.samples.first(int(count)))
+            self._newest = self.samples.changes, int(count), sums
+        return sums
 
-        def compute() -> Any:
-            sums = grouped_auc(*samples.columns())
-            newest.count.assign(samples.count)
-            newest.changes.assign(samples.changes)
-            newest.sums.assign(sums)
-            return sums
-
-        with tf.device("/CPU:0"):
-            return tf.cond(due, compute, lambda: newest.sums.read_value())
-
+    @exact
     def result(self) -> Any:
         """Returns the GAUC of all samples so far, a scalar; see the class."""
-        sums = self._sums()
-        return arguments.as_result(self, sums[0] / sums[1])
+        count = ops.convert_to_tensor(self.samples.count)
+        exactly = not is_traced(count)
+
+        def ratio(count: Any) -> Any:
+            sums = self._sums(count, exactly)
+            return sums[0] / sums[1] if sums[1] else np.nan
+
+        return self.as_result(on_host(ratio, "float64", count))
 
     @property
     def groups(self) -> int:
         """Number of groups with a positive and a negative so far."""
-        return int(self._sums()[2])
+        return int(self._sums(int(self.samples.count.value))[2])
 
     @property
     def left_out(self) -> int:
         """Number of groups without a positive or without a negative so far."""
-        sums = self._sums()
+        sums = self._sums(int(self.samples.count.value))
         return int(sums[3] - sums[2])
 
     def merge_state(self, metrics: Sequence[Any]) -> None:
@@ -170,19 +173,14 @@ class GAUC(keras.metrics.Metric):
         for metric in metrics:
             self.samples.append(*metric.samples.columns())
 
-    def reset_state(self) -> None:
-        """Removes all samples."""
-        self.samples.clear()
-
     def get_config(self) -> dict[str, Any]:
         """The metric's arguments."""
         return {**super().get_config(), "by": self.by}
 
 
 def _ids(groups: Any) -> Any:
-    ids = tf.convert_to_tensor(groups)
-    if ids.dtype == tf.string:
-        return tf.strings.to_hash_bucket_strong(ids, 2**63 - 1, _HASH)
-    if not ids.dtype.is_integer:
-        raise ValueError(f"groups are {ids.dtype.name}; give integers or strings (a float32 cannot hold ids)")
-    return tf.cast(ids, tf.int64)
+    groups = ids.to_tensor(groups, "groups")
+    dtype = arguments.dtype_of(groups)
+    if not dtype.startswith(("int", "uint", "string")):
+        raise ValueError(f"groups are {dtype}; give integers or strings (a float32 cannot hold ids)")
+    return ids.as_int64(groups)

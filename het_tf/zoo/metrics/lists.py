@@ -7,12 +7,14 @@ Najork, ECIR 2008), in closed form, so that results depend neither on a sort nor
 from typing import Any, Literal
 
 import numpy as np
-import tensorflow as tf
 
+from het_tf.python.backend import keras
 from het_tf.python.checks import one_of, whole_or_none
+from het_tf.python.metrics.programs import demand, exact, length, mask_of, products
 from het_tf.zoo.metrics import arguments
+from het_tf.zoo.metrics.arguments import constant, dtype_of, shape_of, tensor
 
-keras: Any = tf.keras
+ops = keras.ops
 
 
 def expected_gains(scores: Any, gains: Any, k: int) -> Any:
@@ -26,57 +28,61 @@ def expected_gains(scores: Any, gains: Any, k: int) -> Any:
     Returns:
       float64 `[B, k]`.
     """
-    top, places = tf.math.top_k(scores, k)
-    gains_of_top = tf.gather(gains, places, batch_dims=1)
-    # Items equal to one within the first k are there, too, except items equal to the last one.
-    descending = -top
-    begin = tf.searchsorted(descending, descending, "left")
-    end = tf.searchsorted(descending, descending, "right")
-    before = tf.pad(tf.cumsum(gains_of_top, axis=1), [[0, 0], [1, 0]])
-    of_equal = tf.gather(before, end, batch_dims=1) - tf.gather(before, begin, batch_dims=1)
-    inner = of_equal / tf.cast(end - begin, tf.float64)
+    top, places = ops.top_k(scores, k)
+    gains_of_top = ops.take_along_axis(gains, places, axis=1)
+    # Items equal to one within the first k are there, too, except items equal to the last one. They are a
+    # run, and have its mean.
+    runs = ops.pad(ops.cumsum(ops.cast(top[:, 1:] != top[:, :-1], "int32"), axis=1), [[0, 0], [1, 0]])
+    lists = ops.shape(scores)[0]
+    runs = runs + k * ops.arange(lists, dtype="int32")[:, None]
+
+    def of_runs(values: Any) -> Any:
+        flat = ops.reshape(runs, [-1])
+        return ops.take(ops.segment_sum(ops.reshape(values, [-1]), flat, num_segments=lists * k + 1), runs)
+
+    inner = of_runs(gains_of_top) / of_runs(ops.ones_like(gains_of_top))
     last = top[:, -1:]
-    equal = tf.cast(tf.equal(scores, last), tf.float64)
-    outer = tf.reduce_sum(gains * equal, axis=1, keepdims=True) / tf.reduce_sum(equal, axis=1, keepdims=True)
-    return tf.where(tf.equal(top, last), outer, inner)
+    equal = ops.cast(scores == last, "float64")
+    outer = ops.sum(gains * equal, axis=1, keepdims=True) / ops.sum(equal, axis=1, keepdims=True)
+    return ops.where(top == last, outer, inner)
 
 
-def expected_reciprocal_rank(scores: Any, relevant: Any, k: Any) -> Any:
+def expected_reciprocal_rank(scores: Any, relevant: Any, k: float) -> Any:
     """Returns 1 / rank of the first relevant item, 0 beyond k, averaged over orders of equal scores.
 
     If t items have one score, r of them relevant, and s items are above, the j-th is the first relevant one
-    in C(t - j, r - 1) of C(t, r) orders, and its rank is s + j.
+    in C(t - j, r - 1) of C(t, r) orders, and its rank is s + j. That share is r / t for j = 1, and falls by
+    (t - j - r + 2) / (t - j + 1) to the next.
 
     Args:
       scores: float `[B, items]`.
       relevant: bool `[B, items]`.
-      k: int32 scalar.
+      k: A number.
 
     Returns:
       float64 `[B]`; 0 without a relevant item.
     """
-    best = tf.reduce_max(tf.where(relevant, scores, scores.dtype.min), axis=1, keepdims=True)
+    lowest = constant(float(np.finfo(dtype_of(scores)).min), scores)
+    best = ops.max(ops.where(relevant, scores, lowest), axis=1, keepdims=True, initial=-np.inf)
 
     def number(where: Any) -> Any:
-        return tf.cast(tf.math.count_nonzero(where, axis=1, keepdims=True), tf.float64)
+        return ops.sum(ops.cast(where, "float64"), axis=1, keepdims=True)
 
-    above, tied = number(scores > best), number(tf.equal(scores, best))
-    right = number(tf.equal(scores, best) & relevant)
+    above, tied = number(scores > best), number(scores == best)
+    right = number((scores == best) & relevant)
     # As many columns as the largest tie of any list needs.
-    widest = tf.maximum(tf.reduce_max(tied - right), 0) + 1
-    j = tf.range(1, widest + 1, dtype=tf.float64)[None]
+    widest = length(ops.max(tied - right, initial=0.0) + 1, scores.shape[1])
+    j = ops.cast(ops.arange(widest, dtype="int32"), "float64")[None] + 1
     possible = j <= tied - right + 1
-    inside = tf.where(possible, j, 1.0)
-
-    def log_choose(n: Any, m: Any) -> Any:
-        return tf.math.lgamma(n + 1) - tf.math.lgamma(m + 1) - tf.math.lgamma(n - m + 1)
-
-    share = tf.exp(log_choose(tied - inside, right - 1) - log_choose(tied, right))
-    counted = possible & (above + j <= tf.cast(k, tf.float64)) & (right > 0)
-    return tf.reduce_sum(tf.where(counted, share / (above + inside), 0.0), axis=1)
+    factors = ops.where(j == 1, right, tied - j - right + 2) / ops.where(
+        possible & (right > 0), tied - j + 1, 1.0
+    )
+    shares = products(ops.where(possible, factors, 0.0))
+    counted = possible & (above + j <= k) & (right > 0)
+    return ops.sum(ops.where(counted, shares / (above + j), 0.0), axis=1)
 
 
-class _OfLists(keras.metrics.Metric):
+class _OfLists(arguments.Sums):
     """A weighted mean over lists of a subclass's values; see `RecallAtK` for the shared arguments."""
 
     _direction = "up"  # which values are better, for Keras' callbacks
@@ -85,109 +91,131 @@ class _OfLists(keras.metrics.Metric):
         super().__init__(name=name, dtype=dtype)
         self.k = whole_or_none("k", k)
         self.sparse = bool(sparse)
-        self._total = arguments.summed(self, "total")
-        self._weights = arguments.summed(self, "weights")
-        self._left_out = arguments.summed(self, "left_out")
+        self._total = self.sum("total")
+        self._weights = self.sum("weights")
+        self._left_out = self.sum("left_out")
 
+    @exact
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None) -> None:
         """Adds a batch of lists; see the class."""
-        scores, relevance = self._lists(y_true, y_pred, mask)
+        scores, relevance, weights = self._lists(y_true, y_pred, sample_weight, mask)
         values = self._values(scores, relevance)
-        counted = tf.reduce_any(relevance > 0, axis=1)
-        weights = tf.cast(counted, tf.float64)
-        if sample_weight is not None:
-            weights *= _one_a_list(sample_weight, y_pred)
-        self._total.assign_add(tf.reduce_sum(tf.where(counted, weights * values, 0.0)))
-        self._weights.assign_add(tf.reduce_sum(weights))
-        self._left_out.assign_add(tf.reduce_sum(tf.cast(~counted, tf.float64)))
+        counted = ops.any(relevance > 0, axis=1)
+        weights = weights * ops.cast(counted, "float64")
+        self._total.assign_add(ops.sum(ops.where(counted, weights * values, 0.0)))
+        self._weights.assign_add(ops.sum(weights))
+        self._left_out.assign_add(ops.sum(ops.cast(~counted, "float64")))
 
     def _values(self, scores: Any, relevance: Any) -> Any:
         """Returns the values to average, float64 `[B]`, for lists with a relevant item."""
         raise NotImplementedError
 
-    def _lists(self, y_true: Any, y_pred: Any, mask: Any) -> tuple[Any, Any]:
-        """Returns scores (padding below all others) and relevance (float64, padding 0); `[B, items]`."""
+    def _lists(self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any) -> tuple[Any, Any, Any]:
+        """Returns scores (padding last) and relevance (padding 0), `[B, items]`, and weights, `[B]`."""
         if mask is None:
-            mask = getattr(y_pred, "_keras_mask", None)
-        scores, labels = tf.convert_to_tensor(y_pred), tf.convert_to_tensor(y_true)
-        if scores.dtype not in (tf.float32, tf.float64):
-            scores = tf.cast(scores, tf.float32)
-        if scores.shape.rank is not None and scores.shape.rank != 2:
-            raise ValueError(f"y_pred has shape {scores.shape}; give scores [batch, items]")
-        arguments.no_nan(scores)
-        scores, labels = self._with_k(scores, labels)
+            mask = mask_of(y_pred)
+        scores, labels = tensor(y_pred), tensor(y_true)
+        if dtype_of(scores) not in ("float32", "float64"):
+            scores = ops.cast(scores, "float32")
+        shape = shape_of(scores)
+        if shape is not None and len(shape) != 2:
+            raise ValueError(f"y_pred has shape {shape}; give scores [batch, items]")
+        weights = _one_a_list(sample_weight, scores)
+        rules = [
+            (~ops.any(ops.isnan(scores)), arguments.NO_NAN),
+            arguments.no_negative(weights),
+            *self._of_k(scores),
+        ]
         if self.sparse:
-            labels = _of_index(labels, scores)
-        elif not labels.shape.is_compatible_with(scores.shape):
+            labels, rule = _of_index(labels, scores)
+            rules.append(rule)
+        elif not _fits(labels, scores):
             raise ValueError(
-                f"y_true has shape {labels.shape}, but y_pred {scores.shape}; give a label for each score, "
+                f"y_true has shape {shape_of(labels)}, but y_pred {shape}; give a label for each score, "
                 "or with sparse=True the number of the one relevant item of each list"
             )
+        scores, labels, weights = demand([scores, labels, weights], *rules)
         there = labels >= 0
         if mask is not None:
-            mask = tf.cast(mask, tf.bool)
-            if not mask.shape.is_compatible_with(scores.shape):
+            mask = ops.cast(mask, "bool")
+            if not _fits(mask, scores):
                 raise ValueError(
-                    f"mask has shape {mask.shape}, but y_pred {scores.shape}; give one value a score"
+                    f"mask has shape {shape_of(mask)}, but y_pred {shape}; give one value a score"
                 )
-            there &= mask
-        lowest = tf.constant(-np.inf, scores.dtype)
+            there = there & mask
+        lowest = constant(float(np.finfo(dtype_of(scores)).min), scores)
         return (
-            tf.where(there, tf.maximum(scores, scores.dtype.min), lowest),
-            tf.where(there, tf.cast(labels, tf.float64), 0.0),
+            ops.where(there, ops.where(scores < lowest, lowest, scores), -np.inf),
+            ops.where(there, ops.cast(labels, "float64"), 0.0),
+            weights,
         )
 
-    def _with_k(self, scores: Any, labels: Any) -> tuple[Any, Any]:
-        """Returns both after a check that lists have at least k items."""
-        if self.k is None:
-            return scores, labels
-        items = scores.shape[-1]
-        if items is not None and self.k > items:
+    def _of_k(self, scores: Any) -> list[tuple[Any, ...]]:
+        """Returns the rule that lists have at least k items. ValueError: it is known that they have fewer."""
+        items = None if shape_of(scores) is None else scores.shape[-1]
+        if self.k is None or (items is not None and self.k <= items):
+            return []
+        if items is not None:
             raise ValueError(f"k is {self.k}, but the lists have {items} items; give a k of at most {items}")
-        found = tf.shape(scores)[-1]
-        words = [f"k is {self.k}, but the lists have", found, "items; give a smaller k"]
-        with tf.control_dependencies([tf.debugging.Assert(self.k <= found, words)]):
-            return tf.identity(scores), tf.identity(labels)
+        found = ops.shape(scores)[-1]
+        return [(found >= self.k, f"k is {self.k}, but the lists have {{}} items; give a smaller k", found)]
 
+    @exact
     def result(self) -> Any:
         """Returns the mean over all lists so far, a scalar."""
-        mean = tf.convert_to_tensor(self._total) / tf.convert_to_tensor(self._weights)
-        return arguments.as_result(self, mean)
+        return self.as_result(ops.convert_to_tensor(self._total) / ops.convert_to_tensor(self._weights))
 
     @property
     def left_out(self) -> int:
         """Number of lists without a relevant item so far."""
-        return int(self._left_out.numpy())
+        return int(self._left_out.value)
 
     def get_config(self) -> dict[str, Any]:
         """The metric's arguments."""
         return {**super().get_config(), "k": self.k, "sparse": self.sparse}
 
 
-def _of_index(labels: Any, scores: Any) -> Any:
-    """Returns the relevance of lists with one relevant item, from its number `[B]` or `[B, 1]`."""
-    if not labels.dtype.is_integer:
+def _fits(values: Any, like: Any) -> bool:
+    """Whether a tensor may have the shape of another one."""
+    one, other = shape_of(values), shape_of(like)
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True)
+    )
+
+
+def _flat(values: Any, message: str) -> Any:
+    """Returns one value a list, from `[B]` or `[B, 1]`. ValueError with the message: another shape."""
+    shape = shape_of(values)
+    if shape is not None and len(shape) > 1 and (len(shape) != 2 or shape[1] != 1):
+        raise ValueError(message.format(shape))
+    return ops.reshape(values, [-1])
+
+
+def _of_index(labels: Any, scores: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Returns the relevance of lists by their relevant item's number, `[B]` or `[B, 1]`, and its rule."""
+    if not dtype_of(labels).startswith(("int", "uint")):
         raise ValueError(
-            f"y_true is {labels.dtype.name}; with sparse=True give the number of the relevant item, as an "
+            f"y_true is {dtype_of(labels)}; with sparse=True give the number of the relevant item, as an "
             "integer [batch]"
         )
-    if labels.shape.rank not in (None, 1) and (labels.shape.rank, labels.shape[-1]) != (2, 1):
-        raise ValueError(f"y_true has shape {labels.shape}; with sparse=True give integers [batch]")
-    labels, items = tf.reshape(labels, [-1]), tf.cast(tf.shape(scores)[-1], labels.dtype)
-    tf.debugging.Assert(
-        tf.reduce_all(labels < items),
-        ["y_true has", tf.reduce_max(labels), "and the lists have", items, "items, with numbers from 0 on"],
-    )
-    return tf.one_hot(labels, tf.shape(scores)[-1], dtype=tf.float64)
+    labels = ops.cast(_flat(labels, "y_true has shape {}; with sparse=True give integers [batch]"), "int64")
+    items = ops.cast(ops.shape(scores)[-1], "int64")
+    message = "y_true has {} and the lists have {} items, with numbers from 0 on"
+    relevance = ops.cast(labels[:, None] == ops.arange(ops.shape(scores)[-1], dtype="int64"), "float64")
+    return relevance, (ops.all(labels < items), message, ops.max(labels, initial=0), items)
 
 
-def _one_a_list(sample_weight: Any, y_pred: Any) -> Any:
-    weights = tf.convert_to_tensor(sample_weight)
-    if weights.shape.rank not in (None, 0, 1) and (weights.shape.rank, weights.shape[-1]) != (2, 1):
-        raise ValueError(f"sample_weight has shape {weights.shape}; give one weight a list, [batch]")
-    weights = tf.cast(tf.reshape(weights, [-1]), tf.float64)
-    tf.debugging.assert_non_negative(weights, "sample_weight has a negative value; give numbers >= 0")
-    return tf.broadcast_to(weights, [tf.shape(y_pred)[0]])
+def _one_a_list(sample_weight: Any, scores: Any) -> Any:
+    """Returns the weight of each list, float64 `[B]`."""
+    weights = tensor(1.0 if sample_weight is None else sample_weight)
+    message = "sample_weight has shape {}; give one weight a list, [batch]"
+    weights = ops.cast(_flat(weights, message), "float64")
+    lists = None if shape_of(scores) is None else scores.shape[0]
+    if lists is not None and weights.shape[0] not in (None, 1, lists):
+        raise ValueError(message.format(tuple(weights.shape)))
+    return ops.broadcast_to(weights, [ops.shape(scores)[0]])
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -216,19 +244,18 @@ class RecallAtK(_OfLists):
       mask: None, or bool `[B, items]`.
 
     Raises:
-      ValueError: k is larger than the number of items (if that is known when a graph is made), or shapes do
-        not fit.
-      tf.errors.InvalidArgumentError: The same if sizes are known later; a score is NaN, a weight negative,
-        or an index of y_true out of range.
+      ValueError: k is larger than the number of items, or shapes do not fit. Sizes are not known when a
+        graph is made, a score is NaN, a weight negative, or an index of y_true out of range: on TensorFlow
+        tf.errors.InvalidArgumentError, in a step that JAX has compiled JaxRuntimeError.
     """
 
     def __init__(self, k: int, sparse: bool = False, name: str | None = None, dtype: Any = None) -> None:
         super().__init__(k, sparse, name or f"recall_at_{k}", dtype)
 
     def _values(self, scores: Any, relevance: Any) -> Any:
-        relevant = tf.cast(relevance > 0, tf.float64)
-        found = tf.reduce_sum(expected_gains(scores, relevant, self.k), axis=1)  # type: ignore[arg-type]
-        return found / tf.reduce_sum(relevant, axis=1)
+        relevant = ops.cast(relevance > 0, "float64")
+        found = ops.sum(expected_gains(scores, relevant, self.k), axis=1)  # type: ignore[arg-type]
+        return found / ops.sum(relevant, axis=1)
 
 
 @keras.utils.register_keras_serializable(package="het_tf")
@@ -264,10 +291,10 @@ class NDCG(_OfLists):
         self.gain = gain
 
     def _values(self, scores: Any, relevance: Any) -> Any:
-        gains = tf.math.expm1(relevance * np.log(2.0)) if self.gain == "exponential" else relevance
-        discounts = 1 / np.log2(np.arange(2, self.k + 2))  # type: ignore[operator]
-        dcg = tf.reduce_sum(expected_gains(scores, gains, self.k) * discounts, axis=1)  # type: ignore[arg-type]
-        return dcg / tf.reduce_sum(tf.math.top_k(gains, self.k)[0] * discounts, axis=1)
+        gains = ops.expm1(relevance * float(np.log(2.0))) if self.gain == "exponential" else relevance
+        discounts = ops.convert_to_tensor(1 / np.log2(np.arange(2, self.k + 2)))  # type: ignore[operator]
+        dcg = ops.sum(expected_gains(scores, gains, self.k) * discounts, axis=1)  # type: ignore[arg-type]
+        return dcg / ops.sum(ops.top_k(gains, self.k)[0] * discounts, axis=1)
 
     def get_config(self) -> dict[str, Any]:
         """The metric's arguments."""
@@ -294,4 +321,4 @@ class MeanReciprocalRank(_OfLists):
         super().__init__(k, sparse, name or ("mrr" if k is None else f"mrr_at_{k}"), dtype)
 
     def _values(self, scores: Any, relevance: Any) -> Any:
-        return expected_reciprocal_rank(scores, relevance > 0, self.k or tf.shape(scores)[1])
+        return expected_reciprocal_rank(scores, relevance > 0, self.k or np.inf)

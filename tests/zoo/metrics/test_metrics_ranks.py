@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
+from het_tf.python.metrics import states
 
 keras = tf.keras
 
@@ -26,7 +27,7 @@ def play(played, others):
     """The other rank has these metrics."""
     columns = iter(others[0].samples.columns())
     played.gives = lambda tensor: next(columns)
-    sums = [v.numpy().astype(np.float64).ravel() for metric in others for v in metric.variables]
+    sums = [v.numpy().astype(np.float64).ravel() for v in states.variables_of(others)]
     played.extra = {"metrics": np.concatenate([np.zeros(1), *sums])}
 
 

@@ -1,17 +1,20 @@
 """Observes predictions of a Keras model's training steps without a second forward pass."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from het_tf.python import backend
 from het_tf.python.metrics.inputs import showing
+from het_tf.python.metrics.programs import later
 
 
 class Observer:
-    """Calls a function with labels and predictions of every training step, inside the step's graph.
+    """Calls a function with labels and predictions of every training step.
 
     Keras' steps, and those of users, predict, update, and then call `compute_metrics(x, y, y_pred,
     sample_weight)`. The observer overrides that method and `train_step` by attributes of the model until
-    `remove`; it ignores steps of evaluation.
+    `remove`; it ignores steps of evaluation. It calls the function inside the step; on JAX in `settle`.
 
     Args:
       model: A compiled Keras model.
@@ -25,6 +28,7 @@ class Observer:
     def __init__(self, model: Any, tell: Callable[[Any, Any, Any], None]) -> None:
         self._model, self._tell, self.told = model, tell, False
         self._training = False
+        self._batches: deque[Any] = deque()  # of steps on JAX that have run
         self._step, self._metrics = model.train_step, model.compute_metrics
         self._before = {name: vars(model).get(name) for name in ("train_step", "compute_metrics")}
         model.train_step, model.compute_metrics = self._run, self._compute
@@ -49,6 +53,16 @@ class Observer:
     def _compute(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, **kwargs: Any) -> Any:
         if self._training:
             self.told = True
-            with showing(self._model, x):
-                self._tell(y, y_pred, sample_weight)
+            if not later(self._batches, (x, y, y_pred, sample_weight)):
+                self._show(x, y, y_pred, sample_weight)
         return self._metrics(x, y, y_pred, sample_weight, **kwargs)
+
+    def _show(self, x: Any, *batch: Any) -> None:
+        with showing(self._model, x):
+            self._tell(*batch)
+
+    def settle(self) -> None:
+        """Calls the function for all steps that have begun."""
+        backend.settle()
+        while self._batches:
+            self._show(*self._batches.popleft())

@@ -8,14 +8,15 @@ import numpy as np
 
 from het_tf.ext.monitor.python.observer import Observer
 from het_tf.ext.workers.python.metrics import global_states
+from het_tf.python.backend import keras
 from het_tf.python.checks import whole
 from het_tf.python.files import local_path
 from het_tf.python.metrics import states
+from het_tf.python.metrics.programs import exact, wide
 from het_tf.python.session import collective, settings
-from het_tf.python.session.native import tf
 
 
-class ProgressiveEvaluation(tf.keras.callbacks.Callback):
+class ProgressiveEvaluation(keras.callbacks.Callback):
     """Computes metrics of `fit`'s predictions before training on them, by windows of batches and overall.
 
         progressive = het_tf.callbacks.ProgressiveEvaluation(
@@ -34,8 +35,8 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
     `progressive_NAME`, over all predictions of `fit` so far, across epochs. With `steps_per_execution` a
     window ends with the execution that fills it. The compiled metrics are not touched.
 
-    Under Horovod every rank must have the callback; results cover all ranks' samples exactly, and rank 0
-    writes the file.
+    On several ranks each must have the callback; results cover all ranks' samples exactly, and rank 0 writes
+    the file.
 
     Args:
       metrics: Keras metrics of the model's output, with one number each, used only by the callback. For
@@ -74,8 +75,8 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
         self._overall = [type(one).from_config(one.get_config()) for one in self._metrics if overall]
         self.windows: list[dict[str, Any]] = []
         self._observer: Observer | None = None
-        with tf.device("/CPU:0"):
-            self._seen = tf.Variable([0, 0], dtype=tf.int64, trainable=False)  # batches, samples
+        with wide(), keras.device("cpu:0"):
+            self._seen = keras.Variable([0, 0], dtype="int64", trainable=False)  # batches, samples
 
     def set_model(self, model: Any) -> None:
         """Installs the observer before Keras makes the function of a step."""
@@ -95,14 +96,18 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
                 )
             for metric in metrics:
                 metric.update_state(labels, predictions, sample_weight=weights)
-        first = tf.nest.flatten(y_pred)[0]
-        self._seen.assign_add(tf.stack([tf.constant(1, tf.int64), tf.shape(first, tf.int64)[0]]))
+        batch = keras.ops.shape(keras.tree.flatten(y_pred)[0])[0]
+        self._count(keras.ops.stack([1, batch]))
+
+    @exact
+    def _count(self, more: Any) -> None:
+        self._seen.assign(self._seen + keras.ops.cast(more, "int64"))
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins anew."""
         self.windows, self._epoch = [], 0
         self._begun = np.zeros(2, np.int64)  # begin of the window
-        self._seen.assign([0, 0])
+        self._count(-self._seen.value)
         for metric in (*self._metrics, *self._overall):
             metric.reset_state()
         with collective.together("progressive", "write the file of ProgressiveEvaluation", ValueError):
@@ -123,11 +128,12 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
                 f"train_step of model {self.model.name!r} did not call compute_metrics(x, y, y_pred, "
                 "sample_weight), where ProgressiveEvaluation looks; call it there, after the update"
             )
-        if self._seen.numpy()[0] - self._begun[0] >= self.window:
+        self._observer.settle()
+        if keras.ops.convert_to_numpy(self._seen.value)[0] - self._begun[0] >= self.window:
             self._end_window()
 
     def _end_window(self) -> None:
-        seen = self._seen.numpy()
+        seen = keras.ops.convert_to_numpy(self._seen.value)
         with global_states(self._metrics):
             results = {metric.name: float(metric.result()) for metric in self._metrics}
         batches, samples = (int(one) for one in seen - self._begun)
@@ -158,7 +164,7 @@ class ProgressiveEvaluation(tf.keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Ends the last window, and removes the observer."""
-        if self._seen.numpy()[0] > self._begun[0]:
+        if keras.ops.convert_to_numpy(self._seen.value)[0] > self._begun[0]:
             self._end_window()
         results = self._so_far()
         batches, samples = (sum(one[name] for one in self.windows) for name in ("batches", "samples"))
@@ -196,7 +202,7 @@ def _of(values: Any, key: Any) -> Any:
 
 def _checked(metrics: list[Any]) -> list[Any]:
     names = [getattr(one, "name", None) for one in metrics]
-    if not metrics or not all(isinstance(one, tf.keras.metrics.Metric) for one in metrics):
+    if not metrics or not all(isinstance(one, keras.metrics.Metric) for one in metrics):
         raise ValueError(f"metrics are {metrics!r}; give Keras metrics as objects, keras.metrics.AUC()")
     if len(set(names)) != len(names):
         raise ValueError(f"metrics have the names {names}; give each a different one, name=...")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.metrics import states
+from het_tf.python.metrics.programs import wide
 from het_tf.python.session import collective
 
 
@@ -34,15 +35,17 @@ def global_states(metrics: Sequence[Any]) -> Iterator[None]:
     total = collective.sum_over_ranks(flat, "metrics")[1:]
     of_all = [[collective.gather_rows(one, "samples") for one in columns] for columns in samples]
     try:
-        for variable, one in zip(variables, mine, strict=True):
-            values, total = total[: one.size], total[one.size :]
-            variable.assign(values.reshape(one.shape).astype(one.dtype))
+        with wide():
+            for variable, one in zip(variables, mine, strict=True):
+                values, total = total[: one.size], total[one.size :]
+                variable.assign(values.reshape(one.shape).astype(one.dtype))
         for store, columns in zip(stores, of_all, strict=True):
             store.replace(columns)
         yield
     finally:
-        for variable, one in zip(variables, mine, strict=True):
-            variable.assign(one)
+        with wide():
+            for variable, one in zip(variables, mine, strict=True):
+                variable.assign(one)
         for store, columns in zip(stores, samples, strict=True):
             store.replace(columns)
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import csv
 
+import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from backends_lib import BACKEND, array, on_tensorflow
 
 import het_tf
+from het_tf.python import ids
 
-keras = tf.keras
 BATCH, ROWS = 16, 160
 Progressive = het_tf.callbacks.ProgressiveEvaluation
 
 
 def data(seed=0):
     rng = np.random.default_rng(seed)
-    x = {"user": rng.integers(0, 7, ROWS), "x": rng.random((ROWS, 2)).astype("float32")}
+    x = {"user": rng.integers(0, 7, ROWS).astype(ids.widest()), "x": rng.random((ROWS, 2)).astype("float32")}
     return x, (x["user"] % 2 == rng.integers(0, 2, ROWS)).astype("float32")[:, None]
 
 
 def model(calls=None, **compiled):
     keras.utils.set_random_seed(3)
-    user, x = keras.Input((), dtype="int64", name="user"), keras.Input((2,), name="x")
+    user, x = keras.Input((), dtype=ids.widest(), name="user"), keras.Input((2,), name="x")
     rows = het_tf.keras.Embedding(3, name="users", optimizer=het_tf.optimizers.SGD(1.0))(user)
     if calls is not None:
 
@@ -59,7 +60,7 @@ def predicted_before(passes=1):
     for _ in range(passes):
         for i in range(0, ROWS, BATCH):
             batch = {name: one[i : i + BATCH] for name, one in x.items()}
-            found.append(np.asarray(made(batch, training=False)))
+            found.append(array(made(batch, training=False)))
             made.train_on_batch(batch, y[i : i + BATCH])
     het_tf.reset()
     return np.concatenate(found)
@@ -70,7 +71,7 @@ def fit(made, callback, **options):
     return made.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback], **options).history
 
 
-def test_windows_are_of_predictions_before_the_update(fresh, tmp_path):
+def test_windows_are_of_predictions_before_the_update(tmp_path):
     p, (x, y) = predicted_before(passes=2), data()
     users, labels = np.tile(x["user"], 2), np.tile(y, (2, 1))
     path = tmp_path / "progressive.csv"
@@ -98,20 +99,21 @@ def test_windows_are_of_predictions_before_the_update(fresh, tmp_path):
     assert made.train_step == step and "mae" in history and "val_mae" in history
 
 
-def test_there_is_no_second_forward_pass(fresh):
-    calls = []
-    made = model(calls, run_eagerly=True)
-    calls.clear()
-    fit(made, callback := Progressive(metrics(), window=100, overall=False))
-    assert len(calls) == ROWS // BATCH and callback.windows[0]["batches"] == ROWS // BATCH
+def test_there_is_no_second_forward_pass():
+    calls, other = [], []
+    for seen, callback in ((calls, Progressive(metrics(), window=100, overall=False)), (other, None)):
+        fit(model(seen, run_eagerly=True), callback or keras.callbacks.Callback())
+    assert len(calls) == len(other) >= ROWS // BATCH
 
 
-def test_window_ends_with_execution_that_fills_it(fresh):
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras executes one step on PyTorch")
+def test_window_ends_with_execution_that_fills_it():
     callback = Progressive([keras.metrics.MeanSquaredError()], window=3, overall=False)
     history = fit(model(steps_per_execution=2), callback)
     assert [one["batches"] for one in callback.windows] == [4, 4, 2] and list(history) == ["loss"]
 
 
+@on_tensorflow
 @pytest.mark.long
 def test_windows_of_all_ranks(played, tmp_path):
     made = het_tf.workers.distribute(model())
@@ -126,7 +128,7 @@ def test_windows_of_all_ranks(played, tmp_path):
     assert not path.exists(), "rank 0 writes"
 
 
-def test_several_outputs(fresh):
+def test_several_outputs():
     x = keras.Input((2,), name="x")
     made = keras.Model(x, {"a": keras.layers.Dense(1, name="a")(x), "b": keras.layers.Dense(1, name="b")(x)})
     made.compile("sgd", {"a": "mse", "b": "mse"}, run_eagerly=True)
@@ -146,11 +148,12 @@ def test_several_outputs(fresh):
 
 
 class Silent(keras.Model):
-    def train_step(self, data):
-        return {"loss": tf.constant(0.0)}
+    def train_step(self, *given):
+        logs = {"loss": keras.ops.convert_to_tensor(0.0)}
+        return logs if len(given) == 1 else (logs, given[0])
 
 
-def test_what_is_refused(fresh, tmp_path):
+def test_what_is_refused(tmp_path):
     mse = keras.metrics.MeanSquaredError
     for window in (0, 1.5, True):
         with pytest.raises(ValueError, match="give a number of batches, an integer of 1 or more"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import keras
 import metrics_lib
 import numpy as np
 import pytest
-import tensorflow as tf
+from backends_lib import invalid, on_tensorflow
 
 import het_tf
 
-keras = tf.keras
 RecallAtK, NDCG = het_tf.metrics.RecallAtK, het_tf.metrics.NDCG
 MeanReciprocalRank = het_tf.metrics.MeanReciprocalRank
 K = 3
@@ -91,6 +91,14 @@ def test_fewer_items_than_k_behind_a_mask():
     assert float(ndcg.result()) == pytest.approx(1 / np.log2(3))
 
 
+def test_scores_of_64_bits_are_told_apart():
+    """Lowest and padding, too, where a backend would round to 32 bits."""
+    metric = MeanReciprocalRank(dtype="float64")
+    metric.update_state(np.array([[0, 1, 0, -1]]), np.array([[0.5, 0.5 + 1e-12, -np.inf, np.inf]]))
+    metric.update_state(np.array([[0, 0, 1, -1]]), np.array([[0.5, -1e300, -np.inf, np.inf]]))
+    assert float(metric.result()) == pytest.approx((1 + 1 / 3) / 2, abs=1e-15)
+
+
 def test_the_number_of_the_relevant_item_is_enough():
     scores, _ = lists()
     numbers = np.random.default_rng(3).integers(-1, 5, len(scores))
@@ -102,8 +110,9 @@ def test_the_number_of_the_relevant_item_is_enough():
         assert float(one.result()) == float(other.result()) and one.left_out == other.left_out > 0
 
 
-def test_compile_with_half_precision_and_keras_mask(fresh):
-    keras.mixed_precision.set_global_policy("mixed_float16")
+def test_compile_with_half_precision_and_keras_mask():
+    keras.mixed_precision.set_dtype_policy("mixed_float16")
+    fresh = np.random.default_rng(0)
     scores = fresh.integers(0, 9, (20, 5)).astype("float32")
     y = fresh.integers(0, 2, (20, 5)).astype("float32")
     inputs = keras.Input((5,))
@@ -117,11 +126,20 @@ def test_compile_with_half_precision_and_keras_mask(fresh):
         assert logs[metric.name] == pytest.approx(float(alone.result()), abs=1e-6)
     assert {metric.name for metric in metrics} == {"recall_at_2", "ndcg_at_2", "mrr"}
 
-    masked = tf.constant(scores)
-    masked._keras_mask = tf.constant(y > 0)
+    masked = keras.ops.convert_to_tensor(scores)
+    masked._keras_mask = keras.ops.convert_to_tensor(y > 0)
     recall = RecallAtK(5)
     recall.update_state(np.ones_like(y), masked)
     assert recall.left_out == np.count_nonzero(~y.any(1))
+
+
+def test_a_batch_without_lists_adds_nothing():
+    for metric in (RecallAtK(2), NDCG(2), MeanReciprocalRank(), RecallAtK(2, sparse=True)):
+        good = dict(y_true=[2], y_pred=GOOD["y_pred"]) if metric.sparse else GOOD
+        metric.update_state(**good)
+        before = float(metric.result())
+        metric.update_state(np.ones((0,) if metric.sparse else (0, 3), "int32"), np.ones((0, 3), "float32"))
+        assert float(metric.result()) == before
 
 
 def test_configurations_return():
@@ -132,7 +150,7 @@ def test_configurations_return():
 
 
 GOOD = dict(y_true=[[1, 0, 0]], y_pred=[[0.1, 0.2, 0.3]])
-INVALID = tf.errors.InvalidArgumentError
+INVALID = invalid()
 BAD = [
     (dict(), dict(y_pred=[0.1, 0.2]), ValueError, r"y_pred has shape \(2,\); give scores \[batch, items\]"),
     (dict(), dict(y_true=[[1, 0]]), ValueError, r"y_true has shape \(1, 2\), but y_pred \(1, 3\)"),
@@ -161,6 +179,11 @@ def test_k_is_refused_beyond_the_items():
                 kind(k)
     with pytest.raises(ValueError, match="gain is 'log'; give one of"):
         NDCG(2, gain="log")
+
+
+@on_tensorflow
+def test_k_is_refused_when_a_graph_runs():
+    import tensorflow as tf
 
     metric = NDCG(4)
 
