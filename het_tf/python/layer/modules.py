@@ -7,6 +7,7 @@ import torch
 
 from het_tf.ext.checkpoint.python.saving import moment, pack
 from het_tf.python.ids import to_tensor
+from het_tf.python.layer.backends.torch import parameters
 from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.layers import EmbeddingCollection as Layer
 from het_tf.python.table import layer_state
@@ -42,7 +43,7 @@ class Tables(torch.nn.Module):
         # Its own parameters have names of Keras. Modules use `call`: Keras' __call__ walks through all
         # inputs, for a sixth of a small step.
         self.__dict__["layer"] = layer
-        self.anchors = _Anchors(one.value for one in layer_state.of(layer).variables)
+        self.anchors = _Anchors(parameters(layer_state.of(layer).variables))
 
     @property
     def tables(self) -> list[TableConfig]:

@@ -40,10 +40,16 @@ def cast(x: Any, dtype: str) -> Any:
 
 def anchor(variables: list[Any]) -> Any:
     """See __init__.py."""
+    values = parameters(variables)
+    return values[0] if len(values) == 1 else torch.cat(values)
+
+
+def parameters(variables: list[Any]) -> list[Any]:
+    """Returns the values of variables, as parameters whose tables an optimizer of torch.optim updates."""
     values = [one.value for one in variables]
     for value, one in zip(values, variables, strict=True):
         setattr(value, _VARIABLE, weakref.ref(one))
-    return values[0] if len(values) == 1 else torch.cat(values)
+    return values
 
 
 def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:
