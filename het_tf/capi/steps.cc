@@ -13,10 +13,10 @@ namespace {
 // Runs body(spec, resolved) -> Status.
 template <typename Body>
 int WithCall(void* call, const Body& body) {
-  const Interrupts interrupts(Interrupts::By::kFunction);
   return Answer([&]() -> Status {
     CallSpec& spec = *static_cast<CallSpec*>(call);
     HET_ASSIGN_OR_RETURN(const CallSpec::Resolved resolved, spec.Resolve());
+    const Interrupts interrupts(Interrupts::By::kFunction, resolved.engine->remote());
     return body(spec, resolved);
   });
 }

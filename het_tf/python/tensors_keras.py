@@ -3,6 +3,7 @@
 JAX has 32-bit integers unless its option jax_enable_x64 is set: larger ids are refused, where they are seen.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def is_ragged(x: Any) -> bool:
 is_sparse = is_ragged
 
 
+@functools.cache
 def dtype_name(dtype: Any) -> str:
     """Returns the name of a dtype."""
     return str(keras.backend.standardize_dtype(dtype))
@@ -80,10 +82,11 @@ def integers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def as_int64(ids: Any) -> Any:
     """See ids.py; where integers have 32 bits, they stay so, and the engine gets int64."""
-    if not is_narrow():
-        return keras.ops.cast(ids, "int64")
-    refuse_wide(dtype_name(ids.dtype), "ids")
-    return keras.ops.cast(ids, "int32")
+    name, wide = dtype_name(ids.dtype), "int64"
+    if is_narrow():
+        refuse_wide(name, "ids")
+        wide = "int32"
+    return ids if name == wide else keras.ops.cast(ids, wide)
 
 
 def hash_ids(strings: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import het_tf
 import het_tf.torch
 
-CASES = ("plain", "accumulated", "scaled")
+CASES = ("plain", "accumulated", "scaled", "skipped")
 IDS, STEPS, BATCH = 20, 12, 16
 
 
@@ -24,12 +25,30 @@ class Model(torch.nn.Module):
         cache = het_tf.Cache(rows=64, staleness=0) if het_tf.workers.size() > 1 else None
         self.bag = het_tf.torch.EmbeddingBag(4, name=name, optimizer=het_tf.optimizers.SGD(0.2), cache=cache)
         self.head = torch.nn.Linear(4, 1)
+        self.other = None
+        if name == "skipped":
+            self.other = het_tf.torch.EmbeddingBag(
+                4, name="other", optimizer=het_tf.optimizers.SGD(0.2), cache=cache
+            )
+            self.steps = 0
         with torch.no_grad():
             self.head.weight.fill_(0.5 + het_tf.workers.rank())
             self.head.bias.zero_()
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.head(self.bag(ids))[:, 0]
+        return self.head(self.bag(ids) if self.other is None else self.of_first_half(ids))[:, 0]
+
+    def of_first_half(self, ids: torch.Tensor) -> torch.Tensor:
+        """Rows of two tables, of which samples of the batch's second half use one, or in some steps none."""
+        rank, size = het_tf.workers.rank(), het_tf.workers.size()
+        half = max(0, BATCH // 2 - rank * BATCH // size)
+        self.steps += 1
+        users = half if self.steps % 3 == 0 else len(ids)
+        rows = torch.zeros(len(ids), 4)
+        for bag, count in ((self.bag, users), (self.other, half)):
+            if count:
+                rows = rows + torch.nn.functional.pad(bag(ids[:count]), (0, 0, 0, len(ids) - count))
+        return rows
 
 
 def batches(seed: int):
@@ -65,8 +84,10 @@ def train(case: str, optimizer=torch.optim.SGD):
         else:
             steps.step()
     het_tf.flush(all_ranks=True)
-    assert het_tf.Table(case).updates == STEPS - (case == "scaled")
-    found = {"rows": het_tf.Table(case).lookup(np.arange(IDS))}
+    left_out = {"scaled": 1, "skipped": STEPS // 3 * het_tf.workers.rank()}.get(case, 0)
+    assert het_tf.Table(case).updates == STEPS - left_out
+    tables = [case, "other"] if case == "skipped" else [case]
+    found = {f"rows of {name}": het_tf.Table(name).lookup(np.arange(IDS)) for name in tables}
     return found | {
         name.removeprefix("module."): one.detach().numpy().copy()
         for name, one in model.named_parameters()
@@ -95,7 +116,8 @@ def bad(name: str, wrap) -> None:
 
 
 def main(folder: Path) -> None:
-    torch.distributed.init_process_group("gloo")
+    # A rank that nobody meets ends the test.
+    torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     het_tf.init()
     distribute = het_tf.workers.distribute
     for case in CASES:

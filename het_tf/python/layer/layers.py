@@ -221,10 +221,9 @@ class EmbeddingCollection(keras.layers.Layer):
             rows = self._lookup(ids, training)
         else:
             rows = instead(source.Read(self, ids, given, masks))
-        outputs = [
-            self._cast_output(finish(of_feature))
-            for (_, finish), of_feature in zip(prepared, rows, strict=True)
-        ]
+        outputs = [finish(of_feature) for (_, finish), of_feature in zip(prepared, rows, strict=True)]
+        if (dtype := self.compute_dtype) != "float32":
+            outputs = [ops.cast(output, dtype) for output in outputs]
         return features.pack(outputs)
 
     def _lookup(self, ids: list[Any], training: Any) -> list[Any]:
@@ -238,9 +237,6 @@ class EmbeddingCollection(keras.layers.Layer):
                     registry.warn_of_old_rows(entry, self)
             anchor = ops.anchor(self._het_state.variables)
         return list(ops.lookup(self._het_state.call, ids, anchor, learns))
-
-    def _cast_output(self, output: Any) -> Any:
-        return output if output.dtype == self.compute_dtype else ops.cast(output, self.compute_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """Masks, True for ids, of features without a combiner that have a padding_id or a given mask."""

@@ -4,7 +4,7 @@ A functional model's calls are known: the part of it that computes the ids is a 
 pipeline runs nothing else of the model.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -35,21 +35,33 @@ class Finder:
         if hasattr(layer, layer_state.ATTRIBUTE):
             return
         model = getattr(layer, "_functional", None) or layer  # of a built Sequential model
-        if not hasattr(model, "_nodes_by_depth"):
-            self._refuse(layer_state.layers_of(layer), "in code that Keras does not record")
-        for depth in sorted(model._nodes_by_depth, reverse=True):
-            for node in model._nodes_by_depth[depth]:
-                one = node.operation
-                if hasattr(one, layer_state.ATTRIBUTE):
-                    self._calls.append((one, _given(one, node.arguments)))
-                elif isinstance(one, keras.layers.Layer) and (inner := layer_state.layers_of(one)):
-                    self._refuse(inner, f"inside of {one.name!r}")
+        for one, arguments in self._recorded(model):
+            if hasattr(one, layer_state.ATTRIBUTE):
+                self._calls.append((one, _given(one, arguments)))
+            elif isinstance(one, keras.layers.Layer) and (inner := layer_state.layers_of(one)):
+                self._refuse(inner, f"inside of {one.name!r}")
         self._part = keras.Model(model.input, [x for _, given in self._calls for x in given if x is not None])
         for one in self._part.operations:
             if getattr(one, "variables", ()):  # random layers have some, too
                 self._refuse([each for each, _ in self._calls], f"on ids that depend on {one.name!r}")
 
-    def _refuse(self, layers: list[Any], how: str) -> None:
+    def _recorded(self, model: Any) -> list[tuple[Any, Any]]:
+        """Returns the calls that Keras has recorded, in order: operations and their arguments.
+
+        These names of Keras are private. The public `clone_model` calls all layers again, and they keep that.
+        """
+        try:
+            depths = model._nodes_by_depth
+            nodes = [node for depth in sorted(depths, reverse=True) for node in depths[depth]]
+            return [(node.operation, node.arguments) for node in nodes]
+        except AttributeError:
+            known = hasattr(model, "operations") or (isinstance(model, keras.Sequential) and model.built)
+            hidden = f"in a way that Keras {keras.__version__} does not tell"
+            self._refuse(
+                layer_state.layers_of(self._layer), hidden if known else "in code that Keras does not record"
+            )
+
+    def _refuse(self, layers: list[Any], how: str) -> NoReturn:
         name = layers[0].name if layers else "embed"
         raise ValueError(
             f"model {self._layer.name!r} calls layer {name!r} {how}, so its ids are not known before the "

@@ -6,10 +6,28 @@ from typing import Any, Literal
 import torch
 
 from het_tf.ext.checkpoint.python.saving import moment, pack
+from het_tf.python.ids import to_tensor
+from het_tf.python.layer.backends.torch import parameters
 from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.layers import EmbeddingCollection as Layer
 from het_tf.python.table import layer_state
 from het_tf.python.table.config import TableConfig
+
+
+class _Anchors(torch.nn.ParameterList):
+    """The parameters that stand for tables: those of the layer, whatever happens to the module.
+
+    They are zeros, so no state has them. As float32 in this process's memory a gradient keeps its numbers.
+    """
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Of `to`, `half`, `to_empty` and the like: does nothing."""
+        return self
+
+    def _save_to_state_dict(self, *arguments: Any) -> None:
+        pass
+
+    _load_from_state_dict = _save_to_state_dict
 
 
 class Tables(torch.nn.Module):
@@ -25,15 +43,21 @@ class Tables(torch.nn.Module):
         # Its own parameters have names of Keras. Modules use `call`: Keras' __call__ walks through all
         # inputs, for a sixth of a small step.
         self.__dict__["layer"] = layer
-        self.anchors = torch.nn.ParameterList(one.value for one in layer_state.of(layer).variables)
+        self.anchors = _Anchors(parameters(layer_state.of(layer).variables))
 
     @property
     def tables(self) -> list[TableConfig]:
         """The tables of this module, each once."""
         return list(self.layer.tables)
 
-    def _learns(self) -> bool:
-        return torch.is_grad_enabled() and all(one.requires_grad for one in self.anchors)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raises TypeError: the copy's rows would be this module's, or none."""
+        names = ", ".join(repr(table.name) for table in self.tables)
+        raise TypeError(
+            f"a module with tables ({names}) is neither copied nor pickled: rows are in the store. Keep "
+            "module.state_dict(), which has them, and load it into a module that is made as this one was; "
+            "copy or average the modules behind it"
+        )
 
     def get_extra_state(self) -> dict[str, dict[str, torch.Tensor]]:
         """Returns the rows of the tables, with slots and clocks, by the names of the tables in files."""
@@ -87,6 +111,7 @@ class EmbeddingBag(Tables):
 
     Raises:
       ValueError: An argument is out of range, or shapes do not fit.
+      TypeError: An argument is of torch.nn.EmbeddingBag; the message says what to write.
     """
 
     def __init__(
@@ -96,6 +121,13 @@ class EmbeddingBag(Tables):
         padding_id: int | None = None,
         **arguments: Any,
     ) -> None:
+        for name in arguments.keys() & _OF_TORCH:
+            raise TypeError(f"{name} is an argument of torch.nn.EmbeddingBag; {_OF_TORCH[name]}")
+        if isinstance(mode, int):
+            raise TypeError(
+                f"EmbeddingBag({dim!r}, {mode!r}) has a number of ids and a dim, as torch.nn.EmbeddingBag; a "
+                f"table has no size: write EmbeddingBag({mode!r})"
+            )
         if mode not in ("mean", "sum"):
             raise ValueError(f"mode is {mode!r}; give 'mean' or 'sum'")
         super().__init__(Embedding(dim, None, padding_id, **arguments))
@@ -108,6 +140,7 @@ class EmbeddingBag(Tables):
         per_sample_weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the class."""
+        input = to_tensor(input, "input")
         if (input.dim(), offsets is None) not in ((1, False), (2, True)):
             raise ValueError(
                 f"input has shape {list(input.shape)}, offsets are {'not ' if offsets is None else ''}given; "
@@ -115,21 +148,37 @@ class EmbeddingBag(Tables):
             )
         if per_sample_weights is not None and self.mode != "sum":
             raise ValueError("per_sample_weights go with mode='sum'")
-        rows = self.layer.call(input, weights=per_sample_weights, training=self._learns())
+        rows = self.layer.call(input, weights=per_sample_weights, training=torch.is_grad_enabled())
         present = torch.ones_like(input) if self.padding_id is None else input != self.padding_id
         if offsets is None:
             total, count = rows.sum(1), present.sum(1)
         else:
+            offsets = to_tensor(offsets, "offsets")
             bags = _bags(input, offsets)
             total = rows.new_zeros(len(offsets), rows.shape[1]).index_add(0, bags, rows)
             count = torch.zeros_like(offsets).index_add(0, bags, present.to(offsets.dtype))
         return total if self.mode == "sum" else total / count.clamp(min=1)[:, None]
 
 
+_OF_TORCH = {
+    "num_embeddings": "leave it out: a table has no size",
+    "embedding_dim": "write dim",
+    "padding_idx": "write padding_id",
+    "include_last_offset": "leave it out, and give offsets[:-1]",
+    "sparse": "leave it out: only rows of a step are updated",
+    "scale_grad_by_freq": "leave it out, and give per_sample_weights",
+    "norm_type": "leave it out: max_norm is of the Euclidean norm",
+    "device": "leave it out: rows are in the memory of this process, or at a server",
+}
+
+
 def _bags(ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """Returns the number of the bag of each id, int64 [N]."""
-    ends = torch.cat([offsets[1:], offsets.new_tensor([len(ids)])])
-    if offsets.dim() != 1 or len(offsets) == 0 or offsets[0] != 0 or bool((ends < offsets).any()):
+    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
+        raise ValueError(f"offsets are {offsets.dtype} {list(offsets.shape)}; give int64 [B]")
+    ends = torch.cat([offsets[1:], offsets.new_tensor([len(ids)] * min(1, len(offsets)))])
+    first = int(offsets[0]) if len(offsets) else len(ids)
+    if first != 0 or bool((ends < offsets).any()):
         raise ValueError(
             f"offsets are {offsets.tolist()} for {len(ids)} ids; they begin with 0 and do not fall, and "
             "the last is at most the number of ids"
@@ -165,5 +214,7 @@ class EmbeddingCollection(Tables):
         self, inputs: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor] | None = None
     ) -> dict[str, torch.Tensor]:
         """See the class."""
-        rows: dict[str, torch.Tensor] = self.layer.call(inputs, weights=weights, training=self._learns())
+        rows: dict[str, torch.Tensor] = self.layer.call(
+            inputs, weights=weights, training=torch.is_grad_enabled()
+        )
         return rows

@@ -23,6 +23,7 @@ import numpy as np
 from het_tf.python.backend import keras
 from het_tf.python.layer import unreached
 from het_tf.python.layer.backends import ops
+from het_tf.python.session import settings
 from het_tf.python.table import optimizers, registry
 from het_tf.python.table.layer_state import Update
 
@@ -123,7 +124,8 @@ class TableVariable(keras.Variable):
 
     def _update(self, ticket: Any, optimizer: Any) -> None:
         rates = self._learning_rates(ticket, optimizer)
-        ops.apply(self._call, ticket, rates, any(layer._is_bulk_synchronous for layer in self.layers))
+        bulk = settings.several_workers() and any(layer._is_bulk_synchronous for layer in self.layers)
+        ops.apply(self._call, ticket, rates, bulk)
 
     def _learning_rates(self, ticket: Any, optimizer: Any) -> list[Any]:
         """Returns each table's rate for this update."""

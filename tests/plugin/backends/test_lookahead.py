@@ -135,6 +135,19 @@ def test_ids_that_only_the_step_knows():
             het_tf.lookahead(stream(ids(2)), head(nested(inputs), inputs))
 
 
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
+@pytest.mark.parametrize("make", [functional, sequential])
+def test_names_that_a_release_of_keras_lacks(make, monkeypatch):
+    """The calls of a functional model are in attributes of Keras that are not public."""
+    model, x = make()
+    if make is sequential:
+        monkeypatch.setattr(model, "_functional", None)
+    else:
+        monkeypatch.delattr(model, "_nodes_by_depth")
+    with pytest.raises(ValueError, match=r"in a way that Keras 3\..* does not tell.*and inputs="):
+        het_tf.lookahead(stream(x), model)
+
+
 def test_arguments_that_are_refused():
     layer = embed()
     with pytest.raises(ValueError, match="window"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 
 import numpy as np
 import pytest
@@ -124,6 +126,111 @@ def test_layers_of_keras_in_a_loop_of_torch():
     np.testing.assert_allclose(before[1] - rows()[1], 1.0, atol=1e-6)
 
 
+def test_a_closure_takes_the_gradients_of_its_step():
+    """The table learned of the step before, and the parameter that stands for it was moved."""
+    module, reference = bag(), Reference()
+    for one in (module, reference):
+        optimizer = torch.optim.SGD(one.parameters(), 0.1)
+        for given in ((), (), ("named",)):
+
+            def closure(one=one, optimizer=optimizer):
+                optimizer.zero_grad()
+                loss = one(torch.tensor([[1, 2]])).square().sum()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure=closure) if given else optimizer.step(closure)
+    np.testing.assert_allclose(rows(), reference.weight.detach().numpy(), rtol=0, atol=1e-6)
+    assert het_tf.Table("t").updates == 3 and not module.anchors[0].detach().any()
+
+
+def test_a_compiled_loop():
+    """What runs by addresses was compiled, too: it dropped tensors that the engine still read."""
+    module, reference = bag(), Reference()
+    for one in (module, reference):
+        torch.manual_seed(0)
+        head = torch.nn.Linear(DIM, 1)
+        optimizer = torch.optim.SGD([*one.parameters(), *head.parameters()], 0.1)
+
+        @torch.compile(backend="eager")
+        def step(ids, one=one, head=head, optimizer=optimizer):
+            optimizer.zero_grad()
+            (head(one(ids))[:, 0] - 1).square().mean().backward()
+            optimizer.step()
+
+        for size in (8, 8, 5, 8):
+            step(torch.randint(0, IDS, (size, 2)))
+    np.testing.assert_allclose(rows(), reference.weight.detach().numpy(), rtol=0, atol=1e-6)
+
+
+def test_tables_of_a_layer_that_are_frozen():
+    """One that was frozen froze the others."""
+    import het_tf.torch as ours
+
+    features = {
+        name: het_tf.FeatureConfig(het_tf.TableConfig(name, DIM, optimizer=het_tf.optimizers.SGD(1.0)))
+        for name in ("t", "u")
+    }
+    alone = ours.EmbeddingCollection({"t": features["t"]})
+    both = ours.EmbeddingCollection(features)
+    alone.requires_grad_(False)
+    before = [het_tf.Table(name).lookup([1]) for name in features]
+    found = both(dict.fromkeys(features, torch.tensor([1])))
+    optimizer = torch.optim.SGD(both.parameters(), 0.1)
+    (found["t"] + found["u"]).sum().backward()
+    optimizer.step()
+    after = [het_tf.Table(name).lookup([1]) for name in features]
+    np.testing.assert_array_equal(after[0], before[0])
+    np.testing.assert_allclose(before[1] - after[1], 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["half", "meta", "assigned"])
+def test_a_module_that_is_moved_still_trains(how):
+    """Its parameter had other numbers, or was another one: the table did not train, without an error."""
+    module = bag()
+    model = torch.nn.Sequential(module, torch.nn.Linear(DIM, 1))
+    if how == "half":
+        model.half()
+    elif how == "meta":
+        model.to("meta").to_empty(device="cpu")
+    else:
+        model.load_state_dict(model.state_dict(), assign=True)
+    train(module, "plain")
+    assert het_tf.Table("t").updates == 20
+
+
+def test_copies_are_refused():
+    """A copy had rows of its own, which no optimizer reached."""
+    model = torch.nn.Sequential(bag(), torch.nn.Linear(DIM, 1))
+    for copied in (copy.deepcopy, pickle.dumps, torch.optim.swa_utils.AveragedModel):
+        with pytest.raises(TypeError, match=r"a module with tables \('t'\) is neither copied nor pickled"):
+            copied(model)
+
+
+def test_programs_that_would_keep_the_rows_are_refused():
+    module, ids = bag(), torch.tensor([[1, 2]])
+    for trace in (torch.export.export, torch.jit.trace):
+        with pytest.raises(RuntimeError, match="keeps a lookup of tables"):
+            trace(module, (ids,))
+
+
+def test_empty_bags_and_lists():
+    module = bag("sum")
+    assert module(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)).shape == (0, DIM)
+    assert module(torch.zeros((0, 3), dtype=torch.int64)).shape == (0, DIM)
+    expected = torch.cat([module([[1, 2]]), module([[7]])])
+    torch.testing.assert_close(module([1, 2, 7], [0, 2]), expected)
+
+
+def test_arguments_of_torch():
+    import het_tf.torch as ours
+
+    with pytest.raises(TypeError, match=r"a table has no size: write EmbeddingBag\(16\)"):
+        ours.EmbeddingBag(100, 16)
+    with pytest.raises(TypeError, match=r"include_last_offset.*give offsets\[:-1\]"):
+        bag(include_last_offset=True)
+
+
 def test_what_is_refused():
     module = bag()
     before = rows()
@@ -131,8 +238,11 @@ def test_what_is_refused():
         bag("max")
     with pytest.raises(ValueError, match="input has shape"):
         module(torch.tensor([1, 2]))
-    with pytest.raises(ValueError, match="offsets are"):
-        module(torch.tensor([1, 2]), torch.tensor([1]))
+    for offsets in ([1], [0, 3], [0, 2, 1], [[0, 1]], [0.0, 1.0], []):
+        with pytest.raises(ValueError, match="offsets are"):
+            module(torch.tensor([1, 2]), torch.tensor(offsets))
+    with pytest.raises(ValueError, match="are a nested tensor"):
+        module(torch.nested.nested_tensor([[1, 2], [3]], layout=torch.jagged))
     with pytest.raises(ValueError, match="per_sample_weights"):
         module(torch.tensor([[1]]), per_sample_weights=torch.ones(1, 1))
     for optimizer, said in (

@@ -69,7 +69,10 @@ def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[
 
 def _dense(feature: FeatureConfig, x: Any) -> Any:
     kind = type(x).__name__
-    if kind in ("RaggedTensor", "SparseTensor", "BCOO") or getattr(x, "is_sparse", False) is True:
+    for layout in ("is_sparse", "is_nested"):  # of torch
+        if getattr(x, layout, False) is True:
+            kind = f"{layout[3:]} tensor"
+    if kind in ("RaggedTensor", "SparseTensor", "BCOO", "sparse tensor", "nested tensor"):
         raise ValueError(
             f"{named(feature)}: ids or weights are a {kind}, which needs Keras' backend TensorFlow; give ids "
             "[B, L] with FeatureConfig(padding_id=...), or with mask=..."

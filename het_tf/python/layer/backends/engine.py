@@ -76,6 +76,9 @@ class Call:
         self._tables: int = sizes["tables"]
         self.dims = tuple(parsed["tables"][one["table"]]["dim"] for one in parsed["features"])
         self.variables: int = sizes["tickets"] // (2 * SLOTS)
+        # ctypes makes a type of an array anew whenever none is alive.
+        self._addresses, self._counts = ctypes.c_void_p * len(self.dims), ctypes.c_size_t * len(self.dims)
+        self._rates = ctypes.c_float * self._tables
 
     def lookup(self, ids: Arrays, masks: Arrays, rows: Sequence[int | None], training: bool) -> int:
         """Writes the rows of all features. Returns the step's token; 0 without training.
@@ -88,8 +91,8 @@ class Call:
         """
         token = ctypes.c_uint64()
         _lookup(
-            self._handle, *_pointers(ids), _addresses(masks.addresses) if masks.addresses else None,
-            _addresses(rows), ctypes.byref(token) if training else None,
+            self._handle, *self._pointers(ids), self._addresses(*masks.addresses),
+            self._addresses(*rows), ctypes.byref(token) if training else None,
         )  # fmt: skip
         return token.value
 
@@ -102,7 +105,7 @@ class Call:
           window: Batches that may be planned.
         """
         kept = [one if mask is None else one[mask] for one, mask in zip(ids, masks, strict=True)]
-        _plan(self._handle, *_pointers(Arrays.of(kept)), window)
+        _plan(self._handle, *self._pointers(Arrays.of(kept)), window)
 
     def keep(
         self, ids: Arrays, masks: Arrays, gradients: Sequence[int | None], token: int, worker: int
@@ -118,8 +121,8 @@ class Call:
         """
         tickets = np.empty((SLOTS * self.variables, 2), np.float32)
         _keep(
-            self._handle, *_pointers(ids), _addresses(masks.addresses) if masks.addresses else None,
-            _addresses(gradients), token, worker, address(tickets),
+            self._handle, *self._pointers(ids), self._addresses(*masks.addresses),
+            self._addresses(*gradients), token, worker, address(tickets),
         )  # fmt: skip
         return tickets
 
@@ -129,17 +132,16 @@ class Call:
         Args:
           ticket: Of several workers `reduce_gradients` has marked it.
           rates: One a table.
-          bulk_synchronous: Whether the next read of any worker must see this update.
+          bulk_synchronous: Of several workers, whether the next read of any must see this update.
         """
         workers = settings.workers()
         ticket = np.ascontiguousarray(ticket[:, ::-1] if workers.size > 1 else ticket, np.float32)
-        of_tables = _array_type(ctypes.c_float, len(rates))(*rates)
-        arguments = address(ticket), of_tables, collective.gradient_scale()
+        arguments = address(ticket), self._rates(*rates), collective.gradient_scale()
         if settings.accumulates():
             _accumulate(self._handle, collective.name("accumulate").encode(), *arguments)
         else:
             _apply(self._handle, *arguments)
-        if bulk_synchronous and workers.size > 1:
+        if bulk_synchronous:
             workers.sum(np.zeros(1, np.float32), collective.name("updated"))
 
     def applies(self) -> npt.NDArray[np.int64]:
@@ -147,6 +149,9 @@ class Call:
         counts = np.empty(self._tables, np.int64)
         native.call_in_step("HetCallApplies", self._handle, counts)
         return counts
+
+    def _pointers(self, arrays: Arrays) -> tuple[Any, Any]:
+        return self._addresses(*arrays.addresses), self._counts(*arrays.counts)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -158,20 +163,6 @@ def call_of(specs: str) -> Call:
 def address(array: Array) -> int:
     """Returns where an array of numpy begins; it may be read-only."""
     return int(array.__array_interface__["data"][0])
-
-
-@functools.lru_cache(maxsize=1024)
-def _array_type(of: Any, n: int) -> Any:
-    """Returns ctypes' array of n numbers, which ctypes would make anew whenever none is alive."""
-    return of * n
-
-
-def _addresses(of: Sequence[int | None]) -> Any:
-    return _array_type(ctypes.c_void_p, len(of))(*of)
-
-
-def _pointers(arrays: Arrays) -> tuple[Any, Any]:
-    return _addresses(arrays.addresses), _array_type(ctypes.c_size_t, len(arrays.counts))(*arrays.counts)
 
 
 # --- what backends without graphs, strategies and replicas have in common -----------------------------------

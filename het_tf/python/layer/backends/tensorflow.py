@@ -147,7 +147,8 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       call: The variable's.
       ticket: float32 [64, 2].
       rates: Each table's learning rate: a float or a scalar tensor.
-      bulk_synchronous: Whether the next read of any worker must see this update.
+      bulk_synchronous: Of several workers, whether the next read of any must see this update:
+        `reduce_gradients` has kept it behind all workers' reads.
     """
     if settings.several_workers():
         ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.workers)
@@ -164,7 +165,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
                 tickets=ticket, learning_rates=given, scale=scale, **call.attributes
             )
     if bulk_synchronous:
-        _await_workers(done)
+        settings.workers().sum(done, collective.name("updated"))
 
 
 def _exchange(call: Update, ticket: Any, rates: Any, scale: Any) -> Any:
@@ -183,12 +184,3 @@ def _exchange(call: Update, ticket: Any, rates: Any, scale: Any) -> Any:
         return native.ops.het_apply_sums(
             received=received, lengths=lengths, learning_rates=rates, layout=parts.layout, **call.attributes
         )
-
-
-def _await_workers(done: Any) -> None:
-    """Waits until all workers have updated rows: with staleness 0 their next reads see this update.
-
-    `reduce_gradients` has kept the updates behind all workers' reads.
-    """
-    if settings.several_workers():
-        settings.workers().sum(done, collective.name("updated"))

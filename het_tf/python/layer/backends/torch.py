@@ -26,8 +26,11 @@ JIT = False  # torch.compile cannot look into the lookup; it may compile what is
 check = engine.check
 merged = engine.merged
 is_state = engine.is_state
-not_converted = engine.not_converted
 prepare = dense.prepare
+# Of what reads and writes by addresses: torch.compile drops a tensor when nothing names it any more.
+not_converted = torch.compiler.disable(
+    reason="het_tf: lookups of tables run in Python; compile the layers behind them alone"
+)
 _VARIABLE = "_het_variable"  # of a parameter: refers to the variable whose value it is
 
 
@@ -38,10 +41,16 @@ def cast(x: Any, dtype: str) -> Any:
 
 def anchor(variables: list[Any]) -> Any:
     """See __init__.py."""
+    values = parameters(variables)
+    return values[0] if len(values) == 1 else torch.cat(values)
+
+
+def parameters(variables: list[Any]) -> list[Any]:
+    """Returns the values of variables, as parameters whose tables an optimizer of torch.optim updates."""
     values = [one.value for one in variables]
     for value, one in zip(values, variables, strict=True):
         setattr(value, _VARIABLE, weakref.ref(one))
-    return values[0] if len(values) == 1 else torch.cat(values)
+    return values
 
 
 def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:
@@ -50,9 +59,6 @@ def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:
     optimizer._model_variables_moving_average[index] = average
 
 
-@torch.compiler.disable(
-    reason="het_tf: lookups of tables run in Python; compile the layers behind them alone"
-)
 def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> list[Any]:
     """Reads the rows of all features of a layer.
 
@@ -64,7 +70,15 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
 
     Returns:
       One float32 tensor a feature, of shape `ids.shape + [dim]`, on the device of its ids.
+
+    Raises:
+      RuntimeError: A program is traced that would keep the rows of this call.
     """
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        raise RuntimeError(
+            "het_tf: neither torch.export nor torch.jit.trace keeps a lookup of tables; export the layers "
+            "behind it alone, or serve on TensorFlow (docs/backends.md#serving)"
+        )
     step = engine.call_of(call.specs)
     if any(one.is_meta for one, _ in ids):  # Keras asks for shapes
         return [
@@ -74,7 +88,7 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
     devices = [one.device for one, _ in ids]
     flat = [_here(one).contiguous() for one, _ in ids]
     masks = [None if mask is None else _here(mask).contiguous() for _, mask in ids]
-    if training and torch.is_grad_enabled():
+    if training and torch.is_grad_enabled() and anchor.requires_grad:
         rows = _Look.apply(step, masks, _here(anchor), *flat)
     else:
         rows = _read(step, flat, masks, False)[0]
@@ -102,7 +116,7 @@ def _warn_of_copies(device: str) -> None:
 def _arrays(tensors: Any) -> engine.Arrays:
     present = [one for one in tensors if one is not None]
     return engine.Arrays(
-        [None if one is None else one.data_ptr() for one in tensors] if present else [],
+        [None if one is None else one.data_ptr() for one in tensors],
         [one.numel() for one in present],
     )
 
@@ -125,6 +139,7 @@ class _Look(torch.autograd.Function):
         return rows
 
     @staticmethod
+    @not_converted
     def backward(ctx: Any, *gradients: Any) -> Any:
         ids = ctx.saved_tensors
         keep = _Keep.apply if torch.is_grad_enabled() else functools.partial(_Keep.forward, None)
@@ -148,12 +163,14 @@ class _Keep(torch.autograd.Function):
         raise RuntimeError(engine.NO_SECOND)
 
 
+@not_converted
 def updates(call: Update, ticket: Any) -> Any:
     """Returns how often each table was updated, int64 [tables]."""
     del ticket
     return torch.from_numpy(engine.call_of(call.specs).applies())
 
 
+@not_converted
 def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -> None:
     """Updates rows by the gradients that a ticket, float32 [64, 2], stands for.
 
@@ -161,7 +178,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       call: The variable's.
       ticket: float32 [64, 2].
       rates: Each table's learning rate: a float, a variable or a scalar tensor.
-      bulk_synchronous: Whether the next read of any worker must see this update.
+      bulk_synchronous: Of several workers, whether the next read of any must see this update.
     """
     numbers = [_number(one) for one in rates]
     engine.call_of(call.specs).apply(ticket.numpy(force=True), numbers, bulk_synchronous)
@@ -181,9 +198,27 @@ class _Group:
         self.learning_rate = float(group["lr"])
 
 
-def _before_step(optimizer: Any, arguments: Any, named: Any) -> None:
-    """Updates the tables whose parameters an optimizer of torch.optim has; it then sees no gradient."""
-    del arguments, named
+@not_converted
+def _before_step(optimizer: Any, arguments: Any, named: Any) -> Any:
+    """Updates the tables of an optimizer of torch.optim that begins a step; with a closure, behind that."""
+    closure = next((one for one in (*arguments[1:], named.get("closure")) if callable(one)), None)
+    if closure is None:
+        _update(optimizer)
+        return None
+
+    def run() -> Any:
+        loss = closure()
+        _update(optimizer)
+        return loss
+
+    def instead(value: Any) -> Any:
+        return run if value is closure else value
+
+    return tuple(map(instead, arguments)), {name: instead(value) for name, value in named.items()}
+
+
+def _update(optimizer: Any) -> None:
+    """Updates the tables whose parameters an optimizer has; it then sees no gradient of theirs."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             variable = getattr(parameter, _VARIABLE, lambda: None)()
@@ -197,8 +232,7 @@ def _before_step(optimizer: Any, arguments: Any, named: Any) -> None:
             if group.get("maximize"):
                 raise RuntimeError("maximize=True does not reach rows of tables: negate the loss")
             ticket, parameter.grad = parameter.grad, None
-            if ticket.numpy(force=True).any():
-                variable.apply(ticket, _Group(group))
+            variable.apply(ticket, _Group(group))
 
 
 register_optimizer_step_pre_hook(_before_step)

@@ -3,12 +3,15 @@
 import secrets
 from typing import Any
 
+import numpy as np
 import torch
 
 from het_tf.ext.workers.python import checks, find
 from het_tf.ext.workers.python.backends import arrays
 from het_tf.ext.workers.python.environments.place import Place
+from het_tf.python.backend import keras
 from het_tf.python.layer.modules import Tables
+from het_tf.python.quoting import quoted
 from het_tf.python.session import collective, settings
 
 _HOOKED = "_het_hooked"  # of a parameter that stands for tables
@@ -62,8 +65,7 @@ def _array(gradient: Any) -> Any:
 def distribute(module: Any) -> Any:
     """Makes a module ready for DistributedDataParallel, which averages the gradients of all but its tables.
 
-    The tables' tickets stay this rank's. A backward pass lets the ranks meet for each of them: so no row is
-    written before all have read, and a NaN of one rank is one of all, as GradScaler expects.
+    The tables' tickets stay this rank's; the ranks meet behind each backward pass (_Meeting).
 
     Raises:
       TypeError: It is no module.
@@ -96,10 +98,60 @@ def distribute(module: Any) -> Any:
     names = [name for name, one in module.named_parameters(remove_duplicate=False) if id(one) in apart]
     names += getattr(module, "_ddp_params_and_buffers_to_ignore", [])
     torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
-    for anchor in apart.values():
-        if not hasattr(anchor, _HOOKED):  # a second one would undo the mark of the first
-            setattr(anchor, _HOOKED, anchor.register_hook(lambda ticket: reduce([ticket], [True])[0]))
+    new = [one for one in apart.values() if not hasattr(one, _HOOKED)]  # no ticket is marked twice
+    meeting = _Meeting(new, ", ".join(sorted({table.name for one in of_tables for table in one.tables})))
+    module.register_forward_hook(meeting.of_outputs)
+    for anchor in new:
+        setattr(anchor, _HOOKED, anchor.register_hook(meeting.of_ticket))
     return module
+
+
+class _Meeting:
+    """Lets the ranks meet once behind each backward pass of a module, whichever tables a rank has used.
+
+    So no row is written before all have read, and a NaN of one rank is one of all, as GradScaler expects. A
+    table that one rank has used gets a ticket on all, which take part in its update.
+
+    Args:
+      anchors: The parameters that stand for the tables.
+      names: Of the tables, for messages.
+    """
+
+    def __init__(self, anchors: list[Any], names: str) -> None:
+        self._anchors = anchors
+        self._label = f"{collective.name('gradient')} of tables {quoted(names)}"
+        self._begun = False
+
+    def of_outputs(self, module: Any, inputs: Any, outputs: Any) -> None:
+        """Finds where backward passes begin: a hook of the module's forward pass."""
+        del module, inputs
+        self._begun = False  # the pass before may have failed
+        for one in keras.tree.flatten(outputs):
+            if torch.is_tensor(one) and one.requires_grad:
+                one.register_hook(self._begin)
+
+    def of_ticket(self, ticket: Any) -> Any:
+        """Marks a ticket by the order of its numbers: a hook of an anchor."""
+        self._begin(ticket)
+        return ticket.flip(1)
+
+    def _begin(self, gradient: Any) -> None:
+        del gradient
+        if not self._begun:
+            self._begun = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._meet)
+
+    def _meet(self) -> None:
+        self._begun = False
+        with torch.no_grad():
+            tickets = [one.grad for one in self._anchors]
+            mine = [[one is not None, 0.0 if one is None else float(0.0 * one.sum())] for one in tickets]
+            (found,) = settings.workers().mean([np.array(mine, np.float32)], self._label)
+            for anchor, (used, zero_or_nan) in zip(self._anchors, found.tolist(), strict=True):
+                if used and anchor.grad is None:
+                    anchor.grad = torch.zeros_like(anchor)
+                if zero_or_nan != 0:
+                    anchor.grad += zero_or_nan
 
 
 # --- torch.distributed --------------------------------------------------------------------------------------
