@@ -57,7 +57,8 @@ def as_int64(ids: Any) -> Any:
     if ids.dtype == tf.int64:
         return ids
     if ids.dtype == tf.string:
-        return tf.strings.to_hash_bucket_strong(ids, 2**63 - 1, [0x6865745F7466, 0x656D626564])
+        with tf.device("CPU:0"):  # elsewhere it has no kernel
+            return tf.strings.to_hash_bucket_strong(ids, 2**63 - 1, [0x6865745F7466, 0x656D626564])
     return tf.cast(ids, tf.int64)
 
 

@@ -94,6 +94,19 @@ def both_ops_run_on_the_device_in_a_function():
 
 
 @check
+def strings_are_hashed_on_the_cpu():
+    """There is no kernel for GPUs: without soft placement TensorFlow refused the layer in a GPU's scope."""
+    layer, ids = embedding("gpu"), tf.constant(["a", "b", "a"])
+    rows = layer(ids)
+    tf.config.set_soft_device_placement(False)
+    try:
+        with tf.device("/GPU:0"):
+            np.testing.assert_array_equal(layer(ids), rows)
+    finally:
+        tf.config.set_soft_device_placement(True)
+
+
+@check
 def an_op_that_trains_runs_where_the_cache_is():
     ids, hints = [tf.constant([3, 4, 3], tf.int64)], [tf.zeros([0, 8])]
     invalid = tf.errors.InvalidArgumentError

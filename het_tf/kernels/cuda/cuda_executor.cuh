@@ -27,14 +27,9 @@ HET_DEV uint32_t OldLoad(const uint32_t* p) { return __ldca(p); }
 HET_DEV CudaU64* AsCuda(uint64_t* p) { return reinterpret_cast<CudaU64*>(p); }
 HET_DEV uint32_t AtomicAdd(uint32_t* p, uint32_t value) { return atomicAdd(p, value); }
 HET_DEV uint64_t AtomicAdd(uint64_t* p, uint64_t value) { return atomicAdd(AsCuda(p), value); }
-HET_DEV uint32_t AtomicOr(uint32_t* p, uint32_t value) { return atomicOr(p, value); }
-HET_DEV uint64_t AtomicOr(uint64_t* p, uint64_t value) { return atomicOr(AsCuda(p), value); }
 HET_DEV uint32_t AtomicExchange(uint32_t* p, uint32_t value) { return atomicExch(p, value); }
 HET_DEV uint64_t AtomicExchange(uint64_t* p, uint64_t value) { return atomicExch(AsCuda(p), value); }
-HET_DEV uint32_t AtomicMin(uint32_t* p, uint32_t value) { return atomicMin(p, value); }
-HET_DEV uint64_t AtomicMin(uint64_t* p, uint64_t value) { return atomicMin(AsCuda(p), value); }
 HET_DEV uint32_t AtomicMax(uint32_t* p, uint32_t value) { return atomicMax(p, value); }
-HET_DEV uint64_t AtomicMax(uint64_t* p, uint64_t value) { return atomicMax(AsCuda(p), value); }
 HET_DEV uint32_t AtomicCas(uint32_t* p, uint32_t expected, uint32_t value) {
   return atomicCAS(p, expected, value);
 }
@@ -193,9 +188,6 @@ class Tile {
     } else {
       CopyRowsBy(to, n, records, stride, rows.own);
     }
-  }
-  HET_DEV void Fill(float* to, float value, uint64_t n) const {
-    for (uint64_t i = lanes_.thread_rank(); i < n; i += kWidth) to[i] = value;
   }
 
   HET_DEV bool Last(uint32_t* counter, uint32_t n) const {

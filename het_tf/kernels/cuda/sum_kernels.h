@@ -171,16 +171,13 @@ struct SumKernel {
       // Several loads are in flight at a time. Adding zeros past the end changes no sum, since no sum is -0.
       bool more = true;
       for (uint32_t e = 0; more; e += kAtOnce) {
-        uint64_t word[kAtOnce];
-        uint32_t position[kAtOnce];
-        for (int j = 0; j < kAtOnce; ++j) {
-          word[j] = e + j < most ? sorted[e + j] : kNoPlace;
-          position[j] = e + j < most ? order[e + j] : 0;
-        }
         Pack<V> gradient[kAtOnce];
+        uint32_t feature[kAtOnce];
         for (int j = 0; j < kAtOnce; ++j) {
-          more = PlaceIn(word[j]) == place;
-          gradient[j] = LoadOrZero<V>(more ? GradientOf(FeatureIn(word[j]), position[j], dim) : nullptr, i);
+          const uint64_t word = e + j < most ? sorted[e + j] : kNoPlace;
+          feature[j] = FeatureIn(word);
+          more = PlaceIn(word) == place;  // only then: who sums another segment may mark it in `order`
+          gradient[j] = LoadOrZero<V>(more ? GradientOf(feature[j], order[e + j], dim) : nullptr, i);
         }
         for (int j = 0; j < kAtOnce; ++j) {
           bool zero = true;
@@ -188,8 +185,8 @@ struct SumKernel {
             sum.at[k] += gradient[j].at[k];
             zero = zero && gradient[j].at[k] == 0.0f;
           }
-          if (zero || FeatureIn(word[j]) == marked) continue;
-          marked = FeatureIn(word[j]);
+          if (zero || feature[j] == marked) continue;
+          marked = feature[j];
           MarkActive(marked);
         }
       }

@@ -22,7 +22,6 @@
 //   tile.CopyRows(to, n, records, stride, rows)
 //                           tiles of 32 lanes: n floats to to + lane * n, from records + rows[lane] * stride;
 //                           kNoRow: none, kZeros: zeros. `rows` is a Lanes<uint32_t>
-//   tile.Fill(to, value, n)
 //   tile.Append(counter)    counter += 1 for this lane; returns the old value; inside Once and ForEach
 //   tile.Last(counter, n)   returns to all lanes of the last of n tiles true, and to the others false. The
 //   last one
@@ -37,15 +36,14 @@
 //
 //   Match32(d, digest)      as the tile's, on one lane
 //
-// ForEach, Once, Copy and Fill do not wait for other lanes. Lambdas capture by reference. Variables outside
+// ForEach, Once and Copy do not wait for other lanes. Lambdas capture by reference. Variables outside
 // them are equal in all lanes if they were computed outside or come from One, Any, Match32 or ArgMin32. A
 // branch around any of these must go the same way in all lanes.
 //
 // Tiles communicate only by atomics, all relaxed; a later launch sees all writes of an earlier one:
 //
 //   AtomicLoad(p)  AtomicStore(p, v)  AtomicAdd(p, v)  AtomicExchange(p, v)  AtomicCas(p, expected, v)
-//   AtomicMin(p, v)  AtomicMax(p, v)  AtomicOr(p, v)
-//                                                      uint32_t and uint64_t; they return the old value
+//   AtomicMax(p, v)    uint32_t, and all others also uint64_t; they return the old value
 //
 //   LoadFresh<V>(p)  V floats (pack.h) that another tile has written, seen by Tile::Last
 //   OldLoad(p)  a value since the launch, possibly stale: for data that the whole device reads, which one

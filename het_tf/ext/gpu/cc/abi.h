@@ -194,7 +194,7 @@ typedef struct {
   int64_t padding_id;
 } HetDevFeature;
 
-typedef struct { /* at most 2^32 - 2 ids; one use for each table, shared by its features */
+typedef struct { /* at most 2^32 - 2 ids and 2^20 features; one use for each table, shared by its features */
   const HetDevUse* uses;
   uint32_t n_uses;
   const HetDevFeature* features;

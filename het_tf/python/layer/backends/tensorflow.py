@@ -152,11 +152,12 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
     """
     if settings.several_workers():
         ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.workers)
-    if all(isinstance(rate, float) for rate in rates):
-        given = tf.constant(rates, tf.float32)
-    else:
-        given = tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])
-    scale = tf.convert_to_tensor(collective.gradient_scale(), dtype=tf.float32)
+    with tf.device("CPU:0"):  # the op reads them there
+        if all(isinstance(rate, float) for rate in rates):
+            given = tf.constant(rates, tf.float32)
+        else:
+            given = tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])
+        scale = tf.convert_to_tensor(collective.gradient_scale(), dtype=tf.float32)
     if settings.accumulates():
         done = _exchange(call, ticket, given, scale)
     else:

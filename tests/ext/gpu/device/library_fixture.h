@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
+#include "tests/ext/gpu/device/host/streams.h"
 
 namespace het::testing {
 
@@ -121,6 +123,20 @@ class LibraryFixture : public ::testing::Test {
     const int code = HetDevTick(context_, call, &batch_, stream_, &due);
     EXPECT_EQ(due.n, 0u);
     return code;
+  }
+  HetDevRowState Inspect(int64_t key, std::vector<float>* row = nullptr) {
+    HetDevRowState state = {};
+    std::vector<float> floats(kDim);
+    EXPECT_EQ(HetDevInspect(context_, use_.table, key, stream_, &state, floats.data(), nullptr), HET_DEV_OK)
+        << HetDevError();
+    if (row != nullptr) *row = floats;
+    return state;
+  }
+  // Of the streams.
+  static uint64_t CountOperations(const std::function<void()>& call) {
+    const uint64_t before = HetDevHostOperations();
+    call();
+    return HetDevHostOperations() - before;
   }
   uint64_t RowsHere() {
     HetDevTableState state;

@@ -183,6 +183,7 @@ TEST_F(DeviceLibraryTest, RefusedBatches) {
       {[&] { feature_.ids = reinterpret_cast<const int64_t*>(rows_->get()); },
        "feature 0: its ids are in the memory of a device"},
       {[&] { feature_.n = uint64_t{1} << 32; }, "4294967296 ids"},
+      {[&] { batch_.n_features = (1 << 20) + 1; }, "1048577 features; a call takes at most 1048576"},
       {[&] { use_.stamp = uint64_t{1} << 32; }, "stamp 4294967296"},
       {[&] { use_.push_bound = -1; }, "push_bound -1"},
       {[&] {

@@ -45,19 +45,18 @@ class DeviceSumsTest : public LibraryFixture {
   }
   HetDevSummed SumAll(const uint8_t* active = nullptr) {
     HetDevSummed summed = {};
-    const uint64_t before = HetDevHostOperations();
-    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, active, stream_, &wanted_, &summed), HET_DEV_OK)
-        << HetDevError();
-    operations_ = HetDevHostOperations() - before;
+    operations_ = CountOperations([&] {
+      EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, active, stream_, &wanted_, &summed), HET_DEV_OK)
+          << HetDevError();
+    });
     EXPECT_EQ(wanted_.n, 0u);
     return summed;
   }
   // The ticks and the first float of a row.
   std::pair<uint32_t, float> RowOf(int64_t key) {
-    HetDevRowState state = {};
-    float row[kDim] = {};
-    EXPECT_EQ(HetDevInspect(context_, use_.table, key, stream_, &state, row, nullptr), HET_DEV_OK);
-    return {state.ticks, row[0]};
+    std::vector<float> row;
+    const uint32_t ticks = Inspect(key, &row).ticks;
+    return {ticks, row[0]};
   }
 
   std::vector<HetDevFeature> features_;

@@ -27,10 +27,6 @@ inline T AtomicAdd(T* p, T value) {
   return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
 }
 template <typename T>
-inline T AtomicOr(T* p, T value) {
-  return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
-}
-template <typename T>
 inline T AtomicExchange(T* p, T value) {
   return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
 }
@@ -38,14 +34,6 @@ template <typename T>
 inline T AtomicCas(T* p, T expected, T value) {
   __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
-}
-template <typename T>
-inline T AtomicMin(T* p, T value) {
-  T old = AtomicLoad(p);
-  while (value < old &&
-         !__atomic_compare_exchange_n(p, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return old;
 }
 template <typename T>
 inline T AtomicMax(T* p, T value) {
