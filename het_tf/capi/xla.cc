@@ -154,6 +154,16 @@ Status Keep(CallSpec* spec, const Frame& frame) {
                               static_cast<float*>(results[0]->data)));
 }
 
+Status Apply(CallSpec* spec, const Frame& frame) {
+  const List arguments = ListOf(frame.arguments);
+  if (arguments.size() != 2 || !Is(*arguments[0], kF32, {KeptGradients::kSlots, 2}) ||
+      !Is(*arguments[1], kF32, {static_cast<int64_t>(spec->tables().size())})) {
+    return Misfit("other buffers to an update than its variable has");
+  }
+  return StatusOf(HetCallApply(spec, static_cast<const float*>(arguments[0]->data),
+                               static_cast<const float*>(arguments[1]->data), 1));
+}
+
 // Runs body(call, frame) -> Status.
 template <typename Body>
 Error* Run(Frame* frame, const Body& body) {
@@ -183,3 +193,5 @@ Error* Run(Frame* frame, const Body& body) {
 het::xla::Error* HetXlaLookup(het::xla::Frame* frame) { return het::xla::Run(frame, het::xla::Lookup); }
 
 het::xla::Error* HetXlaKeep(het::xla::Frame* frame) { return het::xla::Run(frame, het::xla::Keep); }
+
+het::xla::Error* HetXlaApply(het::xla::Frame* frame) { return het::xla::Run(frame, het::xla::Apply); }
