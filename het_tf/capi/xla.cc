@@ -117,7 +117,7 @@ Status Lookup(CallSpec* spec, const Frame& frame) {
     return Misfit("other buffers to a lookup than its layer has");
   }
   Arrays arrays;
-  const Status parsed = arrays.Parse(*spec, {arguments.data(), arguments.size()}, {results.data(), features});
+  Status parsed = arrays.Parse(*spec, {arguments.data(), arguments.size()}, {results.data(), features});
   if (!parsed.ok()) return parsed;
   uint64_t token = 0;
   const Status done =
@@ -144,7 +144,7 @@ Status Keep(CallSpec* spec, const Frame& frame) {
   }
   Arrays arrays;
   const Span<const Buffer* const> rest(arguments.data() + 1, arguments.size() - 1);
-  const Status parsed =
+  Status parsed =
       arrays.Parse(*spec, rest.subspan(features, rest.size() - features), rest.subspan(0, features));
   if (!parsed.ok()) return parsed;
   const auto* const halves = static_cast<const uint32_t*>(arguments[0]->data);
