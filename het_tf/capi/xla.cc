@@ -117,7 +117,7 @@ Status Lookup(CallSpec* spec, const Frame& frame) {
     return Misfit("other buffers to a lookup than its layer has");
   }
   Arrays arrays;
-  const Status parsed = arrays.Parse(*spec, {arguments.data(), arguments.size()}, {results.data(), features});
+  Status parsed = arrays.Parse(*spec, {arguments.data(), arguments.size()}, {results.data(), features});
   if (!parsed.ok()) return parsed;
   uint64_t token = 0;
   const Status done =
@@ -144,7 +144,7 @@ Status Keep(CallSpec* spec, const Frame& frame) {
   }
   Arrays arrays;
   const Span<const Buffer* const> rest(arguments.data() + 1, arguments.size() - 1);
-  const Status parsed =
+  Status parsed =
       arrays.Parse(*spec, rest.subspan(features, rest.size() - features), rest.subspan(0, features));
   if (!parsed.ok()) return parsed;
   const auto* const halves = static_cast<const uint32_t*>(arguments[0]->data);
@@ -152,6 +152,16 @@ Status Keep(CallSpec* spec, const Frame& frame) {
                               arrays.rows.data(), uint64_t{halves[0]} << 32 | halves[1],
                               *static_cast<const int64_t*>(worker->value),
                               static_cast<float*>(results[0]->data)));
+}
+
+Status Apply(CallSpec* spec, const Frame& frame) {
+  const List arguments = ListOf(frame.arguments);
+  if (arguments.size() != 2 || !Is(*arguments[0], kF32, {KeptGradients::kSlots, 2}) ||
+      !Is(*arguments[1], kF32, {static_cast<int64_t>(spec->tables().size())})) {
+    return Misfit("other buffers to an update than its variable has");
+  }
+  return StatusOf(HetCallApply(spec, static_cast<const float*>(arguments[0]->data),
+                               static_cast<const float*>(arguments[1]->data), 1));
 }
 
 // Runs body(call, frame) -> Status.
@@ -183,3 +193,5 @@ Error* Run(Frame* frame, const Body& body) {
 het::xla::Error* HetXlaLookup(het::xla::Frame* frame) { return het::xla::Run(frame, het::xla::Lookup); }
 
 het::xla::Error* HetXlaKeep(het::xla::Frame* frame) { return het::xla::Run(frame, het::xla::Keep); }
+
+het::xla::Error* HetXlaApply(het::xla::Frame* frame) { return het::xla::Run(frame, het::xla::Apply); }

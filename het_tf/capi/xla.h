@@ -7,6 +7,7 @@
 //   attribute    specs: the text that HetCallOpen takes
 //   HetXlaLookup ids..., [masks...] -> rows..., [step]    step: of a training lookup, the halves of its token
 //   HetXlaKeep   step, gradients..., ids..., [masks...] -> tickets        attribute worker: int64, the rank
+//   HetXlaApply  tickets, rates -> nothing                of one variable; rates: F32 [tables]; scale 1
 //
 // ids: S32 or S64 of any shape; masks, for all features or for none: PRED of the ids' shapes; rows and
 // gradients: F32, the shape of the ids and the dim; step: U32 [2], the high half first; tickets: F32
@@ -24,5 +25,6 @@ extern "C" {
 
 HET_EXPORT het::xla::Error* HetXlaLookup(het::xla::Frame* frame);
 HET_EXPORT het::xla::Error* HetXlaKeep(het::xla::Frame* frame);
+HET_EXPORT het::xla::Error* HetXlaApply(het::xla::Frame* frame);
 
 }  // extern "C"

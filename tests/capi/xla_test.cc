@@ -162,12 +162,12 @@ class CapiXlaTest : public ::testing::Test {
     frame->Argument(xla::kPred, {2, 2}, mask_of_a_);
     frame->Argument(xla::kPred, {1}, mask_of_b_);
   }
-  void Apply() {
-    void* call = nullptr;
-    ASSERT_EQ(HetCallOpen(specs_.c_str(), &call), 0) << HetText();
-    const float rates[] = {1, 1};
-    EXPECT_EQ(HetCallApply(call, tickets_, rates, 1), 0) << HetText();
-    HetCallClose(call);
+  Frame Apply() {
+    Frame frame(specs_);
+    frame.Tokens();
+    frame.Argument(xla::kF32, {kSlots, 2}, tickets_);
+    frame.Argument(xla::kF32, {2}, rates_);
+    return frame;
   }
 
   std::string specs_;
@@ -175,6 +175,7 @@ class CapiXlaTest : public ::testing::Test {
   int64_t b_[1] = {int64_t{1} << 40};
   bool mask_of_a_[4] = {true, false, true, true}, mask_of_b_[1] = {false};
   float of_a_[8] = {}, of_b_[3] = {}, tickets_[kSlots * 2] = {};
+  float rates_[2] = {1, 1};
   float to_a_[8] = {1, 2, 9, 9, 3, 4, 0, 8}, to_b_[3] = {1, 0, 0};
   uint32_t step_[2] = {};
 };
@@ -184,7 +185,7 @@ TEST_F(CapiXlaTest, AStepUpdatesTheRowsOfItsIds) {
   EXPECT_THAT(of_a_, Each(1.0f));
   EXPECT_THAT(of_b_, Each(1.0f));
   ASSERT_EQ(Keep(false).Call(HetXlaKeep), 0) << failure.text;
-  Apply();
+  ASSERT_EQ(Apply().Call(HetXlaApply), 0) << failure.text;
   ASSERT_EQ(Lookup(false, false).Call(HetXlaLookup), 0) << failure.text;
   EXPECT_THAT(of_a_, ElementsAre(-3, -5, -8, -8, -3, -5, 1, -7));
   EXPECT_THAT(of_b_, ElementsAre(0, 1, 1));
@@ -195,7 +196,7 @@ TEST_F(CapiXlaTest, MasksLeaveIdsOut) {
   EXPECT_THAT(of_a_, ElementsAre(1, 1, 0, 0, 1, 1, 1, 1));
   EXPECT_THAT(of_b_, Each(0.0f));
   ASSERT_EQ(Keep(true).Call(HetXlaKeep), 0) << failure.text;
-  Apply();
+  ASSERT_EQ(Apply().Call(HetXlaApply), 0) << failure.text;
   ASSERT_EQ(Lookup(false, false).Call(HetXlaLookup), 0) << failure.text;
   EXPECT_THAT(of_a_, ElementsAre(-3, -5, 1, 1, -3, -5, 1, -7));
   EXPECT_THAT(of_b_, Each(1.0f));
@@ -257,6 +258,18 @@ TEST_F(CapiXlaTest, BuffersThatDoNotFitAreRefused) {
     EXPECT_EQ(frame.Call(HetXlaKeep), static_cast<int>(Code::kInvalidArgument));
     EXPECT_THAT(failure.text, HasSubstr(text));
     EXPECT_THAT(tickets_, Each(0.0f));
+  }
+  const Change updates[] = {
+      [](Frame& frame) { frame.argument(1).dims[0] = kSlots - 1; },
+      [](Frame& frame) { frame.argument(2).dims[0] = 1; },
+      [](Frame& frame) { frame.argument(2).type = xla::kS32; },
+      [](Frame& frame) { frame.DropArgument(); },
+  };
+  for (const Change& change : updates) {
+    Frame frame = Apply();
+    change(frame);
+    EXPECT_EQ(frame.Call(HetXlaApply), static_cast<int>(Code::kInvalidArgument));
+    EXPECT_THAT(failure.text, HasSubstr("other buffers to an update"));
   }
   Frame wrong("{");
   EXPECT_EQ(wrong.Call(HetXlaLookup), static_cast<int>(Code::kInvalidArgument));

@@ -2,7 +2,7 @@
 
     _look    rows of ids, by the engine        its derivative: _keep
     _keep    keeps gradients, gives tickets    its derivative: refused, nothing computes it
-    apply    updates rows: a callback, which reads the variables of rates when it runs
+    apply    updates rows; where it reads variables of rates or meets other workers, a callback
 
 JAX runs them in the order of the program, also those of later calls. It returns before they have run:
 `het_tf.Table` and all else that asks the engine waits for them first (session/native.py). An error of one
@@ -212,8 +212,18 @@ def _inputs(step: engine.Call, arrays: Any) -> tuple[list[Any], list[Any]]:
     return ids, [np.ascontiguousarray(one) for one in arrays[len(step.dims) :]]
 
 
+def _apply_on_host(step: engine.Call, ticket: Any, rates: Any) -> list[Any]:
+    step.apply(np.asarray(ticket), [float(one) for one in np.asarray(rates)], False)
+    return []
+
+
+def _shapes_of_nothing(*_: Any) -> list[Any]:
+    return []
+
+
 _look_up = _Foreign("het_lookup", "HetXlaLookup", "a lookup", _look_on_host, _shapes_of_rows)
 _keep_gradients = _Foreign("het_keep", "HetXlaKeep", "a gradient", _keep_on_host, _shapes_of_tickets)
+_apply_kept = _Foreign("het_apply", "HetXlaApply", "an update", _apply_on_host, _shapes_of_nothing)
 
 
 # --- derivatives --------------------------------------------------------------------------------------------
@@ -292,6 +302,10 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Whether the next read of any worker must see this update.
     """
     step = engine.call_of(call.specs)
+    if settings.workers().size == 1 and not any(isinstance(one, keras.Variable) for one in rates):
+        numbers = jnp.stack([jnp.asarray(one, jnp.float32) for one in rates])
+        _apply_kept(step, jnp.asarray(ticket, jnp.float32), numbers)
+        return
     arrays = [one for one in rates if isinstance(one, jax.Array)]
 
     def update(ticket: Any, *arrays: Any) -> Any:
