@@ -175,7 +175,12 @@ def test_an_iterator_that_is_left_and_one_that_fails():
     np.testing.assert_array_equal(np.concatenate(found), ids(2)[: SIZE * (STEPS - 2)])
     with pytest.raises(OSError, match="the file is gone"):
         next(ahead)
-    left = het_tf.lookahead(failing(), layer, window=2)
+
+    def slow(x):
+        threading.Event().wait(0.2)  # so that others wait behind it when the iterator is left
+        return x
+
+    left = het_tf.lookahead(failing(), layer, window=4, inputs=slow)
     next(left)
     del left, ahead
     gc.collect()

@@ -10,6 +10,9 @@ from typing import Any
 from het_tf.python.backend import keras
 from het_tf.python.session import collective, settings
 
+# What torch.py and jax.py have of this file.
+__all__ = ["end_passes", "fits", "have_values", "outside_graphs", "settle", "value"]
+
 outside_graphs = contextlib.nullcontext
 
 

@@ -11,17 +11,11 @@ import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 
-from het_tf.ext.workers.python.backends import arrays
+from het_tf.ext.workers.python.backends.arrays import *  # noqa: F403
 from het_tf.python.session import collective, settings
 
 BEGINS_IN_STEP = False
 NO_JIT = ""
-end_passes = arrays.end_passes
-fits = arrays.fits
-have_values = arrays.have_values
-outside_graphs = arrays.outside_graphs
-settle = arrays.settle
-value = arrays.value
 
 
 def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:

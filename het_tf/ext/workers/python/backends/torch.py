@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from het_tf.ext.workers.python import checks, find
-from het_tf.ext.workers.python.backends import arrays
+from het_tf.ext.workers.python.backends.arrays import *  # noqa: F403
 from het_tf.ext.workers.python.environments.place import Place
 from het_tf.python.backend import keras
 from het_tf.python.layer.modules import Tables
@@ -17,12 +17,6 @@ from het_tf.python.session import collective, settings
 _HOOKED = "_het_hooked"  # of a parameter that stands for tables
 BEGINS_IN_STEP = True
 NO_JIT = "torch.compile does not look into an all-reduce nor into het_tf's lookup"
-end_passes = arrays.end_passes
-fits = arrays.fits
-have_values = arrays.have_values
-outside_graphs = arrays.outside_graphs
-settle = arrays.settle
-value = arrays.value
 
 
 def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
