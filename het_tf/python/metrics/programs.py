@@ -31,6 +31,15 @@ def wide() -> Any:
     return enable(True)
 
 
+def check() -> None:
+    """Raises ImportError: this JAX compiles no numbers of 64 bits beside those of 32."""
+    if backend.NAME == "jax" and not (hasattr(jax, "enable_x64") or jax.config.jax_enable_x64):
+        raise ImportError(
+            f"het_tf.metrics need JAX 0.8, and this is {jax.__version__}; run: pip install -U 'jax>=0.8', "
+            "or set JAX_ENABLE_X64=1"
+        )
+
+
 def exact(method: Any) -> Any:
     """Decorates a method that computes with 64-bit numbers."""
     if backend.NAME != "jax":

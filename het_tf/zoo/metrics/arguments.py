@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from het_tf.python.backend import keras
+from het_tf.python.metrics import programs
 from het_tf.python.metrics.programs import demand, exact, mask_of, wide
 
 ops = keras.ops
@@ -108,7 +109,8 @@ class Sums(keras.metrics.Metric):
         super().reset_state()
 
     def sum(self, name: str, dtype: str = "float64") -> Any:
-        """Makes a state."""
+        """Makes a state. ImportError: JAX is too old."""
+        programs.check()
         with wide():
             return self.add_weight(name=name, shape=(), initializer="zeros", dtype=dtype)
 

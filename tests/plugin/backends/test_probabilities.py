@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
-from backends_lib import invalid
+from backends_lib import invalid, on_jax
 
 import het_tf
 
@@ -68,6 +68,17 @@ def test_sums_lose_nothing_where_float32_would():
     for _ in range(8):
         metric.update_state([0.0], [1.0])
     assert float(metric._predicted.numpy()) == 2**25 + 8
+
+
+@on_jax
+def test_a_jax_without_wide_numbers_is_refused(monkeypatch):
+    import jax
+
+    monkeypatch.delattr(jax, "enable_x64")
+    with pytest.raises(
+        ImportError, match=r"need JAX 0\.8, and this is .*; run: pip install -U 'jax>=0\.8', or"
+    ):
+        Calibration()
 
 
 def test_in_compile_with_mixed_precision():
