@@ -106,8 +106,8 @@ def test_python_blocks_run(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_commands_run(page: str, command: str) -> None:
     words = command.split()
-    if words[0] == "python":
-        run([sys.executable, *words[1:]])
+    if words[0] in ("python", "het"):
+        run([sys.executable, *(["-m", "het_tf"] if words[0] == "het" else []), *words[1:]])
         return
     assert words[0] == "make", f"{page}: no check for {command!r}"
     target = words[1]
