@@ -108,9 +108,15 @@ class Call:
         _plan(self._handle, *self._pointers(Arrays.of(kept)), window)
 
     def keep(
-        self, ids: Arrays, masks: Arrays, gradients: Sequence[int | None], token: int, worker: int
-    ) -> npt.NDArray[np.float32]:
-        """Keeps the gradients of the rows that a token stands for. Returns tickets, [64 * variables, 2].
+        self,
+        ids: Arrays,
+        masks: Arrays,
+        gradients: Sequence[int | None],
+        token: int,
+        worker: int,
+        tickets: int,
+    ) -> None:
+        """Keeps the gradients of the rows that a token stands for.
 
         Args:
           ids: As in the lookup.
@@ -118,31 +124,28 @@ class Call:
           gradients: For each feature the address of float32 [ids, dim].
           token: Of the lookup.
           worker: The rank.
+          tickets: The address of float32 [64 * variables, 2], which gets them.
         """
-        tickets = np.empty((SLOTS * self.variables, 2), np.float32)
         _keep(
             self._handle, *self._pointers(ids), self._addresses(*masks.addresses),
-            self._addresses(*gradients), token, worker, address(tickets),
+            self._addresses(*gradients), token, worker, tickets,
         )  # fmt: skip
-        return tickets
 
-    def apply(self, ticket: Array, rates: Sequence[float], bulk_synchronous: bool) -> None:
+    def apply(self, ticket: int, rates: Sequence[float], bulk_synchronous: bool) -> None:
         """Updates the rows of a variable by the kept gradients that a ticket, float32 [64, 2], chooses.
 
         Args:
-          ticket: Of several workers `reduce_gradients` has marked it.
+          ticket: Its address.
           rates: One a table.
           bulk_synchronous: Of several workers, whether the next read of any must see this update.
         """
-        workers = settings.workers()
-        ticket = np.ascontiguousarray(ticket[:, ::-1] if workers.size > 1 else ticket, np.float32)
-        arguments = address(ticket), self._rates(*rates), collective.gradient_scale()
+        arguments = ticket, self._rates(*rates), collective.gradient_scale()
         if settings.accumulates():
             _accumulate(self._handle, collective.name("accumulate").encode(), *arguments)
         else:
             _apply(self._handle, *arguments)
         if bulk_synchronous:
-            workers.sum(np.zeros(1, np.float32), collective.name("updated"))
+            settings.workers().sum(np.zeros(1, np.float32), collective.name("updated"))
 
     def applies(self) -> npt.NDArray[np.int64]:
         """Returns how often each table was updated."""

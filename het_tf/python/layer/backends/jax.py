@@ -198,7 +198,9 @@ def _keep_on_host(step: engine.Call, token: Any, *arrays: Any, worker: int) -> l
     ids, masks = _inputs(step, arrays[len(step.dims) :])
     addresses = engine.Arrays.of(gradients).addresses
     of_ids, of_masks = engine.Arrays.of(ids), engine.Arrays.of(masks)
-    return [step.keep(of_ids, of_masks, addresses, high << 32 | low, worker)]
+    tickets = np.empty((engine.SLOTS * step.variables, 2), np.float32)
+    step.keep(of_ids, of_masks, addresses, high << 32 | low, worker, engine.address(tickets))
+    return [tickets]
 
 
 def _shapes_of_tickets(step: engine.Call, *_: Any, worker: int) -> list[Any]:
@@ -213,7 +215,8 @@ def _inputs(step: engine.Call, arrays: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _apply_on_host(step: engine.Call, ticket: Any, rates: Any) -> list[Any]:
-    step.apply(np.asarray(ticket), [float(one) for one in np.asarray(rates)], False)
+    ticket = np.ascontiguousarray(ticket, np.float32)
+    step.apply(engine.address(ticket), [float(one) for one in np.asarray(rates)], False)
     return []
 
 
@@ -310,11 +313,12 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
 
     def update(ticket: Any, *arrays: Any) -> Any:
         given = iter(arrays)
-        step.apply(
-            np.asarray(ticket),
-            [float(next(given)) if isinstance(one, jax.Array) else _number(one) for one in rates],
-            bulk_synchronous,
-        )
+        numbers = [float(next(given)) if isinstance(one, jax.Array) else _number(one) for one in rates]
+        ticket = np.asarray(ticket)
+        if settings.several_workers():
+            ticket = ticket[:, ::-1]  # reduce_gradients marks what it has seen
+        ticket = np.ascontiguousarray(ticket, np.float32)
+        step.apply(engine.address(ticket), numbers, bulk_synchronous)
         return ()
 
     _host("an update", update, (), ticket, *arrays)

@@ -155,8 +155,9 @@ class _Keep(torch.autograd.Function):
         del ctx
         given = [one.float().contiguous() for one in gradients]
         pointers, rank = [one.data_ptr() for one in given], settings.workers().rank
-        tickets = step.keep(_arrays(ids), _arrays(masks), pointers, token, rank)
-        return torch.from_numpy(tickets)
+        tickets = torch.empty((engine.SLOTS * step.variables, 2), dtype=torch.float32)
+        step.keep(_arrays(ids), _arrays(masks), pointers, token, rank, tickets.data_ptr())
+        return tickets
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -181,7 +182,10 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Of several workers, whether the next read of any must see this update.
     """
     numbers = [_number(one) for one in rates]
-    engine.call_of(call.specs).apply(ticket.numpy(force=True), numbers, bulk_synchronous)
+    if settings.several_workers():
+        ticket = ticket.flip(1)  # reduce_gradients marks what it has seen
+    ticket = ticket.to("cpu", torch.float32).contiguous()
+    engine.call_of(call.specs).apply(ticket.data_ptr(), numbers, bulk_synchronous)
 
 
 def _number(rate: Any) -> float:
