@@ -62,7 +62,13 @@ class Finder:
             )
 
     def _refuse(self, layers: list[Any], how: str) -> NoReturn:
-        name = layers[0].name if layers else "embed"
+        if not layers:
+            raise ValueError(
+                f"model {self._layer.name!r} shows no layer of het_tf before its first call, so its lookups "
+                "are not known; call it on a batch first, or give its layer in place of the model, and "
+                "inputs=, a function from a batch to the layer's ids"
+            )
+        name = layers[0].name
         raise ValueError(
             f"model {self._layer.name!r} calls layer {name!r} {how}, so its ids are not known before the "
             "step; give that layer in place of the model, and inputs=, a function from a batch to its ids: "

@@ -130,6 +130,8 @@ def test_ids_that_only_the_step_knows():
     if BACKEND != "tensorflow":
         with pytest.raises(ValueError, match=r"in code that Keras does not record.*and inputs="):
             het_tf.lookahead(stream(ids(2)), Own())
+        with pytest.raises(ValueError, match="shows no layer of het_tf before its first call"):
+            het_tf.lookahead(stream(ids(2)), keras.Sequential([keras.layers.Dense(1)]))
         nested = keras.Sequential([keras.Input((2,), dtype="int32"), layer], name="tower")
         with pytest.raises(ValueError, match="calls layer 't' inside of 'tower'"):
             het_tf.lookahead(stream(ids(2)), head(nested(inputs), inputs))
