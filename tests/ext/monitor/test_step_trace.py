@@ -108,10 +108,10 @@ def test_what_is_refused(fresh, tmp_path):
 
 
 def test_parts_belong_to_the_op_that_made_their_call():
-    # The profiler began at 1,000,000 ns, which is known to 200 ns; two lookups run side by side.
+    # The profiler began at 1,000,000 ns, which is known to 100 ns; two lookups run side by side.
     steps = [Span("step", "s", 0, 90), Span("step", "s", 100, 190)]
     since = calls.origin([(999_900, 1_000_400), (1_099_500, 1_100_100)], steps)
-    assert since == 1_000_000
+    assert since == (1_000_000, 100)
     ops = [Span("lookup", "a", 10, 60), Span("lookup", "b", 20, 50), Span("compute", "c", 0, 90)]
     entries = [
         ("plan", 1, 1_012_000, 1_014_000),
@@ -124,11 +124,26 @@ def test_parts_belong_to_the_op_that_made_their_call():
         ("update", 3, 1_200_000, 1_210_000),  # of no op that was measured
         ("sum", 3, 1_201_000, 1_202_000),
     ]
-    found = calls.parts(ops, entries, since)
+    found = calls.parts(ops, entries, *since)
     assert found == {
         ops[0]: [Span("plan", "plan", 12, 14), Span("wait", "wait", 26, 59.9)],
         ops[1]: [Span("wait", "wait", 25, 30), Span("copy", "copy", 40, 50)],
     }
+
+
+def test_parts_of_a_short_op_are_found_where_the_clocks_are_known_badly():
+    # Each stamp of the clock took 40 us, and the middle of that is 15 us late.
+    steps = [Span("step", "s", 0, 900)]
+    since, error = calls.origin([(995_000, 1_035_000)], steps)
+    ops = [Span("update", "keep", 100, 104), Span("update", "apply", 300, 350)]
+    entries = [
+        ("update", 1, 1_100_500, 1_103_500), ("sum", 1, 1_101_000, 1_103_000),
+        ("update", 1, 1_301_000, 1_349_000), ("tick", 1, 1_310_000, 1_340_000),
+    ]  # fmt: skip
+    found = calls.parts(ops, entries, since, error)
+    assert {op.name: [part.name for part in of_op] for op, of_op in found.items()} == {
+        "keep": ["sum"], "apply": ["tick"]
+    }  # fmt: skip
 
 
 def test_next_fit_ends_abandoned_profiler(fresh, tmp_path):

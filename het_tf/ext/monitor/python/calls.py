@@ -32,8 +32,8 @@ def end(namespaces: Iterable[str]) -> tuple[list[Entry], int]:
     return entries, left_out
 
 
-def origin(stamps: Sequence[tuple[int, int]], steps: Sequence[Span]) -> int:
-    """Returns the profiler's begin in nanoseconds of the core's clock.
+def origin(stamps: Sequence[tuple[int, int]], steps: Sequence[Span]) -> tuple[int, int]:
+    """Returns the profiler's begin in nanoseconds of the core's clock, and by how much it may be wrong.
 
     Args:
       stamps: The clock before and after the begin of each step.
@@ -42,23 +42,28 @@ def origin(stamps: Sequence[tuple[int, int]], steps: Sequence[Span]) -> int:
     pairs = list(zip(stamps, (round(step.begin * 1e3) for step in steps), strict=False))
     first = max((before - begins for (before, _), begins in pairs), default=0)
     last = min((after - begins for (_, after), begins in pairs), default=0)
-    return (first + last) // 2
+    return (first + last) // 2, abs(last - first) // 2
 
 
-def parts(ops: Iterable[Span], entries: Sequence[Entry], since: int) -> dict[Span, list[Span]]:
+def parts(ops: Iterable[Span], entries: Sequence[Entry], since: int, error: int) -> dict[Span, list[Span]]:
     """Returns the parts of each op that called the core, ordered by begin.
 
     Args:
       ops: Ops from the profiler; only the kinds CALLS count.
       entries: The log of the core.
       since: The profiler's begin in nanoseconds of the core's clock.
+      error: By how much that may be wrong: on a busy machine by more than a short op takes.
     """
     calling = [op for op in ops if op.kind in CALLS]
     found: dict[Span, list[Span]] = {}
     for kind, thread, first, last in entries:
         begins, ends = (first - since) / 1e3, (last - since) / 1e3
-        meets = [op for op in calling if op.begin < ends and begins < op.end]
-        if kind not in CALLS or not meets:
+        meets = [
+            op
+            for op in calling
+            if op.kind == kind and op.begin < ends + error / 1e3 and begins - error / 1e3 < op.end
+        ]
+        if not meets:
             continue
         # Calls of several ops may run at once: each op begins and ends with its own call.
         op = min(meets, key=lambda one: abs(one.begin - begins) + abs(one.end - ends))

@@ -155,7 +155,7 @@ class StepTrace(tf.keras.callbacks.Callback):
             spans = measured.read(Path(directory), _STEP)
         self._directory = None
         steps = [span for span in spans if span.kind == "step"]
-        parts = calls.parts(spans, entries, calls.origin(self._stamps, steps))
+        parts = calls.parts(spans, entries, *calls.origin(self._stamps, steps))
         self.steps_traced = [_times(spans, parts, step) for step in steps]
         begin = min((span.begin for span in spans), default=0.0)
         process = {
