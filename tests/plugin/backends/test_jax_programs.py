@@ -87,18 +87,19 @@ def test_gradients_of_masked_ids_go_nowhere():
 
     embed = layer()
     start = rows()
+    weights = np.array([[[1], [2]], [[4], [8]]], "float32")
 
     @jax.jit
     def step(value, mask):
         def loss(value):
             with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
-                return keras.ops.sum(embed(IDS, mask=mask, training=True))
+                return keras.ops.sum(embed(IDS, mask=mask, training=True) * weights)
 
         embed.anchor.apply(jax.grad(loss)(value))
 
     step(embed.anchor.value, np.array([[True, False], [True, False]]))
     moved = rows() - start
-    np.testing.assert_allclose(moved[[1, 3]], -0.01, atol=1e-6)
+    np.testing.assert_allclose(moved[[1, 3]], [[-0.01] * DIM, [-0.04] * DIM], atol=1e-6)
     np.testing.assert_array_equal(moved[[0, 2, 4]], 0)
 
 
