@@ -29,18 +29,15 @@ def expected_gains(scores: Any, gains: Any, k: int) -> Any:
       float64 `[B, k]`.
     """
     top, places = ops.top_k(scores, k)
-    gains_of_top = ops.take_along_axis(gains, places, axis=1)
+    number = ops.arange(ops.shape(scores)[0], dtype="int32")[:, None]  # of each list
+    gains_of_top = ops.take(ops.reshape(gains, [-1]), places + number * ops.shape(scores)[1])
     # Items equal to one within the first k are there, too, except items equal to the last one. They are a
     # run, and have its mean.
     runs = ops.pad(ops.cumsum(ops.cast(top[:, 1:] != top[:, :-1], "int32"), axis=1), [[0, 0], [1, 0]])
-    lists = ops.shape(scores)[0]
-    runs = runs + k * ops.arange(lists, dtype="int32")[:, None]
-
-    def of_runs(values: Any) -> Any:
-        flat = ops.reshape(runs, [-1])
-        return ops.take(ops.segment_sum(ops.reshape(values, [-1]), flat, num_segments=lists * k + 1), runs)
-
-    inner = of_runs(gains_of_top) / of_runs(ops.ones_like(gains_of_top))
+    runs = runs + k * number
+    pairs = ops.reshape(ops.stack([gains_of_top, ops.ones_like(gains_of_top)], axis=-1), [-1, 2])
+    sums = ops.segment_sum(pairs, ops.reshape(runs, [-1]), num_segments=ops.shape(scores)[0] * k + 1)
+    inner = ops.take(sums[:, 0] / sums[:, 1], runs)
     last = top[:, -1:]
     equal = ops.cast(scores == last, "float64")
     outer = ops.sum(gains * equal, axis=1, keepdims=True) / ops.sum(equal, axis=1, keepdims=True)
