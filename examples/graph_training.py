@@ -7,6 +7,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import arguments
@@ -85,7 +86,7 @@ def parser() -> arguments.Parser:
         help="rows that the worker caches, or 'none'; default 100000",
     )  # fmt: skip
     add("--draws", type=whole, default=4, metavar="N", help="neighbourhoods a test node has; default 4")
-    add("--export", type=common.Path, metavar="DIR", help="write the classifier there as a SavedModel")
+    add("--export", type=Path, metavar="DIR", help="write the classifier there as a SavedModel")
     result.set_defaults(checkpoint=None)
     return result
 
@@ -177,8 +178,9 @@ class Run:
             seed=self._seed(),
         )
         self._fit(model, batches, het_tf.models.LinkLoss(weight=1.0), options.link_epochs)
-        model.rows.trainable = False
-        return model.rows
+        rows: Any = model.rows
+        rows.trainable = False
+        return rows
 
     def learn_classes(self, model: Any) -> None:
         """Trains the classifier."""
@@ -195,8 +197,7 @@ class Run:
         import het_tf
 
         batches = self._prepared(model, batches)
-        if self.hvd is not None:
-            model = het_tf.workers.distribute(model)
+        model = het_tf.workers.distribute(model)
         model.compile(self._optimizer(), loss)
         began = time.monotonic()
         model.fit(batches, epochs=epochs, verbose=0, shuffle=False)
@@ -267,8 +268,8 @@ def main(argv: Sequence[str] | None = None, kind: type[Run] = Run) -> None:
     if not run.verbose:
         return
     rich.print(table_statistics(model))
-    kind = "micro-F1" if run.task.multi_label else "accuracy"
+    measure = "micro-F1" if run.task.multi_label else "accuracy"
     test = run.task.test
-    print(f"valid {kind} {run.score(model, run.task.valid):.4f}")
-    print(f"test {kind} {run.score(model, test):.4f} ({len(test):,} nodes; class: {run.task.label})")
+    print(f"valid {measure} {run.score(model, run.task.valid):.4f}")
+    print(f"test {measure} {run.score(model, test):.4f} ({len(test):,} nodes; class: {run.task.label})")
     sys.stdout.flush()

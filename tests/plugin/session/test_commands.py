@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -174,4 +175,7 @@ def test_tensorflows_log_does_not_come_before_an_answer() -> None:
         sys.exit(main(["publish", "add"]))
     """
     done = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert done.communicate(timeout=300) == ("2\n", "") and done.returncode == 0
+    answer, log = done.communicate(timeout=300)
+    # On some CPUs TensorFlow 2.21 says that of oneDNN at every level.
+    others = [line for line in log.splitlines() if not re.search("oneDNN|before absl::InitializeLog", line)]
+    assert (answer, others, done.returncode) == ("2\n", [], 0)
