@@ -12,7 +12,8 @@ import numpy.typing as npt
 from het_tf.python import backend, calling
 from het_tf.python.backend import keras
 
-JAGGED = "padded to one, with FeatureConfig(padding_id=...) or mask=..."  # what they must become
+# What lists of several lengths must become.
+JAGGED = "padded to one, with FeatureConfig(padding_id=...) or mask=..."
 _WIDE = (
     "; JAX would cut them to 32 bits. Set JAX_ENABLE_X64=1, or jax.config.update('jax_enable_x64', True), "
     "before arrays are made"

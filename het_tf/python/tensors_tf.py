@@ -6,7 +6,8 @@ import numpy.typing as npt
 
 from het_tf.python.library import tf
 
-JAGGED = "as tf.ragged.constant(...)"  # what lists of several lengths must become
+# What lists of several lengths must become.
+JAGGED = "as tf.ragged.constant(...)"
 
 
 def is_tensor(x: Any) -> bool:

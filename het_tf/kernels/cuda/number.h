@@ -18,7 +18,7 @@ struct NumberKernel {
   }
 };
 
-// At least n of them.
+// At least n of them. Where they grow, the old ones are freed, for which CUDA waits for the device.
 inline Dev<const uint32_t> Numbers(Context& context, uint64_t n) {
   Block& kept = context.numbers();
   if (kept.bytes() < n * sizeof(uint32_t)) {
