@@ -1,8 +1,8 @@
 // The steps of a layer (steps.h) as foreign functions of XLA, for programs of JAX on CPUs: XLA calls them
 // with the addresses of its arrays, without Python. `jax.ffi.register_ffi_target` takes them.
 //
-// A call is named by its specs, not by an address: a program that JAX has kept in its cache runs in another
-// process, too. A call is opened when its specs are first seen; at most 1024 stay open.
+// A call is named by its specs, not by an address, which would be another process's. A call is opened when
+// its specs are first seen; at most 1024 stay open.
 //
 //   attribute    specs: the text that HetCallOpen takes
 //   HetXlaLookup ids..., [masks...] -> rows..., [step]    step: of a training lookup, the halves of its token

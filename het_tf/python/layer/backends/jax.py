@@ -4,7 +4,7 @@
     _keep    keeps gradients, gives tickets    its derivative: refused, nothing computes it
     apply    updates rows; where it reads variables of rates or meets other workers, a callback
 
-JAX runs them in the order of the program, also those of later calls. It returns before they have run:
+JAX runs them in the order of the program, also those of later calls. It may return before they have run:
 `het_tf.Table` and all else that asks the engine waits for them first (session/native.py). An error of one
 ends the program as a JaxRuntimeError, whose text has that of the error.
 """
@@ -146,13 +146,14 @@ class _Foreign:
             token, *found = jax.ffi.ffi_lowering(name, has_side_effect=True)(
                 with_token, ctx.tokens_in.get(_ORDER), *arrays, specs=specs, **numbers
             )
+            wait(ctx.replace(avals_in=ctx.avals_in[-1:], avals_out=[]), arrays[-1])
             ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_ORDER: token})))
             return found
 
         def refuse(*_: Any, **__: Any) -> Any:
             raise _no_vmap(what)
 
-        by_callback = mlir.lower_fun(callback)
+        by_callback, wait = mlir.lower_fun(callback), mlir.lower_fun(_wait)
         primitive = jax.extend.core.Primitive(name)
         primitive.multiple_results = True
         primitive.def_impl(at_once)
@@ -165,6 +166,16 @@ class _Foreign:
 
     def __call__(self, step: engine.Call, *arrays: Any, **attributes: int) -> Any:
         return self._primitive.bind(*arrays, specs=step.specs, **attributes)
+
+
+def _wait(x: Any) -> list[Any]:
+    """Lets JAX wait for the program: it does so for one that has a callback of Python, taken or not.
+
+    So an error is that of its program alone. Else JAX would hand it on with the order, to all later ones.
+    """
+    taken = jnp.ravel(x)[:1].sum() == 0x5EED
+    jax.lax.cond(taken, lambda: jax.experimental.io_callback(lambda: None, None), lambda: None)
+    return []
 
 
 def _masks(ids: Any, masks: Any) -> tuple[Any, ...]:
