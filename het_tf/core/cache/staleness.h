@@ -11,7 +11,7 @@
 //
 // That is for optimizers whose steps shrink from the first ones on (Optimizer::steps_shrink): AdaGrad, FTRL.
 // With others, the default of tables among them, updates are not held back at all, and a copy may lack a tick
-// for every kEvery of the row's age, at most kMostOfOthers (docs/adr/0046-bounds-of-the-default.md).
+// for every kEvery of the row's age, at most kMostOfOthers (docs/adr/core.md, 46).
 #pragma once
 
 #include "het_tf/core/wire/bound.h"

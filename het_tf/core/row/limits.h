@@ -1,5 +1,7 @@
 // Limits on a table's growth. They are not part of its identity: two tables that differ only in limits are
-// the same table, and declaring it again changes them. docs/adr/0009 has the reasons.
+// the same table, and declaring it again changes them.
+// min_count is a second, shorter ttl, since a row has no room for the time of its birth; max_rows is kept as
+// Redis keeps maxmemory, by a sample of rows, which needs no list.
 //
 // All times are seconds since 1970 on the clock of the rows' owner: the embedded store, or the primary of a
 // partition. Copies (replicas, logs) take the owner's times from frames and never read a clock.

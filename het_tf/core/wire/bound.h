@@ -2,7 +2,7 @@
 //
 // A row's age is the number of its ticks. With an optimizer whose steps shrink with a row's age, as in
 // Adagrad's family, a tick of an old row changes little and a tick of a young one much. So staleness costs
-// accuracy only in young rows (docs/adr/0036-staleness-by-age.md), and a bound that grows with the age spends
+// accuracy only in young rows (docs/adr/core.md, 46), and a bound that grows with the age spends
 // as many bytes as a bound for all rows at a fraction of the loss.
 //
 //   Bound{30}        30 ticks of any row: HET's bound

@@ -3,7 +3,8 @@
 The core holds rows; this module holds state of Python. The gradient of HetLookup uses it.
 
 A table is shared by all layers that name it, or owned by layers: by one without a name, or by a copy of a
-living layer. An owned table is removed with its last layer (docs/adr/0020-whose-table.md).
+living layer. An owned table is removed with its last layer, so a model that
+is made again, under a name of Keras' own, does not go on with the rows of the one before.
 """
 
 import gc

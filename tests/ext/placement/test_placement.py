@@ -13,7 +13,7 @@ GAMMA, WORDS = 0x9E3779B97F4A7C15, 1 << 64
 
 
 def hashed(value: int | str | bytes) -> int:
-    """Computes the rule of ADR 0028 with Python integers."""
+    """Computes the rule of placed streams with Python integers."""
     if isinstance(value, int):
         x = value % WORDS
     else:

@@ -1,4 +1,4 @@
-// Chooses the worker that takes a sample: the last user of its rows (Herald, NSDI 2024; docs/adr/0028).
+// Chooses the worker that takes a sample: the last user of its rows (Herald, NSDI 2024).
 //
 // Purpose: a worker's cache holds the rows that the worker used. Samples of a graph share rows with their
 // neighbourhood, which no field names, so the rows decide. No cache is asked and no plan is sent: every

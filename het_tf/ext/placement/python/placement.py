@@ -1,4 +1,4 @@
-"""Places samples on workers: the rule of placed streams (ADR 0028).
+"""Places samples on workers: the rule of placed streams.
 
 A global batch is `workers * batch` samples of the stream in their order; each worker takes `batch` of them:
 

@@ -1,7 +1,7 @@
 """Several workers on JAX: each process runs its own programs, which meet in ordered callbacks.
 
 A program over the devices of several processes (jax.distributed, keras.distribution) runs a callback in one
-of them, with the batch of all: the others would look up nothing (docs/adr/0054-collectives-on-arrays.md).
+of them, with the batch of all: the others would look up nothing (docs/adr/backends.md, 54).
 """
 
 from typing import Any
