@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from het_tf._version import __version__
+from het_tf.python import gone as _gone
 from het_tf.python import registering as _registering
 
 if _TYPE_CHECKING:
@@ -106,7 +107,7 @@ def __getattr__(name: str) -> _Any:
         value = getattr(_importlib.import_module(_HOME_OF[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'het_tf' has no attribute {name!r}")
+    return _gone.refuse(__name__)(name)
 
 
 def __dir__() -> list[str]:

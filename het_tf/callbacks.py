@@ -12,16 +12,17 @@ from het_tf.ext.monitor.python.table_stats import TableStats
 from het_tf.ext.serving.python.publishing.callback import Publish
 from het_tf.ext.workers.python.callbacks import LearningRateScaling
 from het_tf.python import backend
+from het_tf.python.gone import refuse
 
 if TYPE_CHECKING or backend.TENSORFLOW:
     from het_tf.ext.monitor.python.step_trace import StepTrace
-else:
 
-    def __getattr__(name: str) -> Any:
-        """Refuses the other callback."""
-        if name in __all__:
-            raise backend.needs_tensorflow(f"het_tf.callbacks.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Refuses the other callback."""
+    if name in __all__:
+        raise backend.needs_tensorflow(f"het_tf.callbacks.{name}")
+    return refuse(__name__)(name)
 
 
 __all__ = [

@@ -14,5 +14,7 @@ from het_tf.ext.checkpoint.python.manifest import Manifest, read_manifest
 from het_tf.ext.checkpoint.python.model.restore import restore, verify
 from het_tf.ext.checkpoint.python.model.save import save
 from het_tf.ext.convert.python.files.load import load_rows
+from het_tf.python.gone import refuse
 
+__getattr__ = refuse(__name__)
 __all__ = ["Manifest", "checkpoints", "latest", "load_rows", "read_manifest", "restore", "save", "verify"]

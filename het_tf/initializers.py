@@ -3,6 +3,7 @@
 They are a function of seed, table name and id. `get` makes an initializer from a name or a configuration.
 """
 
+from het_tf.python.gone import refuse
 from het_tf.python.table.initializers import (
     Constant,
     Initializer,
@@ -15,6 +16,7 @@ from het_tf.python.table.initializers import (
     get,
 )
 
+__getattr__ = refuse(__name__)
 __all__ = [
     "Constant",
     "Initializer",

@@ -4,6 +4,7 @@ Each table has its own optimizer, which keeps its state in the rows. `get` makes
 name or a configuration.
 """
 
+from het_tf.python.gone import refuse
 from het_tf.python.table.optimizers import (
     SGD,
     Adagrad,
@@ -15,6 +16,7 @@ from het_tf.python.table.optimizers import (
     get,
 )
 
+__getattr__ = refuse(__name__)
 __all__ = [
     "SGD",
     "Adagrad",

@@ -3,5 +3,7 @@
 from het_tf.ext.sizing.python.profile import Feature, Profiler
 from het_tf.ext.sizing.python.sources import profile
 from het_tf.ext.sizing.python.stats import Stats
+from het_tf.python.gone import refuse
 
+__getattr__ = refuse(__name__)
 __all__ = ["Feature", "Profiler", "Stats", "profile"]

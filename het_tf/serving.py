@@ -8,5 +8,7 @@ count. See docs/serving.md.
 from het_tf.ext.serving.python.export.check import check
 from het_tf.ext.serving.python.export.formats import Follow, Native, Online, Portable
 from het_tf.ext.serving.python.export.stats import stats
+from het_tf.python.gone import refuse
 
+__getattr__ = refuse(__name__)
 __all__ = ["Follow", "Native", "Online", "Portable", "check", "stats"]

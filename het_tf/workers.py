@@ -19,17 +19,18 @@ from het_tf.ext.workers.python.distribute import distribute
 from het_tf.ext.workers.python.gradients import reduce_gradients
 from het_tf.ext.workers.python.metrics import global_metrics, global_states
 from het_tf.python import backend
+from het_tf.python.gone import refuse
 from het_tf.python.session.collective import barrier, rank, size
 
 if TYPE_CHECKING or backend.TENSORFLOW:
     from het_tf.ext.workers.python.shortest import until_shortest
-else:
 
-    def __getattr__(name: str) -> Any:
-        """Refuses what needs streams of TensorFlow."""
-        if name in __all__:
-            raise backend.needs_tensorflow(f"het_tf.workers.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Refuses what needs streams of TensorFlow."""
+    if name in __all__:
+        raise backend.needs_tensorflow(f"het_tf.workers.{name}")
+    return refuse(__name__)(name)
 
 
 __all__ = [

@@ -15,12 +15,14 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from het_tf._version import __version__
+from het_tf.python.gone import told
 from het_tf.python.show import console, say
 
 Options = argparse.Namespace
@@ -55,6 +57,15 @@ EXIT = {
 }
 _CTRL_C, _UNREAD = 130, 141
 _ERRORS = (ValueError, RuntimeError, LookupError, ConnectionError, ImportError)  # printed without a traceback
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its error about a command that went says what to use now."""
+
+    def error(self, message: str) -> NoReturn:
+        """See ArgumentParser.error."""
+        word = re.search(r"invalid choice: '(\w+)'", message)
+        super().error(message + (told(f"{self.prog} {word[1]}") if word else ""))
 
 
 class Group:
@@ -153,7 +164,7 @@ at_least_0 = within(int, 0, 1 << 50, "a whole number of 0 or more")
 def parser(*groups: str) -> argparse.ArgumentParser:
     """Returns the command line, with the commands of some of GROUPS."""
     status = "\n".join(f"  {number:3}  {text}" for number, text in EXIT.items())
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="het", description="Commands of het_tf. `het GROUP --help` explains those of a group.",
         epilog=f"exit status:\n{status}", formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
