@@ -1,1 +1,1 @@
-"""One folder for each question: run.py, README.md and result.json. report.py writes the tables."""
+"""One folder for each question: run.py and result.json. report.py writes the tables of docs/benchmarks.md."""

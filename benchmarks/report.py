@@ -77,10 +77,10 @@ def write(result: Figures, out: Path) -> None:
 
 
 def finish(result: Figures, out: Path, program: str) -> None:
-    """Writes a result, and prints the tables that the README of the program's folder has of it."""
+    """Writes a result, and prints the tables that the documents have of it."""
     write(result, out)
     folder = Path(program).resolve().parent
-    for match in BLOCK.finditer((folder / "README.md").read_text()):
+    for match in BLOCK.finditer("".join(path.read_text() for path in documents())):
         name = match[3].split()[0]
         if name == folder.name:
             print("\n".join(block(match[2], match[3], {name: result})), end="\n\n")
@@ -137,11 +137,19 @@ def numeric(cells: list[str]) -> bool:
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Returns the lines of a table; columns of numbers are to the right."""
+    """Returns the lines of a table; columns of numbers are to the right, and all lines are aligned."""
     if not rows:
         return ["Not measured yet."]
-    marks = ["--:" if numeric([row[at] for row in rows]) else "---" for at in range(len(head))]
-    return ["| " + " | ".join(cells) + " |" for cells in (head, marks, *rows)]
+    columns = [[head[at], *(row[at] for row in rows)] for at in range(len(head))]
+    wide = [max(3, *map(len, cells)) for cells in columns]
+    right = [numeric(cells[1:]) for cells in columns]
+    marks = ["-" * (n - 1) + ":" if r else "-" * n for n, r in zip(wide, right)]
+
+    def line(cells: list[str]) -> str:
+        padded = [cell.rjust(n) if r else cell.ljust(n) for cell, n, r in zip(cells, wide, right)]
+        return "| " + " | ".join(padded) + " |"
+
+    return [line(cells) for cells in (head, marks, *rows)]
 
 
 def pivoted(found: list[Record], columns: list[tuple[str, str]]) -> list[str]:
@@ -195,7 +203,7 @@ def block(kind: str, text: str, known: dict[str, Figures]) -> list[str]:
     name, *words = shlex.split(first)
     result = known.get(name) or load(name)
     if kind == "run":
-        return textwrap.wrap(run(result), 100, break_long_words=False, break_on_hyphens=False)
+        return textwrap.wrap(run(result), 88, break_long_words=False, break_on_hyphens=False)
     if kind == "goals":
         return goals(result)
     path, *wanted = words
@@ -220,7 +228,7 @@ def load(name: str) -> Figures:
 
 def documents() -> list[Path]:
     """Returns the documents that may have blocks."""
-    return sorted([*ROOT.glob("docs/**/*.md"), *HERE.glob("*/README.md")])
+    return sorted(ROOT.glob("docs/*.md"))
 
 
 def renewed(text: str) -> str:

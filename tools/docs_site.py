@@ -1,12 +1,10 @@
 """What mkdocs (mkdocs.yml, `make docs`) builds beside the files of docs/: a hook, of which it calls `on_*`.
 
-* README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md, examples/README.md and the README.md of each
-  benchmark are pages, written once.
+* README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md and examples/README.md are pages, written once.
 * A notebook of docs/ is a page, with the outputs that it has stored.
 * The reference has a page for the package and one for each public module: a table of the public names, then
   each of them.
-* The navigation: tutorials, concepts, tests, questions and decisions by their files, all other pages of docs/
-  as how-to.
+* The navigation: tutorials, concepts and decisions by their files, all other pages of docs/ as how-to.
 * A link to a file that is not in the site becomes plain text, with the path in the repository.
 """
 
@@ -37,11 +35,9 @@ ELSEWHERE = {
     "examples.md": "examples/README.md",
     "architecture.md": "ARCHITECTURE.md",
     "contributing.md": "CONTRIBUTING.md",
-    **{f"benchmarks/{path.parent.name}.md": f"benchmarks/{path.parent.name}/README.md"
-       for path in sorted(ROOT.glob("benchmarks/*/README.md"))},
-}  # fmt: skip
-CONCEPTS = ["concepts.md", "own-loop.md", "protocol.md", "gpu.md"]
-CHANGING = ["architecture.md", "contributing.md"]
+}
+CONCEPTS = ["concepts.md", "own-loop.md", "optimizers.md", "protocol.md"]
+CHANGING = ["architecture.md", "contributing.md", "style.md", "releasing.md"]
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")  # a picture's, too
 
 
@@ -118,34 +114,25 @@ def notebooks() -> dict[str, Path]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation."""
     docs = Path(config.docs_dir)
-    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
-    pages = sorted([*pages, *notebooks()])
+    pages = sorted([*(path.relative_to(docs).as_posix() for path in docs.rglob("*.md")), *notebooks()])
     pages += [page for page, source in ELSEWHERE.items() if (ROOT / source).exists()]
-    benchmarks = [page for page in pages if page.startswith("benchmarks")]
-    taken = {"index.md", "changelog.md", "faq.md", "errors.md", "protocol-tests.md", *CHANGING, *benchmarks}
+    taken = {"index.md", "changelog.md", "benchmarks.md"}
     nav: list[dict[str, Any]] = [{"Home": "index.md"}]
 
     def group(name: str, members: list[str]) -> None:
-        there = [page for page in dict.fromkeys(members) if page in pages and page not in taken]
+        there = [page for page in members if page in pages and page not in taken]
         taken.update(there)
         if there:
             nav.append({name: there})
 
-    tutorials = [page for page in pages if page.startswith("tutorials/")]
     decisions = [page for page in pages if page.startswith("adr/")]
-    migrate = [page for page in pages if page.startswith("migrate/")]
-    taken.update(decisions)
-    group("Tutorials", ["quickstart.md", "tutorials/README.md", *tutorials, "examples.md"])
+    tutorials = [page for page in pages if page.startswith("tutorials/")]
+    group("Tutorials", ["quickstart.md", *tutorials, "examples.md"])
     group("Concepts", CONCEPTS)
-    group("Coming from", ["migrate/keras.md", *migrate])
-    group("How to", [page for page in pages if page not in taken])
-    if len(nav) > 2:  # how-to pages come before the concepts
-        nav.insert(2, nav.pop())
-    nav.append({"Questions": "faq.md"})
-    nav.append({"Reference": [*reference(), "errors.md"]})
-    nav.append({"Benchmarks": sorted(benchmarks, key=lambda page: (page != "benchmarks.md", page))})
-    nav.append({"Changing het_tf": [*CHANGING, "protocol-tests.md"]})
-    nav.append({"Decisions": sorted(decisions, key=lambda page: (page != "adr/README.md", page))})
+    group("How to", [page for page in pages if page not in {*taken, *decisions, *CHANGING}])
+    nav += [{"Reference": list(reference())}, {"Benchmarks": "benchmarks.md"}]
+    group("Changing het_tf", CHANGING)
+    group("Decisions", decisions)
     nav.append({"Changes": "changelog.md"})
     config.nav = nav
     return config

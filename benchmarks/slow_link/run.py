@@ -3,9 +3,15 @@
     make benchmark-tools
     python benchmarks/slow_link/run.py [--quick] [--only PART ...] [--workers N]
 
-Real workers under horovodrun train Wide & Deep and GraphSAGE at a real shard. The program makes
-network namespaces of its own, whose links the kernel limits (`tc tbf`) and counts; README.md says what
-is measured and how. That needs root, or a kernel that lets everyone make namespaces.
+Real workers under horovodrun train Wide & Deep and GraphSAGE at a real shard. The program makes network
+namespaces of its own, whose links the kernel limits (`tc tbf`) and counts. That needs root, or a kernel that
+lets everyone make namespaces.
+
+* Computing is the step of the same model with its tables as variables in each worker and rows that are not
+  exchanged; communication is what a step takes beyond that.
+* The rate is set in the run such that communication without a cache takes 12 times the computing.
+* In the settings "rows" the all-reduce of dense gradients does not cross the slow links; in "all" it does.
+* Systems take turns after 400 steps that fill the caches; figures are medians over the turns.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def text(output: Any) -> str:
 
 
 def test_there_are_notebooks() -> None:
-    assert len(NOTEBOOKS) == 12
+    assert len(NOTEBOOKS) == 7
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,1 +1,1 @@
-// Empty on purpose: see tools/horovod_shims/README.md.
+// Empty on purpose: see tools/install_horovod.sh.
