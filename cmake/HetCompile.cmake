@@ -54,7 +54,8 @@ if(HET_SANITIZE)
 endif()
 
 # het_unity(TARGET): where CMAKE_UNITY_BUILD is on, the sources of a folder are compiled as one file. By folder and
-# not by number: a new file changes nothing about which names of anonymous namespaces must differ.
+# not by number: a new file changes nothing about which names of anonymous namespaces must differ. The folder's name
+# is that in this tree, so that ccache knows what another clone has compiled.
 function(het_unity target)
   if(NOT CMAKE_UNITY_BUILD)
     return()
@@ -63,6 +64,7 @@ function(het_unity target)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_filename_component(folder "${source}" DIRECTORY)
+    file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${folder}")
     string(MAKE_C_IDENTIFIER "${folder}" group)
     set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}")
   endforeach()
