@@ -143,10 +143,12 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     columns = [[head[at], *(row[at] for row in rows)] for at in range(len(head))]
     wide = [max(3, *map(len, cells)) for cells in columns]
     right = [numeric(cells[1:]) for cells in columns]
-    marks = ["-" * (n - 1) + ":" if r else "-" * n for n, r in zip(wide, right)]
+    marks = ["-" * (n - 1) + ":" if r else "-" * n for n, r in zip(wide, right, strict=True)]
 
     def line(cells: list[str]) -> str:
-        padded = [cell.rjust(n) if r else cell.ljust(n) for cell, n, r in zip(cells, wide, right)]
+        padded = [
+            cell.rjust(n) if r else cell.ljust(n) for cell, n, r in zip(cells, wide, right, strict=True)
+        ]
         return "| " + " | ".join(padded) + " |"
 
     return [line(cells) for cells in (head, marks, *rows)]

@@ -3,15 +3,15 @@
     python tools/figures.py           # a line for each figure that is not what its file says
     python tools/figures.py --write   # writes what the files say
 
-A document ends with a comment that says where its figures come from, one a line: the figure as the text has it,
-the file, the way to a number in it, and its format:
+A document ends with a comment that says where its figures come from, one a line: the figure as the text has
+it, the file, the way to a number in it, and its format:
 
     <!-- figures
     90 % = benchmarks/traffic/result.json sweeps dims dim=16 bytes_saved .0%
     -->
 
-A step of the way is a key or, in a list, the values that one entry has and no other, in quotes if it has spaces.
-The format is Python's; a space goes before its percent sign, and a leading `-` negates the number.
+A step of the way is a key or, in a list, the values that one entry has and no other, in quotes if it has
+spaces. The format is Python's; a space goes before its percent sign, and a leading `-` negates the number.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def figure(source: str, root: Path = ROOT) -> str:
 
 
 def renewed(text: str, root: Path = ROOT) -> tuple[str, list[str]]:
-    """Returns the text with the figures of the files, and a line for each one that was another, or is not there."""
+    """Returns the text with the figures of the files, and a line for each that is wrong."""
     comment = FIGURES.search(text)
     if comment is None:
         return text, ["the comment with the figures is not its end"] if "<!-- figures" in text else []

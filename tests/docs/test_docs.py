@@ -37,7 +37,6 @@ ids = np.random.default_rng(0).integers(0, 100, 512)
 dataset = tf.data.Dataset.from_tensor_slices(({"item": ids}, ids % 2)).batch(64)
 model.fit(dataset, verbose=0)
 validation = dataset
-path = "models/first"
 
 
 def parse(text):
