@@ -1,108 +1,111 @@
-"""Trains two towers and searches them: python examples/two_tower.py --data gene_papers
+"""Trains two towers (Yi et al., 2019) on MovieLens, and searches films: python examples/two_tower.py
 
-Each user (a paper of gene_papers) asks for the items (genes) of the largest scores; recall@K says how often
-the one that was left out is among K.
+    score(x, y) = <user tower(x), item tower(y)> / temperature
+    loss_i      = -log softmax over the items j of the batch of (score(x_i, y_j) - log q_j), at j = i
+
+The other items of a batch are the negatives of a sample. Popular ones are met more often: without the
+correction by their share q of all samples the loss would hold them down.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from pathlib import Path
 from typing import Any
 
-import arguments
-import common
+import data
+import keras
+import numpy as np
+import tensorflow as tf
+import training
+from keras import layers, ops
 
-# epochs, batch size, temperature
-DATA = {"movielens": (3, 256, 0.05), "gene_papers": (1, 2048, 0.1)}
+import het_tf
+
+TEMPERATURE = 0.05
+SIDES = {
+    "user": (("user", "age", "gender", "occupation", "zip"), "history"),
+    "item": (("item", "year"), "genres"),
+}
+"""What each tower reads: fields, and a list."""
 
 
-def parser() -> arguments.Parser:
-    """The arguments."""
-    result = arguments.Parser(
-        description="Trains two towers (Yi et al., 2019) with tables of het_tf, and searches their index.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
+def tower(rows: Any, hidden: tuple[int, ...]) -> Any:
+    """A vector of length 1, [B, 32], of the rows of one side, [B, F, D]."""
+    x = layers.Flatten()(rows)
+    for width in hidden:
+        x = layers.Dense(width, "relu")(x)
+    return layers.UnitNormalization()(layers.Dense(32)(x))
+
+
+def main(options: argparse.Namespace) -> None:
+    # Data: what users liked, with the films that they had liked before; how often each film is liked.
+    splits = data.movielens(history=20)
+    train, test = (part.take(part.label > 0) for part in (splits.train, splits.test))
+    films = splits.fields["item"]
+    share = np.log(np.bincount(train.columns["item"], minlength=films) / len(train) + 1e-9)
+
+    def sample(inputs: dict[str, Any], _: Any) -> tuple[dict[str, Any], Any]:
+        log_q = tf.gather(tf.constant(share, tf.float32), inputs["item"])
+        given = {name: one for name, one in inputs.items() if name not in splits.crosses}
+        return {**given, "log_q": log_q}, tf.range(options.batch_size)
+
+    batches = train.batches(options.batch_size, shuffle=True, seed=options.seed, drop_remainder=True)
+    batches = het_tf.workers.shard(batches.map(sample))
+
+    # Towers: a side has one table, whose rows its fields and its list share, and can be served alone.
+    inputs = {name: one for name, one in training.inputs(splits).items() if name not in splits.crosses}
+    sides = {}
+    for side, (fields, listed) in SIDES.items():
+        table = het_tf.TableConfig(
+            f"two_tower/{side}", options.embedding_dim, training.row_optimizer(options), seed=options.seed
+        )
+        features = {side: het_tf.FeatureConfig(table)}
+        features[listed] = het_tf.FeatureConfig(table, "mean", padding_id=data.PADDING)
+        embed = het_tf.keras.EmbeddingCollection(features, cache=training.cache(options))
+        found = embed({side: ops.stack([inputs[name] for name in fields], axis=1), listed: inputs[listed]})
+        rows = ops.concatenate([found[side], found[listed][:, None]], axis=1)
+        read = {name: inputs[name] for name in (*fields, listed)}
+        sides[side] = keras.Model(read, tower(rows, options.hidden), name=f"{side}_tower")
+
+    # Model.
+    users, items = (one.output for one in sides.values())
+    log_q = keras.Input((), name="log_q")
+    scores = ops.matmul(users, ops.transpose(items)) / TEMPERATURE - log_q
+    model = keras.Model({**inputs, "log_q": log_q}, scores, name="two_tower")
+    model = het_tf.workers.distribute(model)
+    model.compile(
+        keras.optimizers.Adam(options.dense_learning_rate),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    whole, positive = arguments.number(int, 1), arguments.number(float, 0)
-    add = result.add_argument
-    add("--data", choices=DATA, default="movielens", help="default movielens")
-    add("--epochs", type=whole, metavar="N", help="passes over the training part; default by data set")
-    add("--batch-size", type=whole, metavar="N", help="rows of a batch; default by data set")
-    add("--learning-rate", type=positive, metavar="X", help="of the tables; default the optimizer's")
-    add("--no-logq", action="store_true", help="do not correct for how often items are met")
-    add("--negatives", type=arguments.number(int, 0), default=0, metavar="K",
-        help="items that each batch is given beside its own, drawn evenly; default 0")  # fmt: skip
-    add("--temperature", type=positive, metavar="T", help="of the softmax; default by data set")
-    add("--k", type=whole, default=100, metavar="K", help="items that are found; default 100")
-    add("--seed", type=arguments.number(int, 0, 2**31), default=1, metavar="N", help="default 1")
-    add("--export", type=Path, metavar="DIR", help="write the user's tower there, as a SavedModel")
-    return result
+    training.resume(model, options)
 
-
-def items_of(description: Any, train: Any) -> dict[str, Any]:
-    """The fields of each item that the training part has."""
-    import numpy as np
-
-    fields = [field.name for field in description.side(item=True).fields]
-    columns = train.inputs()
-    first = np.unique(columns[fields[0]], return_index=True)[1]
-    return {name: columns[name][first] for name in fields}
-
-
-def run(options: argparse.Namespace) -> None:
-    """Loads, trains, indexes, searches."""
-    import tensorflow as tf
-
-    import het_tf
-
-    epochs, batch_size, temperature = DATA[options.data]
-    rate = {} if options.learning_rate is None else {"learning_rate": options.learning_rate}
-    history = {"history": 20} if options.data == "movielens" else {}
-    train, _, test, description = het_tf.data.load(options.data, **history)
-    train, test = train.take(train.label > 0), test.take(test.label > 0)
-    items = items_of(description, train)
-    name = next(iter(items))
-    tf.keras.utils.set_random_seed(options.seed)
-    model = het_tf.models.TwoTower(
-        description,
-        temperature=options.temperature or temperature,
-        logq=not options.no_logq,
-        drawn_from=len(items[name]) if options.negatives else None,
-        hidden_units=(64,),
-        table_optimizer=het_tf.optimizers.RowWiseAdagrad(**rate),
-        seed=options.seed,
+    # Training, and on rank 0 the share of the test's films that are among the first K of their user.
+    model.fit(
+        batches,
+        epochs=options.epochs,
+        callbacks=training.callbacks(options),
+        verbose=training.verbose(),
+        shuffle=False,
     )
-    model.compile(tf.keras.optimizers.Adam(1e-3))
-    data = train.to_tf(options.batch_size or batch_size, shuffle=True, seed=options.seed, drop_remainder=True)
-    if options.negatives:
-        data = het_tf.models.mixed_negatives(data, items, options.negatives, options.seed)
-    began = time.monotonic()
-    model.fit(data, epochs=options.epochs or epochs, shuffle=False, verbose=2)
-    print(f"trained for {time.monotonic() - began:.1f} s")
-
-    began = time.monotonic()
-    index = model.index(items)
-    print(f"index of {len(index):,} items in {time.monotonic() - began:.2f} s")
-    found = total = 0
-    for inputs, _ in test.to_tf(1024):
-        users = model.user_tower(inputs, training=False)
-        found += int((index.search(users, options.k)[1] == inputs[name].numpy()[:, None]).sum())
-        total += len(users)
-    print(f"recall@{options.k} {found / total:.4f} ({total:,} rows; {options.k / len(index):.4f} by chance)")
-    if options.export is not None:
-        het_tf.export(model.user_tower, options.export, verbose=False)
-        print(f"SavedModel: {options.export} (saved_model_cli show --all --dir {options.export} shows it)")
-
-
-def main() -> None:
-    """Runs, or says in one line why not."""
-    options = parser().parse_args()
-    try:
-        run(options)
-    except (ImportError, ValueError, OSError, RuntimeError) as error:
-        common.fail(parser(), str(error))
+    if not training.finish(sides["user"], options):
+        return
+    known = np.unique(train.columns["item"], return_index=True)[1]
+    vectors = {
+        side: np.concatenate(
+            [
+                one({name: batch[name] for name in one.input}, training=False)
+                for batch, _ in rows.batches(4096)
+            ]
+        )
+        for (side, one), rows in zip(sides.items(), (test, train.take(known)), strict=True)
+    }
+    best = np.argsort(-vectors["user"] @ vectors["item"].T, axis=1)[:, : options.k]
+    right = train.columns["item"][known][best] == test.columns["item"][:, None]
+    chance = options.k / len(known)
+    print(f"recall@{options.k} {right.any(axis=1).mean():.4f} ({len(test):,} rows; {chance:.4f} by chance)")
 
 
 if __name__ == "__main__":
-    main()
+    arguments = training.parser(__doc__, epochs=3, batch_size=256, hidden=(64,))
+    arguments.add_argument("--k", type=training.number(int, 1), default=100, help="films found; default 100")
+    training.run(main, arguments)

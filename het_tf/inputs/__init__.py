@@ -1,1 +1,6 @@
-"""Readers of input files: Criteo text and graphs, with ops of a library of their own."""
+"""Graphs: `Graph`, a file of edges that draws neighbours in tf.data, and `GraphWriter`, which writes one."""
+
+from het_tf.inputs.python.graph.graph import Graph
+from het_tf.inputs.python.graph.writer import GraphWriter
+
+__all__ = ["Graph", "GraphWriter"]

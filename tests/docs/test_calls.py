@@ -52,7 +52,7 @@ def in_message(lint, words):
         ("then `make weel`", "no target 'weel'"),
         ("`make wheel DIST=here` or make it again", None),
         ("`python -m het_tf.python.doctor`", "no module het_tf.python.doctor"),
-        ("`python examples/train.py --no-such-option 3`", "no option --no-such-option"),
+        ("`python examples/wide_deep.py --no-such-option 3`", "no option --no-such-option"),
     ],
 )
 def test_texts(lint, words, why):

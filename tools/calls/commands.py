@@ -188,7 +188,6 @@ def _script(words: list[str]) -> str | None:
     if not path.exists():
         return f"there is no {words[0]}"
     known = "".join(one.read_text() for one in path.parent.glob("*.py"))
-    known += (ROOT / "examples/arguments.py").read_text() if "benchmarks" in words[0] else ""
     options = [word.partition("=")[0] for word in words[1:] if re.match(r"--[a-z]", word)]
     wrong = [option for option in options if f'"{option}"' not in known and f"'{option}'" not in known]
     return f"{words[0]} has no option {wrong[0]}" if wrong else None

@@ -29,7 +29,6 @@ PASSED_ON = {
         "het_tf.ext.serving.python.export.native.Backend",
     ),
     "Checkpoint": ("keras.callbacks.ModelCheckpoint",),
-    "TwoTower": ("het_tf.zoo.models.two_tower.Tower",),
 }
 # Small objects that a text's values are tried on, too.
 OPTIONS = {"Store", "Cache", "Bounds", "TableConfig", "Follow"}
