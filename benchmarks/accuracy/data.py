@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from data import PADDING, Splits, load
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -37,7 +38,7 @@ class Split:
 class Data:
     """Training and test rows, and the AUC of a perfect model on the latter (None: unknown)."""
 
-    description: Any
+    splits: Splits
     train: Split
     test: Split
     oracle_auc: float | None
@@ -52,67 +53,51 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
         seeds.
       train_rows, test_rows: how many; None: all that there are (criteo_like has no end).
     """
-    from het_tf.data import PADDING, criteo_like, criteo_like_description, load
-    from het_tf.zoo.data.criteo_truth import oracle_logit
+    import criteo_like
 
-    if name == "criteo_like":
-        train, test = (
-            criteo_like(train_rows or 1 << 19, seed),
-            criteo_like(test_rows or 1 << 20, seed, TEST_BEGIN),
-        )
-        description = criteo_like_description()
-        oracle = auc(test.label, oracle_logit(test))
-    elif name == "packages":
+    oracle = None
+    if name == "packages":
         return _pairs(name, seed)
+    if name == "criteo_like":
+        splits = Splits(None, None, None, criteo_like.fields(), numeric=13)
+        train = criteo_like.rows(train_rows or 1 << 19, seed)
+        test = criteo_like.rows(test_rows or 1 << 20, seed, TEST_BEGIN)
+        ids = criteo_like.draw_ids(len(test), seed, TEST_BEGIN)
+        oracle = auc(test.label, criteo_like.logits(ids))
     else:
-        train, _, test, description = load(name)
-        train, test = train.take(slice(train_rows)), test.take(slice(test_rows))
-        oracle = None
-    numeric = train.numeric
-    mean, deviation = (numeric.mean(0), np.maximum(numeric.std(0), 1e-6)) if numeric.size else (0, 1)
+        splits = load(name)
+        train, test = splits.train.take(slice(train_rows)), splits.test.take(slice(test_rows))
+    numeric = train.columns.get("numeric")
+    mean, deviation = (0, 1) if numeric is None else (numeric.mean(0), np.maximum(numeric.std(0), 1e-6))
 
-    def split(examples: Any) -> Split:
-        scaled = ((examples.numeric - mean) / deviation).astype(np.float32)
-        real = [(ids != PADDING).sum(1) for ids in examples.sequences.values()]
-        lengths = np.stack([np.zeros(len(scaled)), *real], axis=1)[:, 1:].astype(np.float32)
-        return Split({**examples.categorical, **examples.sequences}, scaled, lengths, examples.label)
+    def split(rows: Any) -> Split:
+        none = np.zeros((len(rows), 0), np.float32)
+        scaled = ((rows.columns.get("numeric", none) - mean) / deviation).astype(np.float32)
+        real = [(rows.columns[one] != PADDING).sum(1) for one in splits.lists]
+        lengths = np.stack([np.zeros(len(rows)), *real], axis=1)[:, 1:].astype(np.float32)
+        return Split(rows.columns, scaled, lengths, rows.label)
 
-    return Data(description, split(train), split(test), oracle)
+    return Data(splits, split(train), split(test), oracle)
 
 
 def _pairs(name: str, seed: int) -> Data:
     from benchmarks.defaults.pairs import Part, make_pairs
-    from het_tf.data import Description, Field
 
     pairs = make_pairs(name, seed)
-    fields = tuple(Field(side, size) for side, size in zip(("who", "what"), pairs.sizes, strict=True))
-    description = Description(
-        name=name, categorical=fields, crosses=(), sequences=(), numeric=(), labels=("pair",)
-    )
+    who, what = pairs.sizes
 
     def split(part: Part) -> Split:
         none = np.zeros((len(part.label), 0), np.float32)
-        return Split({"who": part.who, "what": part.what}, none, none, part.label)
+        return Split({"who": part.who, "what": part.what + who}, none, none, part.label)
 
-    return Data(description, split(pairs.train), split(pairs.test), None)
+    splits = Splits(None, None, None, {"who": who, "what": what}, label="pair")
+    return Data(splits, split(pairs.train), split(pairs.test), None)
 
 
 def part_ids(part: Any, split: Split) -> list[Int64Array]:
-    """Returns the ids of a table's features: `[rows, F]` of its F fields of one id, `[rows, L]` a sequence.
-
-    Fields share the table's ids as `het_tf.models` has it.
-    """
-    from het_tf.data import PADDING
-    from het_tf.zoo.models.embedding_side import IdSpace
-
-    space = IdSpace(part.fields)
-    columns = []
-    if part.single:
-        columns.append(np.ascontiguousarray(space.stack(part.single, split.columns).numpy()))
-    for field in part.sequences:
-        ids = split.columns[field.name]
-        columns.append(np.where(ids == PADDING, PADDING, space(field, ids).numpy()))
-    return columns
+    """Returns the ids of a table's features: `[rows, F]` of its F fields of one id, `[rows, L]` a list."""
+    single = np.stack([split.columns[name] for name in part.single], axis=1)
+    return [single, *(split.columns[name] for name in part.lists)]
 
 
 def number_ids(columns: Sequence[Int64Array]) -> tuple[Int64Array, list[npt.NDArray[np.int32]]]:
@@ -120,8 +105,6 @@ def number_ids(columns: Sequence[Int64Array]) -> tuple[Int64Array, list[npt.NDAr
 
     Field by field, since ids of one field are looked up faster than those of all of them at once.
     """
-    from het_tf.data import PADDING
-
     flat = [column.reshape(len(column), -1) for column in columns]
     distinct = np.unique(np.concatenate([np.unique(one) for part in flat for one in part.T]))
     distinct = distinct[distinct != PADDING]

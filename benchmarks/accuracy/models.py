@@ -1,13 +1,14 @@
-"""The dense part of the models of benchmarks/accuracy: rows of N workers in, their gradients out.
+"""The models of the examples, cut where the rows come in: their tables, and their dense part.
 
-All-reduce gives every worker the mean of the workers' gradients, and so the dense weights that one process
-has which sees all their batches. So the dense part runs once, on the batches of all workers, each with the
-rows that its own worker read.
+`Dense` is the dense part of benchmarks/accuracy: rows of N workers in, their gradients out. All-reduce gives
+every worker the mean of the workers' gradients, and so the dense weights that one process has which sees all
+their batches. So the dense part runs once, on the batches of all workers, each with the rows that its own
+worker read.
 """
 
 from __future__ import annotations
 
-import warnings
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,52 +18,93 @@ import tensorflow as tf
 
 FloatArray = npt.NDArray[np.float32]
 
-MODELS = {"wide_deep": "WideDeep", "deepfm": "DeepFM", "dcn": "DCNv2"}
+MODELS = ("wide_deep", "deepfm", "dcn")
 CHUNK = 8192
 """Test rows of one call."""
 
-# Keras means its own kind of build; the weights are made by the first call.
-warnings.filterwarnings("ignore", r"`build\(\)` was called on layer")
+keras: Any = tf.keras
 
 
-def optimizers(model: str, settings: Any) -> dict[str, Any]:
-    """Returns the optimizers of a model's tables; none where the model is to choose."""
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One table of a model.
+
+    Attributes:
+      name: its name.
+      dim: floats of a row.
+      single: the inputs of one id a row that read it, by one lookup.
+      lists: the inputs of several ids a row, whose rows are averaged.
+      scale: rows start uniform in `[-scale, scale)`; 0: with zeros.
+      optimizer: of the table; None: the default.
+    """
+
+    name: str
+    dim: int
+    single: tuple[str, ...]
+    lists: tuple[str, ...] = ()
+    scale: float = 0.05
+    optimizer: Any = dataclasses.field(default=None, compare=False)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All inputs that read the table."""
+        return self.single + self.lists
+
+
+def row_optimizer(model: str, settings: Any) -> Any:
+    """Returns the optimizer of a model's tables; None where the model is to choose."""
     import het_tf
 
     given = {"initial_accumulator": settings.accumulator, "decay_steps": settings.decay_steps}
     given = {name: value for name, value in given.items() if value is not None}
     rate = settings.learning_rate
     if rate is None and (not given or model == "deepfm"):  # which has AdaGrad by itself
-        return {}
-    kind = type(het_tf.optimizers.get(settings.optimizer))
-    return {"table_optimizer": kind(0.05 if rate is None else rate, **given)}
+        return None
+    name = "Ftrl" if settings.optimizer == "FTRL" else settings.optimizer
+    return getattr(het_tf.optimizers, name)(0.05 if rate is None else rate, **given)
 
 
-def make_model(name: str, description: Any, settings: Any, seed: int) -> tuple[Any, Any]:
-    """Returns a model of het_tf.models whose rows are given to it, and the parts (tables) it asks for."""
+def parts_of(model: str, splits: Any, dim: int, optimizer: Any = None) -> tuple[Part, ...]:
+    """Returns the tables that an example has for a data set; `optimizer` is that of its rows, if given."""
     import het_tf
 
-    class GivenRows(tf.keras.layers.Layer):  # type: ignore[misc]
-        """In place of the tables: the rows are among the inputs."""
+    fields, lists = tuple(splits.fields), tuple(splits.lists)
+    optimizers = het_tf.optimizers
+    if model == "wide_deep":
+        wide = optimizers.Ftrl(0.05, l1=0.001)
+        return (
+            Part("deep", dim, fields, lists, optimizer=optimizer or optimizers.RowWiseAdagrad()),
+            Part("wide", 1, fields + tuple(splits.crosses), (), 0.0, wide),
+        )
+    if model == "deepfm":
+        slow, fast = (optimizers.RowWiseAdagrad(rate, decay_steps=1) for rate in (0.005, 0.02))
+        return (
+            Part("deep", dim, fields, lists, optimizer=optimizer or slow),
+            Part("linear", 1, fields, lists, 0.0, optimizer or fast),
+        )
+    return (Part("deep", dim, fields, lists, optimizer=optimizer or optimizers.RowWiseAdagrad()),)
 
-        def call(self, inputs: Any) -> Any:
-            return inputs["rows"]
 
-    # Without this a second model's tables would meet those of the first.
-    het_tf.reset()
+def logit_of(model: str, rows: Sequence[Any], numeric: Any, hidden: Sequence[int], dropout: float = 0) -> Any:
+    """Returns the logit [B, 1] of an example, of the rows [B, F, dim] of each part and numbers or None."""
+    import dcn
+    import deepfm
+    import wide_deep
+
+    if model == "wide_deep":
+        return wide_deep.wide_deep(rows[1], rows[0], numeric, tuple(hidden), dropout)
+    if model == "deepfm":
+        return deepfm.deepfm(rows[1], rows[0], numeric, tuple(hidden), dropout)
+    return dcn.dcn(rows[0], numeric, tuple(hidden), dropout, rank=32)
+
+
+def make_model(model: str, parts: Sequence[Part], numbers: int, settings: Any, seed: int) -> Any:
+    """Returns a model of rows of each part, and of numbers if there are some."""
     tf.keras.utils.set_random_seed(seed)
-    model = getattr(het_tf.models, MODELS[name])(
-        description,
-        embedding_dim=settings.dim,
-        hidden_units=settings.hidden,
-        **optimizers(name, settings),
-        seed=seed,
-        **({"cross_rank": 32} if name == "dcn" else {}),
-    )
-    parts = model.rows.parts
-    del model.rows
-    model.rows = GivenRows()
-    return model, parts
+    rows = [keras.Input((len(part.fields), part.dim)) for part in parts]
+    numeric = keras.Input((numbers,)) if numbers else None
+    inputs = [*rows, *([] if numeric is None else [numeric])]
+    return keras.Model(inputs, logit_of(model, rows, numeric, settings.hidden))
 
 
 class Dense:
@@ -70,48 +112,31 @@ class Dense:
 
     Args:
       name: of MODELS.
-      description: of the data set.
+      splits: the data set.
       settings: dim, hidden, optimizer, learning_rate, dense_learning_rate.
 
     Attributes:
       parts: the tables.
     """
 
-    def __init__(self, name: str, description: Any, settings: Any) -> None:
-        self.name, self.description, self.settings = name, description, settings
-        self.model, self.parts = make_model(name, description, settings, 0)
-        self._numbers = len(description.numeric)
-        self._sequences = [field.name for field in description.sequences]
-        self._make_weights()
+    def __init__(self, name: str, splits: Any, settings: Any) -> None:
+        self.name, self.settings = name, settings
+        self.parts = parts_of(name, splits, settings.dim, row_optimizer(name, settings))
+        self._numbers, self._lists = splits.numeric, list(splits.lists)
+        self.model = self._make(0)
         self.optimizer = tf.keras.optimizers.Adam(settings.dense_learning_rate)
-        self._weights = self._own(self.model.trainable_variables)
+        self._weights = self.model.trainable_variables
         self.optimizer.build(self._weights)
         self._fresh = [variable.numpy() for variable in self.optimizer.variables]
         self.train = tf.function(self._train, jit_compile=True)
         self._predict = tf.function(self._scores, jit_compile=True)
 
-    @staticmethod
-    def _own(variables: Any) -> list[Any]:
-        """Without those of the layer that was replaced, which stand for its tables."""
-        import het_tf
-
-        return [one for one in variables if not isinstance(one, het_tf.keras.TableVariable)]
-
-    def _make_weights(self) -> None:
-        """Calls the model once."""
-        rows = []
-        for part in self.parts:
-            rows += [tf.zeros([1, len(part.single), part.dim])] if part.single else []
-            rows += [tf.zeros([1, field.length, part.dim]) for field in part.sequences]
-        self._call(rows, tf.zeros([1, self._numbers]), tf.ones([1, len(self._sequences)]), False)
+    def _make(self, seed: int) -> Any:
+        return make_model(self.name, self.parts, self._numbers, self.settings, seed)
 
     def reset(self, seed: int) -> None:
         """Gives the weights those of a new model of the seed, and the optimizer its beginning."""
-        model, _ = make_model(self.name, self.description, self.settings, seed)
-        ours, self.model = self.model, model
-        self._make_weights()
-        self.model = ours
-        for variable, value in zip(self._own(ours.variables), self._own(model.variables), strict=True):
+        for variable, value in zip(self.model.variables, self._make(seed).variables, strict=True):
             variable.assign(value)
         for variable, value in zip(self.optimizer.variables, self._fresh, strict=True):
             variable.assign(value)
@@ -119,18 +144,15 @@ class Dense:
     def _call(self, rows: Sequence[Any], numeric: Any, lengths: Any, training: bool) -> Any:
         """Logits `[B]` of the rows of all features, in the order of `parts`; padding's rows are zeros."""
         taken = iter(rows)
-        by_part = {}
+        inputs = []
         for part in self.parts:
-            blocks = [next(taken)] if part.single else []
-            for field in part.sequences:
-                length = lengths[:, self._sequences.index(field.name), None]
+            blocks = [next(taken)]
+            for name in part.lists:
+                length = lengths[:, self._lists.index(name), None]
                 mean = tf.reduce_sum(next(taken), 1) / tf.maximum(length, 1.0)
                 blocks.append(mean[:, None, :])
-            by_part[part.name] = tf.concat(blocks, axis=1)
-        inputs = {"rows": by_part}
-        if self._numbers:
-            inputs["numeric"] = numeric
-        return self.model(inputs, training=training)[:, 0]
+            inputs.append(tf.concat(blocks, axis=1))
+        return self.model([*inputs, *([numeric] if self._numbers else [])], training=training)[:, 0]
 
     def _train(self, rows: list[Any], numeric: Any, lengths: Any, label: Any) -> list[Any]:
         """One step of the dense weights; returns the gradients of the rows, of the mean loss."""
@@ -146,7 +168,7 @@ class Dense:
         rows = []
         taken = iter(numbers)
         for part, table in zip(self.parts, tables, strict=True):
-            for _ in range(bool(part.single) + len(part.sequences)):
+            for _ in range(1 + len(part.lists)):
                 rows.append(tf.gather(table, next(taken)))
         return self._call(rows, numeric, lengths, False)
 

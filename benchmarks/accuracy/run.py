@@ -228,8 +228,7 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
         rows = max(1, round(part.cache * ids.train(table)[1]))
         options = cache_options(run, rows, part.policy, workers)
         tables.append((config.spec, options, float(table.optimizer.learning_rate)))
-        features += [(number, None)] if table.single else []
-        features += [(number, het_tf.data.PADDING) for _ in table.sequences]
+        features += [(number, None), *((number, data_of.PADDING) for _ in table.lists)]
     # How many partitions there are changes the number of frames, and no row.
     return Fleet(workers, tables, features, partitions=4)
 
@@ -336,7 +335,7 @@ def measure_part(name: str, part: Part, version: str) -> list[dict[str, Any]]:
                     if ids is None:
                         ids = Ids(data_of.make_data(part.data, seed, part.train_rows, part.test_rows))
                     if model not in models:
-                        models[model] = Dense(model, ids.data.description, part)
+                        models[model] = Dense(model, ids.data.splits, part)
                     group = {
                         "model": model,
                         "workers": workers,

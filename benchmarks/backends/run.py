@@ -25,7 +25,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import het_tf
 from benchmarks import report
 
 OTHERS = ROOT / ".venv-backends/bin/python"
@@ -72,17 +71,17 @@ def steps(sizes: tuple[int, ...], number: int, turns: int) -> list[dict[str, Any
 
 def write(name: str, place: Path) -> Path:
     """Writes a data set as arrays, its training rows in one random order."""
-    splits = het_tf.data.load(name)
+    import data
+
+    splits = data.load(name)
     arrays = {}
     for part, source in (("train", splits.train), ("test", splits.test)):
-        examples = source.read()
-        order = np.random.default_rng(0).permutation(len(examples.label))
+        order = np.random.default_rng(0).permutation(len(source))
         order = order if part == "train" else np.arange(len(order))
-        columns = {one.name: examples.categorical[one.name] for one in splits.description.categorical}
-        if splits.description.numeric:
-            columns["numeric"] = examples.numeric
+        names = [*splits.fields, *(["numeric"] if splits.numeric else [])]
+        columns = {name: source.columns[name] for name in names}
         arrays |= {f"{part}/{column}": values[order] for column, values in columns.items()}
-        arrays[f"{part}/label"] = examples.label[order]
+        arrays[f"{part}/label"] = source.label[order]
     path = place / f"{name}.npz"
     np.savez(path, **arrays)
     return path

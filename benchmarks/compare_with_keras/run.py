@@ -25,29 +25,30 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "tests/lib")]
+sys.path.insert(0, str(ROOT))
 
-import arguments
-import common
+from benchmarks import report  # isort: skip  # first: it finds the examples
+import data
+import keras
+import numpy as np
+import tensorflow as tf
+import training
 
-from benchmarks import report
+import het_tf
+from benchmarks.accuracy.models import MODELS, logit_of, parts_of
 
-MODELS = {"wide_deep": "WideDeep", "deepfm": "DeepFM", "dcn": "DCNv2"}
 OPTIMIZERS = ("adagrad", "sgd")
 SIDES = ("het", "keras", "keras, own rows", "keras, as shipped")
 OTHER_ROWS = 1 << 40  # an id: rows from it on begin with another draw
 CROSS_BUCKETS = 1 << 14  # keras.layers.Embedding needs ids below a size: both sides get the same ones
 LIMIT = 0.003
+DIM = 16
 
 
 def keras_optimizer(name: str, learning_rate: float, summed: bool) -> Any:
     """Returns Keras' optimizer; `summed`: it sees the sum of an id's gradients."""
-    import tensorflow as tf
-
-    base = {"adagrad": tf.keras.optimizers.Adagrad, "sgd": tf.keras.optimizers.SGD}[name]
+    base = {"adagrad": keras.optimizers.Adagrad, "sgd": keras.optimizers.SGD}[name]
     if not summed:
         return base(learning_rate)
 
@@ -58,44 +59,72 @@ def keras_optimizer(name: str, learning_rate: float, summed: bool) -> Any:
     return Summed(learning_rate)
 
 
+def looked_up(splits: data.Splits, parts: Any, inputs: dict[str, Any], seed: int, side: str) -> list[Any]:
+    """Returns the rows [B, F, dim] of each part, of tables of het_tf or of layers of Keras."""
+    ids, features = {}, {}
+    for part in parts:
+        begin = het_tf.initializers.RandomUniform(-part.scale, part.scale) if part.scale else "zeros"
+        table = het_tf.TableConfig(f"compared/{part.name}", part.dim, part.optimizer, begin, seed=seed)
+        ids[part.name] = keras.ops.stack([inputs[name] for name in part.single], axis=1)
+        features[part.name] = het_tf.FeatureConfig(table)
+        for name in part.lists:
+            ids[f"{part.name}/{name}"] = inputs[name]
+            features[f"{part.name}/{name}"] = het_tf.FeatureConfig(table, "mean", padding_id=data.PADDING)
+    embed = het_tf.keras.EmbeddingCollection(features)
+    found = embed(ids) if side == "het" else {}
+    size = 1 + max(int(column.max()) for name, column in splits.train.columns.items() if name != "numeric")
+    size = max(size, 1 + max(int(splits.test.columns[name].max()) for name in inputs if name != "numeric"))
+    for part in parts if side != "het" else ():
+        layer = keras.layers.Embedding(size, part.dim)
+        layer.build((None,))
+        first = OTHER_ROWS if side == "keras, own rows" else 0
+        table = het_tf.Table(f"compared/{part.name}")
+        layer.embeddings.assign(table.lookup(np.arange(first, first + size)))
+        found[part.name] = layer(ids[part.name])
+        for name in part.lists:
+            real = keras.ops.cast(keras.ops.not_equal(inputs[name], data.PADDING), "float32")[..., None]
+            total = keras.ops.sum(layer(keras.ops.maximum(inputs[name], 0)) * real, axis=1)
+            found[f"{part.name}/{name}"] = total / keras.ops.maximum(keras.ops.sum(real, axis=1), 1.0)
+    return [
+        keras.ops.concatenate(
+            [found[part.name], *(found[f"{part.name}/{name}"][:, None] for name in part.lists)], axis=1
+        )
+        for part in parts
+    ]
+
+
 def run(model_name: str, side: str, seed: int, splits: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Trains one model; returns AUC and log loss on validation, epoch by epoch, and on test."""
-    import tensorflow as tf
-    from keras_twin import to_keras
-    from report import evaluate
-
-    import het_tf
-
-    tf.keras.backend.clear_session()
+    keras.backend.clear_session()
     het_tf.reset()
-    tf.keras.utils.set_random_seed(seed)
-    like_keras = {"initial_accumulator": 0.1, "epsilon": 1e-7} if options.optimizer == "adagrad" else {}
-    table_optimizer = het_tf.optimizers.get(
-        {"name": options.optimizer, "learning_rate": options.learning_rate, **like_keras}
-    )
-    model = getattr(het_tf.models, MODELS[model_name])(
-        splits.description,
-        embedding_dim=options.embedding_dim,
-        hidden_units=options.hidden,
-        dropout=options.dropout,
-        table_optimizer=table_optimizer,
-        linear_optimizer=table_optimizer,
-        seed=seed,
-    )
-    if side != "het":
-        to_keras(model, first=OTHER_ROWS if side == "keras, own rows" else 0)
-    model.adapt(splits.train)
-    common.compile_model(
-        model, keras_optimizer(options.optimizer, options.learning_rate, side != "keras, as shipped")
+    keras.utils.set_random_seed(seed)
+    adagrad = het_tf.optimizers.Adagrad(options.learning_rate, initial_accumulator=0.1, epsilon=1e-7)
+    table_optimizer = {"adagrad": adagrad, "sgd": het_tf.optimizers.SGD(options.learning_rate)}
+    parts = parts_of(model_name, splits, DIM)
+    parts = [
+        type(part)(
+            part.name, part.dim, part.single, part.lists, part.scale, table_optimizer[options.optimizer]
+        )
+        for part in parts
+    ]
+    inputs = training.inputs(splits)
+    rows = looked_up(splits, parts, inputs, seed, side)
+    keras.utils.set_random_seed(seed)  # the dense weights begin alike
+    logit = logit_of(model_name, rows, inputs.get("numeric"), options.hidden, options.dropout)
+    model = keras.Model(inputs, logit)
+    model.compile(
+        keras_optimizer(options.optimizer, options.learning_rate, side != "keras, as shipped"),
+        keras.losses.BinaryCrossentropy(from_logits=True),
+        metrics=[keras.metrics.AUC(num_thresholds=2000, from_logits=True, name="auc")],
     )
     history = model.fit(
-        splits.train.to_tf(options.batch_size, shuffle=True, seed=seed, drop_remainder=True),
-        validation_data=splits.valid.to_tf(4096),
+        splits.train.batches(options.batch_size, shuffle=True, seed=seed, drop_remainder=True),
+        validation_data=splits.valid.batches(4096),
         epochs=options.epochs,
         shuffle=False,
         verbose=0,
     ).history
-    ((auc, loss),), _ = evaluate(model, splits.test, 4096)
+    auc, loss, _ = training.tested(model, splits)
     return {
         "model": model_name,
         "side": side,
@@ -112,38 +141,20 @@ def standard_error(differences: np.ndarray) -> float:
     return float(np.std(differences, ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else np.nan
 
 
-def parser() -> arguments.Parser:
-    """The arguments."""
-    result = arguments.Parser(
-        description="Compares tables of het_tf with keras.layers.Embedding: the same models and optimizer.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
-    )
-    whole, positive = arguments.number(int, 1), arguments.number(float, 0)
-    add = result.add_argument
-    add("--data", choices=("census", "movielens"), default="census", help="default census")
-    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default all")
-    add("--seeds", nargs="+", type=arguments.number(int, 0, 2**31), default=[1, 2, 3], help="default 1 2 3")
-    add("--optimizer", choices=OPTIMIZERS, default="adagrad", help="default adagrad")
-    add("--learning-rate", type=positive, metavar="X", help="default 0.1 (adagrad), 0.5 (sgd)")
-    add("--epochs", type=whole, metavar="N", help="default: 12 (census), 5 (movielens)")
-    add("--batch-size", type=whole, metavar="N", help="default by data set")
-    add(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        default=Path(__file__).with_name("result.json"),
-        help="the JSON file",
-    )
-    return result
-
-
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments, with the defaults of the data set."""
-    options = parser().parse_args(argv)
-    defaults = arguments.DEFAULTS[options.data]
-    for name in ("batch_size", "embedding_dim", "hidden", "dropout"):
-        if getattr(options, name, None) is None:
-            setattr(options, name, getattr(defaults, name))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", choices=("census", "movielens"), default="census")
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    add("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    add("--optimizer", choices=OPTIMIZERS, default="adagrad")
+    add("--learning-rate", type=float, metavar="X", help="default 0.1 (adagrad), 0.5 (sgd)")
+    add("--epochs", type=int, metavar="N", help="default: 12 (census), 5 (movielens)")
+    add("--out", type=Path, default=Path(__file__).with_name("result.json"))
+    options = parser.parse_args(argv)
+    for name in ("batch_size", "hidden", "dropout"):
+        setattr(options, name, training.DEFAULTS[options.data][name])
     options.learning_rate = options.learning_rate or {"adagrad": 0.1, "sgd": 0.5}[options.optimizer]
     options.epochs = options.epochs or {"census": 12, "movielens": 5}[options.data]
     return options
@@ -152,15 +163,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Runs everything, prints a table, writes JSON."""
     options = parse()
-    try:
-        import tensorflow as tf
-
-        import het_tf
-
-        splits = het_tf.data.load(options.data, cross_buckets=CROSS_BUCKETS)
-    except (ImportError, RuntimeError, ValueError) as error:
-        common.fail(parser(), str(error))
-
+    splits = data.load(options.data, cross_buckets=CROSS_BUCKETS)
     sides = SIDES if options.optimizer != "sgd" else SIDES[:3]
     runs: list[dict[str, Any]] = []
     for model in options.models:
@@ -181,17 +184,9 @@ def main() -> None:
             "het_minus": {side: round(float(gap.mean()), 5) for side, gap in gaps.items()},
             "standard_error": {side: round(standard_error(gap), 5) for side, gap in gaps.items()},
         }
-    names = (
-        "data",
-        "optimizer",
-        "learning_rate",
-        "epochs",
-        "batch_size",
-        "embedding_dim",
-        "hidden",
-        "dropout",
-    )
-    settings = {name: getattr(options, name) for name in names} | {"cross_buckets": CROSS_BUCKETS}
+    names = ("data", "optimizer", "learning_rate", "epochs", "batch_size", "hidden", "dropout")
+    settings = {name: getattr(options, name) for name in names}
+    settings |= {"embedding_dim": DIM, "cross_buckets": CROSS_BUCKETS}
     document = json.loads(options.out.read_text()) if options.out.exists() else {}
     document |= {"command": "python benchmarks/compare_with_keras/run.py"}
     document |= {"versions": report.versions(tf, tf.keras, np)}
@@ -203,15 +198,15 @@ def main() -> None:
 def goals(document: dict[str, Any]) -> list[dict[str, Any]]:
     """What the means must keep to; and on Census every seed."""
     found = []
-    for data in ("census", "movielens"):
-        of = document.get(data, {"summary": {}, "runs": []})
+    for name in ("census", "movielens"):
+        of = document.get(name, {"summary": {}, "runs": []})
         for model, means in of["summary"].items():
             for side, gap in means["het_minus"].items():
-                found.append(report.goal(f"{data}, {model}: AUC off from {side}", abs(gap), "<=", LIMIT))
-        own = [run for run in of["runs"] if run["side"] == "het"] if data == "census" else []
+                found.append(report.goal(f"{name}, {model}: AUC off from {side}", abs(gap), "<=", LIMIT))
+        own = [run for run in of["runs"] if run["side"] == "het"] if name == "census" else []
         for model in dict.fromkeys(run["model"] for run in own):
             least = min(run["test_auc"] for run in own if run["model"] == model)
-            found.append(report.goal(f"{data}, {model}: least AUC of a seed", least, ">=", 0.9))
+            found.append(report.goal(f"{name}, {model}: least AUC of a seed", least, ">=", 0.9))
     return found
 
 

@@ -30,12 +30,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 import pandas
+from data import WheelFile, fetch, movielens
 
-import het_tf
-from het_tf.zoo.data.debian import GENE_PAPERS, fetch_package
-from het_tf.zoo.data.gene_papers import read_pairs
-from het_tf.zoo.data.graph import packages
-from het_tf.zoo.data.wheels import WheelFile, fetch
+from benchmarks.defaults.sources import GENES, available, fetch_package, papers_of_genes, requirements
 
 Int64Array = npt.NDArray[np.int64]
 SOME_PAPERS = 50_000
@@ -85,9 +82,10 @@ class Pairs:
 def make_pairs(name: str, seed: int) -> Pairs:
     """Returns the pairs of a data set; `seed` of the split and of the pairs by chance."""
     if name == "movies":
-        train, valid, test, _ = het_tf.data.load("movielens")
+        splits = movielens()
         of = [
-            Part(one.categorical["user"], one.categorical["item"], one.label) for one in (train, valid, test)
+            Part(one.columns["user"] - splits.fields["item"], one.columns["item"], one.label)
+            for one in (splits.train, splits.valid, splits.test)
         ]
         both = (np.concatenate(columns) for columns in zip(*map(dataclasses.astuple, of[:2]), strict=True))
         return Pairs(Part(*both), of[2], in_order=True)
@@ -99,12 +97,12 @@ def make_pairs(name: str, seed: int) -> Pairs:
 
 
 def _required() -> tuple[Int64Array, Int64Array]:
-    who, what = packages.read_requirements()[1].T
+    who, what = requirements().T
     return who, what
 
 
 def _papers() -> tuple[Int64Array, Int64Array]:
-    gene, paper = read_pairs()
+    gene, paper = papers_of_genes()
     genes = np.bincount(paper)
     papers = np.flatnonzero((genes >= 3) & (genes <= 100))
     kept = np.isin(paper, np.random.default_rng(0).choice(papers, SOME_PAPERS, replace=False))
@@ -134,7 +132,7 @@ def _popularity(number: int, power: float, rng: np.random.Generator) -> npt.NDAr
 
 
 def _functions() -> tuple[Int64Array, Int64Array]:
-    with sqlite3.connect(fetch_package(GENE_PAPERS)) as base:
+    with sqlite3.connect(fetch_package(GENES)) as base:
         return _numbered(base.execute("SELECT DISTINCT _id, go_id FROM go_bp ORDER BY 1, 2"))
 
 
@@ -150,7 +148,7 @@ def _flights(seed: int) -> Pairs:
 
 def _listed(of: str, field: str, between: str) -> tuple[Int64Array, Int64Array]:
     """Reads pairs of two fields of apt's lists."""
-    text = packages.available().decode("utf-8", "replace")
+    text = available().decode("utf-8", "replace")
     fields = re.compile(rf"^({of}|{field}): (.*(?:\n .*)*)$", re.MULTILINE)
     pairs = set()
     for stanza in text.split("\n\n"):

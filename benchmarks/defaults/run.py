@@ -6,10 +6,9 @@
 keras       keras.layers.Embedding for every table, and Adam(0.001) for all that is trained.
 het         Tables of het_tf with the optimizers that they have by default, Adam(0.001) for the rest: in one
             process, and by eight workers in lock-step at staleness 0 whose batches make up the same batch.
-Both have the same passes and batches. Models of het_tf.models begin with the same dense weights on both
+Both have the same passes and batches. Models of the examples begin with the same dense weights on both
 sides, and Keras' tables have a row for each id.
 "user_item" is two rows of 8 floats a sample and one hidden layer;
-"classes" and "links" are GraphSAGE's two tasks, links by the AUC of 4,096 edges against pairs by chance.
 
 A run replaces the same one in the file of results; the others stay, so a run may be stopped and go on.
 """
@@ -26,17 +25,17 @@ from statistics import fmean
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/lib")]
+sys.path.insert(0, str(ROOT))
 
 from benchmarks.accuracy import run as accuracy  # isort: skip  # first: it sets threads
 
 import numpy as np
 import tensorflow as tf
-from keras_twin import to_keras
+from data import load
 
 import het_tf
 from benchmarks import report
-from benchmarks.accuracy.models import MODELS, Dense
+from benchmarks.accuracy.models import MODELS, Dense, parts_of
 
 keras: Any = tf.keras
 data_of = accuracy.data_of
@@ -49,23 +48,21 @@ TASKS: dict[str, tuple[int, tuple[str, ...]]] = {
     "movielens": (4, ("user_item", "deepfm", "dcn")),
     "census": (7, ("wide_deep", "deepfm", "dcn")),
     "criteo_like": (1, ("dcn", "deepfm", "wide_deep")),
-    "pubmed": (10, ("links", "classes")),
 }
 
 
-# --- models of het_tf.models --------------------------------------------------------------------------------
+# --- models of the examples ---------------------------------------------------------------------------------
 
 
 class ClickTask:
-    """A model of het_tf.models on the rows of one seed."""
+    """A model of an example on the rows of one seed."""
 
     def __init__(self, data: str, model: str, seed: int) -> None:
         limited = (PART.train_rows, PART.test_rows) if data == "criteo_like" else (None, None)
         self.ids = accuracy.Ids(data_of.make_data(data, seed, *limited))
-        self.dense = Dense(model, self.ids.data.description, PART)
-        shape = {"embedding_dim": PART.dim, "hidden_units": PART.hidden}
-        made = getattr(het_tf.models, MODELS[model])(self.ids.data.description, **shape)
-        self.dense.parts = made.rows.parts  # with the default optimizers
+        splits = self.ids.data.splits
+        self.dense = Dense(model, splits, PART)
+        self.dense.parts = parts_of(model, splits, PART.dim)  # with the default optimizers
         self.seed = seed
 
     def run(self, side: str, workers: int, batch: int, passes: int) -> list[float]:
@@ -127,13 +124,14 @@ class UserItem:
     """Rows of a user and of a film, one hidden layer."""
 
     def __init__(self, data: str, model: str, seed: int) -> None:
-        self.train, _, self.test, _ = het_tf.data.load(data)
+        splits = load(data)
+        self.train, self.test = splits.train, splits.test
         self.seed = seed
 
     def run(self, side: str, workers: int, batch: int, passes: int) -> list[float]:
         """Returns the test AUC after each pass."""
         made = keras.layers.Embedding if side == "keras" else het_tf.keras.Embedding
-        sizes = {"user": (2000, 8), "item": (2000, 8)} if side == "keras" else {"user": (8,), "item": (8,)}
+        sizes = {"user": (3000, 8), "item": (3000, 8)} if side == "keras" else {"user": (8,), "item": (8,)}
         return self.trained({name: made(*size) for name, size in sizes.items()}, batch, passes)
 
     def trained(self, layers: dict[str, Any], batch: int, passes: int) -> list[float]:
@@ -143,56 +141,12 @@ class UserItem:
         x = keras.layers.Dense(32, activation="relu")(keras.layers.Concatenate()(rows))
         model = keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(x))
         model.compile("adam", "binary_crossentropy")
-        ids, test = ({name: part.categorical[name] for name in inputs} for part in (self.train, self.test))
+        ids, test = ({name: part.columns[name] for name in inputs} for part in (self.train, self.test))
         aucs = []
         for _ in range(passes):
             model.fit(ids, self.train.label, batch_size=batch, verbose=0)
             aucs.append(data_of.auc(self.test.label, model.predict(test, 16384, verbose=0)[:, 0]))
         return aucs
-
-
-class GraphTask:
-    """GraphSAGE on PubMed: the kind of a paper from its features and rows, or who cites whom from rows."""
-
-    def __init__(self, data: str, model: str, seed: int) -> None:
-        self.task, self.links, self.seed = het_tf.data.load_graph(data), model == "links", seed
-
-    def run(self, side: str, workers: int, batch: int, passes: int) -> list[float]:
-        """Returns the AUC of links, or the share of right classes, after each pass."""
-        task, graph, fanouts = self.task, self.task.graph, (5,) if self.links else (25, 10)
-        shared = {"fanouts": fanouts, "embedding_dim": 16, "units": 64, "seed": self.seed}
-        if self.links:
-            model = het_tf.models.LinkGraphSAGE(graph.nodes, negatives=100, **shared)
-            nodes = np.arange(graph.nodes)
-            data = het_tf.data.link_batches(graph, nodes, batch, fanouts, 100, walk_length=1, seed=self.seed)
-            model.compile("adam", het_tf.models.LinkLoss(weight=1.0))
-        else:
-            model = het_tf.models.GraphSAGE(graph.nodes, task.classes, features=task.features, **shared)
-            data = task.train.to_tf(graph, batch, fanouts, shuffle=True, seed=self.seed)
-            model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        if side == "keras":
-            to_keras(model)
-        values = []
-        for _ in range(passes):
-            model.fit(data, verbose=0)
-            values.append(self.edges(model) if self.links else self.right(model))
-        return values
-
-    def edges(self, model: Any) -> float:
-        """The AUC of edges among as many pairs by chance."""
-        random = np.random.default_rng(1)
-        near = random.integers(0, self.task.graph.nodes, 4096)
-        walk = np.asarray(self.task.graph.walk(near, 1, 1, 1))[:, -1]
-        pairs = np.concatenate([near, walk, random.integers(0, self.task.graph.nodes, 4096)])
-        nodes, neighbours = self.task.graph.sample(tf.constant(pairs), (5,), 1, 1)
-        near, walk, other = np.split(np.asarray(model.embed({"hop_0": nodes, "hop_1": neighbours})), 3)
-        scores = np.concatenate([(near * walk).sum(1), (near * other).sum(1)])
-        return data_of.auc(np.repeat([1.0, 0.0], 4096).astype(np.float32), scores)
-
-    def right(self, model: Any) -> float:
-        """The share of the test nodes whose class is right."""
-        data = self.task.test.to_tf(self.task.graph, 1000, (25, 10), seed=1)
-        return float(np.mean(np.concatenate([model(x).numpy().argmax(1) == y.numpy() for x, y in data])))
 
 
 CURVES: dict[str, tuple[float, ...]] = {
@@ -220,7 +174,7 @@ def curves(path: Path, seed: int) -> None:
         print(*run.values(), " ".join(f"{value:.4f}" for value in values), flush=True)
         save(path, {**run, "values": values})
 
-    measure("keras", 0.001, 8, lambda: keras.layers.Embedding(2000, 8))
+    measure("keras", 0.001, 8, lambda: keras.layers.Embedding(3000, 8))
     for what, rates in CURVES.items():
         name, _, steps = what.partition(", decay_steps=")
         more = {"decay_steps": float(steps)} if steps else {}
@@ -231,7 +185,7 @@ def curves(path: Path, seed: int) -> None:
         measure("width", 0.02, dim, lambda dim=dim: het_tf.keras.Embedding(dim))
 
 
-OWN: dict[str, Callable[..., Any]] = {"user_item": UserItem, "links": GraphTask, "classes": GraphTask}
+OWN: dict[str, Callable[..., Any]] = {"user_item": UserItem}
 
 
 def main() -> None:
@@ -259,7 +213,7 @@ def main() -> None:
 def run_task(options: argparse.Namespace, data: str, name: str, seed: int, passes: int) -> None:
     """Each side of one model, at each batch."""
     task = OWN.get(name, ClickTask)(data, name, seed)
-    for batch in options.batches if name != "classes" else (60,):  # the number of nodes with a class
+    for batch in options.batches:
         for side, workers in SIDES if name not in OWN else SIDES[:2]:
             if side not in options.sides:
                 continue

@@ -4,11 +4,10 @@
     python benchmarks/planner/run.py [--only jobs cells profile show] [--out FILE]
 
 jobs: a stream is profiled, `het plan show` divides the caches and forecasts, and ranks under horovodrun then
-run the same stream with that plan at a real server; criteo_like, movielens and the graph, and gene_partners,
-which nothing was tried on before. cells: the time of a step in every cell of the results of
-slow_link, which ran earlier and know nothing of het plan: the form of the sum in cost.py was chosen
-on Wide & Deep's, the other models' are a test. profile: samples a second and memory of a pass. show: seconds
-of the command.
+run the same stream with that plan at a real server: criteo_like, movielens and the graph. cells: the time of
+a step in every cell of the results of slow_link, which ran earlier and know nothing of het plan: the form of
+the sum in cost.py was chosen on Wide & Deep's, the other models' are a test. profile: samples a second and
+memory of a pass. show: seconds of the command.
 """
 
 from __future__ import annotations

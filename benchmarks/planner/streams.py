@@ -36,18 +36,8 @@ def graph(place: Path, samples: int) -> Tables:
     return {"nodes": recorded(place, "graph", samples)}
 
 
-def partners(place: Path, samples: int) -> Tables:
-    """Genes that papers name together, in the order of the papers: real, and it drifts."""
-    del place
-    from het_tf.data import load
-
-    train = load("gene_partners", history=1)[0]
-    return {name: train.categorical[name][:samples, None] for name in ("gene", "partner")}
-
-
 STREAMS = {
     "criteo_like": (criteo, 262_144),
     "movielens": (movielens, 262_144),
     "graph": (graph, 65_536),
-    "gene_partners": (partners, 262_144),
 }

@@ -1,4 +1,4 @@
-"""What slow_link trains: models of het_tf.models, their batches and losses, whichever side looks up the rows.
+"""What slow_link trains: models of the examples, their batches and losses, whichever side looks up the rows.
 
 A task's batch has all ids of a step in one tensor, int64 `[B, width]`, which the sides of training.py read.
 """
@@ -7,21 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from keras_twin import replace
+from graphsage import graphsage
+from wide_deep import wide_deep
 
-import het_tf
 from benchmarks.slow_link.job import Job
 from benchmarks.traffic.streams import GRAPH_FANOUTS, read_stream
-from het_tf.zoo.models.embedding_side import Part
 
 IDS = "ids"
 NUMERIC = "numeric"
+WIDTHS = (1, *np.cumprod(GRAPH_FANOUTS).tolist())
+"""Nodes of each hop of a sample."""
 DRAWN = 64
 """Batches of drawn inputs and labels, which come again and again."""
+
+keras: Any = tf.keras
+
+
+class Part(NamedTuple):
+    """One table: its name, and the floats of a row."""
+
+    name: str
+    dim: int
+
 
 Side = Callable[[tuple[Part, ...]], Any]
 
@@ -57,13 +68,14 @@ class Clicks:
 
     def model(self, side: Side) -> tuple[Any, Any]:
         """Returns the model, and the layer that `side` makes of its parts, whose rows the model takes."""
-        from het_tf.data import criteo_like_description
-
-        job = self.job
-        description = criteo_like_description()
-        model = het_tf.models.WideDeep(description, embedding_dim=job.dim, hidden_units=job.hidden)
-        replace(model, "rows", side(model.rows.parts))
-        return model, model.rows
+        looks_up = side((Part("deep", self.job.dim), Part("wide", 1)))
+        inputs = {
+            IDS: keras.Input((26,), dtype="int64", name=IDS),
+            NUMERIC: keras.Input((13,), name=NUMERIC),
+        }
+        rows = looks_up({IDS: inputs[IDS]})
+        logit = wide_deep(rows["wide"], rows["deep"], inputs[NUMERIC], tuple(self.job.hidden), 0.0)
+        return keras.Model(inputs, logit), looks_up
 
     def batches(self, worker: int) -> tf.data.Dataset:
         """({"ids": int64 [B, 26], "numeric": float32 [B, 13]}, label [B, 1]); see `id_batches`."""
@@ -82,19 +94,6 @@ class Clicks:
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(label, logits))
 
 
-class HopRows(tf.keras.layers.Layer):
-    """The rows of the nodes of all hops, looked up by a side; what `GraphSAGE(rows=...)` takes."""
-
-    def __init__(self, looks_up: Any, dim: int) -> None:
-        super().__init__(name="hop_rows")
-        self.looks_up, self.dim = looks_up, dim
-
-    def call(self, hops: dict[str, Any]) -> list[Any]:
-        nodes = [tf.reshape(hops[name], [tf.shape(hops["hop_0"])[0], -1]) for name in sorted(hops)]
-        (rows,) = self.looks_up({IDS: tf.concat(nodes, axis=1)}).values()
-        return tf.split(rows, [1, *np.cumprod(GRAPH_FANOUTS).tolist()], axis=1)
-
-
 class Nodes:
     """GraphSAGE on an epoch of `graph_like`: a node and its drawn neighbours of two hops, 61 ids a sample."""
 
@@ -106,25 +105,21 @@ class Nodes:
 
     def model(self, side: Side) -> tuple[Any, Any]:
         """As of `Clicks`."""
-        looks_up = side((Part("nodes", (), self.job.dim),))
-        model = het_tf.models.GraphSAGE(
-            len(read_stream(Path(self.job.stream))[0]),
-            self.classes,
-            GRAPH_FANOUTS,
-            units=self.job.hidden,
-            rows=HopRows(looks_up, self.job.dim),
-        )
-        return model, looks_up
+        looks_up = side((Part("nodes", self.job.dim),))
+        ids = keras.Input((sum(WIDTHS),), dtype="int64", name=IDS)
+        rows = looks_up({IDS: ids})["nodes"]
+        ends = np.cumsum(WIDTHS).tolist()
+        hops = [rows[:, end - width : end] for end, width in zip(ends, WIDTHS, strict=True)]
+        vectors = graphsage(hops, GRAPH_FANOUTS, self.job.hidden)
+        return keras.Model({IDS: ids}, keras.layers.Dense(self.classes)(vectors)), looks_up
 
     def batches(self, worker: int) -> tf.data.Dataset:
-        """({"ids": int64 [B, 61], "hop_0": [B], "hop_1": [B, 10], "hop_2": [B, 50]}, class [B])."""
+        """({"ids": int64 [B, 61]}, class [B]); see `id_batches`."""
         rng = np.random.default_rng(worker)
         label = rng.integers(self.classes, size=(DRAWN, self.job.batch))
 
         def drawn(step: tf.Tensor, ids: tf.Tensor) -> Any:
-            hops = tf.split(ids, [1, *np.cumprod(GRAPH_FANOUTS).tolist()], axis=1)
-            inputs = {IDS: ids, "hop_0": hops[0][:, 0], "hop_1": hops[1], "hop_2": hops[2]}
-            return inputs, tf.gather(label, step % DRAWN)
+            return {IDS: ids}, tf.gather(label, step % DRAWN)
 
         return id_batches(self.job, worker, drawn)
 

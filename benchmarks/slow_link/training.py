@@ -15,13 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/lib")]
+sys.path.insert(0, str(ROOT))
 
 import het_tf
 from benchmarks.slow_link.job import Job
-from benchmarks.slow_link.tasks import IDS, TASKS
+from benchmarks.slow_link.tasks import IDS, TASKS, Part
 from benchmarks.traffic.run import distinct_rows
-from het_tf.zoo.models.embedding_side import Part
 
 RATE = 0.01
 

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from criteo_like import curve, draw_ids
+from criteo_like import fields as criteo_fields
+from data import CRITEO_FIELDS, load
 
+from benchmarks.traffic.graph_like import graph_like
 from het_tf.ext.placement.python.location import LOCATION, Location, keys_of
 from het_tf.ext.placement.python.placement import RULE, Placement
-from het_tf.inputs.python.criteo import CATEGORICAL_NAMES
 
 MAGIC = 0x31534D4152545348
 FORMAT = 5
@@ -67,11 +70,7 @@ def join_fields(columns: Sequence[Int64Array], sizes: Sequence[int]) -> Int64Arr
 
 def criteo_like_keys(samples: int, seed: int) -> Int64Array:
     """Returns the keys of the first `samples` rows of the Criteo-like stream `seed`."""
-    from het_tf.zoo.data.criteo_curves import criteo_like_parameters
-    from het_tf.zoo.data.criteo_ids import draw_ids
-
-    sizes = [field["cardinality"] for field in criteo_like_parameters()["fields"]]
-    return join_fields(list(draw_ids(samples, seed).values()), sizes)
+    return join_fields(list(draw_ids(samples, seed).values()), list(criteo_fields().values()))
 
 
 def scaled_rank(rank: npt.NDArray[np.int64]) -> Int64Array:
@@ -94,9 +93,6 @@ def criteo_scaled_keys(samples: int, seed: int) -> Int64Array:
     all uses goes to the tenth of the ids that is used most, 97 %. (To smaller parts goes less than in an
     epoch, for the frequent ids, which are as many, are a larger part here.)
     """
-    from het_tf.zoo.data.criteo_curves import curve
-    from het_tf.zoo.data.criteo_ids import draw_ids
-
     columns, sizes = [], []
     for name, ids in draw_ids(samples, seed).items():
         law = curve(name)
@@ -113,11 +109,8 @@ def criteo_scaled_keys(samples: int, seed: int) -> Int64Array:
 
 def real_keys(name: str, samples: int, seed: int) -> Int64Array:
     """Returns the fields of one id a row of "census" or "movielens", epoch after epoch, each shuffled."""
-    from het_tf.data import load
-
-    train, _, _, description = load(name)
-    fields = [field for field in description.categorical if field.size is not None]
-    keys = join_fields([train.categorical[field.name] for field in fields], [f.size or 0 for f in fields])
+    splits = load(name)
+    keys = np.stack([splits.train.columns[field] for field in splits.fields], axis=1)
     rng = np.random.default_rng(seed)
     epochs = -(-samples // len(keys))
     order = np.concatenate([rng.permutation(len(keys)) for _ in range(epochs)])[:samples]
@@ -129,9 +122,7 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 
     A sample is a node, its 10 neighbours and 5 of each of these: 61 ids.
     """
-    from het_tf.data import graph_like
-
-    graph = graph_like(samples, seed).graph
+    graph = graph_like(samples, seed)
     order = np.random.default_rng(seed).permutation(samples)
     keys = np.empty((samples, 1 + sum(np.cumprod(GRAPH_FANOUTS).tolist())), np.int64)
     for begin in range(0, samples, GRAPH_PIECE):
@@ -146,11 +137,9 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 def order_of(keys: Int64Array, name: str, seed: int, placement: Placement) -> Int64Array:
     """Returns which samples each worker takes in each step, int64 `[steps, workers, batch]`."""
     if placement.by == "community":
-        from het_tf.data import graph_like
-
-        return placement.place(graph_like(len(keys), seed).graph.communities()[keys[:, 0]])
+        return placement.place(graph_like(len(keys), seed).communities()[keys[:, 0]])
     if placement.by != LOCATION:
-        return placement.place(keys[:, CATEGORICAL_NAMES.index(placement.by)])
+        return placement.place(keys[:, CRITEO_FIELDS.index(placement.by)])
     rule, hashed = Location(placement), keys_of([(0, keys)])
     steps = len(keys) // placement.samples
     blocks = hashed[: steps * placement.samples].reshape(steps, placement.samples, -1)

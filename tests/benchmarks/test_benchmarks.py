@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import horovod_lib
-import models_lib
-import numpy as np
 import pytest
 
-from benchmarks.report import block
 from benchmarks.slow_link import network
 from benchmarks.traffic import run as traffic
 from benchmarks.traffic.goals import find
@@ -106,29 +103,3 @@ def test_slow_link(model: str, tmp_path: Path) -> None:
     assert set(entry["systems"]) == {"no cache", "s=100"}
     for figures in entry["systems"].values():
         assert {"step", "bytes", "server_bytes", "gain"} <= set(figures)
-
-
-def test_retrieval_twins_are_trained_by_the_same_formulas(fresh: np.random.Generator) -> None:
-    """Rows by AdaGrad of summed gradients, towers by Adam: on either side."""
-    from benchmarks.models import run as models
-
-    examples = models_lib.events(fresh, 64)
-    made = models.pair("TwoTower", models_lib.EVENTS, examples, 1, embedding_dim=4, hidden_units=(8,))
-    for model in made.values():
-        models.fit(model, examples, 32, 3, 1)
-    models_lib.assert_equal_twins(made["het"], made["keras"])
-
-
-def test_gene_papers(tmp_path: Path) -> None:
-    """A model that trains on after it was to stop, or limits that keep more rows than none."""
-    result = run("gene_papers", tmp_path / "gene_papers.json", "--seeds", "1", "2")
-    assert (
-        len(block("table", "gene_papers stream.summary.limits\na | {limits}", {"gene_papers": result})) == 5
-    )
-    sizes = {run["limits"]: run["size"] for run in result["stream"]["runs"] if run["seed"] == 1}
-    assert sizes["ttl"] <= sizes["none"] and sizes["min_count"] <= sizes["none"]
-    for run_of in result["stream"]["runs"]:
-        follows = run_of["curves"]["follows"]
-        for stop in run_of["stops"]:
-            stopped = run_of["curves"].get(f"stopped {stop}", {str(stop): follows[str(stop)]})
-            assert stopped[str(stop)] == follows[str(stop)], "it has stopped after the question"
