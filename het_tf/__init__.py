@@ -38,12 +38,9 @@ if _TYPE_CHECKING:
     from het_tf import (
         callbacks,
         checkpoint,
-        data,
         horovod,
         initializers,
         keras,
-        metrics,
-        models,
         optimizers,
         planner,
         serving,
@@ -66,12 +63,12 @@ if _TYPE_CHECKING:
     from het_tf.python.table.table import Table, flush, reset, tables
 
 _MODULES = (
-    "callbacks", "checkpoint", "data", "horovod", "initializers", "keras", "metrics", "models", "optimizers",
-    "planner", "serving", "torch", "workers",
+    "callbacks", "checkpoint", "horovod", "initializers", "keras", "optimizers", "planner", "serving",
+    "torch", "workers",
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "export", "horovod", "models", "serving",
+    "export", "horovod", "serving",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
@@ -130,7 +127,6 @@ __all__ = [  # without torch, which not every process can import
     "callbacks",
     "checkpoint",
     "convert",
-    "data",
     "export",
     "flush",
     "hash_ids",
@@ -139,8 +135,6 @@ __all__ = [  # without torch, which not every process can import
     "initializers",
     "keras",
     "lookahead",
-    "metrics",
-    "models",
     "namespace",
     "optimizers",
     "planner",

@@ -4,9 +4,8 @@
     python tools/public_api.py --write    # keeps them: after a change that users must follow
 
 One line for each class, function, method and attribute: names, order, kinds and defaults of arguments,
-without types. Arguments of a dataclass are its attributes, and have no lines of their own. The zoo
-(het_tf.models, het_tf.data, het_tf.metrics) may still change and is left out. het_tf.torch is read, not
-imported: that needs PyTorch.
+without types. Arguments of a dataclass are its attributes, and have no lines of their own. het_tf.torch is
+read, not imported: that needs PyTorch.
 """
 
 import ast
@@ -21,7 +20,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests" / "docs" / "public_api.txt"
 TORCH = ROOT / "het_tf" / "torch.py", ROOT / "het_tf" / "python" / "layer" / "modules.py"
-ZOO = ("data", "metrics", "models")
 
 
 def arguments(function: Any) -> str:
@@ -111,7 +109,7 @@ def public_api() -> str:
         value = getattr(het_tf, name)
         if not inspect.ismodule(value):
             found += lines(f"het_tf.{name}", value)
-        elif name not in ZOO:
+        else:
             for one in value.__all__:
                 found += lines(f"het_tf.{name}.{one}", getattr(value, one))
     return "\n".join(sorted(found)) + "\n"

@@ -7,8 +7,6 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python.checks import whole_or_none
-
 UInt64Array = npt.NDArray[np.uint64]
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -36,30 +34,3 @@ def mix(values: UInt64Array, scratch: UInt64Array | None = None) -> UInt64Array:
         if factor is not None:
             np.multiply(values, factor, out=values)
     return values
-
-
-def cross(
-    name: str, columns: list[npt.NDArray[np.int64]], buckets: int | None = None
-) -> npt.NDArray[np.int64]:
-    """Crosses columns of ids into one: the hash of the whole tuple.
-
-    Args:
-      name: the cross's name; a part of the hash.
-      columns: int64 `[N]` each.
-      buckets: None for 64-bit hashes, or ids in `[0, buckets)`.
-
-    Returns:
-      int64 `[N]`.
-    """
-    values = np.full(columns[0].shape, salt(name), np.uint64)
-    for column in columns:
-        values = mix((values ^ column.astype(np.uint64)) * GAMMA + GAMMA)
-    return into_buckets(values.view(np.int64), buckets)
-
-
-def into_buckets(hashes: npt.NDArray[np.int64], buckets: int | None) -> npt.NDArray[np.int64]:
-    """Returns `hashes` modulo `buckets`, in `[0, buckets)`; unchanged if `buckets` is None."""
-    buckets = whole_or_none("buckets", buckets, otherwise="None for 64-bit hashes")
-    if buckets is None:
-        return hashes
-    return (hashes.view(np.uint64) % np.uint64(buckets)).astype(np.int64)

@@ -16,10 +16,6 @@ PACKAGE = "het_tf"
 # Module -> the names that its classes are registered under.
 NAMES = {
     "keras": "Embedding EmbeddingCollection IsNotMasked MaskedEmbedding",
-    "metrics": "Calibration GAUC MeanReciprocalRank NDCG NormalizedEntropy RecallAtK",
-    "models": "AutoInt CausalBlock CompressedInteraction Cross DCNv2 DIN DLRM DeepFM EmbeddingSide Experts "
-    "FactorizationMachine FieldAttention GraphSAGE LinkGraphSAGE LinkLoss MMoE NodeRows NumericVectors "
-    "Occurrences PLE PairwiseDots SASRec SageLayer TargetAttention Tower TwoTower WideDeep XDeepFM",
 }
 _KERAS, _TENSORFLOW = ("keras", "tf_keras"), "tensorflow"
 

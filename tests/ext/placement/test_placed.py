@@ -56,12 +56,6 @@ def test_other_elements_are_placed_too(four):
     ))  # fmt: skip
     np.testing.assert_array_equal([one["id"] for one in found], ids[mine])
     np.testing.assert_array_equal(found[2]["tags"].to_tensor()[:, 0], 3 * mine[2])
-    train = het_tf.data.load("criteo_like:2000").train
-    order = Placement("C2", RANKS, BATCH).place(train.read().categorical["C2"])
-    part = het_tf.workers.shard(train, by="C2", batch=BATCH)
-    np.testing.assert_array_equal(
-        [label for _, label in part.as_numpy_iterator()], train.read().label[order[:, 0]]
-    )
     four.ranks = 1
     alone = het_tf.workers.shard(dataset(), by="id", batch=BATCH)
     assert [int(numbers[0]) for _, numbers, _ in alone] == list(range(0, SAMPLES - BATCH + 1, BATCH))

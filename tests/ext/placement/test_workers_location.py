@@ -102,7 +102,7 @@ def test_a_restored_iterator_goes_on_as_it_would_have(four, tmp_path):
 
 def test_ragged_ids_and_graphs_are_placed_as_others(four):
     """Catches lists of ids, of one length or several, that are cut into samples at wrong places: a graph
-    model looks the nodes of all samples up hop by hop. And a field to place by that counts as a node.
+    model looks the nodes of all samples up hop by hop.
     """
     home = ids()["user"]
     once = 1000 + np.arange(SAMPLES)  # ids that come once say nothing
@@ -112,9 +112,9 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
     ragged = tf.data.Dataset.from_tensor_slices(
         ({"tags": tf.RaggedTensor.from_row_lengths(values, lengths)}, np.arange(SAMPLES))
     )
-    hops = {"hop_0": home, "hop_1": np.stack([home + 60, once], 1), "community": home * 0}
+    hops = {"hop_0": home[:, None], "hop_1": np.stack([home + 60, once], 1)}
     graph = tf.data.Dataset.from_tensor_slices((hops, np.arange(SAMPLES)))
-    model = het_tf.models.GraphSAGE(2000, fanouts=(2,), units=4, embedding_dim=4)
+    model = looked_up({"hop_0": 1, "hop_1": 2})
     for samples, plan, of in (
         (ragged, het_tf.keras.EmbeddingCollection({"tags": tags}), np.stack([home, once], 1)),
         (graph, model, np.stack([home, home + 60, once], 1)),
@@ -123,38 +123,25 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
         np.testing.assert_array_equal(numbers(placed), expected([(0, of)])[:, 0])
 
 
+def looked_up(widths):
+    """A model that looks up the ids of some inputs, each [B, width], one beside the other."""
+    inputs = {name: tf.keras.Input((width,), dtype="int64", name=name) for name, width in widths.items()}
+    ids = tf.keras.ops.concatenate(list(inputs.values()), axis=1)
+    return tf.keras.Model(inputs, het_tf.keras.Embedding(4)(ids))
+
+
 def test_samples_are_placed_by_lookups_of_the_model(four):
     """Catches ids that are taken from the features and not from what the model makes of them: its lookup has
     one column for each field.
     """
-    data = het_tf.data.load("criteo_like:2000")
-    model = het_tf.models.DCNv2(data.description, embedding_dim=4)
-    placed = het_tf.workers.shard(data.train, by="location", batch=BATCH, lookahead=model)
-    examples = data.train.read()
-    order = expected([(0, model.rows.ids(examples.inputs())["deep"].numpy())])[:, 0]
-    found = np.stack([label for _, label in placed.as_numpy_iterator()])
-    np.testing.assert_array_equal(found[: len(order)], examples.label[order])
-
-
-def test_nodes_are_placed_by_their_community(four, tmp_path):
-    """Catches labels of other nodes than those of the batch, and hops that do not go with their node."""
-    edges = np.stack([np.arange(199), np.arange(1, 200)], 1)
-    graph = het_tf.data.Graph.from_edges(tmp_path / "path.graph", edges)
-    ids, community = np.random.default_rng(0).permutation(200)[:170], np.arange(200) // 7
-    samples = het_tf.data.NodeSet(ids, ids % 3).samples(graph, (2,), community=community)
-    order = Placement("community", RANKS, BATCH).place(community[ids])
-    four.me = 2
-    found = list(het_tf.workers.shard(samples, by="community", batch=BATCH).as_numpy_iterator())
-    assert len(found) == 5 == len(order)
-    for (fields, labels), mine in zip(found, order[:, 2], strict=True):
-        np.testing.assert_array_equal(fields["hop_0"], ids[mine])
-        np.testing.assert_array_equal(fields["community"], community[ids[mine]])
-        np.testing.assert_array_equal(labels, ids[mine] % 3)
-        assert (abs(fields["hop_1"] - fields["hop_0"][:, None]) == 1).all()
-    with pytest.raises(
-        ValueError, match=r"community has the shape \[9\]; give an integer for each of the 200"
-    ):
-        het_tf.data.NodeSet(ids, ids).samples(graph, community=community[:9])
+    columns = {name: np.random.default_rng(5).integers(0, 300, (SAMPLES, 1)) for name in "abc"}
+    samples = tf.data.Dataset.from_tensor_slices((columns, np.arange(SAMPLES)))
+    placed = het_tf.workers.shard(
+        samples, by="location", batch=BATCH, lookahead=looked_up(dict(a=1, b=1, c=1))
+    )
+    order = expected([(0, np.concatenate(list(columns.values()), 1))])[:, 0]
+    found = np.stack([number for _, number in placed.as_numpy_iterator()])
+    np.testing.assert_array_equal(found[: len(order)], order)
 
 
 REFUSED = {

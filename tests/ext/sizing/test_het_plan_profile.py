@@ -14,6 +14,7 @@ from cli_lib import Done, het
 
 import het_tf.planner
 from het_tf.ext.placement.python.placement import hashes
+from het_tf.inputs import Graph
 from het_tf.planner import Stats
 
 SAMPLES = 500
@@ -136,7 +137,7 @@ def test_tfrecord_with_lists(tmp_path):
 
 def test_graph(tmp_path):
     edges = np.random.default_rng(0).integers(0, 300, (900, 2))
-    graph = het_tf.data.Graph.from_edges(tmp_path / "a.graph", edges, 300)
+    graph = Graph.from_edges(tmp_path / "a.graph", edges, 300)
     words = ("--data", f"graph:{graph.path}", "--dim", 8, "--out", tmp_path)
     het_plan("profile", *words)
     stats = Stats.load(tmp_path)
@@ -149,7 +150,7 @@ def test_graph(tmp_path):
     assert sorted(rows[:, 0]) == list(range(300))
     assert all(set(row[1:]) <= {row[0], *graph.neighbours(int(row[0]))} for row in rows)
     assert "fanouts is (3, 0)" in refused(*words, "--fanout", "3,x")
-    assert "give a file of het_tf.data.Graph" in refused(
+    assert "give a file of het_tf.inputs.Graph" in refused(
         "--data", f"graph:{tmp_path}/none", "--out", tmp_path
     )
 

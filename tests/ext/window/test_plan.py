@@ -249,13 +249,13 @@ def test_ids_of_all_workers_are_taken_apart_by_worker(monkeypatch):
 
 def test_ids_of_a_graph_are_taken_apart_by_worker(monkeypatch):
     """Would catch: hops that stand one behind the other, so that a worker's ids are no part of the whole."""
-    rows = het_tf.models.GraphSAGE(
-        300, fanouts=(2, 3), units=4, embedding_dim=4, cache=het_tf.Cache(rows=10, staleness=0)
-    )
+    inputs = {f"hop_{hop}": tf.keras.Input((width,), dtype="int64") for hop, width in enumerate((1, 2, 6))}
+    embed = het_tf.keras.Embedding(4, cache=het_tf.Cache(rows=10, staleness=0))
+    rows = tf.keras.Model(inputs, embed(tf.keras.ops.concatenate(list(inputs.values()), axis=1)))
     nodes = np.arange(8)
     samples = tf.data.Dataset.from_tensor_slices(
         {
-            "hop_0": nodes,
+            "hop_0": nodes[:, None],
             "hop_1": 100 + np.arange(16).reshape(8, 2),
             "hop_2": 200 + np.arange(48).reshape(8, 6),
         }

@@ -240,13 +240,6 @@ def test_shards_are_equal_and_apart(played):
     assert list(arrays[1][1]["x"]) == [10, 40, 70]
     assert [len(one) for one in parts(played, lambda: numbers, drop_remainder=False)] == [4, 4, 3]
 
-    splits = het_tf.data.load("criteo_like:100")
-    stream = parts(played, lambda: splits.train, ranks=2)
-    assert stream[0].rows == stream[1].rows
-    examples = splits.valid.read()
-    held = parts(played, lambda: examples, ranks=2, drop_remainder=False)
-    assert len(held[0]) + len(held[1]) == len(examples)
-
 
 def test_shard_refuses(played):
     with pytest.raises(ValueError, match=r"give a tf\.data\.Dataset"):

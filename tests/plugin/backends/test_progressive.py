@@ -41,15 +41,13 @@ def model(calls=None, **compiled):
 
 
 def metrics():
-    m = het_tf.metrics
-    return [m.GAUC(by="user"), m.NormalizedEntropy(), keras.metrics.MeanSquaredError(name="mse")]
+    return [keras.metrics.AUC(name="auc"), keras.metrics.MeanSquaredError(name="mse")]
 
 
-def results(users, y, p):
+def results(y, p):
     """Returns the results of metrics() over these samples."""
     found = metrics()
-    found[0].update_state(y, p, groups=users)
-    for one in found[1:]:
+    for one in found:
         one.update_state(y, p)
     return [float(one.result()) for one in found]
 
@@ -72,8 +70,7 @@ def fit(made, callback, **options):
 
 
 def test_windows_are_of_predictions_before_the_update(tmp_path):
-    p, (x, y) = predicted_before(passes=2), data()
-    users, labels = np.tile(x["user"], 2), np.tile(y, (2, 1))
+    p, labels = predicted_before(passes=2), np.tile(data()[1], (2, 1))
     path = tmp_path / "progressive.csv"
     made = model(metrics=["mae"])
     step = made.train_step
@@ -82,18 +79,18 @@ def test_windows_are_of_predictions_before_the_update(tmp_path):
     assert [one["batches"] for one in callback.windows] == [4, 4, 4, 4, 4]
     assert [one["samples"] for one in callback.windows] == [64] * 5
     assert [one["epoch"] for one in callback.windows] == [0, 0, 1, 1, 1]
-    names = ["gauc", "normalized_entropy", "mse"]
+    names = ["auc", "mse"]
     for number, window in enumerate(callback.windows):
         part = slice(64 * number, 64 * (number + 1))
-        expected = results(users[part], labels[part], p[part])
+        expected = results(labels[part], p[part])
         np.testing.assert_allclose([window[name] for name in names], expected, rtol=1e-5)
     for epoch in (0, 1):  # over all so far, in the middle of a window too
         part = slice(0, ROWS * (epoch + 1))
         found = [history[f"progressive_{name}"][epoch] for name in names]
-        np.testing.assert_allclose(found, results(users[part], labels[part], p[part]), rtol=1e-5)
+        np.testing.assert_allclose(found, results(labels[part], p[part]), rtol=1e-5)
     lines = list(csv.DictReader(path.open()))
     assert [line["window"] for line in lines] == ["1", "2", "3", "4", "5", "all"]
-    assert float(lines[1]["gauc"]) == callback.windows[1]["gauc"]
+    assert float(lines[1]["auc"]) == callback.windows[1]["auc"]
     assert float(lines[-1]["mse"]) == history["progressive_mse"][-1]
     assert (lines[-1]["batches"], lines[-1]["samples"]) == ("20", "320")
     assert made.train_step == step and "mae" in history and "val_mae" in history
@@ -118,10 +115,10 @@ def test_window_ends_with_execution_that_fills_it():
 def test_windows_of_all_ranks(played, tmp_path):
     made = het_tf.workers.distribute(model())
     path = tmp_path / "x.csv"
-    callback = Progressive([het_tf.metrics.Calibration(), het_tf.metrics.GAUC(by="user")], 5, str(path))
+    callback = Progressive(metrics(), 5, str(path))
     fit(made, callback)
     assert [one["samples"] for one in callback.windows] == [160, 160], "of both ranks"
-    assert played.gathered.count("het_tf.samples") >= 2 * 4 and path.exists()
+    assert path.exists()
     path.unlink()
     played.me = 1
     callback.on_train_begin()

@@ -141,31 +141,6 @@ def test_memory_of_dead_models_is_freed():
         assert megabytes() < before + 2
 
 
-def test_unnamed_model_owns_its_tables():
-    from het_tf.zoo.data.examples import Description, Field
-
-    about = Description("one field", (Field("user", 100),))
-    ids = {"user": np.arange(64)}
-
-    def make(**more):
-        model = het_tf.models.DeepFM(about, 4, hidden_units=(), **more)
-        model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True))
-        model.fit(ids, NOISE, verbose=0)
-        return model
-
-    one = make()
-    names = het_tf.tables()
-    assert all(name.startswith("deepfm/") for name in names)
-    again = type(one).from_config(one.get_config())
-    assert len(het_tf.tables()) == 2 * len(names), "a copy has tables of its own, too"
-    del one, again
-    gc.collect()
-    assert het_tf.tables() == []
-    make(name="kept")
-    gc.collect()
-    assert het_tf.tables() and all(name.startswith("kept/") for name in het_tf.tables())
-
-
 # --- named tables ----------------------------------------------------------------------------------
 
 

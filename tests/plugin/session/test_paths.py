@@ -14,6 +14,7 @@ from het_tf.ext.monitor.python import log_dir
 from het_tf.ext.placement.python.pieces import Pieces
 from het_tf.ext.serving.python.export.check import check
 from het_tf.ext.sizing.python.stats import Stats
+from het_tf.inputs import Graph
 from het_tf.python import cli, files
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -47,10 +48,8 @@ _CALLS = {
     "from_plan": het_tf.Cache.from_plan,
     "Stats": Stats.load,
     "Pieces": Pieces.read,
-    "Graph": het_tf.data.Graph.open,
-    "from_edges": lambda path: het_tf.data.Graph.from_edges(path, np.zeros((1, 2), np.int64)),
-    "describe": het_tf.data.describe,
-    "criteo": het_tf.data.criteo,
+    "Graph": Graph.open,
+    "from_edges": lambda path: Graph.from_edges(path, np.zeros((1, 2), np.int64)),
 }
 _COMMANDS = {
     "ckpt": ("ckpt", "inspect", "{}"),

@@ -4,9 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from het_tf.ext.monitor.python.programs import later
 from het_tf.python import backend
-from het_tf.python.metrics.inputs import showing
-from het_tf.python.metrics.programs import later
 
 
 class Observer:
@@ -18,8 +17,7 @@ class Observer:
 
     Args:
       model: A compiled Keras model.
-      tell: Called with y, y_pred and sample_weight (or None); meanwhile metrics can see the model's
-        inputs.
+      tell: Called with y, y_pred and sample_weight (or None).
 
     Attributes:
       told: Whether a step traced since then has called `tell`.
@@ -53,16 +51,12 @@ class Observer:
     def _compute(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, **kwargs: Any) -> Any:
         if self._training:
             self.told = True
-            if not later(self._batches, (x, y, y_pred, sample_weight)):
-                self._show(x, y, y_pred, sample_weight)
+            if not later(self._batches, (y, y_pred, sample_weight)):
+                self._tell(y, y_pred, sample_weight)
         return self._metrics(x, y, y_pred, sample_weight, **kwargs)
-
-    def _show(self, x: Any, *batch: Any) -> None:
-        with showing(self._model, x):
-            self._tell(*batch)
 
     def settle(self) -> None:
         """Calls the function for all steps that have begun."""
         backend.settle()
         while self._batches:
-            self._show(*self._batches.popleft())
+            self._tell(*self._batches.popleft())

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from het_tf.ext.monitor.python.observer import Observer
-from het_tf.ext.workers.python.metrics import global_states
+from het_tf.ext.monitor.python.programs import exact, wide
+from het_tf.ext.workers.python.metrics import global_states, variables_of
 from het_tf.python.backend import keras
 from het_tf.python.checks import whole
 from het_tf.python.files import local_path
-from het_tf.python.metrics import states
-from het_tf.python.metrics.programs import exact, wide
 from het_tf.python.session import collective, settings
 
 
@@ -20,8 +19,7 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
     """Computes metrics of `fit`'s predictions before training on them, by windows of batches and overall.
 
         progressive = het_tf.callbacks.ProgressiveEvaluation(
-            [het_tf.metrics.GAUC(by="user"), keras.metrics.AUC(from_logits=True)], window=1000,
-            path="progressive.csv")
+            [keras.metrics.AUC(from_logits=True)], window=1000, path="progressive.csv")
         model.fit(stream, callbacks=[progressive])
 
     A training step predicts a batch and then updates the model, so it predicts samples that the model has not
@@ -44,8 +42,7 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
       window: Batches (of each rank), >= 1.
       path: A CSV file with columns window (1, 2, ..., and "all" at the end), epoch, batches, samples and the
         metrics. An existing file is replaced. None: no file.
-      overall: Whether to keep the state of metrics over all windows: GAUC takes 20 bytes for each sample of
-        the whole stream. False: no `progressive_NAME`.
+      overall: Whether to keep the state of metrics over all windows. False: no `progressive_NAME`.
 
     Attributes:
       windows: A dict of the columns of the file for each window of the newest `fit`; the last one may be
@@ -142,7 +139,7 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
         self.windows.append({**counts, "samples": samples, **results})
         self._write(list(self.windows[-1].values()))
         if self._overall:
-            states.add(self._overall, self._metrics)
+            _add(self._overall, self._metrics)
         for metric in self._metrics:
             metric.reset_state()
         self._begun = seen
@@ -153,7 +150,7 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
             return {}
         all_of_it = [type(one).from_config(one.get_config()) for one in self._overall]
         for part in (self._overall, self._metrics):
-            states.add(all_of_it, part)
+            _add(all_of_it, part)
         with global_states(all_of_it):
             return {one.name: float(one.result()) for one in all_of_it}
 
@@ -188,6 +185,12 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
                 f"path {str(self.path)!r} of ProgressiveEvaluation cannot be written: {error.strerror}; give "
                 "a file in a directory that exists"
             ) from error
+
+
+def _add(into: Sequence[Any], metrics: Sequence[Any]) -> None:
+    """Adds the states of metrics, which are sums, to those of others of the same classes; eagerly."""
+    for total, variable in zip(variables_of(into), variables_of(metrics), strict=True):
+        total.assign(np.asarray(total.numpy()) + np.asarray(variable.numpy()))
 
 
 def _of(values: Any, key: Any) -> Any:

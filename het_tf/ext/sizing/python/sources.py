@@ -105,7 +105,7 @@ def open_graph(path: str, fanout: tuple[int, ...], tables: Tables) -> Source:
     try:
         graph = Graph.open(path)
     except FileNotFoundError as error:
-        raise ValueError(f"--data graph:{path}: {error}; give a file of het_tf.data.Graph") from None
+        raise ValueError(f"--data graph:{path}: {error}; give a file of het_tf.inputs.Graph") from None
     graph.check_fanouts(fanout)
 
     def batches() -> Iterator[tuple[Mapping[str, Any], int]]:

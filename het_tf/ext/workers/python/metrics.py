@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.metrics import states
-from het_tf.python.metrics.programs import wide
 from het_tf.python.session import collective
 
 
@@ -15,12 +13,11 @@ from het_tf.python.session import collective
 def global_states(metrics: Sequence[Any]) -> Iterator[None]:
     """While open, metrics have the states of a single process that has seen the batches of all ranks.
 
-        with het_tf.workers.global_states([gauc]):
-            print(gauc.result(), gauc.left_out)
+        with global_states([auc]):
+            print(auc.result())
 
     A state of a Keras metric is a sum: a mean's total and count, the confusion counts of AUC. Sums are added
-    over the ranks, in float64. The state of `het_tf.metrics.GAUC` is its samples: every rank gets the samples
-    of all, 20 bytes each. So results inside are exact, unlike an average of the ranks' results:
+    over the ranks, in float64. So results inside are exact, unlike an average of the ranks' results:
     for AUC, precision and recall, and for a mean if ranks have seen different numbers of rows. It
     supports every metric whose variables are sums, like Keras' own. Afterwards each rank has its own
     states again. Every rank must enter it, with the same metrics in the same order.
@@ -28,26 +25,23 @@ def global_states(metrics: Sequence[Any]) -> Iterator[None]:
     Args:
       metrics: Keras metrics.
     """
-    variables, stores = states.variables_of(metrics), states.samples_of(metrics)
+    variables = variables_of(metrics)
     mine = [np.asarray(variable.numpy()) for variable in variables]
-    samples = [store.columns() for store in stores]
     flat = np.concatenate([np.zeros(1), *(one.astype(np.float64).ravel() for one in mine)])
     total = collective.sum_over_ranks(flat, "metrics")[1:]
-    of_all = [[collective.gather_rows(one, "samples") for one in columns] for columns in samples]
     try:
-        with wide():
-            for variable, one in zip(variables, mine, strict=True):
-                values, total = total[: one.size], total[one.size :]
-                variable.assign(values.reshape(one.shape).astype(one.dtype))
-        for store, columns in zip(stores, of_all, strict=True):
-            store.replace(columns)
+        for variable, one in zip(variables, mine, strict=True):
+            values, total = total[: one.size], total[one.size :]
+            variable.assign(values.reshape(one.shape).astype(one.dtype))
         yield
     finally:
-        with wide():
-            for variable, one in zip(variables, mine, strict=True):
-                variable.assign(one)
-        for store, columns in zip(stores, samples, strict=True):
-            store.replace(columns)
+        for variable, one in zip(variables, mine, strict=True):
+            variable.assign(one)
+
+
+def variables_of(metrics: Sequence[Any]) -> list[Any]:
+    """Returns the states of metrics: sums."""
+    return [variable for metric in metrics for variable in metric.variables]
 
 
 def global_metrics(model: Any) -> dict[str, Any]:

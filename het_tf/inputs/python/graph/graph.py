@@ -1,4 +1,4 @@
-"""`Graph`: a graph in a file, and draws of its neighbours (public as `het_tf.data.Graph`)."""
+"""`Graph`: a graph in a file, and draws of its neighbours (public as `het_tf.inputs.Graph`)."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class Graph:
         Leaves out edges from a node to itself: GraphSAGE uses a node's own vector beside those of its
         neighbours anyway. Merges repeated edges (in an undirected graph in either direction) into one with
         the sum of their weights; edges of different types are different. Both are counted, in
-        `self_loops` and `duplicates`. Takes memory for some four copies of the edges; the generator of
-        `graph_like` shows how to write a larger graph in pieces.
+        `self_loops` and `duplicates`. Takes memory for some four copies of the edges; a larger graph
+        is written in pieces by `GraphWriter`.
 
         Args:
           path: The file; an existing one is replaced once the new one is complete.
@@ -155,7 +155,7 @@ class Graph:
         """Returns a community of each node, int64 [nodes]: nodes with most of their edges among each other.
 
         Found once by label propagation over all edges, a second for a million of them, and kept in memory.
-        To place samples by it, see `NodeSet.samples`.
+        To place samples by it, give them the field `communities[node]`.
 
         Args:
           seed: Different seeds find different communities.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from export_lib import serve, tensors, toy_examples, trained
+from export_lib import serve, tensors, toy_batch, trained
 from floats_lib import MODEL, assert_close
 
 import het_tf
@@ -40,8 +40,8 @@ np.savez(outputs, release=tf.__version__, **{name: answer.numpy() for name, answ
 
 @pytest.mark.parametrize("format", [het_tf.serving.Portable(), het_tf.serving.Native()])
 def test_another_tensorflow_answers_alike(format: Any, rng: np.random.Generator, tmp_path: Path) -> None:
-    model: Any = trained(het_tf.models.DeepFM, rng)
-    given = {name: tensor.numpy() for name, tensor in tensors(toy_examples(rng, 32)).items()}
+    model: Any = trained(rng)
+    given = {name: tensor.numpy() for name, tensor in tensors(toy_batch(rng, 32)).items()}
     het_tf.export(model, tmp_path / "1", format, verbose=False)
     here = serve(tmp_path / "1")(**given)
     np.savez(tmp_path / "inputs.npz", **given)

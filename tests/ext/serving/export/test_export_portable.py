@@ -197,7 +197,7 @@ saved_model_cli.main()
 @pytest.mark.long  # het_tf.serving.check has such a process in each run
 def test_a_process_that_has_no_het_tf(exported, tmp_path):
     """By tf.saved_model.load, saved_model_cli, and TensorFlow's C API: the same numbers."""
-    one = exported["WideDeep"]
+    one = exported["direct"]
     path, wanted = one.paths["portable"], one.answers[1]
     inputs = {name: column.numpy() for name, column in one.batches[1].items()}
     # Only with the file: saved_model_cli takes arrays as files.

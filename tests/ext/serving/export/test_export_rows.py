@@ -16,7 +16,6 @@ from rules_lib import learn
 import het_tf
 from het_tf.ext.serving.python.export import check, front
 from het_tf.serving import Portable
-from het_tf.zoo.models import DeepFM
 
 ROWS = ("float32", "float16", "bfloat16", "int8")
 
@@ -116,10 +115,10 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
 
 
 def test_check_export(rng, tmp_path, capsys, monkeypatch):
-    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(rows=4, wire="int8"))
+    model = lib.trained(rng, cache=het_tf.Cache(rows=4, wire="int8"))
     for name, format in {"a": Portable(), "b": het_tf.serving.Native(row_dtype="int8")}.items():
         het_tf.export(model, tmp_path / name, format, verbose=False)  # a process each
-    sample = lib.tensors(lib.toy_examples(rng, 50))
+    sample = lib.tensors(lib.toy_batch(rng, 50))
     ask, answers = check._ask, []
     monkeypatch.setattr(check, "_ask", lambda *given: answers.append(ask(*given)) or answers[-1])
     checks = het_tf.serving.check(tmp_path, sample, model)
@@ -131,7 +130,7 @@ def test_check_export(rng, tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "max difference" in said
     assert said.endswith("\nRight: every answer is that of the live model, within the tolerance.\n")
-    lib.fill("deepfm/deep", np.arange(5), rng)  # trained on: the export is of before
+    lib.fill("toy/deep", np.arange(5), rng)  # trained on: the export is of before
     monkeypatch.setattr(check, "_ask", lambda *_: answers[0])  # what it would answer again
     with pytest.raises(RuntimeError, match="NOT RIGHT"):
         het_tf.serving.check(tmp_path / "a", sample, model, verbose=False)
@@ -173,11 +172,11 @@ def test_check_export_refuses(rng, tmp_path):
 def test_tables_at_a_parameter_server(server, rng, tmp_path):
     """Rows of the caches and of the server, and those that another worker pushed."""
     het_tf.init(ps=server.address)
-    model = lib.trained(DeepFM, rng, cache=het_tf.Cache(staleness=math.inf, wire="float32"), name="remote")
+    model = lib.trained(rng, cache=het_tf.Cache(staleness=math.inf, wire="float32"), name="remote")
     before = het_tf.Table("remote/deep").stats()["cache"]["unsent_rows"]
     assert before > 0
     het_tf.export(model, tmp_path / "1", verbose=False)
-    inputs = lib.tensors(lib.toy_examples(rng, 200, ids=30))
+    inputs = lib.tensors(lib.toy_batch(rng, 200, ids=30))
     got = lib.serve(tmp_path / "1")(**inputs)["output_0"]
     lib.assert_predicts(got, model(inputs, training=False))
 

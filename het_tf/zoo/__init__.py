@@ -1,1 +1,0 @@
-"""Models, data sets and ranking metrics, made from public names of het_tf only."""

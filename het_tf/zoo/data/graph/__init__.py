@@ -1,1 +1,0 @@
-"""Graphs: the file, the sampler, and data sets (public in `het_tf.data`)."""

@@ -1,1 +1,0 @@
-"""Metrics of ranking and click prediction."""
