@@ -1,4 +1,4 @@
-"""PyTorch and JAX: finds the lookups of a layer or model in a batch, as lookups.py on TensorFlow.
+"""Finds the lookups of a layer or model in a batch; on TensorFlow as tensors (lookups.py).
 
 A functional model's calls are known: the part of it that computes the ids is a model of its own. So a
 pipeline runs nothing else of the model.
@@ -75,16 +75,27 @@ class Finder:
             f"inputs=lambda x, y: x[{name!r}]"
         )
 
-    def __call__(self, inputs: Any) -> list[Lookup]:
-        """Returns the lookups in a batch. ValueError: the ids are invalid."""
+    def calls(self, inputs: Any) -> list[tuple[Any, list[Any]]]:
+        """Returns the layers called in a batch, each with the ids of its features, then their masks or None.
+
+        Raises:
+          ValueError: The model cannot be called on the inputs.
+        """
         if self._part is None:
-            features = layer_state.of(self._layer).features
-            ids = features.flatten(inputs, "inputs")
-            return [_lookup(self._layer, [*ids, *(None for _ in ids)])]
-        found = iter(keras.tree.flatten(self._part(inputs)))
-        return [
-            _lookup(one, [None if x is None else next(found) for x in given]) for one, given in self._calls
-        ]
+            ids = layer_state.of(self._layer).features.flatten(inputs, "inputs")
+            return [(self._layer, [*ids, *(None for _ in ids)])]
+        try:
+            found = iter(keras.tree.flatten(self._part(inputs)))
+        except Exception as error:
+            raise ValueError(
+                f"layer {self._layer.name!r} cannot be called on the inputs that the dataset gives; give "
+                f"inputs=, a function from an element to its inputs: {error}"
+            ) from error
+        return [(one, [None if x is None else next(found) for x in given]) for one, given in self._calls]
+
+    def __call__(self, inputs: Any) -> list[Lookup]:
+        """Returns the lookups in a batch, as arrays. ValueError: the ids are invalid."""
+        return [_lookup(*call) for call in self.calls(inputs)]
 
 
 def _given(layer: Any, arguments: Any) -> list[Any]:
