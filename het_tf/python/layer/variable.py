@@ -120,9 +120,6 @@ class TableVariable(keras.Variable):
           ticket: A gradient of this variable, float32 [64, 2].
           optimizer: The Keras optimizer that applies it, for tables with learning_rate="model"; or None.
         """
-        ops.merged(ticket, lambda whole: self._update(whole, optimizer))
-
-    def _update(self, ticket: Any, optimizer: Any) -> None:
         rates = self._learning_rates(ticket, optimizer)
         bulk = settings.several_workers() and any(layer._is_bulk_synchronous for layer in self.layers)
         ops.apply(self._call, ticket, rates, bulk)

@@ -104,3 +104,20 @@ def test_a_rate_of_the_model_needs_an_optimizer():
     before = het_tf.Table("t").lookup([1])
     keras.optimizers.SGD(0.25).apply_gradients([(gradient, layer.anchor)])
     np.testing.assert_allclose(het_tf.Table("t").lookup([1]), before - 0.25)
+
+
+@pytest.mark.parametrize(
+    "name", ["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy"]
+)
+def test_strategies_are_refused_by_name(monkeypatch, name):
+    """Would catch: replicas that each update the rows."""
+    layer = het_tf.keras.Embedding(2, name="t")
+    before = het_tf.Table("t").lookup([1])
+    monkeypatch.setattr(tf.distribute, "has_strategy", lambda: True)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: object.__new__(getattr(tf.distribute, name)))
+    refused = rf"'.*' is used under {name}, .* one rank a device, without a strategy: het run --nproc N"
+    with pytest.raises(RuntimeError, match=refused):
+        het_tf.keras.Embedding(2, name="other")
+    with pytest.raises(RuntimeError, match=refused):
+        layer(tf.constant([1], tf.int64), training=True)
+    np.testing.assert_array_equal(het_tf.Table("t").lookup([1]), before)

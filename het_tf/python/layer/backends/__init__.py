@@ -6,7 +6,6 @@
     prepare(...)       a feature's ids, weights and mask ─► ids for `lookup`, and rows ─► output
     anchor(variables)  their values, one after the other
     lookup(...)        reads rows; its gradient keeps their gradients and returns tickets
-    merged(...)        adds the tickets of the replicas of a MirroredStrategy
     apply(...)         updates rows by a ticket, alone or with all workers
     updates(...)       counts the updates of tables
     is_state(value)    whether Keras puts the variable's own value back, outside of an optimizer

@@ -7,7 +7,7 @@ import ctypes
 import functools
 import json
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,11 +174,6 @@ def address(array: Array) -> int:
 def check(layer: str) -> None:
     """See __init__.py: nothing is refused."""
     del layer
-
-
-def merged(ticket: Any, update: Callable[[Any], None]) -> None:
-    """Calls `update` with the ticket: there are no replicas."""
-    update(ticket)
 
 
 def is_state(value: Any) -> bool:

@@ -27,7 +27,6 @@ from het_tf.python.session import native, settings
 from het_tf.python.table.layer_state import Call, Update
 
 JIT = True
-merged = engine.merged
 not_converted = engine.not_converted
 prepare = dense.prepare
 cast = keras.ops.cast

@@ -24,7 +24,6 @@ from het_tf.python.table.notes import HetWarning
 
 JIT = False  # torch.compile cannot look into the lookup; it may compile what is around
 check = engine.check
-merged = engine.merged
 is_state = engine.is_state
 prepare = dense.prepare
 # Of what reads and writes by addresses: torch.compile drops a tensor when nothing names it any more.
