@@ -30,6 +30,7 @@ import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from het_tf import ext as _ext  # noqa: F401, fills the ports
 from het_tf._version import __version__
 from het_tf.python import gone as _gone
 from het_tf.python import registering as _registering
@@ -47,7 +48,6 @@ if _TYPE_CHECKING:
         workers,
     )
     from het_tf import torch as torch
-    from het_tf.ext.checkpoint.python.saving import TablesNotSavedWarning
     from het_tf.ext.convert.python.front import ConversionWarning, convert
     from het_tf.ext.serving.python.export.front import export
     from het_tf.ext.serving.python.publishing.publish import publish
@@ -58,7 +58,7 @@ if _TYPE_CHECKING:
     from het_tf.python.session.scopes import namespace
     from het_tf.python.table.cache import Bounds, Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
-    from het_tf.python.table.notes import HetWarning
+    from het_tf.python.table.notes import HetWarning, TablesNotSavedWarning
     from het_tf.python.table.registry import OldRowsWarning
     from het_tf.python.table.table import Table, flush, reset, tables
 
@@ -71,7 +71,6 @@ _OF_TENSORFLOW = (
     "export", "horovod", "serving",
 )  # fmt: skip
 _HOMES = {
-    "het_tf.ext.checkpoint.python.saving": ("TablesNotSavedWarning",),
     "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
     "het_tf.ext.serving.python.export.front": ("export",),
     "het_tf.python.ids": ("hash_ids",),
@@ -82,7 +81,7 @@ _HOMES = {
     "het_tf.python.session.scopes": ("namespace",),
     "het_tf.python.table.cache": ("Bounds", "Cache"),
     "het_tf.python.table.config": ("FeatureConfig", "TableConfig"),
-    "het_tf.python.table.notes": ("HetWarning",),
+    "het_tf.python.table.notes": ("HetWarning", "TablesNotSavedWarning"),
     "het_tf.python.table.registry": ("OldRowsWarning",),
     "het_tf.python.table.table": ("Table", "flush", "reset", "tables"),
 }

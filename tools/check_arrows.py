@@ -3,7 +3,8 @@
     python tools/check_arrows.py [--write]
 
 tools/arrows.toml has the parts (a folder of core/, of ext/, of python/, or of het_tf/) with the parts that
-each may use, of C++ and of Python. Nothing of core/ may use an extension. An arrow from one extension to
+each may use, of C++ and of Python. Nothing of core/ or python/ may use an extension, nor name its module in
+a string. An arrow from one extension to
 another is an exception: a line of its own in the table. An arrow that nobody uses is an error until `--write`
 has taken it out, so that the table may only shrink; `--write` adds none.
 
@@ -78,8 +79,11 @@ def imports(root: Path) -> Iterator[Use]:
     """Every import of one module of het_tf/ by another, within functions too."""
     for path in sorted((root / "het_tf").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            for name in names_of(node):
-                yield path.relative_to(root).as_posix(), node.lineno, file_of(root, name)
+            names = names_of(node)
+            if root / "het_tf/python" in path.parents and isinstance(node, ast.Constant):
+                names = re.findall(r"^het_tf\.ext\.[\w.]+$", str(node.value))
+            for name in names:
+                yield path.relative_to(root).as_posix(), getattr(node, "lineno", 0), file_of(root, name)
 
 
 def against(uses: list[Use], table: dict[str, list[str]], group: str) -> Iterator[str]:
@@ -92,6 +96,8 @@ def against(uses: list[Use], table: dict[str, list[str]], group: str) -> Iterato
         used.setdefault(source, set()).add(target)
         if source.startswith("core/") and target.startswith("ext/"):
             yield f"{file}:{line}: {other}: the core uses no extension; let it register at a port"
+        elif source.startswith("python") and target.startswith("ext"):
+            yield f"{file}:{line}: {other}: python/ uses no extension; let it fill a port (extensions.py)"
         elif target not in table.get(source, []):
             yield f"{file}:{line}: {other}: {source} may not use {target} ({TABLE.name}, [{group}])"
     for source, targets in table.items():

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from het_tf._version import __version__
+from het_tf.python import extensions
 from het_tf.python.gone import told
 from het_tf.python.show import console, say
 
@@ -29,25 +30,7 @@ Options = argparse.Namespace
 Add = Callable[[Any], object]  # adds an argument to a parser
 Run = Callable[[Options], int]
 
-# The groups: the module of each, and what `het --help` says of it.
-GROUPS = {
-    "run": ("het_tf.ext.workers.python.launch.cli", "start the ranks of a job, on one machine or on several"),
-    "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard, exporter"),
-    "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
-    "data": ("het_tf.ext.placement.python.cli.cli", "place samples on the workers that share their rows"),
-    "plan": ("het_tf.ext.sizing.python.cli", "forecast the cost of a job"),
-    "serve": (
-        "het_tf.ext.serving.python.following.cli",
-        "keep an exported model up to date while it is served",
-    ),
-    "publish": (
-        "het_tf.ext.serving.python.publishing.cli",
-        "release versions of a model, and roll them back",
-    ),
-    "doctor": ("het_tf.doctor", "check this installation"),
-}
-# Modules that add commands to a group's.
-MORE = {"ps": "het_tf.ext.monitor.python.web.cli"}
+GROUPS = extensions.commands
 EXIT = {
     0: "done",
     1: "something is wrong: a line says what",
@@ -174,8 +157,8 @@ def parser(*groups: str) -> argparse.ArgumentParser:
         sub = subs.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in groups:
             group = importlib.import_module(module).HET
-            if name in MORE:
-                importlib.import_module(MORE[name])
+            if name in extensions.more_commands:
+                importlib.import_module(extensions.more_commands[name])
             group.add_to(sub)
     return top
 

@@ -4,12 +4,15 @@ Opening a FIFO waits for its writer, and a device has no end. So every reader op
 accepts only regular ones. Nothing here imports TensorFlow.
 """
 
+import contextlib
 import json
 import math
 import os
 import re
+import secrets
 import stat
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -75,6 +78,20 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
             f"{os.fspath(path)} is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a regular file"
         )
     return open(handle, "rb")
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a path beside `path` to write a file to, which then takes its name: whole, or not at all."""
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".het_tf-{secrets.token_hex(8)}-{target.name}")
+    try:
+        yield beside
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:

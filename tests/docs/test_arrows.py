@@ -13,6 +13,7 @@ TREE = {
     "het_tf/ext/ps/python/d.py": "",
     "het_tf/ext/gpu/python/e.py": "def f():\n    from het_tf.ext.ps.python import d\n",
     "het_tf/keras.py": "",
+    "het_tf/python/table/f.py": "",
     "tools/arrows.toml": """[cc]
 "core/row" = []
 "core/cache" = ["core/row"]
@@ -20,6 +21,7 @@ TREE = {
 
 [python]
 "public" = []
+"python/table" = []
 "ext/ps" = []
 "ext/gpu" = ["ext/ps"]
 """,
@@ -54,6 +56,8 @@ def test_a_tree_that_keeps_its_table(faults):
     [
         ("het_tf/core/row/z.h", '#include "het_tf/ext/gpu/cc/c.h"', "the core uses no extension"),
         ("het_tf/core/row/z.h", '#include "het_tf/core/cache/b.h"', "core/row may not use core/cache"),
+        ("het_tf/python/table/z.py", "import het_tf.ext.ps.python.d", "python/ uses no extension"),
+        ("het_tf/python/table/z.py", "HOME = 'het_tf.ext.ps.python.d'", "python/ uses no extension"),
         ("het_tf/ext/ps/python/z.py", "import het_tf.keras", "ext/ps may not use public"),
         ("het_tf/ext/gpu/cc/z.h", '#include "het_tf/core/row/b.h"', "row/b.h is no port"),
         ("het_tf/core/PORTS", "row/a.h\nrow/b.h\n", "nobody uses row/b.h"),

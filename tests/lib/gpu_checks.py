@@ -26,7 +26,7 @@ from gpu_checks_lib import (
 )
 
 import het_tf
-from het_tf.ext.gpu.python import device
+from het_tf.python.layer.backends.tensorflow import OPS_DEVICE
 from het_tf.python.session import native
 
 CHECKS = {}
@@ -341,13 +341,13 @@ def bad_inputs_are_refused_as_on_the_cpu():
         said = []
 
         def lookup(hint=(0, 8), training=True, ids=ids, attributes=attributes, place=place):
-            with tf.device(device.OPS_DEVICE[place]):
+            with tf.device(OPS_DEVICE[place]):
                 return native.ops.het_lookup(
                     ids=ids, anchor=0.0, hints=[tf.zeros(hint)], training=training, **attributes
                 )
 
         def apply(token, grads=None, rates=(0.1,), scale=1.0, ids=ids, attributes=attributes, place=place):
-            with tf.device(device.OPS_DEVICE[place]):
+            with tf.device(OPS_DEVICE[place]):
                 tickets = native.ops.het_keep_grad(
                     ids=ids, grads=[tf.ones([2, 8]) if grads is None else grads], token=token, norm=1.0,
                     **attributes,

@@ -4,15 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.ext.checkpoint.python import saving
-from het_tf.python import backend
+from het_tf.python import backend, extensions
 from het_tf.python import ids as ids_lib
 from het_tf.python.backend import keras
 from het_tf.python.layer import checks, params, source, variable
 from het_tf.python.layer.backends import ops
 from het_tf.python.session import scopes, settings
 from het_tf.python.table import cache as cache_lib
-from het_tf.python.table import layer_state, registry
+from het_tf.python.table import layer_state, notes, registry
 from het_tf.python.table.cache import Cache, LayerCache
 from het_tf.python.table.config import FeatureConfig, TableConfig
 from het_tf.python.table.features import Features
@@ -73,9 +72,6 @@ class EmbeddingCollection(keras.layers.Layer):
 
     Gradients may be added, scaled, clipped by their norm, dropped; not clipped by value. Those of the
     newest 64 calls are kept. Without a Keras optimizer: `het_tf.apply`.
-
-    **With tf.distribute.** Under a MirroredStrategy with devices of one host each row is updated once
-    a step, with the sum of the replicas' gradients (docs/tf-distribute.md).
 
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of
@@ -331,18 +327,18 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Saves the rows of the tables (saving/h5.py)."""
-        saving.h5.save(self, store)
+        extensions.of("saving").h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
         """Loads the rows of the tables (saving/h5.py)."""
-        saving.h5.load(self, store)
+        extensions.of("saving").h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
         if save_type == "savedmodel":
-            saving.notes.without_rows(self, "saved", "For serving use het_tf.export")
+            notes.without_rows(self, "saved", "For serving use het_tf.export")
             return children
-        tables = self._het_state.file_keys.items()
+        tables, saving = self._het_state.file_keys.items(), extensions.of("saving")
         return {**children, **{key: saving.bundle.state_of(self, table) for key, table in tables}}
 
 

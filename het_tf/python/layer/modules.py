@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import torch
 
-from het_tf.ext.checkpoint.python.saving import moment, pack
+from het_tf.python import extensions
 from het_tf.python.ids import to_tensor
 from het_tf.python.layer.backends.torch import parameters
 from het_tf.python.layer.embedding import Embedding
@@ -61,11 +61,11 @@ class Tables(torch.nn.Module):
 
     def get_extra_state(self) -> dict[str, dict[str, torch.Tensor]]:
         """Returns the rows of the tables, with slots and clocks, by the names of the tables in files."""
-        state = {}
+        state, saving = {}, extensions.of("saving")
         for key, table in layer_state.of(self.layer).file_keys.items():
-            with moment.workspace() as place:
-                taken = moment.take(place / "rows", self.layer.namespace, table)
-                state[key] = {name: torch.from_numpy(one.copy()) for name, one in pack.arrays(taken)}
+            with saving.moment.workspace() as place:
+                taken = saving.moment.take(place / "rows", self.layer.namespace, table)
+                state[key] = {name: torch.from_numpy(one.copy()) for name, one in saving.pack.arrays(taken)}
         return state
 
     def set_extra_state(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
@@ -74,6 +74,7 @@ class Tables(torch.nn.Module):
         Raises:
           ValueError: It lacks a table, or has one of another spec.
         """
+        saving = extensions.of("saving")
         tables = layer_state.of(self.layer).file_keys
         if state.keys() != tables.keys():
             raise ValueError(
@@ -86,8 +87,9 @@ class Tables(torch.nn.Module):
                 del dtype
                 return arrays[name].numpy()
 
-            with moment.workspace() as place:
-                moment.put_back(pack.directory(get, place / "rows"), self.layer.namespace, table)
+            with saving.moment.workspace() as place:
+                rows = saving.pack.directory(get, place / "rows")
+                saving.moment.put_back(rows, self.layer.namespace, table)
 
 
 class EmbeddingBag(Tables):

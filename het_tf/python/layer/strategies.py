@@ -21,6 +21,7 @@ def check(layer: str) -> None:
         return
     known = (name for name in _REFUSED if isinstance(strategy, getattr(tf.distribute, name)))
     raise RuntimeError(
-        f"layer {layer!r} is used under {next(known, type(strategy).__name__)}, which tables of het_tf do not "
-        "support; start one rank a device, without a strategy: het run --nproc N (docs/workers.md)"
+        f"layer {layer!r} is used under {next(known, type(strategy).__name__)}, which tables of "
+        "het_tf do not support; start one rank a device, without a strategy: "
+        "het run --nproc N (docs/workers.md)"
     )

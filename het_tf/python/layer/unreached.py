@@ -12,7 +12,7 @@ from typing import Any
 
 from het_tf.python.backend import keras
 from het_tf.python.session import settings
-from het_tf.python.table import dense_optimizer, layer_state, optimizers
+from het_tf.python.table import dense_optimizer, layer_state, notes, optimizers
 from het_tf.python.table.notes import HetWarning
 
 _CLIPPED = "max_norm=, the longest that a row may be"
@@ -109,6 +109,18 @@ def _before(cls: Any, name: str, note: Callable[[Any], None]) -> None:
     setattr(cls, name, noted)
 
 
+def _refuse_best_weights(callback: Any) -> None:
+    """Refuses, when training begins and no epoch later, an EarlyStopping that restores arrays, not rows."""
+    layers = layer_state.layers_of(callback.model) if callback.restore_best_weights else []
+    if layers:
+        raise RuntimeError(
+            "restore_best_weights is True, but EarlyStopping restores only arrays: layer "
+            f"{layers[0].name!r} has table {notes.names(layers[0])}. Leave it out, and add "
+            f"het_tf.callbacks.RestoreBest({callback.monitor!r}) to the callbacks"
+        )
+
+
+_before(keras.callbacks.EarlyStopping, "on_train_begin", _refuse_best_weights)
 for _callback in (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau):
     _before(
         _callback,

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.ext.workers.python import find
-from het_tf.python import backend
+from het_tf.python import backend, extensions
 from het_tf.python.session import settings
 
 # Number of collectives of a graph so far, by kind: it makes names that are equal on all ranks.
@@ -23,7 +22,7 @@ def require_init() -> None:
     """
     if settings.workers().size > 1 or settings.workers().elastic:
         return
-    launcher, ranks = find.launched()
+    launcher, ranks = extensions.of("ranks").launched()
     if ranks > 1:
         raise RuntimeError(
             f"{launcher} runs {ranks} ranks, but het_tf was not told; call het_tf.init() before the first "

@@ -9,8 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal
 
-from het_tf.ext.workers.python import find
-from het_tf.python import backend
+from het_tf.python import backend, extensions
 from het_tf.python.checks import one_of, whole_or_none
 from het_tf.python.session import collective, native, reporting, settings
 from het_tf.python.session.native import plain
@@ -137,8 +136,8 @@ def init(
         raise ValueError(f"durability is {store.durability!r}, but there is no parameter server; give ps=...")
     options = store._options()
     if store.address == "":
-        _refuse_own_stores(*find.launched())
-    workers = find.workers(address, settings.password_function(store.password))
+        _refuse_own_stores(*extensions.of("ranks").launched())
+    workers = extensions.of("ranks").workers(address, settings.password_function(store.password))
     if workers.elastic:
         _require_address(address)  # not collective: workers that join later call it alone
     elif workers.size > 1:
@@ -178,17 +177,13 @@ def _refuse_own_stores(launcher: str, ranks: int) -> None:
 
 def _agree(workers: Workers, address: str, equal: dict[str, Any]) -> str:
     """Returns the address of the tables for all ranks; `equal` has further arguments that must agree."""
-    from het_tf.ext.ps.python import job_server  # needs redis-py, which one worker does not
-
     if workers.rank == 0 and workers.kind == "Horovod":
         _warn_of_stalls()
-    return job_server.agree(workers, address, equal, _leave_the_job)
+    return str(extensions.of("job_server").agree(workers, address, equal, _leave_the_job))
 
 
 def _refuse_second_job(workers: Workers, address: str, namespace: str, store: Store) -> None:
-    from het_tf.ext.ps.python import job_server
-
-    job_server.refuse_second_job(
+    extensions.of("job_server").refuse_second_job(
         workers, address, namespace, settings.password_function(store.password if store.address else None)
     )
 

@@ -11,6 +11,7 @@ import os
 import socket
 from typing import Any
 
+from het_tf.python import extensions
 from het_tf.python.session import collective, native, settings
 
 log = logging.getLogger("het_tf")
@@ -49,12 +50,12 @@ def start() -> None:
     stop()
     if not settings.parameter_server():
         return
-    from het_tf.ext.ps.python import address, reports  # needs redis-py, which one worker does not
+    reports = extensions.of("reports")
 
     def read() -> dict[str, dict[str, Any]]:
         return {reports.key(space, "workers", name(one)): one for space, one in report().items()}
 
-    where = address.parse(settings.parameter_server(), settings.ask_password())
+    where = extensions.of("address").parse(settings.parameter_server(), settings.ask_password())
     _reporter = reports.Reporter(
         where, read, lambda why: log.warning("het ps exporter will lack this rank: %s", why)
     )

@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from het_tf.ext.gpu.python import device
-from het_tf.ext.ps.python import plan_file
+from het_tf.python import extensions
 from het_tf.python.quoting import quoted
 from het_tf.python.session import native
 from het_tf.python.session.native import plain
@@ -73,8 +72,8 @@ class Cache:
         training waits for data; 0.01 to 1e9. math.inf and the default: no limit. Steps do not wait for these
         pushes. Only for tables at a parameter server: in this process it has no effect. Not on a GPU
         (docs/protocol.md).
-      policy: The row that leaves a full cache: "lfu" (default), the row with the fewest uses; "light_lfu",
-        the same with counts up to 8; "lru", the least recently used row (docs/concepts.md).
+      policy: The row that leaves a full cache: "lfu" (default), the row with the fewest uses; "lru",
+        the least recently used row (docs/concepts.md).
       device: The place of the cache and of the lookups: "cpu" (default), host memory; "gpu",
         the memory of TensorFlow's first GPU; "auto", the GPU if possible, else a log line and the CPU
         (docs/gpu-cache.md).
@@ -101,7 +100,7 @@ class Cache:
     bytes: int | None = None
     staleness: float | Literal["synchronous"] | Bounds | None = None
     push_max_age: float | None = None
-    policy: Literal["lfu", "light_lfu", "lru"] | None = None
+    policy: Literal["lfu", "lru"] | None = None
     device: Literal["cpu", "gpu", "auto"] | None = None
     wire: Literal["float32", "float16", "int8", "int4"] | None = None
     checks: Literal["asked", "notified"] | None = None
@@ -110,7 +109,7 @@ class Cache:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _plain(field.name, getattr(self, field.name)))
-        place = "gpu" if device.check_place(self.device) == "auto" else self.device
+        place = "gpu" if extensions.of("device").check_place(self.device) == "auto" else self.device
         by_table: Mapping[str, Any] = self.rows if isinstance(self.rows, Mapping) else {"": self.rows}
         for table, rows in by_table.items():
             try:
@@ -162,7 +161,7 @@ class Cache:
         Raises:
           ValueError: The file does not exist, is damaged, not a plan, or of another version.
         """
-        plan = plan_file.read(path)
+        plan = extensions.of("plan_file").read(path)
         try:
             tables = {table["name"]: table for table in plan["tables"]}
             rows = {name: table["cache_rows"] for name, table in tables.items()}
@@ -234,7 +233,7 @@ class LayerCache:
         self.workers = workers
         self._rows = {table.base: _rows_of(given, table) for table in tables}
         self._layer = {} if given.bytes is None else {"tables": len(tables), "layer": next(_layers)}
-        self.place = device.choose(given.device)
+        self.place = extensions.of("device").choose(given.device)
 
     def to_json(self, table: TableConfig) -> str:
         """Returns the options of one of its tables in the core's form."""

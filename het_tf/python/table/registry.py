@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from het_tf.ext.gpu.python import device
+from het_tf.python import extensions
 from het_tf.python.backend import keras
 from het_tf.python.quoting import quoted
 from het_tf.python.session import connection, native, settings
@@ -144,7 +144,7 @@ def declare(namespace: str, config: TableConfig, cache: LayerCache, user: Any, r
     except MemoryError as error:
         if cache.place == "cpu":
             raise
-        raise MemoryError(f"{error}. {device.WHO_HAS_THE_MEMORY}") from None
+        raise MemoryError(f"{error}. {extensions.of('device').WHO_HAS_THE_MEMORY}") from None
     key = (namespace, config.name)
     is_new = key not in _entries
     entry = _entries.setdefault(key, Entry(config))

@@ -17,7 +17,7 @@ from het_tf.ext.checkpoint.python.saving import workers
 from het_tf.python import backend
 from het_tf.python.backend import keras
 from het_tf.python.checks import one_of, whole, whole_or_none
-from het_tf.python.files import local_path
+from het_tf.python.files import local_path, replaced
 from het_tf.python.session import collective, settings
 from het_tf.python.table.table import flush
 
@@ -137,20 +137,33 @@ class Checkpoint(keras.callbacks.ModelCheckpoint):
         if not self._het_decided:  # early Keras has, in its constructor
             self._set_monitor_op()
         if self._het_directory:
-            # Keras decides whether to save, and calls `save` of the stand-in for the model.
-            model = self.model
-            self.set_model(_Saved(model, self._save_here))
-            try:
-                super()._save_model(*args, **kwargs)
-            finally:
-                self.set_model(model)
+            self._save_by(self._save_here, args, kwargs)
             return
         # Rank 0 writes while the others wait: dense weights and tables are of one moment.
         flush(all_ranks=True)
         with collective.together("checkpoint", "write the checkpoint"):
             if settings.workers().rank == 0:
                 with workers.have_met():
-                    super()._save_model(*args, **kwargs)
+                    self._save_by(self._write_file, args, kwargs)
+
+    def _write_file(self, path: str, **options: Any) -> None:
+        """Writes a file of Keras, whole or not at all."""
+        model = self.model.of
+        write = model.save_weights if self.save_weights_only else model.save
+        if "://" in path or not path.endswith((".keras", ".h5")):
+            write(path, **options)
+            return
+        with replaced(path) as beside:
+            write(str(beside), **options)
+
+    def _save_by(self, action: Any, args: Any, kwargs: Any) -> None:
+        """Keras decides whether to save, and calls `save` of the stand-in for the model."""
+        model = self.model
+        self.set_model(_Saved(model, action))
+        try:
+            super()._save_model(*args, **kwargs)
+        finally:
+            self.set_model(model)
 
     def _save_here(self, *_: Any, **__: Any) -> None:
         model = self.model.of
@@ -220,7 +233,7 @@ class _Saved:
     """Stands in for a model; saves it by `action`."""
 
     def __init__(self, model: Any, action: Any) -> None:
-        self.of, self.save = model, action
+        self.of, self.save, self.save_weights = model, action, action
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.of, name)

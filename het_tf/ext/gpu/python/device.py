@@ -19,10 +19,6 @@ LIBRARY_VARIABLE = "HET_DEVICE_LIBRARY"
 
 GPU_OPS = versions.GPU_OPS
 
-# The ops of a layer run beside its cache. With a kernel for GPUs in the process TensorFlow would
-# otherwise run the lookups of all tables there, and copy ids and rows of tables in host memory.
-OPS_DEVICE = {"cpu": "/device:CPU:0", "gpu": "/device:GPU:0"}
-
 WHO_HAS_THE_MEMORY = (
     "TensorFlow takes nearly all memory of a GPU when it first uses it: leave it less "
     "(tf.config.experimental.set_memory_growth(gpu, True), or a memory_limit), or give the cache fewer "

@@ -1,11 +1,9 @@
-"""The layer on TensorFlow: the plugin's ops, in graphs; several workers, MirroredStrategy, GPUs."""
+"""The layer on TensorFlow: the plugin's ops, in graphs; several workers, GPUs."""
 
 import functools
 import json
-from collections.abc import Callable
 from typing import Any
 
-from het_tf.ext.gpu.python import device
 from het_tf.python.backend import keras
 from het_tf.python.layer import inputs, strategies
 from het_tf.python.session import collective, native, settings
@@ -13,6 +11,9 @@ from het_tf.python.session.native import tf
 from het_tf.python.table.layer_state import Call, Update
 
 JIT = False  # XLA has no kernel of the lookup, but Keras would compile by itself on any device except a CPU
+# The ops of a layer run beside its cache. With a kernel for GPUs in the process TensorFlow would
+# otherwise run the lookups of all tables there, and copy ids and rows of tables in host memory.
+OPS_DEVICE = {"cpu": "/device:CPU:0", "gpu": "/device:GPU:0"}
 check = strategies.check
 not_converted = tf.autograph.experimental.do_not_convert
 prepare = inputs.prepare
@@ -69,7 +70,7 @@ def lookup(call: Call, ids: list[Any], anchor: Any, training: bool) -> list[Any]
       One float32 tensor a feature, of shape `ids.shape + [dim]`.
     """
     hints = [hint(dim) for dim in call.dims]
-    with tf.device(device.OPS_DEVICE[call.place]):
+    with tf.device(OPS_DEVICE[call.place]):
         out = native.ops.het_lookup(
             ids=ids,
             anchor=anchor,
@@ -95,7 +96,7 @@ def _lookup_gradient(op: Any, *grads: Any) -> list[Any]:
     norm: Any = 0.0
     if place == "gpu":  # there gradients of equal ids are summed when they are applied
         norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(one)) for one in dense]))
-    with tf.device(device.OPS_DEVICE[place]):
+    with tf.device(OPS_DEVICE[place]):
         tickets = native.ops.het_keep_grad(
             ids=list(op.inputs[:count]),
             grads=dense,
@@ -122,18 +123,6 @@ def _keep_gradient(op: Any, grad: Any) -> None:
 # --- the update --------------------------------------------------------------------------------------------
 
 
-def merged(ticket: Any, update: Callable[[Any], None]) -> None:
-    """Calls `update` once, with the sum of all replicas' tickets: they are threads of this process."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        update(tf.convert_to_tensor(ticket))
-        return
-    context.merge_call(
-        lambda strategy, tickets: update(tf.add_n(strategy.experimental_local_results(tickets))),
-        args=(tf.convert_to_tensor(ticket),),
-    )
-
-
 def updates(call: Update, ticket: Any) -> Any:
     """Returns how often each table was updated, int64 [tables]."""
     del ticket
@@ -150,6 +139,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Of several workers, whether the next read of any must see this update:
         `reduce_gradients` has kept it behind all workers' reads.
     """
+    ticket = tf.convert_to_tensor(ticket)
     if settings.several_workers():
         ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.workers)
     with tf.device("CPU:0"):  # the op reads them there
@@ -161,7 +151,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
     if settings.accumulates():
         done = _exchange(call, ticket, given, scale)
     else:
-        with tf.device(device.OPS_DEVICE[call.place]):
+        with tf.device(OPS_DEVICE[call.place]):
             done = native.ops.het_apply_grad(
                 tickets=ticket, learning_rates=given, scale=scale, **call.attributes
             )

@@ -31,6 +31,15 @@ def save(layer: Any, store: Any) -> None:
     """
     _refuse_parts(store)
     workers.before_saving(layer)
+    try:
+        _write(layer, store)
+    except BaseException:
+        if (file := _file(store)) is not None:  # Keras leaves it open, and could not write it again
+            file.close()
+        raise
+
+
+def _write(layer: Any, store: Any) -> None:
     for key, table in _tables(layer):
         first = _claim(store, layer, table, key)
         if first is not None:

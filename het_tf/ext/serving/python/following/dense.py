@@ -5,7 +5,6 @@ het_live/dense/SHA256.safetensors
 
 import contextlib
 import os
-import secrets
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from het_tf.ext.ps.python.client import Client
 from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Version
+from het_tf.python.files import replaced
 
 FOLDER = "dense"
 
@@ -26,12 +26,8 @@ def store(live: Path, version: Version, content: bytes) -> str:
     """Writes the dense weights of a version, whole or not at all. Returns `name`."""
     path = live / name(version)
     path.parent.mkdir(exist_ok=True)
-    beside = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
+    with replaced(path) as beside:
         beside.write_bytes(content)
-        beside.rename(path)
-    finally:
-        beside.unlink(missing_ok=True)
     return name(version)
 
 
