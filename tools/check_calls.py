@@ -26,7 +26,7 @@ import calls.python
 from calls.texts import Text, texts
 
 # Fewer of a kind mean that the extraction has failed.
-LEAST = {"message call": 100, "page call": 300, "message command": 60, "page command": 150}
+LEAST = {"message call": 100, "page call": 200, "message command": 60, "page command": 100}
 
 
 def faults(found: Iterable[Text], counts: Counter[str]) -> Iterator[str]:
